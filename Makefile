@@ -1,0 +1,100 @@
+# Every command a developer, CI or a newcomer needs. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+
+PYTHON ?= python3
+export SLURM_CHARTS_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slurm-charts
+VENV := $(SLURM_CHARTS_CACHE)/venv
+BIN := $(VENV)/bin
+# The lock decides what is in the environment: a changed lock makes a new one.
+READY := $(VENV)/ready-$(shell cat requirements/dev.txt | sha256sum | cut -c1-12)
+PYTEST = $(BIN)/python -m pytest
+export PIP_CACHE_DIR := $(SLURM_CHARTS_CACHE)/pip
+export PYTHONDONTWRITEBYTECODE ?=
+unexport PYTHONPATH
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(READY): requirements/dev.txt
+	@if ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+	  echo "make: needs Python 3.11 or newer with its venv module (Debian, Ubuntu: apt-get install python3 python3-venv)" >&2
+	  exit 1
+	fi
+	echo "installing the locked Python packages into $(VENV)"
+	rm -rf '$(VENV)'
+	$(PYTHON) -m venv '$(VENV)'
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	touch '$@'
+
+## The local cluster
+
+.PHONY: up
+up: $(READY) ## a Slurm cluster on Kubernetes on this machine (or on the cluster of KUBECONFIG), and a first job
+	@$(BIN)/python -m tests.cluster up
+
+.PHONY: down
+down: $(READY) ## take the local cluster away again
+	@$(BIN)/python -m tests.cluster down
+
+.PHONY: kubeconfig
+kubeconfig: $(READY) ## print the path of the kubeconfig in use
+	@$(BIN)/python -m tests.cluster kubeconfig
+
+## Tests
+
+.PHONY: test
+test: check verify charts integration e2e ## everything: check, verify, charts, integration, e2e
+
+.PHONY: check
+check: $(READY) ## fast: format, lint, types, layers, unit tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(PYTEST) -n 2 tests/unit
+
+.PHONY: charts
+charts: $(READY) ## chart tests: helm lint, helm-unittest, ct lint, rendered objects against the schemas
+	@$(BIN)/python -m tests.charts
+
+.PHONY: integration
+integration: $(READY) ## tests on a real kube-apiserver and etcd
+	$(PYTEST) tests/integration
+
+.PHONY: e2e
+e2e: $(READY) ## tests with real Slurm on real Kubernetes, on a local cluster of their own
+	$(PYTEST) tests/e2e
+
+.PHONY: bench
+bench: $(READY) ## benchmarks; B=NAME for one
+	$(BIN)/python -m tests.bench $(B)
+
+.PHONY: soak
+soak: $(READY) ## the long runs: property tests with many more examples
+	$(PYTEST) -n 2 --hypothesis-profile=soak --timeout=3600 tests/unit
+
+## Upkeep
+
+.PHONY: generate
+generate: $(READY) ## write the generated files: CRDs, values schemas, reference pages
+	@$(BIN)/python -m schemas.generate
+
+.PHONY: verify
+verify: $(READY) ## write the generated files again and demand that nothing changed
+	@$(BIN)/python -m schemas.generate --check
+
+.PHONY: format
+format: $(READY) ## format the Python code
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/ruff format .
+
+.PHONY: lock
+lock: $(READY) ## bring requirements/*.txt up to date with requirements/*.in (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command 'make lock' requirements/runtime.in -o requirements/runtime.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command 'make lock' -c requirements/runtime.txt requirements/dev.in -o requirements/dev.txt

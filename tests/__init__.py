@@ -1,0 +1,1 @@
+"""Tests, and the local cluster that they and `make up` run on."""

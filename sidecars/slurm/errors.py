@@ -1,0 +1,74 @@
+"""What can go wrong between us and Slurm, as types. Callers choose by type or number, never by a message's words."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEntry:
+    """One entry of an answer's `errors`: Slurm's number (0 when it gave none), its name, and the two texts."""
+
+    number: int
+    error: str = ""
+    description: str = ""
+    source: str = ""
+
+
+class SlurmError(Exception):
+    """Base of all failures of a call to Slurm. `request` says which call, e.g. `GET nodes/`."""
+
+    def __init__(self, request: str, message: str) -> None:
+        super().__init__(f"{request}: {message}")
+        self.request = request
+
+
+class Unreachable(SlurmError):
+    """No whole answer within the deadline: refused, reset, cut off, timed out, or held back by a circuit breaker."""
+
+
+class Malformed(SlurmError):
+    """The answer isn't what the REST schema says. `source` is the call, `field` the place in the body."""
+
+    def __init__(self, request: str, field: str, message: str) -> None:
+        super().__init__(request, f"{field}: {message}")
+        self.field = field
+
+    @property
+    def source(self) -> str:
+        """The call whose answer it was."""
+        return self.request
+
+
+class Refused(SlurmError):
+    """An answer that tells of errors, with what Slurm said about them."""
+
+    def __init__(self, request: str, status: int, errors: tuple[ErrorEntry, ...], message: str = "") -> None:
+        said = "; ".join(_line(entry) for entry in errors) or message or "no reason given"
+        super().__init__(request, f"HTTP {status}: {said}")
+        self.status = status
+        self.errors = errors
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Slurm's error numbers in the answer (slurm_errno.h)."""
+        return frozenset(entry.number for entry in self.errors if entry.number)
+
+
+class AuthenticationError(Refused):
+    """The token was refused: wrong key, expired, unknown user, or no right to do this."""
+
+
+class NotFound(Refused):
+    """The named node, job or reservation isn't known to slurmctld. Slurm answered; nothing is broken."""
+
+
+class Rejected(Refused):
+    """slurmctld understood the request and won't do it (invalid state change, busy node, bad name, …)."""
+
+
+class ServerFault(Refused):
+    """slurmrestd or slurmctld is out of order: slurmctld unreachable for it, HTTP 5xx, an error that we don't know."""
+
+
+def _line(entry: ErrorEntry) -> str:
+    text = ": ".join(part for part in (entry.error, entry.description) if part) or "error"
+    return f"{text} ({entry.number})" if entry.number else text

@@ -1,0 +1,93 @@
+"""The states of a Slurm node: which words there are and what they mean for work on the node.
+
+A node has one base state and any number of flags (slurm.h NODE_STATE_*, the REST schema's `node.state`). Words are
+upper case as the REST API spells them. Words that a newer Slurm adds are kept and change no answer here.
+
+| word | kind | means |
+|---|---|---|
+| IDLE | base | no job |
+| ALLOCATED, MIXED | base | all, some of it is allocated to jobs: busy |
+| DOWN, ERROR | base | can't be used |
+| FUTURE, UNKNOWN | base | not defined yet; not known to slurmctld yet |
+| COMPLETING | flag | a job's processes or epilog still run: busy |
+| DRAIN | flag | takes no new job |
+| UNDRAIN | flag | its DRAIN is being taken back |
+| NOT_RESPONDING, FAIL, INVALID, INVALID_REG, MAINTENANCE, … | flag | no effect on busy and drain |
+
+| base, flags | busy | drain | drained | draining |
+|---|---|---|---|---|
+| IDLE | no | no | no | no |
+| IDLE+DRAIN, DOWN+DRAIN | no | yes | yes | no |
+| MIXED+DRAIN, ALLOCATED+DRAIN, IDLE+DRAIN+COMPLETING | yes | yes | no | yes |
+| IDLE+DRAIN+UNDRAIN | no | no | no | no |
+| UNKNOWN+DRAIN, no base state | no | yes | no | no |
+"""
+
+from collections.abc import Set as AbstractSet
+
+BASE_STATES = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED", "UNKNOWN"})
+
+FLAGS = frozenset(
+    {
+        "BLOCKED",
+        "CLOUD",
+        "COMPLETING",
+        "DRAIN",
+        "DYNAMIC_FUTURE",
+        "DYNAMIC_NORM",
+        "EXTERNAL",
+        "FAIL",
+        "INVALID",
+        "INVALID_REG",
+        "MAINTENANCE",
+        "NOT_RESPONDING",
+        "PLANNED",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+        "POWERING_UP",
+        "POWER_DOWN",
+        "POWER_DRAIN",
+        "POWER_UP",
+        "REBOOT_CANCELED",
+        "REBOOT_ISSUED",
+        "REBOOT_REQUESTED",
+        "RESERVED",
+        "RESUME",
+        "UNDRAIN",
+    }
+)
+
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_NOT_KNOWN = frozenset({"UNKNOWN", "FUTURE"})
+
+
+def base_state(states: AbstractSet[str]) -> str | None:
+    """The base state among the words, or None when there is none (an answer to distrust)."""
+    found = states & BASE_STATES
+    return min(found) if found else None
+
+
+def is_busy(states: AbstractSet[str]) -> bool:
+    """Whether a job, or what is left of one, is on the node."""
+    return not _BUSY.isdisjoint(states)
+
+
+def is_drain(states: AbstractSet[str]) -> bool:
+    """Whether the node takes no new jobs because of a drain that nobody is taking back."""
+    return "DRAIN" in states and "UNDRAIN" not in states
+
+
+def is_drained(states: AbstractSet[str]) -> bool:
+    """Whether the node is drained and provably without work; never for a base state that says nothing."""
+    base = base_state(states)
+    return is_drain(states) and not is_busy(states) and base is not None and base not in _NOT_KNOWN
+
+
+def is_draining(states: AbstractSet[str]) -> bool:
+    """Whether the node is in drain and work is still on it."""
+    return is_drain(states) and is_busy(states)
+
+
+def is_down(states: AbstractSet[str]) -> bool:
+    """Whether the base state is one that can't run jobs (DOWN, ERROR)."""
+    return not states.isdisjoint({"DOWN", "ERROR"})

@@ -1,0 +1,89 @@
+"""Tokens for Slurm's auth/jwt: signed here with the cluster's HS256 key, renewed well before they expire.
+
+Claims are those that slurmctld asks for (https://slurm.schedmd.com/jwt.html): iat, exp, sun (the Slurm user), and nbf,
+iss and jti beside. Keys and tokens never show in a repr or an error.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import random
+import uuid
+from collections.abc import Callable
+
+ISSUER = "slurm-operator"
+
+
+def sign(key: bytes, username: str, lifetime_seconds: int, now: float) -> str:
+    """A JWT for `username`, valid from `now` (seconds since the epoch) for `lifetime_seconds`.
+
+    Raises ValueError for an empty key or username, or a lifetime below one second: slurmctld would refuse the token.
+    """
+    if not key:
+        raise ValueError("the JWT key is empty: put a key into the Secret that the Controller's jwtKeyRef names")
+    if not username:
+        raise ValueError("a Slurm token needs a user name")
+    if lifetime_seconds < 1:
+        raise ValueError(f"a Slurm token's lifetime is {lifetime_seconds} s; it must be at least 1 s")
+    issued = int(now)
+    claims = {
+        "iat": issued,
+        "nbf": issued,
+        "exp": issued + lifetime_seconds,
+        "sun": username,
+        "iss": ISSUER,
+        "jti": str(uuid.uuid4()),
+    }
+    signed = _part({"alg": "HS256", "typ": "JWT"}) + b"." + _part(claims)
+    return (signed + b"." + _base64url(hmac.new(key, signed, hashlib.sha256).digest())).decode()
+
+
+class TokenSource:
+    """Tokens of one user, minted from whatever key the provider holds at the moment.
+
+    `key()` returns the current key bytes and is asked for each call; another key means another token at once. A token is
+    replaced after 70 to 80 per cent of its lifetime, drawn anew each time so that many pods don't renew together.
+    `clock` gives seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        key: Callable[[], bytes],
+        *,
+        clock: Callable[[], float],
+        username: str = "slurm",
+        lifetime_seconds: int = 900,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._key = key
+        self._clock = clock
+        self._username = username
+        self._lifetime = lifetime_seconds
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._signed_with = b""
+        self._token = ""
+        self._issued = 0.0
+        self._renew = 0.0
+
+    def token(self) -> str:
+        """A token that is valid now. Raises what `sign` and the key provider raise."""
+        key, now = self._key(), self._clock()
+        # A clock that was set back makes a token "issued in the future", which slurmctld refuses.
+        if key != self._signed_with or not self._issued <= now < self._renew:
+            self._token = sign(key, self._username, self._lifetime, now)
+            self._signed_with, self._issued = key, now
+            self._renew = now + self._lifetime * self._rng.uniform(0.7, 0.8)
+        return self._token
+
+    def forget(self) -> None:
+        """Drop the token, so that the next call signs a new one: for when the server refused it."""
+        self._signed_with = b""
+
+
+def _part(claims: dict[str, object]) -> bytes:
+    return _base64url(json.dumps(claims, separators=(",", ":")).encode())
+
+
+def _base64url(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")

@@ -1,0 +1,127 @@
+{{- /*
+Slurm's configuration language: maps of values to `Key=Value` items, and the lines of slurm.conf that the chart adds.
+*/}}
+
+{{- /*
+A value of a configuration map: booleans as Slurm spells them, lists joined by commas, numbers without exponent.
+Call with a list: the value, where it stands in the values.
+*/}}
+{{- define "slurm.confValue" -}}
+{{- $value := index . 0 -}}
+{{- $path := index . 1 -}}
+{{- $text := "" -}}
+{{- if kindIs "bool" $value -}}
+{{- $text = ternary "YES" "NO" $value -}}
+{{- else if kindIs "slice" $value -}}
+{{- $items := list -}}
+{{- range $value -}}
+{{- $items = append $items (include "slurm.confValue" (list . $path)) -}}
+{{- end -}}
+{{- $text = join "," $items -}}
+{{- else if kindIs "string" $value -}}
+{{- $text = $value -}}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- $text = toJson $value -}}
+{{- end -}}
+{{- if contains "\n" $text -}}
+{{- fail (printf "%s: a value of slurm.conf is one line: remove the line break" $path) -}}
+{{- end -}}
+{{- $text -}}
+{{- end }}
+
+{{- /*
+A configuration map as `Key=Value` items in the order of the keys; null, "" and [] leave an item out.
+Call with a list: the map (may be null), the separator, where the map stands in the values.
+*/}}
+{{- define "slurm.confItems" -}}
+{{- $separator := index . 1 -}}
+{{- $path := index . 2 -}}
+{{- $items := list -}}
+{{- range $key, $value := index . 0 -}}
+{{- $text := include "slurm.confValue" (list $value (printf "%s.%s" $path $key)) -}}
+{{- if $text -}}
+{{- if and (eq $separator " ") (regexMatch "\\s" $text) -}}
+{{- fail (printf "%s.%s: `%s` contains a space, which separates the items of the line" $path $key $text) -}}
+{{- end -}}
+{{- $items = append $items (printf "%s=%s" $key $text) -}}
+{{- end -}}
+{{- end -}}
+{{- join $separator $items -}}
+{{- end }}
+
+{{- /*
+The text of a raw string, else of its map. Call with a list: raw (may be null), map, separator, where the map stands.
+*/}}
+{{- define "slurm.conf" -}}
+{{- $raw := index . 0 -}}
+{{- if $raw -}}
+{{- $raw -}}
+{{- else -}}
+{{- include "slurm.confItems" (rest .) -}}
+{{- end -}}
+{{- end }}
+
+{{- /* The PartitionName lines of `partitions`. Call with the root context. */}}
+{{- define "slurm.partitionLines" -}}
+{{- $nodesets := include "slurm.nodesets" . | fromYaml -}}
+{{- $lines := list -}}
+{{- range $name, $partition := .Values.partitions -}}
+{{- if not $partition.nodesets -}}
+{{- fail (printf "partition `%s` must contain at least one NodeSet (or ALL)." $name) -}}
+{{- end -}}
+{{- if $partition.enabled -}}
+{{- range $nodeset := $partition.nodesets -}}
+{{- if not (or (eq $nodeset "ALL") (hasKey $nodesets $nodeset)) -}}
+{{- fail (printf "partition `%s` is referencing nodeset `%s` that does not exist or is disabled." $name $nodeset) -}}
+{{- end -}}
+{{- end -}}
+{{- $options := include "slurm.conf" (list $partition.config $partition.configMap " " (printf "partitions.%s.configMap" $name)) -}}
+{{- $lines = append $lines (printf "PartitionName=%s Nodes=%s %s" $name ($partition.nodesets | uniq | sortAlpha | join ",") $options | trim) -}}
+{{- end -}}
+{{- end -}}
+{{- join "\n" $lines -}}
+{{- end }}
+
+{{- /* What the chart adds to slurm.conf. Call with the root context. */}}
+{{- define "slurm.slurmConf" -}}
+{{- $controller := .Values.controller -}}
+{{- $lines := list
+  (include "slurm.conf" (list $controller.extraConf $controller.extraConfMap "\n" "controller.extraConfMap") | trimSuffix "\n")
+  (include "slurm.partitionLines" .)
+-}}
+{{- $lines | compact | join "\n" -}}
+{{- end }}
+
+{{- /*
+The data of a ConfigMap of scripts, each name with the prefix by which Slurm's side tells the kinds of scripts apart.
+Call with a list: the map of scripts, the prefix.
+*/}}
+{{- define "slurm.scripts" -}}
+{{- $prefix := index . 1 -}}
+{{- $data := dict -}}
+{{- range $name, $script := index . 0 -}}
+{{- $_ := set $data (printf "%s%s" $prefix $name) $script -}}
+{{- end -}}
+{{- toYaml $data -}}
+{{- end }}
+
+{{- /*
+The references to ConfigMaps of scripts, as YAML, empty where there are none. Call with a list: root context, name of the
+list in the custom resource and in the values, the map of scripts, what the release's ConfigMap of them is called, and
+what the ConfigMap of dcgm-exporter's script is called, where the list takes one.
+*/}}
+{{- define "slurm.scriptRefs" -}}
+{{- $root := index . 0 -}}
+{{- $field := index . 1 -}}
+{{- $refs := list -}}
+{{- if index . 2 -}}
+{{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 3)))) -}}
+{{- end -}}
+{{- $refs = concat $refs (get $root.Values $field | default list) -}}
+{{- if and (gt (len .) 4) $root.Values.vendor.nvidia.dcgm.enabled -}}
+{{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 4)))) -}}
+{{- end -}}
+{{- with $refs | uniq -}}
+{{- dict $field . | toYaml -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,181 @@
+{{- /*
+Helpers of general use. How each is called stands above it; the ones with more than one argument take a list.
+Names of objects are in _names.tpl, the effective loginsets and nodesets in _sets.tpl, Slurm's configuration lines in _conf.tpl.
+
+A helper returns text. Where it returns a map it returns YAML, for `fromYaml`.
+*/}}
+
+{{- /* Name of the chart. Call with the root context. */}}
+{{- define "slurm.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end }}
+
+{{- /* Name and version of the chart, as a label value. Call with the root context. */}}
+{{- define "slurm.chart" -}}
+{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
+{{- end }}
+
+{{- /*
+Labels of every object. Call with the root context.
+Never use them on a pod or in a selector: they change with the chart's version.
+*/}}
+{{- define "slurm.labels" -}}
+helm.sh/chart: {{ include "slurm.chart" . }}
+app.kubernetes.io/part-of: slurm
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- /*
+Labels that the operator puts on the pods of a component. Call with a list: Slurm daemon, name of the custom resource.
+*/}}
+{{- define "slurm.selectorLabels" -}}
+app.kubernetes.io/name: {{ index . 0 }}
+app.kubernetes.io/instance: {{ index . 1 }}
+{{- end }}
+
+{{- /*
+The metadata of an object of the release, without its key. Call with a list: root context, name of the object and, where
+values carry some for it, a map of labels and annotations.
+*/}}
+{{- define "slurm.metadata" -}}
+{{- $root := index . 0 -}}
+{{- $extra := dict -}}
+{{- if gt (len .) 2 }}{{ $extra = index . 2 | default dict }}{{ end -}}
+name: {{ index . 1 }}
+namespace: {{ include "slurm.namespace" $root }}
+labels:
+  {{- mergeOverwrite (dict) ($extra.labels | default dict) (include "slurm.labels" $root | fromYaml) | toYaml | nindent 2 }}
+{{- with $extra.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /*
+The keys of a map that hold something, as YAML: neither null nor an empty map, list or string. 0 and false hold something.
+Call with a list: the map (may be null), the keys; without keys all of the map's. Empty where nothing is held.
+*/}}
+{{- define "slurm.fields" -}}
+{{- $map := index . 0 | default dict -}}
+{{- $fields := dict -}}
+{{- range $key := (rest . | default (keys $map)) -}}
+{{- $value := get $map $key -}}
+{{- if or $value (kindIs "bool" $value) (has (kindOf $value) (list "int" "int64" "float64")) -}}
+{{- $_ := set $fields $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- if $fields }}{{ toYaml $fields }}{{ end -}}
+{{- end }}
+
+{{- /*
+An image reference. Call with a list: the value (a string, or a map of repository, tag and digest), and where it stands in
+the values. A digest wins over a tag.
+*/}}
+{{- define "slurm.image" -}}
+{{- $image := index . 0 -}}
+{{- $path := index . 1 -}}
+{{- if kindIs "map" $image -}}
+{{- $repository := $image.repository | required (printf "image repository is required: set %s.repository" $path) -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%v" $repository ($image.tag | required (printf "image tag is required: set %s.tag or %s.digest" $path $path)) -}}
+{{- end -}}
+{{- else -}}
+{{- $image | required (printf "image repository is required: set %s" $path) -}}
+{{- end -}}
+{{- end }}
+
+{{- /*
+A container override of a custom resource: the whole map of the values, its image as one string, the chart's pull policy.
+Call with a list: root context, the map (may be null), where it stands in the values, whether an image must be named.
+Without an image the operator takes its own.
+*/}}
+{{- define "slurm.container" -}}
+{{- $root := index . 0 -}}
+{{- $container := index . 1 | default dict -}}
+{{- $path := index . 2 -}}
+{{- $required := index . 3 -}}
+{{- $result := include "slurm.fields" (list (omit $container "image")) | fromYaml -}}
+{{- if or $required (not (kindIs "invalid" $container.image)) -}}
+{{- $_ := set $result "image" (include "slurm.image" (list $container.image (printf "%s.image" $path))) -}}
+{{- end -}}
+{{- if not $result.imagePullPolicy -}}
+{{- $_ := set $result "imagePullPolicy" $root.Values.imagePullPolicy -}}
+{{- end -}}
+{{- toYaml $result -}}
+{{- end }}
+
+{{- /*
+The pod template of a custom resource: the component's metadata and podSpec, the release's pull secrets and priority class.
+Call with a list: root context, metadata, podSpec (both may be null).
+*/}}
+{{- define "slurm.podTemplate" -}}
+{{- $root := index . 0 -}}
+{{- $metadata := index . 1 | default dict -}}
+{{- $podSpec := index . 2 | default dict -}}
+{{- $spec := include "slurm.fields" (list $podSpec) | fromYaml -}}
+{{- with $root.Values.imagePullSecrets -}}
+{{- $_ := set $spec "imagePullSecrets" (concat ($podSpec.imagePullSecrets | default list) . | uniq) -}}
+{{- end -}}
+{{- if and $root.Values.priorityClass.enabled (not $spec.priorityClassName) -}}
+{{- $_ := set $spec "priorityClassName" $root.Values.priorityClass.name -}}
+{{- end -}}
+{{- with include "slurm.fields" (list $metadata "labels" "annotations") -}}
+metadata:
+  {{- . | nindent 2 }}
+{{ end -}}
+spec:
+  {{- toYaml $spec | nindent 2 }}
+{{- end }}
+
+{{- /*
+A service override of a custom resource, empty where the values say nothing. Call with the `service` map (may be null).
+*/}}
+{{- define "slurm.service" -}}
+{{- $service := . | default dict -}}
+{{- $result := include "slurm.fields" (list $service "port" "nodePort") | fromYaml -}}
+{{- range $key := list "metadata" "spec" -}}
+{{- with include "slurm.fields" (list (get $service $key)) -}}
+{{- $_ := set $result $key (fromYaml .) -}}
+{{- end -}}
+{{- end -}}
+{{- if $result }}{{ toYaml $result }}{{ end -}}
+{{- end }}
+
+{{- /*
+Where a daemon outside Kubernetes is. Call with a list: the `externalConfig` map, the port of Slurm, where the map stands.
+*/}}
+{{- define "slurm.externalConfig" -}}
+{{- $config := index . 0 | default dict -}}
+host: {{ $config.host | required (printf "%s.host is required: name the host on which the external daemon runs" (index . 2)) }}
+port: {{ $config.port | default (index . 1) }}
+{{- end }}
+
+{{- /*
+The value of a key Secret, base64-encoded: the one that the cluster has, else a new one.
+Call with a list: root context, name of the Secret, its key.
+*/}}
+{{- define "slurm.keyValue" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $key := index . 2 -}}
+{{- $namespace := include "slurm.namespace" $root -}}
+{{- $secret := lookup "v1" "Secret" $namespace $name -}}
+{{- if not $secret -}}
+{{- randAscii 1024 | b64enc -}}
+{{- else if hasKey ($secret.data | default dict) $key -}}
+{{- get $secret.data $key -}}
+{{- else -}}
+{{- fail (printf "Secret %s/%s has no key `%s` and can't be changed: name another Secret or key in secretRef" $namespace $name $key) -}}
+{{- end -}}
+{{- end }}
+
+{{- /* "true" where the release makes the keys itself. Call with a list: root context, `slurmKey` or `jwtKey` of the values. */}}
+{{- define "slurm.keyCreated" -}}
+{{- $values := (index . 0).Values -}}
+{{- if and (index . 1).create (not $values.controller.external) (not (and $values.accounting.enabled $values.accounting.external)) -}}
+true
+{{- end -}}
+{{- end }}

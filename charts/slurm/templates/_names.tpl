@@ -1,0 +1,87 @@
+{{- /*
+The names of all objects of the release and of the keys in them. Each is called with the root context, unless said otherwise.
+*/}}
+
+{{- /* Stem of all names, and the name of the Controller, the RestApi and the Accounting. */}}
+{{- define "slurm.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "slurm.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "slurm.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end }}
+
+{{- /*
+A name made of the stem and a suffix. Call with a list: root context, the suffix, where in the values the suffix is from.
+Pods carry the name, with "-0" and more behind it, as a label of at most 63 characters.
+*/}}
+{{- define "slurm.suffixed" -}}
+{{- $name := printf "%s-%s" (include "slurm.fullname" (index . 0)) (index . 1) -}}
+{{- if gt (len $name) 61 -}}
+{{- fail (printf "%s: the name `%s` has more than 61 characters: shorten the key, or set fullnameOverride" (index . 2) $name) -}}
+{{- end -}}
+{{- $name -}}
+{{- end }}
+
+{{- /* Call with a list: root context, key in `loginsets`. */}}
+{{- define "slurm.loginset.name" -}}
+{{- include "slurm.suffixed" (list (index . 0) (printf "login-%s" (index . 1)) (printf "loginsets.%s" (index . 1))) -}}
+{{- end }}
+
+{{- /* Call with a list: root context, key in `nodesets`. */}}
+{{- define "slurm.nodeset.name" -}}
+{{- include "slurm.suffixed" (list (index . 0) (printf "worker-%s" (index . 1)) (printf "nodesets.%s" (index . 1))) -}}
+{{- end }}
+
+{{- /* Call with a list: root context, key in `tokens`. */}}
+{{- define "slurm.token.name" -}}
+{{- include "slurm.suffixed" (list (index . 0) (printf "token-%s" (index . 1)) (printf "tokens.%s" (index . 1))) -}}
+{{- end }}
+
+{{- /* A ConfigMap of the release. Call with a list: root context, what it holds, as "prolog-scripts". */}}
+{{- define "slurm.configMap.name" -}}
+{{- printf "%s-%s" (include "slurm.fullname" (index . 0)) (index . 1) -}}
+{{- end }}
+
+{{- /* Name and key of the Secret or ConfigMap that holds a key, as YAML. */}}
+
+{{- define "slurm.slurmKeyRef" -}}
+name: {{ .Values.slurmKey.secretRef.name | default (printf "%s-auth-slurm" (include "slurm.fullname" .)) }}
+key: {{ .Values.slurmKey.secretRef.key | default "slurm.key" }}
+{{- end }}
+
+{{- define "slurm.jwtKeyRef" -}}
+name: {{ .Values.jwtKey.secretRef.name | default (printf "%s-auth-jwt" (include "slurm.fullname" .)) }}
+key: {{ .Values.jwtKey.secretRef.key | default "jwt.key" }}
+{{- end }}
+
+{{- define "slurm.jwksKeyRef" -}}
+name: {{ .Values.jwksKeys.configMapRef.name | default (printf "%s-auth-jwks" (include "slurm.fullname" .)) }}
+key: {{ .Values.jwksKeys.configMapRef.key | default "jwks.json" }}
+{{- end }}
+
+{{- define "slurm.sssdConfRef" -}}
+name: {{ .Values.sssd.secretRef.name | default (printf "%s-sssd-conf" (include "slurm.fullname" .)) }}
+key: {{ .Values.sssd.secretRef.key | default "sssd.conf" }}
+{{- end }}
+
+{{- /* The references to all keys, as they stand in a Controller or Accounting. */}}
+{{- define "slurm.keyRefs" -}}
+slurmKeyRef:
+  {{- include "slurm.slurmKeyRef" . | nindent 2 }}
+jwtKeyRef:
+  {{- include "slurm.jwtKeyRef" . | nindent 2 }}
+{{- if .Values.jwksKeys.enabled }}
+jwksKeyRef:
+  {{- include "slurm.jwksKeyRef" . | nindent 2 }}
+{{- end }}
+{{- end }}

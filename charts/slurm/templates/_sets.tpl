@@ -1,0 +1,65 @@
+{{- /*
+The effective loginsets and nodesets: each enabled item merged over its defaults, as a YAML map by key.
+Maps are merged, lists replaced; a null takes the default away. Each is called with the root context.
+*/}}
+
+{{- define "slurm.loginsets" -}}
+{{- $sets := dict -}}
+{{- range $key, $item := .Values.loginsets -}}
+{{- $set := mergeOverwrite (deepCopy $.Values.loginsetDefaults) (deepCopy $item) -}}
+{{- if $set.enabled -}}
+{{- $_ := set $sets $key $set -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $sets -}}
+{{- end }}
+
+{{- define "slurm.nodesets" -}}
+{{- $sets := dict -}}
+{{- range $key, $item := .Values.nodesets -}}
+{{- $set := mergeOverwrite (deepCopy $.Values.nodesetDefaults) (deepCopy $item) -}}
+{{- if $set.enabled -}}
+{{- $_ := set $sets $key (include "slurm.withJobMapping" (list $ $set) | fromYaml) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $sets -}}
+{{- end }}
+
+{{- /*
+A nodeset with the folder in which dcgm-exporter finds the jobs of its GPUs, where that is wanted and it asks for GPUs.
+Call with a list: root context, the nodeset.
+*/}}
+{{- define "slurm.withJobMapping" -}}
+{{- $dcgm := (index . 0).Values.vendor.nvidia.dcgm -}}
+{{- $set := index . 1 -}}
+{{- if and $dcgm.enabled (include "slurm.asksForGpus" $set) -}}
+{{- $slurmd := $set.slurmd | default dict -}}
+{{- $podSpec := $set.podSpec | default dict -}}
+{{- $volume := dict "name" "dcgm-job-mapping" "hostPath" (dict "path" $dcgm.jobMappingDir "type" "DirectoryOrCreate") -}}
+{{- $mount := dict "name" "dcgm-job-mapping" "mountPath" $dcgm.jobMappingDir -}}
+{{- $_ := set $podSpec "volumes" (append ($podSpec.volumes | default list) $volume) -}}
+{{- $_ := set $slurmd "volumeMounts" (append ($slurmd.volumeMounts | default list) $mount) -}}
+{{- $set = mergeOverwrite $set (dict "slurmd" $slurmd "podSpec" $podSpec) -}}
+{{- end -}}
+{{- toYaml $set -}}
+{{- end }}
+
+{{- /* "true" where slurmd or the pod as a whole asks for NVIDIA GPUs. Call with the nodeset. */}}
+{{- define "slurm.asksForGpus" -}}
+{{- $found := false -}}
+{{- range $resources := list (dig "slurmd" "resources" dict .) (dig "podSpec" "resources" dict .) -}}
+{{- range $kind := list "limits" "requests" -}}
+{{- if hasKey (get ($resources | default dict) $kind | default dict) "nvidia.com/gpu" }}{{ $found = true }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if $found }}true{{ end -}}
+{{- end }}
+
+{{- /* "true" where a pod of the release reads sssd.conf. */}}
+{{- define "slurm.sssdUsed" -}}
+{{- $used := not (empty (include "slurm.loginsets" . | fromYaml)) -}}
+{{- range include "slurm.nodesets" . | fromYaml -}}
+{{- if dig "enabled" false (.ssh | default dict) }}{{ $used = true }}{{ end -}}
+{{- end -}}
+{{- if $used }}true{{ end -}}
+{{- end }}

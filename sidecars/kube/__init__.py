@@ -1,0 +1,96 @@
+"""A thin Kubernetes client layer on aiohttp and msgspec: requests, caches that stay right, work queue, leader election.
+
+Knows nothing of Slurm. The names below are its surface; records of built-in objects are in `sidecars.kube.records`.
+"""
+
+from sidecars.kube.client import Client, WatchEvent
+from sidecars.kube.credentials import Access, Credentials, load_credentials
+from sidecars.kube.election import Election, boottime
+from sidecars.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    CredentialsError,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeError,
+    LeadershipLost,
+    Malformed,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from sidecars.kube.events import EventRecorder
+from sidecars.kube.expectations import Expectations
+from sidecars.kube.queue import WorkQueue, run_workers
+from sidecars.kube.reflector import Reflector
+from sidecars.kube.resources import (
+    CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    Manifest,
+    Resource,
+)
+from sidecars.kube.store import Event, Key, Store, identity
+
+__all__ = [
+    "CONFIG_MAPS",
+    "CONTROLLER_REVISIONS",
+    "DEPLOYMENTS",
+    "EVENTS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PERSISTENT_VOLUME_CLAIMS",
+    "PODS",
+    "POD_DISRUPTION_BUDGETS",
+    "SECRETS",
+    "SERVICES",
+    "STATEFUL_SETS",
+    "Access",
+    "AlreadyExists",
+    "ApiError",
+    "Client",
+    "Conflict",
+    "Credentials",
+    "CredentialsError",
+    "Election",
+    "Event",
+    "EventRecorder",
+    "Expectations",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "Key",
+    "KubeError",
+    "LeadershipLost",
+    "Malformed",
+    "Manifest",
+    "NotFound",
+    "Reflector",
+    "Resource",
+    "ServerError",
+    "Store",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unreachable",
+    "WatchEvent",
+    "WorkQueue",
+    "boottime",
+    "identity",
+    "load_credentials",
+    "run_workers",
+]

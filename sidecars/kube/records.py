@@ -1,0 +1,305 @@
+"""Partial records of built-in objects: the fields that controllers decide by, frozen, nothing else.
+
+A field that isn't declared here isn't kept (`managedFields` among them), which is what makes a cache of thousands of
+pods small and a garbage collection short. An absent field reads as None or empty, as in Kubernetes' API reference
+(https://kubernetes.io/docs/reference/kubernetes-api/). Maps and lists are typed read-only: records are shared.
+Where a whole object is needed, read it as a Manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Condition",
+    "ConfigMap",
+    "ContainerState",
+    "ContainerStateRunning",
+    "ContainerStateTerminated",
+    "ContainerStateWaiting",
+    "ContainerStatus",
+    "ControllerRevision",
+    "Deployment",
+    "Namespace",
+    "Node",
+    "NodeSpec",
+    "NodeStatus",
+    "ObjectMeta",
+    "OwnerReference",
+    "PersistentVolumeClaim",
+    "PersistentVolumeClaimStatus",
+    "Pod",
+    "PodSpec",
+    "PodStatus",
+    "Secret",
+    "Service",
+    "ServiceSpec",
+    "StatefulSet",
+    "Taint",
+    "WorkloadSpec",
+    "WorkloadStatus",
+]
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """metadata.ownerReferences[*]."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """metadata. `namespace` is empty for cluster-scoped objects; times are UTC."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner marked `controller: true`; None for an object that nobody controls."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """status.conditions[*]. `status` is `True`, `False` or `Unknown`."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: datetime | None = None
+
+
+class _Conditions:
+    """Lookup by type, for every status that has conditions."""
+
+    __slots__ = ()
+    conditions: tuple[Condition, ...]
+
+    def condition(self, type: str) -> Condition | None:
+        """The condition of that type; None when it was never set."""
+        return next((condition for condition in self.conditions if condition.type == type), None)
+
+
+class ContainerStateWaiting(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """state.waiting."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStateRunning(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """state.running."""
+
+    started_at: datetime | None = None
+
+
+class ContainerStateTerminated(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """state.terminated."""
+
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One of the three is set; none of them means waiting."""
+
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """status.containerStatuses[*]. `started` is None until the kubelet has said."""
+
+    name: str
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    image: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
+    container_id: str = msgspec.field(default="", name="containerID")
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec, as far as placement and identity go."""
+
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    termination_grace_period_seconds: int | None = None
+
+
+class PodStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """status. An empty phase means that the kubelet hasn't reported yet."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    start_time: datetime | None = None
+    conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """v1 Pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec.taints[*] of a Node."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec of a Node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """status of a Node. Quantities are Kubernetes' strings (`8`, `7910Mi`)."""
+
+    capacity: Mapping[str, str] = {}
+    allocatable: Mapping[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """v1 Node: a machine of the Kubernetes cluster."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """v1 Namespace."""
+
+    metadata: ObjectMeta
+
+
+class Secret(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """v1 Secret; `data` is decoded from base64. Its repr holds no value."""
+
+    metadata: ObjectMeta
+    type: str = ""
+    data: Mapping[str, bytes] = {}
+    immutable: bool = False
+
+    def __repr__(self) -> str:
+        return f"Secret({self.metadata.namespace}/{self.metadata.name}, keys {sorted(self.data)})"
+
+
+class ConfigMap(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """v1 ConfigMap; `binary_data` is decoded from base64."""
+
+    metadata: ObjectMeta
+    data: Mapping[str, str] = {}
+    binary_data: Mapping[str, bytes] = {}
+    immutable: bool = False
+
+
+class ServiceSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec of a Service; a headless one has clusterIP `None`."""
+
+    type: str = ""
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    selector: Mapping[str, str] = {}
+
+
+class Service(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """v1 Service."""
+
+    metadata: ObjectMeta
+    spec: ServiceSpec = ServiceSpec()
+
+
+class PersistentVolumeClaimStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """status of a claim."""
+
+    phase: str = ""
+
+
+class PersistentVolumeClaim(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """v1 PersistentVolumeClaim."""
+
+    metadata: ObjectMeta
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec of a StatefulSet or Deployment. The API server sets replicas (default 1)."""
+
+    replicas: int = 1
+
+
+class WorkloadStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """status of a StatefulSet or Deployment; the revisions are a StatefulSet's alone."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class StatefulSet(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """apps/v1 StatefulSet."""
+
+    metadata: ObjectMeta
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class Deployment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """apps/v1 Deployment."""
+
+    metadata: ObjectMeta
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class ControllerRevision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """apps/v1 ControllerRevision. `data` is whatever its owner stored."""
+
+    metadata: ObjectMeta
+    revision: int = 0
+    data: Any = None

@@ -1,0 +1,91 @@
+"""What a render needs and no single custom resource tells. Collected by the caller; this module reads nothing."""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sidecars.workloads.resources import Accounting, KeySelector, LocalObjectReference, RestApi
+from sidecars.workloads.structure import Workloads
+
+NOTHING = hashlib.sha256().hexdigest()
+"""The digest of no data."""
+
+
+class MissingReferenceError(LookupError):
+    """An object that a custom resource names isn't there yet, or lacks the key: wait for it, then render again."""
+
+    def __init__(self, kind: str, name: str, field: str, key: str | None = None) -> None:
+        what = f"{kind} {name!r}" if key is None else f"key {key!r} in {kind} {name!r}"
+        super().__init__(f"{field}: {what} doesn't exist")
+        self.kind = kind
+        self.name = name
+        self.key = key
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What is the same for every Slurm cluster that one operator looks after."""
+
+    workloads: Workloads
+    sidecars_image: str
+    cluster_domain: str = "cluster.local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What surrounds one Slurm cluster.
+
+    `secrets` and `config_maps` hold, by object name, a digest per key (see `secret_digests`, `config_map_digests`) of
+    the objects of that namespace that the custom resources refer to; an object that doesn't exist is absent.
+    `accounting` is what the Controller's accountingRef names, `restapi` the RestApi that serves the Controller (the
+    oldest of several); None when there is none.
+    """
+
+    site: Site
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    accounting: Accounting | None = None
+    restapi: RestApi | None = None
+
+    def secret(self, selector: KeySelector, place: str) -> str:
+        """The digest of one key of a Secret. Raises MissingReferenceError."""
+        return _key(self.secrets, "Secret", selector, place)
+
+    def config_map(self, selector: KeySelector, place: str) -> str:
+        """The digest of one key of a ConfigMap. Raises MissingReferenceError."""
+        return _key(self.config_maps, "ConfigMap", selector, place)
+
+    def files(self, references: Iterable[LocalObjectReference] | None, place: str) -> dict[str, Mapping[str, str]]:
+        """Digest per file of the ConfigMaps referred to, by name. Raises MissingReferenceError."""
+        found = {}
+        for reference in references or ():
+            if reference.name not in self.config_maps:
+                raise MissingReferenceError("ConfigMap", reference.name, place)
+            found[reference.name] = self.config_maps[reference.name]
+        return found
+
+
+def _key(objects: Mapping[str, Mapping[str, str]], kind: str, selector: KeySelector, place: str) -> str:
+    if selector.name not in objects:
+        raise MissingReferenceError(kind, selector.name, place)
+    keys = objects[selector.name]
+    if selector.key not in keys:
+        raise MissingReferenceError(kind, selector.name, place, selector.key)
+    return keys[selector.key]
+
+
+def digest(text: str | bytes) -> str:
+    """SHA-256, hexadecimal."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+def secret_digests(data: Mapping[str, str] | None) -> dict[str, str]:
+    """A digest for each key of a Secret's `data` (base64, as the apiserver gives it)."""
+    return {key: digest(base64.b64decode(value)) for key, value in (data or {}).items()}
+
+
+def config_map_digests(data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A digest for each key of a ConfigMap's `data` (text) and `binaryData` (base64)."""
+    return {key: digest(value) for key, value in (data or {}).items()} | secret_digests(binary_data)

@@ -1,0 +1,96 @@
+"""The keys and names that users and tools rely on: labels, annotations, names of objects, ports.
+
+`owner` is always the custom resource's name, `namespace` the one it lives in.
+"""
+
+from typing import Final
+
+# Ports
+
+SLURMCTLD_PORT: Final = 6817
+SLURMD_PORT: Final = 6818
+SLURMDBD_PORT: Final = 6819
+SLURMRESTD_PORT: Final = 6820
+SSH_PORT: Final = 22
+
+# Labels
+
+APP_NAME: Final = "app.kubernetes.io/name"
+APP_INSTANCE: Final = "app.kubernetes.io/instance"
+APP_COMPONENT: Final = "app.kubernetes.io/component"
+CLUSTER: Final = "slinky.slurm.net/cluster"
+ACTIVE: Final = "controller.slinky.slurm.net/active"
+POD_NAME: Final = "nodeset.slinky.slurm.net/pod-name"
+POD_INDEX: Final = "nodeset.slinky.slurm.net/pod-index"
+POD_HOSTNAME: Final = "nodeset.slinky.slurm.net/pod-hostname"
+POD_PROTECT: Final = "nodeset.slinky.slurm.net/pod-protect"
+SCALING_MODE: Final = "nodeset.slinky.slurm.net/scaling-mode"
+REVISION_HASH: Final = "controller-revision-hash"
+
+# Annotations
+
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+POD_CORDON: Final = "nodeset.slinky.slurm.net/pod-cordon"
+POD_DELETION_COST: Final = "nodeset.slinky.slurm.net/pod-deletion-cost"
+POD_DEADLINE: Final = "nodeset.slinky.slurm.net/pod-deadline"
+NODE_CORDON_REASON: Final = "nodeset.slinky.slurm.net/node-cordon-reason"
+TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
+FEATURES: Final = "features.slinky.slurm.net/spec"
+HOSTNAME_OVERRIDE: Final = "nodeset.slinky.slurm.net/hostname-override"
+SLURM_KEY_HASH: Final = "slinky.slurm.net/slurm-key-hash"
+JWT_KEY_HASH: Final = "slinky.slurm.net/jwt-key-hash"
+SLURM_CONFIG_HASH: Final = "slinky.slurm.net/slurm-config-hash"
+SLURMDBD_CONF_HASH: Final = "slinky.slurm.net/slurmdbd-conf-hash"
+SSHD_CONF_HASH: Final = "slinky.slurm.net/sshd-conf-hash"
+SSSD_CONF_HASH: Final = "slinky.slurm.net/sssd-conf-hash"
+SSH_HOST_KEYS_HASH: Final = "slinky.slurm.net/ssh-host-keys-hash"
+
+
+def controller(owner: str) -> str:
+    """slurmctld's StatefulSet, client Service and ServiceMonitor."""
+    return f"{owner}-controller"
+
+
+def controller_internal(owner: str) -> str:
+    """slurmctld's headless Service, which gives each pod a name of its own."""
+    return f"{owner}-controller-internal"
+
+
+def config(owner: str) -> str:
+    """The ConfigMap with slurm.conf."""
+    return f"{owner}-config"
+
+
+def accounting(owner: str) -> str:
+    """slurmdbd's StatefulSet, Service and configuration Secret."""
+    return f"{owner}-accounting"
+
+
+def restapi(owner: str) -> str:
+    """slurmrestd's Deployment and Service."""
+    return f"{owner}-restapi"
+
+
+def ssh_config(owner: str) -> str:
+    """The ConfigMap with sshd_config of a LoginSet or NodeSet."""
+    return f"{owner}-ssh-config"
+
+
+def ssh_host_keys(owner: str) -> str:
+    """The Secret with a LoginSet's host keys."""
+    return f"{owner}-ssh-host-keys"
+
+
+def workers(controller_name: str) -> str:
+    """The headless Service, and subdomain, of all worker pods of a Controller."""
+    return f"slurm-workers-{controller_name}"
+
+
+def workers_disruption_budget(controller_name: str) -> str:
+    """The PodDisruptionBudget over all busy worker pods of a Controller."""
+    return f"slurm-workers-pdb-{controller_name}"
+
+
+def claim(template: str, pod_or_suffix: str) -> str:
+    """The claim made from a volumeClaimTemplate for a pod (StatefulSet mode: the pod's name)."""
+    return f"{template}-{pod_or_suffix}"

@@ -1,0 +1,105 @@
+"""Writes what is generated from `schemas/`: `python -m schemas.generate`, or with `--check` only says what is stale.
+
+Custom resource definitions (charts/slurm-operator-crds/templates), values.schema.json of each chart, and the reference
+pages in docs/reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from schemas import chart_values, definitions, sources
+
+ROOT = Path(__file__).parent.parent
+CRD_TEMPLATES = Path("charts/slurm-operator-crds/templates")
+PAGES = Path("docs/reference")
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """The command; 0 means that all files are as they should be."""
+    parser = argparse.ArgumentParser(prog="python -m schemas.generate", description="Write the generated files.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail and name the files that would change")
+    options = parser.parse_args(arguments)
+    try:
+        files = generated(root)
+    except sources.SchemaError as error:
+        print(f"schemas: {error}", file=sys.stderr)
+        return 1
+    stale = stale_files(root, files)
+    if options.check:
+        for path in stale:
+            print(f"{path}: not what schemas/ makes it; run `make generate`", file=sys.stderr)
+        return 1 if stale else 0
+    for path in stale:
+        if path in files:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(files[path], encoding="utf-8")
+        else:
+            (root / path).unlink()
+        print(path)
+    return 0
+
+
+def generated(root: Path) -> dict[Path, str]:
+    """What each generated file should hold, by its path from `root`, where the charts are."""
+    files = {
+        CRD_TEMPLATES / f"{definition['spec']['names']['plural']}.yaml": crd_template(definition)
+        for definition in definitions.custom_resource_definitions()
+    }
+    files[PAGES / "crds.md"] = definitions.page()
+    for chart in chart_values.charts():
+        files[Path("charts") / chart / "values.schema.json"] = chart_values.json_text(chart)
+        files[PAGES / f"values-{chart}.md"] = chart_values.page(chart, root / "charts" / chart)
+    return files
+
+
+def stale_files(root: Path, files: dict[Path, str]) -> list[Path]:
+    """The files that differ from what they should hold, are missing, or are of a kind that is no more."""
+    differing = [path for path, text in files.items() if not _holds(root / path, text)]
+    present = {path.relative_to(root) for path in (root / CRD_TEMPLATES).glob("*.yaml")}
+    return differing + sorted(present - files.keys())
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+def crd_template(definition: dict[str, Any]) -> str:
+    """A definition as a template of its chart, which adds labels and annotations."""
+    name = definition["metadata"]["name"]
+    kind = definition["spec"]["names"]["kind"]
+    spec = yaml.dump({"spec": definition["spec"]}, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    if "{{" in spec:
+        raise sources.SchemaError(f"the definition of {kind} holds '{{{{', which Helm would take for its own")
+    return (
+        f"# Made from schemas/crds/{kind.lower()}.yaml by `make generate`; edit that.\n"
+        "apiVersion: apiextensions.k8s.io/v1\n"
+        "kind: CustomResourceDefinition\n"
+        "metadata:\n"
+        f"  name: {name}\n"
+        '  {{- include "slurm-operator-crds.metadata" . | nindent 2 }}\n'
+        f"{spec}"
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as such, and never aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _string)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

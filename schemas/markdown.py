@@ -1,0 +1,54 @@
+"""Markdown of the generated reference pages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+LONGEST_DEFAULT = 60
+
+
+@dataclass(frozen=True)
+class Field:
+    """One line of a table of fields: the last two are Markdown."""
+
+    path: str
+    type: str
+    default: str
+    description: str
+
+
+def page(source: str, parts: list[str]) -> str:
+    """A whole page; `source` is what it is made of."""
+    note = f"<!-- Made from {source} by `make generate`; edit that. -->"
+    return "\n\n".join([note, *parts]) + "\n"
+
+
+def field_table(fields: list[Field]) -> str:
+    """A table with a line per field."""
+    lines = ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
+    lines += [f"| `{f.path}` | {f.type} | {f.default} | {_one_line(f.description)} |" for f in fields]
+    return "\n".join(lines)
+
+
+def type_of(schema: dict[str, Any]) -> str:
+    """What a field takes, in a word or two."""
+    if "enum" in schema:
+        return ", ".join("null" if value is None else code(value) for value in schema["enum"])
+    if schema.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    types = schema.get("type", "any")
+    if isinstance(types, list):
+        types = " or ".join(name for name in types if name != "null")
+    return str(types)
+
+
+def code(value: Any) -> str:
+    """A value as code, or a pointer to the chart's values.yaml where that would be too long."""
+    text = value if isinstance(value, str) and value else json.dumps(value)
+    return f"`{text}`" if len(text) <= LONGEST_DEFAULT and "\n" not in text and "`" not in text else "see values.yaml"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

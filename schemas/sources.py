@@ -1,0 +1,65 @@
+"""Reads schemas written in YAML and puts shared definitions in place.
+
+A mapping with `$ref: FILE#/NAME` (or `#/NAME` for the same file) stands for the definition NAME of that file, with the
+mapping's other keys merged over it: mappings key by key, anything else as a whole. Knows nothing of what the schemas are
+for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Schema = dict[str, Any]
+
+
+class SchemaError(Exception):
+    """A schema can't be read: says which file and where in it."""
+
+
+def load(path: Path) -> Schema:
+    """The schema of one file, with every reference put in place."""
+    return _resolved(_mapping(path), path, ())
+
+
+def merged(base: Schema, over: Schema) -> Schema:
+    """`over` merged over `base`: mappings key by key, anything else as a whole. Neither is changed."""
+    result = dict(base)
+    for key, value in over.items():
+        ours = result.get(key)
+        result[key] = merged(ours, value) if isinstance(ours, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _mapping(path: Path) -> Schema:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise SchemaError(f"{path}: {error}") from error
+    if not isinstance(content, dict):
+        raise SchemaError(f"{path}: not a mapping")
+    return content
+
+
+def _resolved(value: Any, path: Path, trail: tuple[str, ...]) -> Any:
+    if isinstance(value, list):
+        return [_resolved(item, path, trail) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$ref" not in value:
+        return {key: _resolved(item, path, trail) for key, item in value.items()}
+    reference = value["$ref"]
+    file_name, separator, name = str(reference).partition("#/")
+    target_path = path.parent / file_name if file_name else path
+    step = f"{target_path.name}#/{name}"
+    if step in trail:
+        raise SchemaError(f"{path}: {reference} refers to itself")
+    definitions = _mapping(target_path)
+    if not separator or name not in definitions:
+        raise SchemaError(f"{path}: nothing is defined at {reference}")
+    over = {key: item for key, item in value.items() if key != "$ref"}
+    return merged(_resolved(definitions[name], target_path, (*trail, step)), _resolved(over, path, trail))

@@ -49,7 +49,7 @@ def _closed(schema: Any) -> Any:
         return [_closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    result = {}
+    result: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
             result[key] = {name: _closed(child) for name, child in value.items()}

@@ -1,7 +1,7 @@
 """Custom resource definitions out of `schemas/crds`, and the page about them.
 
-The sources hold what a kind has of its own; what all kinds share (group, version, metadata, conditions, the columns STATUS
-and MESSAGE) is added here. Writes nothing.
+The sources hold what a kind has of its own; what all kinds share (group, version, metadata, conditions, the columns
+STATUS and MESSAGE) is added here. Writes nothing.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ def _status(own: sources.Schema) -> dict[str, Any]:
     return {
         "description": "What is the case.",
         "type": "object",
-        **({"required": own["required"]} if "required" in own else {}),
         "properties": {
             **own.get("properties", {}),
             "observedGeneration": {
@@ -114,11 +113,11 @@ def _status(own: sources.Schema) -> dict[str, Any]:
 
 def page() -> str:
     """The reference page about all kinds."""
-    parts = [
-        "# Custom resources",
-        f"Group `{GROUP}`, version `{VERSION}`. All kinds are namespaced, have a `status` subresource, and belong to the\n"
-        "category `slurm`: `kubectl get slurm` lists them all.",
-    ]
+    about = (
+        f"Group `{GROUP}`, version `{VERSION}`. All kinds are namespaced, have a `status` subresource, and belong to\n"
+        "the category `slurm`: `kubectl get slurm` lists them all."
+    )
+    parts = ["# Custom resources", about]
     for kind in KINDS:
         parts += _kind_parts(load(kind))
     return markdown.page("schemas/crds", parts)
@@ -133,8 +132,8 @@ def _kind_parts(source: sources.Schema) -> list[str]:
     rules = [rule["message"] for rule in [*source.get("rules", []), *_rules(source["spec"])]]
     if rules:
         parts += ["The apiserver also enforces:", "\n".join(f"- {message}" for message in rules)]
-    parts += ["Status, beside `observedGeneration` and `conditions`:"] if "status" in source else []
     if "status" in source:
+        parts.append("Status, beside `observedGeneration` and `conditions`:")
         parts.append(markdown.field_table(_fields(source["status"], "status")))
     return parts
 

@@ -1,8 +1,8 @@
 """Reads schemas written in YAML and puts shared definitions in place.
 
 A mapping with `$ref: FILE#/NAME` (or `#/NAME` for the same file) stands for the definition NAME of that file, with the
-mapping's other keys merged over it: mappings key by key, anything else as a whole. Knows nothing of what the schemas are
-for.
+mapping's other keys merged over it: mappings key by key, anything else as a whole. Knows nothing of what the schemas
+are for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class SchemaError(Exception):
 
 def load(path: Path) -> Schema:
     """The schema of one file, with every reference put in place."""
-    return _resolved(_mapping(path), path, ())
+    content = _mapping(path)
+    return {key: _resolved(value, path, ()) for key, value in content.items()}
 
 
 def merged(base: Schema, over: Schema) -> Schema:

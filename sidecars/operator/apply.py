@@ -1,0 +1,96 @@
+"""Bringing objects to what we want by server-side apply, and only when they differ from it.
+
+Not for pods: those are created by POST, where a conflict matters.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from sidecars.kube import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    POD_DISRUPTION_BUDGETS,
+    SERVICES,
+    STATEFUL_SETS,
+    Client,
+    Manifest,
+    Resource,
+)
+
+FIELD_MANAGER = "slurm-operator"
+APPLIED_HASH = "slinky.slurm.net/applied-hash"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+
+APPLIED = {
+    resource.kind: resource for resource in (CONFIG_MAPS, SERVICES, STATEFUL_SETS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS)
+}
+"""The kinds that the operator applies."""
+
+
+def covers(live: object, wanted: object) -> bool:
+    """Whether each field that `wanted` sets is the same in `live`.
+
+    Fields that the API server or other managers added don't count. Lists must have the same length and order.
+    """
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(key in live and covers(live[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return (
+            isinstance(live, list)
+            and len(live) == len(wanted)
+            and all(covers(there, here) for there, here in zip(live, wanted, strict=True))
+        )
+    return live == wanted
+
+
+def stamped(manifest: Manifest) -> Manifest:
+    """The manifest with the label and the annotation by which the operator knows its own work."""
+    metadata = manifest["metadata"]
+    content = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    return {
+        **manifest,
+        "metadata": {
+            **metadata,
+            "labels": {**metadata.get("labels", {}), MANAGED_BY: FIELD_MANAGER},
+            "annotations": {
+                **metadata.get("annotations", {}),
+                APPLIED_HASH: hashlib.sha256(content).hexdigest()[:16],
+            },
+        },
+    }
+
+
+class Applier:
+    """Applies manifests that differ from what is live.
+
+    `live` looks an object up in the caches. What the API server made of our last apply is remembered by its
+    resourceVersion, so a value that the server normalises (a quantity, a default) isn't taken for a difference.
+    """
+
+    def __init__(self, client: Client, live: Callable[[Resource, str, str], Manifest | None]) -> None:
+        self._client = client
+        self._live = live
+        self._settled: dict[tuple[str, str, str], tuple[str, str]] = {}
+
+    async def apply(self, manifest: Manifest) -> bool:
+        """Make the object as `manifest` says; True when a request was needed. Raises ApiError, KeyError for a kind
+        that the operator doesn't apply.
+        """
+        resource = APPLIED[manifest["kind"]]
+        wanted = stamped(manifest)
+        metadata: dict[str, Any] = wanted["metadata"]
+        key = (resource.kind, metadata["namespace"], metadata["name"])
+        live = self._live(resource, metadata["namespace"], metadata["name"])
+        stamp = metadata["annotations"][APPLIED_HASH]
+        if live is not None:
+            if live["metadata"].get("deletionTimestamp"):
+                return False
+            if self._settled.get(key) == (stamp, live["metadata"]["resourceVersion"]):
+                return False
+            if covers(live, wanted):
+                return False
+        answer = await self._client.apply(resource, wanted, field_manager=FIELD_MANAGER)
+        self._settled[key] = (stamp, answer["metadata"]["resourceVersion"])
+        return True

@@ -1,0 +1,91 @@
+"""The operator's picture of the Kubernetes cluster: one reflector for each resource that it decides by."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sidecars.kube import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    Client,
+    Manifest,
+    Reflector,
+    Resource,
+    records,
+)
+from sidecars.operator.apply import FIELD_MANAGER, MANAGED_BY
+from sidecars.workloads.resources import GROUP, PLURALS, VERSION
+
+CONTROLLERS = Resource(GROUP, VERSION, "Controller", PLURALS["Controller"])
+RESTAPIS = Resource(GROUP, VERSION, "RestApi", PLURALS["RestApi"])
+ACCOUNTINGS = Resource(GROUP, VERSION, "Accounting", PLURALS["Accounting"])
+LOGINSETS = Resource(GROUP, VERSION, "LoginSet", PLURALS["LoginSet"])
+NODESETS = Resource(GROUP, VERSION, "NodeSet", PLURALS["NodeSet"])
+
+OURS = f"{MANAGED_BY}={FIELD_MANAGER}"
+WORKERS = "app.kubernetes.io/name=slurmd"
+# Helm's release records are large, and none of our business.
+NO_HELM_RELEASES = "type!=helm.sh/release.v1"
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Reflectors by what they hold. Custom resources stay plain JSON here: one that can't be read spoils no list."""
+
+    controllers: Reflector[Manifest]
+    restapis: Reflector[Manifest]
+    accountings: Reflector[Manifest]
+    loginsets: Reflector[Manifest]
+    nodesets: Reflector[Manifest]
+    pods: Reflector[records.Pod]
+    kube_nodes: Reflector[records.Node]
+    secrets: Reflector[records.Secret]
+    config_maps: Reflector[Manifest]
+    services: Reflector[Manifest]
+    stateful_sets: Reflector[Manifest]
+    deployments: Reflector[Manifest]
+    pod_disruption_budgets: Reflector[Manifest]
+
+    @classmethod
+    def of(cls, client: Client, namespaces: tuple[str, ...]) -> "Caches":
+        """Reflectors over `namespaces`, all if empty; none runs yet."""
+        where = namespaces or None
+
+        def plain(resource: Resource, label_selector: str = "") -> Reflector[Manifest]:
+            return Reflector(client, resource, namespaces=where, label_selector=label_selector)
+
+        return cls(
+            controllers=plain(CONTROLLERS),
+            restapis=plain(RESTAPIS),
+            accountings=plain(ACCOUNTINGS),
+            loginsets=plain(LOGINSETS),
+            nodesets=plain(NODESETS),
+            pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=WORKERS),
+            kube_nodes=Reflector(client, NODES, type=records.Node),
+            secrets=Reflector(client, SECRETS, namespaces=where, type=records.Secret, field_selector=NO_HELM_RELEASES),
+            config_maps=plain(CONFIG_MAPS),
+            services=plain(SERVICES, OURS),
+            stateful_sets=plain(STATEFUL_SETS, OURS),
+            deployments=plain(DEPLOYMENTS, OURS),
+            pod_disruption_budgets=plain(POD_DISRUPTION_BUDGETS, OURS),
+        )
+
+    def live(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
+        """An object that the operator applies, as last seen; None if there is none."""
+        by_kind = {
+            CONFIG_MAPS.kind: self.config_maps,
+            SERVICES.kind: self.services,
+            STATEFUL_SETS.kind: self.stateful_sets,
+            DEPLOYMENTS.kind: self.deployments,
+            POD_DISRUPTION_BUDGETS.kind: self.pod_disruption_budgets,
+        }
+        return by_kind[resource.kind].store.get(namespace, name)
+
+    def __iter__(self) -> Iterator[Reflector[Manifest] | Reflector[records.Pod] | Reflector[records.Node]]:
+        for name in self.__dataclass_fields__:
+            yield getattr(self, name)

@@ -1,0 +1,102 @@
+"""The Slurm clusters that the operator talks to: one client and one poller for each Controller with a RestApi."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from sidecars.policy.nodeset import SlurmView
+from sidecars.slurm.client import Client
+from sidecars.slurm.poller import Poller
+from sidecars.slurm.tokens import TokenSource
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name of a Controller."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One Slurm cluster under observation."""
+
+    url: str
+    client: Client
+    poller: Poller
+    task: asyncio.Task[None]
+
+    def view(self) -> SlurmView:
+        """Slurm's nodes as the policy takes them."""
+        return SlurmView(self.poller.nodes, None if self.poller.known else self.poller.trouble or "not read yet")
+
+
+class Clusters:
+    """Keeps a poller running for each Controller that has a RestApi, and tells `changed` whose nodes changed.
+
+    `key_of` gives the current JWT key of a Controller, None while its Secret is missing. The last key that was seen
+    stays in use: on removal of everything the Secret often goes first, and the workers still have to be drained.
+    """
+
+    def __init__(
+        self,
+        key_of: Callable[[Key], bytes | None],
+        changed: Callable[[Key, frozenset[str], frozenset[str]], None],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._key_of = key_of
+        self._changed = changed
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._clusters: dict[Key, Cluster] = {}
+        self._last_key: dict[Key, bytes] = {}
+
+    def get(self, key: Key) -> Cluster | None:
+        """The cluster of this Controller; None while it has no RestApi or no key was ever seen."""
+        return self._clusters.get(key)
+
+    async def want(self, key: Key, url: str | None) -> None:
+        """Have the cluster polled at `url`; None ends it. Does nothing when that is so already."""
+        cluster = self._clusters.get(key)
+        if cluster is not None and cluster.url != url:
+            del self._clusters[key]
+            await _end(cluster)
+            log.info("Slurm cluster %s/%s: no longer polled at %s", *key, cluster.url)
+        if url is None:
+            self._last_key.pop(key, None)
+            return
+        if key in self._clusters or self._jwt_key(key) is None:
+            return
+        client = Client(url, TokenSource(lambda: self._jwt_key(key) or b"", clock=self._wall_clock))
+        poller = Poller(client, self._clock)
+        poller.subscribe(lambda changed, removed: self._changed(key, changed, removed))
+        task = asyncio.create_task(poller.run(), name=f"poller {key[0]}/{key[1]}")
+        self._clusters[key] = Cluster(url, client, poller, task)
+        log.info("Slurm cluster %s/%s: polled at %s", *key, url)
+
+    async def close(self) -> None:
+        """End all polling."""
+        for cluster in self._clusters.values():
+            await _end(cluster)
+        self._clusters.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _jwt_key(self, key: Key) -> bytes | None:
+        current = self._key_of(key)
+        if current is not None:
+            self._last_key[key] = current
+        return self._last_key.get(key)
+
+
+async def _end(cluster: Cluster) -> None:
+    cluster.task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await cluster.task
+    await cluster.client.close()

@@ -1,0 +1,159 @@
+"""What every reconciler works with, and the few steps that all kinds share: status, finalizers, lookups."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resource, WorkQueue
+from sidecars.operator.apply import Applier
+from sidecars.operator.caches import Caches
+from sidecars.operator.clusters import Clusters
+from sidecars.policy import conditions
+from sidecars.policy.conditions import Condition
+from sidecars.workloads import resources
+from sidecars.workloads.facts import Facts, Site, config_map_digests, digest
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name of a custom resource."""
+
+IN_USE = "slinky.slurm.net/in-use"
+"""Finalizer of a Controller and a RestApi: held while a NodeSet needs them to drain its nodes."""
+
+WORKERS_LEAVE_FIRST = "nodeset.slinky.slurm.net/workers"
+"""Finalizer of a NodeSet: held until its workers are drained and gone."""
+
+
+class NotUsableError(Exception):
+    """A custom resource can't be acted upon now. `reason` and the text become its condition `Ready`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Queues:
+    """One queue per kind, keyed by namespace and name."""
+
+    controllers: WorkQueue[Key] = field(default_factory=WorkQueue)
+    restapis: WorkQueue[Key] = field(default_factory=WorkQueue)
+    loginsets: WorkQueue[Key] = field(default_factory=WorkQueue)
+    nodesets: WorkQueue[Key] = field(default_factory=WorkQueue)
+
+
+@dataclass(slots=True)
+class Context:
+    """The operator's parts. `now` is seconds since the epoch."""
+
+    client: Client
+    caches: Caches
+    clusters: Clusters
+    queues: Queues
+    applier: Applier
+    events: EventRecorder
+    site: Site
+    expectations: Expectations[Key] = field(default_factory=Expectations)
+    slurmrestd_url: str | None = None
+    now: Callable[[], float] = time.time
+    orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
+
+    def controller(self, namespace: str, name: str) -> resources.Controller | None:
+        """The Controller of that name; None if there is none. Raises ResourceError for one that can't be read."""
+        manifest = self.caches.controllers.store.get(namespace, name)
+        found = resources.decode("Controller", manifest) if manifest is not None else None
+        assert found is None or isinstance(found, resources.Controller)  # noqa: S101 - what decode returns for the kind
+        return found
+
+    def nodesets_of(self, namespace: str, controller: str) -> list[resources.NodeSet]:
+        """The NodeSets that refer to the Controller, by name; unreadable ones are left out and logged."""
+        return sorted(
+            _readable(self.caches.nodesets.store.values(), resources.NodeSet, namespace, controller),
+            key=lambda nodeset: nodeset.name,
+        )
+
+    def restapi_of(self, namespace: str, controller: str) -> resources.RestApi | None:
+        """The RestApi that serves the Controller: the oldest, then the first by name; None if there is none."""
+        found = _readable(self.caches.restapis.store.values(), resources.RestApi, namespace, controller)
+        return min(found, key=lambda restapi: (str(restapi.metadata.creation_timestamp), restapi.name), default=None)
+
+    def facts(self, controller: resources.Controller) -> Facts:
+        """What surrounds the Controller at this moment."""
+        namespace = controller.namespace
+        accounting = None
+        if controller.spec.accounting_ref is not None:
+            manifest = self.caches.accountings.store.get(namespace, controller.spec.accounting_ref.name)
+            accounting = resources.decode("Accounting", manifest) if manifest is not None else None
+        return Facts(
+            site=self.site,
+            secrets={
+                secret.metadata.name: {key: digest(value) for key, value in secret.data.items()}
+                for secret in self.caches.secrets.store.values()
+                if secret.metadata.namespace == namespace
+            },
+            config_maps={
+                config_map["metadata"]["name"]: config_map_digests(config_map.get("data"), config_map.get("binaryData"))
+                for config_map in self.caches.config_maps.store.values()
+                if config_map["metadata"]["namespace"] == namespace
+            },
+            accounting=accounting if isinstance(accounting, resources.Accounting) else None,
+            restapi=self.restapi_of(namespace, controller.name),
+        )
+
+    def jwt_key(self, key: Key) -> bytes | None:
+        """The key that signs tokens for a Controller's Slurm; None while its Secret or the Controller is missing."""
+        controller = self.controller(*key)
+        reference = controller.jwt_key_ref if controller is not None else None
+        secret = self.caches.secrets.store.get(key[0], reference.name) if reference is not None else None
+        return secret.data.get(reference.key) if secret is not None and reference is not None else None
+
+    async def report(
+        self, resource: Resource, manifest: Manifest, wanted: Iterable[Condition], more: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write the status if it differs: these conditions, and the fields of `more`."""
+        metadata, present = manifest["metadata"], manifest.get("status") or {}
+        status = {
+            **(more or {}),
+            "conditions": conditions.merge(
+                present.get("conditions") or [], wanted, metadata.get("generation", 0), self.now()
+            ),
+        }
+        if any(present.get(name) != value for name, value in status.items()):
+            await self.client.merge_patch(
+                resource, metadata["namespace"], metadata["name"], {"status": status}, subresource="status"
+            )
+
+    async def hold(self, resource: Resource, manifest: Manifest, finalizer: str) -> None:
+        """Put our finalizer on."""
+        present = manifest["metadata"].get("finalizers") or []
+        if finalizer not in present:
+            await self._set_finalizers(resource, manifest, [*present, finalizer])
+
+    async def let_go(self, resource: Resource, manifest: Manifest, finalizer: str) -> None:
+        """Take our finalizer off."""
+        present = manifest["metadata"].get("finalizers") or []
+        if finalizer in present:
+            await self._set_finalizers(resource, manifest, [other for other in present if other != finalizer])
+
+    async def _set_finalizers(self, resource: Resource, manifest: Manifest, finalizers: list[str]) -> None:
+        metadata = manifest["metadata"]
+        # The resourceVersion makes it a Conflict if somebody changed the list meanwhile.
+        patch = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}
+        await self.client.merge_patch(resource, metadata["namespace"], metadata["name"], patch)
+
+
+def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, controller: str) -> list[Any]:
+    found = []
+    for manifest in manifests:
+        if manifest["metadata"]["namespace"] != namespace:
+            continue
+        if ((manifest.get("spec") or {}).get("controllerRef") or {}).get("name") != controller:
+            continue
+        try:
+            found.append(resources.decode(kind.__name__, manifest))
+        except resources.ResourceError as error:
+            log.warning("%s %s/%s is left out: %s", kind.__name__, namespace, manifest["metadata"]["name"], error)
+    return found

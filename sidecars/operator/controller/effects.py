@@ -1,0 +1,75 @@
+"""One pass over one Controller."""
+
+from sidecars.kube import STATEFUL_SETS
+from sidecars.operator import workload
+from sidecars.operator.caches import CONTROLLERS
+from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
+from sidecars.policy.conditions import Condition
+from sidecars.workloads import controller as render
+from sidecars.workloads import names, nodeset, restapi
+from sidecars.workloads.resources import Controller, ResourceError
+
+
+async def reconcile(context: Context, key: Key) -> None:
+    """Bring slurmctld and what surrounds it to what the Controller says; connect to its Slurm; report."""
+    namespace, name = key
+    manifest = context.caches.controllers.store.get(namespace, name)
+    if manifest is None:
+        await context.clusters.want(key, None)
+        return
+    try:
+        controller = context.controller(namespace, name)
+    except ResourceError as error:
+        await context.report(CONTROLLERS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        return
+    assert controller is not None  # noqa: S101 - its manifest was found above
+    served_by = context.restapi_of(namespace, name)
+    url = (context.slurmrestd_url or restapi.url(served_by)) if served_by is not None else None
+    await context.clusters.want(key, url)
+    if controller.metadata.deletion_timestamp is not None:
+        await _leave(context, controller)
+        return
+    await context.hold(CONTROLLERS, manifest, IN_USE)
+    try:
+        nodesets = context.nodesets_of(namespace, name)
+        facts = context.facts(controller)
+        await workload.apply_all(
+            context,
+            manifest,
+            "Controller",
+            lambda: [
+                *render.objects(controller, nodesets, facts),
+                *nodeset.shared_objects(controller, nodesets, facts),
+            ],
+        )
+        ready = (
+            Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster")
+            if controller.spec.external
+            else workload.readiness(context, STATEFUL_SETS, namespace, names.controller(name))
+        )
+    except NotUsableError as error:
+        ready = Condition("Ready", "False", error.reason, str(error))
+    await context.report(CONTROLLERS, manifest, [ready, slurm_reachable(context, key)])
+
+
+async def _leave(context: Context, controller: Controller) -> None:
+    manifest = context.caches.controllers.store.get(controller.namespace, controller.name)
+    assert manifest is not None  # noqa: S101 - the caller holds the record made from it
+    users = [nodeset.name for nodeset in context.nodesets_of(controller.namespace, controller.name)]
+    if users:
+        said = f"kept until its NodeSets are gone: {', '.join(users)}"
+        await context.report(CONTROLLERS, manifest, [Condition("Ready", "False", "InUse", said)])
+    else:
+        await context.let_go(CONTROLLERS, manifest, IN_USE)
+
+
+def slurm_reachable(context: Context, key: Key) -> Condition:
+    """The condition `SlurmReachable`: whether the operator sees the Slurm cluster through slurmrestd."""
+    cluster = context.clusters.get(key)
+    if cluster is None:
+        said = "no RestApi refers to this Controller, or its JWT key is missing: nodes can't be drained before they go"
+        return Condition("SlurmReachable", "Unknown", "NoRestApi", said)
+    problem = cluster.view().problem
+    if problem is not None:
+        return Condition("SlurmReachable", "False", "NoAnswer", f"{cluster.url}: {problem}")
+    return Condition("SlurmReachable", "True", "Polled", f"{cluster.url} answers")

@@ -1,0 +1,1 @@
+"""Reconciles LoginSets: login nodes."""

@@ -1,0 +1,80 @@
+"""One pass over one LoginSet, and the making of its host keys."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from sidecars.kube import DEPLOYMENTS, SECRETS, AlreadyExists
+from sidecars.operator import workload
+from sidecars.operator.caches import LOGINSETS
+from sidecars.operator.context import Context, Key, NotUsableError
+from sidecars.policy.conditions import Condition
+from sidecars.workloads import loginset as render
+from sidecars.workloads import names
+from sidecars.workloads.resources import LoginSet, ResourceError, decode
+
+
+async def reconcile(context: Context, key: Key) -> None:
+    """Bring the login nodes to what the LoginSet says; report."""
+    namespace, name = key
+    manifest = context.caches.loginsets.store.get(namespace, name)
+    if manifest is None:
+        return
+    try:
+        loginset = decode("LoginSet", manifest)
+    except ResourceError as error:
+        await context.report(LOGINSETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        return
+    assert isinstance(loginset, LoginSet)  # noqa: S101 - what decode returns for the kind
+    if loginset.metadata.deletion_timestamp is not None:
+        return
+    try:
+        controller = context.controller(namespace, loginset.spec.controller_ref.name)
+        if controller is None:
+            raise NotUsableError(
+                "ControllerMissing",
+                f"spec.controllerRef: there is no Controller {loginset.spec.controller_ref.name!r} in {namespace!r}",
+            )
+        await _have_host_keys(context, loginset)
+        facts = context.facts(controller)
+        await workload.apply_all(context, manifest, "LoginSet", lambda: render.objects(loginset, controller, facts))
+        ready = workload.readiness(context, DEPLOYMENTS, namespace, name)
+    except NotUsableError as error:
+        ready = Condition("Ready", "False", error.reason, str(error))
+    deployment = context.caches.live(DEPLOYMENTS, namespace, name) or {}
+    selector = f"{names.APP_INSTANCE}={name},{names.APP_NAME}=login"
+    more = {"replicas": (deployment.get("status") or {}).get("replicas", 0), "selector": selector}
+    await context.report(LOGINSETS, manifest, [ready], more)
+
+
+async def _have_host_keys(context: Context, loginset: LoginSet) -> None:
+    if context.caches.secrets.store.get(loginset.namespace, names.ssh_host_keys(loginset.name)) is not None:
+        return
+    secret = render.host_keys_secret(loginset, await make_host_keys())
+    try:
+        await context.client.create(SECRETS, secret)
+    except AlreadyExists:
+        return  # The cache is behind: the Secret's event wakes this LoginSet again.
+
+
+async def make_host_keys() -> dict[str, str]:
+    """New sshd host keys by file name, private ones in OpenSSH's format. Raises NotUsableError if ssh-keygen fails."""
+    keys: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in render.HOST_KEY_TYPES:
+            path = Path(folder) / f"ssh_host_{kind}_key"
+            try:
+                keygen = await asyncio.create_subprocess_exec(
+                    *("ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", str(path)),
+                    stderr=asyncio.subprocess.PIPE,
+                )
+            except FileNotFoundError as error:
+                raise NotUsableError(
+                    "HostKeys", "ssh-keygen is missing where the operator runs: install openssh-client"
+                ) from error
+            _, said = await keygen.communicate()
+            if keygen.returncode != 0:
+                raise NotUsableError("HostKeys", f"ssh-keygen -t {kind}: {said.decode(errors='replace').strip()}")
+            for file in (path, path.with_name(path.name + ".pub")):
+                keys[file.name] = file.read_text()
+    return keys

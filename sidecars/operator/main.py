@@ -1,0 +1,172 @@
+"""The role `operator`: puts the parts together and runs them until told to stop."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiohttp import web
+
+from sidecars.kube import (
+    Client,
+    CredentialsError,
+    Election,
+    EventRecorder,
+    LeadershipLost,
+    WorkQueue,
+    load_credentials,
+    run_workers,
+)
+from sidecars.operator import wiring
+from sidecars.operator.apply import Applier
+from sidecars.operator.caches import Caches
+from sidecars.operator.clusters import Clusters
+from sidecars.operator.context import Context, Key, Queues
+from sidecars.operator.controller import effects as controller
+from sidecars.operator.loginset import effects as loginset
+from sidecars.operator.nodeset import effects as nodeset
+from sidecars.operator.restapi import effects as restapi
+from sidecars.operator.settings import Settings, address, parse
+from sidecars.workloads import structure
+from sidecars.workloads.facts import Site
+from sidecars.workloads.structure import StructureError
+
+log = logging.getLogger(__name__)
+
+LEASE = "slurm-operator"
+SYNC_SECONDS = 60.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the operator; 0 after SIGTERM or SIGINT, 1 when it can't run or lost its lease."""
+    settings = parse(arguments, os.environ)
+    logging.basicConfig(
+        level=settings.log_level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)-7s %(message)s",
+    )
+    expected = (CredentialsError, LeadershipLost, OSError, StructureError, TimeoutError)
+    try:
+        asyncio.run(run(settings))
+    except expected as error:
+        log.error("%s", error)
+        return 1
+    except ExceptionGroup as group:
+        if group.split(expected)[1] is not None:
+            raise
+        for failure in group.exceptions:
+            log.error("%s", failure)
+        return 1
+    return 0
+
+
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    site = Site(
+        workloads=structure.load(structure.folder(str(settings.workloads) if settings.workloads else None)),
+        sidecars_image=settings.sidecars_image,
+        cluster_domain=settings.cluster_domain,
+    )
+    async with Client.connect(load_credentials(settings.kubeconfig)) as client:
+        health = await _serve_health(settings)
+        try:
+            work = asyncio.create_task(_elected(client, settings, site))
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if stop.is_set():
+                log.info("stopping")
+                work.cancel()
+            try:
+                await work
+            except asyncio.CancelledError:
+                if not stop.is_set():
+                    raise
+        finally:
+            await health()
+
+
+async def _elected(client: Client, settings: Settings, site: Site) -> None:
+    if not settings.leader_elect:
+        await lead(client, settings, site)
+        return
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    election = Election(client, settings.leader_elect_namespace, LEASE, identity)
+    log.info("waiting for lease %s/%s", settings.leader_elect_namespace, LEASE)
+    await election.run(lambda: lead(client.guarded(election.left), settings, site))
+
+
+async def lead(client: Client, settings: Settings, site: Site) -> None:
+    """Reconcile until cancelled."""
+    caches = Caches.of(client, settings.namespaces)
+    queues = Queues()
+
+    def jwt_key(key: Key) -> bytes | None:
+        return context.jwt_key(key)
+
+    def slurm_changed(key: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
+        wiring.slurm_changed(context, key, changed, removed)
+
+    clusters = Clusters(
+        key_of=jwt_key,
+        changed=slurm_changed,
+        clock=time.monotonic,
+        wall_clock=time.time,
+    )
+    context = Context(
+        client=client,
+        caches=caches,
+        clusters=clusters,
+        queues=queues,
+        applier=Applier(client, caches.live),
+        events=EventRecorder(client, "slurm-operator"),
+        site=site,
+        slurmrestd_url=settings.slurmrestd_url,
+    )
+    wiring.wire(context)
+    async with clusters, asyncio.TaskGroup() as tasks:
+        for reflector in caches:
+            tasks.create_task(reflector.run())
+        await asyncio.gather(*(reflector.wait_synced(SYNC_SECONDS) for reflector in caches))
+        log.info("caches are filled; reconciling")
+
+        def work(
+            kind: str,
+            queue: WorkQueue[Key],
+            reconcile: Callable[[Context, Key], Awaitable[float | None]],
+            concurrency: int,
+        ) -> None:
+            def failed(key: Key, error: Exception, delay: float) -> None:
+                log.warning("%s %s/%s: next try in %.1f s: %s", kind, *key, delay, error, exc_info=log.isEnabledFor(10))
+
+            tasks.create_task(run_workers(queue, lambda key: reconcile(context, key), concurrency, failed=failed))
+
+        work("Controller", queues.controllers, controller.reconcile, settings.controller_workers)
+        work("RestApi", queues.restapis, restapi.reconcile, settings.restapi_workers)
+        work("LoginSet", queues.loginsets, loginset.reconcile, settings.loginset_workers)
+        work("NodeSet", queues.nodesets, nodeset.reconcile, settings.nodeset_workers)
+
+
+async def _serve_health(settings: Settings) -> Callable[[], Awaitable[None]]:
+    """Serve /healthz and /readyz; returns what ends it. They answer while the event loop does."""
+    where = address(settings.health_addr)
+
+    async def healthy(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    app = web.Application()
+    app.router.add_get("/healthz", healthy)
+    app.router.add_get("/readyz", healthy)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    if where is not None:
+        await web.TCPSite(runner, *where).start()
+    return runner.cleanup

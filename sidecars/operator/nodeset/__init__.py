@@ -1,0 +1,1 @@
+"""Reconciles NodeSets: pools of slurmd pods."""

@@ -1,0 +1,364 @@
+"""One pass over one NodeSet: observe, ask the policy, carry out, report."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sidecars.kube import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    AlreadyExists,
+    ApiError,
+    Invalid,
+    Manifest,
+    NotFound,
+)
+from sidecars.operator.caches import NODESETS
+from sidecars.operator.clusters import Cluster
+from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError
+from sidecars.operator.nodeset.observation import POD_CORDON, POD_CORDONED_BY, worker_pod
+from sidecars.policy import nodeset as policy
+from sidecars.policy.conditions import Condition
+from sidecars.slurm import states
+from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.extra import pod_facts
+from sidecars.slurm.records import Node
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.facts import MissingReferenceError
+from sidecars.workloads.resources import NodeSet, ResourceError, decode, duration
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def reconcile(context: Context, key: Key) -> float | None:
+    """One pass. Returns after how many seconds to look again if nothing wakes the NodeSet earlier."""
+    namespace, name = key
+    manifest = context.caches.nodesets.store.get(namespace, name)
+    if manifest is None:
+        context.expectations.forget(key)
+        context.orphaned_since.pop(key, None)
+        return None
+    try:
+        nodeset = decode("NodeSet", manifest)
+    except ResourceError as error:
+        await context.report(NODESETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        return None
+    assert isinstance(nodeset, NodeSet)  # noqa: S101 - what decode returns for the kind
+    if nodeset.metadata.deletion_timestamp is None:
+        await context.hold(NODESETS, manifest, WORKERS_LEAVE_FIRST)
+    cluster = context.clusters.get((namespace, nodeset.spec.controller_ref.name))
+    pods = _pods_of(context, nodeset)
+    problem: Condition | None = None
+    try:
+        revision, template = _template(context, nodeset)
+        unmade = [pod for pod in pods if pod.revision != revision]
+        if nodeset.spec.update_strategy.type == "OnDelete":
+            unmade = []
+    except NotUsableError as error:
+        # Without a template nothing can be created; what is there is still drained and scaled in safely.
+        problem = Condition("Ready", "False", error.reason, str(error))
+        revision, template, unmade = nodeset.status.node_set_hash, None, []
+    desired = _desired(context, nodeset, revision, rolling=bool(unmade))
+    view = cluster.view() if cluster is not None else policy.SlurmView({}, _unconnected(context, nodeset))
+    plan = policy.plan(desired, pods, view, context.now())
+    await _carry_out(context, manifest, nodeset, template, revision, plan, cluster)
+    again = await _prune_records(context, nodeset, cluster, view)
+    if desired.leaving and not pods and not again:
+        await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
+        return None
+    ready = problem or _ready(nodeset, desired, pods, plan)
+    await context.report(
+        NODESETS, manifest, [ready, _slurm_reachable(view)], _status(nodeset, desired, pods, view, revision)
+    )
+    hints = [hint for hint in (plan.look_again_after, again, _available_in(nodeset, pods)) if hint is not None]
+    return min(hints, default=None)
+
+
+def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
+    return [
+        worker_pod(
+            pod,
+            context.caches.kube_nodes.store.get(None, pod.spec.node_name) if pod.spec.node_name else None,
+            now=context.now(),
+            min_ready_seconds=nodeset.spec.min_ready_seconds,
+        )
+        for pod in context.caches.pods.store.by("owner", nodeset.metadata.uid)
+    ]
+
+
+def _template(context: Context, nodeset: NodeSet) -> tuple[str, Manifest]:
+    reference = nodeset.spec.controller_ref.name
+    try:
+        controller = context.controller(nodeset.namespace, reference)
+        if controller is None:
+            raise NotUsableError(
+                "ControllerMissing",
+                f"spec.controllerRef: there is no Controller {reference!r} in {nodeset.namespace!r}",
+            )
+        facts = context.facts(controller)
+        revision = render.revision(nodeset, facts)
+        return revision.hash, render.pod_template(nodeset, controller, facts)
+    except MissingReferenceError as error:
+        raise NotUsableError("ReferenceMissing", f"{error}; it is taken up as soon as it does") from error
+    except ResourceError as error:
+        raise NotUsableError("Invalid", str(error)) from error
+
+
+def _desired(context: Context, nodeset: NodeSet, revision: str, *, rolling: bool) -> policy.Desired:
+    spec, deleted = nodeset.spec, nodeset.metadata.deletion_timestamp
+    forced = False
+    if deleted is not None:
+        controller = context.caches.controllers.store.get(nodeset.namespace, spec.controller_ref.name)
+        going = controller is None or controller["metadata"].get("deletionTimestamp") is not None
+        forced = going and context.now() >= deleted.timestamp() + duration(
+            spec.deletion_timeout, "spec.deletionTimeout"
+        )
+    return policy.Desired(
+        namespace=nodeset.namespace,
+        replicas=spec.replicas,
+        revision=revision,
+        rolling=rolling and spec.update_strategy.type == "RollingUpdate",
+        max_unavailable=_pods_that_may_be_unavailable(
+            spec.update_strategy.rolling_update.max_unavailable, spec.replicas
+        ),
+        leaving=deleted is not None,
+        forced=forced,
+    )
+
+
+def _pods_that_may_be_unavailable(value: int | str, replicas: int) -> int:
+    """A number of pods, at least 1; a percentage is of the replicas, rounded up."""
+    if isinstance(value, str):
+        percent = value.removesuffix("%")
+        value = math.ceil(int(percent) * replicas / 100) if percent.isdigit() else 1
+    return max(1, value)
+
+
+def _unconnected(context: Context, nodeset: NodeSet) -> str:
+    name = nodeset.spec.controller_ref.name
+    if context.restapi_of(nodeset.namespace, name) is None:
+        return f"no RestApi refers to Controller {name!r}; enable one"
+    return f"the JWT key of Controller {name!r} is missing"
+
+
+async def _carry_out(
+    context: Context,
+    manifest: Manifest,
+    nodeset: NodeSet,
+    template: Manifest | None,
+    revision: str,
+    plan: policy.Plan,
+    cluster: Cluster | None,
+) -> None:
+    """Drains first: a pod must not go before Slurm knows. What fails is raised after everything else was tried."""
+    key = (nodeset.namespace, nodeset.name)
+    owner = {**manifest, "apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet"}
+    steps: list[Callable[[], Awaitable[None]]] = []
+    steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
+    steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
+    if cluster is not None:
+        poller = cluster.poller
+        steps += [_bound(poller.drain, names, reason) for reason, names in plan.drain.items()]
+        if plan.undrain:
+            steps.append(_bound(poller.undrain, plan.undrain))
+    await _all(steps)
+    for names in plan.drain.values():
+        context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm node(s) {', '.join(names)}")
+    if not context.expectations.satisfied(key):
+        return
+    if plan.delete:
+        context.expectations.expect_deletions(key, [deletion.pod.uid for deletion in plan.delete])
+        await _all([_delete(context, key, owner, deletion) for deletion in plan.delete])
+    if plan.create and template is not None:
+        await _create(context, key, owner, nodeset, template, revision, plan.create)
+
+
+def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
+    async def patch() -> None:
+        annotations = {POD_CORDON: "true" if by else None, POD_CORDONED_BY: by}
+        try:
+            await context.client.merge_patch(
+                PODS, namespace, pod.name, {"metadata": {"uid": pod.uid, "annotations": annotations}}
+            )
+        except NotFound:
+            log.debug("pod %s/%s is gone already", namespace, pod.name)
+
+    return patch
+
+
+def _delete(context: Context, key: Key, owner: Manifest, deletion: policy.Deletion) -> Callable[[], Awaitable[None]]:
+    async def delete() -> None:
+        pod = deletion.pod
+        try:
+            await context.client.delete(
+                PODS, key[0], pod.name, uid=pod.uid, grace_period_seconds=deletion.grace_seconds
+            )
+        except NotFound:
+            context.expectations.deletion_observed(key, pod.uid)
+            return
+        except BaseException:
+            context.expectations.deletion_observed(key, pod.uid)
+            raise
+        log.info("NodeSet %s/%s: deleted pod %s: %s", *key, pod.name, deletion.because)
+        context.events.emit(
+            owner, "Normal", "SuccessfulDelete", "Delete", f"Deleted pod {pod.name}: {deletion.because}"
+        )
+
+    return delete
+
+
+async def _create(
+    context: Context,
+    key: Key,
+    owner: Manifest,
+    nodeset: NodeSet,
+    template: Manifest,
+    revision: str,
+    ordinals: Sequence[int],
+) -> None:
+    async def create(ordinal: int) -> None:
+        for claim in render.claims(nodeset, ordinal):
+            try:
+                await context.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
+            except AlreadyExists:
+                continue
+        pod = render.pod(nodeset, template, ordinal, revision)
+        await context.client.create(PODS, pod)
+
+    context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(ordinals)} pod(s)")
+    context.expectations.expect_creations(key, len(ordinals))
+    # Doubling batches: when the first pod is refused, thousands more need not be tried.
+    size, rest = 1, list(ordinals)
+    while rest:
+        batch, rest = rest[:size], rest[size:]
+        results = await asyncio.gather(*(create(ordinal) for ordinal in batch), return_exceptions=True)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        for _ in errors:
+            context.expectations.creation_observed(key)
+        if errors:
+            for _ in rest:
+                context.expectations.creation_observed(key)
+            if isinstance(errors[0], Invalid):
+                await _refused(context, owner, errors[0])
+            raise errors[0]
+        size *= 2
+    log.info("NodeSet %s/%s: created %d pod(s)", *key, len(ordinals))
+
+
+async def _refused(context: Context, owner: Manifest, error: ApiError) -> None:
+    context.events.emit(owner, "Warning", "FailedCreate", "Create", f"The API server refuses the pod: {error}")
+    said = f"spec.template: the API server refuses the pod: {error}"
+    await context.report(NODESETS, owner, [Condition("Ready", "False", "Refused", said)])
+
+
+def _bound(call: Callable[..., Awaitable[None]], *arguments: Any) -> Callable[[], Awaitable[None]]:
+    async def carry() -> None:
+        try:
+            await call(*arguments)
+        except SlurmError as error:
+            # Not an error of the pass: the poller knows, and the next pass decides anew.
+            log.warning("Slurm: %s", error)
+
+    return carry
+
+
+async def _all(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Do every step, then raise the first failure."""
+    results = await asyncio.gather(*(step() for step in steps), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+async def _prune_records(
+    context: Context, nodeset: NodeSet, cluster: Cluster | None, view: policy.SlurmView
+) -> float | None:
+    """Records that pods of this NodeSet left behind. Returns when to look again, None when there is nothing left."""
+    key = (nodeset.namespace, nodeset.name)
+    if cluster is None or view.problem is not None or nodeset.spec.node_records == "Keep":
+        return None
+    since = context.orphaned_since.setdefault(key, {})
+    orphans = _orphans(context, nodeset, view.nodes)
+    for name in set(since) - {node.name for node in orphans}:
+        del since[name]
+    for node in orphans:
+        since.setdefault(node.name, context.now())
+    plan = policy.orphaned_records(orphans, since, context.now())
+    steps = [_bound(cluster.poller.delete, name) for name in plan.delete]
+    if plan.down:
+        steps.append(_bound(cluster.poller.down, plan.down, policy.OPERATOR_REASON + "its pod is gone"))
+    await _all(steps)
+    for name in plan.delete:
+        log.info("NodeSet %s/%s: deleted the record of Slurm node %s, whose pod is gone", *key, name)
+    return plan.look_again_after
+
+
+def _orphans(context: Context, nodeset: NodeSet, nodes: Mapping[str, Node]) -> list[Node]:
+    alive = {pod.metadata.uid for pod in context.caches.pods.store.values()}
+    found = []
+    for node in nodes.values():
+        facts = pod_facts(node.extra)
+        if facts is not None and facts.nodeset_uid == nodeset.metadata.uid and facts.pod_uid not in alive:
+            found.append(node)
+    return found
+
+
+def _available_in(nodeset: NodeSet, pods: Sequence[policy.WorkerPod]) -> float | None:
+    """A pod becomes available by time alone."""
+    return nodeset.spec.min_ready_seconds + 1.0 if any(pod.ready and not pod.available for pod in pods) else None
+
+
+def _ready(nodeset: NodeSet, desired: policy.Desired, pods: Sequence[policy.WorkerPod], plan: policy.Plan) -> Condition:
+    ready = sum(1 for pod in pods if pod.ready and not pod.deleting)
+    terminating = sum(1 for pod in pods if pod.deleting)
+    if plan.waiting:
+        first = plan.waiting[0]
+        more = f" (and {len(plan.waiting) - 1} more pods are waiting)" if len(plan.waiting) > 1 else ""
+        return Condition("Ready", "False", "Draining", f"pod {first.pod.name}: {first.step}{more}")
+    if desired.leaving:
+        return Condition("Ready", "False", "Removing", f"{len(pods)} pods are still terminating")
+    if ready < nodeset.spec.replicas:
+        said = f"{ready} of {nodeset.spec.replicas} pods are ready; see `kubectl -n {nodeset.namespace} get pods`"
+        return Condition("Ready", "False", "PodsNotReady", said)
+    if terminating or plan.delete:
+        return Condition("Ready", "False", "ScalingIn", f"{terminating + len(plan.delete)} pods are terminating")
+    return Condition("Ready", "True", "Ready", f"{ready} of {nodeset.spec.replicas} pods are ready")
+
+
+def _slurm_reachable(view: policy.SlurmView) -> Condition:
+    if view.problem is not None:
+        said = f"{view.problem}; no pod is deleted until its Slurm node is known to be drained"
+        return Condition("SlurmReachable", "False", "NoAnswer", said)
+    return Condition("SlurmReachable", "True", "Polled")
+
+
+def _status(
+    nodeset: NodeSet,
+    desired: policy.Desired,
+    pods: Sequence[policy.WorkerPod],
+    view: policy.SlurmView,
+    revision: str,
+) -> dict[str, Any]:
+    live = [pod for pod in pods if not pod.deleting]
+    available = sum(1 for pod in live if pod.available)
+    nodes = [node for pod in live if (node := view.nodes.get(pod.slurm_node)) is not None]
+    words = [node.states for node in nodes]
+    return {
+        "replicas": len([pod for pod in pods if pod.phase]),
+        "updatedReplicas": sum(1 for pod in live if pod.revision == revision),
+        "readyReplicas": sum(1 for pod in live if pod.ready),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, nodeset.spec.replicas - available),
+        "desired": 0 if desired.leaving else nodeset.spec.replicas,
+        "slurmIdle": sum(1 for word in words if states.base_state(word) == "IDLE"),
+        "slurmAllocated": sum(1 for word in words if states.base_state(word) in {"ALLOCATED", "MIXED"}),
+        "slurmDown": sum(1 for word in words if states.is_down(word)),
+        "slurmDrain": sum(1 for word in words if states.is_drain(word)),
+        "observedGeneration": nodeset.metadata.generation,
+        "nodeSetHash": revision,
+        "selector": ",".join(f"{name}={value}" for name, value in sorted(render.selector(nodeset).items())),
+    }

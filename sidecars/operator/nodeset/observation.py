@@ -1,0 +1,89 @@
+"""From Kubernetes' records to the policy's: pure, one pod at a time."""
+
+from collections.abc import Iterable
+
+from sidecars.kube import records
+from sidecars.policy import nodeset as policy
+
+POD_INDEX = "nodeset.slinky.slurm.net/pod-index"
+POD_HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
+POD_CORDON = "nodeset.slinky.slurm.net/pod-cordon"
+POD_CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordoned-by"
+POD_DELETION_COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
+NODE_CORDON_REASON = "nodeset.slinky.slurm.net/node-cordon-reason"
+REVISION = "controller-revision-hash"
+CONTAINER = "slurmd"
+
+REASON_LIMIT = 256
+
+
+def worker_pod(
+    pod: records.Pod, kube_node: records.Node | None, *, now: float, min_ready_seconds: int
+) -> policy.WorkerPod:
+    """The pod as the policy sees it. `kube_node` is the node that it is bound to, None when unbound or unknown."""
+    meta, status = pod.metadata, pod.status
+    ready = status.condition("Ready")
+    is_ready = ready is not None and ready.status == "True"
+    since = ready.last_transition_time if ready is not None and is_ready else None
+    ready_since = since.timestamp() if since is not None else None
+    cordoned = meta.annotations.get(POD_CORDON) == "true"
+    return policy.WorkerPod(
+        name=meta.name,
+        uid=meta.uid,
+        ordinal=ordinal(meta.name),
+        slurm_node=pod.spec.hostname or meta.name,
+        kube_node=pod.spec.node_name or None,
+        revision=meta.labels.get(REVISION, ""),
+        phase=status.phase,
+        ready=is_ready,
+        available=ready_since is not None and now - ready_since >= min_ready_seconds,
+        started=has_started(pod),
+        created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else now,
+        ready_since=ready_since,
+        deleting=meta.deletion_timestamp is not None,
+        cordon=("operator" if meta.annotations.get(POD_CORDONED_BY) == "operator" else "user") if cordoned else None,
+        kube_node_cordon=cordon_reason(kube_node, meta.namespace, meta.name) if kube_node is not None else None,
+        deletion_cost=deletion_cost(meta.annotations.get(POD_DELETION_COST, "")),
+    )
+
+
+def ordinal(name: str) -> int:
+    """The number behind the last hyphen of a pod's name; -1 if there is none."""
+    _, _, tail = name.rpartition("-")
+    return int(tail) if tail.isascii() and tail.isdigit() else -1
+
+
+def has_started(pod: records.Pod) -> bool:
+    """Whether slurmd may have run in the pod; False only when it is known not to have."""
+    if not pod.spec.node_name:
+        return False
+    status = _find(pod.status.container_statuses, CONTAINER)
+    if status is None:
+        return pod.status.phase != "Pending"
+    never = status.state.running is None and status.state.terminated is None
+    return not (never and status.restart_count == 0 and status.last_state.terminated is None)
+
+
+def cordon_reason(node: records.Node, namespace: str, pod: str) -> str | None:
+    """The drain reason that a cordoned Kubernetes node asks for; None while it is schedulable.
+
+    An annotation on the node replaces it, with control characters made harmless and at most 256 characters long.
+    """
+    if not node.spec.unschedulable:
+        return None
+    said = node.metadata.annotations.get(NODE_CORDON_REASON, "").replace("\t", " ").replace("\n", " ")
+    said = "".join(character for character in said if character.isprintable()).strip()[:REASON_LIMIT]
+    return said or f"Node ({node.metadata.name}) was cordoned, Pod ({namespace}/{pod}) must be cordoned"
+
+
+def deletion_cost(text: str) -> int:
+    """An int32 in plain decimal; anything else counts as 0, as in Kubernetes' pod-deletion-cost."""
+    try:
+        value = int(text)
+    except ValueError:
+        return 0
+    return value if str(value) == text and -(2**31) <= value < 2**31 else 0
+
+
+def _find(statuses: Iterable[records.ContainerStatus], name: str) -> records.ContainerStatus | None:
+    return next((status for status in statuses if status.name == name), None)

@@ -1,0 +1,46 @@
+"""One pass over one RestApi."""
+
+from sidecars.kube import DEPLOYMENTS
+from sidecars.operator import workload
+from sidecars.operator.caches import RESTAPIS
+from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
+from sidecars.policy.conditions import Condition
+from sidecars.workloads import names
+from sidecars.workloads import restapi as render
+from sidecars.workloads.resources import ResourceError, RestApi, decode
+
+
+async def reconcile(context: Context, key: Key) -> None:
+    """Bring slurmrestd to what the RestApi says; report."""
+    namespace, name = key
+    manifest = context.caches.restapis.store.get(namespace, name)
+    if manifest is None:
+        return
+    try:
+        restapi = decode("RestApi", manifest)
+    except ResourceError as error:
+        await context.report(RESTAPIS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        return
+    assert isinstance(restapi, RestApi)  # noqa: S101 - what decode returns for the kind
+    users = [nodeset.name for nodeset in context.nodesets_of(namespace, restapi.spec.controller_ref.name)]
+    if restapi.metadata.deletion_timestamp is not None:
+        if users:
+            said = f"kept until its NodeSets are gone: {', '.join(users)}"
+            await context.report(RESTAPIS, manifest, [Condition("Ready", "False", "InUse", said)])
+        else:
+            await context.let_go(RESTAPIS, manifest, IN_USE)
+        return
+    await context.hold(RESTAPIS, manifest, IN_USE)
+    try:
+        controller = context.controller(namespace, restapi.spec.controller_ref.name)
+        if controller is None:
+            raise NotUsableError(
+                "ControllerMissing",
+                f"spec.controllerRef: there is no Controller {restapi.spec.controller_ref.name!r} in {namespace!r}",
+            )
+        facts = context.facts(controller)
+        await workload.apply_all(context, manifest, "RestApi", lambda: render.objects(restapi, controller, facts))
+        ready = workload.readiness(context, DEPLOYMENTS, namespace, names.restapi(name))
+    except NotUsableError as error:
+        ready = Condition("Ready", "False", error.reason, str(error))
+    await context.report(RESTAPIS, manifest, [ready])

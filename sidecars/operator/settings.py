@@ -1,0 +1,115 @@
+"""What the operator's command line and environment say, as one typed record."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_IMAGE = "ghcr.io/slurm-charts/sidecars"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one operator process.
+
+    `namespaces`: watched namespaces, empty for all. `slurmrestd_url`: one address for all Controllers in place of their
+    Services, None normally. `workloads`: folder with the pod structure of the daemons, None for the one that comes
+    with the package. `health_addr`: `HOST:PORT` of /healthz and /readyz, "0" for none. `metrics_addr`: likewise, of
+    /metrics. `*_workers`: how many resources of a kind are worked on at once, at least 1.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    slurmrestd_url: str | None = None
+    kubeconfig: Path | None = None
+    workloads: Path | None = None
+    sidecars_image: str = DEFAULT_IMAGE
+    cluster_domain: str = "cluster.local"
+    health_addr: str = ":8081"
+    metrics_addr: str = ":8080"
+    leader_elect: bool = False
+    leader_elect_namespace: str = ""
+    controller_workers: int = 1
+    restapi_workers: int = 1
+    loginset_workers: int = 1
+    nodeset_workers: int = 1
+    log_level: str = "info"
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Read the flags; exits with a usage error for a bad one (argparse).
+
+    SIDECARS_IMAGE, the operator's own image, goes into the pods that it makes; POD_NAMESPACE is where its lease lies.
+    """
+    parser = argparse.ArgumentParser(
+        prog="slurm-sidecars operator", description="Reconciles slinky.slurm.net resources."
+    )
+    add = parser.add_argument
+    add("--namespaces", default="", metavar="A,B", help="watch these namespaces only")
+    add("--slurmrestd-url", metavar="URL", help="one slurmrestd for all Controllers, for development")
+    add("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's own account")
+    add("--workloads", type=Path, metavar="DIR", help="pod structure of the daemons, as YAML")
+    add("--health-addr", default=":8081", metavar="HOST:PORT")
+    add("--metrics-addr", default=":8080", metavar="HOST:PORT", help="0 for none")
+    add("--leader-elect", nargs="?", const=True, default=False, type=_boolean, metavar="BOOL")
+    add("--leader-elect-namespace", default="", metavar="NAMESPACE")
+    add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    for kind in ("controller", "restapi", "loginset", "nodeset", "accounting", "token", "slurmclient"):
+        add(f"--{kind}-workers", default=1, type=_count, metavar="N")
+    given = parser.parse_args(arguments)
+    return Settings(
+        namespaces=tuple(name for name in given.namespaces.split(",") if name),
+        slurmrestd_url=given.slurmrestd_url,
+        kubeconfig=given.kubeconfig,
+        workloads=given.workloads,
+        sidecars_image=environment.get("SIDECARS_IMAGE") or DEFAULT_IMAGE,
+        cluster_domain=cluster_domain(_read(Path("/etc/resolv.conf"))),
+        health_addr=given.health_addr,
+        metrics_addr=given.metrics_addr,
+        leader_elect=given.leader_elect,
+        leader_elect_namespace=given.leader_elect_namespace or environment.get("POD_NAMESPACE") or "default",
+        controller_workers=given.controller_workers,
+        restapi_workers=given.restapi_workers,
+        loginset_workers=given.loginset_workers,
+        nodeset_workers=given.nodeset_workers,
+        log_level=given.log_level,
+    )
+
+
+def cluster_domain(resolv_conf: str) -> str:
+    """The cluster's DNS domain, by the search entry `svc.DOMAIN` that the kubelet writes; else cluster.local."""
+    for line in resolv_conf.splitlines():
+        words = line.split()
+        if words[:1] == ["search"]:
+            for word in words[1:]:
+                if word.startswith("svc."):
+                    return word.removeprefix("svc.").rstrip(".")
+    return "cluster.local"
+
+
+def address(text: str) -> tuple[str, int] | None:
+    """`HOST:PORT` or `:PORT` as host and port; None for "0". Raises ValueError."""
+    if text == "0":
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not HOST:PORT; give for example :8081, or 0 for none")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - a pod's probes and scrapes come by its own address
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)

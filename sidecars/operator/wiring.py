@@ -1,0 +1,165 @@
+"""Which change wakes which resource. Handlers only map objects to keys of queues."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sidecars.kube import Event, Manifest, WorkQueue, records
+from sidecars.operator.context import Context, Key
+
+SETTLE_SECONDS = 0.3
+"""How long a Controller waits after a change around it: `helm install` creates its NodeSets just after it."""
+
+
+def wire(context: Context) -> None:
+    """Subscribe to every cache. To be called once, before the reflectors run."""
+    caches, queues = context.caches, context.queues
+    caches.pods.store.add_index("owner", _controlling_uids)
+
+    def key_of(manifest: Manifest) -> Key:
+        return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+
+    def controller_of(manifest: Manifest) -> Key:
+        reference = (manifest.get("spec") or {}).get("controllerRef") or {}
+        return manifest["metadata"]["namespace"], reference.get("name", "")
+
+    def wake_users(controller: Key) -> None:
+        """Everything that is rendered from, or waits for, this Controller."""
+        for store, queue in (
+            (caches.restapis.store, queues.restapis),
+            (caches.loginsets.store, queues.loginsets),
+            (caches.nodesets.store, queues.nodesets),
+        ):
+            _add(queue, (key_of(item) for item in store.values() if controller_of(item) == controller))
+
+    def controllers(event: Event[Manifest]) -> None:
+        if _spec_changed(event):
+            queues.controllers.add_after(key_of(event.object), SETTLE_SECONDS)
+            wake_users(key_of(event.object))
+
+    def restapis(event: Event[Manifest]) -> None:
+        if _spec_changed(event):
+            queues.restapis.add(key_of(event.object))
+            queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
+            wake_users(controller_of(event.object))
+
+    def loginsets(event: Event[Manifest]) -> None:
+        if _spec_changed(event):
+            queues.loginsets.add(key_of(event.object))
+
+    def nodesets(event: Event[Manifest]) -> None:
+        if _spec_changed(event):
+            queues.nodesets.add(key_of(event.object))
+            queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
+            _add(
+                queues.restapis,
+                (key_of(item) for item in caches.restapis.store.values() if _finalizing(item)),
+            )
+
+    def accountings(event: Event[Manifest]) -> None:
+        if _spec_changed(event):
+            _add(queues.controllers, _keys_in(caches.controllers.store.values(), event.object["metadata"]["namespace"]))
+
+    def pods(event: Event[records.Pod]) -> None:
+        owner = event.object.metadata.controller
+        if owner is None or owner.kind != "NodeSet":
+            return
+        key = (event.object.metadata.namespace, owner.name)
+        if event.kind == "ADDED":
+            context.expectations.creation_observed(key)
+        deleted = event.kind == "DELETED" or event.object.metadata.deletion_timestamp is not None
+        if deleted:
+            context.expectations.deletion_observed(key, event.object.metadata.uid)
+        queues.nodesets.add(key)
+
+    def kube_nodes(event: Event[records.Node]) -> None:
+        if event.old is not None and event.new is not None and _placement(event.old) == _placement(event.new):
+            return
+        name = event.object.metadata.name
+        for pod in caches.pods.store.values():
+            owner = pod.metadata.controller
+            if pod.spec.node_name == name and owner is not None:
+                queues.nodesets.add((pod.metadata.namespace, owner.name))
+
+    def children(event: Event[Manifest]) -> None:
+        for owner in event.object["metadata"].get("ownerReferences") or ():
+            key = (event.object["metadata"]["namespace"], owner["name"])
+            queue: WorkQueue[Key] | None = {
+                "Controller": queues.controllers,
+                "RestApi": queues.restapis,
+                "LoginSet": queues.loginsets,
+            }.get(owner["kind"])
+            if queue is not None:
+                queue.add(key)
+
+    def references(event: Event[Any]) -> None:
+        """A Secret or ConfigMap that anything in its namespace may refer to."""
+        item = event.object
+        namespace = item["metadata"]["namespace"] if isinstance(item, dict) else item.metadata.namespace
+        for store, queue in (
+            (caches.controllers.store, queues.controllers),
+            (caches.restapis.store, queues.restapis),
+            (caches.loginsets.store, queues.loginsets),
+            (caches.nodesets.store, queues.nodesets),
+        ):
+            _add(queue, _keys_in(store.values(), namespace))
+
+    caches.controllers.store.subscribe(controllers)
+    caches.restapis.store.subscribe(restapis)
+    caches.loginsets.store.subscribe(loginsets)
+    caches.nodesets.store.subscribe(nodesets)
+    caches.accountings.store.subscribe(accountings)
+    caches.pods.store.subscribe(pods)
+    caches.kube_nodes.store.subscribe(kube_nodes)
+    caches.secrets.store.subscribe(references)
+    caches.config_maps.store.subscribe(references)
+    for reflector in (caches.services, caches.stateful_sets, caches.deployments, caches.pod_disruption_budgets):
+        reflector.store.subscribe(children)
+
+
+def slurm_changed(context: Context, controller: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
+    """Slurm's node records changed, or how far they can be trusted did (both sets empty)."""
+    nodesets = [nodeset for nodeset in context.caches.nodesets.store.values() if _refers(nodeset, controller)]
+    _add(context.queues.nodesets, (_key(nodeset) for nodeset in nodesets))
+    if not changed and not removed:
+        context.queues.controllers.add(controller)
+
+
+def _refers(nodeset: Manifest, controller: Key) -> bool:
+    reference = (nodeset.get("spec") or {}).get("controllerRef") or {}
+    return (nodeset["metadata"]["namespace"], reference.get("name")) == controller
+
+
+def _key(manifest: Manifest) -> Key:
+    return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+
+
+def _keys_in(manifests: Iterable[Manifest], namespace: str) -> Iterable[Key]:
+    return (_key(item) for item in manifests if item["metadata"]["namespace"] == namespace)
+
+
+def _add(queue: WorkQueue[Key], keys: Iterable[Key]) -> None:
+    for key in keys:
+        queue.add(key)
+
+
+def _placement(node: records.Node) -> tuple[object, ...]:
+    return node.spec, node.metadata.annotations, node.metadata.labels
+
+
+def _finalizing(manifest: Manifest) -> bool:
+    return manifest["metadata"].get("deletionTimestamp") is not None
+
+
+def _spec_changed(event: Event[Manifest]) -> bool:
+    """Not our own status write."""
+    if event.old is None or event.new is None:
+        return True
+    return any(
+        event.old["metadata"].get(field) != event.new["metadata"].get(field)
+        for field in ("uid", "generation", "labels", "annotations", "finalizers", "deletionTimestamp")
+    )
+
+
+def _controlling_uids(pod: records.Pod) -> Iterable[str]:
+    owner = pod.metadata.controller
+    return (owner.uid,) if owner is not None else ()

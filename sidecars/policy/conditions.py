@@ -1,0 +1,64 @@
+"""Conditions of our resources: standard metav1.Condition lists, changed only where something changed.
+
+Every kind has a condition `Ready` that sums up: `kubectl get` prints its reason, its message names the step that is
+waited for and the remedy.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+MESSAGE_LIMIT = 32768
+"""metav1.Condition.message, maxLength."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition as wanted. `reason` is CamelCase; `message` may be empty only when there is nothing to explain."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+
+
+def merge(
+    present: Iterable[Mapping[str, Any]], wanted: Iterable[Condition], generation: int, now: float
+) -> list[dict[str, Any]]:
+    """The new conditions list: `wanted` over `present`, sorted by type.
+
+    A condition whose status stays keeps its lastTransitionTime. Types that are not wanted any more are dropped: the
+    operator owns the whole list of the kinds it reconciles.
+    """
+    before = {str(condition.get("type")): condition for condition in present}
+    merged = []
+    for condition in sorted(wanted, key=lambda condition: condition.type):
+        old = before.get(condition.type)
+        since = old.get("lastTransitionTime") if old is not None and old.get("status") == condition.status else None
+        merged.append(
+            {
+                "type": condition.type,
+                "status": condition.status,
+                "reason": condition.reason,
+                "message": condition.message[:MESSAGE_LIMIT],
+                "observedGeneration": generation,
+                "lastTransitionTime": since or timestamp(now),
+            }
+        )
+    return merged
+
+
+def timestamp(now: float) -> str:
+    """Seconds since the epoch as Kubernetes writes a time: RFC 3339, UTC, whole seconds."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds(text: str | None) -> float | None:
+    """A Kubernetes time as seconds since the epoch; None for None, an empty or an unreadable text."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None

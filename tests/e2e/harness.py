@@ -1,0 +1,191 @@
+"""How the end-to-end tests speak to the cluster: kubectl and Helm as a user would call them, and one way to wait."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHARTS = REPOSITORY / "charts"
+VALUES = CHARTS / "slurm" / "ci" / "local-values.yaml"
+NODESET = "slurm-worker-slinky"
+
+
+class CommandError(AssertionError):
+    """A command of a test failed; the text holds what it printed."""
+
+
+def until(what: str, look: Callable[[], T | None], seconds: float, pause: float = 0.25) -> T:
+    """The first true answer of `look`; fails naming `what` and the last answer or error when the time is over."""
+    deadline = time.monotonic() + seconds
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            answer = look()
+        except CommandError as error:
+            last = error
+        else:
+            if answer:
+                return answer
+            last = answer
+        time.sleep(pause)
+    raise AssertionError(f"waited {seconds:.0f} s for {what}; last: {last}")
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """A cluster, by its kubeconfig."""
+
+    kubeconfig: Path
+    kubectl_path: Path
+    helm_path: Path
+
+    def kubectl(self, *words: str, stdin: str | None = None, timeout: float = 60) -> str:
+        """Standard output of kubectl. Raises CommandError."""
+        return self._run([self.kubectl_path, *words], stdin, timeout)
+
+    def helm(self, *words: str, timeout: float = 300) -> str:
+        """Standard output of Helm. Raises CommandError."""
+        return self._run([self.helm_path, *words], None, timeout)
+
+    def get(self, *words: str) -> Any:
+        """`kubectl get … -o json`."""
+        return json.loads(self.kubectl("get", *words, "-o", "json"))
+
+    def items(self, *words: str) -> list[dict[str, Any]]:
+        """The items of `kubectl get … -o json`, empty when the kind isn't served."""
+        try:
+            return list(self.get(*words)["items"])
+        except CommandError as error:
+            if "doesn't have a resource type" in str(error) or "NotFound" in str(error):
+                return []
+            raise
+
+    def _run(self, words: list[Any], stdin: str | None, timeout: float) -> str:
+        environment = {
+            "KUBECONFIG": str(self.kubeconfig),
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/nonexistent",
+        }
+        command = [str(word) for word in words]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=timeout, env=environment, check=False
+        )
+        if done.returncode != 0:
+            raise CommandError(f"{' '.join(command[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """The Slurm cluster of release `slurm` in namespace `slurm`, seen from its login pod."""
+
+    kubernetes: Kubernetes
+
+    def login(self, *words: str, timeout: float = 60, stdin: str | None = None) -> str:
+        """Run a command in the login pod."""
+        flags = ["-i"] if stdin is not None else []
+        return self.kubernetes.kubectl(
+            *("-n", "slurm", "exec", *flags, "deploy/slurm-login-slinky", "-c", "login", "--", *words),
+            timeout=timeout,
+            stdin=stdin,
+        )
+
+    def worker(self, pod: str, *words: str) -> str:
+        """Run a command in a worker's slurmd container."""
+        return self.kubernetes.kubectl("-n", "slurm", "exec", pod, "-c", "slurmd", "--", *words)
+
+    def nodes(self) -> dict[str, str]:
+        """State by node, as `sinfo` words it (`idle`, `mixed`, `drained`, …)."""
+        lines = self.login("sinfo", "-h", "-N", "-o", "%N %T").split("\n")
+        return dict(line.split() for line in lines if line.strip())
+
+    def submit(self, script: str, *options: str) -> int:
+        """Submit a batch script; its job id."""
+        return int(self.login("sbatch", "--parsable", "-o", "/tmp/job-%j.out", *options, stdin=script).strip())  # noqa: S108
+
+    def job(self, number: int) -> dict[str, str]:
+        """`scontrol show job` as fields."""
+        text = self.login("scontrol", "-o", "show", "job", str(number))
+        return dict(word.split("=", 1) for word in text.split() if "=" in word)
+
+    def scale(self, replicas: int) -> None:
+        """Scale the worker pool as a user would."""
+        self.kubernetes.kubectl("-n", "slurm", "scale", "nodesets.slinky.slurm.net", NODESET, f"--replicas={replicas}")
+
+    def pods(self) -> dict[str, dict[str, Any]]:
+        """Worker pods by name."""
+        found = self.kubernetes.items("-n", "slurm", "pods", "-l", "app.kubernetes.io/name=slurmd")
+        return {pod["metadata"]["name"]: pod for pod in found}
+
+    def until_idle(self, count: int, seconds: float = 120) -> None:
+        """Wait until Slurm has exactly `count` nodes and all are idle."""
+
+        def look() -> bool | None:
+            states = self.nodes()
+            return True if len(states) == count and set(states.values()) <= {"idle"} else None
+
+        until(f"{count} idle nodes in Slurm", look, seconds)
+
+    @contextmanager
+    def watching_pods(self) -> Iterator["PodWatch"]:
+        """Record every change of the worker pods while the block runs."""
+        k8s = self.kubernetes
+        command = [str(k8s.kubectl_path), "-n", "slurm", "get", "pods", "-l", "app.kubernetes.io/name=slurmd"]
+        process = subprocess.Popen(
+            [*command, "-o", "json", "--watch", "--output-watch-events"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"KUBECONFIG": str(k8s.kubeconfig)},
+        )
+        watch = PodWatch()
+        try:
+            yield watch
+        finally:
+            process.terminate()
+            text, _ = process.communicate()
+            watch.read(text)
+
+
+class PodWatch:
+    """When each pod was asked to go: pod name → metadata.deletionTimestamp less its grace, as epoch seconds."""
+
+    def __init__(self) -> None:
+        self.deletion_asked: dict[str, float] = {}
+
+    def read(self, text: str) -> None:
+        """Take in a stream of watch events."""
+        decoder, position = json.JSONDecoder(), 0
+        while position < len(text):
+            if text[position].isspace():
+                position += 1
+                continue
+            try:
+                event, position = decoder.raw_decode(text, position)
+            except ValueError:
+                return  # the last event was cut off when the watch ended
+            metadata = event["object"]["metadata"]
+            if metadata.get("deletionTimestamp"):
+                grace = metadata.get("deletionGracePeriodSeconds") or 0
+                asked = seconds(metadata["deletionTimestamp"]) - grace
+                self.deletion_asked[metadata["name"]] = min(asked, self.deletion_asked.get(metadata["name"], asked))
+
+
+def seconds(text: str) -> float:
+    """An RFC 3339 time as epoch seconds."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def condition(thing: dict[str, Any], kind: str) -> dict[str, Any]:
+    """A condition of an object's status; {} if it was never set."""
+    for entry in thing.get("status", {}).get("conditions", []):
+        if entry["type"] == kind:
+            return dict(entry)
+    return {}

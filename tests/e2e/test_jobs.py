@@ -1,0 +1,31 @@
+"""Jobs on a freshly installed cluster."""
+
+from tests.e2e.harness import Slurm, until
+
+
+def test_every_node_is_idle_after_installation(slurm: Slurm) -> None:
+    assert slurm.nodes() == {"slinky-0": "idle", "slinky-1": "idle"}
+
+
+def test_srun_runs_on_two_nodes(slurm: Slurm) -> None:
+    assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
+
+
+def test_sbatch_writes_its_output_on_the_node_it_ran_on(slurm: Slurm) -> None:
+    number = slurm.submit("#!/bin/sh\necho sum $((20 + 22)) on $SLURMD_NODENAME\n", "-w", "slinky-1")
+    until("the batch job to complete", lambda: slurm.job(number)["JobState"] == "COMPLETED", 30)
+    assert slurm.worker("slurm-worker-slinky-1", "cat", f"/tmp/job-{number}.out") == "sum 42 on slinky-1\n"  # noqa: S108
+
+
+def test_login_and_workers_resolve_each_others_names(slurm: Slurm) -> None:
+    address = slurm.pods()["slurm-worker-slinky-1"]["status"]["podIP"]
+    assert slurm.login("getent", "hosts", "slinky-1").split()[0] == address
+    assert slurm.worker("slurm-worker-slinky-0", "getent", "hosts", "slinky-1").split()[0] == address
+
+
+def test_a_nodes_record_says_which_pod_and_machine_it_is(slurm: Slurm) -> None:
+    pod = slurm.pods()["slurm-worker-slinky-0"]
+    record = slurm.login("scontrol", "-o", "show", "node", "slinky-0")
+    assert pod["metadata"]["uid"] in record
+    assert f"NodeAddr={pod['status']['podIP']} " in record
+    assert f"InstanceId={pod['spec']['nodeName']}" in record

@@ -1,0 +1,119 @@
+"""Scaling the worker pool while jobs run on it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.harness import Slurm, condition, seconds, until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(autouse=True)
+def _two_workers_again(slurm: Slurm) -> Iterator[None]:
+    yield
+    slurm.scale(2)
+    slurm.until_idle(2)
+
+
+def test_a_new_worker_is_idle_in_slurm_within_five_seconds_of_being_scheduled(
+    slurm: Slurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.scale(3)
+    until("slinky-2 to be idle", lambda: slurm.nodes().get("slinky-2") == "idle", 60, pause=0.05)
+    pod = slurm.pods()["slurm-worker-slinky-2"]
+    registered = seconds(slurm_start := _first_registration(slurm, "slinky-2"))
+    took = registered - seconds(condition(pod, "PodScheduled")["lastTransitionTime"])
+    with capsys.disabled():
+        print(f"\nworker pod scheduled -> registered in Slurm: {took:.0f} s (registered {slurm_start})")
+    assert took < 5
+
+
+def until_running(slurm: Slurm, number: int) -> None:
+    until(f"job {number} to run", lambda: slurm.job(number)["JobState"] == "RUNNING", 30)
+
+
+def _first_registration(slurm: Slurm, node: str) -> str:
+    """When slurmctld last heard a registration of the node, with the login pod's clock zone."""
+    text = slurm.login("scontrol", "-o", "show", "node", node)
+    started = next(word for word in text.split() if word.startswith("SlurmdStartTime="))
+    return started.split("=", 1)[1] + "+00:00"
+
+
+def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> None:
+    slurm.scale(4)
+    slurm.until_idle(4)
+    script = "#!/bin/sh\nsleep 20\necho done\n"
+    jobs = {node: slurm.submit(script, "-w", node, "--exclusive") for node in ("slinky-2", "slinky-3")}
+    for number in jobs.values():
+        until_running(slurm, number)
+    with slurm.watching_pods() as watch:
+        slurm.scale(1)
+        until("one worker pod to be left", lambda: set(slurm.pods()) == {"slurm-worker-slinky-0"} or None, 150)
+        until("their records to be gone", lambda: set(slurm.nodes()) == {"slinky-0"} or None, 30)
+    for node, number in jobs.items():
+        job = slurm.job(number)
+        assert job["JobState"] == "COMPLETED"
+        assert job["NodeList"] == node
+        assert watch.deletion_asked[f"slurm-worker-{node}"] >= seconds(job["EndTime"] + "+00:00")
+    assert slurm.nodes() == {"slinky-0": "idle"}
+
+
+def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
+    number = slurm.submit("#!/bin/sh\nsleep 8\n", "-w", "slinky-1", "--exclusive")
+    until_running(slurm, number)
+    slurm.scale(1)
+    until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 10)
+    reason = slurm.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
+    assert reason == "slurm-operator: Pod (slurm/slurm-worker-slinky-1) is pending termination for scale-in"
+    ready = until(
+        "the NodeSet to say what it waits for",
+        lambda: (
+            found
+            if (found := condition(slurm.kubernetes.get("-n", "slurm", "nodeset", "slurm-worker-slinky"), "Ready"))
+            and found["reason"] == "Draining"
+            else None
+        ),
+        10,
+    )
+    assert "slinky-1" in ready["message"]
+
+
+def test_scaling_out_again_rescues_a_pod_that_was_to_go(slurm: Slurm) -> None:
+    before = slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
+    number = slurm.submit("#!/bin/sh\nsleep 15\n", "-w", "slinky-1", "--exclusive")
+    until_running(slurm, number)
+    slurm.scale(1)
+    until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 10)
+    slurm.scale(2)
+    until("the drain to be lifted", lambda: slurm.nodes().get("slinky-1") == "allocated", 10)
+    until("the job to complete", lambda: slurm.job(number)["JobState"] == "COMPLETED", 40)
+    assert slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"] == before
+
+
+def test_a_pool_scales_to_zero_and_back(slurm: Slurm) -> None:
+    slurm.scale(0)
+    until("all worker pods to be gone", lambda: not slurm.pods() or None, 60)
+    until("all records to be gone", lambda: not slurm.nodes() or None, 30)
+    slurm.scale(2)
+    slurm.until_idle(2)
+    assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
+
+
+def test_a_busy_worker_that_is_deleted_finishes_its_job_and_leaves_no_record(slurm: Slurm) -> None:
+    number = slurm.submit("#!/bin/sh\nsleep 12\n", "-w", "slinky-1", "--exclusive")
+    until_running(slurm, number)
+    before = slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
+    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", "slurm-worker-slinky-1", "--wait=false")
+    until("the job to complete", lambda: slurm.job(number)["JobState"] == "COMPLETED", 60)
+    until(
+        "a successor to be idle",
+        lambda: (
+            (
+                slurm.nodes().get("slinky-1") == "idle"
+                and slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"] != before
+            )
+            or None
+        ),
+        60,
+    )

@@ -1,0 +1,112 @@
+{{/*
+Names, labels and other texts of the chart. Each is called with the root context (`include "slurm-operator.name" .`),
+but for `slurm-operator.image`, which says what it takes. All names of objects are made here.
+*/}}
+
+{{/* Name of the chart, for labels. */}}
+{{- define "slurm-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Start of the names of all objects, and the name of the operator's own. */}}
+{{- define "slurm-operator.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains (include "slurm-operator.name" .) .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "slurm-operator.name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* Namespace of all objects. */}}
+{{- define "slurm-operator.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{/* Name of the ServiceAccount. */}}
+{{- define "slurm-operator.serviceAccountName" -}}
+{{- default (ternary (include "slurm-operator.fullname" .) "default" .Values.operator.serviceAccount.create) .Values.operator.serviceAccount.name }}
+{{- end }}
+
+{{/* Name of the ConfigMap with the structure of the pods. */}}
+{{- define "slurm-operator.workloadsName" -}}
+{{- include "slurm-operator.fullname" . | trunc 53 | trimSuffix "-" }}-workloads
+{{- end }}
+
+{{/* Chart and version, as a label. Never in selectors or pod templates: a new version alone restarts nothing. */}}
+{{- define "slurm-operator.chart" -}}
+{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Labels that select the operator's pods. */}}
+{{- define "slurm-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "slurm-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{/* Labels of all objects. */}}
+{{- define "slurm-operator.labels" -}}
+helm.sh/chart: {{ include "slurm-operator.chart" . }}
+{{ include "slurm-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: slurm-operator
+{{- end }}
+
+{{/*
+A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT)`; IMAGE is a string, or a map of
+`repository` with `digest` or `tag`, and DEFAULT stands for an empty tag.
+*/}}
+{{- define "slurm-operator.image" -}}
+{{- $image := .image | default dict }}
+{{- if kindIs "string" $image }}
+{{- $image }}
+{{- else }}
+{{- $repository := required "image repository is required" $image.repository }}
+{{- if $image.digest }}
+{{- printf "%s@%s" $repository $image.digest }}
+{{- else }}
+{{- printf "%s:%s" $repository (required "image tag is required" ($image.tag | default .tag | toString)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The operator's image. */}}
+{{- define "slurm-operator.operatorImage" -}}
+{{- include "slurm-operator.image" (dict "image" .Values.operator.image "tag" .Chart.Version) }}
+{{- end }}
+
+{{/* Watched namespaces, divided by commas; empty for all. */}}
+{{- define "slurm-operator.namespaces" -}}
+{{- $given := .Values.operator.namespaces | default list }}
+{{- $list := kindIs "string" $given | ternary (splitList "," (toString $given)) $given }}
+{{- $names := list }}
+{{- range $list }}
+{{- $names = without (append $names (trim .)) "" }}
+{{- end }}
+{{- join "," (uniq $names) }}
+{{- end }}
+
+{{/* Port of the metrics, 0 for none. Fails for anything that is no port. */}}
+{{- define "slurm-operator.metricsPort" -}}
+{{- $port := toString .Values.operator.metricsPort }}
+{{- if not (regexMatch "^(0|[1-9][0-9]{0,4})$" $port) }}
+{{- fail "operator.metricsPort must be an integer between 0 and 65535" }}
+{{- end }}
+{{- if gt (int $port) 65535 }}
+{{- fail "operator.metricsPort must be an integer between 0 and 65535" }}
+{{- end }}
+{{- if and .Values.operator.metricsSecure (eq $port "0") }}
+{{- fail "operator.metricsSecure requires operator.metricsPort to be non-zero" }}
+{{- end }}
+{{- $port }}
+{{- end }}
+
+{{/* The log level as the operator knows it; names and numbers of the reference's logger are taken as well. */}}
+{{- define "slurm-operator.logLevel" -}}
+{{- $level := .Values.operator.logLevel | default "info" | toString | lower }}
+{{- $known := dict "debug" "debug" "info" "info" "warning" "warning" "warn" "warning" "error" "error" "panic" "error" }}
+{{- get $known $level | default "debug" }}
+{{- end }}

@@ -1,27 +1,101 @@
 """The aiohttp carrier of `sidecars.slurm.protocol`, for operator and exporter."""
 
+import asyncio
+import logging
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sidecars.slurm.protocol import Request
+import aiohttp
+import msgspec
+from yarl import URL
+
+from sidecars.slurm.errors import AuthenticationError, NoToken, Unreachable
+from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, Request, decode, versions_to_try
 from sidecars.slurm.tokens import TokenSource
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 
 class Client:
-    """Calls one slurmrestd over kept connections. Use as `async with Client(url, tokens) as client`."""
+    """Calls one slurmrestd over kept connections, at most `concurrency` at a time.
 
-    def __init__(self, url: str, tokens: TokenSource, *, timeout: float = 10.0, concurrency: int = 8) -> None:
-        raise NotImplementedError
+    Use as `async with Client(url, tokens) as client`. A refused token is dropped, so that the next call has a new one.
+    """
+
+    def __init__(self, url: str, tokens: TokenSource, *, timeout: float = 15.0, concurrency: int = 8) -> None:
+        parsed = URL(url)
+        if parsed.scheme not in {"http", "https"} or not parsed.host:
+            raise ValueError(f"slurmrestd's address {url!r} should be http://HOST:PORT")
+        self._url = url.rstrip("/")
+        self._host = parsed.host
+        self._tokens = tokens
+        self._timeout = timeout
+        self._concurrency = concurrency
+        self._session: aiohttp.ClientSession | None = None
+        self._version: str | None = None
+
+    @property
+    def version(self) -> str | None:
+        """The API version that the server has taken, None before the first answer."""
+        return self._version
 
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
-        """Carry the request and decode its answer within `timeout` seconds. Raises SlurmError."""
-        raise NotImplementedError
+        """Carry the request and decode its answer within `timeout` seconds, waiting for a free connection included.
+
+        The newest API version that the server offers is used. Raises SlurmError. After Unreachable a write may or may
+        not have been done.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        try:
+            token = self._tokens.token()
+        except (OSError, ValueError) as error:
+            raise NoToken(str(request), f"no token can be signed: {error}") from error
+        try:
+            async with asyncio.timeout(seconds):
+                status, body = await self._exchange(request, token)
+        except TimeoutError:
+            raise Unreachable(str(request), f"no whole answer from {self._host} within {seconds:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(str(request), f"{self._host}: {type(error).__name__}: {error}") from error
+        try:
+            return decode(request, status, body, parse=msgspec.json.decode)
+        except AuthenticationError:
+            self._tokens.forget()
+            raise
+
+    async def _exchange(self, request: Request[T], token: str) -> tuple[int, bytes]:
+        headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
+        status, body = STATUS_NO_SUCH_ENDPOINT, b""
+        for version in versions_to_try(self._version):
+            url = URL(self._url + request.target(version), encoded=True)
+            async with self._opened().request(
+                request.method, url, data=request.content(), headers=headers, allow_redirects=False
+            ) as response:
+                status, body = response.status, await response.read()
+            if status != STATUS_NO_SUCH_ENDPOINT:
+                if version != self._version:
+                    log.info("slurmrestd at %s: REST API %s", self._host, version)
+                self._version = version
+                break
+        return status, body
+
+    def _opened(self) -> aiohttp.ClientSession:
+        # Made at the first call, because a session belongs to the running loop.
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._concurrency),
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
 
     async def close(self) -> None:
-        """End the connections."""
-        raise NotImplementedError
+        """End the connections. A later call opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def __aenter__(self) -> Self:
         return self

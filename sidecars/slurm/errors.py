@@ -25,6 +25,10 @@ class Unreachable(SlurmError):
     """No whole answer within the deadline: refused, reset, cut off, timed out, or held back by a circuit breaker."""
 
 
+class NoToken(SlurmError):
+    """Nothing was sent, because no token could be signed: the key can't be read, or is empty."""
+
+
 class Malformed(SlurmError):
     """The answer isn't what the REST schema says. `source` is the call, `field` the place in the body."""
 

@@ -3,7 +3,6 @@
 Only the language is here; whether such nodes exist is not its business.
 """
 
-import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -11,9 +10,19 @@ from collections.abc import Iterable, Iterator
 MAX_NAMES = 65_536
 """As many names as one expression may stand for; slurmctld itself takes no more nodes."""
 
-_PLAIN = re.compile(r"[^\[\],\s\x00]+")
+MAX_NAME_LENGTH = 255
+"""Characters of one name."""
+
+MAX_LENGTH = 4_194_304
+"""Characters of an expression: room for 65,536 usual names without a range."""
+
+_MAX_BRACKETS = 8
+
+_NAME = re.compile(r"[^\[\],\s\x00-\x1f\x7f]+")
+_LITERAL = re.compile(r"[^\[\],\s\x00-\x1f\x7f]*")
+_BRACKET = re.compile(r"\[([0-9,-]*)\]")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
-_TRAILING_NUMBER = re.compile(r"(.*?)([0-9]{1,18})\Z", re.DOTALL)
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
 
 
 class HostlistError(ValueError):
@@ -24,14 +33,112 @@ def expand(expression: str) -> list[str]:
     """The names that a hostlist stands for, in its own order, each as often as it is there; [] for "".
 
     A range keeps the width of its first number when that begins with 0: `n[08-10]` is n08, n09, n10. Several brackets
-    in one name multiply. Raises HostlistError.
+    in one name multiply, the last one runs fastest. Raises HostlistError.
     """
-    raise NotImplementedError
+    if len(expression) > MAX_LENGTH:
+        raise HostlistError(f"a hostlist of {len(expression)} characters is longer than {MAX_LENGTH}")
+    names: list[str] = []
+    if not expression:
+        return names
+    at = 0
+    while True:
+        at = _expand_item(expression, at, names)
+        if at == len(expression):
+            return names
+        at += 1  # the comma
 
 
 def compress(names: Iterable[str]) -> str:
-    """The shortest usual hostlist of the names: sorted by prefix and number, without duplicates; "" for none.
+    """One hostlist for the names: sorted by prefix and number, without duplicates; "" for none.
 
-    Only a name's last digits become a range. Raises HostlistError for an empty name or one with a bracket, comma or white space.
+    Only a name's last digits become a range. Raises HostlistError for an empty name or one with a bracket, a comma or
+    white space.
     """
-    raise NotImplementedError
+    plain: list[tuple[str, int, str]] = []
+    ranges: dict[tuple[str, int], list[int]] = defaultdict(list)
+    loose: list[tuple[str, str]] = []
+    for name in set(names):
+        if not _NAME.fullmatch(name):
+            raise HostlistError(f"{name!r} can't be a node name in a hostlist")
+        numbered = _NUMBERED.fullmatch(name)
+        # A prefix that ends in a digit stems from a number too long for a range; it must not be joined to another.
+        if numbered is None or numbered[1][-1:].isdecimal():
+            plain.append((name, 0, name))
+        elif numbered[2][0] == "0" and len(numbered[2]) > 1:
+            ranges[numbered[1], len(numbered[2])].append(int(numbered[2]))
+        else:
+            loose.append((numbered[1], numbered[2]))
+    for prefix, digits in loose:
+        # n100 continues n099 where there are such names, else it belongs to the numbers without leading zeros.
+        padded = (prefix, len(digits))
+        ranges[padded if padded in ranges else (prefix, 0)].append(int(digits))
+    items = plain
+    for (prefix, width), numbers in ranges.items():
+        items.append((prefix, width, _render(prefix, width, numbers)))
+    return ",".join(text for _, _, text in sorted(items))
+
+
+def _expand_item(text: str, at: int, names: list[str]) -> int:
+    """Append the names of the item that begins at `at`; return where its comma, or the end, is."""
+    found = [""]
+    start, brackets = at, 0
+    while True:
+        literal = _LITERAL.match(text, at)
+        assert literal is not None  # noqa: S101 - it matches the empty string
+        if len(found[0]) + len(literal[0]) > MAX_NAME_LENGTH:
+            raise HostlistError(f"a name longer than {MAX_NAME_LENGTH} characters in hostlist {_cut(text)}")
+        if literal[0]:
+            found = [name + literal[0] for name in found]
+            at = literal.end()
+        if at == len(text) or text[at] == ",":
+            if at == start:
+                raise HostlistError(f"empty name at character {at + 1} of hostlist {_cut(text)}")
+            if len(names) + len(found) > MAX_NAMES:
+                raise HostlistError(f"hostlist {_cut(text)} stands for more than {MAX_NAMES} names")
+            names.extend(found)
+            return at
+        bracket = _BRACKET.match(text, at)
+        brackets += 1
+        if brackets > _MAX_BRACKETS:
+            raise HostlistError(f"more than {_MAX_BRACKETS} brackets in one name of hostlist {_cut(text)}")
+        if bracket is None:
+            raise HostlistError(f"unexpected {text[at]!r} at character {at + 1} of hostlist {_cut(text)}")
+        numbers = list(_numbers(bracket[1], text, MAX_NAMES // len(found)))
+        found = [name + number for name in found for number in numbers]
+        at = bracket.end()
+
+
+def _numbers(body: str, text: str, limit: int) -> Iterator[str]:
+    left = limit
+    for part in body.split(","):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            raise HostlistError(f"{part!r} is no range in hostlist {_cut(text)}")
+        low, high = found[1], found[2] or found[1]
+        count = int(high) - int(low) + 1
+        if count < 1:
+            raise HostlistError(f"range {part!r} runs backwards in hostlist {_cut(text)}")
+        left -= count
+        if left < 0:
+            raise HostlistError(f"hostlist {_cut(text)} stands for more than {MAX_NAMES} names")
+        width = len(low) if low[0] == "0" else 0
+        for number in range(int(low), int(high) + 1):
+            yield str(number).zfill(width)
+
+
+def _render(prefix: str, width: int, numbers: list[int]) -> str:
+    numbers.sort()
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    if len(numbers) == 1:
+        return prefix + str(numbers[0]).zfill(width)
+    parts = (str(low).zfill(width) + (f"-{str(high).zfill(width)}" if high > low else "") for low, high in runs)
+    return f"{prefix}[{','.join(parts)}]"
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

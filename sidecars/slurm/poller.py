@@ -1,14 +1,59 @@
-"""One Slurm cluster as the operator sees it: polled node records, told changes, batched writes, and how far to trust it."""
+"""One Slurm cluster: its node records kept by polling, what changed, batched writes, and how far to trust all that.
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeVar
+One of these stands between any number of resources and one slurmrestd, so that their number doesn't matter to Slurm.
 
+Polling. `GET nodes/?update_time=` costs slurmctld about 2 ms when nothing changed. Slurm reports changes of the second
+asked for, so the time of the last answer is asked for and nothing is missed. Slurm 26.05 answers a change with all the
+nodes; an answer that lacks nodes we know is checked against a full list before it counts, because it may as well hold
+just the changed ones. A full list is read every `full_every` seconds in any case.
+
+Trust. slurmrestd may answer with a list that is empty or lacks most nodes, because slurmctld came back without its state
+or is a backup that never had it. Such nodes are `suspect`: they stay in `nodes`, and nothing is `known`, until they are
+back or a full list `CONFIRM_AFTER` seconds later still lacks them. 60 s is two more full lists, and longer than a
+restart or a take-over shows an incomplete list; and it is short beside the minutes that jobs take.
+
+Faults. Each fault doubles the pause, up to `MAX_PAUSE`; from the third in a row the circuit breaker is open: nothing is
+known, and reads and writes are refused here until a poll succeeds.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Generic, Protocol, TypeVar
+
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import NotFound, Rejected, SlurmError, Unreachable
 from sidecars.slurm.protocol import Request
-from sidecars.slurm.records import Job, Node, Reservation
+from sidecars.slurm.records import Job, Jobs, Node, Nodes, Reservation
 
 T = TypeVar("T")
 
 Subscriber = Callable[[frozenset[str], frozenset[str]], None]
+
+STALE_AFTER = 10.0
+"""Seconds (or ten intervals, if that is more) after which the last good answer says nothing about now."""
+
+CONFIRM_AFTER = 60.0
+"""Seconds for which full lists must lack suspect nodes before they count as removed."""
+
+BREAKER_FAULTS = 3
+"""Faults in a row that open the circuit breaker."""
+
+MAX_PAUSE = 10.0
+"""Seconds between polls of a sick server, before jitter."""
+
+EXPECT_FOR = 600.0
+"""Seconds for which an announced removal is expected."""
+
+_BATCH_FOR = 0.02  # seconds that a write waits for company
+_CACHE_FOR = 1.0  # seconds for which jobs and reservations are not read again
+_SHARE = 4.0  # pause at least so many times as long as the last answer took
+_FEW = 4  # below this many nodes, "most of them vanished" means little
+
+log = logging.getLogger(__name__)
 
 
 class Carrier(Protocol):
@@ -18,93 +63,430 @@ class Carrier(Protocol):
         """Carry the request and decode its answer within `timeout` seconds. Raises SlurmError."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a write sets; equal ones go out together."""
+
+    state: tuple[str, ...] = ()
+    reason: str | None = None
+    comment: str | None = None
+    features: tuple[str, ...] | None = None
+    active_features: tuple[str, ...] | None = None
+    topology: str | None = None
+
+    def request(self, names: Iterable[str]) -> Request[None]:
+        return protocol.update_nodes(
+            names,
+            state=self.state,
+            reason=self.reason,
+            comment=self.comment,
+            features=self.features,
+            active_features=self.active_features,
+            topology=self.topology,
+        )
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A write that waits to be sent; `done` tells the failures by name."""
+
+    change: _Change
+    names: set[str]
+    done: asyncio.Future[dict[str, SlurmError]]
+
+
+@dataclass(slots=True)
+class _Cached(Generic[T]):
+    """An answer that several callers share for a moment."""
+
+    value: T | None = None
+    read_at: float = float("-inf")
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def get(self, clock: Callable[[], float], read: Callable[[T | None], Awaitable[T]]) -> T:
+        """The cached value, or that of `read(former value)`; one reader at a time."""
+        async with self.lock:
+            now = clock()
+            if self.value is not None and now - self.read_at < _CACHE_FOR:
+                return self.value
+            value = await read(self.value)
+            self.value, self.read_at = value, now
+            return value
+
+
 class Poller:
-    """Polls one Slurm cluster and writes to it. `clock` is monotonic seconds. `run()` polls until cancelled."""
+    """Polls one Slurm cluster and writes to it. `clock` is monotonic seconds; `run()` polls until cancelled."""
 
     def __init__(
-        self, client: Carrier, clock: Callable[[], float], *, interval: float = 1.0, full_every: float = 30.0
+        self,
+        client: Carrier,
+        clock: Callable[[], float],
+        *,
+        interval: float = 1.0,
+        full_every: float = 30.0,
+        rng: random.Random | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._client = client
+        self._clock = clock
+        self._interval = interval
+        self._full_every = full_every
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._nodes: dict[str, Node] = {}
+        self._view = MappingProxyType(self._nodes)
+        self._last_update: int | None = None
+        self._full_at = float("-inf")
+        self._full_wanted = True
+        self._partial_answers = False
+        self._good_at: float | None = None
+        self._cost = 0.0
+        self._faults = 0
+        self._fault = ""
+        self._suspects: dict[str, float] = {}
+        self._expected: dict[str, float] = {}
+        self._deleted: dict[str, float] = {}
+        self._was_known = False
+        self._subscribers: list[Subscriber] = []
+        self._woken = asyncio.Event()
+        self._polling = asyncio.Lock()
+        self._batches: list[_Batch] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._jobs: _Cached[Jobs] = _Cached()
+        self._reservations: _Cached[tuple[Reservation, ...]] = _Cached()
+
+    # --- what is known
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """The last known record of each node by name: a live view, read-only. Not to be trusted unless `known`."""
-        raise NotImplementedError
+        """The last record of each node by name: a live view, read-only. Not to be acted upon unless `known`."""
+        return self._view
+
+    @property
+    def last_good(self) -> float | None:
+        """When (of `clock`) the last good answer was asked for; None before the first."""
+        return self._good_at
 
     def fresh(self, now: float) -> bool:
         """Whether the last good answer is recent enough at `now` (of `clock`)."""
-        raise NotImplementedError
+        return self._good_at is not None and now - self._good_at <= max(STALE_AFTER, 10 * self._interval)
 
     @property
     def known(self) -> bool:
-        """Whether `nodes` may be acted upon destructively: a full list was read, it is fresh, no fault, no suspicion."""
-        raise NotImplementedError
+        """Whether `nodes` may be acted upon destructively.
+
+        True when a full list was read, the last good answer is fresh, the circuit breaker is closed and no node is
+        suspect. It turns False by time alone, too.
+        """
+        return not self.trouble
 
     @property
     def trouble(self) -> str:
         """Why the cluster isn't `known`, in words for a condition; "" when it is."""
-        raise NotImplementedError
+        if self._suspects:
+            some = ", ".join(sorted(self._suspects)[:3])
+            return (
+                f"{len(self._suspects)} of {len(self._nodes)} Slurm nodes ({some}, …) vanished at once: slurmctld may "
+                f"have lost its state; they count as removed after {CONFIRM_AFTER:g} s"
+            )
+        if self._faults >= BREAKER_FAULTS:
+            return f"the last {self._faults} polls of slurmrestd failed: {self._fault}"
+        if self._good_at is None:
+            return f"slurmrestd has not answered yet{self._because()}"
+        now = self._clock()
+        if not self.fresh(now):
+            return f"no good answer from slurmrestd for {now - self._good_at:.0f} s{self._because()}"
+        return ""
+
+    def _because(self) -> str:
+        return f": {self._fault}" if self._fault else ""
 
     @property
     def suspect(self) -> frozenset[str]:
         """Nodes that vanished in a way that looks like lost state; still in `nodes`, not reported as removed."""
-        raise NotImplementedError
+        return frozenset(self._suspects)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Have `subscriber(changed, removed)` called (synchronously) after each poll that changed something.
+        """Have `subscriber(changed, removed)` called, synchronously, after each answer that changed something.
 
-        Names new to us are in `changed`. It is also called with two empty sets when `known` flips. Returns the unsubscriber.
+        Names new to us are in `changed`. Both sets are empty when only `known` turned true or false. Returns what ends
+        the subscription.
         """
-        raise NotImplementedError
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
 
     def expect_removal(self, names: Iterable[str]) -> None:
-        """Say that these records are about to be deleted by others, so that their vanishing is no lost state."""
-        raise NotImplementedError
+        """Say that these records are about to be deleted by others, so that their vanishing is no sign of lost state.
+
+        Holds for `EXPECT_FOR` seconds; say it again for pods that take longer to go.
+        """
+        until = self._clock() + EXPECT_FOR
+        self._expected.update((name, until) for name in names)
+
+    # --- polling
 
     def wake(self) -> None:
-        """Poll now instead of at the next tick (while the circuit breaker is open it changes nothing)."""
-        raise NotImplementedError
+        """Poll soon instead of at the next tick. After a fault it changes nothing."""
+        if self._faults == 0:
+            self._woken.set()
 
     async def run(self) -> None:
         """Poll until cancelled."""
-        raise NotImplementedError
+        while True:
+            await self.poll()
+            pause = self._pause()
+            try:
+                # A fifth of the interval is the least, however often somebody wakes us.
+                await asyncio.sleep(min(pause, self._interval / 5))
+                async with asyncio.timeout(max(0.0, pause - self._interval / 5)):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
 
     async def poll(self) -> None:
-        """One poll, now; what `run` does each tick. Never raises for a fault of Slurm: see `known` and `trouble`."""
-        raise NotImplementedError
+        """Poll once, now. A fault of Slurm's is no exception here: see `known` and `trouble`."""
+        async with self._polling:
+            self._woken.clear()
+            changed: frozenset[str] = frozenset()
+            removed: frozenset[str] = frozenset()
+            started = self._clock()
+            try:
+                answer, sent, full = await self._read_nodes(started)
+            except SlurmError as error:
+                self._faults += 1
+                self._fault = str(error)
+                self._woken.clear()
+                log.log(logging.WARNING if self._faults in (1, BREAKER_FAULTS) else logging.DEBUG, "poll: %s", error)
+            else:
+                if self._faults:
+                    log.info("poll: slurmrestd answers again after %d faults", self._faults)
+                self._faults, self._fault = 0, ""
+                self._good_at = sent
+                if answer is not None:
+                    changed, removed = self._apply(answer, sent, full=full)
+                    self._cost = self._clock() - started
+            self._tell(changed, removed)
+
+    async def _read_nodes(self, now: float) -> tuple[Nodes | None, float, bool]:
+        """The answer (None: nothing changed), when it was asked for, and whether it is a full list."""
+        full = self._full_wanted or self._last_update is None or now - self._full_at >= self._full_every
+        if not full:
+            answer = await self._client.call(protocol.get_nodes(self._last_update))
+            if answer is None or self._partial_answers or not self._missing(answer):
+                return answer, now, False
+            missing, now = self._missing(answer), self._clock()
+        else:
+            missing = frozenset()
+        everything = await self._client.call(protocol.get_nodes())
+        if everything is None:
+            raise Unreachable("GET nodes/", "HTTP 304 to a question for the full list")
+        # Present in the full list, yet absent from the one before: that one told only of changes.
+        self._partial_answers = self._partial_answers or any(node.name in missing for node in everything.nodes)
+        self._full_at, self._full_wanted = now, False
+        return everything, now, True
+
+    def _missing(self, answer: Nodes) -> frozenset[str]:
+        present = {node.name for node in answer.nodes}
+        return frozenset(name for name in self._nodes if name not in present and name not in self._suspects)
+
+    def _apply(self, answer: Nodes, sent: float, *, full: bool) -> tuple[frozenset[str], frozenset[str]]:
+        if self._last_update is not None and answer.last_update < self._last_update:
+            # Another slurmctld, or one whose clock was set back: what we asked for may be in its future.
+            self._full_wanted = not full
+        self._last_update = answer.last_update
+        self._deleted = {name: at for name, at in self._deleted.items() if at >= sent}
+        present = {node.name: node for node in answer.nodes if node.name not in self._deleted}
+        changed = frozenset(name for name, node in present.items() if self._nodes.get(name) != node)
+        removed = self._removed(present, sent) if full else frozenset()
+        self._nodes.update(present)
+        for name in present:
+            self._suspects.pop(name, None)
+        for name in removed:
+            self._forget(name)
+        return changed, removed
+
+    def _removed(self, present: Mapping[str, Node], now: float) -> frozenset[str]:
+        """The nodes that a full list shows to be gone; marks those that it makes suspect."""
+        self._expected = {name: until for name, until in self._expected.items() if until > now}
+        absent = self._nodes.keys() - present.keys()
+        expected = absent & self._expected.keys()
+        sudden = absent - expected - self._suspects.keys()
+        others = len(self._nodes) - len(expected) - len(self._suspects.keys() & absent)
+        if sudden and (not present or (others >= _FEW and 2 * len(sudden) > others)):
+            log.warning("poll: %d of %d Slurm nodes vanished at once", len(sudden), len(self._nodes))
+            self._suspects.update((name, now) for name in sudden)
+            sudden = set()
+        confirmed = {name for name, since in self._suspects.items() if name in absent and now - since >= CONFIRM_AFTER}
+        return frozenset(expected | sudden | confirmed)
+
+    def _forget(self, name: str) -> None:
+        self._nodes.pop(name, None)
+        self._suspects.pop(name, None)
+        self._expected.pop(name, None)
+
+    def _tell(self, changed: frozenset[str], removed: frozenset[str]) -> None:
+        known = self.known
+        if changed or removed or known != self._was_known:
+            self._was_known = known
+            for subscriber in tuple(self._subscribers):
+                subscriber(changed, removed)
+
+    def _pause(self) -> float:
+        """Seconds to the next poll."""
+        if self._faults:
+            doubled: float = min(MAX_PAUSE, self._interval * 2.0 ** min(self._faults - 1, 10))
+            return doubled * self._rng.uniform(0.8, 1.2)
+        return max(self._interval, min(MAX_PAUSE / 2, _SHARE * self._cost))
+
+    # --- writing
 
     async def drain(self, names: Iterable[str], reason: str) -> None:
-        """Set DRAIN with `reason`. Calls made together with the same reason go out as one request. Raises SlurmError."""
-        raise NotImplementedError
+        """Set DRAIN with `reason`. Raises SlurmError for the first name that failed; the others are done all the same.
+
+        Like all writes: those made within 20 ms with the same content go out as one request, in the order of the calls.
+        """
+        await self._write(_Change(state=("DRAIN",), reason=reason), names)
 
     async def undrain(self, names: Iterable[str]) -> None:
-        """Take a drain back (leaves DOWN as it is). Raises SlurmError."""
-        raise NotImplementedError
+        """Take a drain back, which clears the reason; a node that is DOWN stays so and keeps it. Raises as `drain`."""
+        await self._write(_Change(state=("UNDRAIN",)), names)
 
     async def down(self, names: Iterable[str], reason: str) -> None:
-        """Set DOWN with `reason`: Slurm ends what runs there. Raises SlurmError."""
-        raise NotImplementedError
+        """Set DOWN with `reason`: Slurm ends or requeues the jobs there. Raises as `drain`."""
+        await self._write(_Change(state=("DOWN",), reason=reason), names)
+
+    async def resume(self, names: Iterable[str]) -> None:
+        """Set IDLE, which ends DOWN and clears the reason; refused for a node that isn't DOWN. Raises as `drain`."""
+        await self._write(_Change(state=("IDLE",)), names)
 
     async def update(
         self,
         names: Iterable[str],
         *,
+        reason: str | None = None,
         comment: str | None = None,
         features: Iterable[str] | None = None,
         active_features: Iterable[str] | None = None,
         topology: str | None = None,
     ) -> None:
-        """Set descriptive fields. Raises SlurmError."""
-        raise NotImplementedError
+        """Set fields that don't change the state; None leaves one alone, "" clears it. Raises as `drain`."""
+        change = _Change(
+            reason=reason,
+            comment=comment,
+            features=None if features is None else tuple(features),
+            active_features=None if active_features is None else tuple(active_features),
+            topology=topology,
+        )
+        await self._write(change, names)
 
     async def delete(self, name: str) -> None:
-        """Delete the record; a record that is already gone is success. Raises SlurmError."""
-        raise NotImplementedError
+        """Delete the record; one that is already gone is success. Raises SlurmError, Rejected for a busy node.
+
+        On return the node is not in `nodes` any more and subscribers have been told.
+        """
+        request = protocol.delete_node(name)
+        self._guard(request)
+        try:
+            await self._client.call(request)
+        except NotFound:
+            log.debug("delete: Slurm node %s was already gone", name)
+        # An answer that was asked for before now may still show it.
+        self._deleted[name] = self._clock()
+        self._full_wanted = True
+        was = name in self._nodes
+        self._forget(name)
+        if was:
+            self._tell(frozenset(), frozenset({name}))
+        self.wake()
+
+    async def _write(self, change: _Change, names: Iterable[str]) -> None:
+        wanted = set(names)
+        if not wanted:
+            return
+        self._guard(change.request(wanted))
+        batch = self._joinable(change, wanted)
+        if batch is None:
+            batch = _Batch(change, wanted, asyncio.get_running_loop().create_future())
+            self._batches.append(batch)
+        else:
+            batch.names |= wanted
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._send_batches(), name="slurm writes")
+        failures = await asyncio.shield(batch.done)
+        for name in sorted(wanted & failures.keys()):
+            raise failures[name]
+
+    def _joinable(self, change: _Change, names: set[str]) -> _Batch | None:
+        """A waiting batch with the same change that these names may join without overtaking a later one of theirs."""
+        for batch in reversed(self._batches):
+            if batch.change == change:
+                return batch
+            if not batch.names.isdisjoint(names):
+                return None
+        return None
+
+    async def _send_batches(self) -> None:
+        await asyncio.sleep(_BATCH_FOR)
+        while self._batches:
+            batch = self._batches.pop(0)
+            failures: dict[str, SlurmError] = {}
+            try:
+                await self._send(batch.change, sorted(batch.names), failures)
+            except BaseException as error:
+                batch.done.set_exception(Unreachable("POST nodes/", f"not known to be done: {type(error).__name__}"))
+                raise
+            batch.done.set_result(failures)
+        self.wake()
+
+    async def _send(self, change: _Change, names: list[str], failures: dict[str, SlurmError]) -> None:
+        """Send one write; when a name spoils it, halve until that one is found and the others are done."""
+        request = change.request(names)
+        try:
+            self._guard(request)
+            await self._client.call(request)
+        except (NotFound, Rejected) as error:
+            if len(names) == 1:
+                failures[names[0]] = error
+                return
+            middle = len(names) // 2
+            await self._send(change, names[:middle], failures)
+            await self._send(change, names[middle:], failures)
+        except SlurmError as error:
+            failures.update(dict.fromkeys(names, error))
+
+    def _guard(self, request: Request[T]) -> None:
+        if self._faults >= BREAKER_FAULTS:
+            raise Unreachable(str(request), f"held back while slurmrestd is sick: {self._fault}")
+
+    # --- what is read only when asked for
 
     async def jobs(self) -> tuple[Job, ...]:
         """All jobs, at most a second old. Raises SlurmError."""
-        raise NotImplementedError
+
+        async def read(former: Jobs | None) -> Jobs:
+            request = protocol.get_jobs(None if former is None else former.last_update)
+            self._guard(request)
+            answer = await self._client.call(request)
+            if answer is None and former is None:
+                raise Unreachable(str(request), "HTTP 304 to a question for the full list")
+            return answer or former or Jobs((), 0)
+
+        return (await self._jobs.get(self._clock, read)).jobs
 
     async def reservations(self) -> tuple[Reservation, ...]:
         """All reservations, at most a second old. Raises SlurmError."""
-        raise NotImplementedError
+
+        async def read(_: tuple[Reservation, ...] | None) -> tuple[Reservation, ...]:
+            request = protocol.get_reservations()
+            self._guard(request)
+            return await self._client.call(request)
+
+        return await self._reservations.get(self._clock, read)
+
+    async def close(self) -> None:
+        """End the writer. Writes that wait are dropped and their callers told so."""
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+        for batch in self._batches:
+            error = Unreachable(str(batch.change.request(batch.names)), "not sent: shutting down")
+            batch.done.set_result(dict.fromkeys(batch.names, error))
+        self._batches.clear()

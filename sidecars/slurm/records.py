@@ -40,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """A full or partial list of nodes, with the server's time of the last change of any node."""
+    """A list of nodes, and the server's time of it: from one second before that on, ask for changes."""
 
     nodes: tuple[Node, ...]
     last_update: int
@@ -66,7 +66,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """A full list of jobs, with the server's time of the last change of any job."""
+    """A list of jobs, and the server's time of it."""
 
     jobs: tuple[Job, ...]
     last_update: int
@@ -74,23 +74,24 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition. `configured_nodes` is what the configuration says, node names or nodesets, and may be "ALL"."""
+    """A partition. `node_list` is a hostlist; `node_sets` is what the configuration says instead, and may be "ALL"."""
 
     name: str
     states: frozenset[str] = frozenset()
-    configured_nodes: str = ""
+    node_list: str = ""
+    node_sets: str = ""
     total_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation; `node_list` is a hostlist, `users` and `accounts` are comma lists."""
+    """A reservation; `node_list` is a hostlist."""
 
     name: str
     node_list: str = ""
     flags: frozenset[str] = frozenset()
-    users: str = ""
-    accounts: str = ""
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
     partition: str = ""
     start_time: int = 0
     end_time: int = 0
@@ -98,24 +99,27 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """One slurmctld of the configuration, in order of SlurmctldHost, as slurmrestd reached it."""
+    """One slurmctld of the configuration, in order of SlurmctldHost, as slurmrestd reached it.
+
+    `status` says why it doesn't respond (v0.0.45 and later); a refused token shows only there.
+    """
 
     hostname: str
     responding: bool
     primary: bool
-    mode: str = ""
+    status: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Diag:
-    """Counters of slurmctld (sdiag)."""
+    """Counters of slurmctld (sdiag); a cycle is in microseconds."""
 
+    request_time: int = 0
     server_thread_count: int = 0
     agent_queue_size: int = 0
-    jobs_pending: int = 0
-    jobs_running: int = 0
     jobs_submitted: int = 0
     jobs_started: int = 0
     jobs_completed: int = 0
+    jobs_pending: int = 0
+    jobs_running: int = 0
     schedule_cycle_last: int = 0
-    request_time: int = 0

@@ -42,8 +42,8 @@ def sign(key: bytes, username: str, lifetime_seconds: int, now: float) -> str:
 class TokenSource:
     """Tokens of one user, minted from whatever key the provider holds at the moment.
 
-    `key()` returns the current key bytes and is asked for each call; another key means another token at once. A token is
-    replaced after 70 to 80 per cent of its lifetime, drawn anew each time so that many pods don't renew together.
+    `key()` returns the current key bytes and is asked for each call; another key means another token at once. A token
+    is replaced after 70 to 80 per cent of its lifetime, drawn anew each time so that many pods don't renew together.
     `clock` gives seconds since the epoch.
     """
 

@@ -40,8 +40,8 @@ Call with a list: the map (may be null), the separator, where the map stands in 
 {{- range $key, $value := index . 0 -}}
 {{- $text := include "slurm.confValue" (list $value (printf "%s.%s" $path $key)) -}}
 {{- if $text -}}
-{{- if and (eq $separator " ") (regexMatch "\\s" $text) -}}
-{{- fail (printf "%s.%s: `%s` contains a space, which separates the items of the line" $path $key $text) -}}
+{{- if and (eq $separator " ") (not (regexMatch `^("[^"]*"|'[^']*'|\S*)$` $text)) -}}
+{{- fail (printf "%s.%s: `%s` contains a space, which separates the items of the line: put it in quotes" $path $key $text) -}}
 {{- end -}}
 {{- $items = append $items (printf "%s=%s" $key $text) -}}
 {{- end -}}

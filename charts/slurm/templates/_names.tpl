@@ -21,30 +21,36 @@ The names of all objects of the release and of the keys in them. Each is called 
 {{- end }}
 
 {{- /*
-A name made of the stem and a suffix. Call with a list: root context, the suffix, where in the values the suffix is from.
+The name of an object that the values hold under a key. Call with a list: root context, what stands between stem and key,
+the map of the values that has the key, the key.
 Pods carry the name, with "-0" and more behind it, as a label of at most 63 characters.
 */}}
-{{- define "slurm.suffixed" -}}
-{{- $name := printf "%s-%s" (include "slurm.fullname" (index . 0)) (index . 1) -}}
+{{- define "slurm.keyed.name" -}}
+{{- $key := index . 3 -}}
+{{- $path := printf "%s.%s" (index . 2) $key -}}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" $key) -}}
+{{- fail (printf "%s: a key becomes part of host names: use a-z, 0-9 and, within, `-`" $path) -}}
+{{- end -}}
+{{- $name := printf "%s-%s-%s" (include "slurm.fullname" (index . 0)) (index . 1) $key -}}
 {{- if gt (len $name) 61 -}}
-{{- fail (printf "%s: the name `%s` has more than 61 characters: shorten the key, or set fullnameOverride" (index . 2) $name) -}}
+{{- fail (printf "%s: the name `%s` has more than 61 characters: shorten the key, or set fullnameOverride" $path $name) -}}
 {{- end -}}
 {{- $name -}}
 {{- end }}
 
 {{- /* Call with a list: root context, key in `loginsets`. */}}
 {{- define "slurm.loginset.name" -}}
-{{- include "slurm.suffixed" (list (index . 0) (printf "login-%s" (index . 1)) (printf "loginsets.%s" (index . 1))) -}}
+{{- include "slurm.keyed.name" (list (index . 0) "login" "loginsets" (index . 1)) -}}
 {{- end }}
 
 {{- /* Call with a list: root context, key in `nodesets`. */}}
 {{- define "slurm.nodeset.name" -}}
-{{- include "slurm.suffixed" (list (index . 0) (printf "worker-%s" (index . 1)) (printf "nodesets.%s" (index . 1))) -}}
+{{- include "slurm.keyed.name" (list (index . 0) "worker" "nodesets" (index . 1)) -}}
 {{- end }}
 
 {{- /* Call with a list: root context, key in `tokens`. */}}
 {{- define "slurm.token.name" -}}
-{{- include "slurm.suffixed" (list (index . 0) (printf "token-%s" (index . 1)) (printf "tokens.%s" (index . 1))) -}}
+{{- include "slurm.keyed.name" (list (index . 0) "token" "tokens" (index . 1)) -}}
 {{- end }}
 
 {{- /* A ConfigMap of the release. Call with a list: root context, what it holds, as "prolog-scripts". */}}

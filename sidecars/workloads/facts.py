@@ -89,3 +89,10 @@ def secret_digests(data: Mapping[str, str] | None) -> dict[str, str]:
 def config_map_digests(data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None) -> dict[str, str]:
     """A digest for each key of a ConfigMap's `data` (text) and `binaryData` (base64)."""
     return {key: digest(value) for key, value in (data or {}).items()} | secret_digests(binary_data)
+
+
+def combined(digests: Mapping[str, Mapping[str, str]]) -> str:
+    """One digest of several objects' digests per key; it doesn't depend on the order of either."""
+    return digest(
+        "".join(f"{name}\0{key}\0{digests[name][key]}\n" for name in sorted(digests) for key in sorted(digests[name]))
+    )

@@ -1,11 +1,17 @@
 """Login nodes: sshd configuration, host keys, Service and Deployment."""
 
+import base64
 from collections.abc import Mapping
+from typing import Any
 
-from sidecars.workloads.facts import Facts
-from sidecars.workloads.resources import Controller, LoginSet, Manifest
+from sidecars.workloads import assembly, names
+from sidecars.workloads.controller import conf_server, slurm_key
+from sidecars.workloads.facts import NOTHING, Facts, MissingReferenceError, combined, config_map_digests
+from sidecars.workloads.resources import Controller, Json, LoginSet, Manifest
 
 HOST_KEY_TYPES = ("rsa", "ecdsa", "ed25519")
+
+_OPTIONS = "SACKD_OPTIONS"
 
 
 def host_keys_secret(loginset: LoginSet, keys: Mapping[str, str]) -> Manifest:
@@ -14,7 +20,26 @@ def host_keys_secret(loginset: LoginSet, keys: Mapping[str, str]) -> Manifest:
     `keys` maps file names as sshd wants them (`ssh_host_rsa_key`, `ssh_host_rsa_key.pub`, likewise for every one of
     HOST_KEY_TYPES; private keys in OpenSSH's PEM) to their text. Raises ValueError when one is missing.
     """
-    raise NotImplementedError
+    files = [f"ssh_host_{kind}_key{suffix}" for kind in HOST_KEY_TYPES for suffix in ("", ".pub")]
+    missing = [name for name in files if not keys.get(name)]
+    if missing:
+        raise ValueError(f"host keys lack {', '.join(missing)}")
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": names.ssh_host_keys(loginset.name),
+            "labels": {
+                names.APP_NAME: "login",
+                names.APP_INSTANCE: loginset.name,
+                names.APP_COMPONENT: "login",
+            },
+        },
+        "immutable": True,
+        "type": "Opaque",
+        "data": {name: base64.b64encode(keys[name].encode()).decode() for name in files},
+    }
+    return assembly.owned(secret, loginset)
 
 
 def objects(loginset: LoginSet, controller: Controller, facts: Facts) -> list[Manifest]:
@@ -22,4 +47,71 @@ def objects(loginset: LoginSet, controller: Controller, facts: Facts) -> list[Ma
 
     `facts.secrets` must hold the host keys' Secret (names.ssh_host_keys). Raises ResourceError, MissingReferenceError.
     """
-    raise NotImplementedError
+    overlays = ["sssd"] if loginset.spec.sssd_conf_ref and loginset.spec.sssd_conf_ref.name else []
+    variables = _variables(loginset, controller, facts)
+    workloads = facts.site.workloads
+    config_map = assembly.find(workloads.render("login", [], variables | {"sshdConfHash": ""}), "ConfigMap")
+    hashes = {"sshdConfHash": combined({"": config_map_digests(config_map["data"])})}
+    rendered = workloads.render("login", overlays, variables | hashes)
+    deployment = assembly.find(rendered, "Deployment")
+    deployment["spec"]["template"] = assembly.pod_template(
+        deployment["spec"]["template"],
+        loginset,
+        loginset.spec.template,
+        {"login": _with_our_options(loginset.spec.login, controller), "initconf": loginset.spec.initconf},
+    )
+    return [
+        assembly.owned(config_map, loginset),
+        assembly.service(assembly.find(rendered, "Service"), loginset, loginset.spec.service),
+        assembly.owned(deployment, loginset),
+    ]
+
+
+def selector(loginset: LoginSet) -> dict[str, str]:
+    """The labels that pick this LoginSet's pods."""
+    return {names.APP_INSTANCE: loginset.name, names.APP_NAME: "login"}
+
+
+def _variables(loginset: LoginSet, controller: Controller, facts: Facts) -> dict[str, Any]:
+    slurm, sssd = slurm_key(controller), loginset.spec.sssd_conf_ref
+    host_keys = names.ssh_host_keys(loginset.name)
+    if host_keys not in facts.secrets:
+        raise MissingReferenceError("Secret", host_keys, "metadata.name")
+    return {
+        "name": loginset.name,
+        "namespace": loginset.namespace,
+        "controller": controller.name,
+        "clusterDomain": facts.site.cluster_domain,
+        "sidecarsImage": facts.site.sidecars_image,
+        "replicas": loginset.spec.replicas,
+        "strategy": loginset.spec.strategy or None,
+        "rootSshAuthorizedKeys": loginset.spec.root_ssh_authorized_keys,
+        "extraSshdConfig": loginset.spec.extra_sshd_config,
+        "sackdOptions": _our_options(controller),
+        "slurmKeySecret": slurm.name,
+        "slurmKeyKey": slurm.key,
+        "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
+        "sshHostKeysHash": combined({"": facts.secrets[host_keys]}),
+        "sssdConfSecret": sssd.name if sssd else "",
+        "sssdConfKey": sssd.key if sssd else "",
+        "sssdConfHash": facts.secret(sssd, "spec.sssdConfRef") if sssd and sssd.name else NOTHING,
+    }
+
+
+def _our_options(controller: Controller) -> str:
+    return f"--conf-server {conf_server(controller)}"
+
+
+def _with_our_options(login: Json, controller: Controller) -> Json:
+    """The user's override, whose own sackd options come after ours instead of in their place.
+
+    Without --conf-server sackd has no configuration at all; a user who names another server means it.
+    """
+    ours = _our_options(controller)
+    env = [
+        item | {"value": f"{ours} {item['value']}"}
+        if item.get("name") == _OPTIONS and item.get("value") and "--conf-server" not in item["value"]
+        else item
+        for item in login.get("env") or ()
+    ]
+    return login | {"env": env} if env else login

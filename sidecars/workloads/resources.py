@@ -30,6 +30,11 @@ class ResourceError(ValueError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
+        self.problem = problem
+
+    def under(self, place: str) -> "ResourceError":
+        """The same error with its field inside `place`."""
+        return ResourceError(f"{place}.{self.field}" if self.field else place, self.problem)
 
 
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

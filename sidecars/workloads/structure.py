@@ -1,17 +1,39 @@
 """The structure of the pods: reads the YAML folder once, composes a base with its overlays, fills in variables.
 
 A file holds a stream of Kubernetes objects. `slurmctld.yaml` is a base, `slurmctld-ha.yaml` an overlay of it: each of
-its documents is merged (Kubernetes' strategic merge, null removes) into the base's document of the same kind and name.
+its documents is merged (Kubernetes' strategic merge, null removes) into the base's document of the same kind and name,
+or added where the base has none. Variables are filled in last:
+
+- `${name}` in a string is replaced by the variable's text; `$${` stands for `${`.
+- A string that is nothing but `${name}` takes the variable's value, whatever its type: None removes the field or list
+  item, and a list in the place of a list item is spliced in.
 """
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sidecars.workloads.resources import Json, Manifest
+import yaml
+
+from sidecars.workloads import merge
+from sidecars.workloads.resources import Json, Manifest, ResourceError
 
 ENVIRONMENT = "SLURM_CHARTS_WORKLOADS"
+"""The environment variable by which an installation names the folder."""
+
+STAMP = "version"
+"""The file, without `.yaml`, that tells which version the folder belongs to."""
+
+VERSION = "0.1.0"
+"""The version of this code, which must be the folder's: variables and files of the two go together."""
+
+_PACKAGED = Path(__file__).parent / "base"
+_SOURCE = Path(__file__).parents[2] / "charts" / "slurm-operator" / "workloads"
+
+_VARIABLE = re.compile(r"\$?\$\{(\w+)\}")
 
 
 class StructureError(ValueError):
@@ -26,18 +48,102 @@ class Workloads:
 
     def part(self, base: str) -> "Workloads":
         """Only the base of this name and its overlays."""
-        raise NotImplementedError
+        return Workloads(
+            {name: file for name, file in self.files.items() if name == base or name.startswith(f"{base}-")}
+        )
 
     def render(self, base: str, overlays: Sequence[str], variables: Mapping[str, Any]) -> list[Manifest]:
         """The objects of a base with overlays laid on in order, variables filled in. Raises StructureError."""
-        raise NotImplementedError
+        objects = list(self._file(base))
+        for overlay in overlays:
+            name = f"{base}-{overlay}"
+            for patch in self._file(name):
+                index = next((i for i, document in enumerate(objects) if _identity(document) == _identity(patch)), None)
+                if index is None:
+                    objects.append(patch)
+                    continue
+                try:
+                    objects[index] = merge.merge(objects[index], patch, str(patch["kind"]))
+                except ResourceError as error:
+                    raise StructureError(f"{name}.yaml: {error}") from error
+        return [_filled(document, variables, f"{base}.yaml") for document in objects]
+
+    def _file(self, name: str) -> Sequence[Json]:
+        if name not in self.files:
+            raise StructureError(f"{name}.yaml is missing among {', '.join(sorted(self.files)) or 'no files'}")
+        return self.files[name]
+
+
+def _identity(document: Json) -> tuple[Any, Any]:
+    return document.get("kind"), document.get("metadata", {}).get("name")
+
+
+_DROPPED = object()
+
+
+def _filled(value: Any, variables: Mapping[str, Any], place: str) -> Any:
+    if isinstance(value, dict):
+        filled = {key: _filled(item, variables, f"{place}: {key}") for key, item in value.items()}
+        return {key: item for key, item in filled.items() if item is not _DROPPED}
+    if isinstance(value, list):
+        items: list[Any] = []
+        for item in value:
+            new = _filled(item, variables, place)
+            if isinstance(new, list) and isinstance(item, str):
+                items.extend(new)
+            elif new is not _DROPPED:
+                items.append(new)
+        return items
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    whole = _VARIABLE.fullmatch(value)
+    if whole is not None and not value.startswith("$$"):
+        new = _variable(whole[1], variables, place)
+        return _DROPPED if new is None else new
+    return _VARIABLE.sub(lambda match: _text(match, variables, place), value)
+
+
+def _text(match: re.Match[str], variables: Mapping[str, Any], place: str) -> str:
+    if match[0].startswith("$$"):
+        return match[0][1:]
+    value = _variable(match[1], variables, place)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise StructureError(f"{place}: ${{{match[1]}}} stands within a text, but its value is no text or number")
+    return str(value)
+
+
+def _variable(name: str, variables: Mapping[str, Any], place: str) -> Any:
+    if name not in variables:
+        raise StructureError(f"{place}: ${{{name}}} isn't one of {', '.join(sorted(variables))}")
+    return variables[name]
 
 
 def folder(choice: str | None) -> Path:
     """The folder to read: `choice` if given, else the one in the installed package, else the source checkout's."""
-    raise NotImplementedError
+    if choice:
+        return Path(choice)
+    return _PACKAGED if _PACKAGED.is_dir() else _SOURCE
 
 
 def load(path: Path) -> Workloads:
     """Read all files of the folder. Raises StructureError for unreadable files and for a stamp of another version."""
-    raise NotImplementedError
+    files: dict[str, Sequence[Json]] = {}
+    try:
+        for file in sorted(path.glob("*.yaml")):
+            documents = [document for document in yaml.safe_load_all(file.read_text(encoding="utf-8")) if document]
+            if not all(isinstance(document, dict) for document in documents):
+                raise StructureError(f"{file}: every document must be a map")
+            # JSON values only: a YAML timestamp or set could not be written into an object.
+            files[file.stem] = json.loads(json.dumps(documents))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
+        raise StructureError(f"{path}: {error}") from error
+    stamp = files.pop(STAMP, None)
+    if stamp is None:
+        raise StructureError(f"{path / STAMP}.yaml doesn't exist; name the folder of workloads by {ENVIRONMENT}")
+    found = str(stamp[0].get("version")) if stamp else "nothing"
+    if found != VERSION:
+        raise StructureError(
+            f"{path} belongs to version {found}, this is {VERSION}: "
+            "install the chart slurm-operator and the image of the same version"
+        )
+    return Workloads(files)

@@ -1,0 +1,157 @@
+"""What the objects of every kind go through: owner, labels, and the custom resource's overrides."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from sidecars.workloads import merge
+from sidecars.workloads.resources import (
+    API_VERSION,
+    Json,
+    Manifest,
+    PodTemplate,
+    Resource,
+    ResourceError,
+    Service,
+)
+
+_TOOLS_LABELS = frozenset({"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/version"})
+_TOOLS_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+_TOOLS_PREFIXES = ("meta.helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/")
+
+
+def labels(owner: Resource) -> dict[str, str]:
+    """The labels that an owner hands down: all but the book-keeping of deployment tools.
+
+    That changes with every release of a chart, and a changed pod template restarts pods.
+    """
+    return {
+        key: value
+        for key, value in owner.metadata.labels.items()
+        if key not in _TOOLS_LABELS and not key.startswith(_TOOLS_PREFIXES)
+    }
+
+
+def annotations(owner: Resource) -> dict[str, str]:
+    """The annotations that an owner hands down: all but the book-keeping of deployment tools."""
+    return {
+        key: value
+        for key, value in owner.metadata.annotations.items()
+        if key not in _TOOLS_ANNOTATIONS and not key.startswith(_TOOLS_PREFIXES)
+    }
+
+
+def owner_reference(owner: Resource, *, controller: bool = True) -> Json:
+    """The reference by which the owner's deletion takes an object along."""
+    reference = {
+        "apiVersion": API_VERSION,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.metadata.uid,
+        "blockOwnerDeletion": True,
+    }
+    return reference | ({"controller": True} if controller else {})
+
+
+def owned(manifest: Manifest, owner: Resource) -> Manifest:
+    """The object in its owner's namespace, with its owner and the labels and annotations handed down under its own."""
+    metadata = manifest["metadata"]
+    return manifest | {
+        "metadata": _tidy(
+            metadata
+            | {
+                "namespace": owner.namespace,
+                "labels": labels(owner) | metadata.get("labels", {}),
+                "annotations": annotations(owner) | metadata.get("annotations", {}),
+                "ownerReferences": [owner_reference(owner)],
+            }
+        )
+    }
+
+
+def _tidy(metadata: Json) -> Json:
+    return {key: value for key, value in metadata.items() if value not in ({}, [])}
+
+
+def pod_template(base: Json, owner: Resource, user: PodTemplate, containers: Mapping[str, Json]) -> Json:
+    """{metadata, spec} of our pods with the custom resource's overrides on it.
+
+    `containers` maps our containers' names to their overrides, which stand in the field of that name in spec.
+    Labels and annotations: the owner's, then the template's, then ours, the later over the earlier.
+    Raises ResourceError.
+    """
+    spec = dict(base["spec"])
+    for field in ("initContainers", "containers"):
+        if field in spec:
+            spec[field] = [
+                merge.container(item, containers.get(item["name"], {}), f"spec.{item['name']}") for item in spec[field]
+            ]
+    metadata = base.get("metadata", {})
+    return {
+        "metadata": _tidy(
+            {
+                "labels": labels(owner) | dict(user.metadata.labels or {}) | metadata.get("labels", {}),
+                "annotations": annotations(owner)
+                | dict(user.metadata.annotations or {})
+                | metadata.get("annotations", {}),
+            }
+        ),
+        "spec": merge.pod_spec(spec, user.spec, "spec.template.spec"),
+    }
+
+
+def service(base: Manifest, owner: Resource, user: Service) -> Manifest:
+    """Our Service with the custom resource's `spec.service` on it, owned.
+
+    The user's ports come first and ours is added; `port` and `nodePort` change ours. `externalIPs` is dropped: whoever
+    may write it can take over other people's traffic (CVE-2020-8554). Raises ResourceError for a port that is there
+    twice.
+    """
+    wanted = merge.chosen(user.spec)
+    wanted.pop("externalIPs", None)
+    ours = dict(base["spec"]["ports"][0])
+    if user.port:
+        ours["port"] = user.port
+    if user.node_port:
+        ours["nodePort"] = user.node_port
+    ports = wanted.pop("ports", [])
+    for port in ports:
+        if port.get("name") == ours["name"] or (port.get("port"), port.get("protocol", "TCP")) == (ours["port"], "TCP"):
+            raise ResourceError(
+                "spec.service.spec.ports",
+                f"port {ours['name']!r} ({ours['port']}) is there already; use spec.service.port to change it",
+            )
+    selector = dict(wanted.pop("selector", {})) | base["spec"]["selector"]
+    manifest = base | {
+        "metadata": base["metadata"]
+        | {
+            "labels": dict(user.metadata.labels or {}) | base["metadata"].get("labels", {}),
+            "annotations": dict(user.metadata.annotations or {}) | base["metadata"].get("annotations", {}),
+        },
+        "spec": base["spec"] | wanted | {"selector": selector, "ports": [*ports, ours]},
+    }
+    return owned(manifest, owner)
+
+
+def find(manifests: Iterable[Manifest], kind: str, name: str | None = None) -> Manifest:
+    """The object of this kind (and name) among those rendered. Raises LookupError."""
+    for manifest in manifests:
+        if manifest["kind"] == kind and name in (None, manifest["metadata"]["name"]):
+            return manifest
+    raise LookupError(f"no {kind} {name or ''} was rendered")
+
+
+def container(spec: Json, name: str) -> Json:
+    """The container or init container of this name in a PodSpec. Raises LookupError."""
+    for field in ("initContainers", "containers"):
+        for item in spec.get(field, ()):
+            if item["name"] == name:
+                return cast("Json", item)
+    raise LookupError(f"no container {name}")
+
+
+def text(value: Any, field: str) -> str:
+    """A value that goes into a line of a configuration file: refused if it could start another line."""
+    found = str(value)
+    if any(not character.isprintable() for character in found):
+        raise ResourceError(field, f"{found!r} has a line break or another unprintable character")
+    return found

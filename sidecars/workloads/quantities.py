@@ -1,0 +1,36 @@
+"""Kubernetes quantities (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/)."""
+
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+from sidecars.workloads.resources import ResourceError
+
+MEBIBYTE = 1 << 20
+
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?")
+_SUFFIXES = {
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("numkMGTPE", start=-3) if power < 0},
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
+}
+
+
+def quantity(value: Any, field: str) -> Decimal:
+    """The number that a quantity such as `1500m`, `2Gi`, `1e3` or 2 stands for. Raises ResourceError at `field`."""
+    match = _QUANTITY.fullmatch(str(value)) if not isinstance(value, bool) else None
+    if match is None:
+        raise ResourceError(field, f"{value!r} isn't a quantity such as 2, 1500m or 4Gi")
+    number, exponent, suffix = match.groups()
+    return Decimal(number + (exponent or "")) * _SUFFIXES.get(suffix, Decimal(1))
+
+
+def whole(value: Any, field: str) -> int:
+    """A quantity rounded up to a whole number."""
+    return math.ceil(quantity(value, field))
+
+
+def mebibytes(value: Any, field: str) -> int:
+    """A quantity of bytes in whole MiB, rounded down."""
+    return int(quantity(value, field) // MEBIBYTE)

@@ -1,0 +1,38 @@
+"""Entry point of the sidecars image: `slurm-sidecars ROLE [options]`.
+
+Only the chosen role is imported, because the roles in worker pods can't afford what the operator needs.
+"""
+
+import sys
+from collections.abc import Sequence
+
+ROLES = ("operator", "register", "node")
+_USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the role that the first argument names with the rest; returns the exit status (2 for a wrong role)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    role = arguments[0] if arguments else ""
+    if role in ("-h", "--help"):
+        print(_USAGE)
+        return 0
+    if role == "operator":
+        from sidecars.operator.main import main as run_operator
+
+        return run_operator(arguments[1:])
+    if role == "register":
+        from sidecars.register.main import main as run_register
+
+        return run_register(arguments[1:])
+    if role == "node":
+        from sidecars.node.main import main as run_node
+
+        return run_node(arguments[1:])
+    fault = f"unknown role {role!r}" if role else "no role given"
+    print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Role `node`, a native sidecar of worker pods: runs the machine until the pod has ended.
+
+Between steps it sleeps for SIGTERM and looks at the shared folder twice a second, which is the cheapest way without a
+dependency: about 0.01 % of a core.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from sidecars import podfiles
+from sidecars.node import edge, machine
+from sidecars.slurm import extra
+from sidecars.slurm.rest import Rest
+from sidecars.slurm.tokens import TokenSource
+
+LOOK = 0.5
+"""Seconds between two looks at the shared folder."""
+TOKEN_SECONDS = 300
+KEY_FILE = "/etc/slurm-jwt/jwt.key"
+
+
+class World(Protocol):
+    """What the loop needs of the machine it runs on."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for SIGTERM, at most so long; whether it came."""
+        ...
+
+    def perform(self, call: machine.Call) -> machine.Answer:
+        """Carry out a call to Slurm or to a port."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Put a line into the log."""
+        ...
+
+
+def run(settings: machine.Settings, folder: Path, world: World, jitter: Callable[[], float]) -> None:
+    """Step the machine until it is done. Raises OSError when the shared folder can't be written."""
+    state = machine.begin(world.now())
+    answer: machine.Answer | None = None
+    terminating = False
+    while state.phase is not machine.Phase.DONE:
+        seen = machine.Observation(
+            stop=edge.read_stop(folder),
+            released=(folder / podfiles.RELEASED).exists(),
+            slurmd_may_run=(folder / podfiles.CONF).exists(),
+            terminating=terminating,
+            answer=answer,
+            jitter=jitter(),
+        )
+        before = state.phase
+        state, actions = machine.step(settings, state, seen, world.now())
+        answer = None
+        for action in actions:
+            match action:
+                case machine.Say(text):
+                    world.say(text)
+                case machine.Settled(how):
+                    podfiles.write(folder / podfiles.RECORD, f"{how}\n")
+                case machine.Release():
+                    podfiles.write(folder / podfiles.RELEASED, "")
+                case call:
+                    answer = world.perform(call)
+        if answer is None and state.phase is before:
+            ahead = state.wake - world.now()
+            terminating = world.wait(min(LOOK, ahead) if ahead > 0 else LOOK) or terminating
+
+
+class Here:
+    """The real World: monotonic clock, SIGTERM held back and waited for, stdout."""
+
+    def __init__(self, slurm: edge.Slurm) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        self._slurm = slurm
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for SIGTERM, at most so long; whether it came."""
+        return signal.sigtimedwait({signal.SIGTERM}, seconds) is not None
+
+    def perform(self, call: machine.Call) -> machine.Answer:
+        """Carry out a call to Slurm or to a port."""
+        return self._slurm.perform(call)
+
+    def say(self, text: str) -> None:
+        """Put a line into the log."""
+        print(f"node: {text}", flush=True)
+
+
+def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
+    """Returns 0 when the pod has ended, 2 for a wrong configuration: arguments, as it takes none, or environment."""
+    try:
+        if arguments:
+            raise ValueError(f"unexpected argument {arguments[0]!r}; it is configured by its environment")
+        settings, slurm = configure(environment)
+    except ValueError as fault:
+        print(f"node: {fault}", file=sys.stderr)
+        return 2
+    run(settings, podfiles.folder(environment), Here(slurm), random.random)
+    return 0
+
+
+def configure(environment: Mapping[str, str]) -> tuple[machine.Settings, edge.Slurm]:
+    """The machine's settings and the way to Slurm, from what the pod template sets. Raises ValueError.
+
+    The key file is read at each use, so that a new key serves at once.
+    """
+    node, uid = _required(environment, "SLURM_NODE_NAME"), _required(environment, "POD_UID")
+    settings = machine.Settings(
+        pod_uid=uid,
+        grace=_number(environment, "TERMINATION_GRACE_SECONDS", 3600),
+        slurmd_port=_number(environment, "SLURMD_PORT", 6818),
+    )
+    key = Path(environment.get("SLURM_JWT_KEY_FILE") or KEY_FILE)
+    tokens = TokenSource(key.read_bytes, clock=time.time, lifetime_seconds=TOKEN_SECONDS)
+    rest = Rest(_required(environment, "SLURMRESTD_URL"), tokens.token)
+    folder = podfiles.folder(environment)
+
+    def facts() -> extra.PodFacts:
+        """What register found; when slurmd isn't registered yet, what is known without it."""
+        try:
+            written = extra.pod_facts((folder / podfiles.EXTRA).read_text())
+        except OSError:
+            written = None
+        if written is not None and written.pod_uid == uid:
+            return written
+        return extra.PodFacts(uid, environment.get("POD_NAME", ""), environment.get("POD_NAMESPACE", ""))
+
+    return settings, edge.Slurm(rest, node, facts, tokens.forget)
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    if not value:
+        raise ValueError(f"{name} isn't set; the operator's pod template sets it")
+    return value
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, "") or str(default)
+    if not text.isdecimal():
+        raise ValueError(f"{name} is {text!r}: it must be a whole number")
+    return int(text)

@@ -1,0 +1,70 @@
+"""The edge of `register`: reads /sys, the memory size and the environment into Facts. Decides nothing."""
+
+import os
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from sidecars.register.registration import BadFact, Facts, Host
+
+CPU_FOLDER = Path("/sys/devices/system/cpu")
+_MIB = 2**20
+
+
+def read_facts(environment: Mapping[str, str], host: Host) -> Facts:
+    """The facts that the pod template puts into the environment, with the host's. Raises BadFact."""
+    cpus = _number(environment, "REGISTER_CPUS")
+    memory = _number(environment, "REGISTER_MEMORY_MIB")
+    if memory != memory.to_integral_value():
+        raise BadFact(f"REGISTER_MEMORY_MIB is {memory}: it must be whole MiB")
+    return Facts(
+        host=host,
+        pod_ip=environment.get("POD_IP", ""),
+        pod_uid=environment.get("POD_UID", ""),
+        pod_name=environment.get("POD_NAME", ""),
+        namespace=environment.get("POD_NAMESPACE", ""),
+        nodeset_uid=environment.get("NODESET_UID", ""),
+        kube_node=environment.get("KUBE_NODE_NAME", ""),
+        cpus=cpus,
+        memory=int(memory),
+        conf=environment.get("NODESET_CONF", ""),
+        topology=environment.get("SLINKY_TOPOLOGY", "").strip(),
+    )
+
+
+def read_host(cpu_folder: Path = CPU_FOLDER) -> Host:
+    """Cores, threads per core and memory as slurmd counts them: the whole host, whatever the container may use.
+
+    A machine that doesn't tell its topology counts each CPU as a core. Raises BadFact, OSError.
+    """
+    online = _cpus((cpu_folder / "online").read_text())
+    siblings: set[str] = set()
+    for cpu in online:
+        try:
+            siblings.add((cpu_folder / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip())
+        except OSError:
+            siblings.add(str(cpu))
+    if not siblings:
+        raise BadFact(f"{cpu_folder / 'online'} names no CPU")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
+    return Host(cores=len(siblings), threads_per_core=max(1, len(online) // len(siblings)), real_memory=memory)
+
+
+def _cpus(text: str) -> list[int]:
+    """The numbers of a kernel CPU list such as `0-3,8`."""
+    numbers: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def _number(environment: Mapping[str, str], name: str) -> Decimal:
+    text = environment.get(name, "") or "0"
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if not number.is_finite() or number < 0:
+        raise BadFact(f"{name} is {text!r}: it must be a number, 0 for no limit")
+    return number

@@ -1,0 +1,59 @@
+"""Role `register`, an init container: writes conf, extra and instance-id for slurmd, then ends.
+
+Before that it waits, for a bounded time, for `node` to have settled what an earlier pod of this name left in Slurm: a
+record that exists keeps its old registration. It never fails for the lack of that answer.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from sidecars import podfiles
+from sidecars.register.facts import read_facts, read_host
+from sidecars.register.registration import BadFact, Host, registration
+
+RECORD_WAIT = 5.0
+"""Seconds that slurmd may be held up for the record; more than `node` may spend before it lets go."""
+_STEP = 0.02
+
+
+def main(
+    arguments: Sequence[str] = (),
+    *,
+    environment: Mapping[str, str] = os.environ,
+    host: Callable[[], Host] = read_host,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Returns 0, or 1 when there is something that can't be told to Slurm; 2 for arguments, as it takes none."""
+    if arguments:
+        print(f"register: unexpected argument {arguments[0]!r}; it is configured by its environment", file=sys.stderr)
+        return 2
+    folder = podfiles.folder(environment)
+    try:
+        found = registration(read_facts(environment, host()))
+        for name in (podfiles.CONF, podfiles.STOP, podfiles.RELEASED):
+            (folder / name).unlink(missing_ok=True)
+        record = _wait_for_record(folder, clock, sleep)
+        podfiles.write(folder / podfiles.EXTRA, found.extra)
+        podfiles.write(folder / podfiles.INSTANCE_ID, found.instance_id)
+        podfiles.write(folder / podfiles.CONF, found.conf)
+    except (BadFact, OSError) as fault:
+        print(f"register: {fault}", file=sys.stderr)
+        return 1
+    print(f"register: slurmd starts with {found.summary}; {record}", flush=True)
+    return 0
+
+
+def _wait_for_record(folder: Path, clock: Callable[[], float], sleep: Callable[[float], None]) -> str:
+    """Wait for what `node` says about the record of this name; the outcome in words."""
+    path = folder / podfiles.RECORD
+    deadline = clock() + RECORD_WAIT
+    while clock() < deadline:
+        try:
+            return f"record in Slurm: {path.read_text().strip()}"
+        except FileNotFoundError:
+            sleep(_STEP)
+    return f"record in Slurm: not known, node didn't tell within {RECORD_WAIT:g} s"

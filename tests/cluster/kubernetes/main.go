@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/forward"
@@ -38,7 +39,7 @@ func main() {
 		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 	}
 	if name == "coredns" {
-		dnsserver.Directives = []string{"errors", "health", "ready", "cache", "kubernetes", "forward"}
+		dnsserver.Directives = []string{"bind", "errors", "health", "ready", "cache", "kubernetes", "forward"}
 		coremain.Run()
 		return
 	}

@@ -1,0 +1,48 @@
+"""Running a program to its end, with an error that shows what it said."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.cluster.errors import ClusterError
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str | bytes | None = None,
+    seconds: float = 600,
+) -> str:
+    """The program's standard output. Raises ClusterError with its last lines if it fails or takes over `seconds`."""
+    words = [str(word) for word in argv]
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    try:
+        done = subprocess.run(
+            words,
+            env=env,
+            cwd=cwd,
+            input=given,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"{' '.join(words[:6])}: not done after {seconds:.0f} s") from None
+    except FileNotFoundError:
+        raise ClusterError(f"{words[0]}: no such program") from None
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()[-25:]
+        raise ClusterError("\n".join([f"{' '.join(words[:8])}: exit code {done.returncode}", *said]))
+    return done.stdout.decode(errors="replace")
+
+
+def succeeds(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float = 30) -> bool:
+    """Whether the program ends with 0 within `seconds`."""
+    try:
+        run(argv, env=env, seconds=seconds)
+    except ClusterError:
+        return False
+    return True

@@ -1,0 +1,109 @@
+"""Programs out of the distribution's packages, unpacked into the cache: nothing is installed on the machine.
+
+The packages and what they need are downloaded with the machine's own apt sources. Each program gets a wrapper that
+finds the unpacked libraries.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+
+from tests.cluster import cache
+from tests.cluster.commands import run
+from tests.cluster.errors import ClusterError
+
+PROGRAMS = {
+    "etcd": "etcd-server",
+    "containerd": "containerd",
+    "containerd-shim-runc-v2": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "conntrack": "conntrack",
+    "mmdebstrap": "mmdebstrap",
+}
+IPTABLES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
+PACKAGES = tuple(sorted({*PROGRAMS.values(), "iptables", "containernetworking-plugins"}))
+
+
+def release() -> str:
+    """Name and version of the distribution with the machine's architecture, such as `debian-12-x86_64`."""
+    words = dict(re.findall(r'^(ID|VERSION_ID)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
+    return "-".join([words.get("ID", "linux"), words.get("VERSION_ID", "rolling"), platform.machine()])
+
+
+def unpacked() -> Path:
+    """The folder with the unpacked packages: `bin` (wrappers), `iptables-nft`, `iptables-legacy`, `cni` and `root`.
+
+    Downloads them if they are not in the cache. Raises ClusterError that names a package the release doesn't have.
+    """
+    key = hashlib.sha256("\n".join([Path(__file__).read_text(), *PACKAGES]).encode()).hexdigest()[:12]
+    return cache.entry(cache.root() / "debian" / f"{release()}-{key}", _unpack)
+
+
+def _unpack(folder: Path) -> None:
+    archives = folder / "archives"
+    (archives / "partial").mkdir(parents=True)
+    _download(folder)
+    packages = sorted(archives.glob("*.deb"))
+    root = folder / "root"
+    root.mkdir()
+    for package in packages:
+        run(["dpkg", "-x", package, root])
+    shutil.rmtree(archives)
+    final = folder.with_name(re.sub(r"^\.(.*)\.making-.*$", r"\1", folder.name))
+    for program in PROGRAMS:
+        _wrap(folder / "bin" / program, root, _find(root, program), final)
+    for kind in ("nft", "legacy"):
+        for program in IPTABLES:
+            multi = _find(root, f"xtables-{kind}-multi")
+            _wrap(folder / f"iptables-{kind}" / program, root, multi, final, program)
+    cni = next((path for path in (root / "usr/lib/cni", root / "opt/cni/bin") if (path / "bridge").exists()), None)
+    if cni is None:
+        raise ClusterError("the package containernetworking-plugins holds no CNI plugin `bridge`")
+    (folder / "cni").symlink_to(cni.relative_to(folder))
+
+
+def _download(folder: Path) -> None:
+    """Try with the machine's package lists first; if they are missing or old, fetch lists of our own."""
+    base = ["apt-get", "-o", f"Dir::Cache={folder}", "-o", f"Dir::Cache::archives={folder}/archives"]
+    base += ["-o", "APT::Sandbox::User=root", "-o", "APT::Keep-Downloaded-Packages=true", "-o", "Debug::NoLocking=true"]
+    fetch = ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes", *PACKAGES]
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    try:
+        run([*base, *fetch], env=env)
+    except ClusterError:
+        lists = folder / "lists"
+        (lists / "partial").mkdir(parents=True)
+        base += ["-o", f"Dir::State::lists={lists}"]
+        try:
+            run([*base, "update"], env=env)
+            run([*base, *fetch], env=env)
+        except ClusterError as error:
+            raise ClusterError(
+                f"apt-get can't download {', '.join(PACKAGES)} for {release()}. The local cluster needs a Debian or "
+                f"Ubuntu release that has them (universe on), or a cluster of your own named by KUBECONFIG.\n{error}"
+            ) from None
+        shutil.rmtree(lists)
+
+
+def _find(root: Path, program: str) -> Path:
+    for folder in ("usr/bin", "usr/sbin", "bin", "sbin"):
+        if (root / folder / program).exists():
+            return (root / folder / program).relative_to(root)
+    raise ClusterError(f"none of the packages {', '.join(PACKAGES)} of {release()} holds the program {program}")
+
+
+def _wrap(wrapper: Path, root: Path, program: Path, final: Path, *first: str) -> None:
+    """A script that runs the program with the unpacked libraries."""
+    libraries = sorted({path.parent.relative_to(root) for path in root.glob("**/lib*.so.*")})
+    extensions = next(iter(sorted(root.glob("**/xtables/libxt_comment.so"))), None)
+    settings = ["LD_LIBRARY_PATH=" + ":".join(f"{final}/root/{path}" for path in libraries)]
+    if extensions is not None and "xtables" in program.name:
+        settings.append(f"XTABLES_LIBDIR={final}/root/{extensions.parent.relative_to(root)}")
+    words = " ".join([*settings, f"'{final}/root/{program}'", *first])
+    wrapper.parent.mkdir(exist_ok=True)
+    wrapper.write_text(f'#!/bin/sh\nexec env {words} "$@"\n')
+    wrapper.chmod(0o755)

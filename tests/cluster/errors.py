@@ -1,0 +1,5 @@
+"""The one error of the local cluster that a user is meant to read."""
+
+
+class ClusterError(Exception):
+    """Says what is wrong, where, and what to do about it. Shown without a traceback."""

@@ -1,0 +1,390 @@
+"""The local cluster as a whole: start it, say how it is, take it down without a trace.
+
+Installs nothing into it: tests.cluster.install does.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import cache, cgroups, debian, network, preconditions
+from tests.cluster.addresses import INDEXES, NODES, Plan, valid_name
+from tests.cluster.commands import run
+from tests.cluster.control_plane import ControlPlane, Place, daemon_environment, decoded
+from tests.cluster.errors import ClusterError
+from tests.cluster.images import build_images
+from tests.cluster.network import Network
+from tests.cluster.nodes import MOUNT_POINTS, VOLUMES, Node, pause_archive
+from tests.cluster.processes import Daemon
+from tests.cluster.progress import Progress
+from tests.cluster.tools import built, tool
+from tests.cluster.waiting import until
+
+# The kubelet sets the first ones on its machine, the network needs the last one; `down` sets them back.
+_SYSCTLS: tuple[str, ...] = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "vm/panic_on_oom")
+_SYSCTLS += ("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward")
+ImageBuilder = Callable[[Path, Callable[[str], None]], Path]
+
+
+def default_name() -> str:
+    """Name of the cluster that is meant when none is given."""
+    return os.environ.get("SLURM_CHARTS_CLUSTER") or "slurm"
+
+
+def clusters() -> Path:
+    """The folder with one folder per cluster."""
+    return cache.root() / "clusters"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A local cluster that is started, half started or ended. `iptables` is where its programs find iptables."""
+
+    plan: Plan
+    iptables: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.plan.name
+
+    @property
+    def home(self) -> Path:
+        """Everything of it: `state` goes with the cluster, `images` stays."""
+        return clusters() / self.name
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Kubeconfig of its administrator."""
+        return self.plane.kubeconfig
+
+    @property
+    def plane(self) -> ControlPlane:
+        """Its control plane."""
+        plan = self.plan
+        hierarchies = cgroups.found()
+        place = Place(
+            name=self.name,
+            address=str(plan.host_address),
+            ports=plan.ports,
+            service_network=str(plan.service_network),
+            hosts=[
+                *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+                *("kubernetes.default.svc.cluster.local", "127.0.0.1"),
+                *(str(plan.host_address), str(plan.kubernetes_service)),
+            ],
+            cgroup=hierarchies.tracking / plan.cgroup / "daemons" / "cgroup.procs",
+        )
+        volumes = self.home / "state" / "volumes"
+        mount = f'mkdir -p "$0" {VOLUMES} && mount --bind "$0" {VOLUMES} && exec "$@"'
+        private = ["unshare", "--mount", "--propagation=private", "sh", "-c", mount, str(volumes)]
+        return ControlPlane(self.home / "state", place, wrap_controller_manager=private)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Its nodes."""
+        return [
+            Node(number, self.plan, self.plane, self.home / "images" / str(number), self.iptables) for number in NODES
+        ]
+
+    @property
+    def network(self) -> Network:
+        """Its network."""
+        return Network(self.plan, daemon_environment(*self.iptables))
+
+    @property
+    def coredns(self) -> Daemon:
+        """Its DNS, a process of the host that answers at the bridge."""
+        plane = self.plane
+        who = plane.client("coredns", "local-cluster:coredns")
+        path = plane.folder / "Corefile"
+        cache.write(path, corefile(self.plan, who, Path("/etc/resolv.conf").read_text()))
+        return plane.daemon("coredns", [tool("coredns"), "-conf", path])
+
+    def kubectl(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
+        """Output of kubectl as the administrator."""
+        return run([tool("kubectl"), "--kubeconfig", self.kubeconfig, *words], stdin=stdin, seconds=seconds)
+
+    def running(self) -> bool:
+        """Whether every process of it runs and the apiserver is ready."""
+        if not self.kubeconfig.exists():
+            return False
+        return all(each.pid() is not None for each in self.daemons()) and self.plane.get("/readyz")[0] == 200
+
+    def ready_nodes(self) -> set[str]:
+        """Names of the nodes that are Ready."""
+        items = decoded(self.plane.get("/api/v1/nodes")).get("items", [])
+        return {
+            node["metadata"]["name"]
+            for node in (items if isinstance(items, list) else [])
+            if any(
+                each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", [])
+            )
+        }
+
+    def daemons(self) -> list[Daemon]:
+        """Every daemon: those that start others first."""
+        plane = self.plane
+        of_nodes = [daemon for node in self.nodes for daemon in node.daemons()]
+        return [*of_nodes, self.coredns, plane.scheduler, plane.controller_manager, plane.apiserver, plane.etcd]
+
+    def restart_kubelet(self, node: int) -> None:
+        """End the kubelet of a node and start it again; its pods go on."""
+        self.nodes[node - 1].restart_kubelet()
+
+
+def corefile(plan: Plan, kubeconfig: Path, resolv_conf: str) -> str:
+    """CoreDNS' configuration. The cluster's zone is not cached: a new pod's name is known at once."""
+    here = f"bind {plan.host_address}\n    errors"
+    zones = f"""\
+cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {{
+    {here}
+    health 127.0.0.1:{plan.ports["coredns health"]}
+    ready 127.0.0.1:{plan.ports["coredns ready"]}
+    kubernetes cluster.local in-addr.arpa ip6.arpa {{
+        kubeconfig {kubeconfig}
+        pods insecure
+        ttl 1
+    }}
+}}
+"""
+    if any(line.split()[:1] == ["nameserver"] for line in resolv_conf.splitlines()):
+        zones += f".:53 {{\n    {here}\n    cache 30\n    forward . /etc/resolv.conf\n}}\n"
+    return zones
+
+
+def load(name: str) -> Cluster | None:
+    """The cluster of that name as its last start left it. None if there is none."""
+    try:
+        record = json.loads((clusters() / name / "state" / "cluster.json").read_text())
+    except FileNotFoundError:
+        return None
+    return Cluster(Plan(name, record["index"]), tuple(Path(path) for path in record["iptables"]))
+
+
+def existing(name: str) -> Cluster:
+    """The cluster of that name. Raises ClusterError if there is none."""
+    cluster = load(name)
+    if cluster is None:
+        raise ClusterError(f"there is no local cluster {name!r}: make up starts it")
+    return cluster
+
+
+def cluster_up(
+    name: str | None = None, progress: Progress | None = None, images: ImageBuilder | None = build_images
+) -> Cluster:
+    """Start the cluster, or what is missing of it, and wait until its nodes are Ready and have the images.
+
+    `images` builds the archive of images that every node gets; None for a cluster without. Raises ClusterError.
+    """
+    name = default_name() if name is None else name
+    progress = progress or Progress()
+    if not valid_name(name):
+        raise ClusterError(f"{name!r} can't be a cluster's name: lower-case letters, digits and dashes, at most 20")
+    with cache.locked(clusters() / f".{name}.lock"):
+        return _up(name, progress, images)
+
+
+def cluster_down(name: str | None = None, progress: Progress | None = None) -> bool:
+    """End the cluster and remove all of it but its images. False if there was none."""
+    name = default_name() if name is None else name
+    progress = progress or Progress()
+    with cache.locked(clusters() / f".{name}.lock"):
+        return _down(name, progress)
+
+
+def _up(name: str, progress: Progress, images: ImageBuilder | None) -> Cluster:
+    cluster = load(name)
+    with progress.step("preconditions"):
+        plan = cluster.plan if cluster else Plan(name, _free_index(name))
+        preconditions.demand(preconditions.observe(plan, running=cluster is not None, cold=not built("kube")))
+    with progress.step("programs of the distribution"):
+        debian.unpacked()
+    with progress.step("Kubernetes programs" if built("kube") else "Kubernetes programs (built once, some minutes)"):
+        tool("kube")
+    archives = [pause_archive()]
+    if images is not None:
+        with progress.step("images"):
+            archives.append(images(cache.root(), progress.say))
+    if cluster is None:
+        for leftover in (clusters() / name / "state", clusters() / name / "gone"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        with progress.step("packet filter"):
+            cluster = Cluster(plan, _iptables())
+        _remember_sysctls()
+        record = {"index": plan.index, "iptables": [str(path) for path in cluster.iptables]}
+        cache.write(cluster.home / "state" / "cluster.json", json.dumps(record))
+    with progress.step("control plane"):
+        _start_control_plane(cluster)
+    with progress.step("three nodes"):
+        with ThreadPoolExecutor(len(NODES)) as pool:
+            list(pool.map(lambda node: _start_node(cluster, node, archives, progress), cluster.nodes))
+        names = {node.name for node in cluster.nodes}
+        until(
+            lambda: names <= cluster.ready_nodes(),
+            "all nodes to be Ready",
+            120,
+            lambda: _why_not_ready(cluster),
+            pause=0.3,
+        )
+    return cluster
+
+
+def _start_control_plane(cluster: Cluster) -> None:
+    plan, plane = cluster.plan, cluster.plane
+    for path in MOUNT_POINTS:
+        path.mkdir(parents=True, exist_ok=True)
+    hierarchies = cgroups.found()
+    cgroups.make(hierarchies, plan.cgroup, tuple(f"node-{node}" for node in NODES))
+    _end_strangers(cluster, hierarchies)
+    cluster.network.up()
+    plane.start()
+    plane.controller_manager.start()
+    plane.scheduler.start()
+    manifests = Path(__file__).with_name("manifests.yaml").read_text()
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
+    coredns = cluster.coredns
+    coredns.start()
+
+    def answers() -> bool:
+        if coredns.pid() is None:
+            raise ClusterError(f"coredns ended while starting; {coredns.last_words()}")
+        return _answers(plan.ports["coredns ready"], "/ready")
+
+    until(answers, "coredns to be ready", 60, coredns.last_words)
+
+
+def _answers(port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _start_node(cluster: Cluster, node: Node, archives: list[Path], progress: Progress) -> None:
+    node.start(cluster.network)
+    if node.import_images(*archives):
+        progress.say(f"{node.name} has the images")
+    node.start_kubelet()
+
+
+def _end_strangers(cluster: Cluster, hierarchies: cgroups.Hierarchies) -> None:
+    """End daemons that an interrupted run started but could not write down: they hold ports and sockets."""
+    if any(each.pid() is not None for each in cluster.daemons()):
+        known = {each.pid() for each in cluster.daemons()}
+        daemons = hierarchies.tracking / cluster.plan.cgroup / "daemons" / "cgroup.procs"
+        ours = {int(pid) for pid in daemons.read_text().split()}
+        for pid in ours - known:
+            if _is_own_program(pid):
+                os.kill(pid, signal.SIGKILL)
+    else:
+        cgroups.kill(hierarchies, cluster.plan.cgroup)
+
+
+def _is_own_program(pid: int) -> bool:
+    """Whether the process runs one of our daemons' programs; what runs in pods has another root."""
+    try:
+        program = Path(f"/proc/{pid}/exe").readlink()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return program.is_relative_to(cache.root()) and program.name in {"kube", "etcd", "containerd"}
+
+
+def _down(name: str, progress: Progress) -> bool:
+    cluster = load(name)
+    if cluster is None:
+        return False
+    hierarchies = cgroups.found()
+    with progress.step("end every process"):
+        daemons = [daemon for daemon in cluster.daemons() if not daemon.name.startswith("node-")]
+        for daemon in daemons:
+            daemon.signal(signal.SIGTERM)
+        with contextlib.suppress(ClusterError):
+            until(lambda: all(daemon.pid() is None for daemon in daemons), "the daemons to end", 5)
+        cgroups.kill(hierarchies, cluster.plan.cgroup)
+    with progress.step("remove network and cgroups"):
+        cluster.network.down()
+        cgroups.remove(hierarchies, cluster.plan.cgroup)
+    with progress.step("remove state"):
+        # Renamed first: a half removed state must not be taken for a cluster.
+        (cluster.home / "state").rename(cluster.home / "gone")
+        shutil.rmtree(cluster.home / "gone")
+        if not _others(name):
+            _restore_sysctls()
+            for path in MOUNT_POINTS:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+    return True
+
+
+def _others(name: str) -> bool:
+    return any(path.parent.parent.name != name for path in clusters().glob("*/state/cluster.json"))
+
+
+def _free_index(name: str) -> int:
+    """The lowest index that no other cluster has, on this cache folder or (by its bridge) any other."""
+    used = {
+        json.loads(path.read_text())["index"]
+        for path in clusters().glob("*/state/cluster.json")
+        if path.parent.parent.name != name
+    }
+    devices = network.links() if shutil.which("ip") else set()
+    free = (each for each in INDEXES if each not in used and Plan(name, each).bridge not in devices)
+    index = next(free, None)
+    if index is None:
+        raise ClusterError(f"there are {len(INDEXES)} local clusters already: take some down")
+    return index
+
+
+def _iptables() -> tuple[Path, ...]:
+    """Folders with the iptables programs to use: none for the machine's own, which are preferred."""
+    unpacked = debian.unpacked()
+    candidates: dict[str, tuple[Path, ...]] = {
+        "nft": (unpacked / "iptables-nft",),
+        "legacy": (unpacked / "iptables-legacy",),
+    }
+    if shutil.which("iptables"):
+        candidates = {"own": (), **candidates}
+    found = network.usable_iptables({name: daemon_environment(*paths) for name, paths in candidates.items()})
+    if found is None:
+        raise ClusterError(
+            "the kernel takes no packet filter rules, neither by iptables-nft nor by iptables-legacy: load the modules "
+            "nf_tables, nft_compat, xt_nat, xt_MASQUERADE, xt_comment, xt_conntrack, xt_statistic and xt_addrtype"
+        )
+    return candidates[found]
+
+
+def _remember_sysctls() -> None:
+    path = clusters() / "sysctls.json"
+    if not path.exists():
+        values = {name: _sysctl(name).read_text().strip() for name in _SYSCTLS if _sysctl(name).exists()}
+        cache.write(path, json.dumps(values))
+
+
+def _restore_sysctls() -> None:
+    path = clusters() / "sysctls.json"
+    if path.exists():
+        for name, value in json.loads(path.read_text()).items():
+            with contextlib.suppress(OSError):
+                _sysctl(name).write_text(value)
+        path.unlink()
+
+
+def _sysctl(name: str) -> Path:
+    return Path("/proc/sys") / name
+
+
+def _why_not_ready(cluster: Cluster) -> str:
+    missing = [node for node in cluster.nodes if node.name not in cluster.ready_nodes()]
+    return "\n".join(node.daemons()[0].last_words() for node in missing)

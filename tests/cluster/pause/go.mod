@@ -1,0 +1,3 @@
+module slurm-charts/tests/cluster/pause
+
+go 1.24

@@ -1,0 +1,141 @@
+"""Programs that the local cluster and the chart tests need: built from Go modules on demand, kept in the cache.
+
+The key of a built program covers its recipe, so a changed recipe makes a new one.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import cache, debian
+from tests.cluster.commands import run
+from tests.cluster.errors import ClusterError
+
+HERE = Path(__file__).parent
+KUBERNETES = "1.35.4"
+_VERSION = "k8s.io/component-base/version"
+_STAMP = {
+    f"{_VERSION}.gitVersion": f"v{KUBERNETES}",
+    f"{_VERSION}.gitMajor": KUBERNETES.split(".")[0],
+    f"{_VERSION}.gitMinor": KUBERNETES.split(".")[1],
+    f"{_VERSION}.gitTreeState": "clean",
+    "k8s.io/client-go/pkg/version.gitVersion": f"v{KUBERNETES}",
+}
+
+
+@dataclass(frozen=True)
+class Module:
+    """A program of a module in this folder: `package` is built in `folder`, and linked under each of `names`."""
+
+    folder: str
+    package: str
+    names: tuple[str, ...]
+    stamp: Mapping[str, str]
+
+    def key(self) -> str:
+        """Changes with anything that the program is made of."""
+        files = [
+            path for path in sorted((HERE / self.folder).glob("*")) if path.name in {"go.mod", "go.sum", "main.go"}
+        ]
+        return _digest(self.package, *self.stamp.values(), *(path.read_text() for path in files))
+
+    def build(self, folder: Path) -> None:
+        """Build into `folder`."""
+        links = " ".join(f"-X {name}={value}" for name, value in self.stamp.items())
+        program = folder / self.names[0]
+        words: list[str | Path] = ["build", "-trimpath", "-ldflags", f"-s -w {links}", "-o", program, self.package]
+        _go(words, cwd=HERE / self.folder)
+        for name in self.names[1:]:
+            (folder / name).symlink_to(program.name)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A program that `go install` takes as published."""
+
+    package: str
+    version: str
+    name: str
+
+    def key(self) -> str:
+        """Changes with the version."""
+        return _digest(self.package, self.version)
+
+    def build(self, folder: Path) -> None:
+        """Build into `folder`."""
+        _go(["install", "-trimpath", "-ldflags", "-s -w", f"{self.package}@{self.version}"], gobin=folder)
+        made = self.package.rsplit("/", 1)[-1]
+        if made != self.name:
+            (folder / made).rename(folder / self.name)
+
+
+KUBERNETES_PROGRAMS = (
+    "kube",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "kubectl",
+    "coredns",
+)
+_GO: dict[str, Module | Published] = {
+    **dict.fromkeys(KUBERNETES_PROGRAMS, Module("kubernetes", ".", KUBERNETES_PROGRAMS, _STAMP)),
+    "pause": Module("pause", ".", ("pause",), {}),
+    "helm": Published("helm.sh/helm/v3/cmd/helm", "v3.21.4", "helm"),
+    "helm4": Published("helm.sh/helm/v4/cmd/helm", "v4.2.4", "helm4"),
+    "ct": Module("tools/ct", "github.com/helm/chart-testing/v3/ct", ("ct",), {}),
+    "helm-unittest": Module(
+        "tools/helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", ("helm-unittest",), {}
+    ),
+}
+
+
+def tool(name: str) -> Path:
+    """Path of a program, built or downloaded first if it is not in the cache (minutes, for the Kubernetes ones).
+
+    Raises ClusterError if it can't be had.
+    """
+    if name in _GO:
+        return _entry(name) / name
+    if name in debian.PROGRAMS:
+        return debian.unpacked() / "bin" / name
+    raise ClusterError(f"{name}: not a tool of tests/cluster; there are {', '.join(sorted({*_GO, *debian.PROGRAMS}))}")
+
+
+def built(name: str) -> bool:
+    """Whether `tool(name)` would answer at once."""
+    recipe = _GO[name]
+    return _place(recipe).is_dir()
+
+
+def _entry(name: str) -> Path:
+    recipe = _GO[name]
+    return cache.entry(_place(recipe), recipe.build)
+
+
+def _place(recipe: Module | Published) -> Path:
+    name = recipe.names[0] if isinstance(recipe, Module) else recipe.name
+    return cache.root() / "bin" / f"{name}-{recipe.key()}"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _go(words: list[str | Path], cwd: Path | None = None, gobin: Path | None = None) -> None:
+    home = cache.root() / "go"
+    env = {name: value for name, value in os.environ.items() if name not in {"GOBIN", "GOOS", "GOARCH", "GOWORK"}}
+    env |= {
+        "CGO_ENABLED": "0",
+        "GOCACHE": str(home / "build"),
+        "GOFLAGS": "-modcacherw -buildvcs=false",
+        "GOMODCACHE": str(home / "mod"),
+        "GOPATH": str(home / "path"),
+        "GOWORK": "off",
+    }
+    if gobin is not None:
+        env["GOBIN"] = str(gobin)
+    run(["go", *words], cwd=cwd or HERE, env=env, seconds=1800)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Any
 
 
 class KubeError(Exception):
@@ -115,6 +113,9 @@ def api_error(
     retry_after: float | None = None,
 ) -> ApiError:
     """The ApiError of the class that fits the reason, else the status."""
+    causes = (details or {}).get("causes") or ()
+    if any(isinstance(cause, Mapping) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes):
+        reason = "Expired"  # a version of another time (etcd was restored): as useless as one too old
     cls = _BY_REASON.get(reason) or _BY_STATUS.get(status) or (ServerError if status >= 500 else ApiError)
     error = cls(status, reason, message, details, request)
     if isinstance(error, TooManyRequests):

@@ -1,29 +1,40 @@
-"""Keeps a store equal to what the API server holds: list, watch, and recovery from every way in which a watch ends."""
+"""Keeps a store equal to what the API server holds: list, watch, and recovery from every way in which a watch ends.
+
+See https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes. What is missed while
+no watch runs is found by the next list: objects that are gone then are DELETED to the store's subscribers.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from sidecars.kube.errors import ApiError, Gone, KubeError, Malformed, TooManyRequests
+from sidecars.kube.store import Key, Store, identity
+
 if TYPE_CHECKING:
-    import random
     from collections.abc import Awaitable, Callable, Sequence
 
-    from sidecars.kube.client import Client
+    from sidecars.kube.client import Client, WatchEvent
     from sidecars.kube.resources import Manifest, Resource
-    from sidecars.kube.store import Store
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
+_FIRST_DELAY = 0.5
+_LONGEST_DELAY = 30.0
+_HEALTHY = 10.0
+"""Seconds that a stream must have lived for the back-off to start anew."""
 
 
 class Reflector(Generic[T]):
     """The objects of one resource, in all namespaces or in the given ones, in `store`."""
 
-    store: Store[T]
-
     @overload
-    def __new__(
-        cls,
+    def __init__(
+        self: Reflector[Manifest],
         client: Client,
         resource: Resource,
         *,
@@ -33,10 +44,10 @@ class Reflector(Generic[T]):
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
-    ) -> Reflector[Manifest]: ...
+    ) -> None: ...
     @overload
-    def __new__(
-        cls,
+    def __init__(
+        self,
         client: Client,
         resource: Resource,
         *,
@@ -47,20 +58,189 @@ class Reflector(Generic[T]):
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
-    ) -> Reflector[T]: ...
-    def __new__(cls, client: Client, resource: Resource, **options: Any) -> Reflector[Any]:
+    ) -> None: ...
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        *,
+        namespaces: Sequence[str] | None = None,
+        type: type[Any] = dict,
+        label_selector: str = "",
+        field_selector: str = "",
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
         """`namespaces` None: all. `clock` (seconds, monotonic) and `sleep` default to the event loop's."""
-        raise NotImplementedError
+        self.store: Store[T] = Store()
+        self.resource = resource
+        rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        scopes: Sequence[str | None] = [None] if namespaces is None else list(dict.fromkeys(namespaces))
+        selectors = (label_selector, field_selector)
+        self._feeds = [_Feed(client, self.store, resource, s, type, selectors, clock, sleep, rng) for s in scopes]
 
     async def run(self) -> None:
         """List and watch until cancelled; survives every fault of the server and the network. Call once."""
-        raise NotImplementedError
+        async with asyncio.TaskGroup() as feeds:
+            for feed in self._feeds:
+                feeds.create_task(feed.run())
 
     @property
     def synced(self) -> bool:
         """True once the store held a complete list, of every namespace."""
-        raise NotImplementedError
+        return all(feed.listed.is_set() for feed in self._feeds)
+
+    @property
+    def fault(self) -> KubeError | None:
+        """Why the store may lag behind at the moment; None while every watch is well."""
+        return next((feed.fault for feed in self._feeds if feed.fault is not None), None)
 
     async def wait_synced(self, timeout: float) -> None:
         """Wait for the first complete list. TimeoutError naming the resource and the last fault after `timeout` s."""
-        raise NotImplementedError
+        try:
+            async with asyncio.timeout(timeout):
+                for feed in self._feeds:
+                    await feed.listed.wait()
+        except TimeoutError:
+            reason = f": {self.fault}" if self.fault is not None else ""
+            raise TimeoutError(f"no complete list of {self.resource.plural} within {timeout:g} s{reason}") from None
+
+
+class _Feed(Generic[T]):
+    """One list and watch, of one namespace or of all."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store[T],
+        resource: Resource,
+        namespace: str | None,
+        type: type[T],
+        selectors: tuple[str, str],
+        clock: Callable[[], float] | None,
+        sleep: Callable[[float], Awaitable[None]],
+        rng: random.Random,
+    ) -> None:
+        self._client, self._store, self._resource, self._namespace = client, store, resource, namespace
+        self._type = type
+        self._label_selector, self._field_selector = selectors
+        self._clock = clock or (lambda: asyncio.get_running_loop().time())
+        self._sleep, self._rng = sleep, rng
+        self._version = ""
+        self._failures = 0
+        self._opened: float | None = None
+        self._useful = False
+        self.listed = asyncio.Event()
+        self.fault: KubeError | None = None
+
+    async def run(self) -> None:
+        while True:
+            self._begin()
+            fault: KubeError | None = None
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except Gone as gone:
+                fault, self._version = gone, ""
+            except (ApiError, Malformed) as error:
+                fault = error
+                if self._opened is not None:
+                    self._version = ""  # the stream itself told of it: from the same version on it would tell it again
+            except KubeError as error:
+                fault = error
+            if fault is not None:
+                self._failed(fault)
+            await self._pause(fault)
+
+    def _begin(self) -> None:
+        self._opened = None
+        self._useful = False
+
+    async def _list(self) -> None:
+        """Take in a complete list. Until it is complete, nothing of it counts as gone."""
+        seen: set[Key] = set()
+        version = ""
+        pages = self._client.pages(
+            self._resource,
+            self._namespace,
+            self._type,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+        )
+        async for page in pages:
+            if page.first:
+                seen.clear()
+            for item in page.items:
+                self._store.put(item)
+                seen.add(identity(item).key)
+            for key, error in page.malformed.items():
+                self._store.mark_malformed(key, error)
+                seen.add(key)
+            version = page.resource_version
+        for key in self._store.known():
+            if key not in seen and self._namespace in (None, key.namespace):
+                self._store.discard(key)
+        self._version = version
+        self.listed.set()
+
+    async def _watch(self) -> None:
+        stream = self._client.watch(
+            self._resource,
+            self._namespace,
+            resource_version=self._version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            # At random, so that the watches of many processes don't all end, and start, together.
+            timeout_seconds=self._rng.randint(300, 600),
+            type=self._type,
+        )
+        async with contextlib.aclosing(stream):
+            async for event in stream:
+                if self._opened is None:
+                    self._opened = self._clock()
+                    self._recovered()
+                self._take(event)
+
+    def _take(self, event: WatchEvent[T]) -> None:
+        self._useful = self._useful or event.kind != "BOOKMARK"
+        if event.malformed is not None:
+            key, error = event.malformed
+            if event.kind == "DELETED":
+                self._store.discard(key)
+            else:
+                self._store.mark_malformed(key, error)
+        elif event.object is not None:
+            if event.kind == "DELETED":
+                self._store.discard(identity(event.object).key, event.object)
+            else:
+                self._store.put(event.object)
+        self._version = event.resource_version or self._version
+
+    async def _pause(self, fault: KubeError | None) -> None:
+        """Before the next request: hardly at all after a stream that lived, else longer each time.
+
+        A stream that ended at once counts like a refusal, whatever its status said, unless it brought something.
+        """
+        if self._opened is not None and self._clock() - self._opened >= _HEALTHY:
+            self._failures = 0
+        delay = min(_FIRST_DELAY * 2.0 ** min(self._failures, 30), _LONGEST_DELAY) * self._rng.uniform(0.5, 1.0)
+        if isinstance(fault, TooManyRequests) and fault.retry_after is not None:
+            delay += fault.retry_after
+        self._failures = max(0, self._failures - 1) if self._useful else self._failures + 1
+        await self._sleep(delay)
+
+    def _failed(self, fault: KubeError) -> None:
+        if self.fault is None:
+            _log.warning("%s: the cache may lag behind: %s", self._what, fault)
+        self.fault = fault
+
+    def _recovered(self) -> None:
+        if self.fault is not None:
+            _log.info("%s: the cache follows again", self._what)
+        self.fault = None
+
+    @property
+    def _what(self) -> str:
+        return f"{self._resource.plural} of {self._namespace or 'all namespaces'}"

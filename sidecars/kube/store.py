@@ -161,6 +161,16 @@ class Store(Generic[T]):
             index.replace(key, old, None)
         self._emit(Event("DELETED", old if last is None else last, None))
 
+    def mark_malformed(self, key: Key, error: Malformed) -> None:
+        """The object is there, but its newest state doesn't decode. No event."""
+        if key not in self.malformed:
+            _log.warning("%s/%s: %s", key.namespace, key.name, error)
+        self.malformed[key] = error
+
+    def known(self) -> list[Key]:
+        """The keys of everything that is there, malformed objects among them."""
+        return [*self._items, *(key for key in self.malformed if key not in self._items)]
+
     def _changed(self, key: Key, event: Event[T]) -> None:
         for index in self._indexes.values():
             index.replace(key, event.old, event.new)

@@ -300,13 +300,18 @@ def _claim(this: _Step) -> None:
             this.enter(Phase.LIFT if _is_own_drain(node) else Phase.WATCH)
         case Record(node):
             this.state.record = node
-            if _may_still_delete(this) and not _why_kept(node) and not states.is_busy(node.states):
-                this.call(Probe(node.address, node.port))
-            else:
-                this.call(Claim())
+            this.call(Probe(node.address, node.port) if _may_still_delete(this) else Claim())
         case Listening(yes):
             # A slurmd that still answers where the record says may be another live pod with the same name.
-            this.call(Delete() if not yes and _may_still_delete(this) else Claim())
+            if yes or not _may_still_delete(this):
+                this.call(Claim())
+            elif state.record is not None and states.is_busy(state.record.states):
+                # slurmctld would go on to see that slurmd's jobs as running on its successor.
+                this.call(Down(None if _is_foreign(state.record.reason) else GONE))
+            else:
+                _clear(this)
+        case Done(Down()):
+            _clear(this)
         case Done(Delete()):
             this.say("deleted the record that an earlier pod of this name left behind")
             this.settle("an earlier pod's, deleted")
@@ -320,6 +325,12 @@ def _claim(this: _Step) -> None:
         case Fault() as fault:
             this.settle("not known, Slurm doesn't answer")
             this.back_off(fault, _BACKOFF_LAST)
+
+
+def _clear(this: _Step) -> None:
+    """Delete a predecessor's record, so that slurmd registers anew; take it over where it must stay."""
+    node = this.state.record
+    this.call(Claim() if node is None or _why_kept(node) or not _may_still_delete(this) else Delete())
 
 
 def _watch(this: _Step) -> None:

@@ -1,11 +1,31 @@
-"""The language of slurm.conf and its sister files: parse, print unchanged, find, merge.
+"""The language of slurm.conf and its sister files: parse, print unchanged, find, render, merge.
 
-Knows the syntax (https://slurm.schedmd.com/slurm.conf.html): `Key=Value` pairs, several on a line, quotes, `#` comments, `\\` at the end of a line continuing it, `Include`, keys in any case.
-Doesn't know which keys exist, reads no included file.
+The syntax is that of https://slurm.schedmd.com/slurm.conf.html as slurmctld reads it: lines of `Key=Value` pairs, the
+first of which says what the line is about; keys in any case; a value is a word, or quoted; `#` begins a comment, also
+within quotes, unless a `\\` stands before it; a `\\` at the end of a line, where no comment is, continues it; `\\`
+before any other character is dropped; `Include FILE`.
+
+Doesn't know which keys exist, and reads no included file. plugstack.conf and YAML files are other languages.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+LIST_KEYS = ("AuthAltParameters", "AuthInfo", "SlurmctldParameters")
+"""Keys whose value is a list that the operator and the user's extraConf both add to."""
+
+_SPACE = r"[ \t\n\v\f\r]"
+_PAIR = re.compile(
+    rf'{_SPACE}*([A-Za-z0-9_.]+){_SPACE}*[-*+/]?={_SPACE}*(?:"([^"]*)"|([^ \t\n\v\f\r]+))(?={_SPACE}|\Z)'
+)
+_INCLUDE = re.compile(rf"{_SPACE}*include{_SPACE}+([^ \t\n\v\f\r]+){_SPACE}*", re.IGNORECASE)
+_KEY = re.compile(r"[A-Za-z0-9_.]+")
+_COMMENT = re.compile(r"(?<!\\)(?:\\\\)*#")
+_CONTINUED = re.compile(rf"(?<!\\)((?:\\\\)*)\\{_SPACE}*\Z")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SPACES = " \t\n\v\f\r"
 
 
 class ConfError(ValueError):
@@ -18,7 +38,7 @@ class ConfError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`key=value`; `value` without its quotes."""
+    """`key=value`; `value` without quotes and escapes."""
 
     key: str
     value: str
@@ -26,39 +46,126 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One logical line. `text` is its source, continuations, comment and line ends included; `number` counts from 1."""
+    """One logical line. `text` is its source with continuations, comment and line end; `number` counts from 1.
+
+    Without pairs and `include` it is blank or a comment.
+    """
 
     number: int
     text: str
     pairs: tuple[Pair, ...] = ()
     include: str | None = None
 
+    def get(self, key: str) -> str | None:
+        """The value of a pair of this line, the last one of that key in any case; None when absent."""
+        wanted = key.lower()
+        values = [pair.value for pair in self.pairs if pair.key.lower() == wanted]
+        return values[-1] if values else None
+
 
 @dataclass(frozen=True, slots=True)
 class Conf:
-    """A file as its lines. `str(conf)` is the text that was parsed, to the byte."""
+    """A file as its lines. `str(conf)` is the text that was parsed, to the character."""
 
     lines: tuple[Line, ...]
 
     def get(self, key: str) -> str | None:
-        """The value that counts for a key that may stand once (the last one), in any case; None when absent."""
-        raise NotImplementedError
+        """The value of a key that counts once: that of the last line that begins with it; None when absent."""
+        lines = self.all(key)
+        return lines[-1].pairs[0].value if lines else None
 
     def all(self, key: str) -> tuple[Line, ...]:
-        """The lines that begin with this key, in order: for NodeName, PartitionName, Prolog, …"""
-        raise NotImplementedError
+        """The lines that begin with this key, in any case, in order: for NodeName, PartitionName, Prolog, …"""
+        wanted = key.lower()
+        return tuple(line for line in self.lines if line.pairs and line.pairs[0].key.lower() == wanted)
+
+    def __str__(self) -> str:
+        return "".join(line.text for line in self.lines)
 
 
 def parse(text: str) -> Conf:
-    """The lines of a configuration file. Raises ConfError."""
-    raise NotImplementedError
+    """The lines of a configuration file. Raises ConfError for what slurmctld would refuse as a parse error."""
+    return Conf(tuple(_lines(text)))
 
 
 def render(key: str, value: str) -> str:
-    """One line `Key=value` without its line end, quoted if need be. Raises ValueError for what would break out of the line."""
-    raise NotImplementedError
+    """One line `Key=Value` without its line end, quoted and escaped as needed; parses to the same value.
+
+    Raises ValueError for a key that is none, an empty value, and a value that no line can hold: line ends and other
+    control characters, or a quote where quotes are needed.
+    """
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"{key!r} is no key of Slurm's configuration: letters, digits, underscores and dots are")
+    if not value:
+        raise ValueError(f"{key} has no value: leave the line out instead")
+    bad = _CONTROL.search(value)
+    if bad:
+        raise ValueError(
+            f"{key}: its value has the control character {bad[0]!r}, which no line of a Slurm file can hold"
+        )
+    quoted = " " in value
+    if '"' in value and (quoted or value[0] == '"'):
+        raise ValueError(f"{key}: a value with a quote can't begin with it or have spaces: {value!r}")
+    escaped = value.replace("\\", "\\\\").replace("#", "\\#")
+    return f'{key}="{escaped}"' if quoted else f"{key}={escaped}"
 
 
 def merge_lists(ours: Mapping[str, str], extra: Conf) -> dict[str, str]:
-    """For each of our list-valued keys that `extra` sets too, the merged value; see `LIST_KEYS`."""
-    raise NotImplementedError
+    """The merged value of each of `LIST_KEYS` that both `ours` and `extra` set, by our spelling, in order of the keys.
+
+    Options are told apart by their name before `=`, in any case; ours wins. They are sorted, and the user's names are
+    in lower case. A user's value with a space is ignored, as Slinky does. Print the result with `render`, at the file's
+    end, because the last line of a key counts.
+    """
+    merged: dict[str, str] = {}
+    listed = {key.lower() for key in LIST_KEYS}
+    for key in sorted(ours):
+        value = extra.get(key)
+        if key.lower() not in listed or value is None or any(space in value for space in _SPACES):
+            continue
+        options: dict[str, str] = {}
+        for option in filter(None, value.split(",")):
+            name, equals, rest = option.partition("=")
+            options[name.lower()] = name.lower() + equals + rest
+        options.update((option.partition("=")[0].lower(), option) for option in filter(None, ours[key].split(",")))
+        merged[key] = ",".join(sorted(options.values()))
+    return merged
+
+
+def _lines(text: str) -> Iterator[Line]:
+    physical = re.findall(r"[^\n]*\n|[^\n]+\Z", text)
+    at = 0
+    while at < len(physical):
+        first, content = at, ""
+        continued = 1
+        while continued and at < len(physical):
+            # As slurmctld: the comment goes first, so a backslash within it continues nothing.
+            comment = _COMMENT.search(physical[at])
+            code = physical[at] if comment is None else physical[at][: comment.end() - 1]
+            code, continued = _CONTINUED.subn(r"\1", code)
+            content += code
+            at += 1
+        yield _line(first + 1, "".join(physical[first:at]), content)
+
+
+def _line(number: int, source: str, content: str) -> Line:
+    if "\0" in source:
+        raise ConfError(number, "a NUL character; slurmctld would read the line only up to it")
+    content = _ESCAPE.sub(r"\1", content)
+    if not content.strip(_SPACES):
+        return Line(number, source)
+    included = _INCLUDE.fullmatch(content)
+    if included is not None:
+        return Line(number, source, include=included[1])
+    pairs: list[Pair] = []
+    at, end = 0, len(content.rstrip(_SPACES))
+    while at < end:
+        found = _PAIR.match(content, at)
+        if found is None:
+            rest = content[at:end].strip(_SPACES)
+            raise ConfError(number, f"{rest[:60]!r} should be Key=Value")
+        if found[3] and found[3][0] == '"':
+            raise ConfError(number, f"{found[1]}: a quote that isn't closed; a # ends the line within quotes, too")
+        pairs.append(Pair(found[1], found[3] if found[2] is None else found[2]))
+        at = found.end()
+    return Line(number, source, tuple(pairs))

@@ -5,7 +5,7 @@ Only the language is here; whether such nodes exist is not its business.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 MAX_NAMES = 65_536
 """As many names as one expression may stand for; slurmctld itself takes no more nodes."""
@@ -18,11 +18,10 @@ MAX_LENGTH = 4_194_304
 
 _MAX_BRACKETS = 8
 
-_NAME = re.compile(r"[^\[\],\s\x00-\x1f\x7f]+")
+_MAX_DIGITS = 18
+_NO_NAME = re.compile(r"[\[\],\s\x00-\x1f\x7f]")
 _LITERAL = re.compile(r"[^\[\],\s\x00-\x1f\x7f]*")
 _BRACKET = re.compile(r"\[([0-9,-]*)\]")
-_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
-_NUMBERED = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
 
 
 class HostlistError(ValueError):
@@ -57,17 +56,19 @@ def compress(names: Iterable[str]) -> str:
     plain: list[tuple[str, int, str]] = []
     ranges: dict[tuple[str, int], list[int]] = defaultdict(list)
     loose: list[tuple[str, str]] = []
-    for name in set(names):
-        if not _NAME.fullmatch(name):
-            raise HostlistError(f"{name!r} can't be a node name in a hostlist")
-        numbered = _NUMBERED.fullmatch(name)
-        # A prefix that ends in a digit stems from a number too long for a range; it must not be joined to another.
-        if numbered is None or numbered[1][-1:].isdecimal():
+    unique = set(names)
+    if "" in unique or _NO_NAME.search("".join(unique)):
+        bad = min(name for name in unique if not name or _NO_NAME.search(name))
+        raise HostlistError(f"{bad!r} can't be a node name in a hostlist")
+    for name in unique:
+        prefix = name.rstrip("0123456789")
+        digits = name[len(prefix) :]
+        if not 0 < len(digits) <= _MAX_DIGITS:
             plain.append((name, 0, name))
-        elif numbered[2][0] == "0" and len(numbered[2]) > 1:
-            ranges[numbered[1], len(numbered[2])].append(int(numbered[2]))
+        elif digits[0] == "0" and len(digits) > 1:
+            ranges[prefix, len(digits)].append(int(digits))
         else:
-            loose.append((numbered[1], numbered[2]))
+            loose.append((prefix, digits))
     for prefix, digits in loose:
         # n100 continues n099 where there are such names, else it belongs to the numbers without leading zeros.
         padded = (prefix, len(digits))
@@ -103,27 +104,30 @@ def _expand_item(text: str, at: int, names: list[str]) -> int:
             raise HostlistError(f"more than {_MAX_BRACKETS} brackets in one name of hostlist {_cut(text)}")
         if bracket is None:
             raise HostlistError(f"unexpected {text[at]!r} at character {at + 1} of hostlist {_cut(text)}")
-        numbers = list(_numbers(bracket[1], text, MAX_NAMES // len(found)))
+        numbers = _numbers(bracket[1], text, MAX_NAMES // len(found))
         found = [name + number for name in found for number in numbers]
         at = bracket.end()
 
 
-def _numbers(body: str, text: str, limit: int) -> Iterator[str]:
-    left = limit
+def _numbers(body: str, text: str, limit: int) -> list[str]:
+    numbers: list[str] = []
     for part in body.split(","):
-        found = _RANGE.fullmatch(part)
-        if found is None:
+        low, dash, high = part.partition("-")
+        high = high if dash else low
+        if not (0 < len(low) <= _MAX_DIGITS and 0 < len(high) <= _MAX_DIGITS) or "-" in high:
             raise HostlistError(f"{part!r} is no range in hostlist {_cut(text)}")
-        low, high = found[1], found[2] or found[1]
-        count = int(high) - int(low) + 1
+        count = int(high) - int(low) + 1 if dash else 1
         if count < 1:
             raise HostlistError(f"range {part!r} runs backwards in hostlist {_cut(text)}")
-        left -= count
-        if left < 0:
+        if len(numbers) + count > limit:
             raise HostlistError(f"hostlist {_cut(text)} stands for more than {MAX_NAMES} names")
-        width = len(low) if low[0] == "0" else 0
-        for number in range(int(low), int(high) + 1):
-            yield str(number).zfill(width)
+        if not dash:
+            numbers.append(low)
+        elif low[0] == "0":
+            numbers.extend(str(number).zfill(len(low)) for number in range(int(low), int(high) + 1))
+        else:
+            numbers.extend(map(str, range(int(low), int(high) + 1)))
+    return numbers
 
 
 def _render(prefix: str, width: int, numbers: list[int]) -> str:

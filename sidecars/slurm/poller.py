@@ -7,10 +7,10 @@ asked for, so the time of the last answer is asked for and nothing is missed. Sl
 nodes; an answer that lacks nodes we know is checked against a full list before it counts, because it may as well hold
 just the changed ones. A full list is read every `full_every` seconds in any case.
 
-Trust. slurmrestd may answer with a list that is empty or lacks most nodes, because slurmctld came back without its state
-or is a backup that never had it. Such nodes are `suspect`: they stay in `nodes`, and nothing is `known`, until they are
-back or a full list `CONFIRM_AFTER` seconds later still lacks them. 60 s is two more full lists, and longer than a
-restart or a take-over shows an incomplete list; and it is short beside the minutes that jobs take.
+Trust. slurmrestd may answer with a list that is empty or lacks most nodes, because slurmctld came back without its
+state or is a backup that never had it. Such nodes are `suspect`: they stay in `nodes`, and nothing is `known`, until
+they are back or a full list `CONFIRM_AFTER` seconds later still lacks them. 60 s is two more full lists, and longer
+than a restart or a take-over shows an incomplete list; and it is short beside the minutes that jobs take.
 
 Faults. Each fault doubles the pause, up to `MAX_PAUSE`; from the third in a row the circuit breaker is open: nothing is
 known, and reads and writes are refused here until a poll succeeds.

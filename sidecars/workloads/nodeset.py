@@ -295,6 +295,7 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
         "clusterDomain": facts.site.cluster_domain,
         "confServer": conf_server(controller),
         "nodesetConf": node_conf(nodeset),
+        "nodesetUid": nodeset.metadata.uid,
         "limitCpus": str(quantities.whole(limits.get("cpu", 0), "spec.slurmd.resources.limits.cpu")),
         "limitMemoryMib": str(quantities.mebibytes(limits.get("memory", 0), "spec.slurmd.resources.limits.memory")),
         "slurmrestdUrl": restapi.url_for(controller, facts.restapi),

@@ -58,6 +58,7 @@ class Context:
     site: Site
     expectations: Expectations[Key] = field(default_factory=Expectations)
     slurmrestd_url: str | None = None
+    propagated_node_conditions: tuple[str, ...] = ()
     now: Callable[[], float] = time.time
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
 

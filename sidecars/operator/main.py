@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sidecars.kube import (
     Client,
@@ -22,7 +23,7 @@ from sidecars.kube import (
     load_credentials,
     run_workers,
 )
-from sidecars.operator import wiring
+from sidecars.operator import metrics, wiring
 from sidecars.operator.apply import Applier
 from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters
@@ -76,7 +77,7 @@ async def run(settings: Settings) -> None:
         cluster_domain=settings.cluster_domain,
     )
     async with Client.connect(load_credentials(settings.kubeconfig)) as client:
-        health = await _serve_health(settings)
+        end_serving = await _serve(settings)
         try:
             work = asyncio.create_task(_elected(client, settings, site))
             stopping = asyncio.create_task(stop.wait())
@@ -91,7 +92,7 @@ async def run(settings: Settings) -> None:
                 if not stop.is_set():
                     raise
         finally:
-            await health()
+            await end_serving()
 
 
 async def _elected(client: Client, settings: Settings, site: Site) -> None:
@@ -130,6 +131,7 @@ async def lead(client: Client, settings: Settings, site: Site) -> None:
         events=EventRecorder(client, "slurm-operator"),
         site=site,
         slurmrestd_url=settings.slurmrestd_url,
+        propagated_node_conditions=settings.propagated_node_conditions,
     )
     wiring.wire(context)
     async with clusters, asyncio.TaskGroup() as tasks:
@@ -144,10 +146,17 @@ async def lead(client: Client, settings: Settings, site: Site) -> None:
             reconcile: Callable[[Context, Key], Awaitable[float | None]],
             concurrency: int,
         ) -> None:
+            metrics.QUEUED.labels(kind).set_function(lambda: len(queue))
+
             def failed(key: Key, error: Exception, delay: float) -> None:
+                metrics.FAILED.labels(kind).inc()
                 log.warning("%s %s/%s: next try in %.1f s: %s", kind, *key, delay, error, exc_info=log.isEnabledFor(10))
 
-            tasks.create_task(run_workers(queue, lambda key: reconcile(context, key), concurrency, failed=failed))
+            async def one_pass(key: Key) -> float | None:
+                with metrics.SECONDS.labels(kind).time():
+                    return await reconcile(context, key)
+
+            tasks.create_task(run_workers(queue, one_pass, concurrency, failed=failed))
 
         work("Controller", queues.controllers, controller.reconcile, settings.controller_workers)
         work("RestApi", queues.restapis, restapi.reconcile, settings.restapi_workers)
@@ -155,18 +164,30 @@ async def lead(client: Client, settings: Settings, site: Site) -> None:
         work("NodeSet", queues.nodesets, nodeset.reconcile, settings.nodeset_workers)
 
 
-async def _serve_health(settings: Settings) -> Callable[[], Awaitable[None]]:
-    """Serve /healthz and /readyz; returns what ends it. They answer while the event loop does."""
-    where = address(settings.health_addr)
+async def _serve(settings: Settings) -> Callable[[], Awaitable[None]]:
+    """Serve /healthz, /readyz (they answer while the event loop does) and /metrics; returns what ends it."""
 
     async def healthy(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    app = web.Application()
-    app.router.add_get("/healthz", healthy)
-    app.router.add_get("/readyz", healthy)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    if where is not None:
-        await web.TCPSite(runner, *where).start()
-    return runner.cleanup
+    async def measured(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    health, measurements = web.Application(), web.Application()
+    health.router.add_get("/healthz", healthy)
+    health.router.add_get("/readyz", healthy)
+    measurements.router.add_get("/metrics", measured)
+    runners = []
+    for app, where in ((health, settings.health_addr), (measurements, settings.metrics_addr)):
+        place = address(where)
+        if place is not None:
+            runner = web.AppRunner(app, access_log=None)
+            runners.append(runner)
+            await runner.setup()
+            await web.TCPSite(runner, *place).start()
+
+    async def end() -> None:
+        for runner in runners:
+            await runner.cleanup()
+
+    return end

@@ -85,6 +85,7 @@ def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
             context.caches.kube_nodes.store.get(None, pod.spec.node_name) if pod.spec.node_name else None,
             now=context.now(),
             min_ready_seconds=nodeset.spec.min_ready_seconds,
+            explained_by=context.propagated_node_conditions,
         )
         for pod in context.caches.pods.store.by("owner", nodeset.metadata.uid)
     ]
@@ -298,11 +299,15 @@ async def _prune_records(
 
 
 def _orphans(context: Context, nodeset: NodeSet, nodes: Mapping[str, Node]) -> list[Node]:
-    alive = {pod.metadata.uid for pod in context.caches.pods.store.values()}
+    pods = context.caches.pods.store.values()
+    alive = {pod.metadata.uid for pod in pods}
+    # A record keeps the uid of the pod that made it even when a successor of the same name has registered with it.
+    in_use = {pod.spec.hostname for pod in pods if pod.metadata.namespace == nodeset.namespace}
     found = []
     for node in nodes.values():
         facts = pod_facts(node.extra)
-        if facts is not None and facts.nodeset_uid == nodeset.metadata.uid and facts.pod_uid not in alive:
+        ours = facts is not None and facts.nodeset_uid == nodeset.metadata.uid
+        if facts is not None and ours and facts.pod_uid not in alive and node.name not in in_use:
             found.append(node)
     return found
 

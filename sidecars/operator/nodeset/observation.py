@@ -18,9 +18,17 @@ REASON_LIMIT = 256
 
 
 def worker_pod(
-    pod: records.Pod, kube_node: records.Node | None, *, now: float, min_ready_seconds: int
+    pod: records.Pod,
+    kube_node: records.Node | None,
+    *,
+    now: float,
+    min_ready_seconds: int = 0,
+    explained_by: Iterable[str] = (),
 ) -> policy.WorkerPod:
-    """The pod as the policy sees it. `kube_node` is the node that it is bound to, None when unbound or unknown."""
+    """The pod as the policy sees it. `kube_node` is the node that it is bound to, None when unbound or unknown.
+
+    `explained_by`: see `cordon_reason`.
+    """
     meta, status = pod.metadata, pod.status
     ready = status.condition("Ready")
     is_ready = ready is not None and ready.status == "True"
@@ -42,7 +50,9 @@ def worker_pod(
         ready_since=ready_since,
         deleting=meta.deletion_timestamp is not None,
         cordon=("operator" if meta.annotations.get(POD_CORDONED_BY) == "operator" else "user") if cordoned else None,
-        kube_node_cordon=cordon_reason(kube_node, meta.namespace, meta.name) if kube_node is not None else None,
+        kube_node_cordon=cordon_reason(kube_node, meta.namespace, meta.name, explained_by)
+        if kube_node is not None
+        else None,
         deletion_cost=deletion_cost(meta.annotations.get(POD_DELETION_COST, "")),
     )
 
@@ -64,15 +74,17 @@ def has_started(pod: records.Pod) -> bool:
     return not (never and status.restart_count == 0 and status.last_state.terminated is None)
 
 
-def cordon_reason(node: records.Node, namespace: str, pod: str) -> str | None:
+def cordon_reason(node: records.Node, namespace: str, pod: str, explained_by: Iterable[str] = ()) -> str | None:
     """The drain reason that a cordoned Kubernetes node asks for; None while it is schedulable.
 
-    An annotation on the node replaces it, with control characters made harmless and at most 256 characters long.
+    An annotation on the node says it, or else the node's conditions of the types `explained_by` that are True, or else
+    just that it was cordoned. Control characters are made harmless; the first two are cut to 256 characters.
     """
     if not node.spec.unschedulable:
         return None
-    said = node.metadata.annotations.get(NODE_CORDON_REASON, "").replace("\t", " ").replace("\n", " ")
-    said = "".join(character for character in said if character.isprintable()).strip()[:REASON_LIMIT]
+    found = (node.status.condition(kind) for kind in explained_by)
+    problems = "; ".join(f"({it.reason}: {it.message})" for it in found if it is not None and it.status == "True")
+    said = _harmless(node.metadata.annotations.get(NODE_CORDON_REASON, "")) or _harmless(problems)
     return said or f"Node ({node.metadata.name}) was cordoned, Pod ({namespace}/{pod}) must be cordoned"
 
 
@@ -87,3 +99,8 @@ def deletion_cost(text: str) -> int:
 
 def _find(statuses: Iterable[records.ContainerStatus], name: str) -> records.ContainerStatus | None:
     return next((status for status in statuses if status.name == name), None)
+
+
+def _harmless(text: str) -> str:
+    spaced = text.replace("\t", " ").replace("\n", " ")
+    return "".join(character for character in spaced if character.isprintable()).strip()[:REASON_LIMIT]

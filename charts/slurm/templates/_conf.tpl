@@ -82,6 +82,15 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- join "\n" $lines -}}
 {{- end }}
 
+{{- /* "true" where a job has a partition to go to, as far as the chart knows. Call with the root context. */}}
+{{- define "slurm.hasPartition" -}}
+{{- $found := or (include "slurm.partitionLines" .) (contains "PartitionName=" (.Values.controller.extraConf | default "")) -}}
+{{- range include "slurm.nodesets" . | fromYaml -}}
+{{- if (.partition | default dict).enabled }}{{ $found = true }}{{ end -}}
+{{- end -}}
+{{- if $found }}true{{ end -}}
+{{- end }}
+
 {{- /* What the chart adds to slurm.conf. Call with the root context. */}}
 {{- define "slurm.slurmConf" -}}
 {{- $controller := .Values.controller -}}

@@ -50,7 +50,7 @@ class Slurm:
     ) -> None:
         self._carrier = carrier
         self._node = node
-        self._facts = facts
+        self.facts = facts
         self._forget = forget
 
     def perform(self, call: Call) -> Answer:
@@ -75,7 +75,7 @@ class Slurm:
             case Read():
                 return Record(self._carry(protocol.get_node(self._node)))
             case Claim():
-                self._carry(protocol.update_nodes(names, extra=extra.encode(self._facts())))
+                self._carry(protocol.update_nodes(names, extra=extra.encode(self.facts())))
             case Drain(reason):
                 self._carry(protocol.update_nodes(names, state=["DRAIN"], reason=reason))
             case Undrain():

@@ -46,7 +46,7 @@ _SILENCE = 10.0
 """Seconds without slurmstepd and without a word from Slurm, after which slurmd may be stopped."""
 _PORT_TIME = 2.0
 """Seconds that slurmd's port may outlive slurmd."""
-_DEPARTURE = 30.0
+_DEPARTURE = 15.0
 _POLL_FIRST, _POLL_LAST = 1.0, 5.0
 _BACKOFF_FIRST, _BACKOFF_LAST = 0.25, 60.0
 _BACKOFF_LEAVING = 4.0

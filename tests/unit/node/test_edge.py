@@ -1,0 +1,135 @@
+"""How the machine's calls reach Slurm and what becomes of the answers; and what is read of the `stop` file."""
+
+import os
+import socket
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from sidecars.node import edge
+from sidecars.node.machine import (
+    Absent,
+    Call,
+    Claim,
+    Delete,
+    Done,
+    Down,
+    Drain,
+    Fault,
+    Listening,
+    Probe,
+    Read,
+    Record,
+    Stop,
+    Undrain,
+)
+from sidecars.slurm import extra, protocol
+from sidecars.slurm.errors import AuthenticationError, ErrorEntry, NotFound, Rejected, ServerFault, Unreachable
+from tests.unit.node.simulation import node
+
+T = TypeVar("T")
+
+
+class Carrier:
+    """Takes requests; reads answer with `record`, and everything fails with `fault` if there is one."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.fault = fault
+        self.requests: list[object] = []
+
+    def call(self, request: protocol.Request[T], *, timeout: float | None = None) -> T:
+        assert timeout is not None
+        self.requests.append(request)
+        if self.fault is not None:
+            raise self.fault
+        body = b'{"nodes": [{"name": "w-0", "state": ["IDLE"], "extra": "{\\"podUid\\": \\"uid-1\\"}"}]}'
+        return protocol.decode(request, 200, body if request.method == "GET" else b"{}")
+
+
+class Forgotten:
+    """Counts how often the token was dropped."""
+
+    times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+def slurm(carrier: Carrier, forget: Forgotten | None = None) -> edge.Slurm:
+    return edge.Slurm(carrier, "w-0", lambda: extra.PodFacts("uid-1", "pod-1"), forget or Forgotten())
+
+
+@pytest.mark.parametrize(
+    ("call", "request_"),
+    [
+        (Claim(), protocol.update_nodes(["w-0"], extra='{"podUid":"uid-1","pod":"pod-1"}')),
+        (Drain("why"), protocol.update_nodes(["w-0"], state=["DRAIN"], reason="why")),
+        (Undrain(), protocol.update_nodes(["w-0"], state=["UNDRAIN"])),
+        (Down("why"), protocol.update_nodes(["w-0"], state=["DOWN"], reason="why")),
+        (Down(None), protocol.update_nodes(["w-0"], state=["DOWN"])),
+        (Delete(), protocol.delete_node("w-0")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_call_is_one_request_about_this_node(call: Call, request_: protocol.Request[None]) -> None:
+    carrier = Carrier()
+    assert slurm(carrier).perform(call) == Done(call)
+    assert carrier.requests == [request_]
+
+
+def test_reading_gives_the_record() -> None:
+    answer = slurm(Carrier()).perform(Read())
+    assert isinstance(answer, Record)
+    assert (answer.node.name, answer.node.states) == ("w-0", node("IDLE").states)
+
+
+def test_an_unknown_node_is_absent_to_every_call() -> None:
+    fault = NotFound("DELETE node/w-0", 422, (ErrorEntry(2018),))
+    assert slurm(Carrier(fault)).perform(Delete()) == Absent()
+
+
+def test_a_refusal_by_slurmctld_is_told_from_a_failure() -> None:
+    refusal = Rejected("DELETE node/w-0", 422, (ErrorEntry(2016, "Requested nodes are busy"),))
+    answer = slurm(Carrier(refusal)).perform(Delete())
+    assert isinstance(answer, Fault)
+    assert answer.refused
+    assert "busy" in answer.text
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Unreachable("GET node/w-0", "refused"), ServerFault("GET node/w-0", 502, ()), OSError("no key"), ValueError("x")],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_whatever_goes_wrong_is_an_answer(fault: Exception) -> None:
+    answer = slurm(Carrier(fault)).perform(Read())
+    assert isinstance(answer, Fault)
+    assert not answer.refused
+
+
+def test_a_refused_token_is_dropped_and_the_remedy_named() -> None:
+    forget = Forgotten()
+    answer = slurm(Carrier(AuthenticationError("GET node/w-0", 511, ())), forget).perform(Read())
+    assert isinstance(answer, Fault)
+    assert "jwtKeyRef" in answer.text
+    assert forget.times == 1
+
+
+def test_a_port_listens_while_its_socket_is_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert slurm(Carrier()).perform(Probe("127.0.0.1", port)) == Listening(True)
+    assert slurm(Carrier()).perform(Probe("127.0.0.1", port)) == Listening(False)
+
+
+@pytest.mark.parametrize(("text", "steps"), [("3\n", 3), ("0", 0), ("", None), ("many", None), ("-1", None)])
+def test_the_stop_file_holds_a_number_or_nothing_of_use(tmp_path: Path, text: str, steps: int | None) -> None:
+    stop = tmp_path / "stop"
+    stop.write_text(text)
+    os.utime(stop, (100, 100))
+    assert edge.read_stop(tmp_path, now=107.5) == Stop(steps, 7.5)
+
+
+def test_no_stop_file_is_no_stop(tmp_path: Path) -> None:
+    assert edge.read_stop(tmp_path) is None

@@ -1,0 +1,415 @@
+"""What `node` does in the life of a worker pod, in virtual time. The edges are in test_edge.py and test_main.py."""
+
+from dataclasses import replace
+
+import pytest
+
+from sidecars.node.machine import GONE, LEAVING, Claim, Delete, Down, Drain, Phase, Read, Settings, Undrain
+from tests.unit.node.simulation import UID, Pod, Slurm, node, running_pod
+
+# ---- before slurmd starts ----------------------------------------------------------------------------------------
+
+
+def test_slurmd_may_start_at_once_when_no_record_of_its_name_exists() -> None:
+    pod = Pod(Slurm())
+    pod.run(0.1)
+    assert pod.record == "none before"
+    assert pod.phase is Phase.WATCH
+
+
+def test_a_record_that_a_dead_predecessor_left_is_deleted_so_that_slurmd_registers_anew() -> None:
+    pod = Pod(Slurm(node("IDLE", "NOT_RESPONDING", uid="uid-0")))
+    pod.run(0.1)
+    assert pod.slurm.record is None
+    assert pod.record == "an earlier pod's, deleted"
+
+
+def test_jobs_of_a_dead_predecessor_go_back_to_the_queue() -> None:
+    pod = Pod(Slurm(node("MIXED", uid="uid-0")))
+    pod.run(0.1)
+    assert pod.slurm.calls == [Read(), Down(GONE), Delete()]
+
+
+def test_a_job_that_turns_up_between_reading_and_deleting_goes_back_to_the_queue_or_stays_on_the_record() -> None:
+    pod = Pod(Slurm(node("IDLE", uid="uid-0"), refuse=(Delete,)))
+    pod.run(0.1)
+    assert pod.slurm.calls == [Read(), Delete(), Claim()]
+
+
+def test_a_predecessor_whose_slurmd_still_answers_keeps_its_jobs() -> None:
+    slurm = Slurm(node("MIXED", uid="uid-0"), listening=frozenset({"10.0.0.9"}))
+    pod = Pod(slurm)
+    pod.run(0.1)
+    assert slurm.calls == [Read(), Claim()]
+    assert slurm.busy
+
+
+def test_a_foreign_drain_outlives_the_pod_it_was_put_on() -> None:
+    pod = Pod(Slurm(node("MIXED", "DRAIN", uid="uid-0", reason="admin: bad memory")))
+    pod.run(5)
+    assert pod.slurm.record == replace(node("DOWN", "DRAIN", reason="admin: bad memory"))
+    assert pod.record == "an earlier pod's, taken over"
+
+
+def test_a_drain_that_a_predecessor_put_on_itself_is_lifted_where_its_record_must_stay() -> None:
+    pod = Pod(Slurm(node("IDLE", "DRAIN", uid="uid-0", reason=LEAVING, reservation="maintenance")))
+    pod.run(5)
+    assert pod.slurm.record == node("IDLE", reservation="maintenance")
+
+
+def test_the_record_of_this_pod_is_left_as_it_is_when_node_alone_is_restarted() -> None:
+    pod = Pod(Slurm(node("MIXED")), slurmd_may_run=True)
+    pod.run(5)
+    assert pod.slurm.calls == [Read()]
+    assert pod.record == "this pod's"
+
+
+def test_a_drain_left_by_a_node_that_died_during_the_hook_is_lifted_when_slurmd_runs_on() -> None:
+    pod = Pod(Slurm(node("IDLE", "DRAIN", reason=LEAVING)), slurmd_may_run=True)
+    pod.run(5)
+    assert pod.slurm.record == node("IDLE")
+
+
+def test_slurmd_starts_though_slurm_is_silent_and_the_record_is_taken_over_later() -> None:
+    slurm = Slurm(node("IDLE", uid="uid-0"), silent=True)
+    pod = Pod(slurm)
+    pod.run(0.1)
+    assert pod.record == "not known, Slurm doesn't answer"
+    pod.run(600)
+    assert len(slurm.calls) < 30
+    slurm.silent = False
+    pod.run(61)
+    assert slurm.calls[-2:] == [Read(), Claim()]
+    assert slurm.record == node("IDLE")
+
+
+def test_a_record_is_never_deleted_once_slurmd_may_use_it() -> None:
+    pod = Pod(Slurm(node("IDLE", uid="uid-0")), slurmd_may_run=True)
+    pod.run(5)
+    assert pod.slurm.calls == [Read(), Claim()]
+
+
+# ---- while nothing happens ---------------------------------------------------------------------------------------
+
+
+def test_slurm_is_asked_nothing_while_nothing_happens() -> None:
+    pod = running_pod("MIXED")
+    pod.run(3600)
+    assert pod.slurm.calls == []
+    assert pod.log == []
+
+
+# ---- slurmd is to be stopped -------------------------------------------------------------------------------------
+
+
+def test_the_hook_is_held_until_the_last_step_has_ended_and_slurm_says_drained() -> None:
+    pod = running_pod("MIXED")
+    pod.hook(2)
+    pod.run(30)
+    assert pod.slurm.record == node("MIXED", "DRAIN", reason=LEAVING)
+    pod.steps = 0
+    pod.slurm.record = node("IDLE", "DRAIN", "COMPLETING", reason=LEAVING)
+    pod.run(20)
+    assert not pod.released
+    pod.slurm.end_jobs()
+    assert pod.run(30, until=lambda: pod.released) <= 6
+
+
+def test_an_idle_node_is_let_go_at_once() -> None:
+    pod = running_pod("IDLE")
+    pod.hook(0)
+    pod.run(5, until=lambda: pod.released)
+    assert pod.released_at == pytest.approx(1001, abs=1.2)
+
+
+def test_slurm_is_not_asked_while_steps_run() -> None:
+    pod = running_pod("MIXED", grace=3600)
+    pod.hook(3)
+    pod.run(2000)
+    assert pod.slurm.calls == [Read(), Drain(LEAVING), Read()]
+
+
+def test_an_allocation_without_a_step_holds_the_hook_and_asks_slurm_ever_less_often() -> None:
+    pod = running_pod("ALLOCATED", grace=3600)
+    pod.hook(0)
+    pod.run(1000)
+    assert not pod.released
+    assert len(pod.slurm.calls) < 300
+
+
+def test_the_hook_ends_twenty_seconds_before_the_grace_does() -> None:
+    pod = running_pod("MIXED", grace=100)
+    pod.hook(1)
+    assert pod.run(200, until=lambda: pod.released) == pytest.approx(80, abs=1)
+    assert "1 slurmstepd left" in pod.log[-1]
+
+
+def test_half_of_a_short_grace_is_kept_for_slurmds_end() -> None:
+    pod = running_pod("MIXED", grace=30)
+    pod.hook(1)
+    assert pod.run(200, until=lambda: pod.released) == pytest.approx(15, abs=1)
+
+
+def test_a_silent_slurm_holds_the_hook_only_while_steps_run_and_ten_seconds_more() -> None:
+    pod = running_pod("MIXED", grace=3600)
+    pod.slurm.silent = True
+    pod.hook(1)
+    pod.run(300)
+    assert not pod.released
+    pod.steps = 0
+    assert pod.run(60, until=lambda: pod.released) == pytest.approx(10, abs=1)
+
+
+def test_a_slurm_that_falls_silent_is_given_ten_seconds_from_its_last_word() -> None:
+    pod = running_pod("ALLOCATED", grace=3600)
+    pod.hook(0)
+    pod.run(100)
+    pod.slurm.silent = True
+    assert 5 <= pod.run(60, until=lambda: pod.released) <= 11
+
+
+def test_a_node_that_slurm_will_not_drain_is_let_go_without_steps() -> None:
+    pod = running_pod("IDLE", grace=3600)
+    pod.slurm.refuse = (Drain,)
+    pod.hook(0)
+    assert pod.run(60, until=lambda: pod.released) == pytest.approx(10, abs=1)
+
+
+@pytest.mark.parametrize("reason", ["admin: bad memory", "slurm-operator: scale-in", "Kill task failed"])
+def test_a_drain_that_is_there_keeps_its_reason(reason: str) -> None:
+    pod = running_pod("IDLE", "DRAIN", reason=reason)
+    pod.hook(0)
+    pod.run(5)
+    assert pod.released
+    assert pod.slurm.record == node("IDLE", "DRAIN", reason=reason)
+
+
+def test_the_record_of_another_pod_is_not_drained() -> None:
+    pod = running_pod("IDLE")
+    pod.slurm.record = node("MIXED", uid="uid-2")
+    pod.hook(0)
+    pod.run(5)
+    assert pod.released
+    assert pod.slurm.record == node("MIXED", uid="uid-2")
+
+
+def test_a_node_without_a_record_is_let_go_when_no_step_is_left() -> None:
+    pod = running_pod()
+    pod.slurm.record = None
+    pod.hook(1)
+    pod.run(30)
+    assert not pod.released
+    pod.steps = 0
+    pod.run(5)
+    assert pod.released
+
+
+def test_a_hook_that_was_cut_off_says_nothing_about_steps() -> None:
+    pod = running_pod("IDLE")
+    pod.slurm.silent = True
+    pod.hook(0)
+    pod.run(1)
+    pod.hook_cut = True
+    pod.run(60)
+    assert not pod.released
+
+
+def test_the_log_says_once_what_is_waited_for() -> None:
+    pod = running_pod("MIXED", grace=3600)
+    pod.hook(2)
+    pod.run(300)
+    pod.steps = 1
+    pod.run(300)
+    assert pod.log[1:] == [
+        f"drained the Slurm node: {LEAVING}",
+        "waiting for 2 slurmstepd to end",
+        "waiting for 1 slurmstepd to end",
+    ]
+
+
+def test_a_hook_that_is_already_running_when_node_starts_is_served() -> None:
+    pod = Pod(Slurm(node("IDLE")), slurmd_may_run=True)
+    pod.hook(0)
+    pod.run(5)
+    assert pod.released
+
+
+# ---- slurmd comes back in the same pod ---------------------------------------------------------------------------
+
+
+def test_the_pods_own_drain_is_lifted_when_slurmd_runs_again() -> None:
+    pod = running_pod("IDLE")
+    pod.hook(0)
+    pod.run(5)
+    pod.slurmd_starts_again()
+    pod.run(2)
+    assert pod.slurm.record == node("IDLE")
+    assert pod.phase is Phase.WATCH
+
+
+def test_a_drain_of_the_operator_is_not_lifted_when_slurmd_runs_again() -> None:
+    pod = running_pod("IDLE", "DRAIN", reason="slurm-operator: scale-in")
+    pod.hook(0)
+    pod.run(5)
+    pod.slurmd_starts_again()
+    pod.run(2)
+    assert Undrain() not in pod.slurm.calls
+
+
+def test_the_drain_is_lifted_after_an_outage_too() -> None:
+    pod = running_pod("IDLE")
+    pod.hook(0)
+    pod.run(5)
+    pod.slurmd_starts_again()
+    pod.slurm.silent = True
+    pod.run(100)
+    pod.slurm.silent = False
+    pod.run(61)
+    assert pod.slurm.record == node("IDLE")
+
+
+def test_a_second_hook_is_held_anew_with_its_own_bound() -> None:
+    pod = running_pod("MIXED", grace=100)
+    pod.hook(1)
+    pod.run(81)
+    assert pod.released
+    pod.slurmd_starts_again()
+    pod.run(50)
+    pod.hook(1)
+    assert pod.run(200, until=lambda: pod.released) == pytest.approx(80, abs=1)
+
+
+def test_a_second_hook_that_cleared_the_release_itself_is_held_too() -> None:
+    pod = running_pod("MIXED", grace=100)
+    pod.hook(1)
+    pod.run(81)
+    pod.released = False
+    pod.run(5)
+    assert pod.phase is Phase.DRAIN
+
+
+# ---- slurmd has stopped ------------------------------------------------------------------------------------------
+
+
+def test_the_record_is_deleted_within_a_second_of_slurmds_end() -> None:
+    pod = running_pod("IDLE", "DRAIN", reason=LEAVING)
+    pod.slurmd_stops()
+    assert pod.run(30) < 1
+    assert pod.slurm.record is None
+    assert pod.log == ["deleted the record"]
+
+
+@pytest.mark.parametrize("reason", ["", LEAVING, "slurm-operator: scale-in", "Not responding"])
+def test_reasons_of_nobody_else_let_the_record_go(reason: str) -> None:
+    pod = running_pod("IDLE", reason=reason)
+    pod.slurmd_stops()
+    pod.run(30)
+    assert pod.slurm.record is None
+
+
+def test_a_record_with_a_foreign_reason_is_set_down_and_keeps_the_reason() -> None:
+    pod = running_pod("IDLE", "DRAIN", reason="admin: bad memory")
+    pod.slurmd_stops()
+    pod.run(30)
+    assert pod.slurm.record == node("DOWN", "DRAIN", reason="admin: bad memory")
+    assert pod.phase is Phase.DONE
+
+
+def test_a_reserved_record_is_set_down_and_left() -> None:
+    pod = running_pod("IDLE", reservation="maintenance")
+    pod.slurmd_stops()
+    pod.run(30)
+    assert pod.slurm.record == node("DOWN", reason=GONE, reservation="maintenance")
+
+
+def test_the_record_of_a_successor_is_neither_deleted_nor_set_down() -> None:
+    pod = running_pod()
+    pod.slurm.record = node("IDLE", uid="uid-2")
+    pod.slurmd_stops()
+    pod.run(30)
+    assert pod.slurm.calls == [Read()]
+
+
+def test_a_record_without_a_pod_uid_is_nobodys_to_delete() -> None:
+    pod = running_pod()
+    pod.slurm.record = node("IDLE", uid="")
+    pod.slurmd_stops()
+    pod.run(30)
+    assert pod.slurm.calls == [Read()]
+
+
+def test_jobs_that_died_with_slurmd_are_given_back_before_the_record_goes() -> None:
+    pod = running_pod("MIXED", "DRAIN", reason=LEAVING)
+    pod.slurmd_stops()
+    pod.run(30)
+    assert pod.slurm.calls == [Read(), Down(GONE), Delete()]
+    assert pod.slurm.record is None
+
+
+def test_a_deletion_that_is_refused_is_tried_again_after_setting_the_node_down() -> None:
+    pod = running_pod("IDLE")
+    pod.slurm.refuse = (Delete,)
+    pod.slurmd_stops()
+    pod.run(2)
+    pod.slurm.refuse = ()
+    pod.run(10)
+    assert pod.slurm.calls[:4] == [Read(), Delete(), Down(GONE), Delete()]
+    assert pod.slurm.record is None
+
+
+def test_a_sigterm_while_slurmd_still_listens_leaves_the_record_alone() -> None:
+    pod = running_pod("MIXED")
+    pod.terminating = True
+    assert pod.run(30) < 4
+    assert pod.slurm.calls == []
+    assert pod.phase is Phase.DONE
+
+
+def test_a_silent_slurm_is_tried_until_the_bound_and_left_to_the_operator() -> None:
+    pod = running_pod("IDLE", grace=3600)
+    pod.slurm.silent = True
+    pod.slurmd_stops()
+    assert pod.run(120) == pytest.approx(15, abs=4)
+    assert len(pod.slurm.calls) < 20
+    assert "the operator prunes it" in pod.log[-1]
+
+
+def test_an_outage_shorter_than_the_bound_only_delays_the_deletion() -> None:
+    pod = running_pod("IDLE", grace=3600)
+    pod.slurm.silent = True
+    pod.slurmd_stops()
+    pod.run(10)
+    pod.slurm.silent = False
+    pod.run(10)
+    assert pod.slurm.record is None
+
+
+def test_a_hook_cut_off_by_a_short_grace_still_gets_its_record_deleted() -> None:
+    pod = running_pod("MIXED", grace=2)
+    pod.hook(1)
+    pod.run(0.6)
+    pod.hook_cut = True
+    pod.slurmd_stops()
+    assert pod.run(30) < 1
+    assert pod.slurm.record is None
+
+
+@pytest.mark.parametrize("phase", ["claim", "drain", "released", "lift"])
+def test_sigterm_is_heeded_in_every_phase(phase: str) -> None:
+    slurm = Slurm(node("IDLE"))
+    pod = Pod(slurm, Settings(pod_uid=UID, grace=3600), slurmd_may_run=True)
+    if phase == "claim":
+        slurm.silent = True
+    elif phase in ("drain", "released", "lift"):
+        pod.run(1)
+        pod.hook(1 if phase == "drain" else 0)
+        pod.run(5)
+    if phase == "lift":
+        slurm.silent = True
+        pod.slurmd_starts_again()
+    pod.run(1)
+    assert pod.phase is Phase(phase)
+    slurm.silent = False
+    pod.slurmd_stops()
+    assert pod.run(30) < 1
+    assert slurm.record is None

@@ -1,0 +1,186 @@
+"""The role `node` as a whole: its loop over real files, its configuration, and the process under SIGTERM."""
+
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecars.node import machine, main
+from tests.unit.node.simulation import UID, Slurm, node
+
+ROOT = Path(__file__).parents[3]
+
+
+class World:
+    """Virtual time over a real folder; `at` holds what happens when."""
+
+    def __init__(self, slurm: Slurm) -> None:
+        self.slurm = slurm
+        self.time = 0.0
+        self.at: dict[float, Callable[[], None]] = {}
+        self.terminated = False
+        self.log: list[str] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def wait(self, seconds: float) -> bool:
+        assert seconds > 0, "the loop spins"
+        assert self.time < 1000, "the loop doesn't end"
+        self.time += seconds
+        for moment in [moment for moment in self.at if moment <= self.time]:
+            self.at.pop(moment)()
+        terminated, self.terminated = self.terminated, False
+        return terminated
+
+    def perform(self, call: machine.Call) -> machine.Answer:
+        return self.slurm.perform(call)
+
+    def say(self, text: str) -> None:
+        self.log.append(text)
+
+    def sigterm(self) -> None:
+        self.terminated = True
+
+
+def test_the_loop_takes_a_pod_from_its_start_to_its_end(tmp_path: Path) -> None:
+    world = World(Slurm())
+
+    def registered() -> None:
+        world.slurm.record = node("MIXED")
+        (tmp_path / "conf").write_text("NodeAddr=10.0.0.9")
+
+    def hook(steps: int) -> None:
+        (tmp_path / "stop").write_text(f"{steps}\n")
+
+    def last_job_ends() -> None:
+        assert not (tmp_path / "released").exists()
+        world.slurm.end_jobs()
+        hook(0)
+
+    world.at = {2: registered, 100: lambda: hook(1), 200: last_job_ends, 210: world.sigterm}
+    main.run(machine.Settings(pod_uid=UID, grace=3600), tmp_path, world, lambda: 0.5)
+    assert (tmp_path / "record").read_text() == "none before\n"
+    assert (tmp_path / "released").exists()
+    assert world.slurm.record is None
+    assert world.time < 212
+
+
+@pytest.mark.parametrize("missing", ["SLURM_NODE_NAME", "POD_UID", "SLURMRESTD_URL"])
+def test_a_missing_variable_is_named(missing: str, capsys: pytest.CaptureFixture[str]) -> None:
+    environment = {"SLURM_NODE_NAME": "w-0", "POD_UID": UID, "SLURMRESTD_URL": "http://slurm-restapi:6820"}
+    del environment[missing]
+    assert main.main((), environment=environment) == 2
+    assert missing in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["1h", "-1", "1.5"])
+def test_a_grace_that_is_no_number_of_seconds_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    environment = {
+        "SLURM_NODE_NAME": "w-0",
+        "POD_UID": UID,
+        "SLURMRESTD_URL": "http://slurm-restapi:6820",
+        "TERMINATION_GRACE_SECONDS": text,
+    }
+    assert main.main((), environment=environment) == 2
+    assert f"TERMINATION_GRACE_SECONDS is '{text}'" in capsys.readouterr().err
+
+
+def test_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--help"], environment={}) == 2
+    assert "'--help'" in capsys.readouterr().err
+
+
+def test_a_claim_repeats_what_register_wrote_of_this_pod(tmp_path: Path) -> None:
+    environment = {
+        "SLURM_NODE_NAME": "w-0",
+        "POD_UID": UID,
+        "SLURMRESTD_URL": "http://slurm-restapi:6820",
+        "SLURM_NODE_DIR": str(tmp_path),
+    }
+    _, slurm = main.configure(environment)
+    assert slurm.facts().pod == ""
+    (tmp_path / "extra").write_text(json.dumps({"podUid": UID, "pod": "pod-1", "nodeSetUid": "ns-1"}))
+    assert (slurm.facts().pod, slurm.facts().nodeset_uid) == ("pod-1", "ns-1")
+    (tmp_path / "extra").write_text(json.dumps({"podUid": "uid-0", "pod": "pod-0"}))
+    assert (slurm.facts().pod_uid, slurm.facts().pod) == (UID, "")
+
+
+class Slurmrestd(http.server.ThreadingHTTPServer):
+    """One node's record over HTTP; remembers what was asked and with which token."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[str] = []
+        self.tokens: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Slurmrestd
+
+    def _answer(self) -> None:
+        self.server.asked.append(f"{self.command} {self.path.rpartition('/')[2]}")
+        self.server.tokens.append(self.headers["X-SLURM-USER-TOKEN"])
+        nodes = [{"name": "w-0", "state": ["IDLE"], "extra": json.dumps({"podUid": UID})}]
+        body = json.dumps({"nodes": nodes, "errors": []}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_DELETE = _answer  # noqa: N815 - names that http.server calls
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+@pytest.fixture
+def slurmrestd() -> Iterator[Slurmrestd]:
+    with Slurmrestd() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_sigterm_ends_the_process_after_the_record_is_deleted(tmp_path: Path, slurmrestd: Slurmrestd) -> None:
+    key = tmp_path / "jwt.key"
+    key.write_text("a-secret-key")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "SLURM_NODE_NAME": "w-0",
+        "POD_UID": UID,
+        "SLURMRESTD_URL": slurmrestd.url,
+        "SLURM_NODE_DIR": str(tmp_path),
+        "SLURM_JWT_KEY_FILE": str(key),
+        "SLURMD_PORT": "1",
+    }
+    command = [sys.executable, "-m", "sidecars", "node"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as role:
+        deadline = time.monotonic() + 8
+        while not (tmp_path / "record").exists():
+            assert time.monotonic() < deadline, "no word about the record"
+            assert role.poll() is None
+        role.send_signal(signal.SIGTERM)
+        output, _ = role.communicate(timeout=5)
+    assert role.returncode == 0, output
+    assert output == "node: deleted the record\n"
+    assert slurmrestd.asked == ["GET w-0", "GET w-0", "DELETE w-0"]
+    assert "a-secret-key" not in output
+    assert slurmrestd.tokens[0] not in output

@@ -1,0 +1,77 @@
+"""What `register` reads of the machine and of its environment."""
+
+import os
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sidecars.register.facts import read_facts, read_host
+from sidecars.register.registration import BadFact, Host
+
+HOST = Host(1, 1, 1)
+
+
+def cpus(folder: Path, online: str, siblings: dict[int, str]) -> Path:
+    """A /sys/devices/system/cpu with these CPUs online and these sibling lists."""
+    (folder / "online").write_text(f"{online}\n")
+    for number, text in siblings.items():
+        topology = folder / f"cpu{number}/topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(f"{text}\n")
+    return folder
+
+
+def test_threads_of_one_core_count_as_one(tmp_path: Path) -> None:
+    folder = cpus(tmp_path, "0-3", {0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"})
+    host = read_host(folder)
+    assert (host.cores, host.threads_per_core) == (2, 2)
+
+
+def test_cpus_that_are_offline_do_not_count(tmp_path: Path) -> None:
+    folder = cpus(tmp_path, "0,2-3", {0: "0", 1: "1", 2: "2", 3: "3"})
+    assert read_host(folder).cores == 3
+
+
+def test_a_machine_that_tells_no_topology_has_a_core_for_each_cpu(tmp_path: Path) -> None:
+    host = read_host(cpus(tmp_path, "0-7", {}))
+    assert (host.cores, host.threads_per_core) == (8, 1)
+
+
+def test_memory_is_whole_mib_of_this_machine(tmp_path: Path) -> None:
+    size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert read_host(cpus(tmp_path, "0", {})).real_memory == size // 2**20
+
+
+def test_this_machine_can_be_read() -> None:
+    host = read_host()
+    assert host.cores * host.threads_per_core <= (os.cpu_count() or 0)
+    assert host.cores >= 1
+
+
+def test_the_environment_becomes_facts() -> None:
+    found = read_facts(
+        {"POD_IP": "10.0.0.9", "REGISTER_CPUS": "1.5", "REGISTER_MEMORY_MIB": "2048", "SLINKY_TOPOLOGY": " "}, HOST
+    )
+    assert (found.pod_ip, found.cpus, found.memory, found.topology) == ("10.0.0.9", Decimal("1.5"), 2048, "")
+
+
+def test_no_limits_are_zero() -> None:
+    found = read_facts({"REGISTER_CPUS": ""}, HOST)
+    assert (found.cpus, found.memory) == (Decimal(0), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("REGISTER_CPUS", "two"),
+        ("REGISTER_CPUS", "-1"),
+        ("REGISTER_CPUS", "NaN"),
+        ("REGISTER_CPUS", "500m"),
+        ("REGISTER_MEMORY_MIB", "4Gi"),
+        ("REGISTER_MEMORY_MIB", "0.5"),
+    ],
+)
+def test_a_limit_that_is_no_number_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(BadFact, match=name):
+        read_facts({name: text}, HOST)

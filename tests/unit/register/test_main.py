@@ -1,0 +1,84 @@
+"""The role `register` as a whole: the files that it leaves for slurmd, and how long it waits for `node`."""
+
+from pathlib import Path
+
+import pytest
+
+from sidecars.register.main import RECORD_WAIT, main
+from sidecars.register.registration import Host
+
+
+class Time:
+    """Virtual time; `at` a moment, `record` is written as `node` would."""
+
+    def __init__(self, record: Path, at: float) -> None:
+        self.now = 0.0
+        self._record = record
+        self._at = at
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now >= self._at:
+            self._record.write_text("none before\n")
+
+
+def register(folder: Path, *, record_at: float = 0.1, **variables: str) -> tuple[int, float]:
+    """Run the role over the folder; its exit status and the seconds it took."""
+    environment = {
+        "SLURM_NODE_DIR": str(folder),
+        "POD_IP": "10.0.0.9",
+        "POD_UID": "uid-1",
+        "KUBE_NODE_NAME": "kube-1",
+        **variables,
+    }
+    time = Time(folder / "record", record_at)
+    status = main((), environment=environment, host=lambda: Host(4, 1, 8000), clock=time.clock, sleep=time.sleep)
+    return status, time.now
+
+
+def test_slurmd_finds_its_registration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, seconds = register(tmp_path, NODESET_CONF="Weight=10", REGISTER_CPUS="1")
+    assert status == 0
+    assert seconds < 0.2
+    assert (tmp_path / "conf").read_text() == "NodeAddr=10.0.0.9 CoreSpecCount=3 Weight=10"
+    assert (tmp_path / "extra").read_text() == '{"podUid":"uid-1"}'
+    assert (tmp_path / "instance-id").read_text() == "kube-1"
+    output = capsys.readouterr().out
+    assert output.count("\n") == 1
+    assert "record in Slurm: none before" in output
+
+
+def test_a_node_that_says_nothing_holds_slurmd_only_so_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, seconds = register(tmp_path, record_at=1000)
+    assert status == 0
+    assert seconds == pytest.approx(RECORD_WAIT, abs=0.1)
+    assert "not known" in capsys.readouterr().out
+
+
+def test_nothing_of_an_earlier_run_of_the_pod_is_left(tmp_path: Path) -> None:
+    for name in ("stop", "released", "conf"):
+        (tmp_path / name).write_text("old")
+    register(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["conf", "extra", "instance-id", "record"]
+    assert (tmp_path / "conf").read_text() != "old"
+
+
+def test_what_cannot_be_told_stops_the_pod_with_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _ = register(tmp_path, NODESET_CONF='Comment="x"')
+    assert status == 1
+    assert "Comment" in capsys.readouterr().err
+    assert not (tmp_path / "conf").exists()
+
+
+def test_a_folder_that_cannot_be_written_stops_the_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _ = register(tmp_path, SLURM_NODE_DIR=str(tmp_path / "missing"), record_at=1000)
+    assert status == 1
+    assert "missing" in capsys.readouterr().err
+
+
+def test_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--gpus"]) == 2
+    assert "'--gpus'" in capsys.readouterr().err

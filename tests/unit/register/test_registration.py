@@ -1,0 +1,142 @@
+"""What a worker pod tells Slurm, from what is known of it."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from sidecars.register.registration import BadFact, Facts, Host, registration
+
+HOST = Host(cores=64, threads_per_core=2, real_memory=515000)
+
+
+def facts(
+    conf: str = "",
+    *,
+    host: Host = HOST,
+    cpus: str = "0",
+    memory: int = 0,
+    topology: str = "",
+    pod_ip: str = "10.0.0.9",
+    pod_uid: str = "uid-1",
+    kube_node: str = "kube-1",
+) -> Facts:
+    """Facts of a pod without limits on a host of 64 cores, changed as asked."""
+    return Facts(
+        host=host,
+        pod_ip=pod_ip,
+        pod_uid=pod_uid,
+        pod_name="pod-1",
+        namespace="slurm",
+        kube_node=kube_node,
+        cpus=Decimal(cpus),
+        memory=memory,
+        conf=conf,
+        topology=topology,
+    )
+
+
+def conf(given: Facts) -> list[str]:
+    """The items of --conf that we add to the pod's address."""
+    items = registration(given).conf.split()
+    return [item for item in items if item != "NodeAddr=10.0.0.9"]
+
+
+def test_a_pod_without_limits_offers_the_whole_host() -> None:
+    assert registration(facts()).conf == "NodeAddr=10.0.0.9"
+
+
+def test_a_limit_leaves_the_rest_of_the_host_to_others() -> None:
+    assert conf(facts(cpus="32", memory=128000)) == ["CoreSpecCount=48", "MemSpecLimit=387000"]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "specialized"), [("1", 63), ("2", 63), ("3", 62), ("1.5", 63), ("0.1", 63), ("127", None), ("128", None)]
+)
+def test_a_core_that_is_partly_within_the_limit_is_the_pods(cpus: str, specialized: int | None) -> None:
+    assert conf(facts(cpus=cpus)) == ([] if specialized is None else [f"CoreSpecCount={specialized}"])
+
+
+@pytest.mark.parametrize(("cpus", "memory"), [("128", 515000), ("500", 900000)])
+def test_a_limit_of_the_whole_host_or_beyond_takes_nothing_away(cpus: str, memory: int) -> None:
+    assert conf(facts(cpus=cpus, memory=memory)) == []
+
+
+def test_the_nodesets_items_keep_their_order() -> None:
+    assert conf(facts("Features=slinky,b Weight=10  Gres=gpu:h100:8\n")) == [
+        "Features=slinky,b",
+        "Weight=10",
+        "Gres=gpu:h100:8",
+    ]
+
+
+@pytest.mark.parametrize("own", ["CoreSpecCount=2", "corespeccount=2", "CPUs=4", "CpuSpecList=0-3", "Sockets=1"])
+def test_a_nodeset_that_says_something_of_cpus_says_all_of_it(own: str) -> None:
+    assert conf(facts(own, cpus="32")) == [own]
+
+
+@pytest.mark.parametrize("own", ["MemSpecLimit=100", "realmemory=1000"])
+def test_a_nodeset_that_says_something_of_memory_says_all_of_it(own: str) -> None:
+    assert conf(facts(own, memory=1000)) == [own]
+
+
+def test_an_address_of_the_nodeset_replaces_the_pods() -> None:
+    assert registration(facts("nodeaddr=node-1.example")).conf == "nodeaddr=node-1.example"
+
+
+def test_a_key_without_a_value_never_reaches_slurmd() -> None:
+    found = registration(facts("Topology= Weight=1 Gres="))
+    assert found.conf == "NodeAddr=10.0.0.9 Weight=1"
+    assert "left out for want of a value: Topology, Gres" in found.summary
+
+
+def test_the_pods_topology_is_told_unless_the_nodeset_has_its_own() -> None:
+    assert conf(facts(topology="tree:s1,block:b2")) == ["Topology=tree:s1,block:b2"]
+    assert conf(facts("Topology=tree:s9", topology="tree:s1")) == ["Topology=tree:s9"]
+
+
+@pytest.mark.parametrize(
+    ("items", "named"),
+    [
+        ("Weight", "'Weight'"),
+        ("Comment=two words", "'words'"),
+        ('Comment="a', "Comment"),
+        ("Features=a'b", "Features"),
+        ("Features=a\\b", "Features"),
+        ("Features=a\x00b", "Features"),
+        ("=5", "'=5'"),
+        ("9=5", "'9=5'"),
+    ],
+)
+def test_what_slurmd_cannot_be_told_is_refused_by_name(items: str, named: str) -> None:
+    with pytest.raises(BadFact, match="NODESET_CONF") as raised:
+        registration(facts(items))
+    assert named in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (facts(pod_ip=""), "POD_IP"),
+        (facts(pod_uid=""), "POD_UID"),
+        (facts(kube_node=""), "KUBE_NODE_NAME"),
+        (facts(topology="tree:s1 tree:s2"), "SLINKY_TOPOLOGY"),
+    ],
+    ids=["POD_IP", "POD_UID", "KUBE_NODE_NAME", "SLINKY_TOPOLOGY"],
+)
+def test_a_fact_that_is_missing_or_not_expressible_is_named(given: Facts, named: str) -> None:
+    with pytest.raises(BadFact, match=named):
+        registration(given)
+
+
+def test_the_record_carries_the_pod_and_its_kubernetes_node() -> None:
+    found = registration(facts())
+    assert json.loads(found.extra) == {"podUid": "uid-1", "pod": "pod-1", "namespace": "slurm"}
+    assert found.instance_id == "kube-1"
+
+
+def test_the_summary_is_one_line_that_says_what_was_found_and_how() -> None:
+    summary = registration(facts("Weight=10", cpus="32", memory=128000)).summary
+    assert "\n" not in summary
+    assert "16 of 64 cores of 2 threads for the limit of 32" in summary
+    assert "128000 of 515000 MiB" in summary

@@ -1,0 +1,275 @@
+"""The reflector against a scripted API server, in virtual time: after every fault the cache equals the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sidecars.kube import PODS, Client, Event, Key, Manifest, Reflector, identity
+from sidecars.kube.records import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.kube_double import Fault, KubeDouble
+
+pytestmark = pytest.mark.looptime
+
+
+def pod(name: str, namespace: str = "ns", **labels: str) -> Manifest:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "status": {"phase": "Running"}}
+
+
+@contextlib.asynccontextmanager
+async def running(reflector: Reflector[Any]) -> AsyncIterator[list[tuple[str, str]]]:
+    """The events (kind, name) that come while the reflector runs."""
+    seen: list[tuple[str, str]] = []
+
+    def note(event: Event[Any]) -> None:
+        item = event.object
+        seen.append((event.kind, item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name))
+
+    reflector.store.subscribe(note)
+    task = asyncio.create_task(reflector.run())
+    try:
+        yield seen
+    finally:
+        assert not task.done(), "a reflector ends by cancellation only"
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def names(reflector: Reflector[Any]) -> set[str]:
+    return {identity(item).key.name for item in reflector.store.values()}
+
+
+async def test_the_store_holds_the_list_and_follows_the_watch(server: KubeDouble, client: Client) -> None:
+    server.put(PODS, pod("a"))
+    server.put(PODS, pod("b"))
+    reflector = Reflector(client, PODS, type=Pod)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        server.put(PODS, pod("c"))
+        server.put(PODS, pod("a", changed="yes"))
+        server.remove(PODS, "ns", "b")
+        await asyncio.sleep(1)
+        assert names(reflector) == {"a", "c"}
+        assert events == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("MODIFIED", "a"), ("DELETED", "b")]
+        a = reflector.store.get("ns", "a")
+        assert a is not None
+        assert a.metadata.labels == {"changed": "yes"}
+        assert a.status.phase == "Running"
+
+
+async def test_lists_are_paged(server: KubeDouble, client: Client) -> None:
+    for number in range(25):
+        server.put(PODS, pod(f"p{number}"))
+    server.page_limit = 10
+    reflector = Reflector(client, PODS)
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        assert len(reflector.store) == 25
+        assert [bool(call.query.get("continue")) for call in server.reads(PODS)[:3]] == [False, True, True]
+        assert server.reads(PODS)[0].query["limit"] == "500"
+
+
+async def test_a_list_whose_continue_token_expires_starts_anew(server: KubeDouble, client: Client) -> None:
+    for number in range(25):
+        server.put(PODS, pod(f"p{number}"))
+    server.page_limit = 10
+    server.faults.extend([None, "410"])
+    reflector = Reflector(client, PODS)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        assert len(reflector.store) == 25
+        assert len(events) == 25
+
+
+async def test_an_object_that_vanished_unseen_is_deleted_after_the_relist(server: KubeDouble, client: Client) -> None:
+    server.put(PODS, pod("a"))
+    server.put(PODS, pod("b"))
+    reflector = Reflector(client, PODS)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        await asyncio.sleep(20)
+        server.always = "500"
+        server.end_streams()
+        await asyncio.sleep(5)
+        server.remove(PODS, "ns", "a")
+        server.compact()
+        server.always = None
+        await asyncio.sleep(60)
+        assert names(reflector) == {"b"}
+        assert events[-1] == ("DELETED", "a")
+
+
+async def test_an_object_made_anew_unseen_is_deleted_and_added(server: KubeDouble, client: Client) -> None:
+    server.put(PODS, pod("a"))
+    reflector = Reflector(client, PODS)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        server.always = "500"
+        server.end_streams()
+        await asyncio.sleep(5)
+        server.remove(PODS, "ns", "a")
+        server.put(PODS, pod("a"))
+        server.compact()
+        server.always = None
+        await asyncio.sleep(60)
+        assert events == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a")]
+
+
+async def test_a_watch_resumes_from_the_last_bookmark(server: KubeDouble, client: Client) -> None:
+    server.put(PODS, pod("a"))
+    reflector = Reflector(client, PODS)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        await asyncio.sleep(1)
+        server.compact()  # a version that only a bookmark tells
+        await asyncio.sleep(61)
+        server.end_streams()
+        await asyncio.sleep(5)
+        server.put(PODS, pod("b"))
+        await asyncio.sleep(1)
+        assert events == [("ADDED", "a"), ("ADDED", "b")]
+        lists = [call for call in server.reads(PODS) if "watch" not in call.query]
+        assert len(lists) == 1
+
+
+@pytest.mark.parametrize("fault", ["gone", "410"])
+async def test_a_version_too_old_means_one_relist(server: KubeDouble, client: Client, fault: Fault) -> None:
+    server.put(PODS, pod("a"))
+    server.faults.extend([None, fault])
+    reflector = Reflector(client, PODS)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        server.put(PODS, pod("b"))
+        await asyncio.sleep(5)
+        assert events == [("ADDED", "a"), ("ADDED", "b")]
+        assert len([call for call in server.reads(PODS) if "watch" not in call.query]) == 2
+
+
+@pytest.mark.parametrize("fault", ["500", "empty", "drop", "garbage", "gone", "error", "410", "bookmark"])
+async def test_a_sick_server_is_not_hammered(server: KubeDouble, client: Client, fault: Fault) -> None:
+    server.put(PODS, pod("a"))
+    reflector = Reflector(client, PODS)
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        server.always = fault
+        server.end_streams()
+        before = len(server.calls)
+        await asyncio.sleep(60)
+        assert 3 <= len(server.calls) - before <= 30
+        assert reflector.fault is not None or fault in ("empty", "bookmark")
+        assert names(reflector) == {"a"}
+        server.always = None
+        server.put(PODS, pod("b"))
+        await asyncio.sleep(35)
+        assert names(reflector) == {"a", "b"}
+        assert reflector.fault is None
+
+
+async def test_the_back_off_starts_anew_after_a_healthy_stream(server: KubeDouble, client: Client) -> None:
+    reflector = Reflector(client, PODS)
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        server.always = "500"
+        server.end_streams()
+        await asyncio.sleep(60)
+        server.always = None
+        await asyncio.sleep(60)
+        server.end_streams()
+        await asyncio.sleep(1)
+        server.put(PODS, pod("a"))
+        await asyncio.sleep(0.1)
+        assert names(reflector) == {"a"}
+
+
+async def test_a_stream_that_goes_silent_is_given_up_after_the_read_deadline(
+    server: KubeDouble, client: Client
+) -> None:
+    server.faults.extend([None, "silent"])
+    reflector = Reflector(client, PODS)
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        server.put(PODS, pod("a"))
+        await asyncio.sleep(60)
+        assert names(reflector) == set()
+        await asyncio.sleep(15)
+        assert names(reflector) == {"a"}
+
+
+async def test_a_quiet_watch_lives_on_bookmarks_until_its_timeout(server: KubeDouble, client: Client) -> None:
+    reflector = Reflector(client, PODS)
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        await asyncio.sleep(290)
+        assert len(server.reads(PODS)) == 2
+        await asyncio.sleep(600)
+        timeouts = {int(call.query["timeoutSeconds"]) for call in server.reads(PODS)[1:]}
+        assert len(timeouts) > 1
+        assert all(300 <= timeout <= 600 for timeout in timeouts)
+
+
+async def test_only_the_given_namespaces_are_kept(server: KubeDouble, client: Client) -> None:
+    for namespace in ("one", "two", "three"):
+        server.put(PODS, pod("a", namespace))
+    reflector = Reflector(client, PODS, namespaces=["one", "two"])
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        server.put(PODS, pod("b", "two"))
+        server.put(PODS, pod("b", "three"))
+        await asyncio.sleep(1)
+        assert sorted(reflector.store.keys()) == [("one", "a"), ("two", "a"), ("two", "b")]
+        server.remove(PODS, "one", "a")
+        server.compact()
+        server.end_streams()
+        await asyncio.sleep(5)
+        assert sorted(reflector.store.keys()) == [("two", "a"), ("two", "b")]
+
+
+async def test_selectors_go_with_lists_and_watches(server: KubeDouble, client: Client) -> None:
+    reflector = Reflector(client, PODS, label_selector="app in (slurmd)", field_selector="spec.nodeName=n1")
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        await asyncio.sleep(1)
+        selectors = [(call.query["labelSelector"], call.query["fieldSelector"]) for call in server.reads(PODS)]
+        assert selectors == [("app in (slurmd)", "spec.nodeName=n1")] * 2
+
+
+async def test_an_object_that_does_not_decode_keeps_its_last_state_and_hinders_no_other(
+    server: KubeDouble, client: Client
+) -> None:
+    server.put(PODS, pod("good"))
+    server.put(PODS, pod("bad") | {"spec": {"nodeName": 7}})
+    reflector = Reflector(client, PODS, type=Pod)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        assert names(reflector) == {"good"}
+        assert set(reflector.store.malformed) == {Key("ns", "bad")}
+        assert "$.spec.nodeName" in str(reflector.store.malformed[Key("ns", "bad")])
+        server.put(PODS, pod("good") | {"spec": "none"})
+        server.put(PODS, pod("bad"))
+        await asyncio.sleep(1)
+        assert names(reflector) == {"good", "bad"}
+        assert set(reflector.store.malformed) == {Key("ns", "good")}
+        server.remove(PODS, "ns", "good")
+        await asyncio.sleep(1)
+        assert names(reflector) == {"bad"}
+        assert not reflector.store.malformed
+        assert events == [("ADDED", "good"), ("ADDED", "bad"), ("DELETED", "good")]
+
+
+async def test_waiting_for_a_server_that_answers_nothing_ends_with_the_reason(
+    server: KubeDouble, client: Client
+) -> None:
+    server.always = "500"
+    reflector = Reflector(client, PODS)
+    async with running(reflector):
+        with pytest.raises(TimeoutError, match=r"no complete list of pods within 20 s.*etcdserver: no leader"):
+            await reflector.wait_synced(20)
+        assert not reflector.synced

@@ -6,7 +6,7 @@ Only the chosen role is imported, because the roles in worker pods can't afford 
 import sys
 from collections.abc import Sequence
 
-ROLES = ("operator", "register", "node")
+ROLES = ("operator", "register", "node", "release")
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
 
@@ -29,6 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.node.main import main as run_node
 
         return run_node(arguments[1:])
+    if role == "release":
+        from sidecars.operator.release import main as run_release
+
+        return run_release(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"
     print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
     return 2

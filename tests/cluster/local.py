@@ -83,7 +83,8 @@ class Cluster:
             cgroup=hierarchies.tracking / plan.cgroup / "daemons" / "cgroup.procs",
         )
         volumes = self.home / "state" / "volumes"
-        mount = f'mkdir -p "$0" {VOLUMES} && mount --bind "$0" {VOLUMES} && exec "$@"'
+        # umask: whoever a pod runs as may write to its volume, as on a StorageClass that heeds fsGroup.
+        mount = f'umask 0 && mkdir -p "$0" {VOLUMES} && mount --bind "$0" {VOLUMES} && exec "$@"'
         private = ["unshare", "--mount", "--propagation=private", "sh", "-c", mount, str(volumes)]
         return ControlPlane(self.home / "state", place, wrap_controller_manager=private)
 
@@ -111,6 +112,13 @@ class Cluster:
     def kubectl(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
         """Output of kubectl as the administrator."""
         return run([tool("kubectl"), "--kubeconfig", self.kubeconfig, *words], stdin=stdin, seconds=seconds)
+
+    def images(self) -> str:
+        """Names the set of images that the nodes have."""
+        try:
+            return (self.home / "images" / "1" / "imported.json").read_text()
+        except FileNotFoundError:
+            return ""
 
     def running(self) -> bool:
         """Whether every process of it runs and the apiserver is ready."""
@@ -178,18 +186,22 @@ def existing(name: str) -> Cluster:
 
 
 def cluster_up(
-    name: str | None = None, progress: Progress | None = None, images: ImageBuilder | None = build_images
+    name: str | None = None,
+    progress: Progress | None = None,
+    images: ImageBuilder | None = build_images,
+    check: Callable[[Progress], None] | None = None,
 ) -> Cluster:
     """Start the cluster, or what is missing of it, and wait until its nodes are Ready and have the images.
 
-    `images` builds the archive of images that every node gets; None for a cluster without. Raises ClusterError.
+    `images` builds the archive of images that every node gets; None for a cluster without. `check` is called once the
+    programs are there and before anything on the machine is changed. Raises ClusterError.
     """
     name = default_name() if name is None else name
     progress = progress or Progress()
     if not valid_name(name):
         raise ClusterError(f"{name!r} can't be a cluster's name: lower-case letters, digits and dashes, at most 20")
     with cache.locked(clusters() / f".{name}.lock"):
-        return _up(name, progress, images)
+        return _up(name, progress, images, check)
 
 
 def cluster_down(name: str | None = None, progress: Progress | None = None) -> bool:
@@ -200,7 +212,9 @@ def cluster_down(name: str | None = None, progress: Progress | None = None) -> b
         return _down(name, progress)
 
 
-def _up(name: str, progress: Progress, images: ImageBuilder | None) -> Cluster:
+def _up(
+    name: str, progress: Progress, images: ImageBuilder | None, check: Callable[[Progress], None] | None
+) -> Cluster:
     cluster = load(name)
     with progress.step("preconditions"):
         plan = cluster.plan if cluster else Plan(name, _free_index(name))
@@ -209,6 +223,8 @@ def _up(name: str, progress: Progress, images: ImageBuilder | None) -> Cluster:
         debian.unpacked()
     with progress.step("Kubernetes programs" if built("kube") else "Kubernetes programs (built once, some minutes)"):
         tool("kube")
+    if check is not None:
+        check(progress)
     archives = [pause_archive()]
     if images is not None:
         with progress.step("images"):

@@ -138,7 +138,8 @@ def configure(environment: Mapping[str, str]) -> tuple[machine.Settings, edge.Sl
             written = None
         if written is not None and written.pod_uid == uid:
             return written
-        return extra.PodFacts(uid, environment.get("POD_NAME", ""), environment.get("POD_NAMESPACE", ""))
+        pod, namespace = environment.get("POD_NAME", ""), environment.get("POD_NAMESPACE", "")
+        return extra.PodFacts(uid, pod, namespace, environment.get("NODESET_UID", ""))
 
     return settings, edge.Slurm(rest, node, facts, tokens.forget)
 

@@ -1,6 +1,7 @@
 """What a worker pod says about itself in its Slurm node's `Extra`: JSON, so that Slurm's --extra filters can use it.
 
-slurmd sends it at each registration (slurmd --extra), so it always speaks of the pod that registered last.
+slurmd brings it (slurmd --extra), but it counts at the creation of the record only: while a record exists, a successor
+of the same name leaves it as it is, until the pod's `node` writes its own.
 """
 
 import json

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sidecars.node import machine, main
+from sidecars.slurm.extra import PodFacts
 from tests.unit.node.simulation import UID, Slurm, node
 
 ROOT = Path(__file__).parents[3]
@@ -105,13 +106,14 @@ def test_a_claim_repeats_what_register_wrote_of_this_pod(tmp_path: Path) -> None
         "POD_UID": UID,
         "SLURMRESTD_URL": "http://slurm-restapi:6820",
         "SLURM_NODE_DIR": str(tmp_path),
+        "NODESET_UID": "ns-0",
     }
     _, slurm = main.configure(environment)
-    assert slurm.facts().pod == ""
+    assert slurm.facts() == PodFacts(UID, nodeset_uid="ns-0")
     (tmp_path / "extra").write_text(json.dumps({"podUid": UID, "pod": "pod-1", "nodeSetUid": "ns-1"}))
-    assert (slurm.facts().pod, slurm.facts().nodeset_uid) == ("pod-1", "ns-1")
+    assert slurm.facts() == PodFacts(UID, "pod-1", nodeset_uid="ns-1")
     (tmp_path / "extra").write_text(json.dumps({"podUid": "uid-0", "pod": "pod-0"}))
-    assert (slurm.facts().pod_uid, slurm.facts().pod) == (UID, "")
+    assert slurm.facts() == PodFacts(UID, nodeset_uid="ns-0")
 
 
 class Slurmrestd(http.server.ThreadingHTTPServer):

@@ -67,8 +67,8 @@ def _merge_map(base: Mapping[str, Any], patch: Mapping[str, Any], kind: str | No
             if old is not None and not isinstance(old, Mapping):
                 raise ResourceError(path, "a map stands where another type belongs")
             merged[field] = _merge_map(_retained(old or {}, new, rule, retain), new, rule.get("type"), retain, path)
-        elif isinstance(new, list) and "merge" in rule.get("strategy", "") and isinstance(old, list):
-            merged[field] = _merge_list(old, new, rule, retain, path)
+        elif isinstance(new, list) and "merge" in rule.get("strategy", "") and isinstance(old or [], list):
+            merged[field] = _merge_list(old or [], new, rule, retain, path)
         elif isinstance(old, Mapping) or (isinstance(old, list) and not isinstance(new, list)):
             wanted = "map" if isinstance(old, Mapping) else "list"
             raise ResourceError(path, f"{new!r} stands where a {wanted} belongs")
@@ -107,9 +107,10 @@ def _merge_list(old: Sequence[Any], new: Sequence[Any], rule: Mapping[str, str],
 
 
 def _identity(item: Any, key: str, place: str) -> Any:
-    if not isinstance(item, Mapping) or item.get(key) is None:
+    identity = item.get(key) if isinstance(item, Mapping) else None
+    if not isinstance(identity, str | int):
         raise ResourceError(place, f"an item lacks `{key}`, by which items of this list are told apart")
-    return item[key]
+    return identity
 
 
 def _in_order(old: list[Any], new: list[Any], merged: list[Any], identity: Any) -> list[Any]:
@@ -151,8 +152,8 @@ def container(base: Json, user: Json, place: str) -> Json:
     environment variable's `value` for `valueFrom`; a port is replaced by the user's of the same name.
     """
     wanted = chosen(user)
-    if not isinstance(wanted.get("args", []), list):
-        raise ResourceError(f"{place}.args", "must be a list")
+    for field in ("args", "env", "ports"):
+        _list(wanted, field, place)
     args = [*base.get("args", ()), *wanted.pop("args", ())]
     ours = dict(base)
     for probe in _PROBES:
@@ -174,6 +175,13 @@ def container(base: Json, user: Json, place: str) -> Json:
             for item in merged["env"]
         ]
     return merged | ({"args": args} if args else {})
+
+
+def _list(value: Json, field: str, place: str) -> list[Any]:
+    found = value.get(field, [])
+    if not isinstance(found, list):
+        raise ResourceError(f"{place}.{field}", f"{found!r} stands where a list belongs")
+    return found
 
 
 def _without(item: Mapping[str, Any], keys: Iterable[str]) -> Json:
@@ -206,10 +214,8 @@ def pod_spec(base: Json, user: Json, place: str) -> Json:
     wanted = chosen(user)
     appended = {}
     for field in _APPENDED:
-        extra = wanted.pop(field, [])
-        if not isinstance(extra, list):
-            raise ResourceError(f"{place}.{field}", "must be a list")
-        appended[field] = [*base.get(field, ()), *extra]
+        appended[field] = [*base.get(field, ()), *_list(wanted, field, place)]
+        wanted.pop(field, None)
     for path in _UNITED:
         mine, theirs = _at(base, path), _at(wanted, path)
         if isinstance(mine, list) and isinstance(theirs, list):

@@ -9,7 +9,7 @@ from sidecars.workloads.resources import ResourceError
 
 MEBIBYTE = 1 << 20
 
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?", re.ASCII)
 _SUFFIXES = {
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate("numkMGTPE", start=-3) if power < 0},
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},

@@ -8,7 +8,7 @@ only; the rules between fields are in the CRDs.
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -118,9 +118,10 @@ class Service(Part, frozen=True, kw_only=True):
 
 
 class Status(Part, frozen=True, kw_only=True):
-    """What every kind reports: standard conditions, as JSON."""
+    """What every kind reports: standard conditions, as JSON, and the generation that they are about."""
 
     conditions: list[Json] = []
+    observed_generation: int = 0
 
 
 class Resource(Part, frozen=True, kw_only=True):
@@ -427,7 +428,6 @@ class NodeSetStatus(Status, frozen=True, kw_only=True):
     slurm_allocated: int = 0
     slurm_down: int = 0
     slurm_drain: int = 0
-    observed_generation: int = 0
     node_set_hash: str = ""
     collision_count: int | None = None
     ordinal_to_node: Mapping[str, str] | None = None
@@ -490,22 +490,32 @@ KINDS: Mapping[str, type[AnyResource]] = {
 PLURALS: Mapping[str, str] = {kind: f"{kind.lower()}s" for kind in KINDS}
 
 
-def decode(kind: str, manifest: Manifest) -> AnyResource:
-    """A manifest (parsed JSON or YAML) as the record of its kind.
+R = TypeVar("R", bound=Resource)
+
+
+def read(kind: type[R], manifest: Manifest) -> R:
+    """A manifest (parsed JSON or YAML) as a record of `kind` (`Controller`, …).
 
     Nulls count as absent, as for the apiserver; unknown fields are ignored. Raises ResourceError, which names the
-    field, for a wrong type, a missing required field and a kind or group that isn't ours.
+    field, for a wrong type, a missing required field and another kind or version.
     """
-    if kind not in KINDS:
-        raise ResourceError("kind", f"{kind!r} is none of {', '.join(KINDS)}")
-    version = manifest.get("apiVersion", API_VERSION)
+    version, found = manifest.get("apiVersion", API_VERSION), manifest.get("kind", kind.__name__)
     if version != API_VERSION:
         raise ResourceError("apiVersion", f"{version!r} isn't {API_VERSION}")
+    if found != kind.__name__:
+        raise ResourceError("kind", f"{found!r} isn't {kind.__name__}")
     try:
-        return msgspec.convert(_without_nulls(manifest), KINDS[kind])
+        return msgspec.convert(_without_nulls(manifest), kind)
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at `$")
-        raise ResourceError(place.rstrip("`").lstrip(".") or kind, problem) from error
+        raise ResourceError(place.rstrip("`").lstrip(".") or kind.__name__, problem) from error
+
+
+def decode(kind: str, manifest: Manifest) -> AnyResource:
+    """Like `read`, for a kind by its name. Raises ResourceError for a kind that isn't ours, too."""
+    if kind not in KINDS:
+        raise ResourceError("kind", f"{kind!r} is none of {', '.join(KINDS)}")
+    return read(KINDS[kind], manifest)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -522,7 +532,7 @@ def builtins(part: Part) -> Json:
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
 
 
 def duration(text: str, field: str) -> float:

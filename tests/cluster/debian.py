@@ -25,7 +25,7 @@ PROGRAMS = {
     "mmdebstrap": "mmdebstrap",
 }
 IPTABLES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
-PACKAGES = tuple(sorted({*PROGRAMS.values(), "iptables", "containernetworking-plugins"}))
+PACKAGES = tuple(sorted({*PROGRAMS.values(), "iptables", "containernetworking-plugins", "debian-archive-keyring"}))
 
 
 def release() -> str:

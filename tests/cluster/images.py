@@ -256,6 +256,8 @@ class _Builder:
         )
         words: list[str | Path] = [*_NAMESPACE, programs / "mmdebstrap", "--mode=root", "--format=directory", *_MINIMAL]
         words += [f"--aptopt={line}" for line in _apt_settings()]
+        # A machine that is not Debian need not know Debian's keys.
+        words.append(f"--keyring={programs.parent / 'share/keyrings/debian-archive-keyring.gpg'}")
         try:
             run([*words, str(layer.suite), tree, *([mirror] if mirror else [])], env=env, seconds=900)
         except ClusterError as error:

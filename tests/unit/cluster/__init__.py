@@ -1,0 +1,1 @@
+"""The local cluster: what of it is pure."""

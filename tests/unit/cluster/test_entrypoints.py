@@ -1,0 +1,84 @@
+"""The scripts of the images that start daemons, run with programs that stand in for those."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.images import REPOSITORY
+
+START = REPOSITORY / "images/slurmd/rootfs/usr/local/bin/slurmd-start"
+SUPERVISE = REPOSITORY / "images/ssh/rootfs/usr/local/lib/supervise.bash"
+SLURMD = """#!/bin/sh
+if [ "$1" = -C ]; then
+  echo NodeName=n CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000
+  echo UpTime=0-00:00:01
+else
+  printf '%s\\n' "$@"
+fi
+"""
+
+
+def started(folder: Path, options: str, **environment: str) -> list[str]:
+    """The arguments that slurmd gets on a host with 8 cores, 16 threads and 64000 MiB."""
+    slurmd = folder / "slurmd"
+    slurmd.write_text(SLURMD)
+    slurmd.chmod(0o755)
+    script = START.read_text().replace("/usr/sbin/slurmd", str(slurmd))
+    env = {"PATH": os.environ["PATH"], "SLURMD_OPTIONS": options, **environment}
+    done = subprocess.run(["bash", "-c", script], env=env, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_arguments_are_expanded_as_a_shell_would(tmp_path: Path) -> None:
+    (tmp_path / "conf").write_text("Features=a Weight=10\n")
+    (tmp_path / "extra").write_text('{"podUid": "1 2"}\n')
+    options = """-Z --conf "$(cat conf)" --extra "$(cat extra)" -N 'a'"$NAME" """
+    assert started(tmp_path, options, NAME="b") == [
+        *("-D", "-Z", "--conf", "Features=a Weight=10", "--extra", '{"podUid": "1 2"}', "-N", "ab")
+    ]
+
+
+def test_without_limits_nothing_is_added(tmp_path: Path) -> None:
+    assert started(tmp_path, "-Z", POD_CPUS="0", POD_MEMORY="0") == ["-D", "-Z"]
+
+
+def test_the_limits_of_the_pod_reserve_the_rest_of_the_host(tmp_path: Path) -> None:
+    arguments = started(tmp_path, "-Z --conf 'Features=a'", POD_CPUS="4", POD_MEMORY="16000")
+    assert arguments[-1] == "Features=a CoreSpecCount=6 MemSpecLimit=48000"
+
+
+def test_limits_beyond_the_host_reserve_nothing(tmp_path: Path) -> None:
+    assert started(tmp_path, "-Z", POD_CPUS="64", POD_MEMORY="64000") == ["-D", "-Z"]
+
+
+def test_the_topology_is_added_to_a_conf_of_its_own_where_there_is_none(tmp_path: Path) -> None:
+    assert started(tmp_path, "-Z", POD_TOPOLOGY="default:s1") == ["-D", "-Z", "--conf", "Topology=default:s1"]
+
+
+def test_what_the_conf_names_itself_is_left(tmp_path: Path) -> None:
+    arguments = started(tmp_path, "--conf='Weight=1 corespeccount=2'", POD_CPUS="4", POD_TOPOLOGY="t")
+    assert arguments == ["-D", "--conf=Weight=1 corespeccount=2 Topology=t"]
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, told: signal.Signals) -> None:
+    daemon = tmp_path / "daemon"
+    daemon.write_text(
+        """#!/bin/bash
+        trap 'echo told; exit' TERM
+        echo run
+        [ -e died ] || { : >died; exit 3; }
+        sleep 60 & wait
+        """
+    )
+    daemon.chmod(0o755)
+    script = f". {SUPERVISE}; supervise daemon {daemon}; hold; echo over"
+    with subprocess.Popen(["bash", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["run\n", "run\n"]
+        process.send_signal(told)
+        assert [process.stdout.readline() for _ in range(2)] == ["told\n", "over\n"]
+        process.kill()

@@ -1,0 +1,209 @@
+"""The build without a container engine: what makes a layer anew, and what lies in the archive."""
+
+import gzip
+import hashlib
+import json
+import os
+import stat
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import images
+from tests.cluster.containerfile import Config
+from tests.cluster.errors import ClusterError
+from tests.cluster.images import Image, Layer, debian_mirror, image_config, plan
+
+INSTALL = "RUN --mount=type=bind,source=images/{0},target=/mnt/image sh /mnt/image/setup.sh\n"
+SIDECARS = """FROM docker.io/library/debian:forky-slim AS python
+RUN install python
+FROM python AS wheels
+COPY requirements.txt /requirements.txt
+RUN install wheels
+FROM python
+COPY --from=wheels /opt/wheels /opt/wheels
+COPY sidecars /opt/sidecars
+"""
+
+
+def context(folder: Path, **containerfiles: str) -> Path:
+    """A repository whose images are all made of the layers base and slurm and one of their own, save those given."""
+    for name in (*images.IMAGES, "base", "slurm"):
+        definition = folder / "images" / name
+        definition.mkdir(parents=True)
+        (definition / "setup.sh").write_text(f"echo {name}\n")
+    for name in images.IMAGES:
+        steps = "".join(INSTALL.format(part) for part in ("base", "slurm", name))
+        text = containerfiles.get(name, f"FROM docker.io/library/debian:forky-slim\n{steps}USER 401\n")
+        (folder / "images" / name / "Containerfile").write_text(text)
+    (folder / "sidecars").mkdir()
+    (folder / "sidecars" / "main.py").write_text("print()\n")
+    (folder / "requirements.txt").write_text("aiohttp\n")
+    return folder
+
+
+def chains(folder: Path) -> dict[str, list[str]]:
+    """Keys of the layers by image, lowest first."""
+    return {image.reference.split("/")[-1].split(":")[0]: keys(image) for image in plan(folder)}
+
+
+def keys(image: Image) -> list[str]:
+    return [layer.key for layer in image.top.chain]
+
+
+def changed(before: list[str], after: list[str]) -> list[int]:
+    return [place for place, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+
+
+def test_images_that_begin_alike_share_their_layers(tmp_path: Path) -> None:
+    made = chains(context(tmp_path))
+    assert made["slurmd"][:3] == made["login"][:3]
+    assert made["slurmd"][3] != made["login"][3]
+
+
+def test_a_changed_definition_makes_its_layer_anew_and_those_above_it(tmp_path: Path) -> None:
+    before = chains(context(tmp_path))
+    (tmp_path / "images/slurm/setup.sh").write_text("echo other\n")
+    after = chains(tmp_path)
+    assert changed(before["slurmd"], after["slurmd"]) == [2, 3]
+
+
+def test_an_executable_bit_makes_a_layer_anew(tmp_path: Path) -> None:
+    before = chains(context(tmp_path))
+    (tmp_path / "images/slurmd/setup.sh").chmod(0o755)
+    assert changed(before["slurmd"], chains(tmp_path)["slurmd"]) == [3]
+
+
+def test_what_python_leaves_behind_and_containerfiles_make_no_layer_anew(tmp_path: Path) -> None:
+    before = chains(context(tmp_path, sidecars=SIDECARS))
+    (tmp_path / "sidecars/__pycache__").mkdir()
+    (tmp_path / "sidecars/__pycache__/main.cpython-311.pyc").write_text("")
+    containerfile = tmp_path / "images/slurmd/Containerfile"
+    containerfile.write_text(containerfile.read_text() + "USER 0\n")
+    assert chains(tmp_path) == before
+
+
+def test_changed_code_leaves_the_layers_of_its_requirements(tmp_path: Path) -> None:
+    before = chains(context(tmp_path, sidecars=SIDECARS))
+    (tmp_path / "sidecars/main.py").write_text("print(1)\n")
+    assert changed(before["sidecars"], chains(tmp_path)["sidecars"]) == [3]
+
+
+def test_changed_requirements_make_the_layer_copied_from_their_stage_anew(tmp_path: Path) -> None:
+    before = chains(context(tmp_path, sidecars=SIDECARS))
+    (tmp_path / "requirements.txt").write_text("msgspec\n")
+    assert changed(before["sidecars"], chains(tmp_path)["sidecars"]) == [2, 3]
+
+
+def test_a_base_that_is_no_debian_suite_is_refused(tmp_path: Path) -> None:
+    folder = context(tmp_path, login="FROM docker.io/library/alpine:3\n")
+    with pytest.raises(ClusterError, match=r"FROM docker\.io/library/alpine:3"):
+        plan(folder)
+
+
+def test_a_copy_from_a_stage_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    folder = context(tmp_path, login="FROM docker.io/library/debian:forky\nCOPY --from=nowhere /a /a\n")
+    with pytest.raises(ClusterError, match="COPY --from=nowhere"):
+        plan(folder)
+
+
+def test_the_mirror_is_the_first_that_holds_debian() -> None:
+    assert debian_mirror("http://a.example/debian-security/\nhttp://b.example/debian/\n") == "http://b.example/debian"
+    assert debian_mirror("http://a.example/ubuntu/\n") is None
+
+
+def packed(folder: Path) -> tuple[dict[str, Any], Path]:
+    """What is said of the layer packed from the tree in `folder`, and where it lies."""
+    target = folder / "layer.tar.gz"
+    return images._pack(folder / "tree", target), target
+
+
+def test_a_packed_layer_is_what_is_said_of_it(tmp_path: Path) -> None:
+    (tmp_path / "tree/etc").mkdir(parents=True)
+    (tmp_path / "tree/etc/passwd").write_text("root\n")
+    (tmp_path / "tree/etc/link").symlink_to("passwd")
+    facts, blob = packed(tmp_path)
+    data = blob.read_bytes()
+    assert facts == {
+        "digest": f"sha256:{hashlib.sha256(data).hexdigest()}",
+        "diff_id": f"sha256:{hashlib.sha256(gzip.decompress(data)).hexdigest()}",
+        "size": len(data),
+    }
+    with tarfile.open(blob) as archive:
+        assert archive.getnames() == ["etc", "etc/link", "etc/passwd"]
+        assert archive.getmember("etc/link").linkname == "passwd"
+
+
+def test_a_deleted_file_becomes_a_whiteout(tmp_path: Path) -> None:
+    (tmp_path / "tree/etc").mkdir(parents=True)
+    os.mknod(tmp_path / "tree/etc/motd", stat.S_IFCHR, 0)
+    _, blob = packed(tmp_path)
+    with tarfile.open(blob) as archive:
+        assert archive.getnames() == ["etc", "etc/.wh.motd"]
+        assert archive.getmember("etc/.wh.motd").isreg()
+
+
+def test_the_archive_holds_every_image_by_name_and_shared_layers_once(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    facts, path = packed(tmp_path)
+    base = Layer(None, "base", suite="forky")
+    made = [Image(f"registry.example/{name}:1", base, Config(user=name)) for name in ("a", "b")]
+    blob = images.Blob(path, facts["digest"], facts["diff_id"], facts["size"])
+    archive_path = tmp_path / "images.tar"
+    images._write_archive(archive_path, made, {base.key: blob})
+
+    with tarfile.open(archive_path) as archive:
+        names = archive.getnames()
+        assert len(names) == len(set(names))
+        content = {name: read(archive, name) for name in names}
+    for name, data in content.items():
+        if name.startswith("blobs/"):
+            assert name == f"blobs/sha256/{hashlib.sha256(data).hexdigest()}"
+    index = json.loads(content["index.json"])
+    assert [entry["annotations"]["io.containerd.image.name"] for entry in index["manifests"]] == [
+        "registry.example/a:1",
+        "registry.example/b:1",
+    ]
+    for entry, user in zip(index["manifests"], "ab", strict=True):
+        manifest = json.loads(content[blob_name(entry["digest"])])
+        config = json.loads(content[blob_name(manifest["config"]["digest"])])
+        assert [layer["digest"] for layer in manifest["layers"]] == [facts["digest"]]
+        assert config["rootfs"]["diff_ids"] == [facts["diff_id"]]
+        assert config["config"]["User"] == user
+
+
+def read(archive: tarfile.TarFile, name: str) -> bytes:
+    member = archive.extractfile(name)
+    assert member is not None
+    return member.read()
+
+
+def blob_name(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+def test_a_container_gets_a_path_and_only_what_is_set() -> None:
+    made = image_config(Config(environment={"SLURM_JWT": "daemon"}, entrypoint=("slurmrestd",)), [])
+    assert made["config"] == {
+        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_JWT=daemon"],
+        "Entrypoint": ["slurmrestd"],
+    }
+
+
+def test_the_repository_defines_each_image_and_names_its_title_and_licence() -> None:
+    made = {image.reference.split("/")[-1].split(":")[0]: image for image in plan()}
+    folder = images.REPOSITORY / "images"
+    assert set(made) == {path.parent.name for path in folder.glob("*/Containerfile")}
+    for name, image in made.items():
+        assert image.config.labels["org.opencontainers.image.title"] == name
+        assert image.config.labels["org.opencontainers.image.licenses"]
+        program = folder / name / "rootfs/usr/local/bin" / image.config.entrypoint[-1]
+        assert os.access(program, os.X_OK) or not program.exists()
+
+
+def test_building_needs_root_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match="needs root"):
+        images.build_images(tmp_path, lambda _: None)

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
 from sidecars.slurm import protocol
-from sidecars.slurm.errors import NotFound, Rejected, SlurmError, Unreachable
+from sidecars.slurm.errors import NotFound, Refused, SlurmError, Unreachable
 from sidecars.slurm.protocol import Request
 from sidecars.slurm.records import Job, Jobs, Node, Nodes, Reservation
 
@@ -354,7 +354,7 @@ class Poller:
         await self._write(_Change(state=("DOWN",), reason=reason), names)
 
     async def resume(self, names: Iterable[str]) -> None:
-        """Set IDLE, which ends DOWN and clears the reason; refused for a node that isn't DOWN. Raises as `drain`."""
+        """Set IDLE, which ends DOWN, and DRAIN too whosever it is, and clears the reason. Raises as `drain`."""
         await self._write(_Change(state=("IDLE",)), names)
 
     async def update(
@@ -367,7 +367,10 @@ class Poller:
         active_features: Iterable[str] | None = None,
         topology: str | None = None,
     ) -> None:
-        """Set fields that don't change the state; None leaves one alone, "" clears it. Raises as `drain`."""
+        """Set fields that don't change the state; None leaves one alone, "" clears it (but not a reason).
+
+        Features set so outlive slurmd's next registration. Raises as `drain`.
+        """
         change = _Change(
             reason=reason,
             comment=comment,
@@ -442,9 +445,9 @@ class Poller:
         try:
             self._guard(request)
             await self._client.call(request)
-        except (NotFound, Rejected) as error:
-            if len(names) == 1:
-                failures[names[0]] = error
+        except Refused as error:
+            if len(names) == 1 or not error.numbers & protocol.ONE_NODES_FAULT:
+                failures.update(dict.fromkeys(names, error))
                 return
             middle = len(names) // 2
             await self._send(change, names[:middle], failures)

@@ -60,6 +60,15 @@ _FIRST_PARSER, _AFTER_PARSER = 9000, 9300  # slurmrestd could not read what we s
 _STATUS_UNCHANGED, _STATUS_UNAUTHORIZED, _STATUS_NO_NETWORK_AUTH = 304, 401, 511
 STATUS_NO_SUCH_ENDPOINT = 404
 
+ONE_NODES_FAULT = frozenset(
+    {
+        2016,  # ESLURM_NODES_BUSY
+        2018,  # ESLURM_INVALID_NODE_NAME
+        2180,  # ESLURM_INVALID_NODE_STATE_TRANSITION
+    }
+)
+"""Numbers that say that one of the nodes of a write is at fault, not the write itself."""
+
 
 class _WrongField(Exception):
     """A value that isn't what the schema says; becomes Malformed where the call is known."""
@@ -115,11 +124,14 @@ def update_nodes(
     active_features: Sequence[str] | None = None,
     topology: str | None = None,
 ) -> "Request[None]":
-    """The same change for all the named nodes, in one call. None leaves a field alone, "" clears it.
+    """The same change for all the named nodes, in one call. None leaves a field alone, "" clears it (but not a reason).
 
-    NotFound means that at least one of several names is unknown; the others have been changed all the same.
-    UNDRAIN clears the reason unless the node is DOWN, and leaves DOWN as it is; a reason that is given replaces the old
-    one. Raises HostlistError for a name that can't be one.
+    NotFound means that at least one of several names is unknown; the others have been changed all the same. What the
+    states do, besides setting what they say:
+    DRAIN keeps the old reason unless one is given. UNDRAIN clears the reason unless the node is DOWN, and leaves DOWN
+    as it is. IDLE and RESUME end DOWN and DRAIN and clear the reason. DOWN ends or requeues the node's jobs at once,
+    those that are COMPLETING too. After UNDRAIN, IDLE and RESUME the node is NOT_RESPONDING for about a second.
+    Raises HostlistError for a name that can't be one.
     """
     body: dict[str, Any] = {"name": [hostlists.compress(names)]}
     if state:
@@ -136,7 +148,8 @@ def update_nodes(
 def delete_node(name: str) -> "Request[None]":
     """Remove a dynamic node's record. An unknown one is NotFound, one with a job on it Rejected (number 2016).
 
-    slurmctld takes it from a node that is DOWN in any case, and from one that a reservation names.
+    It is taken from a node that is DOWN whatever ran there, from one that a reservation names, and while slurmd runs:
+    that slurmd stays unknown until it is started again or slurmctld is reconfigured.
     """
     return Request("DELETE", f"node/{_segment(name)}", read=_nothing)
 

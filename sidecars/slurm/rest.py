@@ -1,7 +1,9 @@
 """The standard library's carrier of `sidecars.slurm.protocol`, for the sidecars of a pod: blocking, with deadlines."""
 
+import contextlib
 import http.client
 import queue
+import socket
 import threading
 import urllib.parse
 from collections.abc import Callable
@@ -54,32 +56,13 @@ class Rest:
 
     def _exchange(self, request: Request[T], version: str, token: str, seconds: float) -> tuple[int, bytes]:
         # A thread, because neither a name look-up nor an answer that trickles in heeds a socket's timeout.
-        connection = self._connection(seconds)
-        outcome: queue.Queue[tuple[int, bytes] | Exception] = queue.Queue()
-
-        def exchange() -> None:
-            try:
-                headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
-                connection.request(request.method, self._base + request.target(version), request.content(), headers)
-                response = connection.getresponse()
-                body = response.read(MAX_ANSWER + 1)
-                if len(body) > MAX_ANSWER:
-                    outcome.put(Unreachable(str(request), f"the answer is larger than {MAX_ANSWER} bytes"))
-                else:
-                    outcome.put((response.status, body))
-            except (OSError, ValueError, http.client.HTTPException) as error:
-                outcome.put(error)
-            finally:
-                connection.close()
-
-        threading.Thread(target=exchange, name=f"slurmrestd {request}", daemon=True).start()
-        try:
-            answer = outcome.get(timeout=seconds)
-        except queue.Empty:
-            connection.close()
-            raise Unreachable(str(request), f"no whole answer from {self._host} within {seconds:g} s") from None
-        if isinstance(answer, Unreachable):
-            raise answer
+        exchange = _Exchange(self._connection(seconds))
+        headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
+        arguments = (request.method, self._base + request.target(version), request.content(), headers)
+        threading.Thread(target=exchange.run, args=arguments, name=f"slurmrestd {request}", daemon=True).start()
+        answer = exchange.wait(seconds)
+        if answer is None or isinstance(answer, TimeoutError):
+            raise Unreachable(str(request), f"no whole answer from {self._host} within {seconds:g} s")
         if isinstance(answer, Exception):
             raise Unreachable(str(request), f"{self._host}: {type(answer).__name__}: {answer}") from answer
         return answer
@@ -88,3 +71,46 @@ class Rest:
         if self._secure:
             return http.client.HTTPSConnection(self._host, self._port, timeout=seconds)
         return http.client.HTTPConnection(self._host, self._port, timeout=seconds)
+
+
+class _Exchange:
+    """One request and its answer in a thread of its own, that another may stop waiting for."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+        self._socket: socket.socket | None = None
+        self._outcome: queue.Queue[tuple[int, bytes] | Exception] = queue.Queue()
+        self._given_up = False
+        self._lock = threading.Lock()
+
+    def run(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> None:
+        """Send, read to the end, and leave the outcome; send nothing once nobody waits."""
+        try:
+            self._connection.connect()
+            with self._lock:
+                self._socket = self._connection.sock
+                if self._given_up:
+                    return
+            self._connection.request(method, target, body, headers)
+            response = self._connection.getresponse()
+            content = response.read(MAX_ANSWER + 1)
+            if len(content) > MAX_ANSWER or response.length:
+                raise http.client.IncompleteRead(b"", response.length)
+            self._outcome.put((response.status, content))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            self._outcome.put(error)
+        finally:
+            self._connection.close()
+
+    def wait(self, seconds: float) -> tuple[int, bytes] | Exception | None:
+        """The outcome; None when there was none in time, and then the connection is cut."""
+        try:
+            return self._outcome.get(timeout=seconds)
+        except queue.Empty:
+            with self._lock:
+                self._given_up = True
+                if self._socket is not None:
+                    # To close it here would leave a read in the thread waiting.
+                    with contextlib.suppress(OSError):
+                        self._socket.shutdown(socket.SHUT_RDWR)
+            return None

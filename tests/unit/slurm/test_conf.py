@@ -125,7 +125,7 @@ def test_a_key_that_is_none_is_not_rendered(key: str) -> None:
 
 def test_long_lines_of_any_kind_parse_quickly() -> None:
     for piece in ("\\", '"', "#\\", "a=", 'a="x ', " \\ ", "\\\n", " "):
-        text = piece * 200_000
+        text = piece * 30_000
         with contextlib.suppress(ConfError):
             assert str(parse(text)) == text
 

@@ -1,0 +1,47 @@
+"""The states of a node."""
+
+import pytest
+
+from sidecars.slurm import states
+
+
+@pytest.mark.parametrize(
+    ("words", "busy", "drain", "drained", "draining"),
+    [
+        ("IDLE", False, False, False, False),
+        ("MIXED", True, False, False, False),
+        ("IDLE DRAIN", False, True, True, False),
+        ("DOWN DRAIN", False, True, True, False),
+        ("IDLE DRAIN NOT_RESPONDING DYNAMIC_NORM", False, True, True, False),
+        ("MIXED DRAIN", True, True, False, True),
+        ("ALLOCATED DRAIN", True, True, False, True),
+        ("IDLE DRAIN COMPLETING", True, True, False, True),
+        ("IDLE COMPLETING", True, False, False, False),
+        ("IDLE DRAIN UNDRAIN", False, False, False, False),
+        ("UNKNOWN DRAIN", False, True, False, False),
+        ("FUTURE DRAIN", False, True, False, False),
+        ("DRAIN", False, True, False, False),
+        ("", False, False, False, False),
+        ("IDLE DRAIN SOMETHING_NEW", False, True, True, False),
+    ],
+)
+def test_the_table_of_busy_drain_drained_and_draining(
+    words: str, busy: bool, drain: bool, drained: bool, draining: bool
+) -> None:
+    node = frozenset(words.split())
+    assert states.is_busy(node) is busy
+    assert states.is_drain(node) is drain
+    assert states.is_drained(node) is drained
+    assert states.is_draining(node) is draining
+
+
+def test_the_base_state_is_told_from_the_flags() -> None:
+    assert states.base_state({"MIXED", "DRAIN", "DYNAMIC_NORM"}) == "MIXED"
+    assert states.base_state({"DRAIN"}) is None
+    assert not states.BASE_STATES & states.FLAGS
+
+
+def test_down_and_error_are_down() -> None:
+    assert states.is_down({"DOWN", "DRAIN"})
+    assert states.is_down({"ERROR"})
+    assert not states.is_down({"IDLE"})

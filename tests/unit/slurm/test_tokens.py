@@ -1,0 +1,117 @@
+"""Tokens."""
+
+import random
+
+import jwt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecars.slurm.tokens import TokenSource, sign
+
+KEY = b"0123456789abcdef0123456789abcdef"
+NOW = 1_800_000_000.7
+
+
+def claims(token: str, key: bytes = KEY) -> dict[str, object]:
+    decoded: dict[str, object] = jwt.decode(
+        token, key, algorithms=["HS256"], options={"verify_exp": False, "verify_nbf": False, "verify_iat": False}
+    )
+    return decoded
+
+
+def test_a_token_carries_the_claims_that_slurmctld_and_people_look_for() -> None:
+    token = sign(KEY, "slurm", 900, NOW)
+    assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
+    found = claims(token)
+    assert found.pop("jti")
+    assert found == {
+        "iat": 1_800_000_000,
+        "nbf": 1_800_000_000,
+        "exp": 1_800_000_900,
+        "sun": "slurm",
+        "iss": "slurm-operator",
+    }
+
+
+@given(st.binary(min_size=32, max_size=64), st.text(min_size=1, max_size=20))
+def test_any_key_and_user_make_a_token_that_another_library_verifies(key: bytes, user: str) -> None:
+    assert claims(sign(key, user, 60, NOW), key)["sun"] == user
+
+
+def test_each_token_has_an_id_of_its_own() -> None:
+    assert claims(sign(KEY, "slurm", 9, NOW))["jti"] != claims(sign(KEY, "slurm", 9, NOW))["jti"]
+
+
+@pytest.mark.parametrize(("key", "user", "lifetime"), [(b"", "slurm", 1), (KEY, "", 1), (KEY, "slurm", 0)])
+def test_a_token_that_slurm_would_refuse_is_not_signed(key: bytes, user: str, lifetime: int) -> None:
+    with pytest.raises(ValueError, match=r"key is empty|user name|at least 1 s"):
+        sign(key, user, lifetime, NOW)
+
+
+class World:
+    """A key and a time that a test changes."""
+
+    def __init__(self) -> None:
+        self.key = KEY
+        self.now = NOW
+
+    def source(self, seed: int = 1) -> TokenSource:
+        return TokenSource(lambda: self.key, clock=lambda: self.now, lifetime_seconds=1000, rng=random.Random(seed))  # noqa: S311 - a test
+
+
+def test_a_token_is_kept_until_it_is_renewed_well_before_it_expires() -> None:
+    world = World()
+    source = world.source()
+    first = source.token()
+    world.now += 699
+    assert source.token() == first
+    world.now += 102
+    renewed = source.token()
+    assert renewed != first
+    assert claims(renewed)["iat"] == int(world.now)
+
+
+def test_renewal_is_spread_over_time() -> None:
+    def renewed_after(seed: int) -> int:
+        world = World()
+        source = world.source(seed)
+        first = source.token()
+        while source.token() == first:
+            world.now += 1
+        return int(world.now - NOW)
+
+    times = {renewed_after(seed) for seed in range(10)}
+    assert len(times) > 3
+    assert min(times) >= 700
+    assert max(times) <= 801
+
+
+def test_another_key_takes_effect_at_once() -> None:
+    world = World()
+    source = world.source()
+    source.token()
+    world.key = b"another key another key another "
+    assert claims(source.token(), world.key)["sun"] == "slurm"
+
+
+def test_a_clock_that_is_set_back_makes_a_new_token_not_one_from_the_future() -> None:
+    world = World()
+    source = world.source()
+    source.token()
+    world.now -= 3600
+    assert claims(source.token())["iat"] == int(world.now)
+
+
+def test_a_refused_token_is_not_used_again() -> None:
+    source = World().source()
+    first = source.token()
+    source.forget()
+    assert source.token() != first
+
+
+def test_neither_key_nor_token_shows_in_a_repr() -> None:
+    source = World().source()
+    token = source.token()
+    assert KEY.decode() not in repr(source)
+    assert token not in repr(source)

@@ -1,0 +1,345 @@
+"""slurmctld's objects."""
+
+from typing import Any
+
+import pytest
+
+from sidecars.workloads import controller as render
+from sidecars.workloads.assembly import find
+from sidecars.workloads.facts import MissingReferenceError, digest
+from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError
+from tests.unit.workloads import builders
+from tests.unit.workloads.builders import controller, env, mounts, nodeset, part, pod_spec, volume
+
+SELECTOR = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
+ACTIVE = {"controller.slinky.slurm.net/active": "true"}
+
+
+def objects(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any) -> list[Manifest]:
+    """What is rendered."""
+    return render.objects(of, nodesets, builders.facts(**facts))
+
+
+def stateful_set(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any) -> Manifest:
+    """The StatefulSet among it."""
+    return find(objects(of, nodesets, **facts), "StatefulSet")
+
+
+def template_metadata(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any) -> dict[str, Any]:
+    """Labels and annotations of its pods."""
+    found: dict[str, Any] = stateful_set(of, nodesets, **facts)["spec"]["template"]["metadata"]
+    return found
+
+
+def config_hash(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any) -> str:
+    """The annotation that tells which configuration the pods read."""
+    return str(template_metadata(of, nodesets, **facts)["annotations"]["slinky.slurm.net/slurm-config-hash"])
+
+
+def test_configuration_comes_before_what_reads_it() -> None:
+    assert [(item["kind"], item["metadata"]["name"]) for item in objects(controller())] == [
+        ("ConfigMap", "slurm-config"),
+        ("Service", "slurm-controller-internal"),
+        ("Service", "slurm-controller"),
+        ("StatefulSet", "slurm-controller"),
+    ]
+
+
+def test_everything_belongs_to_the_controller() -> None:
+    for item in objects(controller()):
+        assert item["metadata"]["namespace"] == "slurm"
+        assert item["metadata"]["ownerReferences"] == [
+            {
+                "apiVersion": "slinky.slurm.net/v1beta1",
+                "kind": "Controller",
+                "name": "slurm",
+                "uid": "uid-of-slurm",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+        assert item["metadata"]["labels"].items() >= (SELECTOR | {"app.kubernetes.io/component": "controller"}).items()
+
+
+def test_the_config_map_holds_slurm_conf_and_cgroup_conf() -> None:
+    data = find(objects(controller()), "ConfigMap")["data"]
+    assert data["slurm.conf"].startswith("#\n### GENERAL ###\nClusterName=slurm_slurm\n")
+    assert data["cgroup.conf"] == "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+
+
+def test_a_cgroup_conf_of_the_user_takes_the_place_of_ours() -> None:
+    of = controller(configFileRefs=[{"name": "own"}])
+    data = find(objects(of, config_maps={"own": {"cgroup.conf": digest("")}}), "ConfigMap")["data"]
+    assert set(data) == {"slurm.conf"}
+
+
+def test_the_services_are_the_clients_and_the_pods() -> None:
+    rendered = objects(controller())
+    client = find(rendered, "Service", "slurm-controller")["spec"]
+    internal = find(rendered, "Service", "slurm-controller-internal")["spec"]
+    assert client["selector"] == SELECTOR | ACTIVE
+    assert client["ports"] == [{"name": "slurmctld", "port": 6817, "protocol": "TCP", "targetPort": "slurmctld"}]
+    assert internal["selector"] == SELECTOR
+    assert (internal["clusterIP"], internal["publishNotReadyAddresses"]) == ("None", True)
+
+
+def test_the_stateful_set_runs_one_slurmctld() -> None:
+    spec = stateful_set(controller())["spec"]
+    assert spec["replicas"] == 1
+    assert spec["revisionHistoryLimit"] == 0
+    assert spec["serviceName"] == "slurm-controller-internal"
+    assert spec["selector"] == {"matchLabels": SELECTOR}
+    assert spec["template"]["metadata"]["labels"].items() >= (SELECTOR | ACTIVE).items()
+    assert spec["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == "slurmctld"
+
+
+def test_the_pod_has_the_least_it_needs() -> None:
+    workload = stateful_set(controller())
+    spec = pod_spec(workload)
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 401,
+        "runAsGroup": 401,
+        "fsGroup": 401,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    for name in ("slurmctld", "logfile"):
+        context = part(workload, name)["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+    assert part(workload, "logfile")["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_two_slurmctld_never_share_a_kubernetes_node() -> None:
+    affinity = pod_spec(stateful_set(controller()))["affinity"]
+    assert affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": SELECTOR}}
+    ]
+
+
+def test_slurmctld_finds_its_files() -> None:
+    workload = stateful_set(controller())
+    assert mounts(workload, "slurmctld") == {
+        "/etc/slurm": "slurm-etc",
+        "/run": "run",
+        "/var/spool/slurmctld/slurm_slurm": "statesave",
+        "/run/slurmctld": "slurm-authsocket",
+        "/var/log/slurm": "slurm-logfile",
+    }
+    assert volume(workload, "slurm-etc")["projected"] == {
+        "defaultMode": 0o610,
+        "sources": [
+            {"configMap": {"name": "slurm-config"}},
+            {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+            {"secret": {"name": "slurm-auth-jwt", "items": [{"key": "jwt.key", "path": "jwt.key"}]}},
+        ],
+    }
+
+
+def test_files_of_the_user_are_projected_sorted_and_jwks_last() -> None:
+    maps = {name: {f"{name}.conf": digest("")} for name in ("z", "a", "m")} | {"jwks": {"k": digest("")}}
+    of = controller(
+        configFileRefs=[{"name": "z"}, {"name": "a"}],
+        epilogScriptRefs=[{"name": "m"}],
+        jwksKeyRef={"name": "jwks", "key": "k"},
+    )
+    sources = volume(stateful_set(of, config_maps=maps), "slurm-etc")["projected"]["sources"]
+    assert [source["configMap"] for source in sources[3:]] == [
+        {"name": "a"},
+        {"name": "m"},
+        {"name": "z"},
+        {"name": "jwks", "items": [{"key": "k", "path": "jwks.json"}]},
+    ]
+
+
+def test_the_probes_ask_slurmctld_itself() -> None:
+    slurmctld = part(stateful_set(controller()), "slurmctld")
+    for probe in ("startupProbe", "livenessProbe"):
+        assert slurmctld[probe]["httpGet"] == {"path": "/livez", "port": "slurmctld"}
+    assert slurmctld["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "slurmctld"}
+    assert slurmctld["ports"] == [{"name": "slurmctld", "containerPort": 6817, "protocol": "TCP"}]
+
+
+def test_the_log_goes_through_a_sidecar() -> None:
+    workload = stateful_set(controller())
+    assert pod_spec(workload)["initContainers"][0]["name"] == "logfile"
+    assert part(workload, "logfile")["restartPolicy"] == "Always"
+    assert env(workload, "logfile") == {"SOCKET": "/var/log/slurm/slurmctld.log"}
+    assert part(workload, "logfile")["image"] == "ghcr.io/slurm-charts/sidecars:0.1.0"
+    assert part(stateful_set(controller(logfile={"image": "alpine"})), "logfile")["image"] == "alpine"
+
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}, "storageClassName": ""}
+
+
+def test_the_state_is_on_a_claim_of_its_own_by_default() -> None:
+    workload = stateful_set(controller(persistence={"enabled": True, **CLAIM}))
+    [claim] = workload["spec"]["volumeClaimTemplates"]
+    assert (claim["metadata"]["name"], claim["spec"]) == ("statesave", CLAIM)
+    assert not [item for item in pod_spec(workload)["volumes"] if item["name"] == "statesave"]
+
+
+def test_the_state_can_be_on_a_claim_that_exists() -> None:
+    workload = stateful_set(controller(persistence={"enabled": True, "existingClaim": "mine", **CLAIM}))
+    assert "volumeClaimTemplates" not in workload["spec"]
+    assert volume(workload, "statesave")["persistentVolumeClaim"] == {"claimName": "mine"}
+
+
+def test_the_state_goes_with_the_pod_without_persistence() -> None:
+    workload = stateful_set(controller(persistence={"enabled": False}))
+    assert "volumeClaimTemplates" not in workload["spec"]
+    assert volume(workload, "statesave")["emptyDir"] == {}
+
+
+HA: dict[str, Any] = {
+    "ha": {"enabled": True, "backups": 1},
+    "persistence": {"enabled": True, "existingClaim": "shared"},
+}
+
+
+def test_standbys_are_ready_without_being_the_primary() -> None:
+    workload = stateful_set(controller(**HA))
+    assert workload["spec"]["replicas"] == 2
+    assert "volumeClaimTemplates" not in workload["spec"]
+    assert volume(workload, "statesave")["persistentVolumeClaim"] == {"claimName": "shared"}
+    assert part(workload, "slurmctld")["readinessProbe"]["httpGet"] == {"path": "/livez", "port": "slurmctld"}
+    assert ACTIVE.keys().isdisjoint(workload["spec"]["template"]["metadata"]["labels"])
+
+
+def test_standbys_without_a_shared_claim_are_refused() -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.ha: .*ReadWriteMany"):
+        objects(controller(ha={"enabled": True}))
+
+
+def test_the_hashes_follow_what_the_pods_read() -> None:
+    annotations = template_metadata(controller())["annotations"]
+    assert annotations["slinky.slurm.net/slurm-key-hash"] == digest("key")
+    assert annotations["slinky.slurm.net/jwt-key-hash"] == digest("jwt")
+    maps = {"own": {"gres.conf": digest("1")}}
+    of = controller(configFileRefs=[{"name": "own"}])
+    hashes = {
+        config_hash(controller()),
+        config_hash(controller(extraConf="SlurmctldTimeout=30")),
+        config_hash(controller(), (nodeset(),)),
+        config_hash(of, config_maps=maps),
+        config_hash(of, config_maps={"own": {"gres.conf": digest("2")}}),
+    }
+    assert len(hashes) == 5
+    assert config_hash(of, config_maps=maps) == config_hash(of, config_maps=maps)
+
+
+def test_a_chart_upgrade_or_an_apply_does_not_change_the_pods() -> None:
+    def labelled(version: str) -> Controller:
+        return controller(
+            meta={
+                "labels": {
+                    "helm.sh/chart": f"slurm-{version}",
+                    "app.kubernetes.io/version": version,
+                    "app.kubernetes.io/managed-by": "Helm",
+                    "app.kubernetes.io/part-of": "slurm",
+                },
+                "annotations": {
+                    "kubectl.kubernetes.io/last-applied-configuration": version,
+                    "meta.helm.sh/release-name": version,
+                    "site": "x",
+                },
+            }
+        )
+
+    assert stateful_set(labelled("1")) == stateful_set(labelled("2"))
+    metadata = template_metadata(labelled("1"))
+    assert metadata["labels"]["app.kubernetes.io/part-of"] == "slurm"
+    assert metadata["annotations"]["site"] == "x"
+
+
+def test_labels_of_the_template_reach_the_pods_but_never_replace_ours() -> None:
+    user = {"metadata": {"labels": {"team": "a", "app.kubernetes.io/name": "mine"}, "annotations": {"note": "b"}}}
+    metadata = template_metadata(controller(template=user))
+    assert (metadata["labels"]["team"], metadata["annotations"]["note"]) == ("a", "b")
+    assert metadata["labels"]["app.kubernetes.io/name"] == "slurmctld"
+
+
+def test_overrides_are_laid_on() -> None:
+    workload = stateful_set(
+        controller(
+            slurmctld={"image": "mine", "args": ["-v"], "resources": {"limits": {"cpu": "1"}}},
+            template={"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}, "priorityClassName": "high"}},
+        )
+    )
+    slurmctld = part(workload, "slurmctld")
+    assert (slurmctld["image"], slurmctld["args"], slurmctld["resources"]) == ("mine", ["-v"], {"limits": {"cpu": "1"}})
+    assert pod_spec(workload)["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert pod_spec(workload)["priorityClassName"] == "high"
+
+
+def test_the_client_service_can_be_changed() -> None:
+    of = controller(
+        service={
+            "metadata": {"annotations": {"lb": "internal"}},
+            "spec": {
+                "type": "LoadBalancer",
+                "externalIPs": ["192.0.2.1"],
+                "selector": {"extra": "x"},
+                "ports": [{"name": "more", "port": 1}],
+            },
+            "port": 7000,
+            "nodePort": 30000,
+        }
+    )
+    service = find(objects(of), "Service", "slurm-controller")
+    assert service["metadata"]["annotations"] == {"lb": "internal"}
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert "externalIPs" not in service["spec"]
+    assert service["spec"]["selector"] == SELECTOR | ACTIVE | {"extra": "x"}
+    assert service["spec"]["ports"] == [
+        {"name": "more", "port": 1},
+        {"name": "slurmctld", "port": 7000, "protocol": "TCP", "targetPort": "slurmctld", "nodePort": 30000},
+    ]
+
+
+@pytest.mark.parametrize("port", [{"name": "slurmctld", "port": 1}, {"name": "mine", "port": 6817}])
+def test_a_service_port_that_is_there_already_is_refused(port: dict[str, Any]) -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.service\.spec\.ports: "):
+        objects(controller(service={"spec": {"ports": [port]}}))
+
+
+def test_an_external_controller_is_its_configuration_alone() -> None:
+    external = controller(external=True, externalConfig={"host": "ctl.example.com", "port": 7000})
+    [config_map] = objects(external)
+    assert (config_map["metadata"]["name"], set(config_map["data"])) == ("slurm-config", {"slurm.conf"})
+    assert render.conf_server(external) == "ctl.example.com:7000"
+    assert render.conf_server(controller()) == "slurm-controller.slurm:6817"
+
+
+@pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf"])
+def test_files_that_we_compose_are_not_taken_from_the_user(name: str) -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.configFileRefs: ConfigMap 'own' brings "):
+        objects(controller(configFileRefs=[{"name": "own"}]), config_maps={"own": {name: digest("")}})
+
+
+@pytest.mark.parametrize(
+    ("of", "facts", "kind", "name", "key"),
+    [
+        (controller(), {"secrets": {}}, "Secret", "slurm-auth-slurm", None),
+        (controller(), {"secrets": {"slurm-auth-slurm": {}}}, "Secret", "slurm-auth-slurm", "slurm.key"),
+        (controller(configFileRefs=[{"name": "own"}]), {}, "ConfigMap", "own", None),
+        (controller(jwksKeyRef={"name": "jwks", "key": "k"}), {}, "ConfigMap", "jwks", None),
+    ],
+)
+def test_what_is_missing_is_named(of: Controller, facts: dict[str, Any], kind: str, name: str, key: str | None) -> None:
+    with pytest.raises(MissingReferenceError) as caught:
+        objects(of, **facts)
+    assert (caught.value.kind, caught.value.name, caught.value.key) == (kind, name, key)
+
+
+def test_the_older_field_of_the_jwt_key_is_as_good() -> None:
+    spec = {"slurmKeyRef": builders.SLURM_KEY, "jwtHs256KeyRef": builders.JWT_KEY, "jwtKeyRef": None}
+    assert objects(controller(**spec)) == objects(controller())
+
+
+def test_a_controller_without_keys_is_refused() -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.jwtKeyRef: "):
+        objects(controller(jwtKeyRef=None))
+    with pytest.raises(ResourceError, match=r"^spec\.slurmKeyRef: "):
+        objects(controller(slurmKeyRef=None))

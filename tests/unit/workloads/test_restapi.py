@@ -1,0 +1,91 @@
+"""slurmrestd's objects."""
+
+from sidecars.workloads import restapi as render
+from sidecars.workloads.assembly import find
+from sidecars.workloads.facts import digest
+from sidecars.workloads.resources import Controller, Manifest, RestApi
+from tests.unit.workloads import builders
+from tests.unit.workloads.builders import controller, env, mounts, part, pod_spec, restapi, volume
+
+
+def objects(of: RestApi | None = None, cluster: Controller | None = None) -> list[Manifest]:
+    """What is rendered."""
+    return render.objects(of or restapi(), cluster or controller(), builders.facts())
+
+
+def deployment(of: RestApi | None = None, cluster: Controller | None = None) -> Manifest:
+    """The Deployment among it."""
+    return find(objects(of, cluster), "Deployment")
+
+
+def test_there_is_a_service_and_a_deployment() -> None:
+    rendered = objects(restapi(replicas=2))
+    assert [(item["kind"], item["metadata"]["name"]) for item in rendered] == [
+        ("Service", "slurm-restapi"),
+        ("Deployment", "slurm-restapi"),
+    ]
+    assert rendered[0]["spec"]["ports"] == [
+        {"name": "slurmrestd", "port": 6820, "protocol": "TCP", "targetPort": "slurmrestd"}
+    ]
+    assert rendered[1]["spec"]["replicas"] == 2
+    assert rendered[1]["spec"]["selector"]["matchLabels"] == rendered[0]["spec"]["selector"]
+
+
+def test_it_can_be_scaled_to_zero() -> None:
+    assert deployment(restapi(replicas=0))["spec"]["replicas"] == 0
+
+
+def test_slurmrestd_runs_as_nobody_and_without_the_part_for_slurmdbd() -> None:
+    workload = deployment()
+    assert part(workload, "slurmrestd")["args"] == ["-s", "openapi/slurmctld", "0.0.0.0:6820"]
+    assert env(workload, "slurmrestd") == {
+        "SLURM_JWT": "daemon",
+        "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv",
+    }
+    context = pod_spec(workload)["securityContext"]
+    assert (context["runAsNonRoot"], context["runAsUser"], context["fsGroup"]) == (True, 65534, 65534)
+    assert pod_spec(workload)["automountServiceAccountToken"] is False
+
+
+def test_with_accounting_slurmrestd_offers_all_it_has() -> None:
+    cluster = controller(accountingRef={"name": "slurm"})
+    assert part(deployment(cluster=cluster), "slurmrestd")["args"] == ["0.0.0.0:6820"]
+
+
+def test_arguments_of_the_user_stand_before_the_address() -> None:
+    workload = deployment(restapi(slurmrestd={"args": ["-vv"], "image": "mine"}))
+    assert part(workload, "slurmrestd")["args"] == ["-s", "openapi/slurmctld", "-vv", "0.0.0.0:6820"]
+    assert part(workload, "slurmrestd")["image"] == "mine"
+
+
+def test_slurmrestd_reads_slurm_conf_and_the_key_alone() -> None:
+    workload = deployment()
+    assert mounts(workload, "slurmrestd") == {"/etc/slurm": "slurm-etc"}
+    assert volume(workload, "slurm-etc")["projected"] == {
+        "defaultMode": 0o600,
+        "sources": [
+            {"configMap": {"name": "slurm-config", "items": [{"key": "slurm.conf", "path": "slurm.conf"}]}},
+            {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+        ],
+    }
+
+
+def test_a_changed_key_or_setting_restarts_slurmrestd() -> None:
+    def annotations(cluster: Controller) -> dict[str, str]:
+        found: dict[str, str] = deployment(cluster=cluster)["spec"]["template"]["metadata"]["annotations"]
+        return found
+
+    before, after = annotations(controller()), annotations(controller(extraConf="SlurmctldTimeout=10"))
+    assert before["slinky.slurm.net/slurm-key-hash"] == digest("key")
+    assert before["slinky.slurm.net/slurm-config-hash"] != after["slinky.slurm.net/slurm-config-hash"]
+
+
+def test_the_address_follows_the_service() -> None:
+    assert render.url(restapi()) == "http://slurm-restapi.slurm:6820"
+    assert render.url(restapi(service={"port": 80})) == "http://slurm-restapi.slurm:80"
+    assert render.url_for(controller(), None) == "http://slurm-restapi.slurm:6820"
+
+
+def test_an_external_controller_is_asked_by_a_slurmrestd_here() -> None:
+    cluster = controller(external=True, externalConfig={"host": "ctl", "port": 1})
+    assert deployment(cluster=cluster)["metadata"]["name"] == "slurm-restapi"

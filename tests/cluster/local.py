@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tests.cluster.control_plane import ControlPlane, Place, daemon_environment,
 from tests.cluster.errors import ClusterError
 from tests.cluster.images import build_images
 from tests.cluster.network import Network
-from tests.cluster.nodes import MOUNT_POINTS, VOLUMES, Node, pause_archive
+from tests.cluster.nodes import CNI_CACHE, Node, pause_archive
 from tests.cluster.processes import Daemon
 from tests.cluster.progress import Progress
 from tests.cluster.tools import built, tool
@@ -82,11 +83,7 @@ class Cluster:
             ],
             cgroup=hierarchies.tracking / plan.cgroup / "daemons" / "cgroup.procs",
         )
-        volumes = self.home / "state" / "volumes"
-        # umask: whoever a pod runs as may write to its volume, as on a StorageClass that heeds fsGroup.
-        mount = f'umask 0 && mkdir -p "$0" {VOLUMES} && mount --bind "$0" {VOLUMES} && exec "$@"'
-        private = ["unshare", "--mount", "--propagation=private", "sh", "-c", mount, str(volumes)]
-        return ControlPlane(self.home / "state", place, wrap_controller_manager=private)
+        return ControlPlane(self.home / "state", place)
 
     @property
     def nodes(self) -> list[Node]:
@@ -108,6 +105,16 @@ class Cluster:
         path = plane.folder / "Corefile"
         cache.write(path, corefile(self.plan, who, Path("/etc/resolv.conf").read_text()))
         return plane.daemon("coredns", [tool("coredns"), "-conf", path])
+
+    @property
+    def provisioner(self) -> Daemon:
+        """Makes a volume for every claim."""
+        plane = self.plane
+        certificate, key = plane.authority.issue("provisioner", "local-cluster:provisioner")
+        words: list[str | Path] = [sys.executable, "-P", Path(__file__).with_name("provisioner.py")]
+        words += [f"--address={plane.place.address}", f"--port={self.plan.apiserver_port}"]
+        words += [f"--authority={plane.authority.certificate}", f"--certificate={certificate}", f"--key={key}"]
+        return plane.daemon("provisioner", [*words, f"--root={plane.folder / 'volumes'}"])
 
     def kubectl(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
         """Output of kubectl as the administrator."""
@@ -141,7 +148,15 @@ class Cluster:
         """Every daemon: those that start others first."""
         plane = self.plane
         of_nodes = [daemon for node in self.nodes for daemon in node.daemons()]
-        return [*of_nodes, self.coredns, plane.scheduler, plane.controller_manager, plane.apiserver, plane.etcd]
+        return [
+            *of_nodes,
+            self.coredns,
+            self.provisioner,
+            plane.scheduler,
+            plane.controller_manager,
+            plane.apiserver,
+            plane.etcd,
+        ]
 
     def restart_kubelet(self, node: int) -> None:
         """End the kubelet of a node and start it again; its pods go on."""
@@ -255,8 +270,7 @@ def _up(
 
 def _start_control_plane(cluster: Cluster) -> None:
     plan, plane = cluster.plan, cluster.plane
-    for path in MOUNT_POINTS:
-        path.mkdir(parents=True, exist_ok=True)
+    CNI_CACHE.mkdir(parents=True, exist_ok=True)
     hierarchies = cgroups.found()
     cgroups.make(hierarchies, plan.cgroup, tuple(f"node-{node}" for node in NODES))
     _end_strangers(cluster, hierarchies)
@@ -266,6 +280,7 @@ def _start_control_plane(cluster: Cluster) -> None:
     plane.scheduler.start()
     manifests = Path(__file__).with_name("manifests.yaml").read_text()
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
+    cluster.provisioner.start()
     coredns = cluster.coredns
     coredns.start()
 
@@ -338,9 +353,8 @@ def _down(name: str, progress: Progress) -> bool:
         shutil.rmtree(cluster.home / "gone")
         if not _others(name):
             _restore_sysctls()
-            for path in MOUNT_POINTS:
-                with contextlib.suppress(OSError):
-                    path.rmdir()
+            with contextlib.suppress(OSError):
+                CNI_CACHE.rmdir()
     return True
 
 

@@ -1,6 +1,6 @@
 """One local cluster for all end-to-end tests, apart from the one of `make up`, and Slurm installed on it by Helm."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -9,13 +9,28 @@ from tests.cluster.tools import tool
 from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
 
+RUNNING: list[Kubernetes] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test's report shows the cluster as the test left it."""
+    report = yield
+    if report.failed:
+        report.sections += [("the cluster", kubernetes.describe()) for kubernetes in RUNNING]
+    return report
+
+
 @pytest.fixture(scope="session")
 def kubernetes() -> Iterator[Kubernetes]:
     """A real Kubernetes cluster with nothing of ours on it."""
     cluster = cluster_up("e2e")
     try:
-        yield Kubernetes(cluster.kubeconfig, tool("kubectl"), tool("helm"))
+        found = Kubernetes(cluster.kubeconfig, tool("kubectl"), tool("helm"))
+        RUNNING.append(found)
+        yield found
     finally:
+        RUNNING.clear()
         cluster_down("e2e")
 
 

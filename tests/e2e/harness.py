@@ -68,6 +68,25 @@ class Kubernetes:
                 return []
             raise
 
+    def describe(self) -> str:
+        """What an administrator would look at first."""
+        looks = (
+            ("get", "pods,slurm", "--all-namespaces", "-o", "wide"),
+            ("get", "events", "-n", "slurm", "--sort-by=.lastTimestamp"),
+            ("logs", "-n", "slinky", "deploy/slurm-operator", "--tail=60"),
+            ("logs", "-n", "slurm", "slurm-controller-0", "-c", "logfile", "--tail=30"),
+            ("logs", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd", "-c", "node", "--prefix", "--tail=20"),
+            ("logs", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd", "-c", "slurmd", "--prefix", "--tail=20"),
+            ("exec", "-n", "slurm", "deploy/slurm-login-slinky", "--", "scontrol", "show", "node"),
+        )
+        found = []
+        for look in looks:
+            try:
+                found.append(f"$ kubectl {' '.join(look)}\n{self.kubectl(*look)[-6000:]}")
+            except (CommandError, subprocess.TimeoutExpired) as error:
+                found.append(str(error))
+        return "\n".join(found)
+
     def _run(self, words: list[Any], stdin: str | None, timeout: float) -> str:
         environment = {
             "KUBECONFIG": str(self.kubeconfig),

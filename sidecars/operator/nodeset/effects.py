@@ -70,7 +70,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if desired.leaving and not pods and not again:
         await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
         return None
-    ready = problem or _ready(nodeset, desired, pods, plan)
+    ready = _ready(nodeset, desired, pods, plan) if problem is None or desired.leaving else problem
     await context.report(
         NODESETS, manifest, [ready, _slurm_reachable(view)], _status(nodeset, desired, pods, view, revision)
     )

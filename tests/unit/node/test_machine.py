@@ -4,7 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from sidecars.node.machine import GONE, LEAVING, Claim, Delete, Down, Drain, Phase, Read, Settings, Undrain
+from sidecars.node.machine import (
+    GONE,
+    LEAVING,
+    Claim,
+    Delete,
+    Down,
+    Drain,
+    Listening,
+    Observation,
+    Phase,
+    Read,
+    Settings,
+    Undrain,
+    begin,
+    step,
+)
 from tests.unit.node.simulation import UID, Pod, Slurm, node, running_pod
 
 # ---- before slurmd starts ----------------------------------------------------------------------------------------
@@ -87,6 +102,13 @@ def test_a_record_is_never_deleted_once_slurmd_may_use_it() -> None:
     pod = Pod(Slurm(node("IDLE", uid="uid-0")), slurmd_may_run=True)
     pod.run(5)
     assert pod.slurm.calls == [Read(), Claim()]
+
+
+def test_a_predecessors_record_is_left_alone_when_slurmd_was_let_go_during_the_look_at_it() -> None:
+    claiming = replace(begin(0.0), record=node("MIXED", uid="uid-0"))
+    seen = Observation(slurmd_may_run=True, answer=Listening(False))
+    _, actions = step(Settings(pod_uid=UID, grace=100), claiming, seen, 1.0)
+    assert actions == (Claim(),)
 
 
 # ---- while nothing happens ---------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ def test_an_idle_node_is_let_go_at_once() -> None:
 def test_slurm_is_not_asked_while_steps_run() -> None:
     pod = running_pod("MIXED", grace=3600)
     pod.hook(3)
-    pod.run(2000)
+    pod.run(400)
     assert pod.slurm.calls == [Read(), Drain(LEAVING), Read()]
 
 

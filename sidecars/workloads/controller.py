@@ -149,6 +149,10 @@ def _source(selector: KeySelector, path: str) -> Json:
 
 
 def _claim_spec(controller: Controller) -> Json:
-    """The claim's spec: the fields of spec.persistence that are a PersistentVolumeClaimSpec's."""
+    """The claim's spec: the fields of spec.persistence that are a PersistentVolumeClaimSpec's.
+
+    No claim is valid without an access mode and a size, so where they are not said they are the chart's defaults.
+    """
     spec = builtins(controller.spec.persistence)
-    return {key: value for key, value in spec.items() if key not in {"enabled", "existingClaim"}}
+    needed = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}}
+    return needed | {key: value for key, value in spec.items() if key not in {"enabled", "existingClaim"}}

@@ -21,9 +21,6 @@ import yaml
 from sidecars.workloads import merge
 from sidecars.workloads.resources import Json, Manifest, ResourceError
 
-ENVIRONMENT = "SLURM_CHARTS_WORKLOADS"
-"""The environment variable by which an installation names the folder."""
-
 STAMP = "version"
 """The file, without `.yaml`, that tells which version the folder belongs to."""
 
@@ -139,7 +136,7 @@ def load(path: Path) -> Workloads:
         raise StructureError(f"{path}: {error}") from error
     stamp = files.pop(STAMP, None)
     if stamp is None:
-        raise StructureError(f"{path / STAMP}.yaml doesn't exist; name the folder of workloads by {ENVIRONMENT}")
+        raise StructureError(f"{path / STAMP}.yaml doesn't exist: is this the folder of workloads?")
     found = str(stamp[0].get("version")) if stamp else "nothing"
     if found != VERSION:
         raise StructureError(

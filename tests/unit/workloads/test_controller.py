@@ -180,6 +180,11 @@ def test_the_state_is_on_a_claim_of_its_own_by_default() -> None:
     assert not [item for item in pod_spec(workload)["volumes"] if item["name"] == "statesave"]
 
 
+def test_a_claim_that_says_no_size_has_the_charts() -> None:
+    [claim] = stateful_set(controller())["spec"]["volumeClaimTemplates"]
+    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}}
+
+
 def test_the_state_can_be_on_a_claim_that_exists() -> None:
     workload = stateful_set(controller(persistence={"enabled": True, "existingClaim": "mine", **CLAIM}))
     assert "volumeClaimTemplates" not in workload["spec"]

@@ -3,8 +3,9 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 
-from tests.cluster import local
+from tests.cluster import install, local
 from tests.cluster.errors import ClusterError
 from tests.cluster.progress import Progress
 
@@ -37,7 +38,11 @@ def main(argv: list[str]) -> int:
 
 def _run(command: str, name: str) -> int:
     progress = Progress()
-    if command == "start":
+    if command == "up":
+        _up(name, progress)
+    elif command == "status":
+        return _status(name)
+    elif command == "start":
         cluster = local.cluster_up(name, progress)
         progress.note(f"KUBECONFIG={cluster.kubeconfig}")
     elif command in {"down", "stop"}:
@@ -45,6 +50,38 @@ def _run(command: str, name: str) -> int:
             progress.note(f"there is no local cluster {name!r}")
     elif command == "kubeconfig":
         print(os.environ.get("KUBECONFIG") or local.existing(name).kubeconfig)
+    return 0
+
+
+def _up(name: str, progress: Progress) -> None:
+    named = os.environ.get("KUBECONFIG")
+    values = install.chosen_values(local=not named)
+    if named:
+        target = install.Target(Path(named).absolute())
+        install.check_reachable(target, progress)
+        install.check_charts(values, progress)
+    else:
+        cluster = local.cluster_up(name, progress, check=lambda progress: install.check_charts(values, progress))
+        target = install.Target(cluster.kubeconfig, cluster.images(), local=True)
+    if install.install(target, values, progress):
+        output = install.first_job(target, progress)
+        progress.note(f"\n{output or ''}")
+    else:
+        progress.note("\nSlurm is up already, as the charts and values say: nothing was done.\n")
+    progress.note(install.how_to(target))
+
+
+def _status(name: str) -> int:
+    """Print what runs; 0 if all of it does."""
+    cluster = local.existing(name)
+    for daemon in cluster.daemons():
+        print(f"{daemon.name:26} {'runs' if daemon.pid() is not None else 'ended'}")
+    if not cluster.running():
+        print("not complete: make up starts what is missing")
+        return 1
+    target = install.Target(cluster.kubeconfig, local=True)
+    print(target.kubectl("get", "nodes"))
+    print(target.helm("list", "--all", "--all-namespaces"), end="")
     return 0
 
 

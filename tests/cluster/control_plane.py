@@ -52,7 +52,6 @@ class ControlPlane:
 
     folder: Path
     place: Place
-    wrap_controller_manager: Sequence[str] = ()
     options: Sequence[str] = field(default=())
 
     @classmethod
@@ -211,13 +210,12 @@ class ControlPlane:
 
     @property
     def controller_manager(self) -> Daemon:
-        """The built-in controllers, and the hostpath provisioner of the StorageClass."""
+        """The built-in controllers."""
         who = self.client("controller-manager", "system:kube-controller-manager")
         _, private = self.authority.key_pair("service-accounts")
         return self.daemon(
             "kube-controller-manager",
             [
-                *self.wrap_controller_manager,
                 tool("kube-controller-manager"),
                 "--bind-address=127.0.0.1",
                 f"--secure-port={self.place.ports['kube-controller-manager']}",
@@ -227,7 +225,6 @@ class ControlPlane:
                 f"--root-ca-file={self.authority.certificate}",
                 f"--service-account-private-key-file={private}",
                 "--use-service-account-credentials=true",
-                "--enable-hostpath-provisioner=true",
                 "--allocate-node-cidrs=false",
                 "--leader-elect=false",
                 "--profiling=false",

@@ -35,7 +35,7 @@ def release() -> str:
 
 
 def unpacked() -> Path:
-    """The folder with the unpacked packages: `bin` (wrappers), `iptables-nft`, `iptables-legacy`, `cni` and `root`.
+    """The unpacked packages: folders bin (wrappers), iptables-nft, iptables-legacy, cni, share and root.
 
     Downloads them if they are not in the cache. Raises ClusterError that names a package the release doesn't have.
     """
@@ -64,6 +64,7 @@ def _unpack(folder: Path) -> None:
     if cni is None:
         raise ClusterError("the package containernetworking-plugins holds no CNI plugin `bridge`")
     (folder / "cni").symlink_to(cni.relative_to(folder))
+    (folder / "share").symlink_to("root/usr/share")
 
 
 def _download(folder: Path) -> None:

@@ -232,7 +232,7 @@ def _up(
 ) -> Cluster:
     cluster = load(name)
     with progress.step("preconditions"):
-        plan = cluster.plan if cluster else Plan(name, _free_index(name))
+        plan = cluster.plan if cluster else Plan(name, _index(name))
         preconditions.demand(preconditions.observe(plan, running=cluster is not None, cold=not built("kube")))
     with progress.step("programs of the distribution"):
         debian.unpacked()
@@ -362,19 +362,26 @@ def _others(name: str) -> bool:
     return any(path.parent.parent.name != name for path in clusters().glob("*/state/cluster.json"))
 
 
-def _free_index(name: str) -> int:
-    """The lowest index that no other cluster has, on this cache folder or (by its bridge) any other."""
-    used = {
-        json.loads(path.read_text())["index"]
-        for path in clusters().glob("*/state/cluster.json")
-        if path.parent.parent.name != name
-    }
-    devices = network.links() if shutil.which("ip") else set()
-    free = (each for each in INDEXES if each not in used and Plan(name, each).bridge not in devices)
-    index = next(free, None)
-    if index is None:
-        raise ClusterError(f"there are {len(INDEXES)} local clusters already: take some down")
-    return index
+def _index(name: str) -> int:
+    """The number of the cluster of that name: the lowest that no other has, kept for good.
+
+    A bridge of that number that is not the cluster's own belongs to one of another cache folder.
+    """
+    with cache.locked(clusters() / ".index.lock"):
+        chosen = clusters() / name / "index"
+        devices = network.links() if shutil.which("ip") else set()
+        if chosen.exists():
+            index = int(chosen.read_text())
+            if Plan(name, index).bridge not in devices:
+                return index
+            chosen.unlink()
+        used = {int(path.read_text()) for path in clusters().glob("*/index")}
+        free = (each for each in INDEXES if each not in used and Plan(name, each).bridge not in devices)
+        found = next(free, None)
+        if found is None:
+            raise ClusterError(f"all {len(INDEXES)} numbers of clusters are in use: delete old folders of {clusters()}")
+        cache.write(chosen, str(found))
+        return found
 
 
 def _iptables() -> tuple[Path, ...]:

@@ -28,10 +28,8 @@ from tests.cluster.waiting import until
 
 PAUSE = "slurm-charts.local/pause:1"
 SOCKET = "/run/containerd/containerd.sock"
-# Folders of the host over which a cluster's own are mounted, in the namespaces of its processes only. The controller
-# manager's hostpath provisioner knows no other place for volumes than the last one.
-VOLUMES = Path("/tmp/hostpath_pv")  # noqa: S108 - fixed by kube-controller-manager
-MOUNT_POINTS = (Path("/var/lib/cni"), VOLUMES)
+# The CNI library's own folder on the host; each node has one of its own mounted over it.
+CNI_CACHE = Path("/var/lib/cni")
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,7 @@ class Node:
         binds = {
             folder / "kubelet": Path("/run/kubelet"),
             folder / "log": Path("/var/log"),
-            folder / "cni-cache": Path("/var/lib/cni"),
-            self.plane.folder / "volumes": VOLUMES,
+            folder / "cni-cache": CNI_CACHE,
         }
         lines = ["mount --make-rshared /", "mount -t tmpfs -o mode=755 slurm-charts /run"]
         for source, target in binds.items():

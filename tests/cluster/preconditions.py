@@ -16,7 +16,7 @@ from tests.cluster.addresses import Plan
 from tests.cluster.commands import run, succeeds
 from tests.cluster.errors import ClusterError
 
-GO = (1, 24)
+GO = (1, 21)
 COLD_DISK_GIB = 15.0
 WARM_DISK_GIB = 4.0
 MEMORY_GIB = 5.0
@@ -64,9 +64,9 @@ def problems(facts: Facts) -> list[str]:
     if facts.python < (3, 11):
         found.append(f"Python {facts.python[0]}.{facts.python[1]} is too old: install Python 3.11 or newer")
     if facts.go is None:
-        found.append("Go is missing: install Go 1.25 or newer (https://go.dev/dl) and put it on PATH")
+        found.append("Go is missing: install Go 1.21 or newer (https://go.dev/dl) and put it on PATH")
     elif facts.go < GO:
-        found.append(f"Go {facts.go[0]}.{facts.go[1]} is too old: install Go 1.25 or newer (https://go.dev/dl)")
+        found.append(f"Go {facts.go[0]}.{facts.go[1]} is too old: install Go 1.21 or newer (https://go.dev/dl)")
     found += [
         f"the program {program} is missing: apt-get install {PROGRAMS[program]}" for program in facts.missing_programs
     ]

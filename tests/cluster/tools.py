@@ -23,6 +23,15 @@ _STAMP = {
     f"{_VERSION}.gitTreeState": "clean",
     "k8s.io/client-go/pkg/version.gitVersion": f"v{KUBERNETES}",
 }
+_MAJOR, _MINOR, _ = KUBERNETES.split(".")
+# Without these, Helm renders for a Kubernetes of years ago when it has no cluster to ask.
+_HELM_STAMP = {
+    "helm.sh/helm/v3/internal/version.version": "v3.21.4",
+    "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": _MAJOR,
+    "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": _MINOR,
+    "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor": _MAJOR,
+    "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor": _MINOR,
+}
 
 
 @dataclass(frozen=True)
@@ -43,9 +52,8 @@ class Module:
 
     def build(self, folder: Path) -> None:
         """Build into `folder`."""
-        links = " ".join(f"-X {name}={value}" for name, value in self.stamp.items())
         program = folder / self.names[0]
-        words: list[str | Path] = ["build", "-trimpath", "-ldflags", f"-s -w {links}", "-o", program, self.package]
+        words: list[str | Path] = ["build", "-trimpath", "-ldflags", _links(self.stamp), "-o", program, self.package]
         _go(words, cwd=HERE / self.folder)
         for name in self.names[1:]:
             (folder / name).symlink_to(program.name)
@@ -58,14 +66,15 @@ class Published:
     package: str
     version: str
     name: str
+    stamp: Mapping[str, str]
 
     def key(self) -> str:
-        """Changes with the version."""
-        return _digest(self.package, self.version)
+        """Changes with version and stamp."""
+        return _digest(self.package, self.version, *self.stamp.values())
 
     def build(self, folder: Path) -> None:
         """Build into `folder`."""
-        _go(["install", "-trimpath", "-ldflags", "-s -w", f"{self.package}@{self.version}"], gobin=folder)
+        _go(["install", "-trimpath", "-ldflags", _links(self.stamp), f"{self.package}@{self.version}"], gobin=folder)
         made = self.package.rsplit("/", 1)[-1]
         if made != self.name:
             (folder / made).rename(folder / self.name)
@@ -84,8 +93,10 @@ KUBERNETES_PROGRAMS = (
 _GO: dict[str, Module | Published] = {
     **dict.fromkeys(KUBERNETES_PROGRAMS, Module("kubernetes", ".", KUBERNETES_PROGRAMS, _STAMP)),
     "pause": Module("pause", ".", ("pause",), {}),
-    "helm": Published("helm.sh/helm/v3/cmd/helm", "v3.21.4", "helm"),
-    "helm4": Published("helm.sh/helm/v4/cmd/helm", "v4.2.4", "helm4"),
+    "helm": Published("helm.sh/helm/v3/cmd/helm", "v3.21.4", "helm", _HELM_STAMP),
+    "helm4": Published(
+        "helm.sh/helm/v4/cmd/helm", "v4.2.4", "helm4", {"helm.sh/helm/v4/internal/version.version": "v4.2.4"}
+    ),
     "ct": Module("tools/ct", "github.com/helm/chart-testing/v3/ct", ("ct",), {}),
     "helm-unittest": Module(
         "tools/helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", ("helm-unittest",), {}
@@ -121,6 +132,10 @@ def _place(recipe: Module | Published) -> Path:
     return cache.root() / "bin" / f"{name}-{recipe.key()}"
 
 
+def _links(stamp: Mapping[str, str]) -> str:
+    return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in stamp.items())])
+
+
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
@@ -134,6 +149,8 @@ def _go(words: list[str | Path], cwd: Path | None = None, gobin: Path | None = N
         "GOFLAGS": "-modcacherw -buildvcs=false",
         "GOMODCACHE": str(home / "mod"),
         "GOPATH": str(home / "path"),
+        # An older Go takes the release that a module asks for from the module proxy.
+        "GOTOOLCHAIN": "auto",
         "GOWORK": "off",
     }
     if gobin is not None:

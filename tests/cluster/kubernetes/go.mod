@@ -4,7 +4,6 @@ go 1.25.0
 
 require (
 	github.com/coredns/coredns v1.13.1
-	github.com/fsnotify/fsnotify v1.9.0
 	github.com/spf13/cobra v1.10.0
 	k8s.io/component-base v0.35.4
 	k8s.io/kubectl v0.0.0
@@ -51,6 +50,7 @@ require (
 	github.com/fatih/camelcase v1.0.0 // indirect
 	github.com/felixge/httpsnoop v1.0.4 // indirect
 	github.com/flynn/go-shlex v0.0.0-20150515145356-3f9db97f8568 // indirect
+	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.0 // indirect
 	github.com/go-errors/errors v1.4.2 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect

@@ -18,7 +18,6 @@ import (
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
-	"github.com/fsnotify/fsnotify"
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
@@ -49,30 +48,5 @@ func main() {
 		fmt.Fprintf(os.Stderr, "%s: not one of the programs in this binary\n", name)
 		os.Exit(2)
 	}
-	if name == "kube-controller-manager" {
-		openVolumes("/tmp/hostpath_pv")
-	}
 	os.Exit(cli.Run(command()))
-}
-
-// openVolumes lets whoever a pod runs as write to its volume, as a StorageClass that heeds fsGroup does: the host-path
-// provisioner makes its folders for root alone, and the kubelet changes no owner on a host path.
-func openVolumes(folder string) {
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		err = watcher.Add(folder)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "volumes under %s stay closed to pods: %v\n", folder, err)
-		return
-	}
-	go func() {
-		for event := range watcher.Events {
-			if event.Has(fsnotify.Create) {
-				if err := os.Chmod(event.Name, 0o777); err != nil {
-					fmt.Fprintln(os.Stderr, err)
-				}
-			}
-		}
-	}()
 }

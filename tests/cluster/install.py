@@ -1,0 +1,315 @@
+"""Slurm on a cluster, the way a user would do it: three Helm releases, waited for, and a first job.
+
+Works on the local cluster and on any other that a kubeconfig names.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster import cache
+from tests.cluster.commands import run
+from tests.cluster.errors import ClusterError
+from tests.cluster.progress import Progress
+from tests.cluster.tools import built, tool
+from tests.cluster.waiting import until
+
+CHARTS = Path(__file__).parents[2] / "charts"
+LOCAL_VALUES = CHARTS / "slurm" / "ci" / "local-values.yaml"
+GROUP = "slinky.slurm.net"
+KINDS = ("controllers", "restapis", "loginsets", "nodesets")
+OPERATOR_NAMESPACE, SLURM_NAMESPACE = "slinky", "slurm"
+READY_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Release:
+    """A Helm release: its chart has its name."""
+
+    name: str
+    namespace: str
+    values: tuple[Path, ...] = ()
+
+    @property
+    def chart(self) -> Path:
+        """The chart's folder."""
+        return CHARTS / self.name
+
+    def digest(self, *also: str) -> str:
+        """Changes with chart, values and `also`."""
+        files = [path for path in sorted(self.chart.rglob("*")) if path.is_file()]
+        parts = [f"{path.relative_to(CHARTS)}\0{path.read_text(errors='replace')}" for path in files]
+        parts += [path.read_text() for path in self.values]
+        return hashlib.sha256("\0".join([*parts, *also]).encode()).hexdigest()[:16]
+
+
+def chosen_values(local: bool) -> tuple[Path, ...]:
+    """Values files of chart slurm: the local cluster's, if it is that, and over it the file that VALUES names."""
+    files = [LOCAL_VALUES] if local else []
+    named = os.environ.get("VALUES")
+    if named:
+        path = Path(named).absolute()
+        if not path.is_file():
+            raise ClusterError(f"VALUES={named}: there is no such file")
+        files.append(path)
+    return tuple(files)
+
+
+def releases(values: tuple[Path, ...]) -> list[Release]:
+    """What is installed, in order."""
+    return [
+        Release("slurm-operator-crds", OPERATOR_NAMESPACE),
+        Release("slurm-operator", OPERATOR_NAMESPACE),
+        Release("slurm", SLURM_NAMESPACE, values),
+    ]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster to install on. `images` names the set of images it was given, if it was given one."""
+
+    kubeconfig: Path
+    images: str = ""
+    local: bool = False
+
+    def kubectl(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
+        """Output of kubectl. Raises ClusterError."""
+        return run([self.program("kubectl"), "--kubeconfig", self.kubeconfig, *words], stdin=stdin, seconds=seconds)
+
+    def helm(self, *words: str | Path, seconds: float = 300) -> str:
+        """Output of Helm. Raises ClusterError."""
+        return run(
+            [self.program("helm"), "--kubeconfig", self.kubeconfig, *words], env=helm_environment(), seconds=seconds
+        )
+
+    def program(self, name: str) -> Path:
+        """kubectl or helm: ours on the local cluster; on another the user's own, if there is one."""
+        own = None if self.local else shutil.which(name)
+        return Path(own) if own else tool(name)
+
+    def items(self, namespace: str, kind: str) -> list[dict[str, Any]]:
+        """Objects of a kind, empty if there are none."""
+        found = json.loads(self.kubectl("-n", namespace, "get", kind, "-o", "json"))
+        items: list[dict[str, Any]] = found["items"]
+        return items
+
+
+def helm_environment() -> dict[str, str]:
+    """Helm's folders lie in the cache; nothing of the user's Helm setup has a say."""
+    home = cache.root() / "helm"
+    own = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("HELM_")}, **own}
+
+
+def check_charts(values: tuple[Path, ...], progress: Progress) -> None:
+    """Render every chart with its values, so that a wrong values file stops everything before anything is changed."""
+    if not built("helm"):
+        with progress.step("Helm (built once)"):
+            tool("helm")
+    with progress.step("charts and values"):
+        for path in values:
+            try:
+                yaml.safe_load(path.read_text())
+            except yaml.YAMLError as error:
+                raise ClusterError(f"{path}: not YAML: {error}") from None
+        for release in releases(values):
+            files = [word for path in release.values for word in ("-f", str(path))]
+            words: list[str | Path] = ["template", release.name, release.chart, "-n", release.namespace, *files]
+            try:
+                run([tool("helm"), *words], env=helm_environment())
+            except ClusterError as error:
+                named = " ".join(map(str, release.values)) or "its default values"
+                raise ClusterError(f"chart {release.name} doesn't take {named}:\n{error}") from None
+
+
+def check_reachable(target: Target, progress: Progress) -> None:
+    """Raises ClusterError unless the kubeconfig names a cluster that answers."""
+    with progress.step(f"cluster of {target.kubeconfig}"):
+        if not target.kubeconfig.is_file():
+            raise ClusterError(
+                f"KUBECONFIG={target.kubeconfig}: there is no such file. Unset KUBECONFIG for the local cluster."
+            )
+        try:
+            target.kubectl("--request-timeout=15s", "get", "--raw", "/version", seconds=30)
+        except ClusterError as error:
+            raise ClusterError(
+                f"the cluster of KUBECONFIG={target.kubeconfig} doesn't answer. Check the file, or unset KUBECONFIG "
+                f"for the local cluster.\n{error}"
+            ) from None
+
+
+def install(target: Target, values: tuple[Path, ...], progress: Progress) -> bool:
+    """Bring the releases up to date and wait until all is Ready. False if there was nothing to do."""
+    changed = [_release(target, release, progress) for release in releases(values)]
+    if not any(changed) and not _not_ready(target):
+        return False
+    with progress.step("Slurm to be Ready"):
+
+        def ready() -> bool:
+            missing = _not_ready(target)
+            if missing:
+                progress.say(missing[0] if len(missing) == 1 else f"{missing[0]}, and {len(missing) - 1} more")
+            return not missing
+
+        until(ready, "Slurm to be Ready", READY_SECONDS, lambda: diagnosis(target), pause=0.5)
+    return True
+
+
+def first_job(target: Target, progress: Progress) -> str | None:
+    """Output of `srun hostname` on two nodes (or the one there is), from a login pod. None without login or workers."""
+    logins = target.items(SLURM_NAMESPACE, f"loginsets.{GROUP}")
+    nodesets = target.items(SLURM_NAMESPACE, f"nodesets.{GROUP}")
+    count: int = min(2, sum(each.get("status", {}).get("replicas", 0) for each in nodesets))
+    if not logins or not count:
+        progress.note("no job is run: the values name no login nodes or no workers")
+        return None
+    login = f"deploy/{logins[0]['metadata']['name']}"
+    inside = ["-n", SLURM_NAMESPACE, "exec", login, "-c", "login", "--"]
+    with progress.step(f"srun -N{count} hostname"):
+
+        def idle() -> bool:
+            try:
+                states = target.kubectl(*inside, "sinfo", "-h", "-N", "-o", "%N %T").splitlines()
+            except ClusterError as error:
+                progress.say(str(error).splitlines()[-1])
+                return False
+            progress.say("; ".join(sorted(set(states))) or "no Slurm nodes yet")
+            return len({state for state in states if state.endswith(" idle")}) >= count
+
+        until(idle, f"{count} idle Slurm nodes", 120, lambda: diagnosis(target), pause=0.5)
+        return target.kubectl(*inside, "srun", f"-N{count}", "hostname", seconds=90)
+
+
+def how_to(target: Target) -> str:
+    """What to do next."""
+    logins = [each["metadata"]["name"] for each in target.items(SLURM_NAMESPACE, f"loginsets.{GROUP}")]
+    nodesets = [each["metadata"]["name"] for each in target.items(SLURM_NAMESPACE, f"nodesets.{GROUP}")]
+    lines = [f"  export KUBECONFIG={target.kubeconfig}", f"  export PATH={target.program('kubectl').parent}:$PATH"]
+    if logins:
+        exec_ = f"kubectl -n {SLURM_NAMESPACE} exec -it deploy/{logins[0]} --"
+        lines += [f"  {exec_} bash", f"  {exec_} sbatch --wrap 'srun hostname'"]
+    if nodesets:
+        lines.append(f"  kubectl -n {SLURM_NAMESPACE} scale nodesets.{GROUP}/{nodesets[0]} --replicas=3")
+    lines.append(f"  kubectl -n {SLURM_NAMESPACE} get nodesets.{GROUP},pods --watch")
+    if target.local:
+        lines.append("  make down")
+    else:
+        lines += [f"  helm -n {each.namespace} uninstall {each.name}" for each in reversed(releases(()))]
+    names = [
+        "",
+        "",
+        *(["log in:", "submit:"] if logins else []),
+        *(["scale:"] if nodesets else []),
+        "watch:",
+        "tear down:",
+    ]
+    names += [""] * (len(lines) - len(names))
+    return "\n".join(f"{name:11}{line.strip()}" for name, line in zip(names, lines, strict=True))
+
+
+def _release(target: Target, release: Release, progress: Progress) -> bool:
+    """Install or upgrade, unless the very same is deployed. A release that a killed run left pending is begun anew."""
+    digest = f"slurm-charts {release.digest(target.images)}"
+    found = json.loads(
+        target.helm("list", "--all", "-n", release.namespace, "--filter", f"^{release.name}$", "-o", "json")
+    )
+    status = found[0]["status"] if found else ""
+    if status == "deployed":
+        described = json.loads(target.helm("status", release.name, "-n", release.namespace, "-o", "json"))
+        if described["info"].get("description") == digest:
+            return False
+    with progress.step(f"helm upgrade --install {release.name}"):
+        if status == "uninstalling":
+            target.helm("uninstall", release.name, "-n", release.namespace, "--wait", "--timeout", "3m")
+        elif status.startswith("pending"):
+            pending = "status in (pending-install,pending-upgrade,pending-rollback)"
+            chosen = f"owner=helm,name={release.name},{pending}"
+            target.kubectl("-n", release.namespace, "delete", "secret", "-l", chosen)
+        files = [word for path in release.values for word in ("-f", str(path))]
+        words: list[str | Path] = ["upgrade", "--install", release.name, release.chart]
+        words += ["-n", release.namespace, "--create-namespace"]
+        target.helm(*words, *files, "--description", digest)
+        if release.name == "slurm-operator-crds":
+            every = [f"crd/{kind}.{GROUP}" for kind in KINDS]
+            target.kubectl("wait", "--for=condition=Established", "--timeout=60s", *every, seconds=90)
+        elif release.name == "slurm-operator" and status == "deployed" and target.images:
+            # The same tag may name another image by now.
+            target.kubectl("-n", release.namespace, "rollout", "restart", "deployment/slurm-operator")
+    return True
+
+
+def _not_ready(target: Target) -> list[str]:
+    """What is not Ready yet, one line each, the causes before the effects."""
+    missing: list[str] = []
+    for deployment in target.items(OPERATOR_NAMESPACE, "deployments"):
+        status, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
+        current = status.get("observedGeneration") == deployment["metadata"]["generation"]
+        if not current or min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0)) < wanted:
+            missing.append(f"deployment {deployment['metadata']['name']} is not available")
+    for kind in KINDS:
+        for each in target.items(SLURM_NAMESPACE, f"{kind}.{GROUP}"):
+            why = unready(each)
+            if why is not None:
+                missing.append(f"{each['kind']} {each['metadata']['name']}: {why}")
+    return missing
+
+
+def unready(resource: Mapping[str, Any]) -> str | None:
+    """Why a custom resource is not Ready by its own condition. None: it is, in its present generation."""
+    conditions = {each["type"]: each for each in resource.get("status", {}).get("conditions", [])}
+    ready = conditions.get("Ready")
+    if ready is None:
+        return "the operator has not looked at it yet"
+    if ready["status"] != "True":
+        return f"{ready.get('reason', 'NotReady')}: {ready.get('message', '')}".rstrip(": ")
+    generation = resource["metadata"].get("generation", 0)
+    if ready.get("observedGeneration", generation) < generation:
+        return "the operator has not seen the last change yet"
+    return None
+
+
+def diagnosis(target: Target) -> str:
+    """Everything that helps to see why it is not Ready: conditions, containers, warnings."""
+    lines = _not_ready(target)
+    for namespace in (OPERATOR_NAMESPACE, SLURM_NAMESPACE):
+        for pod in target.items(namespace, "pods"):
+            lines += pod_troubles(pod)
+        events = [each for each in target.items(namespace, "events") if each.get("type") == "Warning"]
+        events.sort(key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")
+        for event in events[-8:]:
+            about = event.get("involvedObject", {})
+            lines.append(
+                f"event: {about.get('kind')} {about.get('name')}: {event.get('reason')}: {event.get('message')}"
+            )
+    return "\n- ".join(["", *lines]) if lines else "nothing is unready any more"
+
+
+def pod_troubles(pod: Mapping[str, Any]) -> Sequence[str]:
+    """A line for the pod if it waits to be scheduled and for each of its containers that is not well."""
+    name, status = pod["metadata"]["name"], pod.get("status", {})
+    lines = [
+        f"pod {name}: {each.get('reason')}: {each.get('message')}"
+        for each in status.get("conditions", [])
+        if each["type"] == "PodScheduled" and each["status"] != "True"
+    ]
+    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        state = container.get("state", {})
+        ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
+        if "waiting" in state and state["waiting"].get("reason") != "PodInitializing":
+            waiting = state["waiting"]
+            lines.append(f"pod {name}, {container['name']}: {waiting.get('reason')}: {waiting.get('message', '')}")
+        if ended and ended.get("exitCode"):
+            said = f": {ended['message'].strip()}" if ended.get("message") else ""
+            lines.append(
+                f"pod {name}, {container['name']}: ended with {ended['exitCode']} ({ended.get('reason')}){said}"
+            )
+        if "running" in state and not container.get("ready") and not ended:
+            lines.append(f"pod {name}, {container['name']}: runs, but is not ready")
+    return lines

@@ -1,4 +1,6 @@
-"""Hypothesis profiles: `default` for every run, `soak` for the long ones (`--hypothesis-profile=soak`)."""
+"""Hypothesis profiles: `default` for every run, `soak` for the long ones (`--hypothesis-profile=soak`); no stray loop."""
+
+import asyncio
 
 from hypothesis import HealthCheck, settings
 
@@ -6,3 +8,6 @@ _SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much)
 settings.register_profile("default", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.register_profile("soak", deadline=None, max_examples=2000, database=None, suppress_health_check=_SLOW)
 settings.load_profile("default")
+
+# Else Python 3.11 makes a loop for whoever asks for the current one, and nobody closes it.
+asyncio.set_event_loop(None)

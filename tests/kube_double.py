@@ -259,7 +259,7 @@ class KubeDouble:
         elif fault == "error":
             await response.write(_line("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError"}))
         elif fault == "bookmark":
-            await response.write(self._bookmark())
+            await response.write(_bookmark(since))
         elif fault == "silent":
             await asyncio.Event().wait()
         elif fault != "empty":
@@ -289,16 +289,16 @@ class KubeDouble:
                             request.transport.abort()
                             return
                         since = change.version
+                if changed.is_set():
+                    continue
                 try:
                     async with asyncio.timeout(self.bookmark_seconds):
                         await changed.wait()
                 except TimeoutError:
-                    await response.write(self._bookmark())
+                    if not changed.is_set():  # a bookmark promises that everything before it was sent
+                        await response.write(_bookmark(self._version))
         finally:
             self._changed.discard(changed)
-
-    def _bookmark(self) -> bytes:
-        return _line("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(self._version)}})
 
     def _write(self, method: str, path: _Path, body: Any) -> web.Response:
         collection, key = self._collection(path.collection), (path.namespace, path.name)
@@ -356,6 +356,10 @@ def _parse(path: str) -> _Path:
 def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
     body = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
     return web.json_response(body, status=code, headers=headers)
+
+
+def _bookmark(version: int) -> bytes:
+    return _line("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(version)}})
 
 
 def _line(kind: str, item: Any) -> bytes:

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-import looptime
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.kube import PODS, Client, Event, Key, Manifest, Reflector
 from tests.kube_double import READ_FAULTS, KubeDouble
+from tests.unit.kube import virtual
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,5 +101,4 @@ async def play(script: Sequence[tuple[Any, ...]], page_limit: int, only: list[st
 def test_after_any_script_the_cache_equals_the_server(
     script: list[tuple[Any, ...]], page_limit: int, only: list[str] | None
 ) -> None:
-    with asyncio.Runner(loop_factory=lambda: looptime.new_event_loop(idle_timeout=5)) as runner:
-        runner.run(play(script, page_limit, only))
+    virtual.run(play(script, page_limit, only))

@@ -1,0 +1,229 @@
+"""The work queue: each key once, never twice at the same time, back-off per key; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecars.kube import WorkQueue, run_workers
+from tests.unit.kube import virtual
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+pytestmark = pytest.mark.looptime
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@contextlib.asynccontextmanager
+async def workers(
+    queue: WorkQueue[str], handler: Callable[[str], Awaitable[float | None]], concurrency: int = 4
+) -> AsyncIterator[None]:
+    task = asyncio.create_task(run_workers(queue, handler, concurrency))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_key_added_often_is_taken_once() -> None:
+    queue = WorkQueue[str]()
+    for key in ("a", "b", "a", "a"):
+        queue.add(key)
+    assert [await queue.get(), await queue.get()] == ["a", "b"]
+    assert len(queue) == 0
+    assert queue.adds == 2
+
+
+async def test_a_key_added_while_in_work_comes_again_after_done() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    key = await queue.get()
+    queue.add(key)
+    queue.add(key)
+    assert len(queue) == 0
+    queue.done(key)
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_done_of_a_key_that_is_not_in_work_is_an_error() -> None:
+    with pytest.raises(ValueError, match="'a' is not in work"):
+        WorkQueue[str]().done("a")
+
+
+async def test_of_several_delays_the_earliest_counts() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("a", 10)
+    queue.add_after("a", 3)
+    queue.add_after("a", 7)
+    start = now()
+    assert await queue.get() == "a"
+    assert now() - start == 3
+    queue.done("a")
+    await asyncio.sleep(20)
+    assert len(queue) == 0
+
+
+async def test_retries_wait_longer_each_time_until_forgotten() -> None:
+    queue = WorkQueue[str](base_delay=1, max_delay=16, rng=random.Random(1))  # noqa: S311 - spreads retries
+    delays = [queue.retry("a") for _ in range(8)]
+    assert all(0.5 <= delay / want <= 1 for delay, want in zip(delays, [1, 2, 4, 8, 16, 16, 16, 16], strict=True))
+    assert queue.failures("a") == 8
+    queue.forget("a")
+    assert queue.failures("a") == 0
+    assert queue.retry("a") <= 1
+
+
+async def test_many_failing_keys_share_a_rate() -> None:
+    queue = WorkQueue[int](base_delay=0.01, retry_rate=10, retry_burst=100)
+    delays = [queue.retry(key) for key in range(200)]
+    assert max(delays[:100]) <= 0.11
+    assert 9.9 <= delays[-1] <= 10.1
+
+
+async def test_the_wait_of_the_oldest_key_shows() -> None:
+    queue = WorkQueue[str]()
+    assert queue.oldest() == 0
+    queue.add("a")
+    await asyncio.sleep(5)
+    queue.add("b")
+    assert queue.oldest() == 5
+
+
+async def test_a_cancelled_getter_loses_no_key() -> None:
+    queue = WorkQueue[str]()
+    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    first.cancel()
+    assert await asyncio.wait_for(second, 1) == "a"
+
+
+async def test_workers_never_handle_a_key_twice_at_the_same_time() -> None:
+    queue = WorkQueue[str]()
+    in_work: set[str] = set()
+    most = 0
+
+    async def handle(key: str) -> None:
+        nonlocal most
+        assert key not in in_work
+        in_work.add(key)
+        most = max(most, len(in_work))
+        await asyncio.sleep(1)
+        in_work.remove(key)
+
+    async with workers(queue, handle, concurrency=3):
+        for _ in range(20):
+            for key in "abcde":
+                queue.add(key)
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(10)
+    assert most == 3
+    assert queue.failures("a") == 0
+
+
+async def test_a_failing_key_is_retried_and_hinders_no_other() -> None:
+    queue = WorkQueue[str](base_delay=1)
+    handled: list[str] = []
+
+    async def handle(key: str) -> None:
+        handled.append(key)
+        if key == "bad" and handled.count("bad") < 3:
+            raise RuntimeError("no")
+
+    async with workers(queue, handle, concurrency=1):
+        queue.add("bad")
+        queue.add("good")
+        await asyncio.sleep(10)
+    assert handled == ["bad", "good", "bad", "bad"]
+    assert queue.failures("bad") == 0
+
+
+async def test_a_handler_can_ask_to_be_called_again() -> None:
+    queue = WorkQueue[str]()
+    times: list[float] = []
+
+    async def handle(key: str) -> float:
+        times.append(now())
+        return 5.0
+
+    async with workers(queue, handle):
+        queue.add("a")
+        await asyncio.sleep(12)
+    assert [round(time - times[0]) for time in times] == [0, 5, 10]
+
+
+async def test_who_asked_is_told_of_failures() -> None:
+    queue = WorkQueue[str](base_delay=1)
+    told: list[tuple[str, str]] = []
+
+    async def handle(key: str) -> None:
+        raise RuntimeError("no")
+
+    def failed(key: str, error: Exception, delay: float) -> None:
+        told.append((key, str(error)))
+
+    task = asyncio.create_task(run_workers(queue, handle, 1, failed=failed))
+    queue.add("a")
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert told == [("a", "no")]
+
+
+keys = st.sampled_from("abc")
+steps = st.one_of(
+    st.tuples(st.sampled_from(["add", "retry", "get", "done"]), keys, st.none()),
+    st.tuples(st.just("add_after"), keys, st.sampled_from([0.1, 1.0, 5.0])),
+    st.tuples(st.just("wait"), st.none(), st.sampled_from([0.1, 1.0, 20.0])),
+)
+
+
+async def play(script: list[tuple[str, str, float]]) -> None:
+    queue = WorkQueue[str](base_delay=1, max_delay=8)
+    owed: set[str] = set()
+    in_work: set[str] = set()
+    for step, key, seconds in script:
+        if step == "add":
+            queue.add(key)
+        if step == "retry":
+            queue.retry(key)
+        if step == "add_after":
+            queue.add_after(key, seconds)
+        if step in ("add", "retry", "add_after"):
+            owed.add(key)
+        if step == "wait":
+            await asyncio.sleep(seconds)
+        if step == "get" and len(queue):
+            taken = await queue.get()
+            assert taken not in in_work, "a key is never in work twice"
+            assert taken in owed, "a key is never taken unasked"
+            in_work.add(taken)
+            owed.discard(taken)
+        if step == "done" and key in in_work:
+            in_work.remove(key)
+            queue.done(key)
+    for key in in_work:
+        queue.done(key)
+    await asyncio.sleep(20)
+    left = {await queue.get() for _ in range(len(queue))}
+    assert owed <= left, "a key that was added is taken afterwards"
+
+
+@given(st.lists(steps, max_size=40))
+def test_any_order_of_calls_loses_no_key_and_doubles_none(script: list[tuple[str, str, float]]) -> None:
+    virtual.run(play(script))

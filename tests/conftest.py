@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `default` for every run, `soak` for the long ones (`--hypothesis-profile=soak`); no stray loop."""
+"""Hypothesis profiles: `default` for every run, `soak` for long ones (`--hypothesis-profile=soak`); no stray loop."""
 
 import asyncio
 

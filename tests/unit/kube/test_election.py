@@ -1,0 +1,225 @@
+"""Leader election in virtual time: one leads, nobody writes after its deadline, and a dead leader is replaced soon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sidecars.kube import CONFIG_MAPS, LEASES, Client, Election, LeadershipLost
+
+if TYPE_CHECKING:
+    from tests.kube_double import KubeDouble
+
+pytestmark = pytest.mark.looptime
+DURATION = 15
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Candidate:
+    """An election whose clock goes on while its process is frozen, and what it did."""
+
+    def __init__(self, client: Client, identity: str) -> None:
+        self.ahead = 0.0
+        self.election = Election(
+            client, "ns", "lock", identity, lease_duration=DURATION, clock=lambda: now() + self.ahead
+        )
+        self.led: list[float] = []
+        self.finish = asyncio.Event()
+        self.task = asyncio.create_task(self.election.run(self.lead))
+
+    async def lead(self) -> None:
+        self.led.append(now())
+        await self.finish.wait()
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def holder(server: KubeDouble) -> str:
+    spec = server.objects(LEASES)["ns", "lock"]["spec"]
+    return str(spec["holderIdentity"])
+
+
+async def test_the_first_candidate_leads_and_renews(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(1)
+    assert one.election.held
+    assert holder(server) == "one"
+    for _ in range(100):
+        await asyncio.sleep(1)
+        assert 7 < one.election.left() <= 10
+    await end(one.task)
+
+
+async def test_a_second_candidate_waits(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(1)
+    two = Candidate(client, "two")
+    await asyncio.sleep(300)
+    assert one.election.held
+    assert not two.election.held
+    assert two.led == []
+    assert two.election.deadline == float("-inf")
+    await end(one.task)
+    await end(two.task)
+
+
+async def test_a_leader_that_stops_releases_and_another_takes_over_at_once(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(1)
+    two = Candidate(client, "two")
+    await asyncio.sleep(5)
+    await end(one.task)
+    assert not one.election.held
+    assert holder(server) == ""
+    stopped = now()
+    await asyncio.sleep(3)
+    assert two.election.held
+    assert two.led[0] - stopped < 2
+    assert server.objects(LEASES)["ns", "lock"]["spec"]["leaseTransitions"] == 1
+    await end(two.task)
+
+
+async def test_work_that_ends_by_itself_ends_the_election(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(1)
+    one.finish.set()
+    await asyncio.wait_for(one.task, 1)
+    assert holder(server) == ""
+
+
+async def test_work_that_fails_ends_the_election_with_its_error(server: KubeDouble, client: Client) -> None:
+    async def lead() -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        await Election(client, "ns", "lock", "one", clock=now).run(lead)
+    assert holder(server) == ""
+
+
+async def test_a_dead_leader_is_replaced_within_the_lease_duration_and_two_seconds(
+    server: KubeDouble, client: Client
+) -> None:
+    server.put(
+        LEASES,
+        {
+            "metadata": {"namespace": "ns", "name": "lock", "labels": {"kept": "yes"}},
+            "spec": {"holderIdentity": "dead", "leaseDurationSeconds": DURATION, "leaseTransitions": 4},
+        },
+    )
+    start = now()
+    two = Candidate(client, "two")
+    await asyncio.sleep(DURATION + 5)
+    assert DURATION <= two.led[0] - start <= DURATION + 2
+    lease = server.objects(LEASES)["ns", "lock"]
+    assert lease["spec"]["leaseTransitions"] == 5
+    assert lease["metadata"]["labels"] == {"kept": "yes"}
+    await end(two.task)
+
+
+async def test_a_leader_that_cannot_renew_ends_before_another_may_lead(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(5)
+    server.write_faults.extend(["500"] * 100)
+    with pytest.raises(LeadershipLost, match="no renewal of the lease within 10 s"):
+        await asyncio.wait_for(one.task, 12)
+    assert not one.election.held
+    assert holder(server) == "one"
+
+
+async def test_a_server_that_hangs_does_not_keep_a_leader_beyond_its_deadline(
+    server: KubeDouble, client: Client
+) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(5)
+    server.write_faults.extend(["hang"] * 100)
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(one.task, 12)
+
+
+async def test_a_short_outage_costs_no_leadership(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(5)
+    server.write_faults.extend(["500", "drop", "429"])
+    await asyncio.sleep(60)
+    assert one.election.held
+    assert len(one.led) == 1
+    await end(one.task)
+
+
+async def test_a_renewal_whose_answer_was_lost_is_recognised_as_ones_own(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(5)
+    lease = server.objects(LEASES)["ns", "lock"]
+    server.put(LEASES, lease)  # another version, the same holder
+    await asyncio.sleep(30)
+    assert one.election.held
+    await end(one.task)
+
+
+async def test_a_leader_whose_lease_was_taken_stops_at_once(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(5)
+    lease = server.objects(LEASES)["ns", "lock"]
+    server.put(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
+    with pytest.raises(LeadershipLost, match="the lease is held by two"):
+        await asyncio.wait_for(one.task, 3)
+    assert holder(server) == "two"
+
+
+async def test_a_frozen_leader_writes_nothing_when_it_wakes(server: KubeDouble, client: Client) -> None:
+    one = Candidate(client, "one")
+    await asyncio.sleep(5)
+    guarded = client.guarded(one.election.left)
+    manifest = {"metadata": {"namespace": "ns", "name": "cm"}}
+    await guarded.create(CONFIG_MAPS, manifest)
+    one.ahead = 60.0  # its process stood still for that long; no timer of its loop has fired yet
+    with pytest.raises(LeadershipLost):
+        await guarded.delete(CONFIG_MAPS, "ns", "cm")
+    assert ("ns", "cm") in server.objects(CONFIG_MAPS)
+    with pytest.raises(LeadershipLost):
+        await one.task
+
+
+async def test_work_that_does_not_end_is_left_behind_when_the_lease_is_lost(server: KubeDouble, client: Client) -> None:
+    release = asyncio.Event()
+
+    async def lead() -> None:
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+
+    election = Election(client, "ns", "lock", "one", clock=now)
+    task = asyncio.create_task(election.run(lead))
+    await asyncio.sleep(5)
+    server.write_faults.extend(["500"] * 100)
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(task, 20)
+    release.set()
+    await asyncio.sleep(0)
+
+
+async def test_of_many_candidates_one_leads_at_any_time(server: KubeDouble, client: Client) -> None:
+    candidates = [Candidate(client, f"c{number}") for number in range(5)]
+    for round_ in range(5):
+        await asyncio.sleep(20)
+        leaders = [one for one in candidates if one.election.held]
+        assert len(leaders) == 1
+        await end(leaders[0].task)
+        candidates.remove(leaders[0])
+        assert len(candidates) == 4 - round_
+
+
+@pytest.mark.parametrize(("retry", "renew", "duration"), [(2, 10, 10), (10, 2, 15), (0, 10, 15)])
+async def test_times_that_cannot_work_are_refused(client: Client, retry: float, renew: float, duration: int) -> None:
+    with pytest.raises(ValueError, match="0 < retry_period < renew_deadline < lease_duration"):
+        Election(client, "ns", "lock", "one", retry_period=retry, renew_deadline=renew, lease_duration=duration)

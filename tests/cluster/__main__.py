@@ -62,13 +62,17 @@ def _up(name: str, progress: Progress) -> None:
         install.check_charts(values, progress)
     else:
         cluster = local.cluster_up(name, progress, check=lambda progress: install.check_charts(values, progress))
-        target = install.Target(cluster.kubeconfig, cluster.images(), local=True)
+        target = install.Target(cluster.kubeconfig, cluster.images(), _down_command(name))
     if install.install(target, values, progress):
         output = install.first_job(target, progress)
         progress.note(f"\n{output or ''}")
     else:
         progress.note("\nSlurm is up already, as the charts and values say: nothing was done.\n")
     progress.note(install.how_to(target))
+
+
+def _down_command(name: str) -> str:
+    return "make down" if name == local.default_name() else f"python -m tests.cluster down --name {name}"
 
 
 def _status(name: str) -> int:
@@ -79,7 +83,7 @@ def _status(name: str) -> int:
     if not cluster.running():
         print("not complete: make up starts what is missing")
         return 1
-    target = install.Target(cluster.kubeconfig, local=True)
+    target = install.Target(cluster.kubeconfig, down=_down_command(name))
     print(target.kubectl("get", "nodes"))
     print(target.helm("list", "--all", "--all-namespaces"), end="")
     return 0

@@ -27,6 +27,8 @@ PROGRAMS = {
 IPTABLES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
 PACKAGES = tuple(sorted({*PROGRAMS.values(), "iptables", "containernetworking-plugins", "debian-archive-keyring"}))
 
+_LAYOUT = "1"  # of the folder that unpacked() makes; a change of it makes a new folder
+
 
 def release() -> str:
     """Name and version of the distribution with the machine's architecture, such as `debian-12-x86_64`."""
@@ -39,7 +41,7 @@ def unpacked() -> Path:
 
     Downloads them if they are not in the cache. Raises ClusterError that names a package the release doesn't have.
     """
-    key = hashlib.sha256("\n".join([Path(__file__).read_text(), *PACKAGES]).encode()).hexdigest()[:12]
+    key = hashlib.sha256("\n".join([_LAYOUT, *PACKAGES]).encode()).hexdigest()[:12]
     return cache.entry(cache.root() / "debian" / f"{release()}-{key}", _unpack)
 
 

@@ -77,7 +77,12 @@ class Target:
 
     kubeconfig: Path
     images: str = ""
-    local: bool = False
+    down: str = ""
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a local cluster; `down` is the command that ends it."""
+        return bool(self.down)
 
     def kubectl(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
         """Output of kubectl. Raises ClusterError."""
@@ -199,7 +204,7 @@ def how_to(target: Target) -> str:
         lines.append(f"  kubectl -n {SLURM_NAMESPACE} scale nodesets.{GROUP}/{nodesets[0]} --replicas=3")
     lines.append(f"  kubectl -n {SLURM_NAMESPACE} get nodesets.{GROUP},pods --watch")
     if target.local:
-        lines.append("  make down")
+        lines.append(target.down)
     else:
         lines += [f"  helm -n {each.namespace} uninstall {each.name}" for each in reversed(releases(()))]
     names = [

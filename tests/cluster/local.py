@@ -338,11 +338,15 @@ def _down(name: str, progress: Progress) -> bool:
         return False
     hierarchies = cgroups.found()
     with progress.step("end every process"):
-        daemons = [daemon for daemon in cluster.daemons() if not daemon.name.startswith("node-")]
-        for daemon in daemons:
+        # Only containerd has anything to lose: the images, which stay.
+        keepers = [daemon for daemon in cluster.daemons() if daemon.name.startswith("containerd-")]
+        for daemon in cluster.daemons():
+            if daemon not in keepers and not daemon.name.startswith("node-"):
+                daemon.signal(signal.SIGKILL)
+        for daemon in keepers:
             daemon.signal(signal.SIGTERM)
         with contextlib.suppress(ClusterError):
-            until(lambda: all(daemon.pid() is None for daemon in daemons), "the daemons to end", 5)
+            until(lambda: all(daemon.pid() is None for daemon in keepers), "containerd to end", 5)
         cgroups.kill(hierarchies, cluster.plan.cgroup)
     with progress.step("remove network and cgroups"):
         cluster.network.down()

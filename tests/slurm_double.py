@@ -543,6 +543,10 @@ async def serve(model: SlurmModel) -> AsyncIterator[str]:
             assert request.transport is not None
             request.transport.abort()
             return response
+        if reply.status >= 400 and request.transport is not None:
+            # As slurmrestd: the answer, and behind it the error's text as another one.
+            request.transport.write(_raw(reply) + _raw(Reply(reply.status, b"the error", "text/plain")))
+            request.transport.close()
         return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
 
     app = web.Application()
@@ -578,6 +582,11 @@ def _refusal(status: int, *numbers: int) -> Reply:
         for number in numbers
     ]
     return Reply(status, json.dumps({"meta": {}, "errors": errors, "warnings": []}).encode())
+
+
+def _raw(reply: Reply) -> bytes:
+    head = f"HTTP/1.1 {reply.status} X\r\nConnection: Close\r\nContent-Length: {len(reply.body)}\r\n"
+    return f"{head}Content-Type: {reply.content_type}\r\n\r\n".encode() + reply.body
 
 
 def _number(number: int) -> Json:

@@ -1,12 +1,19 @@
-"""The aiohttp carrier of `sidecars.slurm.protocol`, for operator and exporter."""
+"""The aiohttp carrier of `sidecars.slurm.protocol`, for operator and exporter.
+
+slurmrestd sends each refusal twice: the answer that counts, with `Connection: Close`, and behind it a second answer in
+plain text. aiohttp takes that for an attack and drops both, so what follows such an answer is cut off before it.
+"""
 
 import asyncio
+import functools
 import logging
+import re
 from types import TracebackType
 from typing import Self, TypeVar
 
 import aiohttp
 import msgspec
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from sidecars.slurm.errors import AuthenticationError, NoToken, Unreachable
@@ -14,6 +21,8 @@ from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, Reque
 from sidecars.slurm.tokens import TokenSource
 
 T = TypeVar("T")
+
+_MAX_HEAD = 65_536  # bytes of an answer's head; more is left to aiohttp to refuse
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +94,7 @@ class Client:
         # Made at the first call, because a session belongs to the running loop.
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._concurrency),
+                connector=_Connector(limit=self._concurrency),
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
@@ -104,3 +113,51 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+class _OneAnswer(ResponseHandler):
+    """A connection that forgets what comes behind the body of an answer that closes it.
+
+    Only answers with a length are looked at, as slurmrestd's all are, and only to find their end.
+    """
+
+    _CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
+    _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*\r\n", re.IGNORECASE)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._head = b""
+        self._left = 0
+        self._closes = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._left or self._closes:
+            data = data[: self._left] if self._closes else data
+            self._left = max(0, self._left - len(data))
+        elif self._head or data.startswith(b"HTTP/1."):
+            # A head that comes in parts is held back until it is whole.
+            self._head += data
+            end = self._head.find(b"\r\n\r\n") + 4
+            if end < 4 and len(self._head) < _MAX_HEAD:
+                return
+            data, self._head = self._head, b""
+            length = self._LENGTH.search(data, 0, end)
+            if length is not None:
+                end += int(length[1])
+                self._closes = self._CLOSES.search(data, 0, end) is not None
+                self._left = max(0, end - len(data))
+                data = data[:end] if self._closes else data
+        if data:
+            super().data_received(data)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Makes such connections."""
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._factory = functools.partial(_one_answer, asyncio.get_running_loop())
+
+
+def _one_answer(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
+    return _OneAnswer(loop)

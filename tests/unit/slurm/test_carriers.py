@@ -226,6 +226,56 @@ async def test_something_that_does_not_speak_http_is_unreachable(server: Server)
         assert isinstance(await failure(server.carrier(url)(protocol.ping())), Unreachable)
 
 
+async def sent_bytewise(writer: asyncio.StreamWriter, answer: bytes) -> None:
+    for position in range(len(answer)):
+        writer.write(answer[position : position + 1])
+        await writer.drain()
+        await asyncio.sleep(0)
+
+
+REFUSAL = b'{"errors": [{"error_number": 2018, "error": "Invalid node name specified"}]}'
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+async def test_a_refusal_that_is_sent_twice_counts_once(server: Server, in_parts: bool) -> None:
+    head = b"HTTP/1.1 422 UNPROCESSABLE CONTENT\r\nConnection: Close\r\nContent-Length: %d\r\n\r\n"
+    twice = head % len(REFUSAL) + REFUSAL + head % 5 + b"error"
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        if in_parts:
+            await sent_bytewise(writer, twice)
+        else:
+            writer.write(twice)
+            await writer.drain()
+
+    async with listening(answer) as url:
+        assert isinstance(await failure(server.carrier(url)(protocol.delete_node("zz"))), NotFound)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{"pings": []}\r\n0\r\n\r\n',
+        b'HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{"pings": []}',
+        b'HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n{"pings": []}',
+    ],
+)
+async def test_answers_of_a_proxy_in_between_are_understood(server: Server, answer: bytes) -> None:
+    async def send(writer: asyncio.StreamWriter) -> None:
+        await sent_bytewise(writer, answer)
+
+    async with listening(send) as url:
+        assert await server.carrier(url)(protocol.ping()) == ()
+
+
+async def test_a_connection_is_used_again_after_answers_of_each_kind(server: Server) -> None:
+    for _ in range(3):
+        await server.call(protocol.get_nodes())
+        assert await server.call(protocol.get_nodes(2_000_000_000)) is None
+        await failure(server.call(protocol.get_node("zz")))
+        await failure(server.call(protocol.delete_node("zz")))
+
+
 @pytest.mark.parametrize("url", ["", "slurm-restapi:6820", "ftp://x", "http://"])
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
     tokens = TokenSource(lambda: KEY, clock=time.time)

@@ -5,8 +5,6 @@ The sources are draft-07 in YAML. Three things are added: an object that lists `
 subcharts; defaults on the pages come from the chart's values.yaml, the only place where they stand. Writes nothing.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

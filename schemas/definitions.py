@@ -4,8 +4,6 @@ The sources hold what a kind has of its own; what all kinds share (group, versio
 STATUS and MESSAGE) is added here. Writes nothing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

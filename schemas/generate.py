@@ -4,8 +4,6 @@ Custom resource definitions (charts/slurm-operator-crds/templates), values.schem
 pages in docs/reference.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Markdown of the generated reference pages."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -5,14 +5,11 @@ mapping's other keys merged over it: mappings key by key, anything else as a who
 are for.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+import functools
+from pathlib import Path
+from typing import Any
 
 import yaml
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Schema = dict[str, Any]
 
@@ -36,9 +33,15 @@ def merged(base: Schema, over: Schema) -> Schema:
     return result
 
 
+@functools.cache
+def _parsed(text: str) -> Any:
+    """The content of a file, which many references ask for again. Not to be changed."""
+    return yaml.safe_load(text)
+
+
 def _mapping(path: Path) -> Schema:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = _parsed(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise SchemaError(f"{path}: {error}") from error
     if not isinstance(content, dict):

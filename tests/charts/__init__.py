@@ -1,0 +1,1 @@
+"""Tests of the charts as Helm renders them: `python -m tests.charts`."""

@@ -1,0 +1,193 @@
+"""`python -m tests.charts [CHART…]`: everything that can be told about the charts without a cluster.
+
+For each chart: `helm lint --strict`, its helm-unittest suites, chart-testing's lint, and for its defaults and each
+values file in `ci/`: the objects that Helm 3 and Helm 4 render are the same, and right for the oldest and the newest
+Kubernetes that is tested.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from schemas import chart_values
+from tests.charts import coverage, objects
+from tests.cluster.errors import ClusterError
+from tests.cluster.tools import tool
+
+ROOT = Path(__file__).parents[2]
+OLDEST, NEWEST = "1.29.0", "1.35.0"
+SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Case:
+    """A chart with a values file, or with its defaults."""
+
+    chart: Path
+    values: Path | None
+
+    @property
+    def name(self) -> str:
+        """Short, for people."""
+        return f"{self.chart.name} with {self.values.name if self.values else 'its defaults'}"
+
+    def arguments(self) -> list[str]:
+        """For Helm."""
+        return [str(self.chart), *([f"--values={self.values}"] if self.values else [])]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; 0 means that all is well."""
+    everything = sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml"))
+    parser = argparse.ArgumentParser(prog="python -m tests.charts", description="Test the charts without a cluster.")
+    parser.add_argument("chart", nargs="*", help=f"of {', '.join(chart.name for chart in everything)}; default: all")
+    chosen = parser.parse_args(arguments).chart
+    if unknown := set(chosen) - {chart.name for chart in everything}:
+        parser.error(f"no such chart: {', '.join(sorted(unknown))}")
+    charts = [chart for chart in everything if not chosen or chart.name in chosen]
+    steps: list[tuple[str, Callable[[list[Path]], list[str]]]] = [
+        ("values and schemas", schemas_and_values),
+        ("helm lint", lint),
+        ("rendered objects", rendered),
+        ("helm-unittest", suites),
+        ("chart-testing", chart_testing),
+    ]
+    failed = False
+    for name, step in steps:
+        started = time.monotonic()
+        try:
+            found = step(charts)
+        except ClusterError as error:
+            found = [str(error)]
+        print(f"{'FAILED' if found else 'ok    '} {name} ({time.monotonic() - started:.0f} s)", flush=True)
+        for problem in found:
+            print(f"  {problem}", flush=True)
+        failed = failed or bool(found)
+    return 1 if failed else 0
+
+
+def schemas_and_values(charts: list[Path]) -> list[str]:
+    """Every key of a schema is in a values file, and every chart has a schema."""
+    found = []
+    for chart in charts:
+        if chart.name not in chart_values.charts():
+            found.append(f"{chart.name}: there is no schemas/values/{chart.name}.yaml")
+            continue
+        documents = [yaml.safe_load(path.read_text()) for path in [chart / "values.yaml", *values_files(chart)]]
+        missing = coverage.unmentioned(chart_values.json_schema(chart.name), documents)
+        found += [f"{chart.name}: neither values.yaml nor a file of ci/ mentions {path}" for path in missing]
+    return found
+
+
+def lint(charts: list[Path]) -> list[str]:
+    """`helm lint --strict`."""
+    found = []
+    for case in cases(charts):
+        done = run([tool("helm"), "lint", "--strict", f"--kube-version={NEWEST}", *case.arguments()])
+        if done.returncode:
+            found += [f"{case.name}:", *lines(done)]
+    return found
+
+
+def rendered(charts: list[Path]) -> list[str]:
+    """Objects that Kubernetes would take, the same from Helm 3 and Helm 4."""
+    todo = [(case, version) for case in cases(charts) for version in (OLDEST, NEWEST)]
+    tool("helm")
+    tool("helm4")
+    with ThreadPoolExecutor(2) as threads:
+        return [problem for found in threads.map(lambda each: rendered_case(*each), todo) for problem in found]
+
+
+def rendered_case(case: Case, version: str) -> list[str]:
+    """Problems of one chart, values file and version of Kubernetes."""
+    name = f"{case.name} on Kubernetes {version}"
+    outputs: list[list[Any]] = []
+    for program in ("helm", "helm4"):
+        words = ["template", "test", *case.arguments(), "--namespace=test", f"--kube-version={version}"]
+        done = run([tool(program), *words])
+        if done.returncode:
+            return [f"{name}: {program}:", *lines(done)]
+        outputs.append([each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None])
+    found = [problem for manifest in outputs[0] for problem in objects.problems(manifest, version)]
+    if sorted(map(comparable, outputs[0])) != sorted(map(comparable, outputs[1])):
+        found.append("Helm 3 and Helm 4 render different objects")
+    return [f"{name}: {problem}" for problem in found]
+
+
+def comparable(manifest: Any) -> str:
+    """An object as text, without the content of Secrets: keys that a chart makes are new each time."""
+    if isinstance(manifest, dict) and manifest.get("kind") == "Secret":
+        manifest = {key: value for key, value in manifest.items() if key not in {"data", "stringData"}}
+    return json.dumps(manifest, sort_keys=True, default=str)
+
+
+def suites(charts: list[Path]) -> list[str]:
+    """helm-unittest."""
+    found = []
+    for chart in charts:
+        done = run([tool("helm-unittest"), "--strict", "--color=false", "--file=tests/**/*_test.yaml", str(chart)])
+        if done.returncode:
+            found += [f"{chart.name}:", *lines(done)]
+    return found
+
+
+def chart_testing(charts: list[Path]) -> list[str]:
+    """chart-testing's lint, on a copy: it builds dependencies, which writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in ("charts", ".github", "ct.yaml"):
+            source, target = ROOT / name, copy / name
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True)
+            else:
+                shutil.copy(source, target)
+        words = ["lint", "--config=ct.yaml", f"--charts={','.join(f'charts/{chart.name}' for chart in charts)}"]
+        # Helm, yamllint and yamale are found on PATH.
+        path = os.pathsep.join([str(tool("helm").parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+        home = {f"HELM_{kind}_HOME": str(copy / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+        done = run([tool("ct"), *words], cwd=copy, env={**os.environ, **home, "PATH": path})
+    return lines(done) if done.returncode else []
+
+
+def cases(charts: list[Path]) -> Iterator[Case]:
+    """Each chart with its defaults, and with each of its values files."""
+    for chart in charts:
+        yield Case(chart, None)
+        for values in values_files(chart):
+            yield Case(chart, values)
+
+
+def values_files(chart: Path) -> list[Path]:
+    """The values files that the chart is tested with."""
+    return sorted((chart / "ci").glob("*-values.yaml"))
+
+
+def run(
+    words: list[str | Path], cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A program run to its end."""
+    try:
+        return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"{words[0]}: not done after {SECONDS} s") from None
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What a program said."""
+    return [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""Checks Kubernetes objects without a cluster: built-in kinds against Kubernetes' schemas, ours against theirs.
+
+What only an API server can tell, like CEL rules, is the business of tests/integration.
+"""
+
+import functools
+from typing import Any
+
+import jsonschema
+import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
+
+from schemas import definitions
+
+Schema = dict[str, Any]
+
+OURS = f"{definitions.GROUP}/{definitions.VERSION}"
+FOREIGN = ("monitoring.coreos.com",)
+"""Groups whose kinds no schema here describes."""
+
+
+def problems(manifest: Any, kubernetes: str) -> list[str]:
+    """What is wrong with an object for a version of Kubernetes (`1.35.0`), each with its place; unknown fields too."""
+    if not isinstance(manifest, dict) or not manifest.get("kind") or not manifest.get("apiVersion"):
+        return [f"not an object of Kubernetes: {str(manifest)[:80]}"]
+    name = f"{manifest['kind']} {manifest.get('metadata', {}).get('name', 'without a name')}"
+    if manifest["apiVersion"] == OURS:
+        found = _against(strict_schema(manifest["kind"]), manifest)
+    elif manifest["apiVersion"].split("/")[0] in FOREIGN:
+        found = []
+    else:
+        found = _built_in(manifest, kubernetes)
+    return [f"{name}: {problem}" for problem in found]
+
+
+@functools.cache
+def strict_schema(kind: str) -> Schema:
+    """The definition of a kind as JSON Schema, in which an unknown field is an error. KeyError for other kinds."""
+    if kind not in definitions.KINDS:
+        raise KeyError(kind)
+    version = definitions.definition(kind)["spec"]["versions"][0]
+    strict = _strict(version["schema"]["openAPIV3Schema"])
+    return dict(strict)
+
+
+def _strict(schema: Any) -> Any:
+    """OpenAPI as CustomResourceDefinitions have it, in the words of JSON Schema."""
+    if isinstance(schema, list):
+        return [_strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {
+        key: {name: _strict(child) for name, child in value.items()} if key == "properties" else _strict(value)
+        for key, value in schema.items()
+        if key not in {"default", "x-kubernetes-validations"}
+    }
+    if schema.get("x-kubernetes-int-or-string"):
+        result["type"] = ["integer", "string"]
+    if schema.get("nullable"):
+        result["type"] = [schema["type"], "null"]
+    if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        result["additionalProperties"] = False
+    return result
+
+
+def _against(schema: Schema, manifest: Schema) -> list[str]:
+    validator = jsonschema.Draft7Validator(schema)
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(manifest)]
+
+
+def _built_in(manifest: Schema, kubernetes: str) -> list[str]:
+    try:
+        kubernetes_validate.validate(manifest, kubernetes, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        place = ".".join(str(part) for part in error.path)
+        return [f"{place or 'the object'}: {error.message}"]
+    except (kubernetes_validate.SchemaNotFoundError, kubernetes_validate.InvalidSchemaError) as error:
+        return [error.message]
+    return []

@@ -1,0 +1,1 @@
+"""Tests of the schemas' sources and of what is generated from them."""

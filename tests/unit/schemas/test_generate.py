@@ -1,0 +1,53 @@
+"""Writing generated files, and telling which are stale."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from schemas import chart_values, generate, sources
+
+CONTROLLERS = generate.CRD_TEMPLATES / "controllers.yaml"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for chart in chart_values.charts():
+        (tmp_path / "charts" / chart).mkdir(parents=True)
+        shutil.copy(generate.ROOT / "charts" / chart / "values.yaml", tmp_path / "charts" / chart)
+    return tmp_path
+
+
+def test_missing_files_are_written_and_then_right(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate.main(["--check"], root) == 1
+    assert str(CONTROLLERS) in capsys.readouterr().err
+    assert not (root / CONTROLLERS).exists()
+    assert generate.main([], root) == 0
+    assert generate.main(["--check"], root) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_changed_file_is_named_and_written_anew(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generate.main([], root)
+    before = (root / CONTROLLERS).read_text()
+    (root / CONTROLLERS).write_text(before + "# changed\n")
+    capsys.readouterr()
+    assert generate.main(["--check"], root) == 1
+    assert capsys.readouterr().err.splitlines() == [f"{CONTROLLERS}: not what schemas/ makes it; run `make generate`"]
+    generate.main([], root)
+    assert (root / CONTROLLERS).read_text() == before
+
+
+def test_the_definition_of_a_kind_that_is_no_more_is_removed(root: Path) -> None:
+    generate.main([], root)
+    gone = root / generate.CRD_TEMPLATES / "gones.yaml"
+    gone.write_text("kind: CustomResourceDefinition\n")
+    assert generate.main(["--check"], root) == 1
+    generate.main([], root)
+    assert not gone.exists()
+
+
+def test_templates_of_helm_in_a_definition_are_an_error() -> None:
+    definition = {"metadata": {"name": "x"}, "spec": {"names": {"kind": "X"}, "text": "{{ .Values.x }}"}}
+    with pytest.raises(sources.SchemaError, match="Helm"):
+        generate.crd_template(definition)

@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 
 from tests.cluster import install, local
 from tests.cluster.errors import ClusterError
@@ -31,6 +30,8 @@ def main(argv: list[str]) -> int:
     except ClusterError as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        return 1
     except KeyboardInterrupt:
         print("\ninterrupted: the same command goes on from here", file=sys.stderr)
         return 130
@@ -55,14 +56,18 @@ def _run(command: str, name: str) -> int:
 
 def _up(name: str, progress: Progress) -> None:
     named = os.environ.get("KUBECONFIG")
+    own = local.named_by(named) if named else None
+    if own is not None:
+        # The kubeconfig that an earlier run printed, still set in this shell.
+        named, name = None, own
     values = install.chosen_values(local=not named)
     if named:
-        target = install.Target(Path(named).absolute())
+        target = install.Target(named)
         install.check_reachable(target, progress)
         install.check_charts(values, progress)
     else:
         cluster = local.cluster_up(name, progress, check=lambda progress: install.check_charts(values, progress))
-        target = install.Target(cluster.kubeconfig, cluster.images(), _down_command(name))
+        target = install.Target(str(cluster.kubeconfig), cluster.images(), _down_command(name))
     if install.install(target, values, progress):
         output = install.first_job(target, progress)
         progress.note(f"\n{output or ''}")
@@ -83,7 +88,7 @@ def _status(name: str) -> int:
     if not cluster.running():
         print("not complete: make up starts what is missing")
         return 1
-    target = install.Target(cluster.kubeconfig, down=_down_command(name))
+    target = install.Target(str(cluster.kubeconfig), down=_down_command(name))
     print(target.kubectl("get", "nodes"))
     print(target.helm("list", "--all", "--all-namespaces"), end="")
     return 0

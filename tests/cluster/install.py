@@ -73,9 +73,12 @@ def releases(values: tuple[Path, ...]) -> list[Release]:
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster to install on. `images` names the set of images it was given, if it was given one."""
+    """A cluster to install on, named by a value of KUBECONFIG: one path, or several with colons between.
 
-    kubeconfig: Path
+    `images` names the set of images it was given, if it was given one.
+    """
+
+    kubeconfig: str
     images: str = ""
     down: str = ""
 
@@ -86,13 +89,16 @@ class Target:
 
     def kubectl(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
         """Output of kubectl. Raises ClusterError."""
-        return run([self.program("kubectl"), "--kubeconfig", self.kubeconfig, *words], stdin=stdin, seconds=seconds)
+        return run([self.program("kubectl"), *words], env=self._environment(), stdin=stdin, seconds=seconds)
 
     def helm(self, *words: str | Path, seconds: float = 300) -> str:
         """Output of Helm. Raises ClusterError."""
         return run(
             [self.program("helm"), "--kubeconfig", self.kubeconfig, *words], env=helm_environment(), seconds=seconds
         )
+
+    def _environment(self) -> dict[str, str]:
+        return {**helm_environment(), "KUBECONFIG": self.kubeconfig}
 
     def program(self, name: str) -> Path:
         """kubectl or helm: ours on the local cluster; on another the user's own, if there is one."""
@@ -137,7 +143,7 @@ def check_charts(values: tuple[Path, ...], progress: Progress) -> None:
 def check_reachable(target: Target, progress: Progress) -> None:
     """Raises ClusterError unless the kubeconfig names a cluster that answers."""
     with progress.step(f"cluster of {target.kubeconfig}"):
-        if not target.kubeconfig.is_file():
+        if not any(Path(path).is_file() for path in target.kubeconfig.split(":")):
             raise ClusterError(
                 f"KUBECONFIG={target.kubeconfig}: there is no such file. Unset KUBECONFIG for the local cluster."
             )
@@ -242,12 +248,26 @@ def _release(target: Target, release: Release, progress: Progress) -> bool:
         words += ["-n", release.namespace, "--create-namespace"]
         target.helm(*words, *files, "--description", digest)
         if release.name == "slurm-operator-crds":
-            every = [f"crd/{kind}.{GROUP}" for kind in KINDS]
-            target.kubectl("wait", "--for=condition=Established", "--timeout=60s", *every, seconds=90)
+            until(lambda: _established(target), "the CRDs to be Established", 60)
         elif release.name == "slurm-operator" and status == "deployed" and target.images:
             # The same tag may name another image by now.
             target.kubectl("-n", release.namespace, "rollout", "restart", "deployment/slurm-operator")
     return True
+
+
+def _established(target: Target) -> bool:
+    """Whether the API serves all our kinds."""
+    found = json.loads(target.kubectl("get", "customresourcedefinitions", "-o", "json"))["items"]
+    served = {
+        crd["spec"]["names"]["plural"]
+        for crd in found
+        if crd["spec"]["group"] == GROUP
+        and any(
+            each["type"] == "Established" and each["status"] == "True"
+            for each in crd.get("status", {}).get("conditions") or []
+        )
+    }
+    return served.issuperset(KINDS)
 
 
 def _not_ready(target: Target) -> list[str]:

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def default_name() -> str:
 def clusters() -> Path:
     """The folder with one folder per cluster."""
     return cache.root() / "clusters"
+
+
+def named_by(kubeconfig: str) -> str | None:
+    """Name of the local cluster, running or not, whose kubeconfig this is. None: it is not one of a local cluster."""
+    path = Path(kubeconfig).absolute()
+    state = path.parent
+    return state.parent.name if path == clusters() / state.parent.name / "state" / "kubeconfig" else None
 
 
 @dataclass(frozen=True)
@@ -215,7 +223,7 @@ def cluster_up(
     progress = progress or Progress()
     if not valid_name(name):
         raise ClusterError(f"{name!r} can't be a cluster's name: lower-case letters, digits and dashes, at most 20")
-    with cache.locked(clusters() / f".{name}.lock"):
+    with _alone(name, progress):
         return _up(name, progress, images, check)
 
 
@@ -223,8 +231,13 @@ def cluster_down(name: str | None = None, progress: Progress | None = None) -> b
     """End the cluster and remove all of it but its images. False if there was none."""
     name = default_name() if name is None else name
     progress = progress or Progress()
-    with cache.locked(clusters() / f".{name}.lock"):
+    with _alone(name, progress):
         return _down(name, progress)
+
+
+def _alone(name: str, progress: Progress) -> AbstractContextManager[None]:
+    said = f"another run is at work on the cluster {name!r}: waiting for its end"
+    return cache.locked(clusters() / f".{name}.lock", lambda: progress.note(said))
 
 
 def _up(

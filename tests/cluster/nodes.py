@@ -118,8 +118,17 @@ class Node:
         for path in missing:
             run([*self.ctr(), "images", "import", "--snapshotter=overlayfs", path], seconds=300)
         if missing:
+            self._forget_untagged()
             cache.write(marker, json.dumps(wanted))
         return bool(missing)
+
+    def _forget_untagged(self) -> None:
+        """Let containerd collect images whose tag has moved on: it keeps a second name, the digest, for each."""
+        refs = [line.split() for line in run([*self.ctr(), "images", "list"]).splitlines()[1:]]
+        tagged = {digest for name, _, digest, *_ in refs if not name.startswith("sha256:")}
+        stale = [name for name, _, digest, *_ in refs if name.startswith("sha256:") and digest not in tagged]
+        if stale:
+            run([*self.ctr(), "images", "remove", *stale])
 
     def ctr(self) -> list[str | Path]:
         """Words that run containerd's client on the node."""

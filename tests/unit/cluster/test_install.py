@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster import local
 from tests.cluster.errors import ClusterError
 from tests.cluster.install import LOCAL_VALUES, Release, chosen_values, pod_troubles, unready
 
@@ -88,3 +89,10 @@ def test_a_values_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("VALUES", "/nowhere.yaml")
     with pytest.raises(ClusterError, match=r"VALUES=/nowhere\.yaml"):
         chosen_values(local=True)
+
+
+def test_the_kubeconfig_of_a_local_cluster_is_known_as_such(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SLURM_CHARTS_CACHE", str(tmp_path))
+    assert local.named_by(str(tmp_path / "clusters" / "slurm" / "state" / "kubeconfig")) == "slurm"
+    assert local.named_by(str(tmp_path / "clusters" / "slurm" / "kubeconfig")) is None
+    assert local.named_by("/root/.kube/config") is None

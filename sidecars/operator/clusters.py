@@ -99,4 +99,5 @@ async def _end(cluster: Cluster) -> None:
     cluster.task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await cluster.task
+    await cluster.poller.close()
     await cluster.client.close()

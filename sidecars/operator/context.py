@@ -65,9 +65,7 @@ class Context:
     def controller(self, namespace: str, name: str) -> resources.Controller | None:
         """The Controller of that name; None if there is none. Raises ResourceError for one that can't be read."""
         manifest = self.caches.controllers.store.get(namespace, name)
-        found = resources.decode("Controller", manifest) if manifest is not None else None
-        assert found is None or isinstance(found, resources.Controller)  # noqa: S101 - what decode returns for the kind
-        return found
+        return resources.read(resources.Controller, manifest) if manifest is not None else None
 
     def nodesets_of(self, namespace: str, controller: str) -> list[resources.NodeSet]:
         """The NodeSets that refer to the Controller, by name; unreadable ones are left out and logged."""
@@ -87,7 +85,7 @@ class Context:
         accounting = None
         if controller.spec.accounting_ref is not None:
             manifest = self.caches.accountings.store.get(namespace, controller.spec.accounting_ref.name)
-            accounting = resources.decode("Accounting", manifest) if manifest is not None else None
+            accounting = resources.read(resources.Accounting, manifest) if manifest is not None else None
         return Facts(
             site=self.site,
             secrets={
@@ -100,7 +98,7 @@ class Context:
                 for config_map in self.caches.config_maps.store.values()
                 if config_map["metadata"]["namespace"] == namespace
             },
-            accounting=accounting if isinstance(accounting, resources.Accounting) else None,
+            accounting=accounting,
             restapi=self.restapi_of(namespace, controller.name),
         )
 
@@ -154,7 +152,7 @@ def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, co
         if ((manifest.get("spec") or {}).get("controllerRef") or {}).get("name") != controller:
             continue
         try:
-            found.append(resources.decode(kind.__name__, manifest))
+            found.append(resources.read(kind, manifest))
         except resources.ResourceError as error:
             log.warning("%s %s/%s is left out: %s", kind.__name__, namespace, manifest["metadata"]["name"], error)
     return found

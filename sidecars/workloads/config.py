@@ -170,4 +170,4 @@ def _merged(lists: dict[str, str], extra_conf: str) -> list[str]:
         merged = conf.merge_lists(lists, conf.parse(extra_conf))
     except conf.ConfError as error:
         raise ResourceError("spec.extraConf", str(error)) from error
-    return [f"{key}={value}" for key, value in sorted(merged.items())]
+    return [conf.render(key, value) for key, value in sorted(merged.items())]

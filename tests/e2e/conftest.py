@@ -8,7 +8,6 @@ from tests.cluster.local import cluster_down, cluster_up
 from tests.cluster.tools import tool
 from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
-
 RUNNING: list[Kubernetes] = []
 
 

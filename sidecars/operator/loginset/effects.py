@@ -11,7 +11,7 @@ from sidecars.operator.context import Context, Key, NotUsableError
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import loginset as render
 from sidecars.workloads import names
-from sidecars.workloads.resources import LoginSet, ResourceError, decode
+from sidecars.workloads.resources import LoginSet, ResourceError, read
 
 
 async def reconcile(context: Context, key: Key) -> None:
@@ -21,11 +21,10 @@ async def reconcile(context: Context, key: Key) -> None:
     if manifest is None:
         return
     try:
-        loginset = decode("LoginSet", manifest)
+        loginset = read(LoginSet, manifest)
     except ResourceError as error:
         await context.report(LOGINSETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
         return
-    assert isinstance(loginset, LoginSet)  # noqa: S101 - what decode returns for the kind
     if loginset.metadata.deletion_timestamp is not None:
         return
     try:

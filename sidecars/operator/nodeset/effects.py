@@ -11,6 +11,7 @@ from sidecars.kube import (
     PODS,
     AlreadyExists,
     ApiError,
+    Forbidden,
     Invalid,
     Manifest,
     NotFound,
@@ -27,7 +28,7 @@ from sidecars.slurm.extra import pod_facts
 from sidecars.slurm.records import Node
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.facts import MissingReferenceError
-from sidecars.workloads.resources import NodeSet, ResourceError, decode, duration
+from sidecars.workloads.resources import NodeSet, ResourceError, duration, read
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +44,10 @@ async def reconcile(context: Context, key: Key) -> float | None:
         context.orphaned_since.pop(key, None)
         return None
     try:
-        nodeset = decode("NodeSet", manifest)
+        nodeset = read(NodeSet, manifest)
     except ResourceError as error:
         await context.report(NODESETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
         return None
-    assert isinstance(nodeset, NodeSet)  # noqa: S101 - what decode returns for the kind
     if nodeset.metadata.deletion_timestamp is None:
         await context.hold(NODESETS, manifest, WORKERS_LEAVE_FIRST)
     cluster = context.clusters.get((namespace, nodeset.spec.controller_ref.name))
@@ -63,6 +63,9 @@ async def reconcile(context: Context, key: Key) -> float | None:
         problem = Condition("Ready", "False", error.reason, str(error))
         revision, template, unmade = nodeset.status.node_set_hash, None, []
     desired = _desired(context, nodeset, revision, rolling=bool(unmade))
+    if cluster is not None:
+        # Their `node` sidecars delete the records; many at once must not look like a Slurm that lost its state.
+        cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.deleting)
     view = cluster.view() if cluster is not None else policy.SlurmView({}, _unconnected(context, nodeset))
     plan = policy.plan(desired, pods, view, context.now())
     await _carry_out(context, manifest, nodeset, template, revision, plan, cluster)
@@ -243,7 +246,7 @@ async def _create(
         if errors:
             for _ in rest:
                 context.expectations.creation_observed(key)
-            if isinstance(errors[0], Invalid):
+            if isinstance(errors[0], Forbidden | Invalid):
                 await _refused(context, owner, errors[0])
             raise errors[0]
         size *= 2

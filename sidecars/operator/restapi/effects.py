@@ -7,7 +7,7 @@ from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import names
 from sidecars.workloads import restapi as render
-from sidecars.workloads.resources import ResourceError, RestApi, decode
+from sidecars.workloads.resources import ResourceError, RestApi, read
 
 
 async def reconcile(context: Context, key: Key) -> None:
@@ -17,11 +17,10 @@ async def reconcile(context: Context, key: Key) -> None:
     if manifest is None:
         return
     try:
-        restapi = decode("RestApi", manifest)
+        restapi = read(RestApi, manifest)
     except ResourceError as error:
         await context.report(RESTAPIS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
         return
-    assert isinstance(restapi, RestApi)  # noqa: S101 - what decode returns for the kind
     users = [nodeset.name for nodeset in context.nodesets_of(namespace, restapi.spec.controller_ref.name)]
     if restapi.metadata.deletion_timestamp is not None:
         if users:

@@ -1,0 +1,216 @@
+"""The surroundings of an operator under test: a namespace, a simulated Slurm, and a stand-in for the kubelets."""
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from sidecars.kube import (
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    STATEFUL_SETS,
+    AlreadyExists,
+    ApiError,
+    Client,
+    Manifest,
+    NotFound,
+    Resource,
+)
+from sidecars.operator.caches import CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
+from sidecars.operator.main import lead
+from sidecars.operator.settings import Settings
+from sidecars.slurm.extra import PodFacts, encode
+from sidecars.workloads import structure
+from sidecars.workloads.facts import Site
+from tests.slurm_double import SlurmModel
+
+T = TypeVar("T")
+
+KINDS = {resource.kind: resource for resource in (CONTROLLERS, RESTAPIS, LOGINSETS, NODESETS)}
+
+
+async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 10) -> T:
+    """The first true answer of `look`; fails naming `what` when the time is over."""
+    last: object = None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                last = await look()
+                if last:
+                    return last
+                await asyncio.sleep(0.05)
+    raise AssertionError(f"waited {seconds:g} s for {what}; last: {last}")
+
+
+def secret(name: str, key: str, value: bytes) -> Manifest:
+    """An Opaque Secret with one key."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "data": {key: base64.b64encode(value).decode()},
+    }
+
+
+def custom(kind: str, name: str, spec: dict[str, Any]) -> Manifest:
+    """A custom resource of ours."""
+    return {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+@dataclasses.dataclass
+class World:
+    """One namespace with an operator that watches it."""
+
+    client: Client
+    namespace: str
+    slurm: SlurmModel
+    url: str
+    kubelet_works: bool = True
+
+    @contextlib.asynccontextmanager
+    async def operator(self) -> AsyncIterator[None]:
+        """An operator and kubelets while the block runs; a crash of either fails the test."""
+        settings = Settings(namespaces=(self.namespace,), slurmrestd_url=self.url)
+        site = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
+        async with asyncio.TaskGroup() as tasks:
+            work = [tasks.create_task(lead(self.client, settings, site)), tasks.create_task(self._kubelets())]
+            try:
+                yield
+            finally:
+                for task in work:
+                    task.cancel()
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """Create an object in the namespace."""
+        resource = KINDS.get(manifest["kind"]) or {"Secret": SECRETS}[manifest["kind"]]
+        metadata = {**manifest["metadata"], "namespace": self.namespace}
+        return await self.client.create(resource, {**manifest, "metadata": metadata})
+
+    async def cluster(self) -> None:
+        """Keys, Controller and RestApi `slurm`."""
+        await self.create(secret("slurm-auth-slurm", "slurm.key", b"s" * 1024))
+        await self.create(secret("slurm-auth-jwt", "jwt.key", b"j" * 1024))
+        keys = {
+            "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+            "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+        }
+        await self.create(custom("Controller", "slurm", {**keys, "slurmctld": {"image": "slurmctld:test"}}))
+        restapi = {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "slurmrestd:test"}}
+        await self.create(custom("RestApi", "slurm", restapi))
+
+    async def nodeset(self, name: str = "slinky", replicas: int = 2, **spec: Any) -> None:
+        """A NodeSet of Controller `slurm`."""
+        smallest = {"controllerRef": {"name": "slurm"}, "replicas": replicas, "slurmd": {"image": "slurmd:test"}}
+        await self.create(custom("NodeSet", name, {**smallest, **spec}))
+
+    async def get(self, resource: Resource, name: str) -> Manifest | None:
+        """An object of the namespace; None if it is gone."""
+        try:
+            return await self.client.get(resource, self.namespace, name)
+        except NotFound:
+            return None
+
+    async def pods(self) -> dict[str, Manifest]:
+        """Worker pods by name."""
+        items, _ = await self.client.list(PODS, self.namespace)
+        return {pod["metadata"]["name"]: pod for pod in items}
+
+    async def scale(self, replicas: int, name: str = "slinky") -> None:
+        """Change spec.replicas."""
+        await self.client.merge_patch(NODESETS, self.namespace, name, {"spec": {"replicas": replicas}})
+
+    async def condition(self, resource: Resource, name: str, kind: str = "Ready") -> dict[str, Any]:
+        """A condition of one of our resources; {} while it has none."""
+        item = await self.get(resource, name)
+        found = ((item or {}).get("status") or {}).get("conditions") or []
+        return next((dict(condition) for condition in found if condition["type"] == kind), {})
+
+    async def until_ready(self, replicas: int, name: str = "slinky") -> None:
+        """Wait until the NodeSet has that many ready pods, known to Slurm."""
+
+        async def look() -> bool:
+            status = ((await self.get(NODESETS, name)) or {}).get("status") or {}
+            return bool(
+                status.get("readyReplicas", 0) == replicas
+                and status.get("replicas", 0) == replicas
+                and status.get("slurmIdle", 0) + status.get("slurmAllocated", 0) == replicas
+            )
+
+        await until(f"{replicas} ready pods of {name}", look)
+
+    async def until_pods(self, *names: str) -> None:
+        """Wait until exactly these worker pods exist."""
+
+        async def look() -> bool:
+            return set(await self.pods()) == set(names)
+
+        await until(f"the pods to be {names}", look)
+
+    async def versions(self) -> dict[str, str]:
+        """The resourceVersion of everything in the namespace that an operator could write."""
+        found: dict[str, str] = {}
+        for resource in (*KINDS.values(), PODS, STATEFUL_SETS, DEPLOYMENTS):
+            items, _ = await self.client.list(resource, self.namespace)
+            found |= {f"{resource.kind}/{it['metadata']['name']}": it["metadata"]["resourceVersion"] for it in items}
+        return found
+
+    async def _kubelets(self) -> None:
+        while True:
+            if self.kubelet_works:
+                for pod in (await self.pods()).values():
+                    with contextlib.suppress(ApiError):
+                        await self._kubelet(pod)
+            await asyncio.sleep(0.05)
+
+    async def _kubelet(self, pod: Manifest) -> None:
+        metadata, host = pod["metadata"], pod["spec"]["hostname"]
+        if metadata.get("deletionTimestamp"):
+            await self.client.delete(PODS, self.namespace, metadata["name"], grace_period_seconds=0)
+        elif not pod["spec"].get("nodeName"):
+            binding = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": metadata["name"], "namespace": self.namespace},
+                "target": {"kind": "Node", "name": "machine"},
+            }
+            bindings = Resource("", "v1", "Binding", f"pods/{metadata['name']}/binding")
+            await self.client.create(bindings, binding)
+        elif pod["status"].get("phase") != "Running":
+            now = metadata["creationTimestamp"]
+            status = {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now}],
+                "containerStatuses": [
+                    {
+                        "name": "slurmd",
+                        "ready": True,
+                        "started": True,
+                        "restartCount": 0,
+                        "image": "",
+                        "imageID": "",
+                        "state": {"running": {"startedAt": now}},
+                    }
+                ],
+            }
+            owner = next(owner["uid"] for owner in metadata["ownerReferences"] if owner.get("controller"))
+            self.slurm.node_register(host, extra=encode(PodFacts(metadata["uid"], metadata["name"], "", owner)))
+            await self.client.merge_patch(
+                PODS, self.namespace, metadata["name"], {"status": status}, subresource="status"
+            )
+
+
+@contextlib.asynccontextmanager
+async def namespace(client: Client, name: str) -> AsyncIterator[str]:
+    """A namespace, and a machine for its pods."""
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    # No controller-manager runs here that would make it.
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+    await client.create(Resource("", "v1", "ServiceAccount", "serviceaccounts"), account)
+    with contextlib.suppress(AlreadyExists):
+        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "machine"}})
+    yield name

@@ -179,6 +179,7 @@ class Client:
         )
         async with session:
             yield cls(session, credentials, concurrency=concurrency, timeout=timeout, sleep=sleep, rng=rng)
+        await asyncio.sleep(0)  # in which aborted connections close
 
     def guarded(self, seconds_left: Callable[[], float]) -> Client:
         """The same client for one who must lead to write. Give it `Election.left`.
@@ -426,21 +427,17 @@ class Client:
                 if response.status != 200:
                     raise self._refusal(response, await response.read(), request)
                 yield WatchEvent("BOOKMARK", None, resource_version)
-                rest: builtins.list[bytes] = []
-                async for chunk in response.content.iter_any():
-                    lines = chunk.split(b"\n")
-                    if len(lines) > 1:
-                        rest.append(lines[0])
-                        lines[0] = b"".join(rest)
-                        rest = []
-                    rest.append(lines.pop())
-                    for line in lines:
-                        if line:
-                            yield _event(line, type, request)
-                if any(rest):
-                    raise Unreachable(f"{request}: the stream ended in the middle of an event")
+                try:
+                    async for line in _lines(response.content):
+                        yield _event(line, type, request)
+                except _Truncated:
+                    raise Unreachable(f"{request}: the stream ended in the middle of an event") from None
+                finally:
+                    # One who leaves early doesn't wait for a TLS farewell.
+                    if response.connection is not None and response.connection.transport is not None:
+                        response.connection.transport.abort()
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"{request}: {str(error) or error.__class__.__name__}") from error
+            raise Unreachable(f"{request}: {_cause(error)}") from error
 
     async def _write(
         self,
@@ -513,7 +510,7 @@ class Client:
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error.__cause__, LeadershipLost):
                 raise error.__cause__ from None
-            raise Unreachable(f"{request}: {str(error) or error.__class__.__name__}") from error
+            raise Unreachable(f"{request}: {_cause(error)}") from error
         refusal = self._refusal(response, answer, request)
         after = _retry_after(response)
         if after is not None and (response.status == 429 or (response.status >= 500 and method == "GET")):
@@ -553,6 +550,33 @@ class _Later(Exception):
         super().__init__(error, seconds)
         self.error = error
         self.seconds = seconds
+
+
+class _Truncated(Exception):
+    """The stream ended without a line's end."""
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length, as fast as they come."""
+    rest: list[bytes] = []
+    async for chunk in content.iter_any():
+        lines = chunk.split(b"\n")
+        if len(lines) > 1:
+            rest.append(lines[0])
+            lines[0] = b"".join(rest)
+            rest = []
+        rest.append(lines.pop())
+        for line in lines:
+            if line:
+                yield line
+    if any(rest):
+        raise _Truncated
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong, without aiohttp's own objects in it."""
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    return str(cause) or cause.__class__.__name__
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

@@ -1,0 +1,145 @@
+"""The reflector on a real API server that is killed, compacted and given a new certificate under it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sidecars.kube import CONFIG_MAPS, Client, Event, Reflector, load_credentials
+from sidecars.kube.records import ConfigMap
+from tests.integration.kube.cut import Relay, compact
+from tests.integration.kube.test_client import config_map
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from tests.cluster.control_plane import ControlPlane
+
+pytestmark = pytest.mark.timeout(120, func_only=True)
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - other processes bring it about
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        pytest.fail(f"waited {seconds:g} s for {what}")
+
+
+@contextlib.asynccontextmanager
+async def following(reflector: Reflector[ConfigMap]) -> AsyncIterator[list[tuple[str, str]]]:
+    seen: list[tuple[str, str]] = []
+    reflector.store.subscribe(lambda event: seen.append((event.kind, name(event))))
+    task = asyncio.create_task(reflector.run())
+    try:
+        await reflector.wait_synced(10)
+        yield seen
+    finally:
+        assert not task.done()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def name(event: Event[ConfigMap]) -> str:
+    return event.object.metadata.name
+
+
+async def test_changes_arrive_as_they_happen(client: Client, namespace: str) -> None:
+    await client.create(CONFIG_MAPS, config_map(namespace, "a"))
+    reflector = Reflector(client, CONFIG_MAPS, namespaces=[namespace], type=ConfigMap)
+    async with following(reflector) as events:
+        await client.create(CONFIG_MAPS, config_map(namespace, "b"))
+        await client.merge_patch(CONFIG_MAPS, namespace, "a", {"data": {"k": "v"}})
+        await client.delete(CONFIG_MAPS, namespace, "a")
+        want = [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "a")]
+        await until(lambda: events == want, f"{want}")
+
+
+async def test_an_object_that_leaves_the_selector_is_deleted(client: Client, namespace: str) -> None:
+    manifest = config_map(namespace, "a")
+    manifest["metadata"]["labels"] = {"ours": "yes"}
+    await client.create(CONFIG_MAPS, manifest)
+    await client.create(CONFIG_MAPS, config_map(namespace, "b"))
+    reflector = Reflector(client, CONFIG_MAPS, type=ConfigMap, label_selector="ours")
+    async with following(reflector) as events:
+        await client.merge_patch(CONFIG_MAPS, namespace, "a", {"metadata": {"labels": {"ours": None}}})
+        await until(lambda: events == [("ADDED", "a"), ("DELETED", "a")], "the deletion")
+
+
+async def test_what_happened_behind_a_broken_connection_is_caught_up(
+    control_plane: ControlPlane, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    await client.create(CONFIG_MAPS, config_map(namespace, "a"))
+    async with (
+        Relay(control_plane, tmp_path) as relay,
+        Client.connect(load_credentials(relay.kubeconfig)) as through,
+    ):
+        reflector = Reflector(through, CONFIG_MAPS, namespaces=[namespace], type=ConfigMap)
+        async with following(reflector) as events:
+            relay.cut()
+            await until(lambda: reflector.fault is not None, "the reflector to notice")
+            await client.delete(CONFIG_MAPS, namespace, "a")
+            await client.create(CONFIG_MAPS, config_map(namespace, "b"))
+            relay.mend()
+            await until(lambda: events == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "b")], "the changes, in order")
+            assert reflector.fault is None
+
+
+async def test_the_cache_survives_a_killed_compacted_and_newly_certified_server(
+    control_plane: ControlPlane, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    for letter in "abc":
+        await client.create(CONFIG_MAPS, config_map(namespace, letter))
+    async with (
+        Relay(control_plane, tmp_path) as relay,
+        Client.connect(load_credentials(relay.kubeconfig)) as through,
+    ):
+        reflector = Reflector(through, CONFIG_MAPS, namespaces=[namespace], type=ConfigMap)
+        async with following(reflector) as events:
+            relay.cut()
+            await client.delete(CONFIG_MAPS, namespace, "a")
+            await client.delete(CONFIG_MAPS, namespace, "b")
+            await client.create(CONFIG_MAPS, config_map(namespace, "b", made="anew"))
+            await client.create(CONFIG_MAPS, config_map(namespace, "d"))
+            restart(control_plane)
+            asked = relay.connections
+            relay.mend()
+            want = {"b", "c", "d"}
+            await until(lambda: {item.metadata.name for item in reflector.store.values()} == want, f"{want}")
+            assert relay.connections - asked <= 5
+            assert events.count(("DELETED", "a")) == 1
+            assert events.count(("DELETED", "b")) == 1
+            await client.create(CONFIG_MAPS, config_map(namespace, "e"))
+            await until(lambda: reflector.store.get(namespace, "e") is not None, "a change after the relist")
+
+
+async def test_a_server_killed_mid_watch_costs_no_event(
+    control_plane: ControlPlane, client: Client, namespace: str
+) -> None:
+    reflector = Reflector(client, CONFIG_MAPS, namespaces=[namespace], type=ConfigMap)
+    async with following(reflector) as events:
+        control_plane.kill_apiserver()
+        await until(lambda: reflector.fault is not None, "the reflector to notice")
+        control_plane.start_apiserver()
+        await client.create(CONFIG_MAPS, config_map(namespace, "a"))
+        await until(lambda: events == [("ADDED", "a")], "the new object", seconds=40)
+
+
+def restart(plane: ControlPlane) -> None:
+    """Kill the API server, compact etcd, and start it with another certificate of the same authority.
+
+    Not in a thread of its own: what that starts dies with it.
+    """
+    plane.kill_apiserver()
+    compact(plane)
+    before = plane.authority.issue("apiserver", "kube-apiserver", hosts=plane.place.hosts)[0].read_bytes()
+    for suffix in ("crt", "key"):
+        (plane.authority.folder / f"apiserver.{suffix}").unlink()
+    plane.start_apiserver()
+    assert plane.authority.issue("apiserver", "kube-apiserver", hosts=plane.place.hosts)[0].read_bytes() != before

@@ -10,9 +10,6 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 
-from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
 from sidecars.kube import (
     Client,
     CredentialsError,
@@ -32,7 +29,8 @@ from sidecars.operator.controller import effects as controller
 from sidecars.operator.loginset import effects as loginset
 from sidecars.operator.nodeset import effects as nodeset
 from sidecars.operator.restapi import effects as restapi
-from sidecars.operator.settings import Settings, address, parse
+from sidecars.operator.serving import serve
+from sidecars.operator.settings import Settings, parse
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from sidecars.workloads.structure import StructureError
@@ -77,7 +75,7 @@ async def run(settings: Settings) -> None:
         cluster_domain=settings.cluster_domain,
     )
     async with Client.connect(load_credentials(settings.kubeconfig)) as client:
-        end_serving = await _serve(settings)
+        end_serving = await serve(settings, client)
         try:
             work = asyncio.create_task(_elected(client, settings, site))
             stopping = asyncio.create_task(stop.wait())
@@ -162,32 +160,3 @@ async def lead(client: Client, settings: Settings, site: Site) -> None:
         work("RestApi", queues.restapis, restapi.reconcile, settings.restapi_workers)
         work("LoginSet", queues.loginsets, loginset.reconcile, settings.loginset_workers)
         work("NodeSet", queues.nodesets, nodeset.reconcile, settings.nodeset_workers)
-
-
-async def _serve(settings: Settings) -> Callable[[], Awaitable[None]]:
-    """Serve /healthz, /readyz (they answer while the event loop does) and /metrics; returns what ends it."""
-
-    async def healthy(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def measured(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    health, measurements = web.Application(), web.Application()
-    health.router.add_get("/healthz", healthy)
-    health.router.add_get("/readyz", healthy)
-    measurements.router.add_get("/metrics", measured)
-    runners = []
-    for app, where in ((health, settings.health_addr), (measurements, settings.metrics_addr)):
-        place = address(where)
-        if place is not None:
-            runner = web.AppRunner(app, access_log=None)
-            runners.append(runner)
-            await runner.setup()
-            await web.TCPSite(runner, *place).start()
-
-    async def end() -> None:
-        for runner in runners:
-            await runner.cleanup()
-
-    return end

@@ -15,8 +15,9 @@ class Settings:
     `namespaces`: watched namespaces, empty for all. `slurmrestd_url`: one address for all Controllers in place of their
     Services, None normally. `workloads`: folder with the pod structure of the daemons, None for the one that comes
     with the package. `health_addr`: `HOST:PORT` of /healthz and /readyz, "0" for none. `metrics_addr`: likewise, of
-    /metrics. `propagated_node_conditions`: types whose reason and message go into the drain reason of a cordoned node,
-    in this order. `*_workers`: how many resources of a kind are worked on at once, at least 1.
+    /metrics; `metrics_secure`: over TLS and only to those who may `get` that path. `propagated_node_conditions`: types
+    whose reason and message go into the drain reason of a cordoned node, in this order. `*_workers`: how many
+    resources of a kind are worked on at once, at least 1.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -27,6 +28,7 @@ class Settings:
     cluster_domain: str = "cluster.local"
     health_addr: str = ":8081"
     metrics_addr: str = ":8080"
+    metrics_secure: bool = False
     propagated_node_conditions: tuple[str, ...] = ()
     leader_elect: bool = False
     leader_elect_namespace: str = ""
@@ -55,6 +57,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add(
         "--propagated-node-conditions", default="", metavar="A,B", help="Node conditions that explain a cordon to Slurm"
     )
+    add("--metrics-secure", action="store_true", help="metrics over TLS, for those who may get /metrics")
     add("--leader-elect", nargs="?", const=True, default=False, type=_boolean, metavar="BOOL")
     add("--leader-elect-namespace", default="", metavar="NAMESPACE")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
@@ -70,6 +73,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         cluster_domain=cluster_domain(_read(Path("/etc/resolv.conf"))),
         health_addr=given.health_addr,
         metrics_addr=given.metrics_addr,
+        metrics_secure=given.metrics_secure,
         propagated_node_conditions=tuple(name for name in given.propagated_node_conditions.split(",") if name),
         leader_elect=given.leader_elect,
         leader_elect_namespace=given.leader_elect_namespace or environment.get("POD_NAMESPACE") or "default",

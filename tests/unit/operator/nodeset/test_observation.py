@@ -1,0 +1,106 @@
+"""What the policy is told of a pod and its machine."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from sidecars.kube import records
+from sidecars.operator.nodeset.observation import cordon_reason, deletion_cost, has_started, ordinal, worker_pod
+
+READY_AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def pod(**status: object) -> records.Pod:
+    """A worker pod bound to a machine."""
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": "slinky-3",
+                "namespace": "slurm",
+                "uid": "u",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"controller-revision-hash": "abc"},
+            },
+            "spec": {"nodeName": "machine", "hostname": "gpu-3"},
+            "status": {"phase": "Running", **status},
+        },
+        records.Pod,
+    )
+
+
+def machine(
+    conditions: dict[str, str] | None = None, *, unschedulable: bool = True, reason: str | None = None
+) -> records.Node:
+    """A Kubernetes node; `conditions` are types that are True, with their messages."""
+    annotations = {"nodeset.slinky.slurm.net/node-cordon-reason": reason} if reason is not None else {}
+    found = [
+        {"type": kind, "status": "True", "reason": "Seen", "message": text} for kind, text in (conditions or {}).items()
+    ]
+    return msgspec.convert(
+        {
+            "metadata": {"name": "machine", "annotations": annotations},
+            "spec": {"unschedulable": unschedulable},
+            "status": {"conditions": found},
+        },
+        records.Node,
+    )
+
+
+def container(**state: object) -> list[dict[str, object]]:
+    return [{"name": "slurmd", "restartCount": 0, **state}]
+
+
+def test_a_ready_pod_is_available_after_min_ready_seconds() -> None:
+    ready = pod(conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+    now = READY_AT.timestamp()
+    assert worker_pod(ready, None, now=now).available
+    assert not worker_pod(ready, None, now=now + 9, min_ready_seconds=10).available
+    assert worker_pod(ready, None, now=now + 10, min_ready_seconds=10).available
+
+
+def test_the_hostname_is_the_slurm_node() -> None:
+    seen = worker_pod(pod(), machine(unschedulable=False), now=0)
+    assert (seen.slurm_node, seen.ordinal, seen.revision, seen.kube_node) == ("gpu-3", 3, "abc", "machine")
+
+
+def test_slurmd_has_not_started_only_where_the_kubelet_says_so() -> None:
+    waiting = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    assert not has_started(pod(phase="Pending", containerStatuses=container(**waiting)))
+    assert not has_started(pod(phase="Pending"))
+    assert has_started(pod(containerStatuses=container(state={"running": {}})))
+    assert has_started(pod(containerStatuses=container(state={"terminated": {"exitCode": 1}})))
+    assert has_started(pod(containerStatuses=[{"name": "slurmd", "restartCount": 1, **waiting}]))
+    assert has_started(pod(phase="Running"))
+
+
+def test_a_schedulable_machine_asks_for_no_drain() -> None:
+    assert cordon_reason(machine(unschedulable=False, reason="x"), "slurm", "slinky-3") is None
+
+
+def test_a_cordon_is_explained_by_annotation_then_conditions_then_itself() -> None:
+    sick = {"GpuLost": "GPU 3 fell off the bus", "DiskFull": "no space"}
+    assert cordon_reason(machine(sick, reason="ECC error"), "slurm", "slinky-3", ["GpuLost"]) == "ECC error"
+    said = cordon_reason(machine(sick), "slurm", "slinky-3", ["DiskFull", "GpuLost", "Other"])
+    assert said == "(Seen: no space); (Seen: GPU 3 fell off the bus)"
+    plain = cordon_reason(machine(sick), "slurm", "slinky-3")
+    assert plain == "Node (machine) was cordoned, Pod (slurm/slinky-3) must be cordoned"
+
+
+def test_a_reason_from_outside_can_not_carry_control_characters_or_grow_without_end() -> None:
+    said = cordon_reason(machine(reason="bad\tdisk\nReason=x\x1b[31m" + "y" * 300), "slurm", "slinky-3")
+    assert said is not None
+    assert said.startswith("bad disk Reason=x[31my")
+    assert len(said) == 256
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"), [("5", 5), ("-7", -7), ("+5", 0), ("05", 0), ("", 0), ("x", 0), ("9" * 12, 0)]
+)
+def test_a_deletion_cost_is_a_plain_int32_or_nothing(text: str, cost: int) -> None:
+    assert deletion_cost(text) == cost
+
+
+@pytest.mark.parametrize(("name", "number"), [("a-0", 0), ("a-b-012", 12), ("a", -1), ("a-x1", -1)])
+def test_an_ordinal_is_the_number_at_the_end(name: str, number: int) -> None:
+    assert ordinal(name) == number

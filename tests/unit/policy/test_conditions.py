@@ -1,0 +1,31 @@
+"""How a list of conditions changes."""
+
+from sidecars.policy.conditions import Condition, merge, seconds, timestamp
+
+NOW = 1_767_225_600.0
+READY = Condition("Ready", "True", "Ready", "2 of 2 pods are ready")
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+    before = merge([], [Condition("Ready", "True", "Ready")], 1, NOW)
+    after = merge(before, [READY], 2, NOW + 60)
+    assert after[0]["lastTransitionTime"] == before[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert (after[0]["message"], after[0]["observedGeneration"]) == ("2 of 2 pods are ready", 2)
+
+
+def test_a_changed_status_gets_a_new_time() -> None:
+    before = merge([], [READY], 1, NOW)
+    after = merge(before, [Condition("Ready", "False", "PodsNotReady")], 1, NOW + 60)
+    assert after[0]["lastTransitionTime"] == "2026-01-01T00:01:00Z"
+
+
+def test_conditions_come_sorted_and_what_is_not_wanted_any_more_goes() -> None:
+    before = merge([], [Condition("Old", "True", "X"), READY], 1, NOW)
+    after = merge(before, [READY, Condition("Accepted", "True", "X")], 1, NOW)
+    assert [condition["type"] for condition in after] == ["Accepted", "Ready"]
+
+
+def test_times_are_read_and_written_as_kubernetes_does() -> None:
+    assert seconds(timestamp(NOW)) == NOW
+    assert seconds(None) is None
+    assert seconds("yesterday") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+_RESERVED = frozenset("/?#%")
 Manifest = dict[str, Any]
 """A Kubernetes object as plain JSON: what is read without a record type, and what every write takes."""
 
@@ -32,7 +33,7 @@ class Resource:
         can't be a path segment: each would reach another object than the one meant.
         """
         for part in (namespace, name):
-            if part is not None and (not part or "/" in part or "?" in part or part in (".", "..")):
+            if part is not None and (not part or part in (".", "..") or not _RESERVED.isdisjoint(part)):
                 raise ValueError(f"{part!r} can't name a {self.kind} or its namespace: pass the object's metadata.name")
         if namespace is not None and not self.namespaced:
             raise ValueError(f"{self.kind} is cluster-scoped: pass no namespace (got {namespace!r})")

@@ -162,7 +162,7 @@ class Slurm:
             [*command, "-o", "json", "--watch", "--output-watch-events"],
             stdout=subprocess.PIPE,
             text=True,
-            env={"KUBECONFIG": str(k8s.kubeconfig)},
+            env={"KUBECONFIG": str(k8s.kubeconfig), "HOME": "/nonexistent"},
         )
         watch = PodWatch()
         try:

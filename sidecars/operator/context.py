@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str]
 """Namespace and name of a custom resource."""
 
+LEASE = "slurm-operator"
+"""Name of the Lease that the leading operator holds."""
+
 IN_USE = "slinky.slurm.net/in-use"
 """Finalizer of a Controller and a RestApi: held while a NodeSet needs them to drain its nodes."""
 

@@ -24,7 +24,7 @@ from sidecars.operator import metrics, wiring
 from sidecars.operator.apply import Applier
 from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters
-from sidecars.operator.context import Context, Key, Queues
+from sidecars.operator.context import LEASE, Context, Key, Queues
 from sidecars.operator.controller import effects as controller
 from sidecars.operator.loginset import effects as loginset
 from sidecars.operator.nodeset import effects as nodeset
@@ -37,7 +37,6 @@ from sidecars.workloads.structure import StructureError
 
 log = logging.getLogger(__name__)
 
-LEASE = "slurm-operator"
 SYNC_SECONDS = 60.0
 
 

@@ -6,15 +6,16 @@ deleted afterwards leaves at once, with what it owns, and its workers protect th
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from sidecars.kube import DEPLOYMENTS, ApiError, Client, CredentialsError, Manifest, NotFound, load_credentials
+from sidecars.kube import DEPLOYMENTS, LEASES, ApiError, Client, CredentialsError, Manifest, NotFound, load_credentials
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
-from sidecars.operator.context import IN_USE, WORKERS_LEAVE_FIRST
+from sidecars.operator.context import IN_USE, LEASE, WORKERS_LEAVE_FIRST
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ async def release(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Scale the Deployment to zero, wait until its pods are gone, then take our finalizers off.
+    """Scale the Deployment to zero, wait until its pods are gone, delete its lease, then take our finalizers off.
 
     A running operator would put them back. Raises TimeoutError if it does not stop, ApiError for a refused request.
     """
@@ -66,6 +67,8 @@ async def release(
             if clock() >= deadline:
                 raise TimeoutError(f"Deployment {namespace}/{deployment} still has pods after {STOP_SECONDS:.0f} s")
             await sleep(0.5)
+    with contextlib.suppress(NotFound):
+        await client.delete(LEASES, namespace, LEASE)
     for resource, finalizer in ((CONTROLLERS, IN_USE), (RESTAPIS, IN_USE), (NODESETS, WORKERS_LEAVE_FIRST)):
         for place in watched or (None,):
             try:

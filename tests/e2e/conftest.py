@@ -23,8 +23,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.fixture(scope="session")
 def kubernetes() -> Iterator[Kubernetes]:
     """A real Kubernetes cluster with nothing of ours on it."""
-    cluster = cluster_up("e2e")
     try:
+        cluster = cluster_up("e2e")
         found = Kubernetes(cluster.kubeconfig, tool("kubectl"), tool("helm"))
         RUNNING.append(found)
         yield found

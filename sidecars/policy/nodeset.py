@@ -87,7 +87,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class SlurmView:
-    """Slurm's nodes by name. `problem` is None when the view is complete and fresh, else says why it can't be trusted."""
+    """Slurm's nodes by name. `problem` is None for a complete and fresh view, else says why it isn't one."""
 
     nodes: Mapping[str, Node]
     problem: str | None

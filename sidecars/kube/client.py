@@ -481,11 +481,12 @@ class Client:
                         renewed = True
                         self._credentials.invalidate()
                     except _Later as later:
-                        left = (limit.when() or 0.0) - asyncio.get_running_loop().time()
-                        if not wait_out or later.seconds >= left:
-                            raise later.error from None
                         # A crowd that was turned away together must not come back together.
-                        await self._sleep(later.seconds + self._rng.uniform(0.0, 0.5))
+                        wait = later.seconds + self._rng.uniform(0.0, 0.5)
+                        left = (limit.when() or 0.0) - asyncio.get_running_loop().time()
+                        if not wait_out or wait >= left:
+                            raise later.error from None
+                        await self._sleep(wait)
         except TimeoutError:
             raise Unreachable(f"{request}: no answer within {deadline:g} s") from None
 

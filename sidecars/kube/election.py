@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sidecars.kube.client import Client
 
 _log = logging.getLogger(__name__)
+_SHORTEST_PAUSE = 0.05
+"""Seconds. Two clocks that differ in resolution must not make a loop spin on the last nanosecond of a lease."""
 
 
 def boottime() -> float:
@@ -170,7 +172,8 @@ class Election:
     async def _renew(self) -> None:
         """Until the lease is lost, which raises."""
         while True:
-            await self._sleep(min(self._retry_period * self._rng.uniform(0.8, 1.0), self.left()))
+            pause = min(self._retry_period * self._rng.uniform(0.8, 1.0), self.left())
+            await self._sleep(max(pause, _SHORTEST_PAUSE))
             if not self.held:
                 raise LeadershipLost(f"{self.identity}: no renewal of the lease within {self._renew_deadline:g} s")
             try:

@@ -87,9 +87,9 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 class _Material:
     """The pieces that a request is authenticated by, as read at one moment."""
 
-    token: str | None
-    ca: bytes | None
-    certificate: bytes | None
+    token: str | None = field(repr=False)
+    ca: bytes | None = field(repr=False)
+    certificate: bytes | None = field(repr=False)
     key: bytes | None = field(repr=False)
 
 

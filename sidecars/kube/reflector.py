@@ -150,7 +150,8 @@ class _Feed(Generic[T]):
                     self._version = ""  # the stream itself told of it: from the same version on it would tell it again
             except KubeError as error:
                 fault = error
-            if fault is not None:
+            # How a stream that lived ends, silence of a quiet resource included, says nothing about the next one.
+            if fault is not None and not self._lived:
                 self._failed(fault)
             await self._pause(fault)
 
@@ -223,13 +224,17 @@ class _Feed(Generic[T]):
 
         A stream that ended at once counts like a refusal, whatever its status said, unless it brought something.
         """
-        if self._opened is not None and self._clock() - self._opened >= _HEALTHY:
+        if self._lived:
             self._failures = 0
         delay = min(_FIRST_DELAY * 2.0 ** min(self._failures, 30), _LONGEST_DELAY) * self._rng.uniform(0.5, 1.0)
         if isinstance(fault, TooManyRequests) and fault.retry_after is not None:
             delay += fault.retry_after
         self._failures = max(0, self._failures - 1) if self._useful else self._failures + 1
         await self._sleep(delay)
+
+    @property
+    def _lived(self) -> bool:
+        return self._opened is not None and self._clock() - self._opened >= _HEALTHY
 
     def _failed(self, fault: KubeError) -> None:
         if self.fault is None:

@@ -96,6 +96,12 @@ def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
 
 def _template(context: Context, nodeset: NodeSet) -> tuple[str, Manifest]:
     reference = nodeset.spec.controller_ref.name
+    if nodeset.spec.scaling_mode != "StatefulSet":
+        raise NotUsableError(
+            "NotSupported",
+            f"spec.scalingMode: {nodeset.spec.scaling_mode} isn't reconciled by this release; no pod is made. "
+            "Use StatefulSet with replicas",
+        )
     try:
         controller = context.controller(nodeset.namespace, reference)
         if controller is None:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -158,19 +159,21 @@ class Slurm:
         """Record every change of the worker pods while the block runs."""
         k8s = self.kubernetes
         command = [str(k8s.kubectl_path), "-n", "slurm", "get", "pods", "-l", "app.kubernetes.io/name=slurmd"]
-        process = subprocess.Popen(
-            [*command, "-o", "json", "--watch", "--output-watch-events"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={"KUBECONFIG": str(k8s.kubeconfig), "HOME": "/nonexistent"},
-        )
         watch = PodWatch()
-        try:
-            yield watch
-        finally:
-            process.terminate()
-            text, _ = process.communicate()
-            watch.read(text)
+        # A file and not a pipe: nobody reads while the test goes on, and a full pipe would stop the watch.
+        with tempfile.TemporaryFile("w+") as events:
+            process = subprocess.Popen(
+                [*command, "-o", "json", "--watch", "--output-watch-events"],
+                stdout=events,
+                env={"KUBECONFIG": str(k8s.kubeconfig), "HOME": "/nonexistent"},
+            )
+            try:
+                yield watch
+            finally:
+                process.terminate()
+                process.wait()
+                events.seek(0)
+                watch.read(events.read())
 
 
 class PodWatch:

@@ -9,7 +9,7 @@ import functools
 import logging
 import re
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -18,6 +18,7 @@ from yarl import URL
 
 from sidecars.slurm.errors import AuthenticationError, NoToken, Unreachable
 from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, Request, decode, versions_to_try
+from sidecars.slurm.records import Node, Nodes
 from sidecars.slurm.tokens import TokenSource
 
 T = TypeVar("T")
@@ -25,6 +26,39 @@ T = TypeVar("T")
 _MAX_HEAD = 65_536  # bytes of an answer's head; more is left to aiohttp to refuse
 
 log = logging.getLogger(__name__)
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RECORDS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Decoder:
+    """`protocol.decode`, but a node record that is the same as in the answer before, byte for byte, is not read again.
+
+    Slurm answers any change with all nodes, of which most are the same. Holds the text of the last answer's records.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[bytes, Node] = {}
+
+    def __call__(self, request: Request[T], status: int, body: bytes) -> T:
+        """The typed answer. Raises SlurmError, as `protocol.decode` does."""
+        texts: list[bytes] = []
+
+        def parse(body: bytes) -> Any:
+            try:
+                members = _MEMBERS.decode(body)
+                texts.extend(map(bytes, _RECORDS.decode(members.pop("nodes"))))
+            except (KeyError, msgspec.MsgspecError):
+                return msgspec.json.decode(body)
+            known = self._nodes.get
+            nodes = [known(text) or msgspec.json.decode(text) for text in texts]
+            return {"nodes": nodes, **{key: msgspec.json.decode(member) for key, member in members.items()}}
+
+        answer = decode(request, status, body, parse=parse)
+        # The answer for one node alone is no reason to forget the others.
+        if isinstance(answer, Nodes):
+            self._nodes = dict(zip(texts, answer.nodes, strict=True))
+        return answer
 
 
 class Client:
@@ -44,6 +78,7 @@ class Client:
         self._concurrency = concurrency
         self._session: aiohttp.ClientSession | None = None
         self._version: str | None = None
+        self._decode = Decoder()
 
     @property
     def version(self) -> str | None:
@@ -69,7 +104,7 @@ class Client:
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(str(request), f"{self._host}: {type(error).__name__}: {error}") from error
         try:
-            return decode(request, status, body, parse=msgspec.json.decode)
+            return self._decode(request, status, body)
         except AuthenticationError:
             self._tokens.forget()
             raise

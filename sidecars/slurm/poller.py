@@ -294,7 +294,13 @@ class Poller:
         self._last_update = answer.last_update
         self._deleted = {name: at for name, at in self._deleted.items() if at >= sent}
         present = {node.name: node for node in answer.nodes if node.name not in self._deleted}
-        changed = frozenset(name for name, node in present.items() if self._nodes.get(name) != node)
+        former = self._nodes.get
+        changed = frozenset(
+            name
+            for name, node in present.items()
+            # Most are the same object, which is much cheaper to see.
+            if former(name) is not node and former(name) != node
+        )
         removed = self._removed(present, sent) if full else frozenset()
         self._nodes.update(present)
         for name in present:

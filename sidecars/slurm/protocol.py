@@ -197,7 +197,7 @@ def versions_to_try(chosen: str | None) -> tuple[str, ...]:
 def decode(request: Request[T], status: int, body: bytes, *, parse: Callable[[bytes], Any] = json.loads) -> T:
     """The typed answer to `request`, or a SlurmError other than Unreachable: see `sidecars.slurm.errors`.
 
-    `parse` reads JSON and raises ValueError where it can't.
+    `parse` reads JSON and raises ValueError where it can't. It may put a Node in the place of a node it knows already.
     """
     if status == _STATUS_UNCHANGED and request.unchanged is not None:
         return request.unchanged()
@@ -287,6 +287,16 @@ class Fields:
         for index, item in enumerate(value):
             yield Fields(item, self._place(f"{key}[{index}]"))
 
+    def nodes(self) -> tuple[Node, ...]:
+        """The records of the list `nodes`."""
+        values = self._values.get("nodes")
+        if not isinstance(values, list):
+            raise self._wrong("nodes", "a list", values)
+        return tuple(
+            value if isinstance(value, Node) else _node(Fields(value, self._place(f"nodes[{index}]")))
+            for index, value in enumerate(values)
+        )
+
     def has(self, key: str) -> bool:
         """Whether the field is there and not null."""
         return self._values.get(key) is not None
@@ -336,11 +346,11 @@ def _error(entry: Fields) -> ErrorEntry:
 
 
 def _nodes(answer: Fields) -> Nodes:
-    return Nodes(tuple(map(_node, answer.items("nodes"))), answer.number("last_update"))
+    return Nodes(answer.nodes(), answer.number("last_update"))
 
 
 def _one_node(answer: Fields) -> Node:
-    nodes = tuple(map(_node, answer.items("nodes")))
+    nodes = answer.nodes()
     if len(nodes) != 1:
         raise _WrongField("nodes", f"should hold one node, holds {len(nodes)}")
     return nodes[0]

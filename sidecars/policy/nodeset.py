@@ -279,10 +279,10 @@ def free_ordinals(pods: Iterable[WorkerPod], count: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlan:
-    """Slurm node records without a pod: to delete, to set DOWN and leave, and when to look again."""
+    """Slurm node records without a pod: to delete, to set DOWN by reason (None keeps theirs), when to look again."""
 
     delete: tuple[str, ...] = ()
-    down: tuple[str, ...] = ()
+    down: Mapping[str | None, tuple[str, ...]] = field(default_factory=dict)
     look_again_after: float | None = None
 
 
@@ -294,7 +294,7 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
     jobs in Slurm, and is deleted once it is free.
     """
     delete: list[str] = []
-    down: list[str] = []
+    down: dict[str | None, list[str]] = {}
     wait: list[float] = []
     for node in orphans:
         age = now - orphaned_since.get(node.name, now)
@@ -302,14 +302,16 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
             wait.append(RECORD_ORPHANED_SECONDS - age)
             continue
         busy = states.is_busy(node.states)
-        keep = is_foreign(node.reason) or bool(node.reservation)
+        foreign = is_foreign(node.reason)
+        keep = foreign or bool(node.reservation)
         if (keep or busy) and not states.is_down(node.states):
-            down.append(node.name)
+            down.setdefault(None if foreign else f"{OPERATOR_REASON}its pod is gone", []).append(node.name)
         if busy and not keep:
             wait.append(1.0)
         elif not keep:
             delete.append(node.name)
-    return RecordPlan(tuple(delete), tuple(down), min(wait) if wait else None)
+    reasons = {reason: tuple(names) for reason, names in down.items()}
+    return RecordPlan(tuple(delete), reasons, min(wait) if wait else None)
 
 
 def is_foreign(reason: str) -> bool:

@@ -355,8 +355,8 @@ class Poller:
         """Take a drain back, which clears the reason; a node that is DOWN stays so and keeps it. Raises as `drain`."""
         await self._write(_Change(state=("UNDRAIN",)), names)
 
-    async def down(self, names: Iterable[str], reason: str) -> None:
-        """Set DOWN with `reason`: Slurm ends or requeues the jobs there. Raises as `drain`."""
+    async def down(self, names: Iterable[str], reason: str | None) -> None:
+        """Set DOWN with `reason` (None: as it is). Slurm ends or requeues the jobs there. Raises as `drain`."""
         await self._write(_Change(state=("DOWN",), reason=reason), names)
 
     async def resume(self, names: Iterable[str]) -> None:

@@ -299,8 +299,7 @@ async def _prune_records(
         since.setdefault(node.name, context.now())
     plan = policy.orphaned_records(orphans, since, context.now())
     steps = [_bound(cluster.poller.delete, name) for name in plan.delete]
-    if plan.down:
-        steps.append(_bound(cluster.poller.down, plan.down, policy.OPERATOR_REASON + "its pod is gone"))
+    steps += [_bound(cluster.poller.down, names, reason) for reason, names in plan.down.items()]
     await _all(steps)
     for name in plan.delete:
         log.info("NodeSet %s/%s: deleted the record of Slurm node %s, whose pod is gone", *key, name)

@@ -181,6 +181,11 @@ async def test_records_of_lost_pods_are_deleted_unless_somebody_else_wants_them(
         return "slinky-8" not in world.slurm.nodes
 
     await until("the ghost to go", pruned, seconds=20)
+
+    async def down() -> bool:
+        return "DOWN" in world.slurm.states("slinky-9")
+
+    await until("the one with a reason to be DOWN", down)
     assert world.slurm.nodes["slinky-9"].reason == "bad disk"
     assert set(world.slurm.nodes) == {"slinky-0", "slinky-9", "bare-metal"}
 

@@ -221,13 +221,14 @@ def test_a_record_with_a_foreign_reason_or_a_reservation_is_set_down_and_left() 
     gone = {"slinky-0": NOW - 60, "slinky-1": NOW - 60}
     records = [node(0, "IDLE", "DRAIN", reason="bad disk"), node(1, "IDLE", reservation="maintenance")]
     result = orphaned_records(records, gone, NOW)
-    assert (result.delete, result.down) == ((), ("slinky-0", "slinky-1"))
+    ours = "slurm-operator: its pod is gone"
+    assert (result.delete, result.down) == ((), {None: ("slinky-0",), ours: ("slinky-1",)})
 
 
 def test_a_busy_record_without_a_pod_is_set_down_before_it_is_deleted() -> None:
     gone = {"slinky-0": NOW - 60}
     result = orphaned_records([node(0, "ALLOCATED")], gone, NOW)
-    assert (result.delete, result.down, result.look_again_after) == ((), ("slinky-0",), 1.0)
+    assert (result.delete, list(result.down.values()), result.look_again_after) == ((), [("slinky-0",)], 1.0)
     assert orphaned_records([node(0, "DOWN")], gone, NOW).delete == ("slinky-0",)
 
 

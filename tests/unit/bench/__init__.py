@@ -1,0 +1,1 @@
+"""Tests of the benchmarks' runner; benchmarks themselves are no tests."""

@@ -151,6 +151,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     node_name: str = ""
     hostname: str = ""
     subdomain: str = ""
+    host_network: bool = False
     termination_grace_period_seconds: int | None = None
 
 

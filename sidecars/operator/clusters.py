@@ -29,11 +29,13 @@ class Cluster:
 
     def view(self) -> SlurmView:
         """Slurm's nodes as the policy takes them."""
-        return SlurmView(self.poller.nodes, None if self.poller.known else self.poller.trouble or "not read yet")
+        return SlurmView(self.poller.nodes, self.poller.trouble or None, self.poller.unsettled)
 
 
 class Clusters:
     """Keeps a poller running for each Controller that has a RestApi, and tells `changed` whose nodes changed.
+
+    Both sets are empty when what changed is whether the nodes can be trusted.
 
     `key_of` gives the current JWT key of a Controller, None while its Secret is missing. The last key that was seen
     stays in use: on removal of everything the Secret often goes first, and the workers still have to be drained.
@@ -71,10 +73,21 @@ class Clusters:
             return
         client = Client(url, TokenSource(lambda: self._jwt_key(key) or b"", clock=self._wall_clock))
         poller = Poller(client, self._clock)
-        poller.subscribe(lambda changed, removed: self._changed(key, changed, removed))
+        known = poller.known
+
+        def tell(changed: frozenset[str], removed: frozenset[str]) -> None:
+            nonlocal known
+            if changed or removed:
+                self._changed(key, changed, removed)
+            if poller.known != known:
+                known = poller.known
+                self._changed(key, frozenset(), frozenset())
+
+        poller.subscribe(tell)
         task = asyncio.create_task(poller.run(), name=f"poller {key[0]}/{key[1]}")
         self._clusters[key] = Cluster(url, client, poller, task)
         log.info("Slurm cluster %s/%s: polled at %s", *key, url)
+        self._changed(key, frozenset(), frozenset())
 
     async def close(self) -> None:
         """End all polling."""

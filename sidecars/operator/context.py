@@ -12,7 +12,7 @@ from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters
 from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
-from sidecars.workloads import resources
+from sidecars.workloads import resources, restapi
 from sidecars.workloads.facts import Facts, Site, config_map_digests, digest
 
 log = logging.getLogger(__name__)
@@ -77,10 +77,19 @@ class Context:
             key=lambda nodeset: nodeset.name,
         )
 
+    def users_of(self, namespace: str, controller: str) -> list[str]:
+        """Names of the NodeSets that refer to the Controller, readable or not."""
+        nodesets = self.caches.nodesets.store.values()
+        return sorted(item["metadata"]["name"] for item in nodesets if _refers(item, namespace, controller))
+
     def restapi_of(self, namespace: str, controller: str) -> resources.RestApi | None:
         """The RestApi that serves the Controller: the oldest, then the first by name; None if there is none."""
         found = _readable(self.caches.restapis.store.values(), resources.RestApi, namespace, controller)
         return min(found, key=lambda restapi: (str(restapi.metadata.creation_timestamp), restapi.name), default=None)
+
+    def url(self, served_by: resources.RestApi | None) -> str | None:
+        """Where slurmrestd answers; None without a RestApi."""
+        return None if served_by is None else self.slurmrestd_url or restapi.url(served_by)
 
     def facts(self, controller: resources.Controller) -> Facts:
         """What surrounds the Controller at this moment."""
@@ -150,12 +159,15 @@ class Context:
 def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, controller: str) -> list[Any]:
     found = []
     for manifest in manifests:
-        if manifest["metadata"]["namespace"] != namespace:
-            continue
-        if ((manifest.get("spec") or {}).get("controllerRef") or {}).get("name") != controller:
+        if not _refers(manifest, namespace, controller):
             continue
         try:
             found.append(resources.read(kind, manifest))
         except resources.ResourceError as error:
             log.warning("%s %s/%s is left out: %s", kind.__name__, namespace, manifest["metadata"]["name"], error)
     return found
+
+
+def _refers(manifest: Manifest, namespace: str, controller: str) -> bool:
+    reference = (manifest.get("spec") or {}).get("controllerRef") or {}
+    return manifest["metadata"]["namespace"] == namespace and reference.get("name") == controller

@@ -14,6 +14,7 @@ def wire(context: Context) -> None:
     """Subscribe to every cache. To be called once, before the reflectors run."""
     caches, queues = context.caches, context.queues
     caches.pods.store.add_index("owner", _controlling_uids)
+    caches.pods.store.add_index("kube_node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
 
     def key_of(manifest: Manifest) -> Key:
         return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
@@ -72,17 +73,23 @@ def wire(context: Context) -> None:
         queues.nodesets.add(key)
 
     def kube_nodes(event: Event[records.Node]) -> None:
-        if event.old is not None and event.new is not None and _placement(event.old) == _placement(event.new):
+        old, new = event.old, event.new
+        if old is not None and new is not None and _placement(old, context) == _placement(new, context):
             return
         name = event.object.metadata.name
-        for pod in caches.pods.store.values():
+        for pod in caches.pods.store.by("kube_node", name):
             owner = pod.metadata.controller
-            if pod.spec.node_name == name and owner is not None:
+            if owner is not None:
                 queues.nodesets.add((pod.metadata.namespace, owner.name))
 
     def children(event: Event[Manifest]) -> None:
         for owner in event.object["metadata"].get("ownerReferences") or ():
             key = (event.object["metadata"]["namespace"], owner["name"])
+            if owner["kind"] == "NodeSet":
+                # What all NodeSets of a Controller share is made by the Controller's pass.
+                nodeset = caches.nodesets.store.get(*key)
+                if nodeset is not None:
+                    queues.controllers.add(controller_of(nodeset))
             queue: WorkQueue[Key] | None = {
                 "Controller": queues.controllers,
                 "RestApi": queues.restapis,
@@ -142,8 +149,10 @@ def _add(queue: WorkQueue[Key], keys: Iterable[Key]) -> None:
         queue.add(key)
 
 
-def _placement(node: records.Node) -> tuple[object, ...]:
-    return node.spec, node.metadata.annotations, node.metadata.labels
+def _placement(node: records.Node, context: Context) -> tuple[object, ...]:
+    told = tuple(node.status.condition(kind) for kind in context.propagated_node_conditions)
+    explained = tuple((it.status, it.reason, it.message) for it in told if it is not None)
+    return node.spec, node.metadata.annotations, node.metadata.labels, explained
 
 
 def _finalizing(manifest: Manifest) -> bool:

@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sidecars.slurm import states
+from sidecars.slurm import hostlists, states
+from sidecars.slurm.extra import pod_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sidecars.slurm.records import Node
+    from sidecars.slurm.records import Job, Node
 
 OPERATOR_REASON = "slurm-operator: "
 """Prefix of the drain reasons that the operator owns; any other non-empty reason is somebody else's."""
@@ -32,6 +33,17 @@ NOT_REGISTERED_SECONDS = 10.0
 _SLURMCTLD_REASONS = frozenset({"Not responding", "Node unexpectedly rebooted", "none"})
 """What slurmctld writes by itself on a node that fell silent (slurmctld/ping_nodes.c, node_mgr.c)."""
 
+_JOB_NOT_THERE = frozenset(
+    {
+        *("PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
+        *("DEADLINE", "OUT_OF_MEMORY", "LAUNCH_FAILED", "REVOKED"),
+    }
+)
+"""States of a job that hasn't begun or has ended (squeue, JOB STATE CODES)."""
+
+FORCED_GRACE_SECONDS = 30
+"""Grace of a pod that goes because its Slurm cluster goes."""
+
 _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -41,7 +53,9 @@ class WorkerPod:
 
     `cordon` tells who asked for the drain by annotation: a user, the operator, or nobody. `started` is False only
     while the slurmd container is known never to have run. `kube_node_cordon` is the drain reason that comes from the
-    Kubernetes node, None while that node is schedulable or unknown.
+    Kubernetes node, None while that node is schedulable or unknown; `kube_node_gone`: bound to one that there is not.
+    `slurmd_since`: when slurmd started to run, None if it doesn't. `terminating_grace`: seconds of grace that a pod
+    being deleted was given.
     """
 
     name: str
@@ -56,10 +70,13 @@ class WorkerPod:
     started: bool
     created: float
     ready_since: float | None = None
+    slurmd_since: float | None = None
     deleting: bool = False
     cordon: Literal["user", "operator"] | None = None
     kube_node_cordon: str | None = None
     deletion_cost: int = 0
+    kube_node_gone: bool = False
+    terminating_grace: int | None = None
 
     @property
     def finished(self) -> bool:
@@ -87,27 +104,35 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class SlurmView:
-    """Slurm's nodes by name. `problem` is None for a complete and fresh view, else says why it isn't one."""
+    """Slurm's nodes by name. `problem` is None for a complete and fresh view, else says why it isn't one.
+
+    `unsettled`: nodes that were written to since they were read. `held`: nodes with a job that has begun and not ended,
+    in whatever state the node is; None as long as nobody has asked.
+    """
 
     nodes: Mapping[str, Node]
     problem: str | None
+    unsettled: frozenset[str] = frozenset()
+    held: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A pod that may go now. `grace_seconds` None keeps the pod's own grace period."""
+    """A pod that may go now. `grace_seconds` None keeps the pod's own grace; `drained`: Slurm says that it is free."""
 
     pod: WorkerPod
     because: str
     grace_seconds: int | None = None
+    drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that is to go and can't yet."""
+    """A pod that is to go and can't yet. `again`: seconds until time alone may have changed that."""
 
     pod: WorkerPod
     step: str
+    again: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +152,6 @@ class Plan:
 def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Plan:
     """Decide one pass over a NodeSet in StatefulSet mode."""
     everyone = tuple(pods)
-    staying_names = {pod.name for pod in everyone if not pod.deleting}
     live = sorted((p for p in everyone if not p.deleting), key=lambda pod: deletion_order(pod, slurm.nodes))
     wanted = 0 if desired.leaving else desired.replicas
     finished = [pod for pod in live if pod.finished]
@@ -136,9 +160,15 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
     if desired.leaving:
         condemned = dict.fromkeys(condemned, "removal of its NodeSet")
     elif not condemned:
-        condemned = dict.fromkeys(outdated(desired, everyone), "an update")
+        condemned = dict.fromkeys(outdated(desired, everyone, slurm), "an update")
 
     delete = [Deletion(pod, f"its phase is {pod.phase}") for pod in finished]
+    if desired.forced:
+        delete += [
+            Deletion(pod, "its Slurm cluster is being removed", FORCED_GRACE_SECONDS)
+            for pod in everyone
+            if pod.deleting and (pod.terminating_grace or 0) > FORCED_GRACE_SECONDS
+        ]
     waiting: list[Waiting] = []
     for pod in working:
         if pod.name in condemned:
@@ -165,10 +195,10 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
         reason = drain_reason(pod, desired.namespace, why)
         if reason is not None and should_drain(node, reason):
             drain.setdefault(reason, []).append(pod.slurm_node)
-        elif reason is None and should_undrain(node):
+        elif reason is None and not pod.kube_node_gone and should_undrain(node, pod):
             undrain.append(pod.slurm_node)
 
-    create = free_ordinals(everyone, max(0, wanted - len(working) - (len(everyone) - len(live))))
+    create = free_ordinals(everyone, max(0, wanted - len(everyone)))
     return Plan(
         create=create,
         delete=tuple(delete),
@@ -177,28 +207,44 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
         drain={reason: tuple(names) for reason, names in drain.items()},
         undrain=tuple(undrain),
         waiting=tuple(waiting),
-        look_again_after=1.0 if waiting and staying_names else None,
+        look_again_after=min((it.again for it in waiting if it.again is not None), default=None),
     )
 
 
 def may_go(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> Deletion | Waiting:
     """Whether a condemned pod can be deleted without a job being lost, and if not, what it waits for."""
-    if not pod.started:
+    node = slurm.nodes.get(pod.slurm_node)
+    facts = pod_facts(node.extra) if node is not None else None
+    # The kubelet's report may lag behind: a pod that Slurm knows has started.
+    if not pod.started and (facts is None or facts.pod_uid != pod.uid):
         return Deletion(pod, "its slurmd never started")
     if desired.forced:
-        return Deletion(pod, "its Slurm cluster is being removed", grace_seconds=30)
+        return Deletion(pod, "its Slurm cluster is being removed", FORCED_GRACE_SECONDS)
     if slurm.problem is not None:
         return Waiting(pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.problem}")
-    node = slurm.nodes.get(pod.slurm_node)
+    if pod.slurm_node in slurm.unsettled:
+        return Waiting(pod, f"Slurm node {pod.slurm_node} was changed just now and is being read again", again=1.0)
     if node is None:
-        if now - (pod.ready_since or pod.created) < NOT_REGISTERED_SECONDS:
-            return Waiting(pod, f"slurmd has just started and may yet register Slurm node {pod.slurm_node}")
+        left = 0.0 if pod.slurmd_since is None else pod.slurmd_since + NOT_REGISTERED_SECONDS - now
+        if left > 0:
+            return Waiting(pod, f"slurmd has just started and may yet register Slurm node {pod.slurm_node}", again=left)
         return Deletion(pod, f"Slurm has no node {pod.slurm_node}")
     if states.is_drained(node.states):
-        return Deletion(pod, f"Slurm node {pod.slurm_node} is drained")
+        if slurm.held is not None and pod.slurm_node in slurm.held:
+            return Waiting(pod, f"Slurm node {pod.slurm_node} is drained but holds a suspended job", again=5.0)
+        return Deletion(pod, f"Slurm node {pod.slurm_node} is drained", drained=True)
     if states.is_drain(node.states):
         return Waiting(pod, f"Slurm node {pod.slurm_node} is draining: its jobs are still running")
-    return Waiting(pod, f"Slurm node {pod.slurm_node} is about to be drained")
+    return Waiting(pod, f"Slurm node {pod.slurm_node} is about to be drained", again=1.0)
+
+
+def held_nodes(jobs: Iterable[Job]) -> frozenset[str]:
+    """Nodes with a job that has begun and not ended: a suspended one leaves its node IDLE (scontrol, suspend)."""
+    held: set[str] = set()
+    for job in jobs:
+        if job.nodes and job.states.isdisjoint(_JOB_NOT_THERE):
+            held.update(hostlists.expand(job.nodes))
+    return frozenset(held)
 
 
 def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> str | None:
@@ -219,9 +265,15 @@ def should_drain(node: Node, reason: str) -> bool:
     return node.reason.startswith(OPERATOR_REASON) and node.reason != reason
 
 
-def should_undrain(node: Node) -> bool:
-    """Only the operator's own drains are lifted by the operator."""
-    return states.is_drain(node.states) and node.reason.startswith(OPERATOR_REASON)
+def should_undrain(node: Node, pod: WorkerPod) -> bool:
+    """The operator lifts its own drains, and one that a pod asked for that is gone, once a successor is ready."""
+    if not states.is_drain(node.states):
+        return False
+    if node.reason.startswith(OPERATOR_REASON):
+        return True
+    facts = pod_facts(node.extra)
+    left_behind = facts is not None and facts.pod_uid != pod.uid
+    return node.reason.startswith(POD_REASON) and left_behind and pod.ready
 
 
 def deletion_order(pod: WorkerPod, nodes: Mapping[str, Node]) -> tuple[object, ...]:
@@ -244,25 +296,33 @@ def deletion_order(pod: WorkerPod, nodes: Mapping[str, Node]) -> tuple[object, .
     )
 
 
-def outdated(desired: Desired, pods: Iterable[WorkerPod]) -> list[str]:
+def outdated(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView) -> list[str]:
     """Names of the pods of an old revision that the RollingUpdate strategy replaces now.
 
-    Unhealthy ones go first and cost nothing; healthy ones go while fewer than `max_unavailable` pods are missing or
-    not available. Pods already condemned by the operator keep their place, so a roll doesn't wander between victims.
+    Those that are of no use to Slurm either go first and cost nothing; the others, those not ready first, go while
+    fewer than `max_unavailable` pods are missing or not available. Not being ready alone is not enough to be of no use:
+    every worker is that while slurmctld restarts. Pods already condemned keep their place, so that a roll doesn't
+    wander between victims.
     """
     everyone = tuple(pods)
     if not desired.rolling or desired.leaving:
         return []
     live = [pod for pod in everyone if not pod.deleting and not pod.finished]
     old = [pod for pod in live if pod.revision != desired.revision]
-    sick = [pod.name for pod in old if not pod.ready]
-    healthy = sorted(
-        (pod for pod in old if pod.ready), key=lambda pod: (pod.cordon != "operator", -pod.ordinal, -pod.created)
+    useless = [pod for pod in old if not pod.started or (not pod.ready and _unusable(pod, slurm))]
+    others = sorted(
+        (pod for pod in old if pod not in useless),
+        key=lambda pod: (pod.cordon != "operator", pod.ready, -pod.ordinal, -pod.created),
     )
     missing = max(0, desired.replicas - len(live))
     unavailable = sum(1 for pod in live if pod.revision == desired.revision and not pod.available)
     budget = max(0, desired.max_unavailable - missing - unavailable)
-    return sick + [pod.name for pod in healthy[:budget]]
+    return [pod.name for pod in useless] + [pod.name for pod in others[:budget]]
+
+
+def _unusable(pod: WorkerPod, slurm: SlurmView) -> bool:
+    node = slurm.nodes.get(pod.slurm_node)
+    return slurm.problem is None and (node is None or states.is_down(node.states) or "NOT_RESPONDING" in node.states)
 
 
 def free_ordinals(pods: Iterable[WorkerPod], count: int) -> tuple[int, ...]:

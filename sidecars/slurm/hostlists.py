@@ -53,9 +53,8 @@ def compress(names: Iterable[str]) -> str:
     Only a name's last digits become a range. Raises HostlistError for an empty name or one with a bracket, a comma or
     white space.
     """
-    plain: list[tuple[str, int, str]] = []
+    items: list[tuple[str, int, str]] = []
     ranges: dict[tuple[str, int], list[int]] = defaultdict(list)
-    loose: list[tuple[str, str]] = []
     unique = set(names)
     if "" in unique or _NO_NAME.search("".join(unique)):
         bad = min(name for name in unique if not name or _NO_NAME.search(name))
@@ -64,16 +63,16 @@ def compress(names: Iterable[str]) -> str:
         prefix = name.rstrip("0123456789")
         digits = name[len(prefix) :]
         if not 0 < len(digits) <= _MAX_DIGITS:
-            plain.append((name, 0, name))
+            items.append((name, 0, name))
         elif digits[0] == "0" and len(digits) > 1:
             ranges[prefix, len(digits)].append(int(digits))
         else:
-            loose.append((prefix, digits))
-    for prefix, digits in loose:
+            ranges[prefix, 0].append(int(digits))
+    for prefix, width in [key for key in ranges if key[1]]:
         # n100 continues n099 where there are such names, else it belongs to the numbers without leading zeros.
-        padded = (prefix, len(digits))
-        ranges[padded if padded in ranges else (prefix, 0)].append(int(digits))
-    items = plain
+        for number in ranges.pop((prefix, 0), []):
+            fits = 10 ** (width - 1) <= number < 10**width
+            ranges[prefix, width if fits else 0].append(number)
     for (prefix, width), numbers in ranges.items():
         items.append((prefix, width, _render(prefix, width, numbers)))
     return ",".join(text for _, _, text in sorted(items))
@@ -112,18 +111,19 @@ def _expand_item(text: str, at: int, names: list[str]) -> int:
 def _numbers(body: str, text: str, limit: int) -> list[str]:
     numbers: list[str] = []
     for part in body.split(","):
+        if "-" not in part and 0 < len(part) <= _MAX_DIGITS and len(numbers) < limit:
+            numbers.append(part)
+            continue
         low, dash, high = part.partition("-")
         high = high if dash else low
         if not (0 < len(low) <= _MAX_DIGITS and 0 < len(high) <= _MAX_DIGITS) or "-" in high:
             raise HostlistError(f"{part!r} is no range in hostlist {_cut(text)}")
-        count = int(high) - int(low) + 1 if dash else 1
+        count = int(high) - int(low) + 1
         if count < 1:
             raise HostlistError(f"range {part!r} runs backwards in hostlist {_cut(text)}")
         if len(numbers) + count > limit:
             raise HostlistError(f"hostlist {_cut(text)} stands for more than {MAX_NAMES} names")
-        if not dash:
-            numbers.append(low)
-        elif low[0] == "0":
+        if low[0] == "0":
             numbers.extend(str(number).zfill(len(low)) for number in range(int(low), int(high) + 1))
         else:
             numbers.extend(map(str, range(int(low), int(high) + 1)))
@@ -131,16 +131,18 @@ def _numbers(body: str, text: str, limit: int) -> list[str]:
 
 
 def _render(prefix: str, width: int, numbers: list[int]) -> str:
-    numbers.sort()
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
     if len(numbers) == 1:
         return prefix + str(numbers[0]).zfill(width)
-    parts = (str(low).zfill(width) + (f"-{str(high).zfill(width)}" if high > low else "") for low, high in runs)
+    numbers.sort()
+    parts: list[str] = []
+    first = last = numbers[0]
+    for number in (*numbers[1:], -1):
+        if number == last + 1:
+            last = number
+            continue
+        low = str(first).zfill(width)
+        parts.append(low if first == last else f"{low}-{str(last).zfill(width)}")
+        first = last = number
     return f"{prefix}[{','.join(parts)}]"
 
 

@@ -144,6 +144,9 @@ class Poller:
         self._suspects: dict[str, float] = {}
         self._expected: dict[str, float] = {}
         self._deleted: dict[str, float] = {}
+        self._written: dict[str, float] = {}
+        self._first_good: float | None = None
+        self._ever_had_nodes = False
         self._was_known = False
         self._subscribers: list[Subscriber] = []
         self._woken = asyncio.Event()
@@ -187,13 +190,16 @@ class Poller:
                 f"{len(self._suspects)} of {len(self._nodes)} Slurm nodes ({some}, …) vanished at once: slurmctld may "
                 f"have lost its state; they count as removed after {CONFIRM_AFTER:g} s"
             )
+        # No counters here: conditions hold this text, and each new text is a write.
         if self._faults >= BREAKER_FAULTS:
-            return f"the last {self._faults} polls of slurmrestd failed: {self._fault}"
+            return f"the last polls of slurmrestd failed: {self._fault}"
         if self._good_at is None:
             return f"slurmrestd has not answered yet{self._because()}"
         now = self._clock()
         if not self.fresh(now):
-            return f"no good answer from slurmrestd for {now - self._good_at:.0f} s{self._because()}"
+            return f"no recent good answer from slurmrestd{self._because()}"
+        if not self._ever_had_nodes and self._first_good is not None and now - self._first_good < CONFIRM_AFTER:
+            return f"slurmrestd lists no node at all; that is believed after {CONFIRM_AFTER:g} s"
         return ""
 
     def _because(self) -> str:
@@ -203,6 +209,11 @@ class Poller:
     def suspect(self) -> frozenset[str]:
         """Nodes that vanished in a way that looks like lost state; still in `nodes`, not reported as removed."""
         return frozenset(self._suspects)
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """Nodes whose state was written to after the last answer was asked for: their record may be out of date."""
+        return frozenset(self._written)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Have `subscriber(changed, removed)` called, synchronously, after each answer that changed something.
@@ -260,6 +271,8 @@ class Poller:
                     log.info("poll: slurmrestd answers again after %d faults", self._faults)
                 self._faults, self._fault = 0, ""
                 self._good_at = sent
+                self._first_good = sent if self._first_good is None else self._first_good
+                self._written = {name: at for name, at in self._written.items() if at > sent}
                 if answer is not None:
                     changed, removed = self._apply(answer, sent, full=full)
                     self._cost = self._clock() - started
@@ -303,6 +316,7 @@ class Poller:
         )
         removed = self._removed(present, sent) if full else frozenset()
         self._nodes.update(present)
+        self._ever_had_nodes = self._ever_had_nodes or bool(present)
         for name in present:
             self._suspects.pop(name, None)
         for name in removed:
@@ -435,15 +449,29 @@ class Poller:
     async def _send_batches(self) -> None:
         await asyncio.sleep(_BATCH_FOR)
         while self._batches:
-            batch = self._batches.pop(0)
-            failures: dict[str, SlurmError] = {}
-            try:
-                await self._send(batch.change, sorted(batch.names), failures)
-            except BaseException as error:
-                batch.done.set_exception(Unreachable("POST nodes/", f"not known to be done: {type(error).__name__}"))
-                raise
-            batch.done.set_result(failures)
+            # Together only what touches different nodes: for one node the order of the calls counts.
+            touched: set[str] = set()
+            together: list[_Batch] = []
+            while self._batches and touched.isdisjoint(self._batches[0].names):
+                batch = self._batches.pop(0)
+                touched |= batch.names
+                together.append(batch)
+            await asyncio.gather(*(self._send_batch(batch) for batch in together))
         self.wake()
+
+    async def _send_batch(self, batch: _Batch) -> None:
+        failures: dict[str, SlurmError] = {}
+        if batch.change.state:
+            self._written.update(dict.fromkeys(batch.names, float("inf")))
+        try:
+            await self._send(batch.change, sorted(batch.names), failures)
+        except BaseException as error:
+            batch.done.set_exception(Unreachable("POST nodes/", f"not known to be done: {type(error).__name__}"))
+            raise
+        finally:
+            if batch.change.state:
+                self._written.update(dict.fromkeys(batch.names, self._clock()))
+        batch.done.set_result(failures)
 
     async def _send(self, change: _Change, names: list[str], failures: dict[str, SlurmError]) -> None:
         """Send one write; when a name spoils it, halve until that one is found and the others are done."""

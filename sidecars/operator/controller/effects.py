@@ -1,13 +1,13 @@
 """One pass over one Controller."""
 
-from sidecars.kube import STATEFUL_SETS
+from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator import workload
 from sidecars.operator.caches import CONTROLLERS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import controller as render
-from sidecars.workloads import names, nodeset, restapi
-from sidecars.workloads.resources import Controller, ResourceError
+from sidecars.workloads import names, nodeset
+from sidecars.workloads.resources import ResourceError
 
 
 async def reconcile(context: Context, key: Key) -> None:
@@ -17,18 +17,17 @@ async def reconcile(context: Context, key: Key) -> None:
     if manifest is None:
         await context.clusters.want(key, None)
         return
+    if manifest["metadata"].get("deletionTimestamp"):
+        await context.clusters.want(key, context.url(context.restapi_of(namespace, name)))
+        await _leave(context, key, manifest)
+        return
     try:
         controller = context.controller(namespace, name)
     except ResourceError as error:
         await context.report(CONTROLLERS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
         return
     assert controller is not None  # noqa: S101 - its manifest was found above
-    served_by = context.restapi_of(namespace, name)
-    url = (context.slurmrestd_url or restapi.url(served_by)) if served_by is not None else None
-    await context.clusters.want(key, url)
-    if controller.metadata.deletion_timestamp is not None:
-        await _leave(context, controller)
-        return
+    await context.clusters.want(key, context.url(context.restapi_of(namespace, name)))
     await context.hold(CONTROLLERS, manifest, IN_USE)
     try:
         nodesets = context.nodesets_of(namespace, name)
@@ -52,10 +51,8 @@ async def reconcile(context: Context, key: Key) -> None:
     await context.report(CONTROLLERS, manifest, [ready, slurm_reachable(context, key)])
 
 
-async def _leave(context: Context, controller: Controller) -> None:
-    manifest = context.caches.controllers.store.get(controller.namespace, controller.name)
-    assert manifest is not None  # noqa: S101 - the caller holds the record made from it
-    users = [nodeset.name for nodeset in context.nodesets_of(controller.namespace, controller.name)]
+async def _leave(context: Context, key: Key, manifest: Manifest) -> None:
+    users = context.users_of(*key)
     if users:
         said = f"kept until its NodeSets are gone: {', '.join(users)}"
         await context.report(CONTROLLERS, manifest, [Condition("Ready", "False", "InUse", said)])

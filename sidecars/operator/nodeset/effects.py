@@ -4,35 +4,35 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from sidecars.kube import (
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
     AlreadyExists,
-    ApiError,
     Forbidden,
     Invalid,
+    KubeError,
     Manifest,
     NotFound,
 )
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError
-from sidecars.operator.nodeset.observation import POD_CORDON, POD_CORDONED_BY, worker_pod
+from sidecars.operator.nodeset.observation import POD_CORDON, POD_CORDONED_BY, slurm_node, worker_pod
 from sidecars.policy import nodeset as policy
 from sidecars.policy.conditions import Condition
 from sidecars.slurm import states
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.extra import pod_facts
+from sidecars.slurm.hostlists import compress
 from sidecars.slurm.records import Node
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import NodeSet, ResourceError, duration, read
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 async def reconcile(context: Context, key: Key) -> float | None:
@@ -47,38 +47,100 @@ async def reconcile(context: Context, key: Key) -> float | None:
         nodeset = read(NodeSet, manifest)
     except ResourceError as error:
         await context.report(NODESETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        gone = not context.caches.pods.store.by("owner", manifest["metadata"]["uid"])
+        if manifest["metadata"].get("deletionTimestamp") and gone:
+            await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
         return None
     if nodeset.metadata.deletion_timestamp is None:
         await context.hold(NODESETS, manifest, WORKERS_LEAVE_FIRST)
     cluster = context.clusters.get((namespace, nodeset.spec.controller_ref.name))
     pods = _pods_of(context, nodeset)
     problem: Condition | None = None
+    template: Manifest | None = None
+    revision = nodeset.status.node_set_hash
     try:
         revision, template = _template(context, nodeset)
-        unmade = [pod for pod in pods if pod.revision != revision]
-        if nodeset.spec.update_strategy.type == "OnDelete":
-            unmade = []
     except NotUsableError as error:
         # Without a template nothing can be created; what is there is still drained and scaled in safely.
         problem = Condition("Ready", "False", error.reason, str(error))
-        revision, template, unmade = nodeset.status.node_set_hash, None, []
-    desired = _desired(context, nodeset, revision, rolling=bool(unmade))
+    desired = _desired(context, nodeset, revision, rolling=template is not None)
     if cluster is not None:
         # Their `node` sidecars delete the records; many at once must not look like a Slurm that lost its state.
         cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.deleting)
     view = cluster.view() if cluster is not None else policy.SlurmView({}, _unconnected(context, nodeset))
     plan = policy.plan(desired, pods, view, context.now())
-    await _carry_out(context, manifest, nodeset, template, revision, plan, cluster)
-    again = await _prune_records(context, nodeset, cluster, view)
-    if desired.leaving and not pods and not again:
-        await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
-        return None
+    if cluster is not None and any(deletion.drained for deletion in plan.delete):
+        # Only now is it worth reading all jobs.
+        view = await _with_jobs(cluster, view)
+        plan = policy.plan(desired, pods, view, context.now())
+    failure: Exception | None = None
+    try:
+        await _carry_out(context, manifest, nodeset, template, revision, plan, cluster)
+    except (KubeError, SlurmError) as error:
+        # The rest of the pass is done all the same; the error is for the queue's back-off.
+        failure = error
+        problem = Condition("Ready", "False", _reason_of(error), str(error))
+    left = await _prune_records(context, nodeset, cluster, view)
+    if desired.leaving and not pods and failure is None and context.expectations.satisfied(key):
+        wait = _record_wait(context, nodeset, view, left)
+        if wait is None:
+            await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
+            return None
+        left = wait
     ready = _ready(nodeset, desired, pods, plan) if problem is None or desired.leaving else problem
     await context.report(
         NODESETS, manifest, [ready, _slurm_reachable(view)], _status(nodeset, desired, pods, view, revision)
     )
-    hints = [hint for hint in (plan.look_again_after, again, _available_in(nodeset, pods)) if hint is not None]
-    return min(hints, default=None)
+    if failure is not None:
+        raise failure
+    hints = (
+        plan.look_again_after,
+        left,
+        _available_in(nodeset, pods),
+        _forced_in(context, nodeset) if pods else None,
+        context.expectations.remaining(key) or None,
+    )
+    return min((hint for hint in hints if hint is not None), default=None)
+
+
+async def _with_jobs(cluster: Cluster, view: policy.SlurmView) -> policy.SlurmView:
+    try:
+        return replace(view, held=policy.held_nodes(await cluster.poller.jobs()))
+    except SlurmError as error:
+        return replace(view, problem=f"the jobs can't be read: {error}")
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, AlreadyExists):
+        return "NameTaken"
+    return "Refused" if isinstance(error, Forbidden | Invalid) else "Failed"
+
+
+def _record_wait(context: Context, nodeset: NodeSet, view: policy.SlurmView, left: float | None) -> float | None:
+    """How long the last step of leaving, the removal of records, is still waited for; None when it is over."""
+    deleted = nodeset.metadata.deletion_timestamp
+    over = deleted is None or context.now() >= deleted.timestamp() + _deletion_timeout(nodeset)
+    if over or nodeset.spec.node_records == "Keep":
+        return None
+    return 1.0 if view.problem is not None and not _controller_going(context, nodeset) else left
+
+
+def _forced_in(context: Context, nodeset: NodeSet) -> float | None:
+    """Seconds until the deadline of a NodeSet that leaves together with its Controller."""
+    deleted = nodeset.metadata.deletion_timestamp
+    if deleted is None or not _controller_going(context, nodeset):
+        return None
+    left = deleted.timestamp() + _deletion_timeout(nodeset) - context.now()
+    return left if left > 0 else None
+
+
+def _deletion_timeout(nodeset: NodeSet) -> float:
+    return duration(nodeset.spec.deletion_timeout, "spec.deletionTimeout")
+
+
+def _controller_going(context: Context, nodeset: NodeSet) -> bool:
+    controller = context.caches.controllers.store.get(nodeset.namespace, nodeset.spec.controller_ref.name)
+    return controller is None or controller["metadata"].get("deletionTimestamp") is not None
 
 
 def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
@@ -120,13 +182,7 @@ def _template(context: Context, nodeset: NodeSet) -> tuple[str, Manifest]:
 
 def _desired(context: Context, nodeset: NodeSet, revision: str, *, rolling: bool) -> policy.Desired:
     spec, deleted = nodeset.spec, nodeset.metadata.deletion_timestamp
-    forced = False
-    if deleted is not None:
-        controller = context.caches.controllers.store.get(nodeset.namespace, spec.controller_ref.name)
-        going = controller is None or controller["metadata"].get("deletionTimestamp") is not None
-        forced = going and context.now() >= deleted.timestamp() + duration(
-            spec.deletion_timeout, "spec.deletionTimeout"
-        )
+    late = deleted is not None and context.now() >= deleted.timestamp() + _deletion_timeout(nodeset)
     return policy.Desired(
         namespace=nodeset.namespace,
         replicas=spec.replicas,
@@ -136,7 +192,7 @@ def _desired(context: Context, nodeset: NodeSet, revision: str, *, rolling: bool
             spec.update_strategy.rolling_update.max_unavailable, spec.replicas
         ),
         leaving=deleted is not None,
-        forced=forced,
+        forced=late and _controller_going(context, nodeset),
     )
 
 
@@ -170,14 +226,15 @@ async def _carry_out(
     steps: list[Callable[[], Awaitable[None]]] = []
     steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
     steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
+    drained: list[str] = []
     if cluster is not None:
         poller = cluster.poller
-        steps += [_bound(poller.drain, names, reason) for reason, names in plan.drain.items()]
+        steps += [_bound(poller.drain, names, reason, done=drained) for reason, names in plan.drain.items()]
         if plan.undrain:
             steps.append(_bound(poller.undrain, plan.undrain))
     await _all(steps)
-    for names in plan.drain.values():
-        context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm node(s) {', '.join(names)}")
+    if drained:
+        context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
     if not context.expectations.satisfied(key):
         return
     if plan.delete:
@@ -241,37 +298,44 @@ async def _create(
 
     context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(ordinals)} pod(s)")
     context.expectations.expect_creations(key, len(ordinals))
-    # Doubling batches: when the first pod is refused, thousands more need not be tried.
-    size, rest = 1, list(ordinals)
+    # Doubling batches: when the first pod is refused, thousands more need not be tried. A name that another pod still
+    # has is that pod's matter alone.
+    size, rest, taken = 1, list(ordinals), None
     while rest:
         batch, rest = rest[:size], rest[size:]
         results = await asyncio.gather(*(create(ordinal) for ordinal in batch), return_exceptions=True)
         errors = [result for result in results if isinstance(result, BaseException)]
         for _ in errors:
             context.expectations.creation_observed(key)
-        if errors:
+        taken = next((error for error in errors if isinstance(error, AlreadyExists)), taken)
+        worse = [error for error in errors if not isinstance(error, AlreadyExists)]
+        if worse:
             for _ in rest:
                 context.expectations.creation_observed(key)
-            if isinstance(errors[0], Forbidden | Invalid):
-                await _refused(context, owner, errors[0])
-            raise errors[0]
+            if isinstance(worse[0], Forbidden | Invalid):
+                said = f"The API server refuses the pod: {worse[0]}"
+                context.events.emit(owner, "Warning", "FailedCreate", "Create", said)
+            raise worse[0]
         size *= 2
     log.info("NodeSet %s/%s: created %d pod(s)", *key, len(ordinals))
+    if taken is not None:
+        raise taken
 
 
-async def _refused(context: Context, owner: Manifest, error: ApiError) -> None:
-    context.events.emit(owner, "Warning", "FailedCreate", "Create", f"The API server refuses the pod: {error}")
-    said = f"spec.template: the API server refuses the pod: {error}"
-    await context.report(NODESETS, owner, [Condition("Ready", "False", "Refused", said)])
+def _bound(
+    write: Callable[..., Awaitable[None]], names: Sequence[str], *arguments: Any, done: list[str] | None = None
+) -> Callable[[], Awaitable[None]]:
+    """A write to Slurm as a step. `done` gets the names when it succeeds."""
 
-
-def _bound(call: Callable[..., Awaitable[None]], *arguments: Any) -> Callable[[], Awaitable[None]]:
     async def carry() -> None:
         try:
-            await call(*arguments)
+            await write(names, *arguments)
         except SlurmError as error:
             # Not an error of the pass: the poller knows, and the next pass decides anew.
             log.warning("Slurm: %s", error)
+        else:
+            if done is not None:
+                done.extend(names)
 
     return carry
 
@@ -298,19 +362,25 @@ async def _prune_records(
     for node in orphans:
         since.setdefault(node.name, context.now())
     plan = policy.orphaned_records(orphans, since, context.now())
-    steps = [_bound(cluster.poller.delete, name) for name in plan.delete]
+
+    async def delete(names: Sequence[str]) -> None:
+        for name in names:
+            await cluster.poller.delete(name)
+
+    deleted: list[str] = []
+    steps = [_bound(delete, [name], done=deleted) for name in plan.delete]
     steps += [_bound(cluster.poller.down, names, reason) for reason, names in plan.down.items()]
     await _all(steps)
-    for name in plan.delete:
-        log.info("NodeSet %s/%s: deleted the record of Slurm node %s, whose pod is gone", *key, name)
-    return plan.look_again_after
+    if deleted:
+        log.info("NodeSet %s/%s: deleted the records of Slurm nodes %s, whose pods are gone", *key, compress(deleted))
+    return 1.0 if len(deleted) < len(plan.delete) else plan.look_again_after
 
 
 def _orphans(context: Context, nodeset: NodeSet, nodes: Mapping[str, Node]) -> list[Node]:
     pods = context.caches.pods.store.values()
     alive = {pod.metadata.uid for pod in pods}
     # A record keeps the uid of the pod that made it even when a successor of the same name has registered with it.
-    in_use = {pod.spec.hostname for pod in pods if pod.metadata.namespace == nodeset.namespace}
+    in_use = {slurm_node(pod) for pod in pods if pod.metadata.namespace == nodeset.namespace}
     found = []
     for node in nodes.values():
         facts = pod_facts(node.extra)

@@ -39,7 +39,7 @@ def worker_pod(
         name=meta.name,
         uid=meta.uid,
         ordinal=ordinal(meta.name),
-        slurm_node=pod.spec.hostname or meta.name,
+        slurm_node=slurm_node(pod),
         kube_node=pod.spec.node_name or None,
         revision=meta.labels.get(REVISION, ""),
         phase=status.phase,
@@ -48,13 +48,21 @@ def worker_pod(
         started=has_started(pod),
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else now,
         ready_since=ready_since,
+        slurmd_since=_running_since(pod),
         deleting=meta.deletion_timestamp is not None,
         cordon=("operator" if meta.annotations.get(POD_CORDONED_BY) == "operator" else "user") if cordoned else None,
         kube_node_cordon=cordon_reason(kube_node, meta.namespace, meta.name, explained_by)
         if kube_node is not None
         else None,
         deletion_cost=deletion_cost(meta.annotations.get(POD_DELETION_COST, "")),
+        kube_node_gone=bool(pod.spec.node_name) and kube_node is None,
+        terminating_grace=meta.deletion_grace_period_seconds,
     )
+
+
+def slurm_node(pod: records.Pod) -> str:
+    """The name under which the pod's slurmd registers: its hostname, on the host's network the machine's."""
+    return pod.spec.node_name if pod.spec.host_network else pod.spec.hostname or pod.metadata.name
 
 
 def ordinal(name: str) -> int:
@@ -72,6 +80,12 @@ def has_started(pod: records.Pod) -> bool:
         return pod.status.phase != "Pending"
     never = status.state.running is None and status.state.terminated is None
     return not (never and status.restart_count == 0 and status.last_state.terminated is None)
+
+
+def _running_since(pod: records.Pod) -> float | None:
+    status = _find(pod.status.container_statuses, CONTAINER)
+    started = status.state.running.started_at if status is not None and status.state.running is not None else None
+    return started.timestamp() if started is not None else None
 
 
 def cordon_reason(node: records.Node, namespace: str, pod: str, explained_by: Iterable[str] = ()) -> str | None:

@@ -16,18 +16,19 @@ async def reconcile(context: Context, key: Key) -> None:
     manifest = context.caches.restapis.store.get(namespace, name)
     if manifest is None:
         return
-    try:
-        restapi = read(RestApi, manifest)
-    except ResourceError as error:
-        await context.report(RESTAPIS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
-        return
-    users = [nodeset.name for nodeset in context.nodesets_of(namespace, restapi.spec.controller_ref.name)]
-    if restapi.metadata.deletion_timestamp is not None:
+    if manifest["metadata"].get("deletionTimestamp"):
+        reference = (manifest["spec"].get("controllerRef") or {}).get("name", "")
+        users = context.users_of(namespace, reference)
         if users:
             said = f"kept until its NodeSets are gone: {', '.join(users)}"
             await context.report(RESTAPIS, manifest, [Condition("Ready", "False", "InUse", said)])
         else:
             await context.let_go(RESTAPIS, manifest, IN_USE)
+        return
+    try:
+        restapi = read(RestApi, manifest)
+    except ResourceError as error:
+        await context.report(RESTAPIS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
         return
     await context.hold(RESTAPIS, manifest, IN_USE)
     try:

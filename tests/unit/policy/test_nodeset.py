@@ -14,11 +14,13 @@ from sidecars.policy.nodeset import (
     SlurmView,
     WorkerPod,
     deletion_order,
+    held_nodes,
     orphaned_records,
     plan,
 )
 from sidecars.slurm import states
-from sidecars.slurm.records import Node
+from sidecars.slurm.extra import PodFacts, encode
+from sidecars.slurm.records import Job, Node
 
 NOW = 1_000_000.0
 SCALE_IN = "slurm-operator: Pod (slurm/slinky-{}) is pending termination for scale-in"
@@ -115,10 +117,40 @@ def test_a_pod_whose_slurmd_never_started_goes_without_asking_slurm() -> None:
 
 
 def test_a_running_slurmd_that_has_not_registered_yet_is_given_time_to() -> None:
-    young = worker(1, ready_since=None, ready=False, created=NOW - NOT_REGISTERED_SECONDS + 1)
-    old = replace(young, created=NOW - NOT_REGISTERED_SECONDS - 1)
-    assert names(decide(1, [worker(0), young], slurm(node(0, "IDLE")))) == []
+    young = worker(1, ready_since=None, ready=False, slurmd_since=NOW - NOT_REGISTERED_SECONDS + 2)
+    old = replace(young, slurmd_since=NOW - NOT_REGISTERED_SECONDS)
+    waits = decide(1, [worker(0), young], slurm(node(0, "IDLE")))
+    assert (names(waits), waits.look_again_after) == ([], 2.0)
     assert names(decide(1, [worker(0), old], slurm(node(0, "IDLE")))) == ["slinky-1"]
+
+
+def test_a_pod_that_slurm_knows_has_started_whatever_the_kubelet_has_reported() -> None:
+    lagging = worker(1, started=False, phase="Pending", ready=False, available=False, ready_since=None)
+    busy = replace(node(1, "ALLOCATED"), extra=encode(PodFacts("uid-1")))
+    result = decide(1, [worker(0), lagging], slurm(node(0, "IDLE"), busy))
+    assert names(result) == []
+    of_a_predecessor = replace(busy, extra=encode(PodFacts("uid-of-another")))
+    assert names(decide(1, [worker(0), lagging], slurm(node(0, "IDLE"), of_a_predecessor))) == ["slinky-1"]
+
+
+def test_a_node_that_was_written_to_is_not_believed_before_it_is_read_again() -> None:
+    view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
+    pods = [worker(0), worker(1, cordon="operator")]
+    assert names(decide(1, pods, replace(view, unsettled=frozenset({"slinky-1"})))) == []
+    assert names(decide(1, pods, view)) == ["slinky-1"]
+
+
+def test_a_suspended_job_keeps_its_pod() -> None:
+    view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
+    jobs = [
+        Job(1, states=frozenset({"SUSPENDED"}), nodes="slinky-[1-2]"),
+        Job(2, states=frozenset({"COMPLETED"}), nodes="slinky-0"),
+        Job(3, states=frozenset({"PENDING"})),
+    ]
+    assert held_nodes(jobs) == {"slinky-1", "slinky-2"}
+    result = decide(1, [worker(0), worker(1, cordon="operator")], replace(view, held=held_nodes(jobs)))
+    assert names(result) == []
+    assert "suspended" in result.waiting[0].step
 
 
 def test_an_administrators_drain_is_left_as_it_is() -> None:
@@ -145,6 +177,20 @@ def test_a_drain_that_the_pod_asked_for_is_not_the_operators_to_lift() -> None:
     assert decide(1, [worker(0)], view).undrain == ()
 
 
+def test_a_drain_of_a_pod_that_is_gone_is_lifted_once_its_successor_is_ready() -> None:
+    left = replace(
+        node(0, "IDLE", "DRAIN", reason="slurm-node: the pod is leaving"), extra=encode(PodFacts("uid-of-another"))
+    )
+    assert decide(1, [worker(0)], slurm(left)).undrain == ("slinky-0",)
+    assert decide(1, [worker(0, ready=False)], slurm(left)).undrain == ()
+
+
+def test_a_machine_that_is_gone_lifts_no_drain() -> None:
+    view = slurm(node(0, "IDLE", "DRAIN", reason="slurm-operator: Node (m) was cordoned"))
+    assert decide(1, [worker(0, kube_node_gone=True)], view).undrain == ()
+    assert decide(1, [worker(0)], view).undrain == ("slinky-0",)
+
+
 def test_a_cordoned_kubernetes_node_drains_its_slurm_node() -> None:
     view = slurm(node(0, "IDLE"))
     result = decide(1, [worker(0, kube_node_cordon="Node (m) was cordoned")], view)
@@ -160,7 +206,8 @@ def test_a_users_cordon_of_a_pod_drains_it_and_is_not_taken_back() -> None:
 def test_a_failed_pod_is_replaced_at_once() -> None:
     failed = worker(1, phase="Failed", ready=False, available=False)
     result = decide(2, [worker(0), failed], slurm(problem="unreachable"))
-    assert names(result) == ["slinky-1"]
+    assert (names(result), result.create) == (["slinky-1"], ())
+    assert decide(2, [worker(0)], slurm(problem="unreachable")).create == (1,)
 
 
 def test_removal_of_the_nodeset_drains_every_node_first() -> None:
@@ -168,7 +215,7 @@ def test_removal_of_the_nodeset_drains_every_node_first() -> None:
     result = decide(2, [worker(0), worker(1)], view, leaving=True)
     assert result.create == ()
     assert names(result) == []
-    assert sorted(name for drained in result.drain.values() for name in drained) == ["slinky-0", "slinky-1"]
+    assert drained(result) == ["slinky-0", "slinky-1"]
 
 
 def test_removal_is_forced_with_a_short_grace_once_the_cluster_goes_as_well() -> None:
@@ -176,19 +223,33 @@ def test_removal_is_forced_with_a_short_grace_once_the_cluster_goes_as_well() ->
     assert [(deletion.pod.name, deletion.grace_seconds) for deletion in result.delete] == [("slinky-0", 30)]
 
 
+def test_removal_that_is_forced_shortens_the_grace_of_pods_that_are_going_already() -> None:
+    pods = [worker(0, deleting=True, terminating_grace=3600), worker(1, deleting=True, terminating_grace=30)]
+    assert names(decide(1, pods, slurm(problem="gone"), leaving=True, forced=True)) == ["slinky-0"]
+
+
 def test_a_rolling_update_takes_no_more_healthy_pods_than_may_be_unavailable() -> None:
     pods = [worker(n, revision="old") for n in range(4)]
     view = slurm(*(node(n, "IDLE") for n in range(4)))
     result = decide(4, pods, view, max_unavailable=2)
-    assert sorted(name for drained in result.drain.values() for name in drained) == ["slinky-2", "slinky-3"]
+    assert drained(result) == ["slinky-2", "slinky-3"]
 
 
-def test_a_rolling_update_replaces_unhealthy_pods_first_and_for_free() -> None:
+def drained(result: Plan) -> list[str]:
+    return sorted(name for group in result.drain.values() for name in group)
+
+
+def test_a_rolling_update_replaces_pods_that_slurm_can_not_use_first_and_for_free() -> None:
     pods = [worker(0, ready=False, available=False), worker(1, revision="old", ready=False), worker(2, revision="old")]
-    view = slurm(*(node(n, "IDLE") for n in range(3)))
-    assert list(decide(3, pods, view, max_unavailable=1).drain.values()) == [("slinky-1",)]
-    both = decide(3, pods, view, max_unavailable=2).drain
-    assert sorted(name for drained in both.values() for name in drained) == ["slinky-1", "slinky-2"]
+    view = slurm(node(0, "IDLE"), node(1, "DOWN"), node(2, "IDLE"))
+    assert drained(decide(3, pods, view, max_unavailable=1)) == ["slinky-1"]
+    assert drained(decide(3, pods, view, max_unavailable=2)) == ["slinky-1", "slinky-2"]
+
+
+def test_a_rolling_update_does_not_take_every_worker_because_slurmctld_restarts() -> None:
+    pods = [worker(n, revision="old", ready=False) for n in range(4)]
+    view = slurm(*(node(n, "IDLE") for n in range(4)))
+    assert drained(decide(4, pods, view, max_unavailable=1)) == ["slinky-3"]
 
 
 def test_on_delete_replaces_nothing_by_itself() -> None:
@@ -260,8 +321,6 @@ def test_no_pod_that_may_hold_a_job_is_ever_deleted(
             assert view.problem is None
             record = view.nodes.get(deletion.pod.slurm_node)
             assert record is None or states.is_drained(record.states)
-    touched = {name for drained in result.drain.values() for name in drained} | set(result.undrain)
-    for name in touched:
+    for name in {*drained(result), *result.undrain}:
         reason = view.nodes[name].reason
-        drained = states.is_drain(view.nodes[name].states)
-        assert not drained or reason.startswith("slurm-operator: ")
+        assert not states.is_drain(view.nodes[name].states) or reason.startswith("slurm-operator: ")

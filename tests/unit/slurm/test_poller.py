@@ -80,11 +80,26 @@ async def test_nothing_is_known_before_the_first_full_list() -> None:
     assert scene.poller.trouble == ""
 
 
-async def test_an_empty_cluster_is_known_and_empty() -> None:
+async def test_a_cluster_that_never_had_a_node_is_believed_to_be_empty_only_after_a_while() -> None:
     scene = Scene(nodes=0)
     await scene.poller.poll()
-    assert scene.poller.known
-    assert scene.told == [(set(), set())]
+    assert not scene.poller.known
+    assert "no node at all" in scene.poller.trouble
+    async with scene.running():
+        await asyncio.sleep(CONFIRM_AFTER + 2)
+        assert scene.poller.known
+        assert not scene.poller.nodes
+
+
+async def test_a_node_is_unsettled_from_a_write_until_an_answer_that_was_asked_for_later() -> None:
+    scene = Scene(nodes=2)
+    await scene.poller.poll()
+    await scene.poller.drain(["n1"], "maintenance")
+    assert scene.poller.unsettled == {"n1"}
+    await asyncio.sleep(1)
+    await scene.poller.poll()
+    assert scene.poller.unsettled == frozenset()
+    assert "DRAIN" in scene.poller.nodes["n1"].states
 
 
 async def test_an_unchanged_cluster_is_asked_once_a_second_for_news_and_every_thirty_for_everything() -> None:
@@ -208,7 +223,7 @@ async def test_nothing_is_known_while_an_answer_stays_out() -> None:
         scene.model.fail(Fault.HANG)
         await asyncio.sleep(STALE_AFTER + 2)
         assert not scene.poller.known
-        assert "no good answer" in scene.poller.trouble
+        assert "no recent good answer" in scene.poller.trouble
 
 
 async def test_one_fault_does_not_make_nodes_unknown() -> None:

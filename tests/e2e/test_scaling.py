@@ -57,7 +57,7 @@ def _first_registration(slurm: Slurm, node: str) -> str:
 def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> None:
     slurm.scale(4)
     slurm.until_idle(4)
-    jobs = occupy(slurm, "slinky-0", "slinky-1", sleep=20)
+    jobs = occupy(slurm, "slinky-0", sleep=40) | occupy(slurm, "slinky-1", sleep=20)
     with slurm.watching_pods() as watch:
         slurm.scale(1)
         until("one worker pod to be left", lambda: set(slurm.pods()) == {"slurm-worker-slinky-0"} or None, 150)
@@ -65,7 +65,7 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
     for node, number in jobs.items():
         job = until_completed(slurm, number)
         assert job["NodeList"] == node
-    # Idle pods go first; of the busy ones, the higher ordinal, and only after its job.
+    # Idle pods go first; then the busy one whose job ends first, after its job.
     first, second, busy = (watch.deletion_asked[f"slurm-worker-slinky-{n}"] for n in (3, 2, 1))
     assert max(first, second) <= busy
     assert busy >= seconds(slurm.job(jobs["slinky-1"])["EndTime"] + "+00:00")
@@ -73,7 +73,8 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
 
 
 def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
-    occupy(slurm, "slinky-0", "slinky-1", sleep=10)
+    occupy(slurm, "slinky-0", sleep=40)
+    occupy(slurm, "slinky-1", sleep=15)
     slurm.scale(1)
     until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 10)
     reason = slurm.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
@@ -93,7 +94,8 @@ def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
 
 def test_scaling_out_again_rescues_a_pod_that_was_to_go(slurm: Slurm) -> None:
     before = slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
-    number = occupy(slurm, "slinky-0", "slinky-1", sleep=15)["slinky-1"]
+    occupy(slurm, "slinky-0", sleep=30)
+    number = occupy(slurm, "slinky-1", sleep=20)["slinky-1"]
     slurm.scale(1)
     until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 10)
     slurm.scale(2)

@@ -8,7 +8,7 @@ PYTHON ?= python3
 export SLURM_CHARTS_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slurm-charts
 VENV := $(SLURM_CHARTS_CACHE)/venv
 BIN := $(VENV)/bin
-# The lock decides what is in the environment: a changed lock makes a new one.
+# The lock decides what is in the environment: another lock makes a new one, another date of the file does not.
 READY := $(VENV)/ready-$(shell cat requirements/dev.txt | sha256sum | cut -c1-12)
 PYTEST = $(BIN)/python -m pytest
 export PIP_CACHE_DIR := $(SLURM_CHARTS_CACHE)/pip
@@ -19,7 +19,7 @@ unexport PYTHONPATH
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(READY): requirements/dev.txt
+$(READY): | requirements/dev.txt
 	@if ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
 	  echo "make: needs Python 3.11 or newer with its venv module (Debian, Ubuntu: apt-get install python3 python3-venv)" >&2
 	  exit 1

@@ -70,6 +70,14 @@ class Context:
         manifest = self.caches.controllers.store.get(namespace, name)
         return resources.read(resources.Controller, manifest) if manifest is not None else None
 
+    def needed_controller(self, namespace: str, name: str) -> resources.Controller:
+        """The Controller that a controllerRef names. Raises NotUsableError if there is none, ResourceError."""
+        controller = self.controller(namespace, name)
+        if controller is None:
+            said = f"spec.controllerRef: there is no Controller {name!r} in {namespace!r}"
+            raise NotUsableError("ControllerMissing", said)
+        return controller
+
     def nodesets_of(self, namespace: str, controller: str) -> list[resources.NodeSet]:
         """The NodeSets that refer to the Controller, by name; unreadable ones are left out and logged."""
         return sorted(

@@ -28,12 +28,7 @@ async def reconcile(context: Context, key: Key) -> None:
     if loginset.metadata.deletion_timestamp is not None:
         return
     try:
-        controller = context.controller(namespace, loginset.spec.controller_ref.name)
-        if controller is None:
-            raise NotUsableError(
-                "ControllerMissing",
-                f"spec.controllerRef: there is no Controller {loginset.spec.controller_ref.name!r} in {namespace!r}",
-            )
+        controller = context.needed_controller(namespace, loginset.spec.controller_ref.name)
         await _have_host_keys(context, loginset)
         facts = context.facts(controller)
         await workload.apply_all(context, manifest, "LoginSet", lambda: render.objects(loginset, controller, facts))

@@ -157,7 +157,6 @@ def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
 
 
 def _template(context: Context, nodeset: NodeSet) -> tuple[str, Manifest]:
-    reference = nodeset.spec.controller_ref.name
     if nodeset.spec.scaling_mode != "StatefulSet":
         raise NotUsableError(
             "NotSupported",
@@ -165,12 +164,7 @@ def _template(context: Context, nodeset: NodeSet) -> tuple[str, Manifest]:
             "Use StatefulSet with replicas",
         )
     try:
-        controller = context.controller(nodeset.namespace, reference)
-        if controller is None:
-            raise NotUsableError(
-                "ControllerMissing",
-                f"spec.controllerRef: there is no Controller {reference!r} in {nodeset.namespace!r}",
-            )
+        controller = context.needed_controller(nodeset.namespace, nodeset.spec.controller_ref.name)
         facts = context.facts(controller)
         revision = render.revision(nodeset, facts)
         return revision.hash, render.pod_template(nodeset, controller, facts)

@@ -32,12 +32,7 @@ async def reconcile(context: Context, key: Key) -> None:
         return
     await context.hold(RESTAPIS, manifest, IN_USE)
     try:
-        controller = context.controller(namespace, restapi.spec.controller_ref.name)
-        if controller is None:
-            raise NotUsableError(
-                "ControllerMissing",
-                f"spec.controllerRef: there is no Controller {restapi.spec.controller_ref.name!r} in {namespace!r}",
-            )
+        controller = context.needed_controller(namespace, restapi.spec.controller_ref.name)
         facts = context.facts(controller)
         await workload.apply_all(context, manifest, "RestApi", lambda: render.objects(restapi, controller, facts))
         ready = workload.readiness(context, DEPLOYMENTS, namespace, names.restapi(name))

@@ -22,7 +22,11 @@ def served(application: Callable[[], web.Application]) -> Iterator[str]:
     try:
         if not ours.poll(START_SECONDS):
             raise TimeoutError(f"the server didn't start within {START_SECONDS:g} s")
-        yield f"http://127.0.0.1:{ours.recv()}"
+        try:
+            port = ours.recv()
+        except EOFError:
+            raise RuntimeError("the server ended before it served; what it printed says why") from None
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.join()

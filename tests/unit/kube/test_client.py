@@ -155,8 +155,8 @@ async def test_waiting_ends_where_the_deadline_would_pass(server: KubeDouble) ->
         start = now()
         with pytest.raises(TooManyRequests) as error:
             await client.list(PODS)
+        assert now() - start < 5
     assert error.value.retry_after == 1
-    assert now() - start < 5
 
 
 async def test_a_refused_eviction_is_not_waited_out(server: KubeDouble, client: Client) -> None:

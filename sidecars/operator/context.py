@@ -157,6 +157,14 @@ class Context:
         if finalizer in present:
             await self._set_finalizers(resource, manifest, [other for other in present if other != finalizer])
 
+    async def let_go_unless_used(self, resource: Resource, manifest: Manifest, users: list[str]) -> None:
+        """Let a Controller or RestApi that is being deleted leave, or say which NodeSets still need it."""
+        if not users:
+            await self.let_go(resource, manifest, IN_USE)
+            return
+        said = f"kept until its NodeSets are gone: {', '.join(users)}"
+        await self.report(resource, manifest, [Condition("Ready", "False", "InUse", said)])
+
     async def _set_finalizers(self, resource: Resource, manifest: Manifest, finalizers: list[str]) -> None:
         metadata = manifest["metadata"]
         # The resourceVersion makes it a Conflict if somebody changed the list meanwhile.

@@ -13,7 +13,17 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from sidecars.kube import DEPLOYMENTS, LEASES, ApiError, Client, CredentialsError, Manifest, NotFound, load_credentials
+from sidecars.kube import (
+    DEPLOYMENTS,
+    LEASES,
+    ApiError,
+    Client,
+    CredentialsError,
+    Manifest,
+    NotFound,
+    Resource,
+    load_credentials,
+)
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.context import IN_USE, LEASE, WORKERS_LEAVE_FIRST
 
@@ -78,7 +88,7 @@ async def release(
             for item in items:
                 present = item["metadata"].get("finalizers") or []
                 if finalizer in present:
-                    await _let_go(client, item, resource.kind, finalizer)
+                    await _let_go(client, item, resource, finalizer)
 
 
 async def _stopped(client: Client, namespace: str, deployment: str) -> bool:
@@ -91,14 +101,13 @@ async def _stopped(client: Client, namespace: str, deployment: str) -> bool:
     return current and not status.get("replicas") and not status.get("terminatingReplicas")
 
 
-async def _let_go(client: Client, item: Manifest, kind: str, finalizer: str) -> None:
+async def _let_go(client: Client, item: Manifest, resource: Resource, finalizer: str) -> None:
     metadata = item["metadata"]
     kept = [other for other in metadata["finalizers"] if other != finalizer]
-    resource = next(found for found in (CONTROLLERS, RESTAPIS, NODESETS) if found.kind == kind)
     try:
         await client.merge_patch(
             resource, metadata["namespace"], metadata["name"], {"metadata": {"finalizers": kept or None}}
         )
     except NotFound:
         return
-    log.info("%s %s/%s: released", kind, metadata["namespace"], metadata["name"])
+    log.info("%s %s/%s: released", resource.kind, metadata["namespace"], metadata["name"])

@@ -99,7 +99,6 @@ class Desired:
     max_unavailable: int = 1
     leaving: bool = False
     forced: bool = False
-    keep_records: bool = False
 
 
 @dataclass(frozen=True, slots=True)

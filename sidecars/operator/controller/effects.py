@@ -1,6 +1,6 @@
 """One pass over one Controller."""
 
-from sidecars.kube import STATEFUL_SETS, Manifest
+from sidecars.kube import STATEFUL_SETS
 from sidecars.operator import workload
 from sidecars.operator.caches import CONTROLLERS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
@@ -19,7 +19,7 @@ async def reconcile(context: Context, key: Key) -> None:
         return
     if manifest["metadata"].get("deletionTimestamp"):
         await context.clusters.want(key, context.url(context.restapi_of(namespace, name)))
-        await _leave(context, key, manifest)
+        await context.let_go_unless_used(CONTROLLERS, manifest, context.users_of(*key))
         return
     try:
         controller = context.controller(namespace, name)
@@ -49,15 +49,6 @@ async def reconcile(context: Context, key: Key) -> None:
     except NotUsableError as error:
         ready = Condition("Ready", "False", error.reason, str(error))
     await context.report(CONTROLLERS, manifest, [ready, slurm_reachable(context, key)])
-
-
-async def _leave(context: Context, key: Key, manifest: Manifest) -> None:
-    users = context.users_of(*key)
-    if users:
-        said = f"kept until its NodeSets are gone: {', '.join(users)}"
-        await context.report(CONTROLLERS, manifest, [Condition("Ready", "False", "InUse", said)])
-    else:
-        await context.let_go(CONTROLLERS, manifest, IN_USE)
 
 
 def slurm_reachable(context: Context, key: Key) -> Condition:

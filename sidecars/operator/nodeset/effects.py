@@ -20,7 +20,7 @@ from sidecars.kube import (
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError
-from sidecars.operator.nodeset.observation import POD_CORDON, POD_CORDONED_BY, slurm_node, worker_pod
+from sidecars.operator.nodeset.observation import POD_CORDONED_BY, slurm_node, worker_pod
 from sidecars.policy import nodeset as policy
 from sidecars.policy.conditions import Condition
 from sidecars.slurm import states
@@ -28,6 +28,7 @@ from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.extra import pod_facts
 from sidecars.slurm.hostlists import compress
 from sidecars.slurm.records import Node
+from sidecars.workloads import names
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import NodeSet, ResourceError, duration, read
@@ -223,7 +224,7 @@ async def _carry_out(
     drained: list[str] = []
     if cluster is not None:
         poller = cluster.poller
-        steps += [_bound(poller.drain, names, reason, done=drained) for reason, names in plan.drain.items()]
+        steps += [_bound(poller.drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
         if plan.undrain:
             steps.append(_bound(poller.undrain, plan.undrain))
     await _all(steps)
@@ -240,7 +241,7 @@ async def _carry_out(
 
 def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
     async def patch() -> None:
-        annotations = {POD_CORDON: "true" if by else None, POD_CORDONED_BY: by}
+        annotations = {names.POD_CORDON: "true" if by else None, POD_CORDONED_BY: by}
         try:
             await context.client.merge_patch(
                 PODS, namespace, pod.name, {"metadata": {"uid": pod.uid, "annotations": annotations}}
@@ -317,19 +318,19 @@ async def _create(
 
 
 def _bound(
-    write: Callable[..., Awaitable[None]], names: Sequence[str], *arguments: Any, done: list[str] | None = None
+    write: Callable[..., Awaitable[None]], nodes: Sequence[str], *arguments: Any, done: list[str] | None = None
 ) -> Callable[[], Awaitable[None]]:
-    """A write to Slurm as a step. `done` gets the names when it succeeds."""
+    """A write to Slurm as a step. `done` gets the nodes when it succeeds."""
 
     async def carry() -> None:
         try:
-            await write(names, *arguments)
+            await write(nodes, *arguments)
         except SlurmError as error:
             # Not an error of the pass: the poller knows, and the next pass decides anew.
             log.warning("Slurm: %s", error)
         else:
             if done is not None:
-                done.extend(names)
+                done.extend(nodes)
 
     return carry
 
@@ -357,13 +358,13 @@ async def _prune_records(
         since.setdefault(node.name, context.now())
     plan = policy.orphaned_records(orphans, since, context.now())
 
-    async def delete(names: Sequence[str]) -> None:
-        for name in names:
+    async def delete(nodes: Sequence[str]) -> None:
+        for name in nodes:
             await cluster.poller.delete(name)
 
     deleted: list[str] = []
     steps = [_bound(delete, [name], done=deleted) for name in plan.delete]
-    steps += [_bound(cluster.poller.down, names, reason) for reason, names in plan.down.items()]
+    steps += [_bound(cluster.poller.down, nodes, reason) for reason, nodes in plan.down.items()]
     await _all(steps)
     if deleted:
         log.info("NodeSet %s/%s: deleted the records of Slurm nodes %s, whose pods are gone", *key, compress(deleted))
@@ -371,15 +372,20 @@ async def _prune_records(
 
 
 def _orphans(context: Context, nodeset: NodeSet, nodes: Mapping[str, Node]) -> list[Node]:
+    # Reading the JSON of thousands of records in each pass would cost more than the rest of it.
+    owned = [node for node in nodes.values() if nodeset.metadata.uid in node.extra]
+    if not owned:
+        return []
     pods = context.caches.pods.store.values()
     alive = {pod.metadata.uid for pod in pods}
     # A record keeps the uid of the pod that made it even when a successor of the same name has registered with it.
     in_use = {slurm_node(pod) for pod in pods if pod.metadata.namespace == nodeset.namespace}
     found = []
-    for node in nodes.values():
+    for node in owned:
+        if node.name in in_use:
+            continue
         facts = pod_facts(node.extra)
-        ours = facts is not None and facts.nodeset_uid == nodeset.metadata.uid
-        if facts is not None and ours and facts.pod_uid not in alive and node.name not in in_use:
+        if facts is not None and facts.nodeset_uid == nodeset.metadata.uid and facts.pod_uid not in alive:
             found.append(node)
     return found
 

@@ -4,14 +4,9 @@ from collections.abc import Iterable
 
 from sidecars.kube import records
 from sidecars.policy import nodeset as policy
+from sidecars.workloads import names
 
-POD_INDEX = "nodeset.slinky.slurm.net/pod-index"
-POD_HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
-POD_CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 POD_CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordoned-by"
-POD_DELETION_COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
-NODE_CORDON_REASON = "nodeset.slinky.slurm.net/node-cordon-reason"
-REVISION = "controller-revision-hash"
 CONTAINER = "slurmd"
 
 REASON_LIMIT = 256
@@ -34,14 +29,14 @@ def worker_pod(
     is_ready = ready is not None and ready.status == "True"
     since = ready.last_transition_time if ready is not None and is_ready else None
     ready_since = since.timestamp() if since is not None else None
-    cordoned = meta.annotations.get(POD_CORDON) == "true"
+    cordoned = meta.annotations.get(names.POD_CORDON) == "true"
     return policy.WorkerPod(
         name=meta.name,
         uid=meta.uid,
         ordinal=ordinal(meta.name),
         slurm_node=slurm_node(pod),
         kube_node=pod.spec.node_name or None,
-        revision=meta.labels.get(REVISION, ""),
+        revision=meta.labels.get(names.REVISION_HASH, ""),
         phase=status.phase,
         ready=is_ready,
         available=ready_since is not None and now - ready_since >= min_ready_seconds,
@@ -54,7 +49,7 @@ def worker_pod(
         kube_node_cordon=cordon_reason(kube_node, meta.namespace, meta.name, explained_by)
         if kube_node is not None
         else None,
-        deletion_cost=deletion_cost(meta.annotations.get(POD_DELETION_COST, "")),
+        deletion_cost=deletion_cost(meta.annotations.get(names.POD_DELETION_COST, "")),
         kube_node_gone=bool(pod.spec.node_name) and kube_node is None,
         terminating_grace=meta.deletion_grace_period_seconds,
     )
@@ -98,7 +93,7 @@ def cordon_reason(node: records.Node, namespace: str, pod: str, explained_by: It
         return None
     found = (node.status.condition(kind) for kind in explained_by)
     problems = "; ".join(f"({it.reason}: {it.message})" for it in found if it is not None and it.status == "True")
-    said = _harmless(node.metadata.annotations.get(NODE_CORDON_REASON, "")) or _harmless(problems)
+    said = _harmless(node.metadata.annotations.get(names.NODE_CORDON_REASON, "")) or _harmless(problems)
     return said or f"Node ({node.metadata.name}) was cordoned, Pod ({namespace}/{pod}) must be cordoned"
 
 

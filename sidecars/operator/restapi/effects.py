@@ -18,12 +18,7 @@ async def reconcile(context: Context, key: Key) -> None:
         return
     if manifest["metadata"].get("deletionTimestamp"):
         reference = (manifest["spec"].get("controllerRef") or {}).get("name", "")
-        users = context.users_of(namespace, reference)
-        if users:
-            said = f"kept until its NodeSets are gone: {', '.join(users)}"
-            await context.report(RESTAPIS, manifest, [Condition("Ready", "False", "InUse", said)])
-        else:
-            await context.let_go(RESTAPIS, manifest, IN_USE)
+        await context.let_go_unless_used(RESTAPIS, manifest, context.users_of(namespace, reference))
         return
     try:
         restapi = read(RestApi, manifest)

@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sidecars import podfiles
+from sidecars.simulate import SlurmModel, serve
 from tests.bench.figures import Figure, figure
-from tests.slurm_double import SlurmModel, serve
 
 ROOT = Path(__file__).parents[2]
 RUNS = 15

@@ -10,11 +10,11 @@ import yaml
 
 from schemas import definitions
 from sidecars.kube import Client, load_credentials
+from sidecars.simulate import SlurmModel, serve
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
 from tests.integration.operator.world import World, namespace
-from tests.slurm_double import SlurmModel, serve
 
 NUMBERS = itertools.count()
 

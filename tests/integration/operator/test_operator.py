@@ -18,9 +18,9 @@ from sidecars.kube import (
 )
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.release import release
+from sidecars.simulate import Fault, SlurmModel, serve
 from sidecars.slurm.extra import PodFacts, encode
 from tests.integration.operator.world import World, custom, namespace, until
-from tests.slurm_double import Fault, SlurmModel, serve
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

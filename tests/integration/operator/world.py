@@ -24,10 +24,10 @@ from sidecars.kube import (
 from sidecars.operator.caches import CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
 from sidecars.operator.main import lead
 from sidecars.operator.settings import Settings
+from sidecars.simulate import SlurmModel
 from sidecars.slurm.extra import PodFacts, encode
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
-from tests.slurm_double import SlurmModel
 
 T = TypeVar("T")
 

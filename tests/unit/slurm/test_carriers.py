@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
+from sidecars.simulate import Fault, SlurmModel, serve
 from sidecars.slurm import protocol
 from sidecars.slurm.client import Client
 from sidecars.slurm.errors import (
@@ -23,7 +24,6 @@ from sidecars.slurm.errors import (
 from sidecars.slurm.protocol import Request
 from sidecars.slurm.rest import Rest
 from sidecars.slurm.tokens import TokenSource
-from tests.slurm_double import Fault, SlurmModel, serve
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from sidecars.simulate import Fault, ModelCarrier, SlurmModel
 from sidecars.slurm.errors import NotFound, Rejected, SlurmError, Unreachable
 from sidecars.slurm.poller import CONFIRM_AFTER, MAX_PAUSE, STALE_AFTER, Poller
 from sidecars.slurm.protocol import Request
-from tests.slurm_double import Fault, ModelCarrier, SlurmModel
 
 pytestmark = pytest.mark.looptime
 

@@ -1,28 +1,20 @@
-"""A simulated Slurm for tests: what slurmctld would hold, and slurmrestd's answers about it, good and bad.
+"""What slurmctld would hold, and slurmrestd's answers about it, good and bad: pure but for the clock that it is given.
 
-`SlurmModel` is pure: `handle` takes a request and gives a reply. `ModelCarrier` lets a Poller talk to it without HTTP,
-`serve` puts it behind a real port. It behaves as Slurm 26.05 was seen to; it schedules nothing: tests start and end
-jobs.
+It behaves as Slurm 26.05 was seen to. It schedules nothing: whoever drives it starts and ends jobs.
 """
 
-import asyncio
-import contextlib
 import json
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
-import jwt
-from aiohttp import web
-
-from sidecars.slurm.errors import Unreachable
+from sidecars.simulate.tokens import user_of
 from sidecars.slurm.hostlists import HostlistError, expand
-from sidecars.slurm.protocol import TOKEN_HEADER, VERSIONS, Request, decode
+from sidecars.slurm.protocol import VERSIONS
 
-T = TypeVar("T")
 Json = dict[str, Any]
 
 BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
@@ -47,9 +39,9 @@ class Fault(Enum):
     SERVER_ERROR = "HTTP 500 without JSON"
     NO_SLURMCTLD = "HTTP 502, number 1800"
     ERRORS_WITH_200 = "HTTP 200 with errors"
-    BAD_TOKEN = "HTTP 511, number 1007"
-    BAD_TOKEN_OLD = "HTTP 500, number 1007, as older releases"
-    NO_TOKEN = "HTTP 401 as text"
+    BAD_TOKEN = "HTTP 511, number 1007"  # noqa: S105 - an answer
+    BAD_TOKEN_OLD = "HTTP 500, number 1007, as older releases"  # noqa: S105 - an answer
+    NO_TOKEN = "HTTP 401 as text"  # noqa: S105 - an answer
     EMPTY = "HTTP 200 with empty lists"
     TRUNCATED = "HTTP 200 with half of the JSON"
     CUT = "the connection ends within the answer"
@@ -333,7 +325,7 @@ class SlurmModel:
     def _answer(self, method: str, path: str, query: dict[str, str], content: Json | None, token: str | None) -> Reply:
         if token is None:
             return Reply(401, b"Authentication failure", "text/plain")
-        if self.key is not None and not _valid(token, self.key):
+        if self.key is not None and user_of(token, self.key, self.clock()) is None:
             if path == "ping/":
                 return _ok({"pings": [{**_PING, "responding": False, "status": TEXT[BAD_AUTH]}]})
             return _refusal(511, BAD_AUTH)
@@ -505,64 +497,6 @@ class SlurmModel:
         }
 
 
-class ModelCarrier:
-    """Carries a Poller's requests to a model within the process; time passes only for slow and missing answers."""
-
-    def __init__(self, model: SlurmModel, *, timeout: float = 15.0, version: str = VERSIONS[0]) -> None:
-        self.model = model
-        self.timeout = timeout
-        self.version = version
-
-    async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
-        """As `sidecars.slurm.client.Client.call`."""
-        seconds = self.timeout if timeout is None else timeout
-        reply = self.model.handle(request.method, request.target(self.version), request.content())
-        await asyncio.sleep(seconds if reply.delay is None else min(reply.delay, seconds))
-        if reply.delay is None or reply.delay >= seconds:
-            raise Unreachable(str(request), f"no whole answer within {seconds:g} s")
-        if reply.cut:
-            raise Unreachable(str(request), "the answer was cut off")
-        return decode(request, reply.status, reply.body)
-
-
-@contextlib.asynccontextmanager
-async def serve(model: SlurmModel) -> AsyncIterator[str]:
-    """slurmrestd on a port of its own; its URL."""
-    ended = asyncio.Event()
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        reply = model.handle(request.method, request.raw_path, await request.read(), request.headers.get(TOKEN_HEADER))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(reply.delay):
-                if reply.delay != 0:
-                    await ended.wait()
-        if reply.cut:
-            response = web.StreamResponse(status=reply.status, headers={"Content-Length": str(len(reply.body) + 1)})
-            await response.prepare(request)
-            await response.write(reply.body[: len(reply.body) // 2])
-            assert request.transport is not None
-            request.transport.abort()
-            return response
-        if reply.status >= 400 and request.transport is not None:
-            # As slurmrestd: the answer, and behind it the error's text as another one.
-            request.transport.write(_raw(reply) + _raw(Reply(reply.status, b"the error", "text/plain")))
-            request.transport.close()
-        return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
-
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        host, port = runner.addresses[0][:2]
-        yield f"http://{host}:{port}"
-    finally:
-        ended.set()
-        await runner.cleanup()
-
-
 _NO_ENDPOINT = Reply(404, b"Unable to find requested URL endpoint.", "text/plain")
 _PING = {"hostname": "slurmctld", "responding": True, "latency": 500, "primary": True, "status": TEXT[0]}
 
@@ -582,11 +516,6 @@ def _refusal(status: int, *numbers: int) -> Reply:
         for number in numbers
     ]
     return Reply(status, json.dumps({"meta": {}, "errors": errors, "warnings": []}).encode())
-
-
-def _raw(reply: Reply) -> bytes:
-    head = f"HTTP/1.1 {reply.status} X\r\nConnection: Close\r\nContent-Length: {len(reply.body)}\r\n"
-    return f"{head}Content-Type: {reply.content_type}\r\n\r\n".encode() + reply.body
 
 
 def _number(number: int) -> Json:
@@ -623,11 +552,3 @@ def _reservation(reservation: SimReservation) -> Json:
         "start_time": _number(reservation.start_time),
         "end_time": _number(reservation.end_time),
     }
-
-
-def _valid(token: str, key: bytes) -> bool:
-    try:
-        claims = jwt.decode(token, key, algorithms=["HS256"], options={"require": ["exp", "iat", "sun"]})
-    except jwt.InvalidTokenError:
-        return False
-    return bool(claims["sun"])

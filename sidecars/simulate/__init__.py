@@ -1,0 +1,10 @@
+"""A simulated Slurm: slurmrestd's contract without Slurm, with faults on demand. For tests and for trying things out.
+
+`SlurmModel` is the cluster; `ModelCarrier` lets a Poller talk to it within the process, `serve` puts it behind a port.
+As `slurm-sidecars simulate` it runs by itself.
+"""
+
+from sidecars.simulate.carriers import ModelCarrier, serve
+from sidecars.simulate.model import Fault, SlurmModel
+
+__all__ = ["Fault", "ModelCarrier", "SlurmModel", "serve"]

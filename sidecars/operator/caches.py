@@ -1,5 +1,6 @@
 """The operator's picture of the Kubernetes cluster: one reflector for each resource that it decides by."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -52,12 +53,12 @@ class Caches:
     pod_disruption_budgets: Reflector[Manifest]
 
     @classmethod
-    def of(cls, client: Client, namespaces: tuple[str, ...]) -> "Caches":
-        """Reflectors over `namespaces`, all if empty; none runs yet."""
+    def of(cls, client: Client, namespaces: tuple[str, ...], rng: random.Random | None = None) -> "Caches":
+        """Reflectors over `namespaces`, all if empty; none runs yet. `rng` spreads their requests."""
         where = namespaces or None
 
         def plain(resource: Resource, label_selector: str = "") -> Reflector[Manifest]:
-            return Reflector(client, resource, namespaces=where, label_selector=label_selector)
+            return Reflector(client, resource, namespaces=where, label_selector=label_selector, rng=rng)
 
         return cls(
             controllers=plain(CONTROLLERS),
@@ -65,9 +66,11 @@ class Caches:
             accountings=plain(ACCOUNTINGS),
             loginsets=plain(LOGINSETS),
             nodesets=plain(NODESETS),
-            pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=WORKERS),
-            kube_nodes=Reflector(client, NODES, type=records.Node),
-            secrets=Reflector(client, SECRETS, namespaces=where, type=records.Secret, field_selector=NO_HELM_RELEASES),
+            pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=WORKERS, rng=rng),
+            kube_nodes=Reflector(client, NODES, type=records.Node, rng=rng),
+            secrets=Reflector(
+                client, SECRETS, namespaces=where, type=records.Secret, field_selector=NO_HELM_RELEASES, rng=rng
+            ),
             config_maps=plain(CONFIG_MAPS),
             services=plain(SERVICES, OURS),
             stateful_sets=plain(STATEFUL_SETS, OURS),

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from sidecars.policy.nodeset import SlurmView
 from sidecars.slurm.client import Client
-from sidecars.slurm.poller import Poller
+from sidecars.slurm.poller import Carrier, Poller
 from sidecars.slurm.tokens import TokenSource
 
 log = logging.getLogger(__name__)
@@ -18,12 +19,23 @@ Key = tuple[str, str]
 """Namespace and name of a Controller."""
 
 
+class Connection(Carrier, Protocol):
+    """What carries requests to one slurmrestd until it is closed."""
+
+    async def close(self) -> None:
+        """End its connections."""
+
+
+Connect = Callable[[str, TokenSource], Connection]
+"""Makes the connection to the slurmrestd at a URL."""
+
+
 @dataclass(slots=True)
 class Cluster:
     """One Slurm cluster under observation."""
 
     url: str
-    client: Client
+    client: Connection
     poller: Poller
     task: asyncio.Task[None]
 
@@ -47,7 +59,11 @@ class Clusters:
         changed: Callable[[Key, frozenset[str], frozenset[str]], None],
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        connect: Connect = Client,
+        rng: random.Random | None = None,
     ) -> None:
+        self._connect = connect
+        self._rng = rng
         self._key_of = key_of
         self._changed = changed
         self._clock = clock
@@ -71,8 +87,9 @@ class Clusters:
             return
         if key in self._clusters or self._jwt_key(key) is None:
             return
-        client = Client(url, TokenSource(lambda: self._jwt_key(key) or b"", clock=self._wall_clock))
-        poller = Poller(client, self._clock)
+        tokens = TokenSource(lambda: self._jwt_key(key) or b"", clock=self._wall_clock, rng=self._rng)
+        client = self._connect(url, tokens)
+        poller = Poller(client, self._clock, rng=self._rng)
         known = poller.known
 
         def tell(changed: frozenset[str], removed: frozenset[str]) -> None:

@@ -1,17 +1,19 @@
 """What every reconciler works with, and the few steps that all kinds share: status, finalizers, lookups."""
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resource, WorkQueue
 from sidecars.operator.apply import Applier
 from sidecars.operator.caches import Caches
-from sidecars.operator.clusters import Clusters
+from sidecars.operator.clusters import Clusters, Connect
 from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
+from sidecars.slurm.client import Client as SlurmClient
 from sidecars.workloads import resources, restapi
 from sidecars.workloads.facts import Facts, Site, config_map_digests, digest
 
@@ -46,6 +48,24 @@ class Queues:
     restapis: WorkQueue[Key] = field(default_factory=WorkQueue)
     loginsets: WorkQueue[Key] = field(default_factory=WorkQueue)
     nodesets: WorkQueue[Key] = field(default_factory=WorkQueue)
+
+    @classmethod
+    def of(cls, rng: random.Random | None) -> Self:
+        """Empty queues, whose retries `rng` spreads."""
+        return cls(**{each.name: WorkQueue(rng=rng) for each in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the operator takes from the process that it runs in: clocks, the way to slurmrestd, randomness.
+
+    `clock` is monotonic seconds, `wall_clock` seconds since the epoch.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    connect: Connect = SlurmClient
+    rng: random.Random | None = None
 
 
 @dataclass(slots=True)

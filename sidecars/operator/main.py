@@ -6,15 +6,16 @@ import os
 import signal
 import socket
 import sys
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 
 from sidecars.kube import (
     Client,
     CredentialsError,
     Election,
     EventRecorder,
+    Expectations,
     LeadershipLost,
     WorkQueue,
     load_credentials,
@@ -24,7 +25,7 @@ from sidecars.operator import metrics, wiring
 from sidecars.operator.apply import Applier
 from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters
-from sidecars.operator.context import LEASE, Context, Key, Queues
+from sidecars.operator.context import LEASE, Context, Key, Queues, Surroundings
 from sidecars.operator.controller import effects as controller
 from sidecars.operator.loginset import effects as loginset
 from sidecars.operator.nodeset import effects as nodeset
@@ -102,10 +103,11 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
     await election.run(lambda: lead(client.guarded(election.left), settings, site))
 
 
-async def lead(client: Client, settings: Settings, site: Site) -> None:
-    """Reconcile until cancelled."""
-    caches = Caches.of(client, settings.namespaces)
-    queues = Queues()
+async def lead(client: Client, settings: Settings, site: Site, around: Surroundings | None = None) -> None:
+    """Reconcile until cancelled. `around` None: in the real world."""
+    around = around or Surroundings()
+    caches = Caches.of(client, settings.namespaces, around.rng)
+    queues = Queues.of(around.rng)
 
     def jwt_key(key: Key) -> bytes | None:
         return context.jwt_key(key)
@@ -116,8 +118,10 @@ async def lead(client: Client, settings: Settings, site: Site) -> None:
     clusters = Clusters(
         key_of=jwt_key,
         changed=slurm_changed,
-        clock=time.monotonic,
-        wall_clock=time.time,
+        clock=around.clock,
+        wall_clock=around.wall_clock,
+        connect=around.connect,
+        rng=around.rng,
     )
     context = Context(
         client=client,
@@ -125,8 +129,10 @@ async def lead(client: Client, settings: Settings, site: Site) -> None:
         clusters=clusters,
         queues=queues,
         applier=Applier(client, caches.live),
-        events=EventRecorder(client, "slurm-operator"),
+        events=EventRecorder(client, "slurm-operator", lambda: datetime.fromtimestamp(around.wall_clock(), UTC)),
         site=site,
+        expectations=Expectations(clock=around.clock),
+        now=around.wall_clock,
         slurmrestd_url=settings.slurmrestd_url,
         propagated_node_conditions=settings.propagated_node_conditions,
     )

@@ -1,0 +1,62 @@
+"""What a NodeSet's status says of a pass: pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sidecars.policy import nodeset as policy
+from sidecars.policy.conditions import Condition
+from sidecars.slurm import states
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.resources import NodeSet
+
+
+def ready(nodeset: NodeSet, desired: policy.Desired, pods: Sequence[policy.WorkerPod], plan: policy.Plan) -> Condition:
+    count = sum(1 for pod in pods if pod.ready and not pod.deleting)
+    terminating = sum(1 for pod in pods if pod.deleting)
+    if plan.waiting:
+        first = plan.waiting[0]
+        more = f" (and {len(plan.waiting) - 1} more pods are waiting)" if len(plan.waiting) > 1 else ""
+        return Condition("Ready", "False", "Draining", f"pod {first.pod.name}: {first.step}{more}")
+    if desired.leaving:
+        return Condition("Ready", "False", "Removing", f"{len(pods)} pods are still terminating")
+    if count < nodeset.spec.replicas:
+        said = f"{count} of {nodeset.spec.replicas} pods are ready; see `kubectl -n {nodeset.namespace} get pods`"
+        return Condition("Ready", "False", "PodsNotReady", said)
+    if terminating or plan.delete:
+        return Condition("Ready", "False", "ScalingIn", f"{terminating + len(plan.delete)} pods are terminating")
+    return Condition("Ready", "True", "Ready", f"{count} of {nodeset.spec.replicas} pods are ready")
+
+
+def slurm_reachable(view: policy.SlurmView) -> Condition:
+    if view.problem is not None:
+        said = f"{view.problem}; no pod is deleted until its Slurm node is known to be drained"
+        return Condition("SlurmReachable", "False", "NoAnswer", said)
+    return Condition("SlurmReachable", "True", "Polled")
+
+
+def status(
+    nodeset: NodeSet,
+    desired: policy.Desired,
+    pods: Sequence[policy.WorkerPod],
+    view: policy.SlurmView,
+    revision: str,
+) -> dict[str, Any]:
+    live = [pod for pod in pods if not pod.deleting]
+    available = sum(1 for pod in live if pod.available)
+    nodes = [node for pod in live if (node := view.nodes.get(pod.slurm_node)) is not None]
+    words = [node.states for node in nodes]
+    return {
+        "replicas": len([pod for pod in pods if pod.phase]),
+        "updatedReplicas": sum(1 for pod in live if pod.revision == revision),
+        "readyReplicas": sum(1 for pod in live if pod.ready),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, nodeset.spec.replicas - available),
+        "desired": 0 if desired.leaving else nodeset.spec.replicas,
+        "slurmIdle": sum(1 for word in words if states.base_state(word) == "IDLE"),
+        "slurmAllocated": sum(1 for word in words if states.base_state(word) in {"ALLOCATED", "MIXED"}),
+        "slurmDown": sum(1 for word in words if states.is_down(word)),
+        "slurmDrain": sum(1 for word in words if states.is_drain(word)),
+        "observedGeneration": nodeset.metadata.generation,
+        "nodeSetHash": revision,
+        "selector": ",".join(f"{name}={value}" for name, value in sorted(render.selector(nodeset).items())),
+    }

@@ -1,0 +1,61 @@
+"""Slurm node records that pods of a NodeSet left behind."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from sidecars.operator.clusters import Cluster
+from sidecars.operator.context import Context
+from sidecars.operator.nodeset.observation import slurm_node
+from sidecars.operator.nodeset.steps import all_of, bound
+from sidecars.policy import nodeset as policy
+from sidecars.slurm.extra import pod_facts
+from sidecars.slurm.hostlists import compress
+from sidecars.slurm.records import Node
+from sidecars.workloads.resources import NodeSet
+
+log = logging.getLogger(__name__)
+
+
+async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, view: policy.SlurmView) -> float | None:
+    """Records that pods of this NodeSet left behind. Returns when to look again, None when there is nothing left."""
+    key = (nodeset.namespace, nodeset.name)
+    if cluster is None or view.problem is not None or nodeset.spec.node_records == "Keep":
+        return None
+    since = context.orphaned_since.setdefault(key, {})
+    orphans = _orphans(context, nodeset, view.nodes)
+    for name in set(since) - {node.name for node in orphans}:
+        del since[name]
+    for node in orphans:
+        since.setdefault(node.name, context.now())
+    plan = policy.orphaned_records(orphans, since, context.now())
+
+    async def delete(nodes: Sequence[str]) -> None:
+        for name in nodes:
+            await cluster.poller.delete(name)
+
+    deleted: list[str] = []
+    steps = [bound(delete, [name], done=deleted) for name in plan.delete]
+    steps += [bound(cluster.poller.down, nodes, reason) for reason, nodes in plan.down.items()]
+    await all_of(steps)
+    if deleted:
+        log.info("NodeSet %s/%s: deleted the records of Slurm nodes %s, whose pods are gone", *key, compress(deleted))
+    return 1.0 if len(deleted) < len(plan.delete) else plan.look_again_after
+
+
+def _orphans(context: Context, nodeset: NodeSet, nodes: Mapping[str, Node]) -> list[Node]:
+    # Reading the JSON of thousands of records in each pass would cost more than the rest of it.
+    owned = [node for node in nodes.values() if nodeset.metadata.uid in node.extra]
+    if not owned:
+        return []
+    pods = context.caches.pods.store.values()
+    alive = {pod.metadata.uid for pod in pods}
+    # A record keeps the uid of the pod that made it even when a successor of the same name has registered with it.
+    in_use = {slurm_node(pod) for pod in pods if pod.metadata.namespace == nodeset.namespace}
+    found = []
+    for node in owned:
+        if node.name in in_use:
+            continue
+        facts = pod_facts(node.extra)
+        if facts is not None and facts.nodeset_uid == nodeset.metadata.uid and facts.pod_uid not in alive:
+            found.append(node)
+    return found

@@ -1,18 +1,21 @@
 """The edge of `register`: reads /sys, the memory size and the environment into Facts. Decides nothing."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from sidecars.register import gpus
+from sidecars.register.gpus import Vendor, Verdict, Wanted
 from sidecars.register.registration import BadFact, Facts, Host
+from sidecars.slurm import gres
 
 CPU_FOLDER = Path("/sys/devices/system/cpu")
 _MIB = 2**20
 
 
-def read_facts(environment: Mapping[str, str], host: Host) -> Facts:
-    """The facts that the pod template puts into the environment, with the host's. Raises BadFact."""
+def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | None = None) -> Facts:
+    """The facts that the pod template puts into the environment, with the host's and GPUs'. Raises BadFact."""
     cpus = _number(environment, "REGISTER_CPUS")
     memory = _number(environment, "REGISTER_MEMORY_MIB")
     if memory != memory.to_integral_value():
@@ -29,7 +32,44 @@ def read_facts(environment: Mapping[str, str], host: Host) -> Facts:
         memory=int(memory),
         conf=environment.get("NODESET_CONF", ""),
         topology=environment.get("SLINKY_TOPOLOGY", "").strip(),
+        gpus=verdict,
     )
+
+
+def read_gpus(environment: Mapping[str, str], vendor: Callable[[str], Vendor]) -> Verdict | None:
+    """What is to be said of GPUs, found by the vendor that REGISTER_GPUS names; None where it names none.
+
+    Raises BadFact, and GpuMismatchError where the pod is not to register.
+    """
+    name = environment.get("REGISTER_GPUS", "")
+    if not name:
+        return None
+    return gpus.decide(vendor(name).find(), _wanted(environment))
+
+
+def vendor(name: str) -> Vendor:
+    """The vendor of this name, with its software only now loaded. Raises BadFact."""
+    if name == "nvidia":
+        from sidecars.register.nvidia import Nvidia
+
+        return Nvidia(os.environ)
+    raise BadFact(f"REGISTER_GPUS is {name!r}: nvidia is the vendor there is")
+
+
+def _wanted(environment: Mapping[str, str]) -> Wanted:
+    expected = environment.get("REGISTER_GPUS_EXPECTED", "")
+    if expected and not (expected.isascii() and expected.isdecimal()):
+        raise BadFact(f"REGISTER_GPUS_EXPECTED is {expected!r}: it must be a whole number")
+    on_mismatch = environment.get("REGISTER_GPUS_ON_MISMATCH", "") or "Drain"
+    if on_mismatch not in ("Drain", "Refuse"):
+        raise BadFact(f"REGISTER_GPUS_ON_MISMATCH is {on_mismatch!r}: it must be Drain or Refuse")
+    name = environment.get("REGISTER_GPUS_TYPE", "")
+    try:
+        return Wanted(
+            int(expected) if expected else None, gres.checked_type(name) if name else "", on_mismatch == "Refuse"
+        )
+    except gres.GresError as error:
+        raise BadFact(f"REGISTER_GPUS_TYPE: {error}") from error
 
 
 def read_host(cpu_folder: Path = CPU_FOLDER) -> Host:

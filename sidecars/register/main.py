@@ -1,7 +1,8 @@
 """Role `register`, an init container: writes conf, extra and instance-id for slurmd, then ends.
 
 Before that it waits, for a bounded time, for `node` to have settled what an earlier pod of this name left in Slurm: a
-record that exists keeps its old registration. It never fails for the lack of that answer.
+record that exists keeps its old registration. It never fails for the lack of that answer. A pod that is not to register
+says why in its log and as its termination message, and is tried again by the kubelet, ever more slowly.
 """
 
 import os
@@ -11,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sidecars import podfiles
-from sidecars.register.facts import read_facts, read_host
+from sidecars.register import facts
+from sidecars.register.facts import read_facts, read_gpus, read_host
+from sidecars.register.gpus import GpuMismatchError, Vendor
 from sidecars.register.registration import BadFact, Host, registration
 
 RECORD_WAIT = 5.0
@@ -24,23 +27,27 @@ def main(
     *,
     environment: Mapping[str, str] = os.environ,
     host: Callable[[], Host] = read_host,
+    vendor: Callable[[str], Vendor] = facts.vendor,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Returns 0, or 1 when there is something that can't be told to Slurm; 2 for arguments, as it takes none."""
+    """Returns 0, or 1 when the pod is not to register: for what can't be told to Slurm, or for its GPUs.
+
+    2 for arguments, as it takes none. `vendor` finds the GPUs where the environment asks for them.
+    """
     if arguments:
         print(f"register: unexpected argument {arguments[0]!r}; it is configured by its environment", file=sys.stderr)
         return 2
     folder = podfiles.folder(environment)
     try:
-        found = registration(read_facts(environment, host()))
+        found = registration(read_facts(environment, host(), read_gpus(environment, vendor)))
         for name in (podfiles.CONF, podfiles.STOP, podfiles.RELEASED):
             (folder / name).unlink(missing_ok=True)
         record = _wait_for_record(folder, clock, sleep)
         podfiles.write(folder / podfiles.EXTRA, found.extra)
         podfiles.write(folder / podfiles.INSTANCE_ID, found.instance_id)
         podfiles.write(folder / podfiles.CONF, found.conf)
-    except (BadFact, OSError) as fault:
+    except (BadFact, GpuMismatchError, OSError) as fault:
         print(f"register: {fault}", file=sys.stderr)
         return 1
     print(f"register: slurmd starts with {found.summary}; {record}", flush=True)

@@ -5,7 +5,8 @@ what a limited pod may not use is told as specialized cores and memory (CoreSpec
 slurmd image does. How slurmd 26.05 takes the items of --conf (https://slurm.schedmd.com/slurmd.html):
 
 - They are keys of slurm.conf's NodeName line, in any letter case; the last of a repeated key wins. An unknown key, and
-  any value that holds a space, quoted or not, ends slurmd with `failed to create dynamic node`.
+  a value with a space that isn't within double quotes, ends slurmd with `failed to create dynamic node`.
+- State=DRAIN and Reason= make a record that takes no job from its first moment on.
 - A CoreSpecCount of all cores is cut to leave one; a MemSpecLimit above RealMemory is ignored without a word.
 - slurmctld takes a dynamic node's address from the connection that registers it, whatever NodeAddr says.
 - --conf, --extra and --instance-id count at the creation of the record only. While a record of the same name exists, a
@@ -18,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from sidecars.register.gpus import Verdict
 from sidecars.slurm import extra
 
 _ITEM = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)=(?P<value>.*)", re.DOTALL)
@@ -37,6 +39,7 @@ _OWN_CPUS = frozenset(
     }
 )
 _OWN_MEMORY = frozenset({"memspeclimit", "realmemory"})
+_OWN_STATE = frozenset({"state", "reason"})
 
 
 class BadFact(ValueError):
@@ -57,6 +60,7 @@ class Facts:
     """What is known of a worker pod. `cpus` and `memory` (MiB) are slurmd's limits, 0 for none.
 
     `conf` holds the NodeSet's items of --conf between white space; `topology` is the value of its Topology item, or "".
+    `gpus` is None where the NodeSet asks for none.
     """
 
     host: Host
@@ -70,6 +74,7 @@ class Facts:
     memory: int = 0
     conf: str = ""
     topology: str = ""
+    gpus: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,13 @@ def registration(facts: Facts) -> Registration:
         ours.append(
             ("Topology", _plain(facts.topology, place, "correct the annotation topology.slinky.slurm.net/spec"))
         )
+
+    if facts.gpus is not None:
+        notes.append(facts.gpus.summary)
+        if facts.gpus.gres:
+            ours.append(("Gres", facts.gpus.gres))
+        if facts.gpus.drain and _OWN_STATE.isdisjoint(named):
+            ours += [("State", "DRAIN"), ("Reason", _quoted(facts.gpus.drain))]
 
     if unset:
         notes.append(f"left out for want of a value: {', '.join(unset)}")
@@ -143,6 +155,11 @@ def _plain(value: str, place: str, remedy: str) -> str:
     if found:
         raise BadFact(f"{place} is {value!r}: slurmd's --conf can't express {found[0]!r}; {remedy}")
     return value
+
+
+def _quoted(reason: str) -> str:
+    """A reason as the value of an item; what would end it or be taken for another language is left out."""
+    return '"' + "".join(character for character in reason if character not in "\"'\\$`#") + '"'
 
 
 def _specialized_cores(facts: Facts, named: Iterable[str], notes: list[str]) -> int:

@@ -9,7 +9,7 @@ import pytest
 from sidecars.__main__ import main
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"aiohttp", "asyncio", "msgspec", "yaml", "argparse", "logging"}
+HEAVY = {"aiohttp", "asyncio", "msgspec", "yaml", "argparse", "logging", "pynvml"}
 MODULES = 190
 MEMORY_KIB = 40 * 1024
 CPU_SECONDS = 0.5
@@ -23,7 +23,7 @@ print(peak, time.process_time())
 """
 
 
-@pytest.mark.parametrize("module", ["sidecars.register.main", "sidecars.node.main"])
+@pytest.mark.parametrize("module", ["sidecars.register.main", "sidecars.register.nvidia", "sidecars.node.main"])
 def test_a_role_in_a_worker_pod_loads_little(module: str) -> None:
     command = [sys.executable, "-c", PROBE.format(module=module)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.register.gpus import Device, Found
 from sidecars.register.main import RECORD_WAIT, main
 from sidecars.register.registration import Host
 
@@ -25,7 +26,17 @@ class Time:
             self._record.write_text("none before\n")
 
 
-def register(folder: Path, *, record_at: float = 0.1, **variables: str) -> tuple[int, float]:
+class Devices:
+    """A vendor that found so many GPUs."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def find(self) -> Found:
+        return Found((Device("NVIDIA L4"),) * self._count, "NVML")
+
+
+def register(folder: Path, *, record_at: float = 0.1, gpus: int = 8, **variables: str) -> tuple[int, float]:
     """Run the role over the folder; its exit status and the seconds it took."""
     environment = {
         "SLURM_NODE_DIR": str(folder),
@@ -35,7 +46,14 @@ def register(folder: Path, *, record_at: float = 0.1, **variables: str) -> tuple
         **variables,
     }
     time = Time(folder / "record", record_at)
-    status = main((), environment=environment, host=lambda: Host(4, 1, 8000), clock=time.clock, sleep=time.sleep)
+    status = main(
+        (),
+        environment=environment,
+        host=lambda: Host(4, 1, 8000),
+        vendor=lambda name: Devices(gpus),
+        clock=time.clock,
+        sleep=time.sleep,
+    )
     return status, time.now
 
 
@@ -82,3 +100,49 @@ def test_a_folder_that_cannot_be_written_stops_the_pod(tmp_path: Path, capsys: p
 def test_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--gpus"]) == 2
     assert "'--gpus'" in capsys.readouterr().err
+
+
+def test_gpus_are_looked_for_where_the_nodeset_asks_for_them(tmp_path: Path) -> None:
+    register(tmp_path)
+    assert "Gres" not in (tmp_path / "conf").read_text()
+    register(tmp_path, REGISTER_GPUS="nvidia", REGISTER_GPUS_EXPECTED="8")
+    assert "Gres=gpu:nvidia_l4:8" in (tmp_path / "conf").read_text()
+
+
+def test_a_gpu_that_is_missing_drains_or_refuses_as_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert register(tmp_path, gpus=7, REGISTER_GPUS="nvidia", REGISTER_GPUS_EXPECTED="8")[0] == 0
+    assert 'State=DRAIN Reason="slurm-node: 7 of 8' in (tmp_path / "conf").read_text()
+    (tmp_path / "conf").unlink()
+    status, _ = register(
+        tmp_path,
+        gpus=7,
+        REGISTER_GPUS="nvidia",
+        REGISTER_GPUS_EXPECTED="8",
+        REGISTER_GPUS_ON_MISMATCH="Refuse",
+    )
+    assert status == 1
+    assert "7 of 8 expected GPUs" in capsys.readouterr().err
+    assert not (tmp_path / "conf").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("REGISTER_GPUS_EXPECTED", "eight"),
+        ("REGISTER_GPUS_EXPECTED", "-1"),
+        ("REGISTER_GPUS_ON_MISMATCH", "Ignore"),
+        ("REGISTER_GPUS_TYPE", "a:b"),
+    ],
+)
+def test_a_wrong_setting_of_gpus_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    environment = {"SLURM_NODE_DIR": str(tmp_path), "REGISTER_GPUS": "nvidia", name: value}
+    assert main((), environment=environment, vendor=lambda _: Devices(8)) == 1
+    assert name in capsys.readouterr().err
+
+
+def test_an_unknown_vendor_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    environment = {"POD_IP": "10.0.0.9", "POD_UID": "u", "KUBE_NODE_NAME": "k", "REGISTER_GPUS": "acme"}
+    assert main((), environment=environment) == 1
+    assert "'acme'" in capsys.readouterr().err

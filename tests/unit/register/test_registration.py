@@ -1,10 +1,12 @@
 """What a worker pod tells Slurm, from what is known of it."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
+from sidecars.register.gpus import Verdict
 from sidecars.register.registration import BadFact, Facts, Host, registration
 
 HOST = Host(cores=64, threads_per_core=2, real_memory=515000)
@@ -140,3 +142,40 @@ def test_the_summary_is_one_line_that_says_what_was_found_and_how() -> None:
     assert "\n" not in summary
     assert "16 of 64 cores of 2 threads for the limit of 32" in summary
     assert "128000 of 515000 MiB" in summary
+
+
+def with_gpus(verdict: Verdict, conf: str = "") -> Facts:
+    return replace(facts(conf), gpus=verdict)
+
+
+def test_gpus_are_told_as_gres() -> None:
+    found = registration(with_gpus(Verdict("gpu:nvidia_l4:1", "", "GPUs: one")))
+    assert found.conf == "NodeAddr=10.0.0.9 Gres=gpu:nvidia_l4:1"
+    assert "GPUs: one" in found.summary
+
+
+def test_a_pod_without_all_its_gpus_registers_drained_with_the_reason() -> None:
+    given = with_gpus(Verdict("gpu:nvidia_l4:7", "slurm-node: 7 of 8", ""), "Features=a")
+    assert conf(given) == [
+        "Gres=gpu:nvidia_l4:7",
+        "State=DRAIN",
+        'Reason="slurm-node:',
+        "7",
+        "of",
+        '8"',
+        "Features=a",
+    ]
+
+
+def test_a_reason_holds_nothing_that_a_shell_or_slurm_would_take_for_itself() -> None:
+    found = registration(with_gpus(Verdict("", "slurm-node: \"a\" 'b' $c `d` #e \\f", "")))
+    assert found.conf.endswith('Reason="slurm-node: a b c d e f"')
+
+
+def test_no_gpu_leaves_no_empty_item() -> None:
+    assert "Gres" not in registration(with_gpus(Verdict("", "", "GPUs: none"))).conf
+
+
+def test_gres_and_state_of_the_nodesets_own_win() -> None:
+    verdict = Verdict("gpu:nvidia_l4:1", "slurm-node: x", "")
+    assert conf(with_gpus(verdict, "gres=gpu:l4:1 State=FUTURE")) == ["gres=gpu:l4:1", "State=FUTURE"]

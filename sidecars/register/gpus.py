@@ -1,0 +1,131 @@
+"""What a worker pod says of its GPUs: pure functions from what a vendor's software told to a Gres item and a verdict.
+
+How devices get into a pod (https://github.com/NVIDIA/k8s-device-plugin): the device plugin names those allocated to
+the container in NVIDIA_VISIBLE_DEVICES, or the container runtime makes just their device nodes (CDI). A plain init
+container that asks for as many devices as the app container gets the very same ones; so what this one sees is what
+slurmd may use, although slurmd, where it is privileged, sees all of the machine's.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sidecars.slurm import gres
+
+OWN_REASON = "slurm-node: "
+"""How the reasons begin that a pod may set, and lift, by itself."""
+
+_REASON_LENGTH = 200
+_SAYS_NOTHING = frozenset({"", "all", "none", "void"})
+_MIG_UUID = re.compile(r"MIG-.+")
+
+
+class GpuMismatchError(ValueError):
+    """The pod hasn't the GPUs that it should have, and is not to register. The text says what was found and how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU, or a MIG device when `mig` names its profile. `file` is its device node, "" where that isn't known."""
+
+    product: str
+    uuid: str = ""
+    mig: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found, told by `source` after `seconds` that the driver took; `complaints` of all that were asked."""
+
+    devices: tuple[Device, ...]
+    source: str = ""
+    seconds: float = 0.0
+    complaints: tuple[str, ...] = ()
+
+
+class Vendor(Protocol):
+    """A maker of GPUs: all that this product needs to know of one."""
+
+    def find(self) -> Found:
+        """The devices of this container, within bounded time. Raises nothing: what goes wrong is a complaint."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the NodeSet says: `expected` devices, None for any number; `type` in place of the product's, or "".
+
+    With another number than expected the node registers drained, or with `refuse` not at all.
+    """
+
+    expected: int | None = None
+    type: str = ""
+    refuse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`gres` is the value of the Gres item, or ""; `drain` the reason for which the node takes no jobs, or ""."""
+
+    gres: str
+    drain: str
+    summary: str
+
+
+def allocated(devices: Iterable[Device], visible: str, exists: Callable[[str], bool]) -> tuple[Device, ...]:
+    """Those of the devices that are this container's: named by NVIDIA_VISIBLE_DEVICES, and with a device node.
+
+    `visible` is that variable: uuids, indices in the order of `devices`, or CDI names (`nvidia.com/gpu=0`); without
+    any of them it says nothing. Indices count on the machine, so they say nothing where no more devices are seen.
+    """
+    found = tuple(device for device in devices if not device.file or exists(device.file))
+    names = [name.strip().rpartition("=")[2] for name in visible.split(",")]
+    names = [name for name in names if name not in _SAYS_NOTHING]
+    if not names or "all" in visible.split(",") or len(found) <= len(names):
+        return found
+    picked = [
+        device
+        for index, device in enumerate(found)
+        if any(name == str(index) or (name and device.uuid.startswith(name)) for name in names)
+    ]
+    return tuple(picked) if picked else found
+
+
+def names_mig_devices(visible: str) -> bool:
+    """Whether NVIDIA_VISIBLE_DEVICES names MIG devices."""
+    return any(_MIG_UUID.fullmatch(name.strip().rpartition("=")[2]) for name in visible.split(","))
+
+
+def decide(found: Found, wanted: Wanted) -> Verdict:
+    """What to tell Slurm. Raises GpuMismatchError when the pod is not to register."""
+    items: list[gres.Gres] = []
+    complaints = list(found.complaints)
+    for device in found.devices:
+        try:
+            name = wanted.type or gres.type_name(device.product, device.mig)
+        except gres.GresError as error:
+            complaints.append(str(error))
+            name = ""
+        items.append(gres.Gres("gpu", name, 1))
+    told = gres.render(items)
+    why = _one_line("; ".join(complaints))
+    how = f"{found.source}, driver answered in {found.seconds:.2f} s" if found.source else "nothing told of any"
+    summary = f"GPUs: {told or 'none'} ({how}{f'; {why}' if why else ''})"
+    wrong = _mismatch(len(items), wanted.expected, found.source, why)
+    if wrong and wanted.refuse:
+        raise GpuMismatchError(f"{wrong}; the NodeSet's gpu.onMismatch is Refuse, so this pod doesn't register")
+    reason = f"{OWN_REASON}{wrong}"[:_REASON_LENGTH] if wrong else ""
+    return Verdict(told, reason, summary)
+
+
+def _mismatch(count: int, expected: int | None, source: str, why: str) -> str:
+    if expected is None or count == expected:
+        return ""
+    return f"{count} of {expected} expected GPUs found by {source or 'any means'}{f': {why}' if why else ''}"
+
+
+def _one_line(text: str) -> str:
+    """Printable, and without what Slurm's reason or a log line could trip over."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -3,21 +3,24 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
-from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resource, WorkQueue
-from sidecars.operator.apply import Applier
+from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resource, Store, WorkQueue, identity
+from sidecars.operator.apply import FIELD_MANAGER, MANAGED_BY, Applier
 from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters, Connect
 from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
 from sidecars.slurm.client import Client as SlurmClient
-from sidecars.workloads import resources, restapi
-from sidecars.workloads.facts import Facts, Site, config_map_digests, digest
+from sidecars.workloads import names, resources, restapi
+from sidecars.workloads.config import CONFIG_MAPS
+from sidecars.workloads.facts import Facts, Site, config_map_contents, digest
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+V = TypeVar("V")
 
 Key = tuple[str, str]
 """Namespace and name of a custom resource."""
@@ -128,16 +131,21 @@ class Context:
             accounting = resources.read(resources.Accounting, manifest) if manifest is not None else None
         return Facts(
             site=self.site,
-            secrets={
-                secret.metadata.name: {key: digest(value) for key, value in secret.data.items()}
-                for secret in self.caches.secrets.store.values()
-                if secret.metadata.namespace == namespace
-            },
-            config_maps={
-                config_map["metadata"]["name"]: config_map_digests(config_map.get("data"), config_map.get("binaryData"))
-                for config_map in self.caches.config_maps.store.values()
-                if config_map["metadata"]["namespace"] == namespace
-            },
+            secrets=_Referenced(
+                namespace,
+                self.caches.secrets.store,
+                lambda secret: {key: digest(value) for key, value in secret.data.items()},
+            ),
+            config_maps=_Referenced(
+                namespace,
+                self.caches.config_maps.store,
+                lambda config_map: config_map_contents(config_map.get("data"), config_map.get("binaryData")),
+            ),
+            published=frozenset(
+                name
+                for name in (names.config(controller.name, index) for index in range(CONFIG_MAPS))
+                if _ours(self.caches.config_maps.store.get(namespace, name))
+            ),
             accounting=accounting,
             restapi=self.restapi_of(namespace, controller.name),
         )
@@ -190,6 +198,39 @@ class Context:
         # The resourceVersion makes it a Conflict if somebody changed the list meanwhile.
         patch = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}
         await self.client.merge_patch(resource, metadata["namespace"], metadata["name"], patch)
+
+
+class _Referenced(Mapping[str, V], Generic[T, V]):
+    """The objects of one namespace by name, each read when it is first asked for, and the same from then on.
+
+    A namespace may hold thousands of Secrets and ConfigMaps, of which a custom resource refers to a handful.
+    """
+
+    def __init__(self, namespace: str, store: Store[T], read: Callable[[T], V]) -> None:
+        self._namespace = namespace
+        self._store = store
+        self._read = read
+        self._found: dict[str, V] = {}
+
+    def __getitem__(self, name: str) -> V:
+        if name not in self._found:
+            item = self._store.get(self._namespace, name)
+            if item is None:
+                raise KeyError(name)
+            self._found[name] = self._read(item)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        keys = (identity(item).key for item in self._store.values())
+        return (key.name for key in keys if key.namespace == self._namespace)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _ours(manifest: Manifest | None) -> bool:
+    labels = manifest["metadata"].get("labels") or {} if manifest is not None else {}
+    return bool(labels.get(MANAGED_BY) == FIELD_MANAGER)
 
 
 def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, controller: str) -> list[Any]:

@@ -29,11 +29,12 @@ _SPACES = " \t\n\v\f\r"
 
 
 class ConfError(ValueError):
-    """The text isn't of this language; `line` counts from 1."""
+    """The text isn't of this language, for this `reason`; `line` counts from 1."""
 
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(f"line {line}: {message}")
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
         self.line = line
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

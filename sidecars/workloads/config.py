@@ -1,61 +1,410 @@
-"""The text of slurm.conf and its sister files: our own lines, then the user's.
+"""The files of /etc/slurm, composed from a Controller, its NodeSets and the ConfigMaps that it refers to.
 
 Slurm takes the last of several values of one key (https://slurm.schedmd.com/slurm.conf.html), so the user's lines come
-after ours and win; the list-valued keys that both set are merged at the end.
+after ours and win; the list-valued keys that both set are merged at the end. What can't go into a file is left out and
+told as a `Problem`: a set of files with problems is not to be published.
 """
 
-from collections.abc import Iterable, Sequence
+import base64
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sidecars.slurm import conf
-from sidecars.workloads import names
-from sidecars.workloads.assembly import text
-from sidecars.workloads.facts import Facts
-from sidecars.workloads.resources import Accounting, Controller, LocalObjectReference, NodeSet, ResourceError
+from sidecars.workloads import assembly, names
+from sidecars.workloads.facts import Facts, combined, digest
+from sidecars.workloads.resources import (
+    Accounting,
+    Controller,
+    LocalObjectReference,
+    Manifest,
+    NodeSet,
+    ResourceError,
+)
 
 CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
 
-RESERVED_FILES = ("slurm.conf", "slurmdbd.conf")
-"""Files that configFileRefs may not bring: the operator composes them."""
+RESERVED_FILES = ("slurm.conf", "slurmdbd.conf", "slurm.key", "slurm.jwks", "jwt.key", "jwks.json", "manifest.json")
+"""Files that no ConfigMap may bring, in whatever case: the operator writes them, or a Secret holds them."""
+
+MANIFEST = "manifest.json"
+"""Key of the first ConfigMap: `{"files": {file name: SHA-256}, "sha256": digest of the whole}`, hexadecimal."""
+
+CONFIG_MAPS = 8
+"""Over how many ConfigMaps at most the files are spread; a pod mounts that many, as optional ones."""
+
+CONFIG_MAP_BYTES = 1024 * 1024
+"""What one ConfigMap may hold (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
+
+MIN_MAX_NODE_COUNT = 1024
 
 STATE_FOLDER = "/var/spool/slurmctld"
 
 _LOG = "/var/log/slurm"
+_OPERATOR = "the operator"
+_FILE_NAME = re.compile(r"[-._a-zA-Z0-9]+")
+_WORD = re.compile(r"[^\s#=\"\\,\[\]]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the lines of a file come from, from line `first` on (counted from 1) to the next Origin.
+
+    `counted`: `source` is a text of several lines of which line `first` is the first.
+    """
+
+    first: int
+    source: str
+    counted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that was left out of the files, and why."""
+
+    file: str
+    origin: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSet:
+    """The files of /etc/slurm, but the keys, by name.
+
+    `binary_files` are those that aren't UTF-8. `origins` tells for each file where it comes from.
+    """
+
+    files: Mapping[str, str]
+    origins: Mapping[str, tuple[Origin, ...]]
+    binary_files: Mapping[str, bytes]
+    problems: tuple[Problem, ...] = ()
+
+    def origin(self, file: str, line: int | None = None) -> str:
+        """Where a file, or one line of it, comes from, such as `spec.extraConf line 3`; empty when unknown."""
+        origins = self.origins.get(file, ())
+        found = next((it for it in reversed(origins) if it.first <= (line or 1)), None)
+        if found is None or (line is None and len(origins) > 1):
+            return _OPERATOR if origins else ""
+        return f"{found.source} line {line - found.first + 1}" if found.counted and line else found.source
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of every file by its name, hexadecimal."""
+        everything: dict[str, str | bytes] = {**self.files, **self.binary_files}
+        return {name: digest(content) for name, content in sorted(everything.items())}
+
+    @property
+    def sha256(self) -> str:
+        """One digest of the whole."""
+        return combined({"": self.digests})
+
+
+def compose(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> ConfigSet:
+    """All files of the cluster; for an external Controller the slurm.conf that its clients need.
+
+    Deterministic. Raises ResourceError for a Controller of which no slurm.conf can be made, MissingReferenceError for
+    referenced ConfigMaps that aren't there.
+    """
+    composer = _Composer(controller, facts)
+    composer.compose(nodesets)
+    return composer.result()
 
 
 def slurm_conf(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> str:
-    """slurm.conf of the cluster; for an external Controller the few lines that its clients need.
+    """slurm.conf alone, see `compose`."""
+    return compose(controller, nodesets, facts).files["slurm.conf"]
 
-    Raises ResourceError for what can't be put into the file, MissingReferenceError for scripts that aren't there.
+
+def max_node_count(nodesets: Iterable[NodeSet]) -> int:
+    """Room in slurmctld's tables for twice the replicas that are declared, and for 1024 nodes at least.
+
+    A NodeSet of mode DaemonSet counts with the pods that it last wanted.
     """
-    if controller.spec.external:
-        return _compose([_external_general(controller) + _accounting(facts.accounting)])
-    lists = _lists(controller)
-    return _compose(
-        [
-            ["### GENERAL ###", *_general(controller)],
-            [
-                "### LOGGING ###",
-                f"SlurmctldLogFile={_LOG}/slurmctld.log",
-                f"SlurmSchedLogFile={_LOG}/slurmctld.log",
-                f"SlurmdLogFile={_LOG}/slurmd.log",
-            ],
-            ["### PLUGINS & PARAMETERS ###", *_plugins(controller, lists)],
-            ["### ACCOUNTING ###", *_accounting(facts.accounting)],
-            _titled("### SLURMCTLD PROLOG & EPILOG ###", _slurmctld_scripts(controller, facts)),
-            _titled("### PROLOG & EPILOG ###", _scripts(controller, facts)),
-            _titled("### NODESET & PARTITION ###", _nodesets(nodesets)),
-            _titled("### EXTRA CONFIG ###", _extra(controller.spec.extra_conf)),
-            _titled("### MERGED CONFIG ###", _merged(lists, controller.spec.extra_conf)),
-        ]
+    declared = sum(
+        nodeset.status.desired if nodeset.spec.scaling_mode == "DaemonSet" else nodeset.spec.replicas
+        for nodeset in nodesets
     )
+    return max(MIN_MAX_NODE_COUNT, 2 * declared)
 
 
-def _compose(sections: Iterable[Sequence[str]]) -> str:
-    return "".join("#\n" + "".join(f"{line}\n" for line in lines) for lines in sections if lines)
+def config_maps(controller: Controller, config_set: ConfigSet, present: Collection[str] = ()) -> list[Manifest]:
+    """The ConfigMaps that carry the files and, in the first, their manifest, which an external Controller doesn't need.
+
+    slurm.conf is always in the first. `present` names ConfigMaps that are there: those of ours that the files need no
+    more are emptied. Raises ResourceError when the files don't fit.
+    """
+    shares = _spread(config_set)
+    if controller.spec.external:
+        del shares[0][MANIFEST]
+    manifests = []
+    for index in range(CONFIG_MAPS):
+        name = names.config(controller.name, index)
+        if index >= len(shares) and name not in present:
+            continue
+        share = shares[index] if index < len(shares) else {}
+        data = {file: content for file, content in sorted(share.items()) if isinstance(content, str)}
+        binary = {
+            file: base64.b64encode(content).decode()
+            for file, content in sorted(share.items())
+            if isinstance(content, bytes)
+        }
+        manifest: Manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "labels": {
+                    names.APP_NAME: "slurmctld",
+                    names.APP_INSTANCE: controller.name,
+                    names.APP_COMPONENT: "controller",
+                },
+            },
+            "data": data,
+        }
+        manifests.append(assembly.owned(manifest | ({"binaryData": binary} if binary else {}), controller))
+    return manifests
 
 
-def _titled(title: str, lines: list[str]) -> list[str]:
-    return [title, *lines] if lines else []
+def _spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
+    """The files by ConfigMap: the operator's own first, then the rest, the largest first, where there is room."""
+    first: dict[str, str | bytes] = {"slurm.conf": config_set.files["slurm.conf"]}
+    first[MANIFEST] = json.dumps({"files": config_set.digests, "sha256": config_set.sha256}, indent=1) + "\n"
+    others: dict[str, str | bytes] = {**config_set.files, **config_set.binary_files}
+    del others["slurm.conf"]
+    shares = [first]
+    room = [CONFIG_MAP_BYTES - sum(map(_size, first.values()))]
+    if room[0] < 0:
+        size = _size(config_set.files["slurm.conf"])
+        raise ResourceError(
+            "spec.extraConf", f"slurm.conf is {size} bytes long and must be shorter than {CONFIG_MAP_BYTES}"
+        )
+    for name in sorted(others, key=lambda name: (-_size(others[name]), name)):
+        size = _size(others[name])
+        index = next((i for i, free in enumerate(room) if size <= free), len(room))
+        if index == CONFIG_MAPS or size > CONFIG_MAP_BYTES:
+            total = sum(map(_size, others.values()))
+            raise ResourceError(
+                "spec.configFileRefs",
+                f"the {len(others)} files beside slurm.conf have {total} bytes, and {name} ({size} bytes, "
+                f"{config_set.origin(name)}) has no room in {CONFIG_MAPS} ConfigMaps of {CONFIG_MAP_BYTES} bytes: "
+                "shorten them, or bring large files by a volume of spec.template",
+            )
+        if index == len(room):
+            shares.append({})
+            room.append(CONFIG_MAP_BYTES)
+        shares[index][name] = others[name]
+        room[index] -= size
+    return shares
+
+
+def _size(content: str | bytes) -> int:
+    return len(content.encode() if isinstance(content, str) else content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Script:
+    key: str
+    name: str
+    source: str
+
+
+class _Composer:
+    """Collects the files of one cluster, where they come from, and what had to be left out."""
+
+    def __init__(self, controller: Controller, facts: Facts) -> None:
+        self._controller = controller
+        self._facts = facts
+        self._files: dict[str, str] = {}
+        self._binary: dict[str, bytes] = {}
+        self._origins: dict[str, tuple[Origin, ...]] = {}
+        self._problems: list[Problem] = []
+        self._lines: list[str] = []
+        self._line_origins: list[Origin] = []
+
+    def compose(self, nodesets: Sequence[NodeSet]) -> None:
+        controller = self._controller
+        if controller.spec.external:
+            self._section("### GENERAL ###", _external_general(controller))
+            self._add(_accounting(self._facts.accounting))
+        else:
+            lists = _lists(controller)
+            prologs = self._scripts("Prolog", "spec.prologScriptRefs", controller.spec.prolog_script_refs)
+            epilogs = self._scripts("Epilog", "spec.epilogScriptRefs", controller.spec.epilog_script_refs)
+            ctld_prologs = self._scripts(
+                "PrologSlurmctld", "spec.prologSlurmctldScriptRefs", controller.spec.prolog_slurmctld_script_refs
+            )
+            ctld_epilogs = self._scripts(
+                "EpilogSlurmctld", "spec.epilogSlurmctldScriptRefs", controller.spec.epilog_slurmctld_script_refs
+            )
+            for reference in controller.spec.config_file_refs or ():
+                self._bring(reference, "spec.configFileRefs")
+            self._section("### GENERAL ###", _general(controller, nodesets))
+            self._section("### LOGGING ###", _LOGGING)
+            self._section("### PLUGINS & PARAMETERS ###", _plugins(controller, lists))
+            self._section("### ACCOUNTING ###", _accounting(self._facts.accounting))
+            self._script_section("### SLURMCTLD PROLOG & EPILOG ###", ctld_prologs + ctld_epilogs, "/etc/slurm/")
+            # Bare names: slurmctld hands these files to every slurmd (configless).
+            self._script_section("### PROLOG & EPILOG ###", prologs + epilogs, "")
+            self._nodesets(nodesets)
+            self._extra(lists)
+        self._files["slurm.conf"] = "".join(f"{line}\n" for line in self._lines)
+        self._origins["slurm.conf"] = tuple(self._line_origins)
+        if not controller.spec.external and not {"cgroup.conf"} & (self._files.keys() | self._binary.keys()):
+            self._files["cgroup.conf"] = CGROUP_CONF
+            self._origins["cgroup.conf"] = (Origin(1, _OPERATOR),)
+
+    def result(self) -> ConfigSet:
+        return ConfigSet(
+            files=dict(sorted(self._files.items())),
+            binary_files=dict(sorted(self._binary.items())),
+            origins=dict(sorted(self._origins.items())),
+            problems=tuple(self._problems),
+        )
+
+    # Lines of slurm.conf
+
+    def _add(self, lines: Sequence[str], source: str = _OPERATOR, *, counted: bool = False) -> None:
+        if counted or not self._line_origins or self._line_origins[-1].source != source:
+            self._line_origins.append(Origin(len(self._lines) + 1, source, counted))
+        self._lines += lines
+
+    def _section(self, title: str, lines: Sequence[str]) -> None:
+        if not self._lines:
+            owner = f"{self._controller.namespace}/{self._controller.name}"
+            self._add([f"# Composed by slurm-operator for Controller {owner}; changes here are lost."])
+        self._add(["#", title, *lines])
+
+    def _script_section(self, title: str, scripts: Sequence[_Script], folder: str) -> None:
+        if not scripts:
+            return
+        self._section(title, [])
+        said = None
+        for script in scripts:
+            if script.source != said:
+                self._add([f"# {script.source}"])
+                said = script.source
+            self._add([f"{script.key}={folder}{script.name}"], script.source)
+
+    def _nodesets(self, nodesets: Sequence[NodeSet]) -> None:
+        """NodeSets in the order of their names; a name is declared once, for slurmctld dies of a second partition."""
+        declared: dict[str, str] = {}
+        for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
+            source = f"NodeSet {nodeset.namespace}/{nodeset.name}"
+            name = nodeset.slurm_name
+            if not _WORD.fullmatch(name) or not name.isprintable():
+                place = f"{source} spec.template.spec.hostname"
+                self._problem(place, f"{name!r} can't be the name of a set of nodes: use letters, digits and `-`")
+                continue
+            if name in declared:
+                said = f"the name {name!r} is taken by {declared[name]}: set another template.spec.hostname"
+                self._problem(source, said)
+                continue
+            if not declared:
+                self._section("### NODESET & PARTITION ###", [])
+            declared[name] = source
+            self._add([f"# {source}"])
+            self._add([f"NodeSet={name} Feature={name}"], source)
+            if nodeset.spec.partition.enabled:
+                place = f"{source} spec.partition.config"
+                rest = nodeset.spec.partition.config.strip()
+                reason = _unfit(rest)
+                if reason:
+                    self._problem(place, f"{rest!r} {reason}")
+                else:
+                    self._add([f"PartitionName={name} Nodes={name} {rest}".rstrip()], place)
+
+    def _extra(self, lists: Mapping[str, str]) -> None:
+        extra = self._controller.spec.extra_conf.rstrip("\n")
+        if not extra.strip():
+            return
+        self._section("### EXTRA CONFIG ###", ["# spec.extraConf"])
+        lines = extra.split("\n")
+        if _continued(lines[-1]):
+            where = f"spec.extraConf line {len(lines)}"
+            self._problem(where, "the backslash at its end would swallow the line that follows: remove it")
+            lines[-1] = lines[-1].rstrip().rstrip("\\")
+        self._add(lines, "spec.extraConf", counted=True)
+        try:
+            merged = conf.merge_lists(lists, conf.parse(extra))
+        except conf.ConfError as error:
+            self._problem(f"spec.extraConf line {error.line}", error.reason)
+            return
+        if merged:
+            self._section("### MERGED CONFIG ###", ["# lists of the operator and of spec.extraConf"])
+            for key, value in sorted(merged.items()):
+                self._add([conf.render(key, value)], f"{key} of the operator and spec.extraConf")
+
+    def _problem(self, origin: str, message: str, file: str = "slurm.conf") -> None:
+        self._problems.append(Problem(file, origin, message))
+
+    # Other files
+
+    def _scripts(self, key: str, place: str, references: Sequence[LocalObjectReference] | None) -> list[_Script]:
+        found = {
+            name: _Script(key, name, f"ConfigMap {reference.name} of {place}")
+            for reference in references or ()
+            for name in self._bring(reference, place)
+        }
+        return [found[name] for name in sorted(found)]
+
+    def _bring(self, reference: LocalObjectReference, place: str) -> list[str]:
+        """Take in the files of a ConfigMap; their names, without those that had to be refused."""
+        [content] = self._facts.files([reference], place).values()
+        return [name for name in sorted(content) if self._take(name, content[name], reference.name, place)]
+
+    def _take(self, name: str, content: str | bytes, config_map: str, place: str) -> bool:
+        source = f"ConfigMap {config_map} key {name}"
+        if not _FILE_NAME.fullmatch(name) or name.startswith("..") or name == ".":
+            self._problem(source, f"{name!r} can't be a file of /etc/slurm: rename the key", name)
+            return False
+        if name.lower() in RESERVED_FILES:
+            remedy = "put its lines into spec.extraConf" if name.lower() == "slurm.conf" else "remove the key"
+            self._problem(source, f"{place} may not bring {name}, which the operator provides: {remedy}", name)
+            return False
+        here: str | bytes | None = self._files.get(name, self._binary.get(name))
+        text = _text(content)
+        if here is not None and here != text:
+            [other] = self._origins[name]
+            self._problem(source, f"{other.source} brings another {name}: rename one of the two", name)
+        elif here is None:
+            self._origins[name] = (Origin(1, source),)
+            if isinstance(text, str):
+                self._files[name] = text
+            else:
+                self._binary[name] = text
+        return True
+
+
+def _text(content: str | bytes) -> str | bytes:
+    if isinstance(content, str):
+        return content
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
+
+
+def _continued(line: str) -> bool:
+    """Whether a line's end continues it: an odd number of backslashes, where no comment is."""
+    stripped = line.rstrip()
+    return (len(stripped) - len(stripped.rstrip("\\"))) % 2 == 1
+
+
+def _unfit(value: str) -> str | None:
+    """Why a value can't be the rest of a line; None if it can."""
+    if any(not character.isprintable() and character != "\t" for character in value):
+        return "has a line break or another unprintable character: write it in one line"
+    if _continued(value):
+        return "ends with a backslash, which would swallow the line that follows: remove it"
+    return None
+
+
+def _word(value: str, field: str) -> str:
+    """A value that is one word of a line. Raises ResourceError."""
+    if not _WORD.fullmatch(value) or not value.isprintable():
+        raise ResourceError(field, f"{value!r} must be one word without spaces, quotes, `#`, `=`, `,` and brackets")
+    return value
 
 
 def _external_general(controller: Controller) -> list[str]:
@@ -63,10 +412,9 @@ def _external_general(controller: Controller) -> list[str]:
     if external is None:
         raise ResourceError("spec.externalConfig", "must say where the external slurmctld is (host and port)")
     return [
-        "### GENERAL ###",
-        f"ClusterName={text(controller.cluster_name, 'spec.clusterName')}",
+        f"ClusterName={_word(controller.cluster_name, 'spec.clusterName')}",
         "SlurmUser=slurm",
-        f"SlurmctldHost={text(external.host, 'spec.externalConfig.host')}",
+        f"SlurmctldHost={_word(external.host, 'spec.externalConfig.host')}",
         f"SlurmctldPort={external.port}",
         "AuthType=auth/slurm",
         "CredType=cred/slurm",
@@ -74,10 +422,10 @@ def _external_general(controller: Controller) -> list[str]:
     ]
 
 
-def _general(controller: Controller) -> list[str]:
+def _general(controller: Controller, nodesets: Sequence[NodeSet]) -> list[str]:
     pods = names.controller(controller.name)
     service = f"{names.controller_internal(controller.name)}.{controller.namespace}"
-    cluster = text(controller.cluster_name, "spec.clusterName")
+    cluster = _word(controller.cluster_name, "spec.clusterName")
     return [
         f"ClusterName={cluster}",
         "SlurmUser=slurm",
@@ -88,8 +436,15 @@ def _general(controller: Controller) -> list[str]:
         "SlurmdUser=root",
         f"SlurmdPort={names.SLURMD_PORT}",
         "SlurmdSpoolDir=/var/spool/slurmd",
-        "MaxNodeCount=1024",
+        f"MaxNodeCount={max_node_count(nodesets)}",
     ]
+
+
+_LOGGING = (
+    f"SlurmctldLogFile={_LOG}/slurmctld.log",
+    f"SlurmSchedLogFile={_LOG}/slurmctld.log",
+    f"SlurmdLogFile={_LOG}/slurmd.log",
+)
 
 
 def _lists(controller: Controller) -> dict[str, str]:
@@ -116,58 +471,10 @@ def _accounting(accounting: Accounting | None) -> list[str]:
     if accounting is None:
         return ["AccountingStorageType=accounting_storage/none"]
     external = accounting.spec.external_config if accounting.spec.external else None
-    host = text(external.host, "spec.externalConfig.host") if external else names.accounting(accounting.name)
+    place = f"Accounting {accounting.name} spec.externalConfig.host"
+    host = _word(external.host, place) if external else names.accounting(accounting.name)
     return [
         "AccountingStorageType=accounting_storage/slurmdbd",
         f"AccountingStorageHost={host}",
         f"AccountingStoragePort={external.port if external else names.SLURMDBD_PORT}",
     ]
-
-
-def _file_names(references: Iterable[LocalObjectReference] | None, place: str, facts: Facts) -> list[str]:
-    return sorted({text(name, place) for files in facts.files(references, place).values() for name in files})
-
-
-def _slurmctld_scripts(controller: Controller, facts: Facts) -> list[str]:
-    spec = controller.spec
-    prologs = _file_names(spec.prolog_slurmctld_script_refs, "spec.prologSlurmctldScriptRefs", facts)
-    epilogs = _file_names(spec.epilog_slurmctld_script_refs, "spec.epilogSlurmctldScriptRefs", facts)
-    return [f"PrologSlurmctld=/etc/slurm/{name}" for name in prologs] + [
-        f"EpilogSlurmctld=/etc/slurm/{name}" for name in epilogs
-    ]
-
-
-def _scripts(controller: Controller, facts: Facts) -> list[str]:
-    """Bare names: slurmctld hands these files to every slurmd (configless)."""
-    spec = controller.spec
-    prologs = _file_names(spec.prolog_script_refs, "spec.prologScriptRefs", facts)
-    epilogs = _file_names(spec.epilog_script_refs, "spec.epilogScriptRefs", facts)
-    return [f"Prolog={name}" for name in prologs] + [f"Epilog={name}" for name in epilogs]
-
-
-def _nodesets(nodesets: Sequence[NodeSet]) -> list[str]:
-    """NodeSets in the order of their names; a name is declared once, for slurmctld dies of a second partition."""
-    lines = []
-    declared: set[str] = set()
-    for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
-        name = text(nodeset.slurm_name, "spec.template.spec.hostname")
-        if name in declared:
-            continue
-        declared.add(name)
-        lines.append(f"NodeSet={name} Feature={name}")
-        if nodeset.spec.partition.enabled:
-            rest = text(nodeset.spec.partition.config, "spec.partition.config")
-            lines.append(f"PartitionName={name} Nodes={name} {rest}".rstrip())
-    return lines
-
-
-def _extra(extra_conf: str) -> list[str]:
-    return [extra_conf.rstrip("\n")] if extra_conf.strip() else []
-
-
-def _merged(lists: dict[str, str], extra_conf: str) -> list[str]:
-    try:
-        merged = conf.merge_lists(lists, conf.parse(extra_conf))
-    except conf.ConfError as error:
-        raise ResourceError("spec.extraConf", str(error)) from error
-    return [conf.render(key, value) for key, value in sorted(merged.items())]

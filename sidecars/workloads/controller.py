@@ -1,16 +1,14 @@
 """slurmctld: its configuration, Services and StatefulSet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sidecars.workloads import assembly, names
-from sidecars.workloads.config import CGROUP_CONF, RESERVED_FILES, slurm_conf
-from sidecars.workloads.facts import Facts, combined, digest
+from sidecars.workloads import assembly, config, names
+from sidecars.workloads.facts import Facts, combined
 from sidecars.workloads.resources import (
     Controller,
     Json,
     KeySelector,
-    LocalObjectReference,
     Manifest,
     NodeSet,
     ResourceError,
@@ -19,16 +17,19 @@ from sidecars.workloads.resources import (
 
 
 def objects(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> list[Manifest]:
-    """ConfigMap, Services and StatefulSet, in the order to apply them; for an external Controller the ConfigMap alone.
+    """ConfigMaps, Services and StatefulSet, in the order to apply them; for an external Controller ConfigMaps alone.
 
     `nodesets` are those of the Controller's namespace that refer to it. Raises ResourceError for a Controller that
     can't be rendered and MissingReferenceError for one whose references aren't there yet.
     """
-    files = config_files(controller, nodesets, facts)
-    config_map = _config_map(controller, files, facts)
+    config_set = config.compose(controller, nodesets, facts)
+    for problem in config_set.problems:
+        raise ResourceError(problem.origin, problem.message)
+    config_maps = config.config_maps(controller, config_set, facts.published)
     if controller.spec.external:
-        return [config_map]
-    rendered = facts.site.workloads.render("slurmctld", _overlays(controller), _variables(controller, files, facts))
+        return config_maps
+    variables = _variables(controller, config_set, facts)
+    rendered = facts.site.workloads.render("slurmctld", _overlays(controller), variables)
     internal = assembly.find(rendered, "Service", names.controller_internal(controller.name))
     client = assembly.find(rendered, "Service", names.controller(controller.name))
     stateful_set = assembly.find(rendered, "StatefulSet")
@@ -39,7 +40,7 @@ def objects(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -
         {"slurmctld": controller.spec.slurmctld, "logfile": controller.spec.logfile},
     )
     return [
-        config_map,
+        *config_maps,
         assembly.owned(internal, controller),
         assembly.service(client, controller, controller.spec.service),
         assembly.owned(stateful_set, controller),
@@ -70,28 +71,6 @@ def jwt_key(controller: Controller) -> KeySelector:
     return controller.jwt_key_ref
 
 
-def config_files(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> dict[str, str]:
-    """The files that the operator writes into /etc/slurm, by name."""
-    files = {"slurm.conf": slurm_conf(controller, nodesets, facts)}
-    if controller.spec.external:
-        return files
-    place = "spec.configFileRefs"
-    brought = facts.files(controller.spec.config_file_refs, place)
-    for name, content in brought.items():
-        for reserved in RESERVED_FILES:
-            if reserved in content:
-                raise ResourceError(place, f"ConfigMap {name!r} brings {reserved}: put its lines into spec.extraConf")
-    if not any("cgroup.conf" in content for content in brought.values()):
-        files["cgroup.conf"] = CGROUP_CONF
-    return files
-
-
-def _config_map(controller: Controller, files: Mapping[str, str], facts: Facts) -> Manifest:
-    variables = {"name": controller.name, "files": dict(files)}
-    [manifest] = facts.site.workloads.render("slurm-config", [], variables)
-    return assembly.owned(manifest, controller)
-
-
 def _overlays(controller: Controller) -> list[str]:
     """Names of the overlays of slurmctld.yaml that this Controller asks for, in order. Raises ResourceError."""
     persistence = controller.spec.persistence
@@ -103,11 +82,9 @@ def _overlays(controller: Controller) -> list[str]:
     return [claim, *(["ha"] if controller.spec.ha.enabled else [])]
 
 
-def _variables(controller: Controller, files: Mapping[str, str], facts: Facts) -> dict[str, Any]:
+def _variables(controller: Controller, config_set: config.ConfigSet, facts: Facts) -> dict[str, Any]:
     spec = controller.spec
     slurm, jwt, jwks = slurm_key(controller), jwt_key(controller), spec.jwks_key_ref
-    brought = _brought(controller, facts)
-    own = {name: digest(content) for name, content in files.items()}
     jwks_digest = {jwks.name: {jwks.key: facts.config_map(jwks, "spec.jwksKeyRef")}} if jwks else {}
     return {
         "name": controller.name,
@@ -120,28 +97,15 @@ def _variables(controller: Controller, files: Mapping[str, str], facts: Facts) -
         "jwtKeySecret": jwt.name,
         "jwtKeyKey": jwt.key,
         "jwtKeyHash": facts.secret(jwt, "spec.jwtKeyRef"),
-        "fileSources": [{"configMap": {"name": name}} for name in sorted(brought)],
+        "fileSources": [
+            {"configMap": {"name": names.config(controller.name, index), "optional": True}}
+            for index in range(1, config.CONFIG_MAPS)
+        ],
         "jwksSource": _source(jwks, "jwks.json") if jwks else None,
-        "configHash": combined({"": own} | brought | jwks_digest),
+        "configHash": combined({"": config_set.digests} | jwks_digest),
         "claimSpec": _claim_spec(controller),
         "existingClaim": spec.persistence.existing_claim,
     }
-
-
-def _brought(controller: Controller, facts: Facts) -> dict[str, Mapping[str, str]]:
-    """Every ConfigMap whose files land in /etc/slurm."""
-    spec = controller.spec
-    references: dict[str, list[LocalObjectReference] | None] = {
-        "spec.configFileRefs": spec.config_file_refs,
-        "spec.prologScriptRefs": spec.prolog_script_refs,
-        "spec.epilogScriptRefs": spec.epilog_script_refs,
-        "spec.prologSlurmctldScriptRefs": spec.prolog_slurmctld_script_refs,
-        "spec.epilogSlurmctldScriptRefs": spec.epilog_slurmctld_script_refs,
-    }
-    found: dict[str, Mapping[str, str]] = {}
-    for place, named in references.items():
-        found |= facts.files(named, place)
-    return found
 
 
 def _source(selector: KeySelector, path: str) -> Json:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sidecars.workloads.resources import Accounting, KeySelector, LocalObjectReference, RestApi
 from sidecars.workloads.structure import Workloads
@@ -37,28 +38,38 @@ class Site:
 class Facts:
     """What surrounds one Slurm cluster.
 
-    `secrets` and `config_maps` hold, by object name, a digest per key (see `secret_digests`, `config_map_digests`) of
-    the objects of that namespace that the custom resources refer to; an object that doesn't exist is absent.
-    `accounting` is what the Controller's accountingRef names, `restapi` the RestApi that serves the Controller (the
-    oldest of several); None when there is none.
+    `secrets` holds, by object name, a digest per key (see `secret_digests`), `config_maps` the contents (see
+    `config_map_contents`) of the objects of that namespace; an object that doesn't exist is absent.
+    `published` names the ConfigMaps that the operator wrote for this Controller. `accounting` is what the Controller's
+    accountingRef names, `restapi` the RestApi that serves the Controller (the oldest of several); None when there is
+    none.
     """
 
     site: Site
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    config_maps: Mapping[str, Mapping[str, str | bytes]] = field(default_factory=dict)
+    published: frozenset[str] = frozenset()
     accounting: Accounting | None = None
     restapi: RestApi | None = None
 
     def secret(self, selector: KeySelector, place: str) -> str:
         """The digest of one key of a Secret. Raises MissingReferenceError."""
-        return _key(self.secrets, "Secret", selector, place)
+        found = _of(self.secrets, "Secret", selector, place)
+        if selector.key not in found:
+            raise MissingReferenceError("Secret", selector.name, place, selector.key)
+        return found[selector.key]
 
     def config_map(self, selector: KeySelector, place: str) -> str:
         """The digest of one key of a ConfigMap. Raises MissingReferenceError."""
-        return _key(self.config_maps, "ConfigMap", selector, place)
+        found = _of(self.config_maps, "ConfigMap", selector, place)
+        if selector.key not in found:
+            raise MissingReferenceError("ConfigMap", selector.name, place, selector.key)
+        return digest(found[selector.key])
 
-    def files(self, references: Iterable[LocalObjectReference] | None, place: str) -> dict[str, Mapping[str, str]]:
-        """Digest per file of the ConfigMaps referred to, by name. Raises MissingReferenceError."""
+    def files(
+        self, references: Iterable[LocalObjectReference] | None, place: str
+    ) -> dict[str, Mapping[str, str | bytes]]:
+        """The contents of the ConfigMaps referred to, by name. Raises MissingReferenceError."""
         found = {}
         for reference in references or ():
             if reference.name not in self.config_maps:
@@ -67,13 +78,13 @@ class Facts:
         return found
 
 
-def _key(objects: Mapping[str, Mapping[str, str]], kind: str, selector: KeySelector, place: str) -> str:
+_Keys = TypeVar("_Keys")
+
+
+def _of(objects: Mapping[str, _Keys], kind: str, selector: KeySelector, place: str) -> _Keys:
     if selector.name not in objects:
         raise MissingReferenceError(kind, selector.name, place)
-    keys = objects[selector.name]
-    if selector.key not in keys:
-        raise MissingReferenceError(kind, selector.name, place, selector.key)
-    return keys[selector.key]
+    return objects[selector.name]
 
 
 def digest(text: str | bytes) -> str:
@@ -88,7 +99,14 @@ def secret_digests(data: Mapping[str, str] | None) -> dict[str, str]:
 
 def config_map_digests(data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None) -> dict[str, str]:
     """A digest for each key of a ConfigMap's `data` (text) and `binaryData` (base64)."""
-    return {key: digest(value) for key, value in (data or {}).items()} | secret_digests(binary_data)
+    return {key: digest(value) for key, value in config_map_contents(data, binary_data).items()}
+
+
+def config_map_contents(
+    data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None
+) -> dict[str, str | bytes]:
+    """What a ConfigMap holds by key: `data` (text) and `binaryData` (base64)."""
+    return {**(data or {}), **{key: base64.b64decode(value) for key, value in (binary_data or {}).items()}}
 
 
 def combined(digests: Mapping[str, Mapping[str, str]]) -> str:

@@ -56,9 +56,9 @@ def controller_internal(owner: str) -> str:
     return f"{owner}-controller-internal"
 
 
-def config(owner: str) -> str:
-    """The ConfigMap with slurm.conf."""
-    return f"{owner}-config"
+def config(owner: str, index: int = 0) -> str:
+    """The ConfigMap with slurm.conf, and those after it with what has no room there."""
+    return f"{owner}-config-{index}" if index else f"{owner}-config"
 
 
 def accounting(owner: str) -> str:

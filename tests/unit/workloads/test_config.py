@@ -1,16 +1,21 @@
 """slurm.conf, line by line."""
 
+import base64
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sidecars.workloads.config import slurm_conf
+from sidecars.workloads.config import CGROUP_CONF, ConfigSet, compose, config_maps, max_node_count, slurm_conf
 from sidecars.workloads.facts import MissingReferenceError, digest
-from sidecars.workloads.resources import Controller, NodeSet, ResourceError
+from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError, read
 from tests.unit.workloads import builders
 from tests.unit.workloads.builders import controller, nodeset
 
 DEFAULTS = """\
+# Composed by slurm-operator for Controller slurm/slurm; changes here are lost.
 #
 ### GENERAL ###
 ClusterName=slurm_slurm
@@ -91,10 +96,7 @@ def test_external_accounting_is_where_it_says() -> None:
 
 
 def test_scripts_are_named_in_sorted_order() -> None:
-    maps = {
-        "p1": {"90-b.sh": digest("")}, "p2": {"00-a.sh": digest("")},
-        "c": {"x.sh": digest("")}, "e": {"bye.sh": digest("")}, "ce": {"y.sh": digest("")},
-    }  # fmt: skip
+    maps = {"p1": {"90-b.sh": ""}, "p2": {"00-a.sh": ""}, "c": {"x.sh": ""}, "e": {"bye.sh": ""}, "ce": {"y.sh": ""}}
     found = lines(
         controller(
             prologScriptRefs=[{"name": "p1"}, {"name": "p2"}],
@@ -104,9 +106,18 @@ def test_scripts_are_named_in_sorted_order() -> None:
         ),
         config_maps=maps,
     )
-    assert section(found, "PROLOG & EPILOG") == ["Prolog=00-a.sh", "Prolog=90-b.sh", "Epilog=bye.sh"]
+    assert section(found, "PROLOG & EPILOG") == [
+        "# ConfigMap p2 of spec.prologScriptRefs",
+        "Prolog=00-a.sh",
+        "# ConfigMap p1 of spec.prologScriptRefs",
+        "Prolog=90-b.sh",
+        "# ConfigMap e of spec.epilogScriptRefs",
+        "Epilog=bye.sh",
+    ]
     assert section(found, "SLURMCTLD PROLOG & EPILOG") == [
+        "# ConfigMap c of spec.prologSlurmctldScriptRefs",
         "PrologSlurmctld=/etc/slurm/x.sh",
+        "# ConfigMap ce of spec.epilogSlurmctldScriptRefs",
         "EpilogSlurmctld=/etc/slurm/y.sh",
     ]
 
@@ -125,36 +136,46 @@ def test_nodesets_and_their_partitions_are_declared_in_the_order_of_their_names(
         extraConf="features=bar",
     )
     assert section(lines(controller(), (plain, with_partition)), "NODESET & PARTITION") == [
+        "# NodeSet slurm/a",
         "NodeSet=foo Feature=foo",
         "PartitionName=foo Nodes=foo MaxTime=UNLIMITED",
+        "# NodeSet slurm/b",
         "NodeSet=b Feature=b",
     ]
 
 
-def test_a_name_in_slurm_is_declared_once() -> None:
+def test_a_name_in_slurm_is_declared_once_and_its_second_owner_told() -> None:
     twins = [
         nodeset(name, template={"spec": {"hostname": "gpu-"}}, partition={"enabled": True, "config": "State=UP"})
         for name in ("a", "b")
     ]
-    assert section(lines(controller(), tuple(twins)), "NODESET & PARTITION") == [
+    found = compose(controller(), twins, builders.facts())
+    assert section(found.files["slurm.conf"].splitlines(), "NODESET & PARTITION") == [
+        "# NodeSet slurm/a",
         "NodeSet=gpu Feature=gpu",
         "PartitionName=gpu Nodes=gpu State=UP",
     ]
+    [problem] = found.problems
+    assert (problem.origin, "'gpu' is taken by NodeSet slurm/a" in problem.message) == ("NodeSet slurm/b", True)
 
 
 def test_the_users_lines_come_after_ours_and_are_kept_as_written() -> None:
     extra = "ProctrackType=proctrack/linuxproc\n\n# why\nTaskPlugin=task/none\n"
     found = slurm_conf(controller(extraConf=extra), (), builders.facts())
-    assert found == f"{DEFAULTS}#\n### EXTRA CONFIG ###\n{extra}"
+    assert found == f"{DEFAULTS}#\n### EXTRA CONFIG ###\n# spec.extraConf\n{extra}"
 
 
 def test_lists_that_both_set_are_merged_at_the_end() -> None:
     found = lines(controller(extraConf="SlurmctldParameters=idle_on_node_suspend"))
-    assert section(found, "EXTRA CONFIG") == ["SlurmctldParameters=idle_on_node_suspend"]
-    assert section(found, "MERGED CONFIG") == [
-        "SlurmctldParameters=enable_configless,idle_on_node_suspend,reconfig_on_restart"
+    assert section(found, "EXTRA CONFIG") == [
+        "# spec.extraConf",
+        "SlurmctldParameters=idle_on_node_suspend",
     ]
-    assert found[-2] == "### MERGED CONFIG ###"
+    assert section(found, "MERGED CONFIG") == [
+        "# lists of the operator and of spec.extraConf",
+        "SlurmctldParameters=enable_configless,idle_on_node_suspend,reconfig_on_restart",
+    ]
+    assert found[-3] == "### MERGED CONFIG ###"
 
 
 def test_an_external_controller_has_only_what_its_clients_need() -> None:
@@ -165,6 +186,7 @@ def test_an_external_controller_has_only_what_its_clients_need() -> None:
         extraConf="SlurmctldTimeout=1",
     )
     assert lines(external, (nodeset(),)) == [
+        "# Composed by slurm-operator for Controller slurm/slurm; changes here are lost.",
         "#",
         "### GENERAL ###",
         "ClusterName=outside",
@@ -192,7 +214,172 @@ def test_a_value_that_would_start_a_line_of_its_own_is_refused(broken: Controlle
     assert caught.value.field == field
 
 
-def test_a_partition_that_would_start_a_line_of_its_own_is_refused() -> None:
-    broken = nodeset(partition={"enabled": True, "config": "State=UP\nPartitionName=b"})
-    with pytest.raises(ResourceError, match=r"^spec\.partition\.config: "):
-        lines(controller(), (broken,))
+@pytest.mark.parametrize("value", ["State=UP\nPartitionName=b", "State=UP\rX=1", "State=UP\u2028X=1", "State=UP \\"])
+def test_a_partition_that_would_reach_into_other_lines_is_left_out_and_told(value: str) -> None:
+    broken = nodeset(partition={"enabled": True, "config": value})
+    found = compose(controller(), [broken], builders.facts())
+    assert "PartitionName" not in found.files["slurm.conf"]
+    [problem] = found.problems
+    assert problem.origin == "NodeSet slurm/slurm-worker-slinky spec.partition.config"
+
+
+def test_a_nodeset_whose_name_is_a_hostlist_is_left_out_and_told() -> None:
+    broken = nodeset(template={"spec": {"hostname": "a[0-3]"}})
+    found = compose(controller(), [broken], builders.facts())
+    assert "NodeSet=" not in found.files["slurm.conf"]
+    assert "'a[0-3]' can't be the name" in found.problems[0].message
+
+
+def test_a_backslash_at_the_end_of_the_users_lines_swallows_none_of_ours() -> None:
+    found = compose(controller(extraConf="SlurmctldParameters=a\nSlurmctldTimeout=30 \\\n\n"), (), builders.facts())
+    assert "\nSlurmctldTimeout=30 \n#\n### MERGED CONFIG ###\n" in found.files["slurm.conf"]
+    assert [problem.origin for problem in found.problems] == ["spec.extraConf line 2"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"), [((1,), 1024), ((512,), 1024), ((513,), 1026), ((2000, 3000), 10000), ((), 1024)]
+)
+def test_slurmctld_has_room_for_twice_the_declared_replicas(replicas: tuple[int, ...], expected: int) -> None:
+    nodesets = [nodeset(f"n{index}", replicas=count) for index, count in enumerate(replicas)]
+    assert f"MaxNodeCount={expected}" in lines(controller(), tuple(nodesets))
+
+
+def test_a_daemon_set_counts_with_the_nodes_that_it_last_wanted() -> None:
+    of = read(
+        NodeSet,
+        {
+            "metadata": builders.metadata("d"),
+            "spec": {"controllerRef": {"name": "slurm"}, "scalingMode": "DaemonSet", "replicas": 9000},
+            "status": {"desired": 700},
+        },
+    )
+    assert max_node_count([of]) == 1400
+
+
+def files_of(contents: dict[str, dict[str, str | bytes]]) -> ConfigSet:
+    """What is composed of ConfigMaps with these contents, all of configFileRefs."""
+    of = controller(configFileRefs=[{"name": name} for name in contents])
+    return compose(of, (), builders.facts(config_maps=contents))
+
+
+def test_files_of_the_user_are_taken_in_with_where_they_come_from() -> None:
+    found = files_of({"own": {"gres.conf": "Name=gpu\n", "blob": b"\xff\0", "text": b"utf-8"}})
+    assert found.files["gres.conf"] == "Name=gpu\n"
+    assert found.files["text"] == "utf-8"
+    assert found.binary_files == {"blob": b"\xff\0"}
+    assert found.origin("gres.conf", 1) == "ConfigMap own key gres.conf"
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "slurm.conf",
+        "Slurm.conf",
+        "SLURMDBD.CONF",
+        "slurm.key",
+        "jwt.key",
+        "manifest.json",
+        "../slurm.conf",
+        "a/b",
+        "..",
+        ".",
+    ],
+)
+def test_files_that_no_config_map_may_bring_are_left_out_and_told(name: str) -> None:
+    found = files_of({"own": {name: "StateSaveLocation=/tmp"}})
+    assert found.files == compose(controller(), (), builders.facts()).files
+    assert [problem.origin for problem in found.problems] == [f"ConfigMap own key {name}"]
+
+
+def test_two_config_maps_with_different_files_of_one_name_are_told() -> None:
+    assert files_of({"a": {"x": "1"}, "b": {"x": "1"}}).problems == ()
+    [problem] = files_of({"a": {"x": "1"}, "b": {"x": "2"}}).problems
+    assert (problem.file, problem.origin) == ("x", "ConfigMap b key x")
+    assert "ConfigMap a key x brings another x" in problem.message
+
+
+def test_the_origin_of_each_line_of_slurm_conf_is_known() -> None:
+    of = controller(extraConf="# why\nTaskPlugin=task/none\nAuthInfo=ttl=30", prologScriptRefs=[{"name": "p"}])
+    workers = nodeset("a", partition={"enabled": True, "config": "State=UP"})
+    found = compose(of, [workers], builders.facts(config_maps={"p": {"x.sh": ""}}))
+    origins = {
+        line: found.origin("slurm.conf", number)
+        for number, line in enumerate(found.files["slurm.conf"].splitlines(), start=1)
+        if line[0] != "#"
+    }
+    assert origins["ClusterName=slurm_slurm"] == "the operator"
+    assert origins["Prolog=x.sh"] == "ConfigMap p of spec.prologScriptRefs"
+    assert origins["NodeSet=a Feature=a"] == "NodeSet slurm/a"
+    assert origins["PartitionName=a Nodes=a State=UP"] == "NodeSet slurm/a spec.partition.config"
+    assert origins["TaskPlugin=task/none"] == "spec.extraConf line 2"
+    assert origins["AuthInfo=ttl=30"] == "spec.extraConf line 3"
+    assert origins["AuthInfo=ttl=30,use_client_ids"] == "AuthInfo of the operator and spec.extraConf"
+    assert found.origin("nosuch") == ""
+
+
+def test_the_manifest_names_every_file_with_its_hash() -> None:
+    found = files_of({"own": {"gres.conf": "Name=gpu\n", "blob": b"\xff"}})
+    [config_map] = config_maps(controller(), found)
+    manifest = json.loads(config_map["data"].pop("manifest.json"))
+    assert manifest == {
+        "files": {
+            "blob": digest(b"\xff"),
+            "cgroup.conf": digest(CGROUP_CONF),
+            "gres.conf": digest("Name=gpu\n"),
+            "slurm.conf": digest(found.files["slurm.conf"]),
+        },
+        "sha256": found.sha256,
+    }
+    assert config_map["binaryData"] == {"blob": "/w=="}
+    assert config_map["data"] == found.files
+
+
+def size(config_map: Manifest) -> int:
+    """Bytes that count for the limit of a ConfigMap."""
+    return sum(len(text.encode()) for text in config_map["data"].values()) + sum(
+        len(base64.b64decode(text)) for text in config_map.get("binaryData", {}).values()
+    )
+
+
+MEGABYTE = 1024 * 1024
+
+
+def test_what_has_no_room_in_one_config_map_goes_into_the_next() -> None:
+    contents: dict[str, dict[str, str | bytes]] = {
+        f"m{index}": {f"f{index}": ("ä" if index % 2 else "x") * (300_000 + index)} for index in range(5)
+    }
+    contents["full"] = {"full": b"\xff" * MEGABYTE}
+    found = files_of(contents)
+    carriers = config_maps(controller(), found)
+    assert [item["metadata"]["name"] for item in carriers] == [f"slurm-config{end}" for end in ("", "-1", "-2", "-3")]
+    assert all(size(item) <= MEGABYTE for item in carriers)
+    carried = [name for item in carriers for field in ("data", "binaryData") for name in item.get(field, ())]
+    assert sorted(carried) == sorted([*found.files, *found.binary_files, "manifest.json"])
+    assert "slurm.conf" in carriers[0]["data"]
+
+
+def test_config_maps_that_are_needed_no_more_are_emptied() -> None:
+    found = compose(controller(), (), builders.facts())
+    first, second = config_maps(controller(), found, {"slurm-config", "slurm-config-2"})
+    assert first["metadata"]["name"] == "slurm-config"
+    assert (second["metadata"]["name"], second["data"]) == ("slurm-config-2", {})
+
+
+def test_files_that_do_not_fit_are_refused_with_their_sizes() -> None:
+    found = files_of({f"m{index}": {f"f{index}": "x" * MEGABYTE} for index in range(8)})
+    with pytest.raises(ResourceError, match=r"f7 \(1048576 bytes, ConfigMap m7 key f7\) has no room in 8 ConfigMaps"):
+        config_maps(controller(), found)
+    long = compose(controller(extraConf="#" * MEGABYTE), (), builders.facts())
+    with pytest.raises(ResourceError, match=r"^spec\.extraConf: slurm\.conf is \d+ bytes long"):
+        config_maps(controller(), long)
+
+
+@given(st.permutations(["a", "b", "c"]))
+def test_the_order_in_which_things_are_found_does_not_matter(order: list[str]) -> None:
+    contents = {name: {f"{name}.conf": name} for name in order}
+    of = controller(configFileRefs=[{"name": "b"}, {"name": "a"}, {"name": "c"}])
+    nodesets = [nodeset(name) for name in order]
+    found = compose(of, nodesets, builders.facts(config_maps=contents))
+    assert found == compose(of, sorted(nodesets, key=lambda it: it.name), builders.facts(config_maps=contents))
+    assert list(found.files) == sorted(found.files)

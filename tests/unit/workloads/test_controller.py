@@ -63,14 +63,14 @@ def test_everything_belongs_to_the_controller() -> None:
 
 def test_the_config_map_holds_slurm_conf_and_cgroup_conf() -> None:
     data = find(objects(controller()), "ConfigMap")["data"]
-    assert data["slurm.conf"].startswith("#\n### GENERAL ###\nClusterName=slurm_slurm\n")
+    assert "\n### GENERAL ###\nClusterName=slurm_slurm\n" in data["slurm.conf"]
     assert data["cgroup.conf"] == "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
 
 
 def test_a_cgroup_conf_of_the_user_takes_the_place_of_ours() -> None:
     of = controller(configFileRefs=[{"name": "own"}])
-    data = find(objects(of, config_maps={"own": {"cgroup.conf": digest("")}}), "ConfigMap")["data"]
-    assert set(data) == {"slurm.conf"}
+    data = find(objects(of, config_maps={"own": {"cgroup.conf": "mine"}}), "ConfigMap")["data"]
+    assert data["cgroup.conf"] == "mine"
 
 
 def test_the_services_are_the_clients_and_the_pods() -> None:
@@ -133,22 +133,17 @@ def test_slurmctld_finds_its_files() -> None:
             {"configMap": {"name": "slurm-config"}},
             {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
             {"secret": {"name": "slurm-auth-jwt", "items": [{"key": "jwt.key", "path": "jwt.key"}]}},
+            *({"configMap": {"name": f"slurm-config-{index}", "optional": True}} for index in range(1, 8)),
         ],
     }
 
 
-def test_files_of_the_user_are_projected_sorted_and_jwks_last() -> None:
-    maps = {name: {f"{name}.conf": digest("")} for name in ("z", "a", "m")} | {"jwks": {"k": digest("")}}
-    of = controller(
-        configFileRefs=[{"name": "z"}, {"name": "a"}],
-        epilogScriptRefs=[{"name": "m"}],
-        jwksKeyRef={"name": "jwks", "key": "k"},
-    )
-    sources = volume(stateful_set(of, config_maps=maps), "slurm-etc")["projected"]["sources"]
+def test_more_files_and_jwks_come_after_the_keys() -> None:
+    of = controller(configFileRefs=[{"name": "z"}], jwksKeyRef={"name": "jwks", "key": "k"})
+    contents = {"z": {"z.conf": ""}, "jwks": {"k": "{}"}}
+    sources = volume(stateful_set(of, config_maps=contents), "slurm-etc")["projected"]["sources"]
     assert [source["configMap"] for source in sources[3:]] == [
-        {"name": "a"},
-        {"name": "m"},
-        {"name": "z"},
+        *({"name": f"slurm-config-{index}", "optional": True} for index in range(1, 8)),
         {"name": "jwks", "items": [{"key": "k", "path": "jwks.json"}]},
     ]
 
@@ -221,14 +216,14 @@ def test_the_hashes_follow_what_the_pods_read() -> None:
     annotations = template_metadata(controller())["annotations"]
     assert annotations["slinky.slurm.net/slurm-key-hash"] == digest("key")
     assert annotations["slinky.slurm.net/jwt-key-hash"] == digest("jwt")
-    maps = {"own": {"gres.conf": digest("1")}}
+    maps = {"own": {"gres.conf": "1"}}
     of = controller(configFileRefs=[{"name": "own"}])
     hashes = {
         config_hash(controller()),
         config_hash(controller(extraConf="SlurmctldTimeout=30")),
         config_hash(controller(), (nodeset(),)),
         config_hash(of, config_maps=maps),
-        config_hash(of, config_maps={"own": {"gres.conf": digest("2")}}),
+        config_hash(of, config_maps={"own": {"gres.conf": "2"}}),
     }
     assert len(hashes) == 5
     assert config_hash(of, config_maps=maps) == config_hash(of, config_maps=maps)
@@ -319,8 +314,8 @@ def test_an_external_controller_is_its_configuration_alone() -> None:
 
 @pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf"])
 def test_files_that_we_compose_are_not_taken_from_the_user(name: str) -> None:
-    with pytest.raises(ResourceError, match=r"^spec\.configFileRefs: ConfigMap 'own' brings "):
-        objects(controller(configFileRefs=[{"name": "own"}]), config_maps={"own": {name: digest("")}})
+    with pytest.raises(ResourceError, match=rf"^ConfigMap own key {name}: spec\.configFileRefs may not bring {name}, "):
+        objects(controller(configFileRefs=[{"name": "own"}]), config_maps={"own": {name: ""}})
 
 
 @pytest.mark.parametrize(

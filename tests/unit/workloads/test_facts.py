@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.workloads.facts import MissingReferenceError, combined, config_map_digests, digest, secret_digests
+from sidecars.workloads.facts import (
+    MissingReferenceError,
+    combined,
+    config_map_contents,
+    config_map_digests,
+    digest,
+    secret_digests,
+)
 from sidecars.workloads.resources import KeySelector, LocalObjectReference
 from tests.unit.workloads import builders
 
@@ -16,6 +23,11 @@ def test_the_same_content_has_the_same_digest_wherever_it_is_kept() -> None:
     assert secret_digests({"k": encoded}) == {"k": digest("text")}
     assert config_map_digests({"k": "text"}) == config_map_digests(None, {"k": encoded}) == {"k": digest("text")}
     assert secret_digests(None) == config_map_digests(None) == {}
+    facts = builders.facts(
+        config_maps={"a": config_map_contents({"k": "text"}), "b": config_map_contents(None, {"k": encoded})}
+    )
+    for name in ("a", "b"):
+        assert facts.config_map(KeySelector(name=name, key="k"), "spec.x") == digest("text")
 
 
 maps = st.dictionaries(st.text("ab", max_size=2), st.dictionaries(st.text("ab", max_size=2), st.text("ab", max_size=2)))

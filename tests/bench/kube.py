@@ -1,7 +1,8 @@
 """Benchmark `kube`: list and watch of 5,000 worker pods, each client in a process of its own, from the same server.
 
 The pods are the ones that this product makes, with the status and managedFields of running ones. Every client takes in
-the list, then one change of each pod from the watch. `tests.bench.watchers` holds the clients.
+the list, then one change of each pod from the watch. `tests.bench.watchers` holds the clients. How a watch treats a
+sick server is counted in virtual time; how soon a killed leader is replaced is taken on a real API server.
 """
 
 import asyncio
@@ -10,15 +11,24 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from sidecars.kube import Client, Reflector, load_credentials, resources
+from sidecars.kube.records import ConfigMap
 from sidecars.workloads import nodeset
 from tests.bench.figures import Figure, figure
 from tests.bench.serving import served
 from tests.bench.watchers import PODS_PATH, Spent
+from tests.cluster.control_plane import ControlPlane
+from tests.integration.kube.candidate import LEASE_DURATION, Log, running
+from tests.integration.kube.test_client import config_map
+from tests.integration.kube.test_reflector import following, until
+from tests.kube_double import KubeDouble
+from tests.unit.kube import virtual
 from tests.unit.workloads import builders
 
 PODS = 5_000
@@ -49,7 +59,49 @@ def bench() -> list[Figure]:
         figure("RSS growth", ours.rss, "MiB", against=(floor, bare.rss), most=60),
         figure("peak RSS growth", ours.peak_rss, "MiB", against=(floor, bare.peak_rss)),
         figure("peak RSS growth, and the official client", ours.peak_rss, "MiB", against=(peer, official.peak_rss)),
+        figure(
+            "requests of a watch in 60 s of HTTP 500", virtual.run(_requests_of_a_sick_minute()), "requests", most=30
+        ),
+        figure(
+            "leader killed: the next one's first write",
+            asyncio.run(_takeover()),
+            "s",
+            against=("lease duration", LEASE_DURATION),
+            most=LEASE_DURATION + 2,
+        ),
     ]
+
+
+async def _requests_of_a_sick_minute() -> float:
+    async with KubeDouble() as server, Client.connect(server.credentials) as client:
+        reflector = Reflector(client, resources.CONFIG_MAPS, type=ConfigMap)
+        async with following(reflector):
+            server.always = "500"
+            server.end_streams()
+            before = len(server.calls)
+            await asyncio.sleep(60)
+            return len(server.calls) - before
+
+
+async def _takeover() -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        plane = ControlPlane.temporary(Path(folder))
+        try:
+            async with Client.connect(load_credentials(plane.kubeconfig)) as client:
+                await client.create(resources.CONFIG_MAPS, config_map("default", "log"))
+                reflector = Reflector(client, resources.CONFIG_MAPS, namespaces=["default"], type=ConfigMap)
+                log = Log(reflector)
+                async with following(reflector), running(plane.kubeconfig, "default", "one") as one:
+                    await until(lambda: "one" in log.writers, "the first to lead")
+                    async with running(plane.kubeconfig, "default", "two"):
+                        # Until the second waits for the lease.
+                        await asyncio.sleep(LEASE_DURATION)
+                        killed = asyncio.get_running_loop().time()
+                        one.kill()
+                        await until(lambda: "two" in log.writers, "the second to lead")
+                        return log.first("two") - killed
+        finally:
+            plane.stop()
 
 
 def _run(client: str, url: str) -> Spent:

@@ -6,15 +6,55 @@ Usage: python -m tests.integration.kube.candidate KUBECONFIG NAMESPACE IDENTITY
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sidecars.kube import CONFIG_MAPS, Client, Election, load_credentials
+from sidecars.kube import CONFIG_MAPS, Client, Election, Reflector, load_credentials
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sidecars.kube.records import ConfigMap
 
 LEASE_DURATION = 4
 RENEW_DEADLINE = 2.5
 RETRY_PERIOD = 0.5
+
+
+@contextlib.asynccontextmanager
+async def running(kubeconfig: Path, namespace: str, identity: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A candidate in a process of its own, killed at the end."""
+    module = "tests.integration.kube.candidate"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, str(kubeconfig), namespace, identity),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+class Log:
+    """Who wrote, in the order in which the API server stored it, and when it was seen (seconds of the loop)."""
+
+    def __init__(self, reflector: Reflector[ConfigMap]) -> None:
+        self.writers: list[str] = []
+        self.times: list[float] = []
+        reflector.store.subscribe(lambda event: self.note(event.object))
+
+    def note(self, item: ConfigMap) -> None:
+        if "by" in item.data:
+            self.writers.append(item.data["by"])
+            self.times.append(asyncio.get_running_loop().time())
+
+    def first(self, writer: str) -> float:
+        return self.times[self.writers.index(writer)]
 
 
 async def main(kubeconfig: str, namespace: str, identity: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecars.kube import PODS, Client, Event, Key, Manifest, Reflector
@@ -93,6 +93,7 @@ async def play(script: Sequence[tuple[Any, ...]], page_limit: int, only: list[st
             await task
 
 
+@settings(max_examples=max(1_000, settings().max_examples))
 @given(
     script=st.lists(steps, max_size=25),
     page_limit=st.sampled_from([1, 2, 500]),

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +94,7 @@ async def play(script: Sequence[tuple[Any, ...]], page_limit: int, only: list[st
             await task
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=max(1_000, settings().max_examples))
 @given(
     script=st.lists(steps, max_size=25),

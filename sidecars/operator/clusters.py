@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from sidecars.policy.nodeset import SlurmView
@@ -32,16 +32,24 @@ Connect = Callable[[str, TokenSource], Connection]
 
 @dataclass(slots=True)
 class Cluster:
-    """One Slurm cluster under observation."""
+    """One Slurm cluster under observation.
+
+    `deadlines`: when the running jobs of a node end at the latest, by node; read at `deadlines_at` (seconds since the
+    epoch), and only while something waits for jobs.
+    """
 
     url: str
     client: Connection
     poller: Poller
     task: asyncio.Task[None]
+    deadlines: Mapping[str, float] = field(default_factory=dict)
+    deadlines_at: float = float("-inf")
 
     def view(self) -> SlurmView:
         """Slurm's nodes as the policy takes them."""
-        return SlurmView(self.poller.nodes, self.poller.trouble or None, self.poller.unsettled)
+        return SlurmView(
+            self.poller.nodes, self.poller.trouble or None, self.poller.unsettled, deadlines=self.deadlines
+        )
 
 
 class Clusters:

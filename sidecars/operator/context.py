@@ -51,6 +51,7 @@ class Queues:
     restapis: WorkQueue[Key] = field(default_factory=WorkQueue)
     loginsets: WorkQueue[Key] = field(default_factory=WorkQueue)
     nodesets: WorkQueue[Key] = field(default_factory=WorkQueue)
+    pods: WorkQueue[Key] = field(default_factory=WorkQueue)
 
     @classmethod
     def of(cls, rng: random.Random | None) -> Self:

@@ -29,6 +29,7 @@ from sidecars.operator.context import LEASE, Context, Key, Queues, Surroundings
 from sidecars.operator.controller import effects as controller
 from sidecars.operator.loginset import effects as loginset
 from sidecars.operator.nodeset import effects as nodeset
+from sidecars.operator.nodeset import podstate
 from sidecars.operator.restapi import effects as restapi
 from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings, parse
@@ -165,3 +166,4 @@ async def lead(client: Client, settings: Settings, site: Site, around: Surroundi
         work("RestApi", queues.restapis, restapi.reconcile, settings.restapi_workers)
         work("LoginSet", queues.loginsets, loginset.reconcile, settings.loginset_workers)
         work("NodeSet", queues.nodesets, nodeset.reconcile, settings.nodeset_workers)
+        work("Pod", queues.pods, podstate.reconcile, podstate.WORKERS)

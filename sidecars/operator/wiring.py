@@ -5,6 +5,10 @@ from typing import Any
 
 from sidecars.kube import Event, Manifest, WorkQueue, records
 from sidecars.operator.context import Context, Key
+from sidecars.operator.nodeset.observation import slurm_node
+from sidecars.operator.nodeset.podstate import wake
+from sidecars.policy import podstate
+from sidecars.workloads import names
 
 SETTLE_SECONDS = 0.3
 """How long a Controller waits after a change around it: `helm install` creates its NodeSets just after it."""
@@ -14,6 +18,7 @@ def wire(context: Context) -> None:
     """Subscribe to every cache. To be called once, before the reflectors run."""
     caches, queues = context.caches, context.queues
     caches.pods.store.add_index("owner", _controlling_uids)
+    caches.pods.store.add_index("slurm_node", _slurm_nodes)
     caches.pods.store.add_index("kube_node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
 
     def key_of(manifest: Manifest) -> Key:
@@ -51,6 +56,9 @@ def wire(context: Context) -> None:
         if _spec_changed(event):
             queues.nodesets.add(key_of(event.object))
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
+            if event.old is not None:
+                # Whether they are protected may have changed.
+                _add(queues.pods, map(_pod_key, caches.pods.store.by("owner", event.object["metadata"]["uid"])))
             _add(
                 queues.restapis,
                 (key_of(item) for item in caches.restapis.store.values() if _finalizing(item)),
@@ -70,7 +78,10 @@ def wire(context: Context) -> None:
         deleted = event.kind == "DELETED" or event.object.metadata.deletion_timestamp is not None
         if deleted:
             context.expectations.deletion_observed(key, event.object.metadata.uid)
-        queues.nodesets.add(key)
+        if event.old is None or event.new is None or _decided_by(event.old) != _decided_by(event.new):
+            queues.nodesets.add(key)
+        if event.new is not None and (event.old is None or _state_shown(event.old) != _state_shown(event.new)):
+            queues.pods.add((event.new.metadata.namespace, event.new.metadata.name))
 
     def kube_nodes(event: Event[records.Node]) -> None:
         old, new = event.old, event.new
@@ -127,8 +138,12 @@ def slurm_changed(context: Context, controller: Key, changed: frozenset[str], re
     """Slurm's node records changed, or how far they can be trusted did (both sets empty)."""
     nodesets = [nodeset for nodeset in context.caches.nodesets.store.values() if _refers(nodeset, controller)]
     _add(context.queues.nodesets, (_key(nodeset) for nodeset in nodesets))
+    wake(context, controller, changed | removed)
     if not changed and not removed:
         context.queues.controllers.add(controller)
+        # What changed while Slurm couldn't be trusted has not been shown yet.
+        for nodeset in nodesets:
+            _add(context.queues.pods, map(_pod_key, context.caches.pods.store.by("owner", nodeset["metadata"]["uid"])))
 
 
 def _refers(nodeset: Manifest, controller: Key) -> bool:
@@ -138,6 +153,10 @@ def _refers(nodeset: Manifest, controller: Key) -> bool:
 
 def _key(manifest: Manifest) -> Key:
     return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+
+
+def _pod_key(pod: records.Pod) -> Key:
+    return pod.metadata.namespace, pod.metadata.name
 
 
 def _keys_in(manifests: Iterable[Manifest], namespace: str) -> Iterable[Key]:
@@ -167,6 +186,31 @@ def _spec_changed(event: Event[Manifest]) -> bool:
         event.old["metadata"].get(field) != event.new["metadata"].get(field)
         for field in ("uid", "generation", "labels", "annotations", "finalizers", "deletionTimestamp")
     )
+
+
+def _slurm_nodes(pod: records.Pod) -> Iterable[tuple[str, str, str]]:
+    """Namespace and Controller of a worker pod, and its Slurm node."""
+    name = slurm_node(pod)
+    return ((pod.metadata.namespace, pod.metadata.labels.get(names.CLUSTER, ""), name),) if name else ()
+
+
+def _decided_by(pod: records.Pod) -> tuple[object, ...]:
+    """The pod without what the operator shows on it: no reason for another pass over all pods of its NodeSet."""
+    meta, status = pod.metadata, pod.status
+    return (
+        (meta.uid, meta.deletion_timestamp, meta.deletion_grace_period_seconds, meta.owner_references, meta.finalizers),
+        {name: value for name, value in meta.labels.items() if name != names.POD_PROTECT},
+        {name: value for name, value in meta.annotations.items() if name not in {names.POD_DEADLINE, names.TOPOLOGY}},
+        pod.spec,
+        [it for it in status.conditions if not it.type.startswith(podstate.CONDITION_PREFIX)],
+        (status.phase, status.reason, status.pod_ip, status.init_container_statuses, status.container_statuses),
+    )
+
+
+def _state_shown(pod: records.Pod) -> tuple[object, ...]:
+    """What a pass over the pod alone depends on."""
+    ours = [it for it in pod.status.conditions if it.type.startswith(podstate.CONDITION_PREFIX)]
+    return pod.spec, pod.metadata.labels, pod.metadata.annotations, ours
 
 
 def _controlling_uids(pod: records.Pod) -> Iterable[str]:

@@ -106,13 +106,15 @@ class SlurmView:
     """Slurm's nodes by name. `problem` is None for a complete and fresh view, else says why it isn't one.
 
     `unsettled`: nodes that were written to since they were read. `held`: nodes with a job that has begun and not ended,
-    in whatever state the node is; None as long as nobody has asked.
+    in whatever state the node is; None as long as nobody has asked. `deadlines`: when the jobs of a node end at the
+    latest, as far as that has been read.
     """
 
     nodes: Mapping[str, Node]
     problem: str | None
     unsettled: frozenset[str] = frozenset()
     held: frozenset[str] | None = None
+    deadlines: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ class Plan:
 def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Plan:
     """Decide one pass over a NodeSet in StatefulSet mode."""
     everyone = tuple(pods)
-    live = sorted((p for p in everyone if not p.deleting), key=lambda pod: deletion_order(pod, slurm.nodes))
+    live = sorted((p for p in everyone if not p.deleting), key=lambda pod: deletion_order(pod, slurm))
     wanted = 0 if desired.leaving else desired.replicas
     finished = [pod for pod in live if pod.finished]
     working = [pod for pod in live if not pod.finished]
@@ -275,19 +277,22 @@ def should_undrain(node: Node, pod: WorkerPod) -> bool:
     return node.reason.startswith(POD_REASON) and left_behind and pod.ready
 
 
-def deletion_order(pod: WorkerPod, nodes: Mapping[str, Node]) -> tuple[object, ...]:
+def deletion_order(pod: WorkerPod, slurm: SlurmView) -> tuple[object, ...]:
     """Sort key: pods that go first come first (slinky.slurm.net NodeSet, scale-in preference).
 
-    Not bound to a node, then pending, not ready, cheap, idle in Slurm, cordoned, high ordinal, ready for the shortest
-    time, youngest.
+    Not bound to a node, then pending, not ready, cheap, idle in Slurm, free of jobs the soonest, cordoned, high
+    ordinal, ready for the shortest time, youngest.
     """
-    node = nodes.get(pod.slurm_node)
+    node = slurm.nodes.get(pod.slurm_node)
+    busy = node is not None and states.is_busy(node.states)
     return (
         pod.kube_node is not None,
         _PHASE_ORDER.get(pod.phase, 2),
         pod.ready,
         pod.deletion_cost,
-        node is not None and states.is_busy(node.states),
+        busy,
+        # Of jobs whose end nobody has read, none is known to end soon.
+        slurm.deadlines.get(pod.slurm_node, math.inf) if busy else 0.0,
         pod.cordon is None,
         -pod.ordinal,
         -(pod.ready_since or math.inf),

@@ -14,7 +14,7 @@ from sidecars.kube import (
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError
-from sidecars.operator.nodeset import reporting, slurm_records, steps
+from sidecars.operator.nodeset import podstate, reporting, slurm_records, steps
 from sidecars.operator.nodeset.observation import worker_pod
 from sidecars.policy import nodeset as policy
 from sidecars.policy.conditions import Condition
@@ -58,6 +58,11 @@ async def reconcile(context: Context, key: Key) -> float | None:
         cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.deleting)
     view = cluster.view() if cluster is not None else policy.SlurmView({}, _unconnected(context, nodeset))
     plan = policy.plan(desired, pods, view, context.now())
+    if cluster is not None and plan.cordon:
+        # Whose jobs end first decides who goes.
+        await podstate.refresh_deadlines(context, (namespace, nodeset.spec.controller_ref.name), cluster)
+        view = cluster.view()
+        plan = policy.plan(desired, pods, view, context.now())
     if cluster is not None and any(deletion.drained for deletion in plan.delete):
         # Only now is it worth reading all jobs.
         view = await _with_jobs(cluster, view)

@@ -268,7 +268,7 @@ def test_pods_are_preferred_for_deletion_in_the_documented_order() -> None:
     high, low, busy = worker(7), worker(6), worker(8)
     view = {"slinky-8": node(8, "MIXED")}
     want = [unbound, pending, unknown, not_ready, cheap, cordoned, high, low, busy]
-    assert sorted(want, key=lambda pod: deletion_order(pod, view)) == want
+    assert sorted(want, key=lambda pod: deletion_order(pod, SlurmView(view, None))) == want
 
 
 def test_a_record_is_deleted_only_after_its_pod_has_been_gone_for_a_while() -> None:

@@ -1,0 +1,140 @@
+"""One pass over one worker pod: show there what Slurm knows of its node. Written only where it differs."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sidecars.kube import PODS, Manifest, NotFound, records
+from sidecars.operator.clusters import Cluster
+from sidecars.operator.context import Context, Key
+from sidecars.operator.nodeset.observation import slurm_node
+from sidecars.policy import podstate
+from sidecars.policy.conditions import timestamp
+from sidecars.slurm import states
+from sidecars.slurm.errors import SlurmError
+from sidecars.workloads import names
+
+log = logging.getLogger(__name__)
+
+WORKERS = 8
+"""Pods that are written to at once."""
+
+DEADLINES_FOR = 30.0
+"""Seconds for which the jobs' ends are not read again: on a large cluster the list of jobs is dear."""
+
+
+async def reconcile(context: Context, key: Key) -> float | None:
+    """One pass. While Slurm's state is unknown the pod goes on showing the last that was known."""
+    pod = context.caches.pods.store.get(*key)
+    if pod is None or not pod.spec.node_name:
+        return None
+    nodeset = nodeset_of(context, pod)
+    cluster = cluster_of(context, pod)
+    if nodeset is None or cluster is None:
+        return None
+    view = cluster.view()
+    if view.problem is not None:
+        return None
+    name = slurm_node(pod)
+    node = view.nodes.get(name)
+    draining = node is not None and states.is_draining(node.states)
+    if draining:
+        await refresh_deadlines(context, (key[0], pod.metadata.labels[names.CLUSTER]), cluster)
+    wanted = podstate.shown(
+        node,
+        protection=(nodeset.get("spec") or {}).get("workloadDisruptionProtection") is not False,
+        deadline=cluster.deadlines.get(name),
+    )
+    try:
+        await _write(context, pod, wanted)
+    except NotFound:
+        log.debug("pod %s/%s is gone already", *key)
+    return DEADLINES_FOR if draining else None
+
+
+def nodeset_of(context: Context, pod: records.Pod) -> Manifest | None:
+    """The NodeSet that the pod belongs to; None for a pod of nobody's."""
+    owner = pod.metadata.controller
+    if owner is None or owner.kind != "NodeSet":
+        return None
+    nodeset = context.caches.nodesets.store.get(pod.metadata.namespace, owner.name)
+    return nodeset if nodeset is not None and nodeset["metadata"].get("uid") == owner.uid else None
+
+
+def cluster_of(context: Context, pod: records.Pod) -> Cluster | None:
+    """The Slurm cluster of a worker pod; None while the operator isn't connected to it."""
+    return context.clusters.get((pod.metadata.namespace, pod.metadata.labels.get(names.CLUSTER, "")))
+
+
+async def refresh_deadlines(context: Context, controller: Key, cluster: Cluster) -> None:
+    """Read when the jobs end, unless that was done a short while ago, and have the pods show it."""
+    now = context.now()
+    if 0 <= now - cluster.deadlines_at < DEADLINES_FOR:
+        return
+    try:
+        jobs = await cluster.poller.jobs()
+    except SlurmError as error:
+        log.warning("Slurm cluster %s/%s: the jobs can't be read: %s", *controller, error)
+        return
+    before, cluster.deadlines = cluster.deadlines, podstate.deadlines(jobs)
+    cluster.deadlines_at = now
+    changed = {
+        name for name in before.keys() | cluster.deadlines.keys() if before.get(name) != cluster.deadlines.get(name)
+    }
+    wake(context, controller, changed)
+
+
+def wake(context: Context, controller: Key, slurm_nodes: Iterable[str]) -> None:
+    """Have the pods of these Slurm nodes looked at."""
+    for name in slurm_nodes:
+        for pod in context.caches.pods.store.by("slurm_node", (*controller, name)):
+            context.queues.pods.add((pod.metadata.namespace, pod.metadata.name))
+
+
+async def _write(context: Context, pod: records.Pod, wanted: podstate.Shown) -> None:
+    metadata = pod.metadata
+    labels = _changes(metadata.labels, {names.POD_PROTECT: "true" if wanted.protect else None})
+    annotations = _changes(metadata.annotations, {names.POD_DEADLINE: wanted.deadline})
+    if labels or annotations:
+        changes = {name: value for name, value in (("labels", labels), ("annotations", annotations)) if value}
+        await context.client.merge_patch(
+            PODS, metadata.namespace, metadata.name, {"metadata": {"uid": metadata.uid, **changes}}
+        )
+    operations = condition_operations(pod, wanted.conditions, context.now())
+    if operations:
+        await context.client.json_patch(PODS, metadata.namespace, metadata.name, operations, subresource="status")
+
+
+def _changes(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: value for name, value in wanted.items() if present.get(name) != value}
+
+
+def condition_operations(pod: records.Pod, wanted: Mapping[str, str], now: float) -> list[dict[str, Any]]:
+    """The JSON patch that gives the pod exactly these `SlurmNodeState…` conditions (message by type); [] for none.
+
+    Each step tests what it relies on, so that the kubelet, which writes conditions too, is never overruled.
+    """
+    present = pod.status.conditions
+    ours = {it.type: index for index, it in enumerate(present) if it.type.startswith(podstate.CONDITION_PREFIX)}
+    operations: list[dict[str, Any]] = []
+    for kind, message in wanted.items():
+        index = ours.get(kind)
+        if index is None:
+            fresh = {"type": kind, "status": "True", "lastTransitionTime": timestamp(now), "message": message}
+            operations.append({"op": "add", "path": "/status/conditions/-", "value": fresh})
+        elif present[index].message != message:
+            path = f"/status/conditions/{index}"
+            operations.append({"op": "test", "path": f"{path}/type", "value": kind})
+            operations.append({"op": "add", "path": f"{path}/message", "value": message})
+    for kind, index in sorted(ours.items(), key=lambda item: -item[1]):
+        if kind not in wanted:
+            path = f"/status/conditions/{index}"
+            operations += [{"op": "test", "path": f"{path}/type", "value": kind}, {"op": "remove", "path": path}]
+    if not operations:
+        return []
+    guards: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid}]
+    if not present:
+        version = pod.metadata.resource_version
+        guards.append({"op": "test", "path": "/metadata/resourceVersion", "value": version})
+        guards.append({"op": "add", "path": "/status/conditions", "value": []})
+    return [*guards, *operations]

@@ -1,0 +1,101 @@
+"""What Slurm knows of a worker, shown on its pod: conditions, the label that protects it, and its deadline.
+
+Pure. The words are those that tools for Slinky's slurm-operator look for: condition types `SlurmNodeState…` with status
+True and the node's reason as message, the label `pod-protect`, the annotation `pod-deadline`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sidecars.policy.nodeset import is_foreign
+from sidecars.slurm import hostlists, states
+from sidecars.slurm.records import Job, Node
+
+CONDITION_PREFIX = "SlurmNodeState"
+
+SHOWN = {
+    "ALLOCATED": "Allocated",
+    "COMPLETING": "Completing",
+    "DOWN": "Down",
+    "DRAIN": "Drain",
+    "ERROR": "Error",
+    "FAIL": "Fail",
+    "FUTURE": "Future",
+    "IDLE": "Idle",
+    "INVALID": "Invalid",
+    "INVALID_REG": "InvalidReg",
+    "MAINTENANCE": "Maintenance",
+    "MIXED": "Mixed",
+    "NOT_RESPONDING": "NotResponding",
+    "UNDRAIN": "Undrain",
+    "UNKNOWN": "Unknown",
+}
+"""States of a Slurm node that are shown, and the end of their condition's type."""
+
+FOREVER = (2**63 - 1) // 10**9
+"""Seconds that a job without a time limit counts as: Go's longest duration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a pod shows, or is to show. `conditions`: message by type; `deadline`: as `deadline_text`, None for none."""
+
+    conditions: Mapping[str, str]
+    protect: bool
+    deadline: str | None
+
+
+def shown(node: Node | None, *, protection: bool, deadline: float | None) -> Shown:
+    """What the pod of this node record is to show. None: Slurm, which answers, has no such node.
+
+    `deadline`: see `deadlines`; it is shown while the node drains and is busy. `protection`: whether busy pods are
+    protected from eviction.
+    """
+    if node is None:
+        return Shown({}, protect=False, deadline=None)
+    draining = states.is_draining(node.states)
+    return Shown(
+        {CONDITION_PREFIX + SHOWN[word]: node.reason for word in sorted(node.states & SHOWN.keys())},
+        protect=protection and states.is_busy(node.states),
+        deadline=deadline_text(deadline) if draining and deadline is not None else None,
+    )
+
+
+def deadlines(jobs: Iterable[Job]) -> dict[str, float]:
+    """When the last running job of each node ends at the latest, in seconds since the epoch.
+
+    A job without a time limit, and a suspended one, whose clock stands still, never ends as far as this goes.
+    """
+    ends: dict[str, float] = {}
+    for job in jobs:
+        if not job.nodes or job.states.isdisjoint({"RUNNING", "SUSPENDED"}):
+            continue
+        endless = job.time_limit is None or "SUSPENDED" in job.states
+        end = job.start_time + (FOREVER if endless else 60.0 * (job.time_limit or 0))
+        for node in hostlists.expand(job.nodes):
+            ends[node] = max(end, ends.get(node, end))
+    return ends
+
+
+def deadline_text(deadline: float) -> str:
+    """A deadline as RFC 3339, in UTC and whole seconds; what lies beyond the year 9999 is its end."""
+    try:
+        moment = datetime.fromtimestamp(deadline, UTC)
+    except (OverflowError, ValueError):
+        moment = datetime.max.replace(tzinfo=UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def machines_to_cordon(nodes: Iterable[Node]) -> dict[str, str]:
+    """Kubernetes nodes that somebody's drain in Slurm speaks against, with the reason.
+
+    `nodes` are records of worker pods. A drain counts for the machine that the record was made on (its instance id): a
+    successor elsewhere keeps the drain, but has no part in its cause. The operator's and the pods' own drains don't
+    count, so that a cordon is never the cause of itself.
+    """
+    found: dict[str, str] = {}
+    for node in nodes:
+        if node.instance_id and states.is_drain(node.states) and is_foreign(node.reason):
+            found.setdefault(node.instance_id, node.reason)
+    return found

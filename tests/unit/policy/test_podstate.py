@@ -1,0 +1,81 @@
+"""What a worker pod shows of its Slurm node."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from sidecars.policy.podstate import FOREVER, deadline_text, deadlines, machines_to_cordon, shown
+from sidecars.slurm.records import Job, Node
+
+START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+
+
+def node(*words: str, reason: str = "", machine: str = "") -> Node:
+    return Node("slinky-0", states=frozenset(words), reason=reason, instance_id=machine)
+
+
+def running(job_id: int, nodes: str, minutes: int | None, state: str = "RUNNING") -> Job:
+    return Job(job_id, states=frozenset({state}), nodes=nodes, start_time=START, time_limit=minutes)
+
+
+def test_each_state_and_flag_is_a_condition_whose_message_is_the_reason() -> None:
+    found = shown(node("MIXED", "DRAIN", "DYNAMIC_NORM", reason="bad disk"), protection=True, deadline=None)
+    assert found.conditions == {"SlurmNodeStateMixed": "bad disk", "SlurmNodeStateDrain": "bad disk"}
+
+
+@pytest.mark.parametrize("words", [("MIXED",), ("ALLOCATED",), ("IDLE", "COMPLETING"), ("ALLOCATED", "DRAIN")])
+def test_a_busy_pod_is_protected_if_its_nodeset_wants_that(words: tuple[str, ...]) -> None:
+    assert shown(node(*words), protection=True, deadline=None).protect
+    assert not shown(node(*words), protection=False, deadline=None).protect
+
+
+def test_an_idle_pod_is_not_protected() -> None:
+    assert not shown(node("IDLE", "DRAIN"), protection=True, deadline=None).protect
+
+
+def test_a_pod_without_a_record_shows_nothing() -> None:
+    found = shown(None, protection=True, deadline=5.0)
+    assert (found.conditions, found.protect, found.deadline) == ({}, False, None)
+
+
+def test_the_deadline_is_shown_while_the_node_drains_and_has_work() -> None:
+    def at(*words: str) -> str | None:
+        return shown(node(*words), protection=True, deadline=float(START)).deadline
+
+    assert at("ALLOCATED", "DRAIN") == "2026-01-01T00:00:00Z"
+    assert [at("ALLOCATED"), at("IDLE", "DRAIN"), at("IDLE")] == [None, None, None]
+
+
+def test_the_deadline_of_a_node_is_the_latest_end_of_its_running_jobs() -> None:
+    found = deadlines(
+        [
+            running(1, "n0", 30),
+            running(2, "n[0-1]", 45),
+            running(3, "n0", 60),
+            running(4, "n1", 600, "COMPLETED"),
+            running(5, "", 600, "PENDING"),
+        ]
+    )
+    assert found == {"n0": START + 3600.0, "n1": START + 2700.0}
+
+
+def test_a_job_without_a_limit_and_a_suspended_one_never_end() -> None:
+    found = deadlines([running(1, "n0", None), running(2, "n1", 5, "SUSPENDED")])
+    assert found == {"n0": START + FOREVER, "n1": START + FOREVER}
+
+
+def test_a_deadline_beyond_all_calendars_is_written_as_their_end() -> None:
+    assert deadline_text(1e20) == "9999-12-31T23:59:59Z"
+    assert deadline_text(float(START + FOREVER)).startswith("2318-")
+
+
+def test_a_machine_is_to_be_cordoned_for_somebody_elses_drain_only() -> None:
+    assert machines_to_cordon(
+        [
+            node("IDLE", "DRAIN", reason="bad disk", machine="m0"),
+            node("IDLE", "DRAIN", reason="slurm-operator: Node (m1) was cordoned", machine="m1"),
+            node("IDLE", "DRAIN", reason="slurm-node: the pod is leaving", machine="m2"),
+            node("IDLE", reason="bad disk", machine="m3"),
+            node("IDLE", "DRAIN", reason="bad disk"),
+        ]
+    ) == {"m0": "bad disk"}

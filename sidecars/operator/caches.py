@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sidecars.kube import (
     CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
     DEPLOYMENTS,
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -51,6 +52,7 @@ class Caches:
     stateful_sets: Reflector[Manifest]
     deployments: Reflector[Manifest]
     pod_disruption_budgets: Reflector[Manifest]
+    controller_revisions: Reflector[Manifest]
 
     @classmethod
     def of(cls, client: Client, namespaces: tuple[str, ...], rng: random.Random | None = None) -> "Caches":
@@ -76,6 +78,7 @@ class Caches:
             stateful_sets=plain(STATEFUL_SETS, OURS),
             deployments=plain(DEPLOYMENTS, OURS),
             pod_disruption_budgets=plain(POD_DISRUPTION_BUDGETS, OURS),
+            controller_revisions=plain(CONTROLLER_REVISIONS, WORKERS),
         )
 
     def live(self, resource: Resource, namespace: str, name: str) -> Manifest | None:

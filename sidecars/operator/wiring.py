@@ -83,6 +83,10 @@ def wire(context: Context) -> None:
         if event.new is not None and (event.old is None or _state_shown(event.old) != _state_shown(event.new)):
             queues.pods.add((event.new.metadata.namespace, event.new.metadata.name))
 
+    def controller_revisions(event: Event[Manifest]) -> None:
+        if event.kind != "ADDED":
+            _add(queues.nodesets, _owning_nodesets(event.object))
+
     def kube_nodes(event: Event[records.Node]) -> None:
         old, new = event.old, event.new
         if old is not None and new is not None and _placement(old, context) == _placement(new, context):
@@ -128,6 +132,8 @@ def wire(context: Context) -> None:
     caches.accountings.store.subscribe(accountings)
     caches.pods.store.subscribe(pods)
     caches.kube_nodes.store.subscribe(kube_nodes)
+    caches.controller_revisions.store.add_index("owner", _owning_uids)
+    caches.controller_revisions.store.subscribe(controller_revisions)
     caches.secrets.store.subscribe(references)
     caches.config_maps.store.subscribe(references)
     for reflector in (caches.services, caches.stateful_sets, caches.deployments, caches.pod_disruption_budgets):
@@ -216,3 +222,13 @@ def _state_shown(pod: records.Pod) -> tuple[object, ...]:
 def _controlling_uids(pod: records.Pod) -> Iterable[str]:
     owner = pod.metadata.controller
     return (owner.uid,) if owner is not None else ()
+
+
+def _owning_uids(manifest: Manifest) -> Iterable[str]:
+    return (owner["uid"] for owner in manifest["metadata"].get("ownerReferences") or () if owner.get("controller"))
+
+
+def _owning_nodesets(manifest: Manifest) -> Iterable[Key]:
+    metadata = manifest["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    return ((metadata["namespace"], owner["name"]) for owner in owners if owner["kind"] == "NodeSet")

@@ -40,28 +40,40 @@ _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 class Revision:
     """What a worker pod is made from: the NodeSet's choices and the base that was current when they were made.
 
-    `hash` depends on the choices alone, so that a new release's base is adopted only at a roll made for another reason.
+    `hash` depends on the content alone, so that a new release's base is adopted only at a roll made for another reason.
     It is the pod label controller-revision-hash and NodeSet.status.nodeSetHash.
     """
 
     hash: str
     data: Json
 
+    @property
+    def content(self) -> tuple[object, object]:
+        """What makes it a revision of its own: the NodeSet's choices, and what the pods read beside them."""
+        return self.data.get("spec"), self.data.get("reads")
 
-def revision(nodeset: NodeSet, facts: Facts) -> Revision:
+
+def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions: int | None = None) -> Revision:
     """The revision that the NodeSet asks for now, with the present base.
 
-    Where a stored one has the same hash, that is the one to use (`revision_of`): its base is the one its pods have.
+    Where a stored one has the same content, that is the one to use (`revision_of`): its base is the one its pods have.
+    `collisions` (None: those of the status) makes another hash of the same content. Raises ResourceError and
+    MissingReferenceError.
     """
     spec = builtins(nodeset.spec)
     choices = merge.chosen({field: spec[field] for field in CHOICES if field in spec})
-    collisions = nodeset.status.collision_count or 0
-    text = json.dumps([choices, collisions], sort_keys=True, separators=(",", ":"))
+    # What slurmd reads only once, at its start.
+    slurm, sssd = slurm_key(controller), _sssd(nodeset)
+    reads = {"slurm.key": facts.secret(slurm, "spec.slurmKeyRef"), "confServer": conf_server(controller)}
+    if sssd is not None:
+        reads["sssd.conf"] = facts.secret(sssd, "spec.ssh.sssdConfRef")
+    salt = collisions if collisions is not None else nodeset.status.collision_count or 0
+    text = json.dumps([choices, reads, salt], sort_keys=True, separators=(",", ":"))
     base = {
         "files": dict(facts.site.workloads.part("slurmd").files),
         "sidecarsImage": facts.site.sidecars_image,
     }
-    return Revision(digest(text)[:10], {"spec": choices, "base": base})
+    return Revision(digest(text)[:10], {"spec": choices, "reads": reads, "base": base})
 
 
 def revision_object(nodeset: NodeSet, revision: Revision, number: int) -> Manifest:

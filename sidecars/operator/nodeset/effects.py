@@ -1,8 +1,9 @@
 """One pass over one NodeSet: observe, ask the policy, carry out, report."""
 
+import logging
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sidecars.kube import (
     AlreadyExists,
@@ -14,14 +15,26 @@ from sidecars.kube import (
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError
-from sidecars.operator.nodeset import podstate, reporting, slurm_records, steps
+from sidecars.operator.nodeset import podstate, reporting, revisions, slurm_records, steps
 from sidecars.operator.nodeset.observation import worker_pod
 from sidecars.policy import nodeset as policy
 from sidecars.policy.conditions import Condition
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import nodeset as render
-from sidecars.workloads.facts import MissingReferenceError
-from sidecars.workloads.resources import NodeSet, ResourceError, duration, read
+from sidecars.workloads.facts import Facts, MissingReferenceError
+from sidecars.workloads.resources import Controller, NodeSet, ResourceError, duration, read
+from sidecars.workloads.structure import StructureError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What new pods are made from: hash of the revision, its collisions, the template; None where it can't be made."""
+
+    revision: str
+    collisions: int | None
+    template: Manifest | None
 
 
 async def reconcile(context: Context, key: Key) -> float | None:
@@ -45,14 +58,14 @@ async def reconcile(context: Context, key: Key) -> float | None:
     cluster = context.clusters.get((namespace, nodeset.spec.controller_ref.name))
     pods = _pods_of(context, nodeset)
     problem: Condition | None = None
-    template: Manifest | None = None
-    revision = nodeset.status.node_set_hash
-    try:
-        revision, template = _template(context, nodeset)
-    except NotUsableError as error:
-        # Without a template nothing can be created; what is there is still drained and scaled in safely.
-        problem = Condition("Ready", "False", error.reason, str(error))
-    desired = _desired(context, nodeset, revision, rolling=template is not None)
+    made = Made(nodeset.status.node_set_hash, nodeset.status.collision_count, None)
+    if nodeset.metadata.deletion_timestamp is None:
+        try:
+            made = await _template(context, nodeset)
+        except NotUsableError as error:
+            # Without a template nothing can be created; what is there is still drained and scaled in safely.
+            problem = Condition("Ready", "False", error.reason, str(error))
+    desired = _desired(context, nodeset, made.revision, rolling=made.template is not None)
     if cluster is not None:
         # Their `node` sidecars delete the records; many at once must not look like a Slurm that lost its state.
         cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.deleting)
@@ -69,11 +82,13 @@ async def reconcile(context: Context, key: Key) -> float | None:
         plan = policy.plan(desired, pods, view, context.now())
     failure: Exception | None = None
     try:
-        await steps.carry_out(context, manifest, nodeset, template, revision, plan, cluster)
+        await steps.carry_out(context, manifest, nodeset, made.template, made.revision, plan, cluster)
     except (KubeError, SlurmError) as error:
         # The rest of the pass is done all the same; the error is for the queue's back-off.
         failure = error
         problem = Condition("Ready", "False", _reason_of(error), str(error))
+    if made.template is not None and failure is None:
+        await revisions.prune(context, nodeset, pods, made.revision)
     left = await slurm_records.prune(context, nodeset, cluster, view)
     if desired.leaving and not pods and failure is None and context.expectations.satisfied(key):
         wait = _record_wait(context, nodeset, view, left)
@@ -86,7 +101,8 @@ async def reconcile(context: Context, key: Key) -> float | None:
         NODESETS,
         manifest,
         [ready, reporting.slurm_reachable(view)],
-        reporting.status(nodeset, desired, pods, view, revision),
+        reporting.status(nodeset, desired, pods, view, made.revision)
+        | ({"collisionCount": made.collisions} if made.collisions else {}),
     )
     if failure is not None:
         raise failure
@@ -153,7 +169,8 @@ def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
     ]
 
 
-def _template(context: Context, nodeset: NodeSet) -> tuple[str, Manifest]:
+async def _template(context: Context, nodeset: NodeSet) -> Made:
+    """Raises NotUsableError with the reason why there can be no pods now."""
     if nodeset.spec.scaling_mode != "StatefulSet":
         raise NotUsableError(
             "NotSupported",
@@ -163,12 +180,25 @@ def _template(context: Context, nodeset: NodeSet) -> tuple[str, Manifest]:
     try:
         controller = context.needed_controller(nodeset.namespace, nodeset.spec.controller_ref.name)
         facts = context.facts(controller)
-        revision = render.revision(nodeset, facts)
-        return revision.hash, render.pod_template(nodeset, controller, facts)
+        # First of all, so that what can't be rendered is never stored.
+        render.pod_template(nodeset, controller, facts)
+        revision, collisions = await revisions.current(context, nodeset, controller, facts)
+        return Made(revision.hash, collisions or None, _rendered(nodeset, controller, facts, revision))
     except MissingReferenceError as error:
         raise NotUsableError("ReferenceMissing", f"{error}; it is taken up as soon as it does") from error
     except ResourceError as error:
         raise NotUsableError("Invalid", str(error)) from error
+    except (Forbidden, Invalid) as error:
+        raise NotUsableError("Refused", f"the API server refuses the ControllerRevision: {error}") from error
+
+
+def _rendered(nodeset: NodeSet, controller: Controller, facts: Facts, revision: render.Revision) -> Manifest:
+    try:
+        return render.pod_template(nodeset, controller, facts, revision)
+    except StructureError as error:
+        # A base of another release, with variables that this one doesn't know.
+        log.warning("NodeSet %s/%s: revision %s: %s", nodeset.namespace, nodeset.name, revision.hash, error)
+        return render.pod_template(nodeset, controller, facts)
 
 
 def _desired(context: Context, nodeset: NodeSet, revision: str, *, rolling: bool) -> policy.Desired:

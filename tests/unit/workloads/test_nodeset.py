@@ -458,7 +458,7 @@ def test_pods_of_one_template_do_not_change_each_other() -> None:
 
 def revision(of: NodeSet, facts: Facts | None = None) -> render.Revision:
     """The revision of a NodeSet."""
-    return render.revision(of, facts or builders.facts())
+    return render.revision(of, controller(), facts or builders.facts())
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def of_controllers() -> Iterator[tuple[str, list[Manifest]]]:
 def worker(of: NodeSet) -> list[Manifest]:
     """All that a NodeSet needs for one pod."""
     facts = builders.facts()
-    revision = nodesets.revision(of, facts)
+    revision = nodesets.revision(of, controller(), facts)
     return [
         nodesets.pod(of, nodesets.pod_template(of, controller(), facts), 0, revision.hash, kube_node="n"),
         nodesets.revision_object(of, revision, 1),

@@ -1,0 +1,95 @@
+"""The ControllerRevisions of a NodeSet: stored before a pod is made from one, pruned when no pod has one."""
+
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from sidecars.kube import CONTROLLER_REVISIONS, AlreadyExists, Manifest, NotFound
+from sidecars.operator.context import Context
+from sidecars.policy import nodeset as policy
+from sidecars.policy import revisions
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.facts import Facts
+from sidecars.workloads.resources import Controller, NodeSet
+
+log = logging.getLogger(__name__)
+
+_COLLISIONS = 20
+
+
+async def current(
+    context: Context, nodeset: NodeSet, controller: Controller, facts: Facts
+) -> tuple[render.Revision, int]:
+    """The revision to make pods from, stored as the newest one; and the NodeSet's collision count.
+
+    Raises ResourceError, MissingReferenceError and ApiError.
+    """
+    first = nodeset.status.collision_count or 0
+    stored = stored_of(context, nodeset)
+    for collisions in range(first, first + _COLLISIONS):
+        asked = render.revision(nodeset, controller, facts, collisions)
+        choice = revisions.choose(asked, stored)
+        if choice.store_as is not None:
+            manifest = render.revision_object(nodeset, asked, choice.store_as)
+            try:
+                await context.client.create(CONTROLLER_REVISIONS, manifest)
+                log.info("NodeSet %s/%s: stored revision %s", nodeset.namespace, nodeset.name, asked.hash)
+            except AlreadyExists:
+                # Ours, and the cache lags; or somebody else's of the same name.
+                there = await _same(context, nodeset, asked, manifest["metadata"]["name"])
+                if there is None:
+                    continue
+                return there, collisions
+        elif choice.collision:
+            continue
+        elif choice.renumber is not None:
+            name, number = choice.renumber
+            # Made anew: any patch re-encodes `data`, which the API server then takes for a change of it. A crash in
+            # between costs nothing but the old base.
+            with contextlib.suppress(NotFound):
+                await context.client.delete(CONTROLLER_REVISIONS, nodeset.namespace, name)
+            manifest = render.revision_object(nodeset, choice.revision, number)
+            await context.client.create(CONTROLLER_REVISIONS, manifest)
+            log.info("NodeSet %s/%s: rolls to revision %s again", nodeset.namespace, nodeset.name, choice.revision.hash)
+        return choice.revision, collisions
+    raise RuntimeError(f"{_COLLISIONS} names of ControllerRevisions in a row are taken")
+
+
+async def prune(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerPod], current_hash: str) -> None:
+    """Delete what `revisionHistoryLimit` leaves no room for. Not while creations are under way."""
+    if not context.expectations.satisfied((nodeset.namespace, nodeset.name)):
+        return
+    in_use = {pod.revision for pod in pods}
+    limit = nodeset.spec.revision_history_limit
+    for name in revisions.surplus(stored_of(context, nodeset), current_hash, in_use, limit):
+        try:
+            await context.client.delete(CONTROLLER_REVISIONS, nodeset.namespace, name)
+        except NotFound:
+            continue
+        log.info("NodeSet %s/%s: deleted the old revision %s", nodeset.namespace, nodeset.name, name)
+
+
+def stored_of(context: Context, nodeset: NodeSet) -> list[revisions.Stored]:
+    """The NodeSet's revisions as last seen; what holds none of ours is left out."""
+    found = []
+    for manifest in context.caches.controller_revisions.store.by("owner", nodeset.metadata.uid):
+        try:
+            revision = render.revision_of(manifest)
+        except ValueError as error:
+            log.debug("%s", error)
+            continue
+        found.append(revisions.Stored(manifest["metadata"]["name"], int(manifest.get("revision") or 0), revision))
+    return found
+
+
+async def _same(context: Context, nodeset: NodeSet, asked: render.Revision, name: str) -> render.Revision | None:
+    """The live revision of that name if it is this NodeSet's and has the asked content."""
+    manifest: Manifest = await context.client.get(CONTROLLER_REVISIONS, nodeset.namespace, name)
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    if not any(owner.get("uid") == nodeset.metadata.uid for owner in owners):
+        return None
+    try:
+        found = render.revision_of(manifest)
+    except ValueError:
+        return None
+    return found if found.content == asked.content else None

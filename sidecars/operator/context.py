@@ -13,6 +13,7 @@ from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters, Connect
 from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
+from sidecars.policy.placement import Rules
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.workloads import names, resources, restapi
 from sidecars.workloads.config import CONFIG_MAPS
@@ -87,6 +88,7 @@ class Context:
     slurmrestd_url: str | None = None
     propagated_node_conditions: tuple[str, ...] = ()
     now: Callable[[], float] = time.time
+    placement: dict[Key, Rules] = field(default_factory=dict)
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sidecars.kube import Event, Manifest, WorkQueue, records
 from sidecars.operator.context import Context, Key
-from sidecars.operator.nodeset.observation import slurm_node
+from sidecars.operator.nodeset.observation import as_placed, slurm_node
 from sidecars.operator.nodeset.podstate import wake
 from sidecars.policy import podstate
 from sidecars.workloads import names
@@ -92,6 +92,10 @@ def wire(context: Context) -> None:
         if old is not None and new is not None and _placement(old, context) == _placement(new, context):
             return
         name = event.object.metadata.name
+        for key, rules in context.placement.items():
+            places = [rules.place(as_placed(node)) if node is not None else None for node in (old, new)]
+            if places[0] != places[1]:
+                queues.nodesets.add(key)
         for pod in caches.pods.store.by("kube_node", name):
             owner = pod.metadata.controller
             if owner is not None:

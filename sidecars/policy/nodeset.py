@@ -7,6 +7,7 @@ ran. Where Slurm's state is unknown nothing destructive is decided; creation nev
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -14,8 +15,9 @@ from sidecars.slurm import hostlists, states
 from sidecars.slurm.extra import pod_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from sidecars.policy.placement import Place
     from sidecars.slurm.records import Job, Node
 
 OPERATOR_REASON = "slurm-operator: "
@@ -44,6 +46,9 @@ _JOB_NOT_THERE = frozenset(
 FORCED_GRACE_SECONDS = 30
 """Grace of a pod that goes because its Slurm cluster goes."""
 
+TOGETHER = 16
+"""From how many pods that go for the same cause on their drain reasons are worded alike, to be one request."""
+
 _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -55,7 +60,8 @@ class WorkerPod:
     while the slurmd container is known never to have run. `kube_node_cordon` is the drain reason that comes from the
     Kubernetes node, None while that node is schedulable or unknown; `kube_node_gone`: bound to one that there is not.
     `slurmd_since`: when slurmd started to run, None if it doesn't. `terminating_grace`: seconds of grace that a pod
-    being deleted was given.
+    being deleted was given. `mode`: the scaling mode that it was made in; `place`: the Kubernetes node that it is for,
+    in DaemonSet mode.
     """
 
     name: str
@@ -77,6 +83,8 @@ class WorkerPod:
     deletion_cost: int = 0
     kube_node_gone: bool = False
     terminating_grace: int | None = None
+    mode: str = "StatefulSet"
+    place: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -88,8 +96,11 @@ class WorkerPod:
 class Desired:
     """What the NodeSet asks for. `max_unavailable` is already a number of pods, at least 1.
 
-    `leaving` is True once the NodeSet is being deleted; `forced` once its Slurm cluster is going as well and
-    `deletionTimeout` is over.
+    `places` is None in StatefulSet mode; in DaemonSet mode it holds each Kubernetes node by name, and `replicas` is how
+    many of them a pod belongs on. `rolling`: pods of an old revision are replaced a few at a time; `reservation`: they
+    are while their Slurm node is in the maintenance of that name. `leaving` is True once the NodeSet is being deleted;
+    `forced` once its Slurm cluster is going as well and `deletionTimeout` is over. `pins`: the Kubernetes node that the
+    pod of an ordinal has to run on.
     """
 
     namespace: str
@@ -99,6 +110,15 @@ class Desired:
     max_unavailable: int = 1
     leaving: bool = False
     forced: bool = False
+    name: str = ""
+    places: Mapping[str, Place] | None = None
+    reservation: str | None = None
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def mode(self) -> str:
+        """spec.scalingMode."""
+        return "StatefulSet" if self.places is None else "DaemonSet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +158,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Decisions of one pass. Order within each: as they are to be carried out; drains come before deletions."""
+    """Decisions of one pass. Order within each: as they are to be carried out; drains come before deletions.
+
+    `create` are ordinals, or Kubernetes nodes' names in `create_on`. `problems`: pods that can't be made, and why.
+    """
 
     create: tuple[int, ...] = ()
+    create_on: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     delete: tuple[Deletion, ...] = ()
     cordon: tuple[WorkerPod, ...] = ()
     uncordon: tuple[WorkerPod, ...] = ()
@@ -151,17 +176,13 @@ class Plan:
 
 
 def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Plan:
-    """Decide one pass over a NodeSet in StatefulSet mode."""
+    """Decide one pass over a NodeSet."""
     everyone = tuple(pods)
     live = sorted((p for p in everyone if not p.deleting), key=lambda pod: deletion_order(pod, slurm))
-    wanted = 0 if desired.leaving else desired.replicas
     finished = [pod for pod in live if pod.finished]
     working = [pod for pod in live if not pod.finished]
-    condemned = {pod.name: "scale-in" for pod in working[: max(0, len(working) - wanted)]}
-    if desired.leaving:
-        condemned = dict.fromkeys(condemned, "removal of its NodeSet")
-    elif not condemned:
-        condemned = dict.fromkeys(outdated(desired, everyone, slurm), "an update")
+    condemned = condemn(desired, everyone, working, slurm)
+    counts = Counter(condemned.values())
 
     delete = [Deletion(pod, f"its phase is {pod.phase}") for pod in finished]
     if desired.forced:
@@ -194,14 +215,27 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
         if node is None or slurm.problem is not None or pod.name in going:
             continue
         reason = drain_reason(pod, desired.namespace, why)
-        if reason is not None and should_drain(node, reason):
-            drain.setdefault(reason, []).append(pod.slurm_node)
-        elif reason is None and not pod.kube_node_gone and should_undrain(node, pod):
+        if reason is not None:
+            together = why is not None and counts[why] >= TOGETHER
+            wording = common_reason(desired, why) if why is not None and together else reason
+            said = (reason, common_reason(desired, why)) if why is not None else (reason,)
+            if should_drain(node, said):
+                drain.setdefault(wording, []).append(pod.slurm_node)
+        elif not pod.kube_node_gone and should_undrain(node, pod):
             undrain.append(pod.slurm_node)
 
-    create = free_ordinals(everyone, max(0, wanted - len(everyone)))
+    create: tuple[int, ...] = ()
+    create_on: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    if not desired.leaving and desired.places is not None:
+        create_on, problems = free_places(everyone, desired.places)
+    elif not desired.leaving:
+        numbered = sum(1 for pod in everyone if pod.mode == desired.mode)
+        create = free_ordinals(everyone, max(0, desired.replicas - numbered))
     return Plan(
         create=create,
+        create_on=create_on,
+        problems=problems,
         delete=tuple(delete),
         cordon=tuple(cordon),
         uncordon=tuple(uncordon),
@@ -210,6 +244,53 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
         waiting=tuple(waiting),
         look_again_after=min((it.again for it in waiting if it.again is not None), default=None),
     )
+
+
+def condemn(
+    desired: Desired, everyone: Sequence[WorkerPod], working: Sequence[WorkerPod], slurm: SlurmView
+) -> dict[str, str]:
+    """The pods that are to go, by name, and why. `working`: those that run or may, in deletion order."""
+    if desired.leaving:
+        return {pod.name: "removal of its NodeSet" for pod in working}
+    condemned = {pod.name: "a change of scalingMode" for pod in working if pod.mode != desired.mode}
+    ours = [pod for pod in working if pod.mode == desired.mode]
+    if desired.places is None:
+        condemned |= {pod.name: "scale-in" for pod in ours[: max(0, len(ours) - desired.replicas)]}
+    else:
+        condemned |= misplaced(ours, desired.places)
+    staying = [pod for pod in everyone if pod.mode == desired.mode and pod.name not in condemned]
+    return condemned | dict.fromkeys(outdated(desired, staying, slurm), "an update")
+
+
+def misplaced(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> dict[str, str]:
+    """The pods of DaemonSet mode that have no place, by name, and why. Of several in one place the oldest stays."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for pod in sorted(pods, key=lambda pod: pod.created):
+        place = places.get(pod.place or "")
+        if place is None:
+            found[pod.name] = "its Kubernetes node, which is gone"
+        elif not place.may_stay:
+            found[pod.name] = "its Kubernetes node, which no longer matches"
+        elif pod.slurm_node and place.slurm_node != pod.slurm_node:
+            found[pod.name] = "a change of its hostname"
+        elif place.kube_node in taken:
+            found[pod.name] = "another pod on its Kubernetes node"
+        taken.add(pod.place or "")
+    return found
+
+
+def free_places(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The Kubernetes nodes where a pod is missing and can be made, by name; and why others can't be made.
+
+    A name in Slurm that a pod still has, be it a terminating one, is not given to another.
+    """
+    everyone = tuple(pods)
+    occupied = {pod.place for pod in everyone if pod.place is not None}
+    names = {pod.slurm_node for pod in everyone}
+    missing = [place for _, place in sorted(places.items()) if place.should_run and place.kube_node not in occupied]
+    able = tuple(place.kube_node for place in missing if not place.problem and place.slurm_node not in names)
+    return able, tuple(place.problem for place in missing if place.problem)
 
 
 def may_go(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> Deletion | Waiting:
@@ -259,11 +340,17 @@ def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> s
     return None
 
 
-def should_drain(node: Node, reason: str) -> bool:
-    """Drain what is not drained yet, and say the right reason; a reason of somebody else stays."""
+def common_reason(desired: Desired, condemned_for: str) -> str:
+    """The wording of a drain reason for many pods that go for the same cause."""
+    whose = f"{desired.namespace}/{desired.name}"
+    return f"{OPERATOR_REASON}Pods of NodeSet ({whose}) are pending termination for {condemned_for}"
+
+
+def should_drain(node: Node, reasons: Collection[str]) -> bool:
+    """Drain what is not drained yet, and say one of the right reasons; a reason of somebody else stays."""
     if not states.is_drain(node.states):
         return True
-    return node.reason.startswith(OPERATOR_REASON) and node.reason != reason
+    return node.reason.startswith(OPERATOR_REASON) and node.reason not in reasons
 
 
 def should_undrain(node: Node, pod: WorkerPod) -> bool:
@@ -301,27 +388,38 @@ def deletion_order(pod: WorkerPod, slurm: SlurmView) -> tuple[object, ...]:
 
 
 def outdated(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView) -> list[str]:
-    """Names of the pods of an old revision that the RollingUpdate strategy replaces now.
+    """Names of the pods of an old revision that the update strategy replaces now; none with OnDelete.
 
-    Those that are of no use to Slurm either go first and cost nothing; the others, those not ready first, go while
-    fewer than `max_unavailable` pods are missing or not available. Not being ready alone is not enough to be of no use:
-    every worker is that while slurmctld restarts. Pods already condemned keep their place, so that a roll doesn't
-    wander between victims.
+    Those that are of no use to Slurm go first and cost nothing. Not being ready alone is not enough for that: every
+    worker is that while slurmctld restarts. RollingUpdate takes of the others, those not ready first, while fewer than
+    `max_unavailable` pods are missing or not available, so that it stops when new pods fail. ScheduledUpdate takes
+    those whose Slurm node is in maintenance by the reservation. Pods already condemned keep their place, so that a roll
+    doesn't wander between victims.
     """
     everyone = tuple(pods)
-    if not desired.rolling or desired.leaving:
+    if desired.leaving or not (desired.rolling or desired.reservation is not None):
         return []
     live = [pod for pod in everyone if not pod.deleting and not pod.finished]
     old = [pod for pod in live if pod.revision != desired.revision]
-    useless = [pod for pod in old if not pod.started or (not pod.ready and _unusable(pod, slurm))]
+    if not old:
+        return []
+    useless = {pod.name for pod in old if not pod.started or (not pod.ready and _unusable(pod, slurm))}
     others = sorted(
-        (pod for pod in old if pod not in useless),
+        (pod for pod in old if pod.name not in useless),
         key=lambda pod: (pod.cordon != "operator", pod.ready, -pod.ordinal, -pod.created),
     )
-    missing = max(0, desired.replicas - len(live))
-    unavailable = sum(1 for pod in live if pod.revision == desired.revision and not pod.available)
-    budget = max(0, desired.max_unavailable - missing - unavailable)
-    return [pod.name for pod in useless] + [pod.name for pod in others[:budget]]
+    if desired.reservation is not None:
+        chosen = [pod for pod in others if in_maintenance(slurm.nodes.get(pod.slurm_node), desired.reservation)]
+    else:
+        missing = max(0, desired.replicas - len(live))
+        unavailable = sum(1 for pod in live if pod.revision == desired.revision and not pod.available)
+        chosen = others[: max(0, desired.max_unavailable - missing - unavailable)]
+    return [*(pod.name for pod in old if pod.name in useless), *(pod.name for pod in chosen)]
+
+
+def in_maintenance(node: Node | None, reservation: str) -> bool:
+    """Whether the Slurm node is in the maintenance of that reservation now."""
+    return node is not None and "MAINTENANCE" in node.states and reservation in node.reservation.split(",")
 
 
 def _unusable(pod: WorkerPod, slurm: SlurmView) -> bool:
@@ -331,7 +429,7 @@ def _unusable(pod: WorkerPod, slurm: SlurmView) -> bool:
 
 def free_ordinals(pods: Iterable[WorkerPod], count: int) -> tuple[int, ...]:
     """The `count` lowest ordinals that no pod has, ascending; a terminating pod keeps its own until it is gone."""
-    taken = {pod.ordinal for pod in pods}
+    taken = {pod.ordinal for pod in pods if pod.mode == "StatefulSet"}
     free: list[int] = []
     ordinal = 0
     while len(free) < count:

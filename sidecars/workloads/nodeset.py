@@ -33,6 +33,7 @@ CHOICES = ("template", "slurmd", "extraConf", "logfile", "ssh", "ordinalPadding"
 """The fields of NodeSet.spec whose change is a new revision."""
 
 _LABEL_LIMIT = 63
+_DIGEST = 10
 _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -131,9 +132,34 @@ def pod(
 ) -> Manifest:
     """The pod of an ordinal in StatefulSet mode, to be created. With `kube_node` it may run on that node only."""
     name, host = pod_name(nodeset, ordinal), hostname(nodeset, ordinal)
+    labels = {names.POD_INDEX: _index(nodeset, ordinal), names.SCALING_MODE: "StatefulSet"}
+    made = _pod(nodeset, template, name, host, revision_hash, labels, claims(nodeset, ordinal))
+    return made if kube_node is None else _on(made, kube_node)
+
+
+def daemon_pod(nodeset: NodeSet, template: Manifest, kube_node: str, host: str, revision_hash: str) -> Manifest:
+    """The pod for a Kubernetes node in DaemonSet mode, to be created; `host` is its name in Slurm."""
+    name = daemon_pod_name(nodeset, kube_node)
+    labels = {names.SCALING_MODE: "DaemonSet"}
+    made = _on(
+        _pod(nodeset, template, name, host, revision_hash, labels, daemon_claims(nodeset, kube_node, host)), kube_node
+    )
+    metadata = made["metadata"]
+    annotations = metadata.get("annotations", {}) | {names.KUBE_NODE: kube_node}
+    return made | {"metadata": metadata | {"generateName": f"{nodeset.name}-", "annotations": annotations}}
+
+
+def _pod(
+    nodeset: NodeSet,
+    template: Manifest,
+    name: str,
+    host: str,
+    revision_hash: str,
+    labels: dict[str, str],
+    owned_claims: Sequence[Manifest],
+) -> Manifest:
     metadata = template["metadata"]
     spec = template["spec"] | {"hostname": host}
-    owned_claims = claims(nodeset, ordinal)
     if owned_claims:
         templates = nodeset.spec.volume_claim_templates or ()
         volumes = {
@@ -143,8 +169,6 @@ def pod(
         spec["volumes"] = [volume for volume in spec.get("volumes", ()) if volume["name"] not in volumes] + [
             {"name": volume, "persistentVolumeClaim": source} for volume, source in volumes.items()
         ]
-    if kube_node is not None:
-        spec["affinity"] = _pinned(spec.get("affinity") or {}, kube_node)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -153,22 +177,28 @@ def pod(
             "name": name,
             "namespace": nodeset.namespace,
             "labels": metadata["labels"]
-            | {
-                names.POD_NAME: name,
-                names.POD_INDEX: _index(nodeset, ordinal),
-                names.POD_HOSTNAME: host,
-                names.SCALING_MODE: "StatefulSet",
-                names.REVISION_HASH: revision_hash,
-            },
+            | {names.POD_NAME: name, names.POD_HOSTNAME: host, names.REVISION_HASH: revision_hash}
+            | labels,
             "ownerReferences": [assembly.owner_reference(nodeset)],
         },
         "spec": spec,
     }
 
 
+def _on(pod: Manifest, kube_node: str) -> Manifest:
+    spec = pod["spec"]
+    return pod | {"spec": spec | {"affinity": _pinned(spec.get("affinity") or {}, kube_node)}}
+
+
 def pod_name(nodeset: NodeSet, ordinal: int) -> str:
     """The pod of an ordinal."""
     return f"{nodeset.name}-{_index(nodeset, ordinal)}"
+
+
+def daemon_pod_name(nodeset: NodeSet, kube_node: str) -> str:
+    """The pod for a Kubernetes node: always the same, so that none can be made twice."""
+    head = nodeset.name[: _LABEL_LIMIT - 1 - _DIGEST]
+    return f"{head}-{digest(f'{nodeset.name}/{kube_node}')[:_DIGEST]}"
 
 
 def ordinal_of(nodeset: NodeSet, name: str) -> int | None:
@@ -196,21 +226,31 @@ def claims(nodeset: NodeSet, ordinal: int) -> list[Manifest]:
 
     In the order of spec.volumeClaimTemplates. Raises ResourceError for a template without a name.
     """
+    return _claims(nodeset, pod_name(nodeset, ordinal), {})
+
+
+def daemon_claims(nodeset: NodeSet, kube_node: str, host: str) -> list[Manifest]:
+    """The same of a pod in DaemonSet mode."""
+    return _claims(nodeset, f"{nodeset.name}-{host}", {names.KUBE_NODE: kube_node})
+
+
+def _claims(nodeset: NodeSet, suffix: str, more: dict[str, str]) -> list[Manifest]:
     found = []
     for index, template in enumerate(nodeset.spec.volume_claim_templates or ()):
         metadata = template.get("metadata") or {}
         if not metadata.get("name"):
             raise ResourceError(f"spec.volumeClaimTemplates[{index}].metadata.name", "must not be empty")
+        annotations = dict(metadata.get("annotations") or {}) | more
         found.append(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "metadata": {
-                    "name": names.claim(metadata["name"], pod_name(nodeset, ordinal)),
+                    "name": names.claim(metadata["name"], suffix),
                     "namespace": nodeset.namespace,
                     "labels": (metadata.get("labels") or {}) | selector(nodeset),
                 }
-                | ({"annotations": metadata["annotations"]} if metadata.get("annotations") else {}),
+                | ({"annotations": annotations} if annotations else {}),
                 "spec": template.get("spec") or {},
             }
         )
@@ -279,15 +319,23 @@ def _as_of(nodeset: NodeSet, revision: Revision) -> NodeSet:
 
 def _overlays(nodeset: NodeSet) -> list[str]:
     """Names of the overlays of slurmd.yaml that this NodeSet asks for, in order."""
+    daemon_set, host_network = (
+        nodeset.spec.scaling_mode == "DaemonSet",
+        bool(nodeset.spec.template.spec.get("hostNetwork")),
+    )
     wanted = {
         "exclusive": not nodeset.spec.oversubscribe_node,
-        "hostnetwork": bool(nodeset.spec.template.spec.get("hostNetwork")),
+        "hostnetwork": host_network,
+        "daemonset": daemon_set and not host_network,
+        "daemonset-hostnetwork": daemon_set and host_network,
         "ssh": nodeset.spec.ssh.enabled,
     }
     return [overlay for overlay, on in wanted.items() if on]
 
 
 def _check_hostname(nodeset: NodeSet) -> None:
+    if nodeset.spec.scaling_mode == "DaemonSet":
+        return
     for ordinal in {0, max(0, nodeset.spec.replicas - 1)}:
         host = hostname(nodeset, ordinal)
         if not _HOSTNAME.fullmatch(host) or len(host) > _LABEL_LIMIT:

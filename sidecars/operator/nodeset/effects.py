@@ -2,8 +2,9 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sidecars.kube import (
     AlreadyExists,
@@ -15,9 +16,10 @@ from sidecars.kube import (
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError
-from sidecars.operator.nodeset import podstate, reporting, revisions, slurm_records, steps
-from sidecars.operator.nodeset.observation import worker_pod
+from sidecars.operator.nodeset import creation, podstate, reporting, revisions, slurm_records, steps
+from sidecars.operator.nodeset.observation import as_placed, worker_pod
 from sidecars.policy import nodeset as policy
+from sidecars.policy import placement
 from sidecars.policy.conditions import Condition
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import nodeset as render
@@ -44,6 +46,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if manifest is None:
         context.expectations.forget(key)
         context.orphaned_since.pop(key, None)
+        context.placement.pop(key, None)
         return None
     try:
         nodeset = read(NodeSet, manifest)
@@ -65,7 +68,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         except NotUsableError as error:
             # Without a template nothing can be created; what is there is still drained and scaled in safely.
             problem = Condition("Ready", "False", error.reason, str(error))
-    desired = _desired(context, nodeset, made.revision, rolling=made.template is not None)
+    desired = _desired(context, nodeset, made, pods)
     if cluster is not None:
         # Their `node` sidecars delete the records; many at once must not look like a Slurm that lost its state.
         cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.deleting)
@@ -82,8 +85,8 @@ async def reconcile(context: Context, key: Key) -> float | None:
         plan = policy.plan(desired, pods, view, context.now())
     failure: Exception | None = None
     try:
-        await steps.carry_out(context, manifest, nodeset, made.template, made.revision, plan, cluster)
-    except (KubeError, SlurmError) as error:
+        await steps.carry_out(context, manifest, nodeset, made.template, made.revision, desired, plan, cluster)
+    except (KubeError, SlurmError, NotUsableError) as error:
         # The rest of the pass is done all the same; the error is for the queue's back-off.
         failure = error
         problem = Condition("Ready", "False", _reason_of(error), str(error))
@@ -102,7 +105,8 @@ async def reconcile(context: Context, key: Key) -> float | None:
         manifest,
         [ready, reporting.slurm_reachable(view)],
         reporting.status(nodeset, desired, pods, view, made.revision)
-        | ({"collisionCount": made.collisions} if made.collisions else {}),
+        | ({"collisionCount": made.collisions} if made.collisions else {})
+        | _pins(nodeset, desired),
     )
     if failure is not None:
         raise failure
@@ -116,6 +120,14 @@ async def reconcile(context: Context, key: Key) -> float | None:
     return min((hint for hint in hints if hint is not None), default=None)
 
 
+def _pins(nodeset: NodeSet, desired: policy.Desired) -> dict[str, Any]:
+    """status.ordinalToNode as a merge patch: an entry is taken away by null."""
+    present = nodeset.status.ordinal_to_node or {}
+    if not desired.pins:
+        return {"ordinalToNode": None} if present else {}
+    return {"ordinalToNode": dict.fromkeys(present) | dict(desired.pins)}
+
+
 async def _with_jobs(cluster: Cluster, view: policy.SlurmView) -> policy.SlurmView:
     try:
         return replace(view, held=policy.held_nodes(await cluster.poller.jobs()))
@@ -124,6 +136,8 @@ async def _with_jobs(cluster: Cluster, view: policy.SlurmView) -> policy.SlurmVi
 
 
 def _reason_of(error: Exception) -> str:
+    if isinstance(error, NotUsableError):
+        return error.reason
     if isinstance(error, AlreadyExists):
         return "NameTaken"
     return "Refused" if isinstance(error, Forbidden | Invalid) else "Failed"
@@ -171,14 +185,11 @@ def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
 
 async def _template(context: Context, nodeset: NodeSet) -> Made:
     """Raises NotUsableError with the reason why there can be no pods now."""
-    if nodeset.spec.scaling_mode != "StatefulSet":
-        raise NotUsableError(
-            "NotSupported",
-            f"spec.scalingMode: {nodeset.spec.scaling_mode} isn't reconciled by this release; no pod is made. "
-            "Use StatefulSet with replicas",
-        )
     try:
         controller = context.needed_controller(nodeset.namespace, nodeset.spec.controller_ref.name)
+        taken = creation.conflict(nodeset, context.nodesets_of(nodeset.namespace, controller.name))
+        if taken is not None:
+            raise NotUsableError("NameConflict", taken)
         facts = context.facts(controller)
         # First of all, so that what can't be rendered is never stored.
         render.pod_template(nodeset, controller, facts)
@@ -201,20 +212,49 @@ def _rendered(nodeset: NodeSet, controller: Controller, facts: Facts, revision: 
         return render.pod_template(nodeset, controller, facts)
 
 
-def _desired(context: Context, nodeset: NodeSet, revision: str, *, rolling: bool) -> policy.Desired:
+def _desired(context: Context, nodeset: NodeSet, made: Made, pods: Sequence[policy.WorkerPod]) -> policy.Desired:
     spec, deleted = nodeset.spec, nodeset.metadata.deletion_timestamp
     late = deleted is not None and context.now() >= deleted.timestamp() + _deletion_timeout(nodeset)
+    places = _places(context, nodeset, made, pods) if spec.scaling_mode == "DaemonSet" else None
+    if places is None:
+        context.placement.pop((nodeset.namespace, nodeset.name), None)
+    replicas = spec.replicas if places is None else sum(1 for place in places.values() if place.should_run)
+    maximum = spec.update_strategy.rolling_update.max_unavailable
     return policy.Desired(
         namespace=nodeset.namespace,
-        replicas=spec.replicas,
-        revision=revision,
-        rolling=rolling and spec.update_strategy.type == "RollingUpdate",
-        max_unavailable=_pods_that_may_be_unavailable(
-            spec.update_strategy.rolling_update.max_unavailable, spec.replicas
-        ),
+        name=nodeset.name,
+        replicas=replicas,
+        places=places,
+        revision=made.revision,
+        rolling=made.template is not None and spec.update_strategy.type == "RollingUpdate",
+        max_unavailable=_pods_that_may_be_unavailable(maximum, replicas),
         leaving=deleted is not None,
         forced=late and _controller_going(context, nodeset),
+        pins=creation.pins(nodeset, pods, lambda name: _fits(context, made, name)),
     )
+
+
+def _fits(context: Context, made: Made, kube_node: str) -> bool:
+    """Whether a pinned pod could still run on its Kubernetes node. Without a template: who knows, so yes."""
+    node = context.caches.kube_nodes.store.get(None, kube_node)
+    if made.template is None:
+        return True
+    return node is not None and placement.Rules.of(made.template["spec"]).place(as_placed(node)).may_stay
+
+
+def _places(
+    context: Context, nodeset: NodeSet, made: Made, pods: Sequence[policy.WorkerPod]
+) -> Mapping[str, placement.Place]:
+    """Each Kubernetes node as a place for a pod; without a template everything stays as it is."""
+    key = (nodeset.namespace, nodeset.name)
+    nodes = context.caches.kube_nodes.store.values()
+    if made.template is None:
+        context.placement.pop(key, None)
+        where = {pod.place: pod.slurm_node for pod in pods if pod.place is not None}
+        return {name: placement.Place(name, host, should_run=True, may_stay=True) for name, host in where.items()}
+    rules = context.placement[key] = placement.Rules.of(made.template["spec"])
+    settled = {pod.slurm_node: pod.place for pod in pods if pod.place is not None}
+    return placement.with_distinct_names((rules.place(as_placed(node)) for node in nodes), settled)
 
 
 def _pods_that_may_be_unavailable(value: int | str, replicas: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from sidecars.kube import records
 from sidecars.policy import nodeset as policy
+from sidecars.policy import placement
 from sidecars.workloads import names
 
 POD_CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordoned-by"
@@ -29,11 +30,12 @@ def worker_pod(
     is_ready = ready is not None and ready.status == "True"
     since = ready.last_transition_time if ready is not None and is_ready else None
     ready_since = since.timestamp() if since is not None else None
+    mode = meta.labels.get(names.SCALING_MODE, "StatefulSet")
     cordoned = meta.annotations.get(names.POD_CORDON) == "true"
     return policy.WorkerPod(
         name=meta.name,
         uid=meta.uid,
-        ordinal=ordinal(meta.name),
+        ordinal=ordinal(meta.name) if mode == "StatefulSet" else -1,
         slurm_node=slurm_node(pod),
         kube_node=pod.spec.node_name or None,
         revision=meta.labels.get(names.REVISION_HASH, ""),
@@ -52,6 +54,19 @@ def worker_pod(
         deletion_cost=deletion_cost(meta.annotations.get(names.POD_DELETION_COST, "")),
         kube_node_gone=bool(pod.spec.node_name) and kube_node is None,
         terminating_grace=meta.deletion_grace_period_seconds,
+        mode=mode,
+        place=meta.annotations.get(names.KUBE_NODE) or pod.spec.node_name or None if mode == "DaemonSet" else None,
+    )
+
+
+def as_placed(node: records.Node) -> placement.KubeNode:
+    """The Kubernetes node as placement sees it."""
+    return placement.KubeNode(
+        name=node.metadata.name,
+        labels=node.metadata.labels,
+        taints=[(taint.key, taint.value, taint.effect) for taint in node.spec.taints],
+        unschedulable=node.spec.unschedulable,
+        hostname=node.metadata.annotations.get(names.HOSTNAME_OVERRIDE, ""),
     )
 
 

@@ -19,12 +19,15 @@ def ready(nodeset: NodeSet, desired: policy.Desired, pods: Sequence[policy.Worke
         return Condition("Ready", "False", "Draining", f"pod {first.pod.name}: {first.step}{more}")
     if desired.leaving:
         return Condition("Ready", "False", "Removing", f"{len(pods)} pods are still terminating")
-    if count < nodeset.spec.replicas:
-        said = f"{count} of {nodeset.spec.replicas} pods are ready; see `kubectl -n {nodeset.namespace} get pods`"
+    if plan.problems:
+        more = f" (and {len(plan.problems) - 1} more)" if len(plan.problems) > 1 else ""
+        return Condition("Ready", "False", "NameConflict", plan.problems[0] + more)
+    if count < desired.replicas:
+        said = f"{count} of {desired.replicas} pods are ready; see `kubectl -n {nodeset.namespace} get pods`"
         return Condition("Ready", "False", "PodsNotReady", said)
     if terminating or plan.delete:
         return Condition("Ready", "False", "ScalingIn", f"{terminating + len(plan.delete)} pods are terminating")
-    return Condition("Ready", "True", "Ready", f"{count} of {nodeset.spec.replicas} pods are ready")
+    return Condition("Ready", "True", "Ready", f"{count} of {desired.replicas} pods are ready")
 
 
 def slurm_reachable(view: policy.SlurmView) -> Condition:
@@ -50,8 +53,8 @@ def status(
         "updatedReplicas": sum(1 for pod in live if pod.revision == revision),
         "readyReplicas": sum(1 for pod in live if pod.ready),
         "availableReplicas": available,
-        "unavailableReplicas": max(0, nodeset.spec.replicas - available),
-        "desired": 0 if desired.leaving else nodeset.spec.replicas,
+        "unavailableReplicas": max(0, desired.replicas - available),
+        "desired": 0 if desired.leaving else desired.replicas,
         "slurmIdle": sum(1 for word in words if states.base_state(word) == "IDLE"),
         "slurmAllocated": sum(1 for word in words if states.base_state(word) in {"ALLOCATED", "MIXED"}),
         "slurmDown": sum(1 for word in words if states.is_down(word)),

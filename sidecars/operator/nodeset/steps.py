@@ -5,15 +5,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
+from sidecars.kube import PODS, Manifest, NotFound
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
+from sidecars.operator.nodeset import creation
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
 from sidecars.policy import nodeset as policy
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import compress
 from sidecars.workloads import names
-from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,7 @@ async def carry_out(
     nodeset: NodeSet,
     template: Manifest | None,
     revision: str,
+    desired: policy.Desired,
     plan: policy.Plan,
     cluster: Cluster | None,
 ) -> None:
@@ -48,8 +49,10 @@ async def carry_out(
     if plan.delete:
         context.expectations.expect_deletions(key, [deletion.pod.uid for deletion in plan.delete])
         await all_of([_delete(context, key, owner, deletion) for deletion in plan.delete])
-    if plan.create and template is not None:
-        await _create(context, key, owner, nodeset, template, revision, plan.create)
+    if template is not None:
+        wanted = creation.orders(nodeset, template, revision, desired, plan)
+        if wanted:
+            await creation.create(context, key, owner, wanted)
 
 
 def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
@@ -84,50 +87,6 @@ def _delete(context: Context, key: Key, owner: Manifest, deletion: policy.Deleti
         )
 
     return delete
-
-
-async def _create(
-    context: Context,
-    key: Key,
-    owner: Manifest,
-    nodeset: NodeSet,
-    template: Manifest,
-    revision: str,
-    ordinals: Sequence[int],
-) -> None:
-    async def create(ordinal: int) -> None:
-        for claim in render.claims(nodeset, ordinal):
-            try:
-                await context.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
-            except AlreadyExists:
-                continue
-        pod = render.pod(nodeset, template, ordinal, revision)
-        await context.client.create(PODS, pod)
-
-    context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(ordinals)} pod(s)")
-    context.expectations.expect_creations(key, len(ordinals))
-    # Doubling batches: when the first pod is refused, thousands more need not be tried. A name that another pod still
-    # has is that pod's matter alone.
-    size, rest, taken = 1, list(ordinals), None
-    while rest:
-        batch, rest = rest[:size], rest[size:]
-        results = await asyncio.gather(*(create(ordinal) for ordinal in batch), return_exceptions=True)
-        errors = [result for result in results if isinstance(result, BaseException)]
-        for _ in errors:
-            context.expectations.creation_observed(key)
-        taken = next((error for error in errors if isinstance(error, AlreadyExists)), taken)
-        worse = [error for error in errors if not isinstance(error, AlreadyExists)]
-        if worse:
-            for _ in rest:
-                context.expectations.creation_observed(key)
-            if isinstance(worse[0], Forbidden | Invalid):
-                said = f"The API server refuses the pod: {worse[0]}"
-                context.events.emit(owner, "Warning", "FailedCreate", "Create", said)
-            raise worse[0]
-        size *= 2
-    log.info("NodeSet %s/%s: created %d pod(s)", *key, len(ordinals))
-    if taken is not None:
-        raise taken
 
 
 def bound(

@@ -1,11 +1,15 @@
 """Modes, revisions, update strategies and claims of NodeSets, told by what an administrator would see."""
 
+import contextlib
+import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from sidecars.kube import CONTROLLER_REVISIONS, Manifest
+from sidecars.kube import CONTROLLER_REVISIONS, NODES, PODS, Manifest, NotFound
 from sidecars.operator.caches import NODESETS
+from sidecars.policy import conditions
 from tests.integration.operator.world import World, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
@@ -77,3 +81,214 @@ async def test_a_name_that_another_revision_has_is_a_collision_and_another_is_fo
 
     await until("the collision to be counted", collided)
     await world.until_ready(1, "other")
+
+
+# DaemonSet mode
+
+
+@contextlib.asynccontextmanager
+async def machines(world: World, *hosts: str) -> AsyncIterator[dict[str, Any]]:
+    """Kubernetes nodes `HOST.NAMESPACE` with a label of their own; what a NodeSet needs to run on just these."""
+    label = {"pool": world.namespace}
+    for host in hosts:
+        metadata = {"name": f"{host}.{world.namespace}", "labels": label}
+        await world.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        # Admission makes a new node not-ready, and no kubelet says otherwise.
+        await machine(world, host, {"spec": {"taints": None}})
+    try:
+        yield {"scalingMode": "DaemonSet", "template": {"spec": {"nodeSelector": label}}}
+    finally:
+        for host in hosts:
+            with contextlib.suppress(NotFound):
+                await world.client.delete(NODES, None, f"{host}.{world.namespace}")
+
+
+async def machine(world: World, host: str, patch: dict[str, Any]) -> None:
+    """Patch a Kubernetes node."""
+    await world.client.merge_patch(NODES, None, f"{host}.{world.namespace}", patch)
+
+
+async def hosts(world: World) -> dict[str, Manifest]:
+    """Worker pods by hostname, without those that are on their way out."""
+    pods = (await world.pods()).values()
+    return {pod["spec"]["hostname"]: pod for pod in pods if not pod["metadata"].get("deletionTimestamp")}
+
+
+async def until_hosts(world: World, *names: str, seconds: float = 10) -> dict[str, Manifest]:
+    """Wait until exactly these have a worker pod."""
+
+    async def look() -> dict[str, Manifest] | None:
+        found = await hosts(world)
+        return found if set(found) == set(names) else None
+
+    return await until(f"pods on {names}", look, seconds)
+
+
+async def test_a_daemon_set_has_a_pod_on_each_matching_node(world: World) -> None:
+    async with machines(world, "n1", "n2", "n3") as daemon_set:
+        await machine(world, "n3", {"metadata": {"labels": {"pool": "another"}}})
+        await world.nodeset(replicas=7, **daemon_set)
+        pods = await until_hosts(world, "n1", "n2")
+        await world.until_ready(2)
+        metadata, spec = pods["n1"]["metadata"], pods["n1"]["spec"]
+        assert metadata["generateName"] == "slinky-"
+        assert metadata["labels"]["nodeset.slinky.slurm.net/scaling-mode"] == "DaemonSet"
+        terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        here = {"key": "metadata.name", "operator": "In", "values": [f"n1.{world.namespace}"]}
+        assert terms == [{"matchFields": [here]}]
+        assert "node.kubernetes.io/unschedulable" not in {item.get("key") for item in spec["tolerations"]}
+        nodeset = await world.get(NODESETS, "slinky")
+        assert nodeset is not None
+        assert nodeset["status"]["desired"] == 2
+
+        await machine(world, "n3", {"metadata": {"labels": {"pool": world.namespace}}})
+        await until_hosts(world, "n1", "n2", "n3")
+        await world.until_ready(3)
+
+        # A node that no longer matches keeps its pod until the jobs have ended.
+        job = world.slurm.job_start("n2")
+        await machine(world, "n2", {"metadata": {"labels": {"pool": None}}})
+
+        async def draining() -> bool:
+            return "DRAIN" in world.slurm.states("n2")
+
+        await until("n2 to drain", draining)
+        assert "n2" in await hosts(world)
+        world.slurm.job_end(job)
+        await until_hosts(world, "n1", "n3")
+
+
+async def test_a_cordoned_node_of_a_daemon_set_keeps_its_pod_drained_and_gets_none(world: World) -> None:
+    async with machines(world, "n1", "n2") as daemon_set:
+        await machine(world, "n2", {"spec": {"unschedulable": True}})
+        await world.nodeset(**daemon_set)
+        await until_hosts(world, "n1")
+        await world.until_ready(1)
+        await machine(world, "n1", {"spec": {"unschedulable": True}})
+
+        async def drained() -> bool:
+            return "DRAIN" in world.slurm.states("n1")
+
+        await until("n1 to drain", drained)
+        await machine(world, "n2", {"spec": {"unschedulable": False}})
+        await until_hosts(world, "n1", "n2")
+        await machine(world, "n1", {"spec": {"unschedulable": False}})
+
+        async def back() -> bool:
+            return "DRAIN" not in world.slurm.states("n1")
+
+        await until("n1 to be back", back)
+
+
+async def test_the_name_of_a_daemon_pod_can_be_overridden_and_changed(world: World) -> None:
+    async with machines(world, "n1") as daemon_set:
+        override = "nodeset.slinky.slurm.net/hostname-override"
+        await machine(world, "n1", {"metadata": {"annotations": {override: "rack1-n1"}}})
+        await world.nodeset(**daemon_set)
+        await until_hosts(world, "rack1-n1")
+        await world.until_ready(1)
+        await machine(world, "n1", {"metadata": {"annotations": {override: "rack2-n1"}}})
+        await until_hosts(world, "rack2-n1", seconds=15)
+
+
+async def test_two_nodes_that_would_have_one_name_in_slurm_are_named_and_one_works(world: World) -> None:
+    async with machines(world, "n1", "n2") as daemon_set:
+        override = "nodeset.slinky.slurm.net/hostname-override"
+        await machine(world, "n2", {"metadata": {"annotations": {override: "n1"}}})
+        await world.nodeset(**daemon_set)
+        await until_hosts(world, "n1")
+
+        async def said() -> bool:
+            condition = await world.condition(NODESETS, "slinky")
+            return condition.get("reason") == "NameConflict" and f"n2.{world.namespace}" in condition["message"]
+
+        await until("the conflict to be named", said)
+
+
+async def test_a_pod_of_a_vanished_node_goes_with_its_record(world: World) -> None:
+    async with machines(world, "n1", "n2") as daemon_set:
+        await world.nodeset(**daemon_set)
+        await until_hosts(world, "n1", "n2")
+        await world.until_ready(2)
+        await world.client.delete(NODES, None, f"n2.{world.namespace}")
+        await until_hosts(world, "n1")
+
+        async def pruned() -> bool:
+            return set(world.slurm.nodes) == {"n1"}
+
+        await until("the record to be pruned", pruned, seconds=20)
+
+
+async def test_a_changed_scaling_mode_drains_the_old_pods_while_the_new_ones_come(world: World) -> None:
+    async with machines(world, "n1") as daemon_set:
+        await world.nodeset(replicas=2)
+        await world.until_ready(2)
+        job = world.slurm.job_start("slinky-0")
+        await change(world, **daemon_set)
+        await until_hosts(world, "n1", "slinky-0")
+        assert "DRAIN" in world.slurm.states("slinky-0")
+        world.slurm.job_end(job)
+        await until_hosts(world, "n1")
+        await change(world, scalingMode="StatefulSet")
+        await until_hosts(world, "slinky-0", "slinky-1")
+        await world.until_ready(2)
+
+
+# Names and pinning
+
+
+async def test_the_later_of_two_nodesets_with_one_name_says_which_other_has_it(world: World) -> None:
+    prefix = {"spec": {"hostname": "gpu-"}}
+    await world.nodeset("first", replicas=1, template=prefix)
+    await world.until_pods("first-0")
+
+    async def a_second_later() -> bool:
+        nodeset = await world.get(NODESETS, "first")
+        assert nodeset is not None
+        return bool(conditions.timestamp(time.time()) > nodeset["metadata"]["creationTimestamp"])
+
+    await until("the next second", a_second_later)
+    await world.nodeset("second", replicas=1, template=prefix)
+
+    async def said() -> bool:
+        condition = await world.condition(NODESETS, "second")
+        return condition.get("reason") == "NameConflict" and "NodeSet first" in condition["message"]
+
+    await until("the condition", said)
+    assert set(await world.pods()) == {"first-0"}
+
+
+async def test_padded_ordinals_and_a_prefix_make_the_names(world: World) -> None:
+    await world.nodeset(replicas=1, ordinalPadding=3, template={"spec": {"hostname": "gpu-"}}, oversubscribeNode=True)
+    await world.until_pods("slinky-000")
+    spec = (await world.pods())["slinky-000"]["spec"]
+    assert spec["hostname"] == "gpu-000"
+    assert "affinity" not in spec
+
+
+async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
+    await world.nodeset(replicas=1, pinToNode=True)
+    await world.until_ready(1)
+
+    async def pinned() -> bool:
+        nodeset = await world.get(NODESETS, "slinky")
+        return ((nodeset or {}).get("status") or {}).get("ordinalToNode") == {"0": "machine"}
+
+    await until("the pin", pinned)
+    uid = (await world.pods())["slinky-0"]["metadata"]["uid"]
+    await world.client.delete(PODS, world.namespace, "slinky-0")
+
+    async def again() -> Manifest | None:
+        pod = (await world.pods()).get("slinky-0")
+        return pod if pod is not None and pod["metadata"]["uid"] != uid else None
+
+    spec = (await until("its successor", again))["spec"]
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["machine"]}]}]
+    await change(world, pinToNode=False)
+
+    async def unpinned() -> bool:
+        nodeset = await world.get(NODESETS, "slinky")
+        return not ((nodeset or {}).get("status") or {}).get("ordinalToNode")
+
+    await until("the pin to be dropped", unpinned)

@@ -303,16 +303,6 @@ async def test_a_pod_that_the_api_server_refuses_is_explained_and_delays_no_othe
     await until("the condition", said)
 
 
-async def test_a_scaling_mode_that_is_not_reconciled_makes_no_pods_and_says_so(world: World) -> None:
-    await world.nodeset(scalingMode="DaemonSet")
-
-    async def said() -> bool:
-        return (await world.condition(NODESETS, "slinky")).get("reason") == "NotSupported"
-
-    await until("the condition", said)
-    assert not await world.pods()
-
-
 async def test_a_pod_deleted_by_hand_is_replaced_under_its_own_name(world: World) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)

@@ -28,6 +28,7 @@ from sidecars.simulate import SlurmModel
 from sidecars.slurm.extra import PodFacts, encode
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
+from sidecars.workloads.names import KUBE_NODE
 
 T = TypeVar("T")
 
@@ -176,7 +177,7 @@ class World:
                 "apiVersion": "v1",
                 "kind": "Binding",
                 "metadata": {"name": metadata["name"], "namespace": self.namespace},
-                "target": {"kind": "Node", "name": "machine"},
+                "target": {"kind": "Node", "name": metadata["annotations"].get(KUBE_NODE, "machine")},
             }
             bindings = Resource("", "v1", "Binding", f"pods/{metadata['name']}/binding")
             await self.client.create(bindings, binding)

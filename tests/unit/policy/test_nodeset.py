@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from sidecars.policy.nodeset import (
     orphaned_records,
     plan,
 )
+from sidecars.policy.placement import Place
 from sidecars.slurm import states
 from sidecars.slurm.extra import PodFacts, encode
 from sidecars.slurm.records import Job, Node
@@ -324,3 +326,117 @@ def test_no_pod_that_may_hold_a_job_is_ever_deleted(
     for name in {*drained(result), *result.undrain}:
         reason = view.nodes[name].reason
         assert not states.is_drain(view.nodes[name].states) or reason.startswith("slurm-operator: ")
+
+
+# DaemonSet mode
+
+
+def daemon(host: str, **changes: object) -> WorkerPod:
+    """A healthy worker of DaemonSet mode on a Kubernetes node."""
+    pod = worker(-1, name=f"slinky-{host}", uid=f"uid-{host}", slurm_node=host, kube_node=host, place=host)
+    return replace(pod, mode="DaemonSet", **changes)  # type: ignore[arg-type]  # keyword bundle of a test builder
+
+
+def places(*hosts: str, **special: Place) -> dict[str, Place]:
+    return {host: Place(host, host, True, True) for host in hosts} | special
+
+
+def spread(where: dict[str, Place], pods: Iterable[WorkerPod], view: SlurmView, **changes: object) -> Plan:
+    replicas = sum(1 for place in where.values() if place.should_run)
+    return decide(replicas, pods, view, places=where, **changes)
+
+
+def test_each_place_without_a_pod_gets_one() -> None:
+    assert spread(places("a", "b", "c"), [daemon("b")], slurm()).create_on == ("a", "c")
+
+
+def test_a_place_is_free_only_when_its_terminating_pod_is_gone() -> None:
+    assert spread(places("a"), [daemon("a", deleting=True)], slurm()).create_on == ()
+
+
+def test_a_name_that_a_pod_elsewhere_still_has_is_not_given_away() -> None:
+    moved = places(b=Place("b", "a", True, True))
+    result = spread(moved, [daemon("a")], slurm(Node("a", states=frozenset({"IDLE"}))))
+    assert result.create_on == ()
+    assert list(result.drain.values()) == [("a",)]
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ({}, "its Kubernetes node, which is gone"),
+        ({"a": Place("a", "a", False, False)}, "its Kubernetes node, which no longer matches"),
+        ({"a": Place("a", "other", True, True)}, "a change of its hostname"),
+    ],
+)
+def test_a_pod_without_its_place_is_drained_before_it_goes(where: dict[str, Place], why: str) -> None:
+    reason = f"slurm-operator: Pod (slurm/slinky-a) is pending termination for {why}"
+    busy = Node("a", states=frozenset({"ALLOCATED"}))
+    result = spread(where, [daemon("a")], slurm(busy))
+    assert (names(result), result.drain) == ([], {reason: ("a",)})
+    drained = slurm(Node("a", states=frozenset({"IDLE", "DRAIN"}), reason=reason))
+    assert names(spread(where, [daemon("a", cordon="operator")], drained)) == ["slinky-a"]
+
+
+def test_a_pod_may_stay_where_none_would_be_made() -> None:
+    result = spread({"a": Place("a", "a", False, True)}, [daemon("a")], slurm(Node("a", states=frozenset({"IDLE"}))))
+    assert (names(result), result.drain, result.create_on) == ([], {}, ())
+
+
+def test_of_two_pods_in_one_place_the_older_stays() -> None:
+    old, young = daemon("a"), replace(daemon("a"), name="slinky-again", created=NOW, started=False)
+    assert names(spread(places("a"), [young, old], slurm())) == ["slinky-again"]
+
+
+def test_pods_of_the_other_mode_are_drained_while_new_ones_are_made() -> None:
+    view = slurm(node(0, "IDLE"), node(1, "IDLE"))
+    result = spread(places("a"), [worker(0), worker(1)], view)
+    assert result.create_on == ("a",)
+    assert sorted(name for group in result.drain.values() for name in group) == ["slinky-0", "slinky-1"]
+    back = decide(1, [daemon("a")], slurm(Node("a", states=frozenset({"IDLE"}))))
+    assert (back.create, list(back.drain.values())) == ((0,), [("a",)])
+
+
+def test_why_a_pod_can_not_be_made_is_said() -> None:
+    assert spread({"a": Place("a", "a", True, True, "no")}, [], slurm()).problems == ("no",)
+
+
+# ScheduledUpdate
+
+
+def test_only_a_node_in_the_maintenance_of_the_reservation_is_updated() -> None:
+    view = slurm(
+        node(0, "IDLE", "MAINTENANCE", reservation="SlurmOperatorMaint-slinky"),
+        node(1, "IDLE", "MAINTENANCE", reservation="another"),
+        node(2, "IDLE", reservation="SlurmOperatorMaint-slinky"),
+    )
+    pods = [worker(number, revision="old") for number in range(3)]
+    result = decide(3, pods, view, rolling=False, reservation="SlurmOperatorMaint-slinky")
+    assert list(result.drain.values()) == [("slinky-0",)]
+
+
+def test_a_worker_that_never_started_is_updated_without_waiting_for_the_maintenance() -> None:
+    pods = [worker(0, revision="old", started=False, ready=False, available=False)]
+    assert names(decide(1, pods, slurm(), rolling=False, reservation="r")) == ["slinky-0"]
+    assert names(decide(1, pods, slurm(), rolling=False)) == []
+
+
+# Many at once
+
+
+def test_many_drains_for_one_cause_are_one_request_and_are_not_worded_again_when_few_are_left() -> None:
+    pods = [worker(number) for number in range(20)]
+    view = slurm(*(node(number, "IDLE") for number in range(20)))
+    result = decide(0, pods, view, name="slinky")
+    [(reason, drained)] = result.drain.items()
+    assert reason == "slurm-operator: Pods of NodeSet (slurm/slinky) are pending termination for scale-in"
+    assert len(drained) == 20
+    few = slurm(node(0, "MIXED", "DRAIN", reason=reason), node(1, "MIXED", "DRAIN", reason=SCALE_IN.format(1)))
+    assert not decide(0, pods[:2], few, name="slinky").drain
+
+
+def test_pods_that_stay_are_updated_while_others_wait_to_be_scaled_in() -> None:
+    pods = [worker(0, revision="old"), worker(1, revision="old")]
+    view = slurm(node(0, "ALLOCATED"), node(1, "IDLE"))
+    update = "slurm-operator: Pod (slurm/slinky-0) is pending termination for an update"
+    assert decide(1, pods, view).drain == {update: ("slinky-0",), SCALE_IN.format(1): ("slinky-1",)}

@@ -1,0 +1,171 @@
+"""Making worker pods and the claims that they need."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
+from sidecars.operator.context import Context, Key, NotUsableError
+from sidecars.policy import nodeset as policy
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.resources import NodeSet
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A pod to be made. `slurm_node` is "" where only the Kubernetes node will tell."""
+
+    name: str
+    slurm_node: str
+    claims: Callable[[], Sequence[Manifest]]
+    pod: Callable[[], Manifest]
+
+
+def orders(
+    nodeset: NodeSet, template: Manifest, revision: str, desired: policy.Desired, plan: policy.Plan
+) -> list[Order]:
+    """The pods that the plan asks for, rendered when their turn comes."""
+    host_network = bool(template["spec"].get("hostNetwork"))
+    found = []
+    for ordinal in plan.create:
+        pin = desired.pins.get(str(ordinal))
+        found.append(
+            Order(
+                name=render.pod_name(nodeset, ordinal),
+                slurm_node="" if host_network else render.hostname(nodeset, ordinal),
+                claims=partial(render.claims, nodeset, ordinal),
+                pod=partial(render.pod, nodeset, template, ordinal, revision, pin),
+            )
+        )
+    for name in plan.create_on:
+        place = (desired.places or {})[name]
+        found.append(
+            Order(
+                name=render.daemon_pod_name(nodeset, name),
+                slurm_node=place.slurm_node,
+                claims=partial(render.daemon_claims, nodeset, name, place.slurm_node),
+                pod=partial(render.daemon_pod, nodeset, template, name, place.slurm_node, revision),
+            )
+        )
+    return found
+
+
+async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[Order]) -> None:
+    """Make the pods. Raises ApiError or NotUsableError for the first that can't be; a taken name stops no other pod.
+
+    Doubling batches: when the first pod is refused, thousands more need not be tried.
+    """
+    free, taken = _unused(context, key, wanted)
+    if free:
+        context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(free)} pod(s)")
+    context.expectations.expect_creations(key, len(free))
+    size, rest = 1, free
+    made = 0
+    while rest:
+        batch, rest = rest[:size], rest[size:]
+        results = await asyncio.gather(*(_make(context, key, order) for order in batch), return_exceptions=True)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        made += len(batch) - len(errors)
+        for _ in errors:
+            context.expectations.creation_observed(key)
+        ours = [error for error in errors if isinstance(error, AlreadyExists | NotUsableError)]
+        taken = taken or next(iter(ours), None)
+        worse = [error for error in errors if not isinstance(error, AlreadyExists | NotUsableError)]
+        if worse:
+            for _ in rest:
+                context.expectations.creation_observed(key)
+            if isinstance(worse[0], Forbidden | Invalid):
+                said = f"The API server refuses the pod: {worse[0]}"
+                context.events.emit(owner, "Warning", "FailedCreate", "Create", said)
+            raise worse[0]
+        size *= 2
+    if made:
+        log.info("NodeSet %s/%s: created %d pod(s)", *key, made)
+    if taken is not None:
+        raise taken
+
+
+def _unused(context: Context, key: Key, wanted: Iterable[Order]) -> tuple[list[Order], Exception | None]:
+    """The orders whose name in Slurm no pod of another NodeSet of the cluster has; and why one has to wait."""
+    free: list[Order] = []
+    problem: Exception | None = None
+    nodeset = context.caches.nodesets.store.get(*key)
+    cluster = nodeset["spec"]["controllerRef"]["name"] if nodeset is not None else ""
+    for order in wanted:
+        holders = context.caches.pods.store.by("slurm_node", (key[0], cluster, order.slurm_node))
+        others = [pod for pod in holders if (owner := pod.metadata.controller) is None or owner.name != key[1]]
+        if order.slurm_node and others:
+            other = others[0].metadata
+            whose = f"NodeSet {other.controller.name}" if other.controller is not None else "nobody's"
+            problem = problem or NotUsableError(
+                "NameConflict",
+                f"Slurm node {order.slurm_node} is pod {other.name} of {whose} already; "
+                "give one of the two another spec.template.spec.hostname",
+            )
+        else:
+            free.append(order)
+    return free, problem
+
+
+async def _make(context: Context, key: Key, order: Order) -> None:
+    for claim in order.claims():
+        try:
+            await context.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
+        except AlreadyExists:
+            await _check_claim(context, key, claim["metadata"]["name"])
+    await context.client.create(PODS, order.pod())
+
+
+async def _check_claim(context: Context, key: Key, name: str) -> None:
+    """A claim that is on its way out is waited for: its data would go while the pod uses it."""
+    try:
+        claim = await context.client.get(PERSISTENT_VOLUME_CLAIMS, key[0], name)
+    except NotFound:
+        leaving = True
+    else:
+        metadata = claim["metadata"]
+        owners = metadata.get("ownerReferences") or ()
+        leaving = bool(metadata.get("deletionTimestamp")) or any(owner["kind"] == "Pod" for owner in owners)
+    if leaving:
+        said = (
+            f"PersistentVolumeClaim {name} of a pod that was scaled in is being deleted; its successor waits for that"
+        )
+        raise NotUsableError("ClaimLeaving", said)
+
+
+def conflict(nodeset: NodeSet, others: Iterable[NodeSet]) -> str | None:
+    """Why this NodeSet's names can't be used: an older NodeSet of the Controller has them. None if none has."""
+
+    def age(item: NodeSet) -> tuple[str, str]:
+        return str(item.metadata.creation_timestamp or ""), item.name
+
+    for other in sorted(others, key=age):
+        if age(other) >= age(nodeset) or other.name == nodeset.name:
+            continue
+        numbered = "DaemonSet" not in {nodeset.spec.scaling_mode, other.spec.scaling_mode}
+        same_hosts = numbered and _prefix(nodeset) == _prefix(other)
+        if nodeset.slurm_name == other.slurm_name or same_hosts:
+            return (
+                f"spec.template.spec.hostname: NodeSet {other.name} is {nodeset.slurm_name!r} in Slurm already; "
+                "choose another hostname"
+            )
+    return None
+
+
+def _prefix(nodeset: NodeSet) -> str:
+    return str(nodeset.spec.template.spec.get("hostname") or f"{nodeset.name}-")
+
+
+def pins(nodeset: NodeSet, pods: Iterable[policy.WorkerPod], fits: Callable[[str], bool]) -> Mapping[str, str]:
+    """status.ordinalToNode: the Kubernetes node of each ordinal that ever ran, as long as a pod fits there."""
+    if not nodeset.spec.pin_to_node or nodeset.spec.scaling_mode != "StatefulSet":
+        return {}
+    found = {ordinal: node for ordinal, node in (nodeset.status.ordinal_to_node or {}).items() if fits(node)}
+    for pod in pods:
+        if pod.phase == "Running" and pod.kube_node is not None and pod.ordinal >= 0 and not pod.kube_node_gone:
+            found[str(pod.ordinal)] = pod.kube_node
+    return dict(sorted(found.items(), key=lambda item: int(item[0]) if item[0].isdigit() else -1))

@@ -3,12 +3,14 @@
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from sidecars.kube import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS,
     PODS,
     SECRETS,
@@ -53,6 +55,7 @@ class Caches:
     deployments: Reflector[Manifest]
     pod_disruption_budgets: Reflector[Manifest]
     controller_revisions: Reflector[Manifest]
+    claims: Reflector[records.PersistentVolumeClaim]
 
     @classmethod
     def of(cls, client: Client, namespaces: tuple[str, ...], rng: random.Random | None = None) -> "Caches":
@@ -79,6 +82,13 @@ class Caches:
             deployments=plain(DEPLOYMENTS, OURS),
             pod_disruption_budgets=plain(POD_DISRUPTION_BUDGETS, OURS),
             controller_revisions=plain(CONTROLLER_REVISIONS, WORKERS),
+            claims=Reflector(
+                client,
+                PERSISTENT_VOLUME_CLAIMS,
+                namespaces=where,
+                type=records.PersistentVolumeClaim,
+                label_selector=WORKERS,
+            ),
         )
 
     def live(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
@@ -92,6 +102,6 @@ class Caches:
         }
         return by_kind[resource.kind].store.get(namespace, name)
 
-    def __iter__(self) -> Iterator[Reflector[Manifest] | Reflector[records.Pod] | Reflector[records.Node]]:
+    def __iter__(self) -> Iterator[Reflector[Manifest] | Reflector[Any]]:
         for name in self.__dataclass_fields__:
             yield getattr(self, name)

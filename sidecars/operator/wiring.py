@@ -87,6 +87,10 @@ def wire(context: Context) -> None:
         if event.kind != "ADDED":
             _add(queues.nodesets, _owning_nodesets(event.object))
 
+    def claims(event: Event[records.PersistentVolumeClaim]) -> None:
+        metadata = event.object.metadata
+        queues.nodesets.add((metadata.namespace, metadata.labels.get(names.APP_INSTANCE, "")))
+
     def kube_nodes(event: Event[records.Node]) -> None:
         old, new = event.old, event.new
         if old is not None and new is not None and _placement(old, context) == _placement(new, context):
@@ -136,6 +140,8 @@ def wire(context: Context) -> None:
     caches.accountings.store.subscribe(accountings)
     caches.pods.store.subscribe(pods)
     caches.kube_nodes.store.subscribe(kube_nodes)
+    caches.claims.store.add_index("instance", _instances)
+    caches.claims.store.subscribe(claims)
     caches.controller_revisions.store.add_index("owner", _owning_uids)
     caches.controller_revisions.store.subscribe(controller_revisions)
     caches.secrets.store.subscribe(references)
@@ -236,3 +242,7 @@ def _owning_nodesets(manifest: Manifest) -> Iterable[Key]:
     metadata = manifest["metadata"]
     owners = metadata.get("ownerReferences") or ()
     return ((metadata["namespace"], owner["name"]) for owner in owners if owner["kind"] == "NodeSet")
+
+
+def _instances(claim: records.PersistentVolumeClaim) -> Iterable[Key]:
+    return ((claim.metadata.namespace, claim.metadata.labels.get(names.APP_INSTANCE, "")),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from sidecars.slurm import hostlists, states
@@ -139,12 +139,16 @@ class SlurmView:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A pod that may go now. `grace_seconds` None keeps the pod's own grace; `drained`: Slurm says that it is free."""
+    """A pod that may go now. `grace_seconds` None keeps the pod's own grace; `drained`: Slurm says that it is free.
+
+    `scaled_in`: nothing comes in its place.
+    """
 
     pod: WorkerPod
     because: str
     grace_seconds: int | None = None
     drained: bool = False
+    scaled_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,7 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
         if pod.name in condemned:
             verdict = may_go(pod, desired, slurm, now)
             if isinstance(verdict, Deletion):
-                delete.append(verdict)
+                delete.append(replace(verdict, scaled_in=condemned[pod.name] == "scale-in"))
             else:
                 waiting.append(verdict)
 

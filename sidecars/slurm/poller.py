@@ -518,6 +518,15 @@ class Poller:
 
         return await self._reservations.get(self._clock, read)
 
+    async def reserve(self, request: Request[None]) -> None:
+        """Make, change or delete a reservation. Raises SlurmError."""
+        self._guard(request)
+        try:
+            await self._client.call(request)
+        finally:
+            self._reservations.read_at = float("-inf")
+            self.wake()
+
     async def close(self) -> None:
         """End the writer. Writes that wait are dropped and their callers told so."""
         if self._writer is not None:

@@ -16,10 +16,10 @@ from sidecars.kube import (
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError
-from sidecars.operator.nodeset import creation, podstate, reporting, revisions, slurm_records, steps
+from sidecars.operator.nodeset import claims, creation, podstate, reporting, revisions, scheduled, slurm_records, steps
 from sidecars.operator.nodeset.observation import as_placed, worker_pod
 from sidecars.policy import nodeset as policy
-from sidecars.policy import placement
+from sidecars.policy import placement, reservation
 from sidecars.policy.conditions import Condition
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import nodeset as render
@@ -92,6 +92,12 @@ async def reconcile(context: Context, key: Key) -> float | None:
         problem = Condition("Ready", "False", _reason_of(error), str(error))
     if made.template is not None and failure is None:
         await revisions.prune(context, nodeset, pods, made.revision)
+    outcome = scheduled.Outcome()
+    try:
+        await claims.keep(context, nodeset, pods, plan)
+        outcome = await scheduled.keep(context, manifest, nodeset, desired, pods, cluster, view)
+    except KubeError as error:
+        failure = failure or error
     left = await slurm_records.prune(context, nodeset, cluster, view)
     if desired.leaving and not pods and failure is None and context.expectations.satisfied(key):
         wait = _record_wait(context, nodeset, view, left)
@@ -103,7 +109,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     await context.report(
         NODESETS,
         manifest,
-        [ready, reporting.slurm_reachable(view)],
+        [ready, reporting.slurm_reachable(view), *([outcome.condition] if outcome.condition is not None else [])],
         reporting.status(nodeset, desired, pods, view, made.revision)
         | ({"collisionCount": made.collisions} if made.collisions else {})
         | _pins(nodeset, desired),
@@ -113,6 +119,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     hints = (
         plan.look_again_after,
         left,
+        outcome.again,
         _available_in(nodeset, pods),
         _forced_in(context, nodeset) if pods else None,
         context.expectations.remaining(key) or None,
@@ -230,6 +237,9 @@ def _desired(context: Context, nodeset: NodeSet, made: Made, pods: Sequence[poli
         max_unavailable=_pods_that_may_be_unavailable(maximum, replicas),
         leaving=deleted is not None,
         forced=late and _controller_going(context, nodeset),
+        reservation=reservation.name_of(nodeset.name)
+        if made.template is not None and spec.update_strategy.type == "ScheduledUpdate"
+        else None,
         pins=creation.pins(nodeset, pods, lambda name: _fits(context, made, name)),
     )
 

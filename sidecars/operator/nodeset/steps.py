@@ -8,7 +8,7 @@ from typing import Any
 from sidecars.kube import PODS, Manifest, NotFound
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
-from sidecars.operator.nodeset import creation
+from sidecars.operator.nodeset import claims, creation
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
 from sidecars.policy import nodeset as policy
 from sidecars.slurm.errors import SlurmError
@@ -48,7 +48,7 @@ async def carry_out(
         return
     if plan.delete:
         context.expectations.expect_deletions(key, [deletion.pod.uid for deletion in plan.delete])
-        await all_of([_delete(context, key, owner, deletion) for deletion in plan.delete])
+        await all_of([_delete(context, nodeset, owner, deletion) for deletion in plan.delete])
     if template is not None:
         wanted = creation.orders(nodeset, template, revision, desired, plan)
         if wanted:
@@ -68,10 +68,15 @@ def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | N
     return patch
 
 
-def _delete(context: Context, key: Key, owner: Manifest, deletion: policy.Deletion) -> Callable[[], Awaitable[None]]:
+def _delete(
+    context: Context, nodeset: NodeSet, owner: Manifest, deletion: policy.Deletion
+) -> Callable[[], Awaitable[None]]:
+    key: Key = (nodeset.namespace, nodeset.name)
+
     async def delete() -> None:
         pod = deletion.pod
         try:
+            await claims.hand_over(context, nodeset, deletion)
             await context.client.delete(
                 PODS, key[0], pod.name, uid=pod.uid, grace_period_seconds=deletion.grace_seconds
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import CONTROLLER_REVISIONS, NODES, PODS, Manifest, NotFound
+from sidecars.kube import CONTROLLER_REVISIONS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Manifest, NotFound
 from sidecars.operator.caches import NODESETS
 from sidecars.policy import conditions
 from tests.integration.operator.world import World, until
@@ -292,3 +292,46 @@ async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
         return not ((nodeset or {}).get("status") or {}).get("ordinalToNode")
 
     await until("the pin to be dropped", unpinned)
+
+
+# Claims
+
+
+async def test_claims_belong_to_whom_the_retention_policy_says(world: World) -> None:
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    await world.nodeset(replicas=2, volumeClaimTemplates=[claim], persistentVolumeClaimRetentionPolicy=policy)
+    await world.until_ready(2)
+
+    async def owners() -> dict[str, list[str]]:
+        items, _ = await world.client.list(PERSISTENT_VOLUME_CLAIMS, world.namespace)
+        return {
+            item["metadata"]["name"]: [owner["kind"] for owner in item["metadata"].get("ownerReferences", [])]
+            for item in items
+        }
+
+    async def of_the_nodeset() -> bool:
+        return await owners() == {"data-slinky-0": ["NodeSet"], "data-slinky-1": ["NodeSet"]}
+
+    await until("the NodeSet to own the claims", of_the_nodeset)
+    await world.scale(1)
+    await world.until_pods("slinky-0")
+    assert await owners() == {"data-slinky-0": ["NodeSet"], "data-slinky-1": ["Pod"]}
+
+    # Nothing collects garbage here: the next pod must wait for the claim to go.
+    await world.scale(2)
+
+    async def waits() -> bool:
+        return (await world.condition(NODESETS, "slinky")).get("reason") == "ClaimLeaving"
+
+    await until("the next pod to wait", waits)
+    assert set(await world.pods()) == {"slinky-0"}
+    await change(world, persistentVolumeClaimRetentionPolicy={"whenDeleted": "Retain", "whenScaled": "Retain"})
+
+    async def of_nobody() -> bool:
+        return (await owners())["data-slinky-0"] == []
+
+    await until("the claim to be kept", of_nobody)

@@ -1,0 +1,62 @@
+"""persistentVolumeClaimRetentionPolicy: who owns the claims of the workers, and thereby takes them along.
+
+whenDeleted=Delete: the NodeSet. whenScaled=Delete: the pod, from just before it is scaled in. Claims that somebody else
+controls are left alone.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, NotFound, records
+from sidecars.operator.context import Context
+from sidecars.policy import nodeset as policy
+from sidecars.workloads import assembly
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.resources import Json, NodeSet
+
+
+async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerPod], plan: policy.Plan) -> None:
+    """Bring the owners of all claims to what whenDeleted says. Raises ApiError."""
+    if not nodeset.spec.volume_claim_templates:
+        return
+    going = {deletion.pod.uid for deletion in plan.delete}
+    staying = {pod.uid for pod in pods if not pod.deleting and pod.uid not in going}
+    wanted = nodeset.spec.persistent_volume_claim_retention_policy.when_deleted == "Delete"
+    owners = [assembly.owner_reference(nodeset)] if wanted else []
+    steps = [
+        _own(context, claim, owners)
+        for claim in context.caches.claims.store.by("instance", (nodeset.namespace, nodeset.name))
+        if _ours(claim, nodeset, staying) and (_uids(claim) != {owner["uid"] for owner in owners})
+    ]
+    await asyncio.gather(*steps)
+
+
+async def hand_over(context: Context, nodeset: NodeSet, deletion: policy.Deletion) -> None:
+    """Before a pod is scaled in, have it take its claims along if whenScaled says so. Raises ApiError."""
+    policy_of = nodeset.spec.persistent_volume_claim_retention_policy
+    if not deletion.scaled_in or policy_of.when_scaled != "Delete" or not nodeset.spec.volume_claim_templates:
+        return
+    pod = deletion.pod
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+    for wanted in render.claims(nodeset, pod.ordinal):
+        claim = context.caches.claims.store.get(nodeset.namespace, wanted["metadata"]["name"])
+        if claim is not None and _ours(claim, nodeset, {pod.uid}):
+            await _own(context, claim, [owner])
+
+
+def _ours(claim: records.PersistentVolumeClaim, nodeset: NodeSet, pods: set[str]) -> bool:
+    """Whether its owners are for us to change: none, this NodeSet, or one of these pods."""
+    return not claim.metadata.deletion_timestamp and _uids(claim) <= {nodeset.metadata.uid, *pods}
+
+
+def _uids(claim: records.PersistentVolumeClaim) -> set[str]:
+    return {owner.uid for owner in claim.metadata.owner_references}
+
+
+async def _own(context: Context, claim: records.PersistentVolumeClaim, owners: Sequence[Json]) -> None:
+    metadata = claim.metadata
+    patch = {"metadata": {"uid": metadata.uid, "ownerReferences": list(owners) or None}}
+    try:
+        await context.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, metadata.namespace, metadata.name, patch)
+    except NotFound:
+        return

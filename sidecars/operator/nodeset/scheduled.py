@@ -1,0 +1,117 @@
+"""ScheduledUpdate: keeps the NodeSet's maintenance reservation in Slurm, held by a finalizer."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sidecars.kube import Manifest
+from sidecars.operator.caches import NODESETS
+from sidecars.operator.clusters import Cluster
+from sidecars.operator.context import Context
+from sidecars.policy import nodeset as policy
+from sidecars.policy import reservation
+from sidecars.policy.conditions import Condition
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import NotFound, Refused, SlurmError
+from sidecars.workloads.resources import NodeSet, duration
+
+log = logging.getLogger(__name__)
+
+FINALIZER = "nodeset.slinky.slurm.net/reservation"
+"""Finalizer of a NodeSet: held while it may have a reservation."""
+
+CONDITION = "ReservationCreated"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The condition to report, None for none, and after how many seconds to look again."""
+
+    condition: Condition | None = None
+    again: float | None = None
+
+
+async def keep(
+    context: Context,
+    manifest: Manifest,
+    nodeset: NodeSet,
+    desired: policy.Desired,
+    pods: Sequence[policy.WorkerPod],
+    cluster: Cluster | None,
+    view: policy.SlurmView,
+) -> Outcome:
+    """Bring the reservation one step on. A refusal of Slurm's is a condition; raises ApiError."""
+    scheduled = nodeset.spec.update_strategy.type == "ScheduledUpdate" and desired.replicas > 0 and not desired.leaving
+    held = FINALIZER in nodeset.metadata.finalizers
+    if not scheduled and not held:
+        return Outcome()
+    if cluster is None or view.problem is not None:
+        going = desired.leaving and (cluster is None or desired.forced)
+        if not scheduled and going:
+            await context.let_go(NODESETS, manifest, FINALIZER)
+            return Outcome()
+        said = f"what becomes of the reservation is unknown: {view.problem}"
+        return Outcome(Condition(CONDITION, "Unknown", "NoAnswer", said), 5.0)
+    name = reservation.name_of(nodeset.name)
+    try:
+        if not scheduled:
+            await _delete(cluster, name)
+            await context.let_go(NODESETS, manifest, FINALIZER)
+            return Outcome()
+        await context.hold(NODESETS, manifest, FINALIZER)
+        return await _step(context, nodeset, cluster, _wanted(nodeset, pods, view))
+    except SlurmError as error:
+        log.warning("NodeSet %s/%s: reservation %s: %s", nodeset.namespace, nodeset.name, name, error)
+        if not isinstance(error, Refused):
+            return Outcome(Condition(CONDITION, "Unknown", "NoAnswer", str(error)), 5.0)
+        said = f"Slurm refuses it: {error}; see spec.updateStrategy.scheduledUpdate"
+        return Outcome(Condition(CONDITION, "False", "Refused", said), 30.0)
+
+
+async def _step(context: Context, nodeset: NodeSet, cluster: Cluster, wanted: reservation.Wanted) -> Outcome:
+    now = context.now()
+    known = await cluster.poller.reservations()
+    found = next((item for item in known if item.name == wanted.name), None)
+    step = reservation.decide(wanted, found, now)
+    if step.do == "delete":
+        await _delete(cluster, wanted.name)
+    elif step.do == "save":
+        request = protocol.save_reservation(
+            wanted.name,
+            start_time=step.start,
+            minutes=step.minutes,
+            nodes=step.nodes,
+            users=step.users,
+            flags=step.flags,
+        )
+        await cluster.poller.reserve(request)
+        log.info("NodeSet %s/%s: saved reservation %s", nodeset.namespace, nodeset.name, wanted.name)
+    again = 1.0 if step.do == "delete" else _until_it_changes(wanted, found, now)
+    return Outcome(Condition(CONDITION, "True" if step.exists else "False", step.reason, step.message), again)
+
+
+def _until_it_changes(wanted: reservation.Wanted, found: object, now: float) -> float | None:
+    """Seconds to the next start of the reservation; Slurm's nodes tell the rest."""
+    start = wanted.next_start(now)
+    return max(1.0, start - now + 1.0) if found is not None and start >= now else None
+
+
+async def _delete(cluster: Cluster, name: str) -> None:
+    try:
+        await cluster.poller.reserve(protocol.delete_reservation(name))
+    except NotFound:
+        log.debug("there is no reservation %s", name)
+
+
+def _wanted(nodeset: NodeSet, pods: Sequence[policy.WorkerPod], view: policy.SlurmView) -> reservation.Wanted:
+    spec = nodeset.spec.update_strategy.scheduled_update
+    assert spec is not None  # noqa: S101 - a rule of the CRD
+    assert spec.start_time is not None  # noqa: S101 - likewise
+    seconds = duration(spec.duration, "spec.updateStrategy.scheduledUpdate.duration")
+    return reservation.Wanted(
+        name=reservation.name_of(nodeset.name),
+        start=int(spec.start_time.timestamp()),
+        minutes=max(1, round(seconds / 60)) if seconds else 30,
+        flags=frozenset(flag.upper() for flag in spec.flags or ()),
+        nodes=frozenset(pod.slurm_node for pod in pods if pod.slurm_node in view.nodes),
+    )

@@ -1,0 +1,121 @@
+"""The maintenance reservation of a NodeSet with update strategy ScheduledUpdate: pure.
+
+Slurm makes one for a start in the future, moves a recurring one on by itself when it is over, and forgets one that
+isn't recurring (scontrol, RESERVATIONS).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sidecars.slurm import hostlists
+from sidecars.slurm.records import Reservation
+
+RECURRING = frozenset({"HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY"})
+_NOT_SHOWN = frozenset({"FORCE_START"})
+_DAY = 86_400
+_PERIODS = {"HOURLY": 3600, "WEEKLY": 7 * _DAY}
+
+
+def name_of(nodeset: str) -> str:
+    """The reservation of a NodeSet."""
+    return f"SlurmOperatorMaint-{nodeset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The reservation as the NodeSet asks for it. `start` is seconds since the epoch; `nodes` are names in Slurm."""
+
+    name: str
+    start: int
+    minutes: int
+    flags: frozenset[str]
+    nodes: frozenset[str]
+    users: tuple[str, ...] = ("slurm",)
+
+    @property
+    def all_flags(self) -> frozenset[str]:
+        """The flags that are always set, and the NodeSet's."""
+        return self.flags | {"MAINT", "IGNORE_JOBS"}
+
+    @property
+    def period(self) -> int | None:
+        """Seconds between two starts, None for one that isn't recurring; of WEEKDAY and WEEKEND a day."""
+        recurring = self.flags & RECURRING
+        return min((_PERIODS.get(flag, _DAY) for flag in recurring), default=None)
+
+    def next_start(self, now: float) -> int:
+        """The first start that isn't over."""
+        if self.period is None or self.start >= now:
+            return self.start
+        return self.start + self.period * -(-int(now - self.start) // self.period)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next: nothing, make the reservation, change what isn't None, or delete it.
+
+    `reason` and `message` are for the condition ReservationCreated, `exists` its status.
+    """
+
+    do: Literal["nothing", "save", "delete"]
+    exists: bool
+    reason: str
+    message: str
+    start: int | None = None
+    minutes: int | None = None
+    nodes: tuple[str, ...] | None = None
+    flags: tuple[str, ...] = ()
+    users: tuple[str, ...] | None = None
+
+
+def decide(wanted: Wanted, found: Reservation | None, now: float) -> Step:
+    """The next step towards the reservation."""
+    if found is None:
+        return _make(wanted, now)
+    there = f"reservation {wanted.name} exists"
+    begun = found.start_time <= now < found.end_time
+    nodes = tuple(sorted(wanted.nodes)) if wanted.nodes and set(_expanded(found.node_list)) != wanted.nodes else None
+    if begun:
+        return Step("save" if nodes else "nothing", True, "Created", f"{there} and has begun", nodes=nodes)
+    if wanted.all_flags - _NOT_SHOWN - found.flags or (found.flags ^ wanted.flags) & RECURRING:
+        # Flags can't be taken away; it is made anew.
+        return Step("delete", False, "Recreating", f"reservation {wanted.name} gets other flags")
+    start = None if _same_start(wanted, found, now) or wanted.next_start(now) < now else wanted.next_start(now)
+    minutes = wanted.minutes if found.end_time - found.start_time != wanted.minutes * 60 else None
+    changed = nodes is not None or start is not None or minutes is not None
+    return Step("save" if changed else "nothing", True, "Created", there, start, minutes, nodes)
+
+
+def _make(wanted: Wanted, now: float) -> Step:
+    if wanted.start < now and "FORCE_START" not in wanted.flags:
+        said = (
+            f"reservation {wanted.name} doesn't exist and its startTime is over: set "
+            "spec.updateStrategy.scheduledUpdate.startTime to a time in the future for another update"
+        )
+        return Step("nothing", False, "NotExists", said)
+    if not wanted.nodes:
+        return Step("nothing", False, "NoNodes", "no worker is registered in Slurm yet")
+    return Step(
+        "save",
+        True,
+        "Created",
+        f"reservation {wanted.name} exists",
+        start=wanted.next_start(now),
+        minutes=wanted.minutes,
+        nodes=tuple(sorted(wanted.nodes)),
+        flags=tuple(sorted(wanted.all_flags)),
+        users=wanted.users,
+    )
+
+
+def _same_start(wanted: Wanted, found: Reservation, now: float) -> bool:
+    if wanted.period is None or wanted.start > now:
+        return found.start_time == wanted.start
+    # Slurm moved it on; summer time may have moved it by an hour.
+    off = (found.start_time - wanted.start) % wanted.period % _DAY
+    return off in {0, 3600 % wanted.period, -3600 % wanted.period} or off == _DAY - 3600
+
+
+def _expanded(node_list: str) -> Iterable[str]:
+    return hostlists.expand(node_list) if node_list else ()

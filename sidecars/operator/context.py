@@ -13,6 +13,7 @@ from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters, Connect
 from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset import Failures
 from sidecars.policy.placement import Rules
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.workloads import names, resources, restapi
@@ -89,6 +90,7 @@ class Context:
     propagated_node_conditions: tuple[str, ...] = ()
     now: Callable[[], float] = time.time
     placement: dict[Key, Rules] = field(default_factory=dict)
+    failures: dict[Key, dict[str, Failures]] = field(default_factory=dict)
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:

@@ -46,6 +46,9 @@ _JOB_NOT_THERE = frozenset(
 FORCED_GRACE_SECONDS = 30
 """Grace of a pod that goes because its Slurm cluster goes."""
 
+FAILED_WAIT_MOST = 900.0
+"""Longest wait in seconds before a failed pod is made again."""
+
 TOGETHER = 16
 """From how many pods that go for the same cause on their drain reasons are worded alike, to be one request."""
 
@@ -441,6 +444,35 @@ def free_ordinals(pods: Iterable[WorkerPod], count: int) -> tuple[int, ...]:
             free.append(ordinal)
         ordinal += 1
     return tuple(free)
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often the pods of one name failed in a row, the last of them, and until when the next one has to wait."""
+
+    count: int
+    uid: str
+    until: float
+
+
+def failures(
+    before: Mapping[str, Failures], pods: Iterable[WorkerPod], now: float
+) -> tuple[dict[str, Failures], float | None]:
+    """The failures by pod name after this pass, and after how many seconds the next pod may be made.
+
+    The wait doubles from a second to `FAILED_WAIT_MOST` (as the DaemonSet controller's does), and is forgotten once a
+    pod of that name is available.
+    """
+    found = {name: item for name, item in before.items() if item.until + FAILED_WAIT_MOST > now}
+    for pod in pods:
+        known = found.get(pod.name)
+        if pod.phase == "Failed" and (known is None or known.uid != pod.uid):
+            count = 1 if known is None else known.count + 1
+            found[pod.name] = Failures(count, pod.uid, now + min(FAILED_WAIT_MOST, 2.0 ** (count - 1)))
+        elif pod.available:
+            found.pop(pod.name, None)
+    waits = [item.until - now for item in found.values() if item.until > now]
+    return found, min(waits, default=None)
 
 
 @dataclass(frozen=True, slots=True)

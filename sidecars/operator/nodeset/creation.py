@@ -59,7 +59,9 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
 
     Doubling batches: when the first pod is refused, thousands more need not be tried.
     """
-    free, taken = _unused(context, key, wanted)
+    now, failed = context.now(), context.failures.get(key, {})
+    due = [order for order in wanted if order.name not in failed or failed[order.name].until <= now]
+    free, taken = _unused(context, key, due)
     if free:
         context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(free)} pod(s)")
     context.expectations.expect_creations(key, len(free))

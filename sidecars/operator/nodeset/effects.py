@@ -47,6 +47,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         context.expectations.forget(key)
         context.orphaned_since.pop(key, None)
         context.placement.pop(key, None)
+        context.failures.pop(key, None)
         return None
     try:
         nodeset = read(NodeSet, manifest)
@@ -83,6 +84,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         # Only now is it worth reading all jobs.
         view = await _with_jobs(cluster, view)
         plan = policy.plan(desired, pods, view, context.now())
+    context.failures[key], may_be_made = policy.failures(context.failures.get(key, {}), pods, context.now())
     failure: Exception | None = None
     try:
         await steps.carry_out(context, manifest, nodeset, made.template, made.revision, desired, plan, cluster)
@@ -120,6 +122,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         plan.look_again_after,
         left,
         outcome.again,
+        may_be_made,
         _available_in(nodeset, pods),
         _forced_in(context, nodeset) if pods else None,
         context.expectations.remaining(key) or None,

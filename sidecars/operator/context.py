@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Self, TypeVar
 
-from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resource, Store, WorkQueue, identity
+from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resource, Store, WorkQueue, identity, records
 from sidecars.operator.apply import FIELD_MANAGER, MANAGED_BY, Applier
 from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters, Connect
 from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
-from sidecars.policy.nodeset import Failures
+from sidecars.policy.nodeset import Failures, WorkerPod
 from sidecars.policy.placement import Rules
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.workloads import names, resources, restapi
@@ -74,6 +74,21 @@ class Surroundings:
     rng: random.Random | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the policy was last told of a pod, and from which records."""
+
+    pod: records.Pod
+    node: records.Node | None
+    min_ready_seconds: int
+    seen: WorkerPod
+
+    def holds(self, pod: records.Pod, node: records.Node | None, min_ready_seconds: int) -> bool:
+        """Whether it is still true: nothing but time makes a ready pod available."""
+        same = self.pod is pod and self.node is node and self.min_ready_seconds == min_ready_seconds
+        return same and (self.seen.available or not self.seen.ready)
+
+
 @dataclass(slots=True)
 class Context:
     """The operator's parts. `now` is seconds since the epoch."""
@@ -91,6 +106,7 @@ class Context:
     now: Callable[[], float] = time.time
     placement: dict[Key, Rules] = field(default_factory=dict)
     failures: dict[Key, dict[str, Failures]] = field(default_factory=dict)
+    observed: dict[Key, dict[str, Observed]] = field(default_factory=dict)
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:

@@ -185,7 +185,10 @@ class Plan:
 def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Plan:
     """Decide one pass over a NodeSet."""
     everyone = tuple(pods)
-    live = sorted((p for p in everyone if not p.deleting), key=lambda pod: deletion_order(pod, slurm))
+    live = [pod for pod in everyone if not pod.deleting]
+    if desired.leaving or len(live) > desired.replicas:
+        # Not in each pass: of thousands it is dear.
+        live.sort(key=lambda pod: deletion_order(pod, slurm))
     finished = [pod for pod in live if pod.finished]
     working = [pod for pod in live if not pod.finished]
     condemned = condemn(desired, everyone, working, slurm)

@@ -15,7 +15,7 @@ from sidecars.kube import (
 )
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
-from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError
+from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError, Observed
 from sidecars.operator.nodeset import claims, creation, podstate, reporting, revisions, scheduled, slurm_records, steps
 from sidecars.operator.nodeset.observation import as_placed, worker_pod
 from sidecars.policy import nodeset as policy
@@ -48,6 +48,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         context.orphaned_since.pop(key, None)
         context.placement.pop(key, None)
         context.failures.pop(key, None)
+        context.observed.pop(key, None)
         return None
     try:
         nodeset = read(NodeSet, manifest)
@@ -181,16 +182,24 @@ def _controller_going(context: Context, nodeset: NodeSet) -> bool:
 
 
 def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
-    return [
-        worker_pod(
-            pod,
-            context.caches.kube_nodes.store.get(None, pod.spec.node_name) if pod.spec.node_name else None,
-            now=context.now(),
-            min_ready_seconds=nodeset.spec.min_ready_seconds,
-            explained_by=context.propagated_node_conditions,
+    """The NodeSet's pods as the policy sees them; those whose records are the same objects are not looked at again."""
+    key, now, found = (nodeset.namespace, nodeset.name), context.now(), []
+    before, after = context.observed.get(key, {}), {}
+    min_ready = nodeset.spec.min_ready_seconds
+    for pod in context.caches.pods.store.by("owner", nodeset.metadata.uid):
+        node = context.caches.kube_nodes.store.get(None, pod.spec.node_name) if pod.spec.node_name else None
+        known = before.get(pod.metadata.uid)
+        if known is not None and known.holds(pod, node, min_ready):
+            after[pod.metadata.uid] = known
+            found.append(known.seen)
+            continue
+        seen = worker_pod(
+            pod, node, now=now, min_ready_seconds=min_ready, explained_by=context.propagated_node_conditions
         )
-        for pod in context.caches.pods.store.by("owner", nodeset.metadata.uid)
-    ]
+        after[pod.metadata.uid] = Observed(pod, node, min_ready, seen)
+        found.append(seen)
+    context.observed[key] = after
+    return found
 
 
 async def _template(context: Context, nodeset: NodeSet) -> Made:

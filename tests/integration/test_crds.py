@@ -171,6 +171,7 @@ REFUSED: list[tuple[str, Spec, str]] = [
     ("NodeSet", {"partition": {"enabled": True, "config": "State=UP\nSlurmUser=root"}}, "spec.partition.config"),
     ("NodeSet", {"scalingMode": "ReplicaSet"}, "spec.scalingMode: Unsupported value"),
     ("NodeSet", {"replicas": -1}, "spec.replicas"),
+    ("NodeSet", {"replicas": 65537}, "should be less than or equal to 65536"),
     ("NodeSet", {"deletionTimeout": "a minute"}, "spec.deletionTimeout"),
     ("Token", {"jwtKeyRef": None}, "jwtKeyRef is required"),
     ("Token", {"jwtKeyRef": None, "jwtHs256KeyRef": {"name": "jwt"}}, "spec.jwtHs256KeyRef.key: Required"),

@@ -76,9 +76,14 @@ def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, 
     )
     daemon.chmod(0o755)
     script = f". {SUPERVISE}; supervise daemon {daemon}; hold; echo over"
-    with subprocess.Popen(["bash", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        ["bash", "-c", script], cwd=tmp_path, stdout=pipe, text=True, start_new_session=True
+    ) as process:
         assert process.stdout is not None
-        assert [process.stdout.readline() for _ in range(2)] == ["run\n", "run\n"]
-        process.send_signal(told)
-        assert [process.stdout.readline() for _ in range(2)] == ["told\n", "over\n"]
-        process.kill()
+        try:
+            assert [process.stdout.readline() for _ in range(2)] == ["run\n", "run\n"]
+            process.send_signal(told)
+            assert [process.stdout.readline() for _ in range(2)] == ["told\n", "over\n"]
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -453,6 +453,49 @@ def test_pods_of_one_template_do_not_change_each_other() -> None:
     assert (json.dumps(first), json.dumps(template)) == (text, before)
 
 
+# DaemonSet mode
+
+
+def daemon(of: NodeSet, kube_node: str = "n1.example.com", host: str = "n1") -> Manifest:
+    """The pod for a Kubernetes node."""
+    return render.daemon_pod(of, render.pod_template(of, controller(), builders.facts()), kube_node, host, "abc")
+
+
+def test_a_daemon_pod_is_for_one_kubernetes_node_and_always_has_the_same_name() -> None:
+    of = nodeset(scalingMode="DaemonSet", volumeClaimTemplates=[CLAIM])
+    found = daemon(of)
+    metadata = found["metadata"]
+    assert metadata["name"] == daemon(of, host="other")["metadata"]["name"]
+    assert metadata["name"] != daemon(of, "n2.example.com")["metadata"]["name"]
+    assert metadata["generateName"] == "slurm-worker-slinky-"
+    assert metadata["annotations"]["nodeset.slinky.slurm.net/kube-node"] == "n1.example.com"
+    assert metadata["labels"]["nodeset.slinky.slurm.net/pod-name"] == metadata["name"]
+    assert metadata["labels"]["nodeset.slinky.slurm.net/pod-hostname"] == "n1"
+    assert "nodeset.slinky.slurm.net/pod-index" not in metadata["labels"]
+    assert pod_spec(found)["hostname"] == "n1"
+    [claim] = render.daemon_claims(of, "n1.example.com", "n1")
+    assert claim["metadata"]["name"].endswith("-slurm-worker-slinky-n1")
+
+
+def test_the_name_of_a_daemon_pod_fits_a_label_however_long_the_names_are() -> None:
+    assert len(render.daemon_pod_name(nodeset("n" * 57), "x" * 253)) == 63
+
+
+def test_a_daemon_pod_tolerates_what_pods_of_a_daemon_set_do_but_no_cordon() -> None:
+    keys = {item["key"] for item in pod_spec(daemon(nodeset(scalingMode="DaemonSet")))["tolerations"]}
+    common = {"nodeset.slinky.slurm.net/worker"} | {
+        f"node.kubernetes.io/{name}"
+        for name in ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure")
+    }
+    assert keys == common
+    on_host = nodeset(
+        scalingMode="DaemonSet", template={"spec": {"hostNetwork": True, "tolerations": [{"key": "gpu"}]}}
+    )
+    found = {item["key"] for item in pod_spec(daemon(on_host))["tolerations"]}
+    assert found == common | {"gpu", "node.kubernetes.io/network-unavailable"}
+    assert "node.kubernetes.io/not-ready" not in {item["key"] for item in pod_spec(pod())["tolerations"]}
+
+
 # Revisions
 
 
@@ -491,6 +534,14 @@ def test_what_the_pods_are_made_of_makes_a_new_revision(change: dict[str, Any]) 
 )
 def test_what_the_pods_are_not_made_of_makes_none(change: dict[str, Any]) -> None:
     assert revision(nodeset(**change)).hash == revision(nodeset()).hash
+
+
+def test_a_changed_key_is_a_new_revision_as_slurmd_reads_it_only_at_its_start() -> None:
+    before = builders.facts()
+    changed = replace(before, secrets={**before.secrets, "slurm-auth-slurm": {"slurm.key": digest("another")}})
+    jwt = replace(before, secrets={**before.secrets, "slurm-auth-jwt": {"jwt.key": digest("another")}})
+    assert revision(nodeset(), changed).hash != revision(nodeset(), before).hash
+    assert revision(nodeset(), jwt).hash == revision(nodeset(), before).hash
 
 
 def newer(facts: Facts) -> Facts:

@@ -46,6 +46,7 @@ def worker(of: NodeSet) -> list[Manifest]:
     revision = nodesets.revision(of, controller(), facts)
     return [
         nodesets.pod(of, nodesets.pod_template(of, controller(), facts), 0, revision.hash, kube_node="n"),
+        nodesets.daemon_pod(of, nodesets.pod_template(of, controller(), facts), "n.example.com", "n", revision.hash),
         nodesets.revision_object(of, revision, 1),
         *nodesets.claims(of, 0),
         *nodesets.objects(of, controller(), facts),

@@ -19,6 +19,7 @@ def wire(context: Context) -> None:
     caches, queues = context.caches, context.queues
     caches.pods.store.add_index("owner", _controlling_uids)
     caches.pods.store.add_index("slurm_node", _slurm_nodes)
+    caches.kube_nodes.store.add_index("topology", _has_topology)
     caches.pods.store.add_index("kube_node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
 
     def key_of(manifest: Manifest) -> Key:
@@ -53,6 +54,8 @@ def wire(context: Context) -> None:
             queues.loginsets.add(key_of(event.object))
 
     def nodesets(event: Event[Manifest]) -> None:
+        if event.old is not None and event.new is not None and _partitions(event.old) != _partitions(event.new):
+            queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
         if _spec_changed(event):
             queues.nodesets.add(key_of(event.object))
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
@@ -101,6 +104,7 @@ def wire(context: Context) -> None:
             if places[0] != places[1]:
                 queues.nodesets.add(key)
         for pod in caches.pods.store.by("kube_node", name):
+            queues.pods.add(_pod_key(pod))
             owner = pod.metadata.controller
             if owner is not None:
                 queues.nodesets.add((pod.metadata.namespace, owner.name))
@@ -190,6 +194,11 @@ def _placement(node: records.Node, context: Context) -> tuple[object, ...]:
     return node.spec, node.metadata.annotations, node.metadata.labels, explained
 
 
+def _partitions(nodeset: Manifest) -> object:
+    """What of a NodeSet's status is in slurm.conf."""
+    return (nodeset.get("status") or {}).get("partitions")
+
+
 def _finalizing(manifest: Manifest) -> bool:
     return manifest["metadata"].get("deletionTimestamp") is not None
 
@@ -208,6 +217,10 @@ def _slurm_nodes(pod: records.Pod) -> Iterable[tuple[str, str, str]]:
     """Namespace and Controller of a worker pod, and its Slurm node."""
     name = slurm_node(pod)
     return ((pod.metadata.namespace, pod.metadata.labels.get(names.CLUSTER, ""), name),) if name else ()
+
+
+def _has_topology(node: records.Node) -> Iterable[bool]:
+    return (True,) if node.metadata.annotations.get(names.TOPOLOGY) else ()
 
 
 def _decided_by(pod: records.Pod) -> tuple[object, ...]:

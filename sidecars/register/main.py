@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sidecars import podfiles
-from sidecars.register import facts
+from sidecars.register import annotations, facts
 from sidecars.register.facts import read_facts, read_gpus, read_host
 from sidecars.register.gpus import GpuMismatchError, Vendor
 from sidecars.register.registration import BadFact, Host, registration
@@ -27,6 +27,7 @@ def main(
     *,
     environment: Mapping[str, str] = os.environ,
     host: Callable[[], Host] = read_host,
+    annotations_file: Path = annotations.FILE,
     vendor: Callable[[str], Vendor] = facts.vendor,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -40,6 +41,7 @@ def main(
         return 2
     folder = podfiles.folder(environment)
     try:
+        environment = annotations.with_topology(environment, annotations_file, clock, sleep)
         found = registration(read_facts(environment, host(), read_gpus(environment, vendor)))
         for name in (podfiles.CONF, podfiles.STOP, podfiles.RELEASED):
             (folder / name).unlink(missing_ok=True)

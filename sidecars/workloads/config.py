@@ -39,6 +39,9 @@ CONFIG_MAP_BYTES = 1024 * 1024
 
 MIN_MAX_NODE_COUNT = 1024
 
+CLOSED = "INACTIVE"
+"""The State of a partition that is to go: it takes no job and starts none."""
+
 STATE_FOLDER = "/var/spool/slurmctld"
 
 _LOG = "/var/log/slurm"
@@ -305,14 +308,26 @@ class _Composer:
             declared[name] = source
             self._add([f"# {source}"])
             self._add([f"NodeSet={name} Feature={name}"], source)
-            if nodeset.spec.partition.enabled:
+            # One that is to go stays, closed, while jobs name it; the last of two values of a key counts.
+            closed = nodeset.metadata.deletion_timestamp is not None or not nodeset.spec.partition.enabled
+            if nodeset.spec.partition.enabled or name in nodeset.status.partitions:
                 place = f"{source} spec.partition.config"
                 rest = nodeset.spec.partition.config.strip()
                 reason = _unfit(rest)
                 if reason:
                     self._problem(place, f"{rest!r} {reason}")
-                else:
-                    self._add([f"PartitionName={name} Nodes={name} {rest}".rstrip()], place)
+                    rest = ""
+                if not reason or closed:
+                    line = f"PartitionName={name} Nodes={name} {rest}".rstrip()
+                    self._add([f"{line} State={CLOSED}" if closed else line], place)
+        for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
+            source = f"NodeSet {nodeset.namespace}/{nodeset.name}"
+            for former in nodeset.status.partitions:
+                if former not in declared and _WORD.fullmatch(former):
+                    declared[former] = source
+                    self._add([f"# {source}, a former partition that jobs still name"])
+                    self._add([f"NodeSet={former} Feature={former}"], source)
+                    self._add([f"PartitionName={former} Nodes={former} State={CLOSED}"], source)
 
     def _extra(self, lists: Mapping[str, str]) -> None:
         extra = self._controller.spec.extra_conf.rstrip("\n")

@@ -413,6 +413,7 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     node_records: Literal["Delete", "Keep"] = "Delete"
     oversubscribe_node: bool = False
     deletion_timeout: str = "60s"
+    force_removal: bool = False
 
 
 class NodeSetStatus(Status, frozen=True, kw_only=True):
@@ -428,6 +429,7 @@ class NodeSetStatus(Status, frozen=True, kw_only=True):
     slurm_allocated: int = 0
     slurm_down: int = 0
     slurm_drain: int = 0
+    partitions: tuple[str, ...] = ()
     node_set_hash: str = ""
     collision_count: int | None = None
     ordinal_to_node: Mapping[str, str] | None = None

@@ -8,6 +8,7 @@ from functools import partial
 
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
 from sidecars.operator.context import Context, Key, NotUsableError
+from sidecars.operator.nodeset import placement
 from sidecars.policy import nodeset as policy
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
@@ -119,7 +120,7 @@ async def _make(context: Context, key: Key, order: Order) -> None:
             await context.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
         except AlreadyExists:
             await _check_claim(context, key, claim["metadata"]["name"])
-    await context.client.create(PODS, order.pod())
+    await context.client.create(PODS, placement.stamped_at_creation(context, order.pod()))
 
 
 async def _check_claim(context: Context, key: Key, name: str) -> None:

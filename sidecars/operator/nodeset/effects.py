@@ -16,7 +16,17 @@ from sidecars.kube import (
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError, Observed
-from sidecars.operator.nodeset import claims, creation, podstate, reporting, revisions, scheduled, slurm_records, steps
+from sidecars.operator.nodeset import (
+    claims,
+    creation,
+    podstate,
+    removal,
+    reporting,
+    revisions,
+    scheduled,
+    slurm_records,
+    steps,
+)
 from sidecars.operator.nodeset.observation import as_placed, worker_pod
 from sidecars.policy import nodeset as policy
 from sidecars.policy import placement, reservation
@@ -102,20 +112,35 @@ async def reconcile(context: Context, key: Key) -> float | None:
     except KubeError as error:
         failure = failure or error
     left = await slurm_records.prune(context, nodeset, cluster, view)
+    named = await removal.partitions(
+        context,
+        nodeset,
+        cluster,
+        view,
+        leaving=desired.leaving and not pods,
+        unbound=desired.leaving and _controller_going(context, nodeset),
+    )
     if desired.leaving and not pods and failure is None and context.expectations.satisfied(key):
-        wait = _record_wait(context, nodeset, view, left)
+        wait = named.again or _record_wait(context, nodeset, view, left)
         if wait is None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
             return None
         left = wait
     ready = reporting.ready(nodeset, desired, pods, plan) if problem is None or desired.leaving else problem
+    if named.condition is not None and desired.leaving and not pods:
+        ready = replace(named.condition, type="Ready")
     await context.report(
         NODESETS,
         manifest,
-        [ready, reporting.slurm_reachable(view), *([outcome.condition] if outcome.condition is not None else [])],
+        [
+            ready,
+            reporting.slurm_reachable(view),
+            *(it for it in (outcome.condition, named.condition) if it is not None),
+        ],
         reporting.status(nodeset, desired, pods, view, made.revision)
         | ({"collisionCount": made.collisions} if made.collisions else {})
-        | _pins(nodeset, desired),
+        | _pins(nodeset, desired)
+        | {"partitions": list(named.declared)},
     )
     if failure is not None:
         raise failure
@@ -124,6 +149,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         left,
         outcome.again,
         may_be_made,
+        named.again,
         _available_in(nodeset, pods),
         _forced_in(context, nodeset) if pods else None,
         context.expectations.remaining(key) or None,

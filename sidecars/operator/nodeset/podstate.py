@@ -7,6 +7,7 @@ from typing import Any
 from sidecars.kube import PODS, Manifest, NotFound, records
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
+from sidecars.operator.nodeset import placement
 from sidecars.operator.nodeset.observation import slurm_node
 from sidecars.policy import podstate
 from sidecars.policy.conditions import timestamp
@@ -29,27 +30,34 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if pod is None or not pod.spec.node_name:
         return None
     nodeset = nodeset_of(context, pod)
-    cluster = cluster_of(context, pod)
-    if nodeset is None or cluster is None:
+    if nodeset is None:
         return None
-    view = cluster.view()
-    if view.problem is not None:
+    try:
+        cluster = cluster_of(context, pod)
+        if cluster is None or cluster.view().problem is not None:
+            # register waits for the stamp, whether Slurm answers or not.
+            await placement.stamp(context, pod, nodeset)
+            return None
+        return await _show(context, pod, nodeset, cluster)
+    except NotFound:
+        log.debug("pod %s/%s is gone already", *key)
         return None
+
+
+async def _show(context: Context, pod: records.Pod, nodeset: Manifest, cluster: Cluster) -> float | None:
     name = slurm_node(pod)
-    node = view.nodes.get(name)
+    node = cluster.view().nodes.get(name)
+    again = await placement.tell(context, pod, nodeset, cluster, node)
     draining = node is not None and states.is_draining(node.states)
     if draining:
-        await refresh_deadlines(context, (key[0], pod.metadata.labels[names.CLUSTER]), cluster)
+        await refresh_deadlines(context, (pod.metadata.namespace, pod.metadata.labels[names.CLUSTER]), cluster)
     wanted = podstate.shown(
         node,
         protection=(nodeset.get("spec") or {}).get("workloadDisruptionProtection") is not False,
         deadline=cluster.deadlines.get(name),
     )
-    try:
-        await _write(context, pod, wanted)
-    except NotFound:
-        log.debug("pod %s/%s is gone already", *key)
-    return DEADLINES_FOR if draining else None
+    await _write(context, pod, wanted)
+    return DEADLINES_FOR if draining else again
 
 
 def nodeset_of(context: Context, pod: records.Pod) -> Manifest | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import PODS
+from sidecars.kube import CONFIG_MAPS, NODES, PODS
 from sidecars.operator.caches import NODESETS
 from sidecars.policy.podstate import deadline_text
 from tests.integration.operator.world import World, until
@@ -88,3 +88,112 @@ async def test_a_draining_pod_shows_why_and_until_when_and_nothing_is_written_af
     before = await world.versions()
     await asyncio.sleep(2)
     assert await world.versions() == before
+
+
+async def on_machine(world: World, **annotations: str | None) -> None:
+    """Annotate the Kubernetes node `machine`: `topology` and `features`."""
+    names = {f"{name}.slinky.slurm.net/spec": value for name, value in annotations.items()}
+    await world.client.merge_patch(NODES, None, "machine", {"metadata": {"annotations": names}})
+
+
+async def test_topology_and_features_of_the_machine_reach_the_pod_and_later_the_running_slurm_node(
+    world: World,
+) -> None:
+    await on_machine(world, topology="topo-switch:s2,topo-block:b2", features="fast,zone-a")
+    try:
+        await world.nodeset(replicas=1)
+        await world.until_ready(1)
+
+        async def stamped(value: str) -> bool:
+            return await annotation(world, "slinky-0", "topology.slinky.slurm.net/spec") == value
+
+        async def in_slurm(topology: str, *features: str) -> bool:
+            node = world.slurm.nodes["slinky-0"]
+            return node.topology == topology and tuple(node.active_features) == features == tuple(node.features)
+
+        await until("the stamp", lambda: stamped("topo-switch:s2,topo-block:b2"))
+        # The simulated register doesn't read the stamp; a real one would have told the topology itself.
+        await until("Slurm to know", lambda: in_slurm("topo-switch:s2,topo-block:b2", "k8s/fast", "k8s/zone-a"))
+        uid = (await world.pods())["slinky-0"]["metadata"]["uid"]
+        await on_machine(world, topology="topo-switch:s1", features="zone-b")
+        await until("Slurm to know the change", lambda: in_slurm("topo-switch:s1", "k8s/zone-b"))
+        await until("the new stamp", lambda: stamped("topo-switch:s1"))
+        assert (await world.pods())["slinky-0"]["metadata"]["uid"] == uid
+    finally:
+        await on_machine(world, topology=None, features=None)
+
+
+async def test_pods_are_made_with_the_stamp_where_no_machine_says_a_topology(world: World) -> None:
+    world.kubelet_works = False
+    await world.nodeset(replicas=1)
+    await world.until_pods("slinky-0")
+    assert await annotation(world, "slinky-0", "topology.slinky.slurm.net/spec") == ""
+
+
+async def conf(world: World) -> list[str]:
+    """Lines of slurm.conf about partitions."""
+    config = await world.get(CONFIG_MAPS, "slurm-config")
+    text: str = (config or {}).get("data", {}).get("slurm.conf", "")
+    return [line for line in text.splitlines() if line.startswith("PartitionName=")]
+
+
+async def test_a_nodeset_whose_partition_jobs_ask_for_stays_until_they_are_gone_or_it_is_forced(world: World) -> None:
+    partition = {"enabled": True, "config": "State=UP"}
+    for name in ("one", "two"):
+        await world.nodeset(name, replicas=1, oversubscribeNode=True, partition=partition)
+    await world.until_ready(1, "one")
+    await world.until_ready(1, "two")
+    jobs = {name: world.slurm.jobs[world.slurm.job_submit()] for name in ("one", "two")}
+    for name, job in jobs.items():
+        job.partition = name
+        await world.client.delete(NODESETS, world.namespace, name)
+
+    async def waiting(name: str) -> bool:
+        ready = await world.condition(NODESETS, name)
+        return ready.get("reason") == "JobsRefer" and f"({jobs[name].job_id}) would be lost" in ready["message"]
+
+    async def gone(name: str) -> bool:
+        return await world.get(NODESETS, name) is None
+
+    await until("one to say what it waits for", lambda: waiting("one"))
+    await until("two to say what it waits for", lambda: waiting("two"))
+    assert await world.pods() == {}
+    closed = [f"PartitionName={name} Nodes={name} State=UP State=INACTIVE" for name in ("one", "two")]
+
+    async def are_closed() -> bool:
+        return await conf(world) == closed
+
+    await until("the partitions to be closed", are_closed)
+    await world.client.merge_patch(NODESETS, world.namespace, "two", {"spec": {"forceRemoval": True}})
+    await until("two to go", lambda: gone("two"))
+    assert not await gone("one")
+    world.slurm.job_end(jobs["one"].job_id, state="CANCELLED")
+    await until("one to go", lambda: gone("one"))
+
+    async def no_lines() -> bool:
+        return await conf(world) == []
+
+    await until("the lines to go", no_lines)
+
+
+async def test_a_partition_that_is_switched_off_is_closed_until_no_job_asks_for_it(world: World) -> None:
+    await world.nodeset(replicas=1, partition={"enabled": True, "config": "State=UP"})
+    await world.until_ready(1)
+    job = world.slurm.jobs[world.slurm.job_submit()]
+    job.partition = "slinky"
+    off = {"spec": {"partition": {"enabled": False}}}
+    await world.client.merge_patch(NODESETS, world.namespace, "slinky", off)
+
+    async def said() -> bool:
+        return "would be lost" in (await world.condition(NODESETS, "slinky", "PartitionsReleased")).get("message", "")
+
+    async def lines(*wanted: str) -> bool:
+        return await conf(world) == list(wanted)
+
+    await until("the condition", said)
+    await until(
+        "the partition to be closed", lambda: lines("PartitionName=slinky Nodes=slinky State=UP State=INACTIVE")
+    )
+    world.slurm.job_end(job.job_id, state="CANCELLED")
+    await until("the line to go", lines)
+    assert await world.condition(NODESETS, "slinky", "PartitionsReleased") == {}

@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -383,3 +384,25 @@ def test_the_order_in_which_things_are_found_does_not_matter(order: list[str]) -
     found = compose(of, nodesets, builders.facts(config_maps=contents))
     assert found == compose(of, sorted(nodesets, key=lambda it: it.name), builders.facts(config_maps=contents))
     assert list(found.files) == sorted(found.files)
+
+
+def test_a_partition_that_is_to_go_is_closed_and_stays_as_long_as_jobs_may_name_it() -> None:
+    enabled = {"enabled": True, "config": "State=UP MaxTime=60"}
+
+    def of(meta: dict[str, Any] | None = None, partitions: tuple[str, ...] = (), **spec: Any) -> list[str]:
+        made = nodeset("a", meta, **spec)
+        made = msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, partitions=partitions))
+        return [line for line in lines(controller(), (made,)) if line.startswith(("NodeSet=", "PartitionName="))]
+
+    closed = "PartitionName=a Nodes=a State=UP MaxTime=60 State=INACTIVE"
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert of(leaving, partition=enabled) == ["NodeSet=a Feature=a", closed]
+    assert of(partitions=("a",), partition=enabled | {"enabled": False}) == ["NodeSet=a Feature=a", closed]
+    assert of(partition=enabled | {"enabled": False}) == ["NodeSet=a Feature=a"]
+    renamed: dict[str, Any] = {"template": {"spec": {"hostname": "gpu-"}}, "partition": enabled}
+    assert of(partitions=("a", "gpu"), **renamed) == [
+        "NodeSet=gpu Feature=gpu",
+        "PartitionName=gpu Nodes=gpu State=UP MaxTime=60",
+        "NodeSet=a Feature=a",
+        "PartitionName=a Nodes=a State=INACTIVE",
+    ]

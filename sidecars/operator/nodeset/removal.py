@@ -1,0 +1,56 @@
+"""Partitions that are to go: which of them have to stay in slurm.conf yet. See `sidecars.policy.removal`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sidecars.operator.clusters import Cluster
+from sidecars.operator.context import Context
+from sidecars.policy import removal
+from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset import SlurmView
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import SlurmError
+from sidecars.workloads.resources import NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """`declared`: those that jobs may name, for status.partitions; `condition`: what is waited for, or None."""
+
+    declared: tuple[str, ...]
+    condition: Condition | None = None
+    again: float | None = None
+
+
+async def partitions(
+    context: Context, nodeset: NodeSet, cluster: Cluster | None, view: SlurmView, *, leaving: bool, unbound: bool
+) -> Partitions:
+    """What has become of the NodeSet's partitions, present and former.
+
+    `leaving`: the NodeSet is being deleted, so that all are to go. `unbound`: nothing has to be waited for, since the
+    Controller goes too. Jobs are read only while there is something to go.
+    """
+    current = {nodeset.slurm_name} if nodeset.spec.partition.enabled and not leaving else set()
+    former = {*nodeset.status.partitions, *({nodeset.slurm_name} if leaving and nodeset.spec.partition.enabled else ())}
+    going = sorted(former - current)
+    if not going or unbound or nodeset.spec.force_removal:
+        return Partitions(tuple(sorted(current)))
+    held = await _held(context, going, cluster, view)
+    if not held:
+        return Partitions(tuple(sorted(current)))
+    condition = Condition("PartitionsReleased", "False", "JobsRefer", removal.said(held))
+    return Partitions(tuple(sorted(current | {it.partition for it in held})), condition, min(it.again for it in held))
+
+
+async def _held(
+    context: Context, going: Sequence[str], cluster: Cluster | None, view: SlurmView
+) -> tuple[removal.Held, ...]:
+    if cluster is None or view.problem is not None:
+        why = f"its jobs are unknown: {view.problem}"
+        return tuple(removal.Held(name, why) for name in going)
+    try:
+        found = await cluster.client.call(protocol.get_partitions())
+        jobs = await cluster.poller.jobs()
+    except SlurmError as error:
+        return tuple(removal.Held(name, f"its jobs can't be read: {error}") for name in going)
+    return removal.held(going, found, jobs, context.now())

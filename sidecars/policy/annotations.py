@@ -1,0 +1,64 @@
+"""What the annotations of a Kubernetes node tell Slurm of the node there: its topology and its features. Pure.
+
+`topology.slinky.slurm.net/spec` holds a value of slurmd's Topology item such as `topo-switch:s2,topo-block:b2`,
+`features.slinky.slurm.net/spec` names divided by commas, each of which becomes the feature `k8s/NAME`.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+FEATURE_PREFIX = "k8s/"
+
+_FEATURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=-]*")
+_OWN_TOPOLOGY = re.compile(r"(?i)(^|\s)topology=")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What to do about a pod's topology: `tell` Slurm (None: nothing), then `stamp` the pod (None: nothing)."""
+
+    tell: str | None = None
+    stamp: str | None = None
+
+
+def topology(wanted: str, stamped: str | None, registered: str | None) -> Topology:
+    """Compare the topology that is wanted with what the pod and its Slurm node have.
+
+    `stamped` is the pod's annotation, None while it has none: `register` waits for it, and reads it once. So it holds
+    what Slurm has been told, and is changed only after Slurm was told anew. `registered` is the topology of this pod's
+    own node record, None while there is none. Slurm may spell it otherwise, so only its absence means anything.
+    """
+    if stamped is None:
+        return Topology(wanted if registered == "" and wanted else None, wanted)
+    if registered is None:
+        return Topology()
+    if wanted != stamped:
+        return Topology(wanted, wanted)
+    # Stamped too late for register.
+    return Topology(wanted if wanted and not registered else None)
+
+
+def says_topology(extra_conf: str) -> bool:
+    """Whether the NodeSet itself says where its nodes are; then no Kubernetes node has a say."""
+    return _OWN_TOPOLOGY.search(extra_conf) is not None
+
+
+def features(annotation: str, present: Iterable[str]) -> tuple[str, ...] | None:
+    """The features to set, sorted, when the `k8s/` ones among those present aren't those wanted; None otherwise.
+
+    Names that Slurm couldn't read in a job's constraint are left out: see `bad_features`.
+    """
+    has = set(present)
+    names = {FEATURE_PREFIX + name for name in _names(annotation) if _FEATURE.fullmatch(name)}
+    wanted = {name for name in has if not name.startswith(FEATURE_PREFIX)} | names
+    return None if wanted == has else tuple(sorted(wanted))
+
+
+def bad_features(annotation: str) -> tuple[str, ...]:
+    """The names that can't be features."""
+    return tuple(name for name in _names(annotation) if not _FEATURE.fullmatch(name))
+
+
+def _names(annotation: str) -> list[str]:
+    return [name for name in (part.strip() for part in annotation.split(",")) if name]

@@ -45,7 +45,12 @@ CLOSED = "INACTIVE"
 STATE_FOLDER = "/var/spool/slurmctld"
 
 _LOG = "/var/log/slurm"
-_OPERATOR = "the operator"
+OPERATOR = "the operator"
+"""Origin of the lines that the operator wrote by itself."""
+
+MERGED = "the operator and spec.extraConf"
+"""Origin of the lists that both set."""
+
 _FILE_NAME = re.compile(r"[-._a-zA-Z0-9]+")
 _WORD = re.compile(r"[^\s#=\"\\,\[\]]+")
 
@@ -88,7 +93,7 @@ class ConfigSet:
         origins = self.origins.get(file, ())
         found = next((it for it in reversed(origins) if it.first <= (line or 1)), None)
         if found is None or (line is None and len(origins) > 1):
-            return _OPERATOR if origins else ""
+            return OPERATOR if origins else ""
         return f"{found.source} line {line - found.first + 1}" if found.counted and line else found.source
 
     @property
@@ -122,12 +127,14 @@ def slurm_conf(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts
 def max_node_count(nodesets: Iterable[NodeSet]) -> int:
     """Room in slurmctld's tables for twice the replicas that are declared, and for 1024 nodes at least.
 
-    A NodeSet of mode DaemonSet counts with the pods that it last wanted.
+    A NodeSet of mode DaemonSet counts with the pods that it last wanted. Workers that a scale-in still has to drain
+    count too: slurmctld 26.05 takes a higher MaxNodeCount on a reconfigure, and on a lower one forgets the nodes beyond
+    it with their jobs.
     """
-    declared = sum(
-        nodeset.status.desired if nodeset.spec.scaling_mode == "DaemonSet" else nodeset.spec.replicas
-        for nodeset in nodesets
-    )
+    declared = 0
+    for nodeset in nodesets:
+        wanted = nodeset.status.desired if nodeset.spec.scaling_mode == "DaemonSet" else nodeset.spec.replicas
+        declared += max(wanted, nodeset.status.replicas)
     return max(MIN_MAX_NODE_COUNT, 2 * declared)
 
 
@@ -137,7 +144,7 @@ def config_maps(controller: Controller, config_set: ConfigSet, present: Collecti
     slurm.conf is always in the first. `present` names ConfigMaps that are there: those of ours that the files need no
     more are emptied. Raises ResourceError when the files don't fit.
     """
-    shares = _spread(config_set)
+    shares = spread(config_set)
     if controller.spec.external:
         del shares[0][MANIFEST]
     manifests = []
@@ -169,8 +176,11 @@ def config_maps(controller: Controller, config_set: ConfigSet, present: Collecti
     return manifests
 
 
-def _spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
-    """The files by ConfigMap: the operator's own first, then the rest, the largest first, where there is room."""
+def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
+    """The files by ConfigMap: slurm.conf and the manifest first, then the rest, the largest first, where there is room.
+
+    Raises ResourceError when they don't fit.
+    """
     first: dict[str, str | bytes] = {"slurm.conf": config_set.files["slurm.conf"]}
     first[MANIFEST] = json.dumps({"files": config_set.digests, "sha256": config_set.sha256}, indent=1) + "\n"
     others: dict[str, str | bytes] = {**config_set.files, **config_set.binary_files}
@@ -255,7 +265,7 @@ class _Composer:
         self._origins["slurm.conf"] = tuple(self._line_origins)
         if not controller.spec.external and not {"cgroup.conf"} & (self._files.keys() | self._binary.keys()):
             self._files["cgroup.conf"] = CGROUP_CONF
-            self._origins["cgroup.conf"] = (Origin(1, _OPERATOR),)
+            self._origins["cgroup.conf"] = (Origin(1, OPERATOR),)
 
     def result(self) -> ConfigSet:
         return ConfigSet(
@@ -267,7 +277,7 @@ class _Composer:
 
     # Lines of slurm.conf
 
-    def _add(self, lines: Sequence[str], source: str = _OPERATOR, *, counted: bool = False) -> None:
+    def _add(self, lines: Sequence[str], source: str = OPERATOR, *, counted: bool = False) -> None:
         if counted or not self._line_origins or self._line_origins[-1].source != source:
             self._line_origins.append(Origin(len(self._lines) + 1, source, counted))
         self._lines += lines
@@ -348,7 +358,7 @@ class _Composer:
         if merged:
             self._section("### MERGED CONFIG ###", ["# lists of the operator and of spec.extraConf"])
             for key, value in sorted(merged.items()):
-                self._add([conf.render(key, value)], f"{key} of the operator and spec.extraConf")
+                self._add([conf.render(key, value)], MERGED)
 
     def _problem(self, origin: str, message: str, file: str = "slurm.conf") -> None:
         self._problems.append(Problem(file, origin, message))

@@ -315,7 +315,7 @@ def test_the_origin_of_each_line_of_slurm_conf_is_known() -> None:
     assert origins["PartitionName=a Nodes=a State=UP"] == "NodeSet slurm/a spec.partition.config"
     assert origins["TaskPlugin=task/none"] == "spec.extraConf line 2"
     assert origins["AuthInfo=ttl=30"] == "spec.extraConf line 3"
-    assert origins["AuthInfo=ttl=30,use_client_ids"] == "AuthInfo of the operator and spec.extraConf"
+    assert origins["AuthInfo=ttl=30,use_client_ids"] == "the operator and spec.extraConf"
     assert found.origin("nosuch") == ""
 
 

@@ -1,0 +1,98 @@
+"""Scaling modes and update strategies on real Slurm."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import NODESET, Slurm, condition, until
+
+pytestmark = pytest.mark.timeout(300)
+
+KIND = "nodesets.slinky.slurm.net"
+
+
+def change(slurm: Slurm, **spec: Any) -> None:
+    """Patch the worker pool's spec; None takes a field away."""
+    patch = json.dumps({"spec": spec})
+    slurm.kubernetes.kubectl("-n", "slurm", "patch", KIND, NODESET, "--type=merge", f"--patch={patch}")
+
+
+def marked(value: str) -> dict[str, Any]:
+    """A change of the slurmd container that makes a new revision."""
+    return {"env": [{"name": "E2E_MARK", "value": value}]}
+
+
+def uids(slurm: Slurm) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in slurm.pods().values()}
+
+
+@pytest.fixture
+def pool(slurm: Slurm) -> Iterator[Slurm]:
+    """The worker pool, put back to what the chart made of it."""
+    slurm.until_idle(2)
+    before = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
+    yield slurm
+    fields = ("scalingMode", "updateStrategy")
+    change(slurm, **{field: before.get(field) for field in fields})
+    slurm.until_idle(2)
+
+
+def test_a_rolling_update_fails_no_job(pool: Slurm) -> None:
+    change(pool, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})
+    script = "#!/bin/sh\nsleep 12\n"
+    jobs = [pool.submit(script, "-w", node, "--exclusive") for node in ("slinky-0", "slinky-1")]
+    until("both jobs to run", lambda: {pool.job(job)["JobState"] for job in jobs} == {"RUNNING"}, 30)
+    before = uids(pool)
+    change(pool, slurmd=marked(f"roll-{time.time()}"))
+    until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
+    pool.until_idle(2)
+    assert [pool.job(job)["JobState"] for job in jobs] == ["COMPLETED", "COMPLETED"]
+
+
+def test_a_daemon_set_has_a_worker_on_each_node_and_drains_a_cordoned_one(pool: Slurm) -> None:
+    machines = {item["metadata"]["name"] for item in pool.kubernetes.items("nodes")}
+    change(pool, scalingMode="DaemonSet")
+    hosts = {machine.partition(".")[0] for machine in machines}
+    until("a worker on each Kubernetes node", lambda: pool.nodes() == dict.fromkeys(hosts, "idle"), 120)
+    cordoned = min(machines)
+    host = cordoned.partition(".")[0]
+    pool.kubernetes.kubectl("cordon", cordoned)
+    try:
+        until(f"{host} to be drained", lambda: pool.nodes().get(host) == "drained", 15)
+        reason = pool.login("sinfo", "-h", "-n", host, "-o", "%E").strip()
+        assert reason.startswith(f"slurm-operator: Node ({cordoned}) was cordoned")
+        assert len(pool.pods()) == len(machines)
+    finally:
+        pool.kubernetes.kubectl("uncordon", cordoned)
+    until(f"{host} to be idle", lambda: pool.nodes().get(host) == "idle", 15)
+
+
+def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slurm) -> None:
+    start = int(time.time()) + 25
+    text = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    before = uids(pool)
+    strategy = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": text, "duration": "10m"}}
+    change(pool, updateStrategy=strategy, slurmd=marked(f"scheduled-{start}"))
+
+    def reserved() -> bool:
+        nodeset = pool.kubernetes.get("-n", "slurm", KIND, NODESET)
+        return condition(nodeset, "ReservationCreated").get("status") == "True"
+
+    until("the reservation", reserved, 15)
+    shown = pool.login("scontrol", "show", "reservation", f"SlurmOperatorMaint-{NODESET}")
+    assert "slinky-[0-1]" in shown
+    assert "MAINT" in shown
+    while time.time() < start - 1:
+        assert uids(pool) == before
+        time.sleep(1)
+    until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
+    change(pool, updateStrategy={"type": "RollingUpdate", "scheduledUpdate": None})
+    until(
+        "the reservation to be deleted",
+        lambda: "No reservations" in pool.login("scontrol", "show", "reservation"),
+        20,
+    )

@@ -289,6 +289,7 @@ async def test_defaults_are_filled_in(client: Client) -> None:
         "pruneSlurmNodeRecords": "Never",
         "oversubscribeNode": False,
         "deletionTimeout": "60s",
+        "forceRemoval": False,
     }
     stored = await client.create(RESOURCES["Controller"], resource("Controller", {}))
     want_defaults = {"external": False, "configUpdate": "Reconfigure", "inplaceReconfigure": False}

@@ -73,6 +73,8 @@ class Slurm:
             case Probe(host, port):
                 return Listening(listening(host, port))
             case Read():
+                # The operator's polls have slurmctld count as well, but it may be down.
+                self._carry(protocol.count_allocations())
                 return Record(self._carry(protocol.get_node(self._node)))
             case Claim():
                 self._carry(protocol.update_nodes(names, extra=extra.encode(self.facts())))

@@ -5,6 +5,7 @@ As `slurm-sidecars simulate` it runs by itself.
 """
 
 from sidecars.simulate.carriers import ModelCarrier, serve
-from sidecars.simulate.model import Fault, SlurmModel
+from sidecars.simulate.model import SlurmModel
+from sidecars.simulate.records import Fault
 
 __all__ = ["Fault", "ModelCarrier", "SlurmModel", "serve"]

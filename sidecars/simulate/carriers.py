@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from sidecars.simulate.model import Reply, SlurmModel
+from sidecars.simulate.model import SlurmModel
+from sidecars.simulate.records import Reply
 from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.protocol import TOKEN_HEADER, VERSIONS, Request, decode
 
@@ -29,14 +30,16 @@ class ModelCarrier:
         await asyncio.sleep(seconds if reply.delay is None else min(reply.delay, seconds))
         if reply.delay is None or reply.delay >= seconds:
             raise Unreachable(str(request), f"no whole answer within {seconds:g} s")
+        if reply.reset:
+            raise Unreachable(str(request), "the connection ended without an answer")
         if reply.cut:
             raise Unreachable(str(request), "the answer was cut off")
         return decode(request, reply.status, reply.body)
 
 
 @contextlib.asynccontextmanager
-async def serve(model: SlurmModel) -> AsyncIterator[str]:
-    """slurmrestd on a port of its own; its URL."""
+async def serve(model: SlurmModel, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """slurmrestd on this port (0: any free one); its URL. Raises OSError."""
     ended = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -45,6 +48,8 @@ async def serve(model: SlurmModel) -> AsyncIterator[str]:
             async with asyncio.timeout(reply.delay):
                 if reply.delay != 0:
                     await ended.wait()
+        if reply.reset and request.transport is not None:
+            request.transport.abort()
         if reply.cut:
             response = web.StreamResponse(status=reply.status, headers={"Content-Length": str(len(reply.body) + 1)})
             await response.prepare(request)
@@ -62,11 +67,10 @@ async def serve(model: SlurmModel) -> AsyncIterator[str]:
     app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, host, port)
     await site.start()
     try:
-        host, port = runner.addresses[0][:2]
-        yield f"http://{host}:{port}"
+        yield f"http://{host}:{runner.addresses[0][1]}"
     finally:
         ended.set()
         await runner.cleanup()

@@ -1,127 +1,73 @@
-"""What slurmctld would hold, and slurmrestd's answers about it, good and bad: pure but for the clock that it is given.
+"""A simulated Slurm: what slurmctld would hold, and how it answers. Pure but for the clock that it is given.
 
 It behaves as Slurm 26.05 was seen to. It schedules nothing: whoever drives it starts and ends jobs.
 """
 
+import dataclasses
 import json
+import math
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any
+from dataclasses import dataclass
 
+from sidecars.simulate import answers
+from sidecars.simulate.accounting import Accounting
+from sidecars.simulate.answers import (
+    BAD_AUTH,
+    BAD_DATA,
+    BAD_FLAG,
+    BAD_QUERY,
+    BAD_RESERVATION,
+    BAD_TIME,
+    BAD_TRANSITION,
+    BUSY,
+    JOB_ENDED,
+    NO_ENDPOINT,
+    NO_RIGHT,
+    NO_SLURMCTLD,
+    NO_TOKEN,
+    STARTED,
+    TEXT,
+    UNCHANGED,
+    UNKNOWN_JOB,
+    UNKNOWN_NODE,
+    listing,
+    ok,
+    refusal,
+)
+from sidecars.simulate.records import (
+    RECURRING,
+    Call,
+    Fault,
+    Json,
+    Reply,
+    SimJob,
+    SimNode,
+    SimPartition,
+    SimReservation,
+)
 from sidecars.simulate.tokens import user_of
-from sidecars.slurm.hostlists import HostlistError, expand
+from sidecars.slurm.hostlists import HostlistError, compress, expand
 from sidecars.slurm.protocol import VERSIONS
 
-Json = dict[str, Any]
-
-BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
-TEXT = {
-    BUSY: "Requested nodes are busy",
-    UNKNOWN_NODE: "Invalid node name specified",
-    BAD_TRANSITION: "Invalid node state transition",
-    NO_RIGHT: "Invalid user id",
-    BAD_AUTH: "Protocol authentication error",
-    NO_SLURMCTLD: "Unable to contact slurm controller (connect failure)",
-    9207: "Data parser unable to parse invalid flag",
-    9216: "Request to parse invalid data",
-    0: "No error",
-}
 UNDRAIN_SILENCE = 1.0
 """Seconds for which a node that was undrained doesn't respond: until slurmctld has asked it."""
 
+MAX_DELAY = 600
+"""Seconds for which the start of a new reservation may be over."""
 
-class Fault(Enum):
-    """What a sick slurmrestd does instead of answering."""
+OPERATORS = frozenset({"root", "slurm"})
+"""Users whose tokens may write."""
 
-    SERVER_ERROR = "HTTP 500 without JSON"
-    NO_SLURMCTLD = "HTTP 502, number 1800"
-    ERRORS_WITH_200 = "HTTP 200 with errors"
-    BAD_TOKEN = "HTTP 511, number 1007"  # noqa: S105 - an answer
-    BAD_TOKEN_OLD = "HTTP 500, number 1007, as older releases"  # noqa: S105 - an answer
-    NO_TOKEN = "HTTP 401 as text"  # noqa: S105 - an answer
-    EMPTY = "HTTP 200 with empty lists"
-    TRUNCATED = "HTTP 200 with half of the JSON"
-    CUT = "the connection ends within the answer"
-    HANG = "no answer at all"
-    SLOW = "the right answer, late"
-
-
-@dataclass(slots=True)
-class SimNode:
-    """A node record as slurmctld holds it. `base` is IDLE or DOWN; what jobs make of it is derived."""
-
-    name: str
-    base: str = "IDLE"
-    flags: set[str] = field(default_factory=lambda: {"DYNAMIC_NORM"})
-    reason: str = ""
-    reason_changed_at: int = 0
-    comment: str = ""
-    extra: str = ""
-    instance_id: str = ""
-    features: list[str] = field(default_factory=list)
-    active_features: list[str] = field(default_factory=list)
-    topology: str = ""
-    address: str = ""
-    gres: str = ""
-    cpus: int = 4
-    real_memory: int = 16_000
-    slurmd_start_time: int = 0
-    silent_until: float = 0.0
-
-
-@dataclass(slots=True)
-class SimJob:
-    """A job record. `states` as Slurm spells them; COMPLETING means that its nodes still clean up."""
-
-    job_id: int
-    nodes: list[str]
-    states: set[str]
-    cpus: int = 1
-    start_time: int = 0
-    time_limit: int | None = None
-    name: str = "job"
-    partition: str = "all"
-
-    @property
-    def on_nodes(self) -> bool:
-        """Whether its nodes are busy with it."""
-        return bool(self.states & {"RUNNING", "COMPLETING", "SUSPENDED"})
-
-
-@dataclass(frozen=True, slots=True)
-class SimReservation:
-    """A reservation of named nodes."""
-
-    name: str
-    nodes: str
-    start_time: int
-    end_time: int
-    users: str = "root"
-    flags: tuple[str, ...] = ("MAINT", "IGNORE_JOBS", "SPEC_NODES")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request that reached slurmrestd, version and token left out."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    body: Json | None
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer; sent after `delay` seconds (None: never), broken off in the middle when `cut`."""
-
-    status: int
-    body: bytes = b""
-    content_type: str = "application/json"
-    delay: float | None = 0.0
-    cut: bool = False
+_STATES_TO_SET = frozenset({"DRAIN", "UNDRAIN", "DOWN", "IDLE", "RESUME"})
+_RESERVATION_FLAGS = frozenset(
+    {
+        *("ANY_NODES", "DAILY", "FLEX", "FORCE_START", "HOURLY", "IGNORE_JOBS", "MAGNETIC", "MAINT", "NO_HOLD_JOBS"),
+        *("OVERLAP", "PART_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "SPEC_NODES", "STATIC", "TIME_FLOAT"),
+        *("USER_DELETE", "WEEKDAY", "WEEKEND", "WEEKLY"),
+    }
+)
 
 
 @dataclass(slots=True)
@@ -134,20 +80,28 @@ class _Planned:
 
 
 class SlurmModel:
-    """One simulated Slurm cluster. `clock` is the server's time in seconds since the epoch."""
+    """One simulated Slurm cluster. `clock` is the server's time in seconds since the epoch.
+
+    With a `key` only tokens signed by it are believed. `partial_answers`: a change is answered with the changed nodes
+    alone, as other releases of Slurm may. `accounting` is None for a cluster without slurmdbd.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.nodes: dict[str, SimNode] = {}
         self.jobs: dict[int, SimJob] = {}
-        self.reservations: dict[str, SimReservation] = {}
+        self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}
+        self.accounting: Accounting | None = Accounting()
         self.partial_answers = False
         self.versions: tuple[str, ...] = VERSIONS
         self.key: bytes | None = None
         self.calls: list[Call] = []
+        self._reservations: dict[str, SimReservation] = {}
+        self._counted: dict[str, int] = {}
         self._changed_at: dict[str, float] = {}
         self._last_node_update = clock()
         self._last_job_update = clock()
+        self._last_reservation_update = clock()
         self._next_job = 1
         self._planned: list[_Planned] = []
 
@@ -175,16 +129,21 @@ class SlurmModel:
             node.base = "IDLE"
             if "DRAIN" not in node.flags:
                 node.reason, node.reason_changed_at = "", 0
-        node.flags -= {"NOT_RESPONDING"}
+        node.silent_until = 0.0
         node.extra, node.instance_id, node.address, node.gres = extra, instance_id, address or name, gres
         node.cpus, node.real_memory, node.slurmd_start_time = cpus, real_memory, int(self.clock())
         self._touch(name)
         return node
 
+    def node_silence(self, name: str) -> None:
+        """slurmd doesn't answer, for a time shorter than SlurmdTimeout so far; `node_register` ends it."""
+        self.nodes[name].silent_until = math.inf
+        self._touch(name)
+
     def node_vanish(self, name: str) -> None:
         """slurmd has not answered for SlurmdTimeout: DOWN, and its jobs are lost."""
         node = self.nodes[name]
-        node.flags.add("NOT_RESPONDING")
+        node.silent_until = math.inf
         self._down(node)
         if not node.reason:
             self._set_reason(node, "Not responding")
@@ -196,26 +155,45 @@ class SlurmModel:
             self._touch(name)
 
     def job_start(
-        self, nodes: str | Iterable[str], *, cpus: int = 1, time_limit: int | None = None, name: str = "job"
+        self,
+        nodes: str | Iterable[str],
+        *,
+        cpus: int = 1,
+        time_limit: int | None = None,
+        name: str = "job",
+        partition: str = "all",
+        user: str = "root",
     ) -> int:
-        """A job begins to run on these nodes (a hostlist or names); its id."""
+        """A job begins to run on these nodes (a hostlist or names); its id. Raises KeyError for an unknown node."""
         names = expand(nodes) if isinstance(nodes, str) else list(nodes)
-        job = SimJob(self._next_job, names, {"RUNNING"}, cpus, int(self.clock()), time_limit, name)
-        self._next_job += 1
         for node in names:
             if node not in self.nodes:
                 raise KeyError(node)
+        now = int(self.clock())
+        job = SimJob(self._next_job, names, {"RUNNING"}, cpus, now, time_limit, name, partition, user, now)
+        return self._add_job(job)
+
+    def job_submit(self, *, name: str = "job", cpus: int = 1, partition: str = "all", user: str = "root") -> int:
+        """A job that stays pending; its id."""
+        return self._add_job(
+            SimJob(self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock()))
+        )
+
+    def _add_job(self, job: SimJob) -> int:
+        self._next_job += 1
         self.jobs[job.job_id] = job
         self._touch_job(job)
         return job.job_id
 
-    def job_submit(self, *, name: str = "job") -> int:
-        """A job that stays pending; its id."""
-        job = SimJob(self._next_job, [], {"PENDING"}, name=name)
-        self._next_job += 1
-        self.jobs[job.job_id] = job
-        self._touch_job(job)
-        return job.job_id
+    def job_suspend(self, job_id: int) -> None:
+        """A running job is stopped; its nodes look idle."""
+        self.jobs[job_id].states = {"SUSPENDED"}
+        self._touch_job(self.jobs[job_id])
+
+    def job_resume(self, job_id: int) -> None:
+        """A suspended job goes on."""
+        self.jobs[job_id].states = {"RUNNING"}
+        self._touch_job(self.jobs[job_id])
 
     def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
         """The job ends; with `completing` its nodes are busy until it is called again without."""
@@ -223,17 +201,37 @@ class SlurmModel:
         job.states = {state, "COMPLETING"} if completing else {state}
         self._touch_job(job)
 
-    def reserve(self, name: str, nodes: str, *, start: int, minutes: int) -> None:
-        """A maintenance reservation."""
-        self.reservations[name] = SimReservation(name, nodes, start, start + 60 * minutes)
+    def job_forget(self, job_id: int) -> None:
+        """The job's record is old enough (MinJobAge) to be dropped."""
+        self._touch_job(self.jobs.pop(job_id))
+
+    def reserve(self, name: str, nodes: str, *, start: int, minutes: int, flags: Iterable[str] | None = None) -> None:
+        """A reservation, for maintenance unless `flags` say otherwise."""
+        reservation = SimReservation(name, nodes, start, start + 60 * minutes)
+        if flags is not None:
+            reservation = dataclasses.replace(reservation, flags=(*flags, "SPEC_NODES"))
+        self._reservations[name] = reservation
+        self._last_reservation_update = self.clock()
+
+    @property
+    def reservations(self) -> dict[str, SimReservation]:
+        """The reservations by name, as they are now: what is over is gone, or has moved on if it recurs."""
+        now = self.clock()
+        later = {name: reservation.later(now) for name, reservation in self._reservations.items()}
+        settled = {name: reservation for name, reservation in later.items() if reservation is not None}
+        if settled != self._reservations:
+            self._reservations.clear()
+            self._reservations.update(settled)
+            self._last_reservation_update = now
+        return self._reservations
 
     def restart(self, *, lost_state: bool = False) -> None:
         """slurmctld starts again, with its state or without."""
         if lost_state:
             self.nodes.clear()
             self.jobs.clear()
-            self.reservations.clear()
-        self._last_node_update = self._last_job_update = self.clock()
+            self._reservations.clear()
+        self._last_node_update = self._last_job_update = self._last_reservation_update = self.clock()
         self._changed_at = dict.fromkeys(self.nodes, self._last_node_update)
 
     def states(self, name: str) -> frozenset[str]:
@@ -245,11 +243,27 @@ class SlurmModel:
             flags.add("COMPLETING")
         if node.silent_until > self.clock():
             flags.add("NOT_RESPONDING")
-        running = sum(job.cpus for job in jobs if "COMPLETING" not in job.states)
-        base = node.base
-        if base == "IDLE" and running:
-            base = "ALLOCATED" if running >= node.cpus else "MIXED"
-        return frozenset({base, *flags})
+        reserved = self._holding(name)
+        if reserved:
+            flags.add("RESERVED")
+        if any("MAINT" in reservation.flags for reservation in reserved):
+            flags.add("MAINTENANCE")
+        return frozenset({self._base(node, self._running_cpus(name), self._running_cpus(name)), *flags})
+
+    @staticmethod
+    def _base(node: SimNode, running: int, counted: int) -> str:
+        """The base state for what runs, and for the CPUs that were counted as allocated, which may be an old count."""
+        if node.base != "IDLE" or not (running or counted):
+            return node.base
+        return "MIXED" if 0 < counted < node.cpus or not running else "ALLOCATED"
+
+    def _running_cpus(self, name: str) -> int:
+        return sum(job.cpus for job in self.jobs.values() if name in job.nodes and "RUNNING" in job.states)
+
+    def _holding(self, name: str) -> list[SimReservation]:
+        """The reservations that have begun and hold this node."""
+        now = self.clock()
+        return [r for r in self.reservations.values() if r.active(now) and name in expand(r.nodes)]
 
     # --- faults
 
@@ -276,125 +290,222 @@ class SlurmModel:
     # --- slurmrestd
 
     def handle(self, method: str, target: str, body: bytes | None = None, token: str | None = "") -> Reply:
-        """The reply to a request for `target` (`/slurm/VERSION/…?query`)."""
+        """The reply to a request for `target` (`/slurm/VERSION/…?query` or `/slurmdb/…`)."""
         parts = urllib.parse.urlsplit(target)
-        segments = parts.path.split("/", 3)
-        if len(segments) < 4 or segments[1] != "slurm" or segments[2] not in self.versions:
-            return _NO_ENDPOINT
-        path = urllib.parse.unquote(segments[3])
+        _, service, version, path, *_ = (*parts.path.split("/", 3), "", "", "")
+        known = {"slurm"} if self.accounting is None else {"slurm", "slurmdb"}
+        if service not in known or version not in self.versions:
+            return NO_ENDPOINT
+        path = urllib.parse.unquote(path) if service == "slurm" else f"slurmdb/{urllib.parse.unquote(path)}"
         query = dict(urllib.parse.parse_qsl(parts.query))
-        content = json.loads(body) if body else None
-        self.calls.append(Call(method, path, query, content))
+        try:
+            content = json.loads(body) if body else {}
+        except ValueError:
+            return refusal(400, BAD_DATA)
+        if not isinstance(content, dict):
+            return refusal(500, BAD_DATA)
+        call = Call(method, path, query, content if body else None)
+        self.calls.append(call)
         planned = next((p for p in self._planned if p.method in (None, method) and path.startswith(p.path)), None)
-        if planned is not None:
-            planned.left -= 1
-            if planned.left <= 0:
-                self._planned.remove(planned)
-            if planned.fault is Fault.SLOW:
-                reply = self._answer(method, path, query, content, token)
-                return Reply(reply.status, reply.body, reply.content_type, delay=planned.seconds)
-            return self._faulty(planned.fault, method, path, query, content, token)
-        return self._answer(method, path, query, content, token)
+        if planned is None:
+            return self._answer(call, token)
+        planned.left -= 1
+        if planned.left <= 0:
+            self._planned.remove(planned)
+        return self._faulty(planned, call, token)
 
-    def _faulty(
-        self, fault: Fault, method: str, path: str, query: dict[str, str], content: Json | None, token: str | None
-    ) -> Reply:
-        match fault:
+    def _faulty(self, planned: _Planned, call: Call, token: str | None) -> Reply:
+        match planned.fault:
             case Fault.SERVER_ERROR:
                 return Reply(500, b"Internal Server Error", "text/plain")
             case Fault.NO_SLURMCTLD:
-                return _refusal(502, NO_SLURMCTLD)
+                return refusal(502, NO_SLURMCTLD)
             case Fault.ERRORS_WITH_200:
-                return _refusal(200, 1001)
+                return refusal(200, 1001)
             case Fault.BAD_TOKEN:
-                return _refusal(511, BAD_AUTH)
+                return refusal(511, BAD_AUTH)
             case Fault.BAD_TOKEN_OLD:
-                return _refusal(500, BAD_AUTH)
+                return refusal(500, BAD_AUTH)
             case Fault.NO_TOKEN:
-                return Reply(401, b"Authentication failure", "text/plain")
+                return NO_TOKEN
             case Fault.EMPTY:
-                key = path.strip("/")
-                return self._listing(key, [], self.clock()) if method == "GET" else _ok({})
+                key = call.path.strip("/").removeprefix("slurmdb/")
+                return listing(key, [], self.clock()) if call.method == "GET" else ok({})
             case Fault.HANG:
                 return Reply(200, delay=None)
-        reply = self._answer(method, path, query, content, token)
-        if fault is Fault.CUT:
-            return Reply(reply.status, reply.body, cut=True)
+            case Fault.RESET:
+                return Reply(200, reset=True)
+        reply = self._answer(call, token)
+        match planned.fault:
+            case Fault.SLOW:
+                return dataclasses.replace(reply, delay=planned.seconds)
+            case Fault.CUT:
+                return dataclasses.replace(reply, cut=True)
         return Reply(200, (reply.body or b'{"nodes": [')[: max(1, len(reply.body) // 2)])
 
-    def _answer(self, method: str, path: str, query: dict[str, str], content: Json | None, token: str | None) -> Reply:
+    def _answer(self, call: Call, token: str | None) -> Reply:
         if token is None:
-            return Reply(401, b"Authentication failure", "text/plain")
-        if self.key is not None and user_of(token, self.key, self.clock()) is None:
-            if path == "ping/":
-                return _ok({"pings": [{**_PING, "responding": False, "status": TEXT[BAD_AUTH]}]})
-            return _refusal(511, BAD_AUTH)
-        kind, _, name = path.partition("/")
-        match method, kind, name:
-            case "GET", "nodes", "":
-                return self._get_nodes(query.get("update_time"))
-            case "GET", "node", _:
-                nodes = [self._node(self.nodes[name])] if name in self.nodes else None
-                return self._listing("nodes", nodes, self.clock()) if nodes else _refusal(200, 0)
-            case "POST", "nodes", "":
-                return self._update(content or {})
-            case "POST", "node", _:
-                return self._update({**(content or {}), "name": [name]})
-            case "DELETE", "node", _:
+            return NO_TOKEN
+        user = "slurm" if self.key is None else user_of(token, self.key, self.clock())
+        if user is None:
+            return answers.ping(TEXT[BAD_AUTH]) if call.path == "ping/" else refusal(511, BAD_AUTH)
+        if call.path.startswith("slurmdb/") and self.accounting is not None:
+            return self.accounting.answer(call, trusted=user in OPERATORS)
+        if call.method != "GET" and user not in OPERATORS:
+            return refusal(422, NO_RIGHT)
+        kind, slash, name = call.path.partition("/")
+        match call.method, kind + slash, name:
+            case "GET", _, "":
+                return self._list(kind, call.query)
+            case "GET", "node/", _:
+                return listing("nodes", [self._node_alone(name)], self.clock()) if name in self.nodes else _NONE
+            case "POST", "nodes/", "":
+                return self._update(call.body or {})
+            case "POST", "node/", _:
+                return self._update({**(call.body or {}), "name": [name]})
+            case "DELETE", "node/", _:
                 return self._delete(name)
-            case "GET", "jobs", "":
-                return self._get_jobs(query.get("update_time"))
-            case "GET", "reservations", "":
-                return self._listing(
-                    "reservations", [_reservation(r) for r in self.reservations.values()], self.clock()
-                )
-            case "GET", "partitions", "":
-                names = {"configured": ",".join(self.nodes), "total": len(self.nodes)}
-                partition = {"name": "all", "node_sets": "ALL", "nodes": names, "partition": {"state": ["UP"]}}
-                return self._listing("partitions", [partition], self.clock())
-            case "GET", "ping", "":
-                return _ok({"pings": [_PING]})
-            case "GET", "diag", "":
-                running = sum("RUNNING" in job.states for job in self.jobs.values())
-                return _ok({"statistics": {"jobs_running": running, "jobs_pending": len(self.jobs) - running}})
-            case "GET", "reconfigure", "":
-                return _ok({})
-        return _NO_ENDPOINT
+            case "GET", "job/", _:
+                return self._get_job(name)
+            case "DELETE", "job/", _:
+                return self._cancel(name)
+            case "GET", "reservation/", _:
+                found = self.reservations.get(name)
+                return _NONE if found is None else listing("reservations", [answers.reservation(found)], self.clock())
+            case "POST", "reservation", "":
+                return self._save_reservation(call.body or {})
+            case "DELETE", "reservation/", _:
+                return self._delete_reservation(name)
+        return NO_ENDPOINT
+
+    def _list(self, kind: str, query: dict[str, str]) -> Reply:
+        since = query.get("update_time")
+        if since is not None and not since.isdigit():
+            return refusal(500, 9202, BAD_QUERY)
+        match kind:
+            case "nodes":
+                return self._get_nodes(since)
+            case "jobs":
+                return self._get_jobs(since)
+            case "reservations":
+                found = [answers.reservation(reservation) for reservation in self.reservations.values()]
+                unchanged = since is not None and int(self._last_reservation_update) < int(since)
+                return UNCHANGED if unchanged else listing(kind, found, self.clock())
+            case "partitions":
+                shown = [answers.partition(p, self._nodes_of(p)) for p in self.partitions.values()]
+                return listing(kind, shown, self.clock())
+            case "ping":
+                return answers.ping(TEXT[0])
+            case "diag":
+                return ok({"statistics": self._statistics()})
+            case "reconfigure":
+                return ok({})
+        return NO_ENDPOINT
+
+    def _statistics(self) -> Json:
+        states = [job.states for job in self.jobs.values()]
+        return {
+            "req_time": answers.number(int(self.clock())),
+            "server_thread_count": 1,
+            "agent_queue_size": 0,
+            "jobs_submitted": len(states),
+            "jobs_started": sum("PENDING" not in words for words in states),
+            "jobs_completed": sum("COMPLETED" in words for words in states),
+            "jobs_pending": sum("PENDING" in words for words in states),
+            "jobs_running": sum("RUNNING" in words for words in states),
+            "schedule_cycle_last": 240,
+        }
 
     def _get_nodes(self, update_time: str | None) -> Reply:
         for node in self.nodes.values():
             if 0 < node.silent_until <= self.clock():
                 self._touch(node.name, at=node.silent_until)
                 node.silent_until = 0.0
+        self._counted = {name: self._running_cpus(name) for name in self.nodes}
         since = None if update_time is None else int(update_time)
         if since is not None and int(self._last_node_update) < since:
-            return Reply(304)
+            return UNCHANGED
         shown = [
             node
             for node in self.nodes.values()
             if since is None or not self.partial_answers or int(self._changed_at.get(node.name, 0)) >= since
         ]
-        return self._listing("nodes", [self._node(node) for node in shown], self.clock())
+        return listing("nodes", [self._node(node) for node in shown], self.clock())
 
     def _get_jobs(self, update_time: str | None) -> Reply:
         if update_time is not None and int(self._last_job_update) < int(update_time):
-            return self._listing("jobs", [], 0)
-        return self._listing("jobs", [_job(job) for job in self.jobs.values()], self.clock())
+            return listing("jobs", [], 0)
+        return listing("jobs", [answers.job(job) for job in self.jobs.values()], self.clock())
+
+    def _get_job(self, name: str) -> Reply:
+        job = self.jobs.get(int(name)) if name.isdigit() else None
+        return refusal(500, UNKNOWN_JOB) if job is None else listing("jobs", [answers.job(job)], self.clock())
+
+    def _cancel(self, name: str) -> Reply:
+        job = self.jobs.get(int(name)) if name.isdigit() else None
+        if job is None:
+            return refusal(500, UNKNOWN_JOB)
+        if not job.states & {"PENDING", "RUNNING", "SUSPENDED"}:
+            return refusal(500, JOB_ENDED)
+        self.job_end(job.job_id, state="CANCELLED")
+        return ok({})
+
+    def _save_reservation(self, content: Json) -> Reply:
+        now, name = self.clock(), content.get("name") or f"slurm_{len(self._reservations) + 1}"
+        former = self.reservations.get(name)
+        flags = list(content.get("flags", ()))
+        if set(flags) - _RESERVATION_FLAGS:
+            # Slurm 26.05 makes the reservation all the same, without the flag that it doesn't know.
+            status, flags = 500, [flag for flag in flags if flag in _RESERVATION_FLAGS]
+        else:
+            status = 200
+        try:
+            nodes = [node for text in content.get("node_list", ()) for node in expand(text)]
+        except HostlistError:
+            return refusal(422, UNKNOWN_NODE)
+        start = int(content.get("start_time", {}).get("number", former.start_time if former else 0))
+        length = content.get("duration", {}).get("number")
+        seconds = 60 * int(length) if length is not None else former.end_time - former.start_time if former else 0
+        users = ",".join(content.get("users", ())) or (former.users if former else "")
+        if set(nodes) - self.nodes.keys():
+            return refusal(422, UNKNOWN_NODE)
+        if former is None and not (users and nodes and seconds):
+            return refusal(422, BAD_RESERVATION)
+        if "FORCE_START" in flags and not RECURRING & {*flags, *(former.flags if former else ())}:
+            return refusal(422, BAD_RESERVATION)
+        if former is not None and former.active(now) and start != former.start_time:
+            return refusal(422, STARTED)
+        if (former is None or start != former.start_time) and start < now - MAX_DELAY:
+            return refusal(422, BAD_TIME)
+        hostlist = compress(nodes) if nodes else former.nodes if former else ""
+        kept = former.flags if former else ()
+        shown = tuple(dict.fromkeys((*kept, *flags, "SPEC_NODES"))) if nodes or former else tuple(flags)
+        self._reservations[name] = SimReservation(name, hostlist, start, start + seconds, users, shown)
+        self._last_reservation_update = now
+        return ok({}) if status == 200 else refusal(status, BAD_FLAG)
+
+    def _delete_reservation(self, name: str) -> Reply:
+        if name not in self.reservations:
+            return refusal(422, BAD_RESERVATION)
+        del self._reservations[name]
+        self._last_reservation_update = self.clock()
+        return ok({})
 
     def _update(self, content: Json) -> Reply:
         try:
             names = [name for expression in content.get("name", []) for name in expand(expression)]
         except HostlistError:
-            return _refusal(422, 9216)
+            return refusal(422, BAD_DATA)
         state = content.get("state", [])
-        known = {"DRAIN", "UNDRAIN", "DOWN", "IDLE", "RESUME"}
-        if set(state) - known:
-            return _refusal(500, 9207, BAD_TRANSITION)
-        error = 0 if names else UNKNOWN_NODE
+        if set(state) - _STATES_TO_SET:
+            return refusal(500, BAD_FLAG, BAD_TRANSITION)
+        if not names or names[0] not in self.nodes:
+            return refusal(422, UNKNOWN_NODE)
+        error = 0
         for name in names:
             node = self.nodes.get(name)
-            error = UNKNOWN_NODE if node is None else self._change(node, state, content) or error
-        return _refusal(422, error) if error else _ok({})
+            error = (UNKNOWN_NODE if node is None else self._change(node, state, content)) or error
+        return refusal(422, error) if error else ok({})
 
     def _change(self, node: SimNode, state: list[str], content: Json) -> int:
         idle = node.base != "DOWN" and "DRAIN" not in node.flags
@@ -412,7 +523,7 @@ class SlurmModel:
                 self._down(node)
             case ["IDLE" | "RESUME"] if not (idle and (silent or state == ["RESUME"])):
                 node.base = "IDLE"
-                node.flags -= {"DRAIN", "NOT_RESPONDING"}
+                node.flags -= {"DRAIN"}
                 self._back(node)
             case _:
                 return BAD_TRANSITION
@@ -442,11 +553,11 @@ class SlurmModel:
     def _delete(self, name: str) -> Reply:
         node = self.nodes.get(name)
         if node is None:
-            return _refusal(422, UNKNOWN_NODE)
-        if self.states(name) & {"ALLOCATED", "MIXED", "COMPLETING"}:
-            return _refusal(422, BUSY)
+            return refusal(422, UNKNOWN_NODE)
+        if self.states(name) & {"ALLOCATED", "MIXED", "COMPLETING", "RESERVED"}:
+            return refusal(422, BUSY)
         self.node_lose(name)
-        return _ok({})
+        return ok({})
 
     def _set_reason(self, node: SimNode, reason: str) -> None:
         node.reason, node.reason_changed_at = reason, int(self.clock())
@@ -460,95 +571,26 @@ class SlurmModel:
         for name in job.nodes:
             self._touch(name)
 
-    def _listing(self, key: str, items: list[Json], last_update: float) -> Reply:
-        return _ok({key: items, "last_update": _number(int(last_update))})
+    def _nodes_of(self, partition: SimPartition) -> list[str]:
+        return list(self.nodes) if partition.nodes is None else expand(partition.nodes)
 
     def _node(self, node: SimNode) -> Json:
-        jobs = [job for job in self.jobs.values() if node.name in job.nodes and "RUNNING" in job.states]
-        reserved = [r.name for r in self.reservations.values() if node.name in expand(r.nodes)]
-        return {
-            "name": node.name,
-            "hostname": node.name,
-            "address": node.address,
-            "port": 6818,
-            "state": sorted(self.states(node.name)),
-            "reason": node.reason,
-            "reason_changed_at": _number(node.reason_changed_at),
-            "reason_set_by_user": "slurm" if node.reason else "",
-            "comment": node.comment,
-            "extra": node.extra,
-            "instance_id": node.instance_id,
-            "features": node.features,
-            "active_features": node.active_features,
-            "partitions": ["all"],
-            "topology": node.topology,
-            "reservation": ",".join(reserved),
-            "gres": node.gres,
-            "gres_used": "",
-            "cpus": node.cpus,
-            "alloc_cpus": min(node.cpus, sum(job.cpus for job in jobs)),
-            "real_memory": node.real_memory,
-            "alloc_memory": 0,
-            "boot_time": _number(node.slurmd_start_time - 60),
-            "slurmd_start_time": _number(node.slurmd_start_time),
-            "last_busy": _number(node.slurmd_start_time),
-            "free_mem": {"set": False, "infinite": False, "number": 0},
-            "version": "26.05.5",
-        }
+        return self._shown(node, self._running_cpus(node.name))
+
+    def _node_alone(self, name: str) -> Json:
+        """As slurmctld: with the allocations that it counted when it was last asked for the list."""
+        return self._shown(self.nodes[name], self._counted.get(name, 0))
+
+    def _shown(self, node: SimNode, counted: int) -> Json:
+        running = self._running_cpus(node.name)
+        states = self.states(node.name) - {"IDLE", "MIXED", "ALLOCATED"} | {self._base(node, running, counted)}
+        return answers.node(
+            node,
+            states,
+            alloc_cpus=min(node.cpus, counted),
+            reservation=",".join(reservation.name for reservation in self._holding(node.name)),
+            partitions=[p.name for p in self.partitions.values() if node.name in self._nodes_of(p)],
+        )
 
 
-_NO_ENDPOINT = Reply(404, b"Unable to find requested URL endpoint.", "text/plain")
-_PING = {"hostname": "slurmctld", "responding": True, "latency": 500, "primary": True, "status": TEXT[0]}
-
-
-def _ok(content: Json) -> Reply:
-    return Reply(200, json.dumps({**content, "meta": {}, "errors": [], "warnings": []}).encode())
-
-
-def _refusal(status: int, *numbers: int) -> Reply:
-    errors = [
-        {
-            "error_number": number,
-            "error": TEXT.get(number, "Unspecified error"),
-            "description": "it failed",
-            "source": "x",
-        }
-        for number in numbers
-    ]
-    return Reply(status, json.dumps({"meta": {}, "errors": errors, "warnings": []}).encode())
-
-
-def _number(number: int) -> Json:
-    return {"set": True, "infinite": False, "number": number}
-
-
-def _job(job: SimJob) -> Json:
-    limit = {"set": False, "infinite": True, "number": 0} if job.time_limit is None else _number(job.time_limit)
-    end = job.start_time + 60 * job.time_limit if job.time_limit else 0
-    return {
-        "job_id": job.job_id,
-        "job_state": sorted(job.states),
-        "name": job.name,
-        "partition": job.partition,
-        "user_name": "root",
-        "nodes": ",".join(job.nodes),
-        "submit_time": _number(job.start_time),
-        "start_time": _number(job.start_time),
-        "end_time": _number(end),
-        "time_limit": limit,
-        "cpus": _number(job.cpus),
-        "node_count": _number(len(job.nodes)),
-    }
-
-
-def _reservation(reservation: SimReservation) -> Json:
-    return {
-        "name": reservation.name,
-        "node_list": reservation.nodes,
-        "flags": list(reservation.flags),
-        "users": reservation.users,
-        "accounts": "",
-        "partition": "",
-        "start_time": _number(reservation.start_time),
-        "end_time": _number(reservation.end_time),
-    }
+_NONE = refusal(200, 0)

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import logging
 import re
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,7 +18,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from sidecars.slurm.errors import AuthenticationError, NoToken, Unreachable
-from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, Request, decode, versions_to_try
+from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, VERSIONS, Request, decode, versions_to_try
 from sidecars.slurm.records import Node, Nodes
 from sidecars.slurm.tokens import TokenSource
 
@@ -65,9 +66,18 @@ class Client:
     """Calls one slurmrestd over kept connections, at most `concurrency` at a time.
 
     Use as `async with Client(url, tokens) as client`. A refused token is dropped, so that the next call has a new one.
+    `versions` of the API are tried in this order.
     """
 
-    def __init__(self, url: str, tokens: TokenSource, *, timeout: float = 15.0, concurrency: int = 8) -> None:
+    def __init__(
+        self,
+        url: str,
+        tokens: TokenSource,
+        *,
+        timeout: float = 15.0,
+        concurrency: int = 8,
+        versions: Sequence[str] = VERSIONS,
+    ) -> None:
         parsed = URL(url)
         if parsed.scheme not in {"http", "https"} or not parsed.host:
             raise ValueError(f"slurmrestd's address {url!r} should be http://HOST:PORT")
@@ -76,6 +86,7 @@ class Client:
         self._tokens = tokens
         self._timeout = timeout
         self._concurrency = concurrency
+        self._versions = tuple(versions)
         self._session: aiohttp.ClientSession | None = None
         self._version: str | None = None
         self._decode = Decoder()
@@ -88,7 +99,7 @@ class Client:
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
         """Carry the request and decode its answer within `timeout` seconds, waiting for a free connection included.
 
-        The newest API version that the server offers is used. Raises SlurmError. After Unreachable a write may or may
+        The first API version that the server offers is used. Raises SlurmError. After Unreachable a write may or may
         not have been done.
         """
         seconds = self._timeout if timeout is None else timeout
@@ -112,7 +123,7 @@ class Client:
     async def _exchange(self, request: Request[T], token: str) -> tuple[int, bytes]:
         headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
         status, body = STATUS_NO_SUCH_ENDPOINT, b""
-        for version in versions_to_try(self._version):
+        for version in versions_to_try(self._version, self._versions):
             url = URL(self._url + request.target(version), encoded=True)
             async with self._opened().request(
                 request.method, url, data=request.content(), headers=headers, allow_redirects=False

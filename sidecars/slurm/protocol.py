@@ -11,8 +11,10 @@ How slurmrestd answers (checked on 26.05):
 - an unknown node: 200 without a list and with error number 0 when read, 422 with number 2018 when written or deleted.
 - a refused token: 511 with number 1007 (500 in older releases), 401 as plain text when none was sent. `ping/` answers
   200 all the same.
-- a hostlist with one unknown node: 422 and number 2018, and the change is made to all the others.
-- slurmctld down: 502 and number 1800 after 10 seconds.
+- a hostlist with one unknown node: 422 and number 2018; the change is made to all the others, but to none at all when
+  the unknown one comes first.
+- an unknown reservation: 200 without a list and with error number 0 when read, 422 with number 2053 when deleted.
+- slurmctld down: 502 and number 1800 after 10 seconds. slurmdbd down: 502 and number 7000 at once.
 """
 
 import json
@@ -56,7 +58,14 @@ _NOT_FOUND = frozenset(
 )
 _RESERVATION_INVALID = 2053  # ESLURM_RESERVATION_INVALID: of a reservation that is made, or because there is none
 _FIRST_REJECTION, _AFTER_REJECTIONS = 2000, 3000  # slurmctld's own refusals
+_REJECTED_BY_SLURMDBD = frozenset(
+    {
+        7001,  # ESLURM_JOBS_RUNNING_ON_ASSOC
+        7104,  # ESLURM_INVALID_CLUSTER_NAME
+    }
+)
 _FIRST_PARSER, _AFTER_PARSER = 9000, 9300  # slurmrestd could not read what we sent
+_FAR = 2**32 - 1  # seconds since the epoch: nothing has changed since
 _STATUS_UNCHANGED, _STATUS_UNAUTHORIZED, _STATUS_NO_NETWORK_AUTH = 304, 401, 511
 STATUS_NO_SUCH_ENDPOINT = 404
 
@@ -81,7 +90,10 @@ class _WrongField(Exception):
 
 @dataclass(frozen=True)
 class Request(Generic[T]):
-    """One call. `path` is below `/slurm/VERSION/`; `query` is a tuple of pairs; `body` is JSON or None."""
+    """One call. `path` is below `/SERVICE/VERSION/`; `query` is a tuple of pairs; `body` is JSON or None.
+
+    The service is `slurm` for what slurmctld answers and `slurmdb` for what slurmdbd does.
+    """
 
     method: str
     path: str
@@ -89,18 +101,19 @@ class Request(Generic[T]):
     body: dict[str, Any] | None = None
     read: Callable[["Fields"], T] = field(kw_only=True, repr=False, compare=False)
     unchanged: Callable[[], T] | None = field(default=None, kw_only=True, repr=False, compare=False)
+    service: str = field(default="slurm", kw_only=True)
 
     def target(self, version: str) -> str:
         """The request target for HTTP: path and query, percent-encoded."""
         query = f"?{urllib.parse.urlencode(self.query)}" if self.query else ""
-        return f"/slurm/{version}/{self.path}{query}"
+        return f"/{self.service}/{version}/{self.path}{query}"
 
     def content(self) -> bytes | None:
         """The body as it is sent, with content type application/json."""
         return None if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path}"
+        return f"{self.method} {self.path}" if self.service == "slurm" else f"{self.method} {self.service}/{self.path}"
 
 
 def get_nodes(update_time: int | None = None) -> "Request[Nodes | None]":
@@ -108,8 +121,17 @@ def get_nodes(update_time: int | None = None) -> "Request[Nodes | None]":
     return Request("GET", "nodes/", _since(update_time), read=_nodes, unchanged=_none)
 
 
+def count_allocations() -> "Request[None]":
+    """Have slurmctld count anew what jobs use on its nodes, so that `get_node` tells it. Cheap."""
+    return Request("GET", "nodes/", _since(_FAR), read=_nothing, unchanged=_none)
+
+
 def get_node(name: str) -> "Request[Node]":
-    """One node. An unknown one is NotFound."""
+    """One node. An unknown one is NotFound.
+
+    Its states and `alloc_cpus` hold allocations as they were when anybody last asked for the list of nodes, changed or
+    not: a node whose job has ended stays MIXED until then. Ask `count_allocations` first where nobody polls the list.
+    """
     return Request("GET", f"node/{_segment(name)}", read=_one_node)
 
 
@@ -126,8 +148,8 @@ def update_nodes(
 ) -> "Request[None]":
     """The same change for all the named nodes, in one call. None leaves a field alone, "" clears it (but not a reason).
 
-    NotFound means that at least one of several names is unknown; the others have been changed all the same. What the
-    states do, besides setting what they say:
+    NotFound means that at least one of several names is unknown; the others have been changed all the same, unless that
+    one is the first in order. What the states do, besides setting what they say:
     DRAIN keeps the old reason unless one is given. UNDRAIN clears the reason unless the node is DOWN, and leaves DOWN
     as it is. IDLE and RESUME end DOWN and DRAIN and clear the reason. DOWN ends or requeues the node's jobs at once,
     those that are COMPLETING too. After UNDRAIN, IDLE and RESUME the node is NOT_RESPONDING for about a second.
@@ -148,8 +170,9 @@ def update_nodes(
 def delete_node(name: str) -> "Request[None]":
     """Remove a dynamic node's record. An unknown one is NotFound, one with a job on it Rejected (number 2016).
 
-    It is taken from a node that is DOWN whatever ran there, from one that a reservation names, and while slurmd runs:
-    that slurmd stays unknown until it is started again or slurmctld is reconfigured.
+    Rejected likewise while a reservation that has begun names the node. It is taken from a node that is DOWN whatever
+    ran there, from one that is reserved for later, and while slurmd runs: that slurmd stays unknown until it is started
+    again or slurmctld is reconfigured.
     """
     return Request("DELETE", f"node/{_segment(name)}", read=_nothing)
 
@@ -161,6 +184,16 @@ def get_jobs(update_time: int | None = None) -> "Request[Jobs | None]":
     )
 
 
+def get_job(job_id: int) -> "Request[Job]":
+    """One job. NotFound for one that slurmctld doesn't know, or knows no longer."""
+    return Request("GET", f"job/{job_id}", read=_one_job)
+
+
+def cancel_job(job_id: int) -> "Request[None]":
+    """End a job. NotFound as `get_job`."""
+    return Request("DELETE", f"job/{job_id}", read=_nothing)
+
+
 def get_partitions() -> "Request[tuple[Partition, ...]]":
     """All partitions."""
     return Request("GET", "partitions/", read=lambda answer: tuple(map(_partition, answer.items("partitions"))))
@@ -169,6 +202,11 @@ def get_partitions() -> "Request[tuple[Partition, ...]]":
 def get_reservations() -> "Request[tuple[Reservation, ...]]":
     """All reservations."""
     return Request("GET", "reservations/", read=lambda answer: tuple(map(_reservation, answer.items("reservations"))))
+
+
+def get_reservation(name: str) -> "Request[Reservation]":
+    """One reservation. An unknown one is NotFound."""
+    return Request("GET", f"reservation/{_segment(name)}", read=_one_reservation)
 
 
 def save_reservation(
@@ -219,12 +257,12 @@ def reconfigure() -> "Request[None]":
     return Request("GET", "reconfigure/", read=_nothing)
 
 
-def versions_to_try(chosen: str | None) -> tuple[str, ...]:
-    """API versions in the order to try them: the one that worked before, then the newest.
+def versions_to_try(chosen: str | None, versions: Sequence[str] = VERSIONS) -> tuple[str, ...]:
+    """API versions in the order to try them: the one that worked before, then as they are listed.
 
     A server that doesn't offer a version answers `STATUS_NO_SUCH_ENDPOINT` and has done nothing.
     """
-    return (*(() if chosen is None else (chosen,)), *(version for version in VERSIONS if version != chosen))
+    return (*(() if chosen is None else (chosen,)), *(version for version in versions if version != chosen))
 
 
 def decode(request: Request[T], status: int, body: bytes, *, parse: Callable[[bytes], Any] = json.loads) -> T:
@@ -356,7 +394,9 @@ def _refused(request: Request[Any], status: int, errors: tuple[ErrorEntry, ...],
         kind = AuthenticationError
     elif numbers & _NOT_FOUND or _no_reservation(request, numbers) or _silently_unknown(request, status, errors):
         kind = NotFound
-    elif any(_FIRST_REJECTION <= n < _AFTER_REJECTIONS or _FIRST_PARSER <= n < _AFTER_PARSER for n in numbers):
+    elif numbers & _REJECTED_BY_SLURMDBD or any(
+        _FIRST_REJECTION <= n < _AFTER_REJECTIONS or _FIRST_PARSER <= n < _AFTER_PARSER for n in numbers
+    ):
         kind = Rejected
     else:
         kind = ServerFault
@@ -433,6 +473,13 @@ def _jobs_since(answer: Fields) -> Jobs | None:
     return None if not jobs.jobs and jobs.last_update == 0 else jobs
 
 
+def _one_job(answer: Fields) -> Job:
+    jobs = _jobs(answer).jobs
+    if len(jobs) != 1:
+        raise _WrongField("jobs", f"should hold one job, holds {len(jobs)}")
+    return jobs[0]
+
+
 def _job(job: Fields) -> Job:
     return Job(
         job_id=job.number("job_id"),
@@ -472,6 +519,13 @@ def _reservation(reservation: Fields) -> Reservation:
         start_time=reservation.number("start_time"),
         end_time=reservation.number("end_time"),
     )
+
+
+def _one_reservation(answer: Fields) -> Reservation:
+    reservations = tuple(map(_reservation, answer.items("reservations")))
+    if len(reservations) != 1:
+        raise _WrongField("reservations", f"should hold one reservation, holds {len(reservations)}")
+    return reservations[0]
 
 
 def _ping(ping: Fields) -> Ping:

@@ -123,3 +123,50 @@ class Diag:
     jobs_pending: int = 0
     jobs_running: int = 0
     schedule_cycle_last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account of slurmdbd."""
+
+    name: str
+    description: str = ""
+    organization: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user of slurmdbd. `admin_levels` is e.g. {"None"}, {"Operator"} or {"Administrator"}."""
+
+    name: str
+    admin_levels: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """What an account (`user` is ""), or a user in an account, has on a cluster.
+
+    `shares` is its fair share, `max_jobs` how many of its jobs may run at once, None for no limit; `qos` are the names
+    that it may use. `is_default` is the user's default account.
+    """
+
+    account: str
+    cluster: str
+    user: str = ""
+    partition: str = ""
+    parent_account: str = ""
+    is_default: bool = False
+    shares: int = 0
+    max_jobs: int | None = None
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service of slurmdbd."""
+
+    name: str
+    description: str = ""
+    priority: int = 0
+    flags: frozenset[str] = frozenset()

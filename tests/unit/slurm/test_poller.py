@@ -519,9 +519,9 @@ async def test_a_fault_while_reading_jobs_is_the_askers() -> None:
 
 async def test_reservations_are_read_when_asked_for() -> None:
     scene = Scene()
-    scene.model.reserve("maint", "n[0-1]", start=5, minutes=1)
+    scene.model.reserve("maint", "n[0-1]", start=2_000_000_000, minutes=1)
     (reservation,) = await scene.poller.reservations()
-    assert (reservation.node_list, reservation.end_time) == ("n[0-1]", 65)
+    assert (reservation.node_list, reservation.end_time) == ("n[0-1]", 2_000_000_060)
     await scene.poller.reservations()
     assert len(scene.model.requests("GET", "reservations/")) == 1
 

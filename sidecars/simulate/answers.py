@@ -1,0 +1,160 @@
+"""slurmrestd's answers as it words them: JSON of records, refusals by number."""
+
+import json
+from collections.abc import Iterable
+
+from sidecars.simulate.records import Json, Reply, SimJob, SimNode, SimPartition, SimReservation
+from sidecars.slurm.hostlists import compress
+
+BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
+UNKNOWN_JOB, JOB_ENDED, BAD_RESERVATION, BAD_TIME, NO_SLURMDBD, DENIED = 2017, 2021, 2053, 2054, 7000, 2002
+BAD_PARENT, BAD_QOS, BAD_CLUSTER, BAD_FLAG, BAD_DATA, BAD_QUERY, STARTED = 2046, 2066, 7104, 9207, 9216, 9000, 2104
+TEXT = {
+    BUSY: "Requested nodes are busy",
+    UNKNOWN_NODE: "Invalid node name specified",
+    BAD_TRANSITION: "Invalid node state transition",
+    NO_RIGHT: "Invalid user id",
+    BAD_AUTH: "Protocol authentication error",
+    NO_SLURMCTLD: "Unable to contact slurm controller (connect failure)",
+    UNKNOWN_JOB: "Invalid job id specified",
+    JOB_ENDED: "Job/step already completing or completed",
+    BAD_RESERVATION: "Requested reservation is invalid",
+    BAD_TIME: "Invalid time specified",
+    NO_SLURMDBD: "Unable to connect to database",
+    DENIED: "Access/permission denied",
+    BAD_PARENT: "Invalid parent account specified",
+    BAD_QOS: "Invalid qos specification",
+    BAD_CLUSTER: "Invalid cluster name",
+    BAD_FLAG: "Data parser unable to parse invalid flag",
+    BAD_DATA: "Request to parse invalid data",
+    BAD_QUERY: "Query empty or not RFC7320 compliant",
+    9200: "Unable to resolve path",
+    9202: "Unable to convert Data type",
+    STARTED: "Reservation already started",
+    0: "No error",
+}
+"""Slurm's error numbers (slurm_errno.h) and their texts."""
+
+META = {"slurm": {"release": "26.05.5"}}
+UNCHANGED = Reply(304)
+NO_ENDPOINT = Reply(404, b"Unable to find requested URL endpoint.", "text/plain")
+NO_TOKEN = Reply(401, b"Authentication failure", "text/plain")
+
+
+def ok(content: Json) -> Reply:
+    """HTTP 200 with this content."""
+    return Reply(200, json.dumps({**content, "meta": META, "errors": [], "warnings": []}).encode())
+
+
+def listing(key: str, items: Iterable[Json], last_update: float) -> Reply:
+    """HTTP 200 with a list and the server's time of it."""
+    return ok({key: list(items), "last_update": number(int(last_update))})
+
+
+def refusal(status: int, *numbers: int) -> Reply:
+    """An answer with these error numbers."""
+    errors = [
+        {
+            "error_number": number,
+            "error": TEXT.get(number, "Unspecified error"),
+            "description": "it failed",
+            "source": "simulated slurmrestd",
+        }
+        for number in numbers
+    ]
+    return Reply(status, json.dumps({"meta": META, "errors": errors, "warnings": []}).encode())
+
+
+def number(value: int) -> Json:
+    """A number as Slurm's schema has most of them."""
+    return {"set": True, "infinite": False, "number": value}
+
+
+def limit(value: int | None) -> Json:
+    """A limit; None for no limit."""
+    return {"set": False, "infinite": True, "number": 0} if value is None else number(value)
+
+
+def ping(status: str) -> Reply:
+    """The answer for one slurmctld, which responds if there is "No error"."""
+    good = status == TEXT[0]
+    return ok(
+        {"pings": [{"hostname": "slurmctld", "responding": good, "latency": 500, "primary": True, "status": status}]}
+    )
+
+
+def node(node: SimNode, states: Iterable[str], *, alloc_cpus: int, reservation: str, partitions: list[str]) -> Json:
+    """A node as GET nodes/ shows it."""
+    return {
+        "name": node.name,
+        "hostname": node.name,
+        "address": node.address,
+        "port": 6818,
+        "state": sorted(states),
+        "reason": node.reason,
+        "reason_changed_at": number(node.reason_changed_at),
+        "reason_set_by_user": "slurm" if node.reason else "",
+        "comment": node.comment,
+        "extra": node.extra,
+        "instance_id": node.instance_id,
+        "features": node.features,
+        "active_features": node.active_features,
+        "partitions": partitions,
+        "topology": node.topology,
+        "reservation": reservation,
+        "gres": node.gres,
+        "gres_used": "",
+        "cpus": node.cpus,
+        "alloc_cpus": alloc_cpus,
+        "real_memory": node.real_memory,
+        "alloc_memory": 0,
+        "boot_time": number(node.slurmd_start_time - 60),
+        "slurmd_start_time": number(node.slurmd_start_time),
+        "last_busy": number(node.slurmd_start_time),
+        "free_mem": {"set": False, "infinite": False, "number": 0},
+        "version": "26.05.5",
+    }
+
+
+def job(job: SimJob) -> Json:
+    """A job as GET jobs/ shows it."""
+    end = job.start_time + 60 * job.time_limit if job.time_limit else 0
+    return {
+        "job_id": job.job_id,
+        "job_state": sorted(job.states),
+        "name": job.name,
+        "partition": job.partition,
+        "user_name": job.user,
+        "nodes": compress(job.nodes),
+        "submit_time": number(job.submit_time),
+        "start_time": number(job.start_time),
+        "end_time": number(end),
+        "time_limit": limit(job.time_limit),
+        "cpus": number(job.cpus),
+        "node_count": number(len(job.nodes)),
+    }
+
+
+def partition(partition: SimPartition, nodes: Iterable[str]) -> Json:
+    """A partition as GET partitions/ shows it, with the names of its nodes."""
+    names = list(nodes)
+    return {
+        "name": partition.name,
+        "node_sets": "ALL" if partition.nodes is None else "",
+        "nodes": {"configured": compress(names), "total": len(names)},
+        "partition": {"state": list(partition.states)},
+    }
+
+
+def reservation(reservation: SimReservation) -> Json:
+    """A reservation as GET reservations/ shows it."""
+    return {
+        "name": reservation.name,
+        "node_list": reservation.nodes,
+        "flags": list(reservation.flags),
+        "users": reservation.users,
+        "accounts": "",
+        "partition": "",
+        "start_time": number(reservation.start_time),
+        "end_time": number(reservation.end_time),
+    }

@@ -1,0 +1,139 @@
+"""What a simulated Slurm is made of: records as slurmctld holds them, requests, replies and faults."""
+
+import time
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+Json = dict[str, Any]
+
+_DAY = 86_400
+_PERIODS = {"HOURLY": 3600, "DAILY": _DAY, "WEEKLY": 7 * _DAY, "WEEKDAY": _DAY, "WEEKEND": _DAY}
+RECURRING = frozenset(_PERIODS)
+"""Flags of a reservation that comes again."""
+
+
+class Fault(Enum):
+    """What a sick slurmrestd does instead of answering."""
+
+    SERVER_ERROR = "HTTP 500 without JSON"
+    NO_SLURMCTLD = "HTTP 502, number 1800"
+    ERRORS_WITH_200 = "HTTP 200 with errors"
+    BAD_TOKEN = "HTTP 511, number 1007"  # noqa: S105 - an answer
+    BAD_TOKEN_OLD = "HTTP 500, number 1007, as older releases"  # noqa: S105 - an answer
+    NO_TOKEN = "HTTP 401 as text"  # noqa: S105 - an answer
+    EMPTY = "HTTP 200 with empty lists"
+    TRUNCATED = "HTTP 200 with half of the JSON"
+    CUT = "the connection ends within the answer"
+    RESET = "the connection ends without an answer"
+    HANG = "no answer at all"
+    SLOW = "the right answer, late"
+
+
+@dataclass(slots=True)
+class SimNode:
+    """A node record as slurmctld holds it. `base` is IDLE or DOWN; what jobs make of it is derived."""
+
+    name: str
+    base: str = "IDLE"
+    flags: set[str] = field(default_factory=lambda: {"DYNAMIC_NORM"})
+    reason: str = ""
+    reason_changed_at: int = 0
+    comment: str = ""
+    extra: str = ""
+    instance_id: str = ""
+    features: list[str] = field(default_factory=list)
+    active_features: list[str] = field(default_factory=list)
+    topology: str = ""
+    address: str = ""
+    gres: str = ""
+    cpus: int = 4
+    real_memory: int = 16_000
+    slurmd_start_time: int = 0
+    silent_until: float = 0.0
+    """Until then (or forever, when infinite) the node doesn't respond."""
+
+
+@dataclass(slots=True)
+class SimJob:
+    """A job record. `states` as Slurm spells them; COMPLETING means that its nodes still clean up."""
+
+    job_id: int
+    nodes: list[str]
+    states: set[str]
+    cpus: int = 1
+    start_time: int = 0
+    time_limit: int | None = None
+    name: str = "job"
+    partition: str = "all"
+    user: str = "root"
+    submit_time: int = 0
+
+    @property
+    def on_nodes(self) -> bool:
+        """Whether it is on its nodes, at work or not."""
+        return bool(self.states & {"RUNNING", "COMPLETING", "SUSPENDED"})
+
+
+@dataclass(slots=True)
+class SimPartition:
+    """A partition. `nodes` is a hostlist, None for all nodes."""
+
+    name: str
+    nodes: str | None = None
+    states: tuple[str, ...] = ("UP",)
+
+
+@dataclass(frozen=True, slots=True)
+class SimReservation:
+    """A reservation of named nodes; times in seconds since the epoch."""
+
+    name: str
+    nodes: str
+    start_time: int
+    end_time: int
+    users: str = "root"
+    flags: tuple[str, ...] = ("MAINT", "IGNORE_JOBS", "SPEC_NODES")
+
+    def active(self, now: float) -> bool:
+        """Whether it holds its nodes at `now`."""
+        return self.start_time <= now < self.end_time
+
+    def later(self, now: float) -> "SimReservation | None":
+        """What slurmctld makes of it at `now`: itself, its next occurrence once it is over, or None."""
+        if now < self.end_time:
+            return self
+        periods = [seconds for flag, seconds in _PERIODS.items() if flag in self.flags]
+        if not periods:
+            return None
+        missed = (int(now) - self.end_time) // periods[0] + 1
+        shift = missed * periods[0]
+        moved = replace(self, start_time=self.start_time + shift, end_time=self.end_time + shift)
+        return moved if _fits(moved) else moved.later(float(moved.end_time))
+
+
+def _fits(reservation: SimReservation) -> bool:
+    weekend = time.gmtime(reservation.start_time).tm_wday >= 5
+    return ("WEEKDAY" if weekend else "WEEKEND") not in reservation.flags
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that reached slurmrestd, version and token left out; slurmdbd's paths begin with `slurmdb/`."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Json | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer; sent after `delay` seconds (None: never), broken off in the middle (`cut`) or before it (`reset`)."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    delay: float | None = 0.0
+    cut: bool = False
+    reset: bool = False

@@ -1,0 +1,14 @@
+"""The simulator keeps Slurm's contract: the scenarios that tests/e2e runs against a real slurmrestd."""
+
+import pytest
+
+from sidecars.slurm.protocol import VERSIONS
+from tests.contract.scenarios import ACCOUNTING, SCENARIOS, Scenario
+from tests.contract.simulated import simulated
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *ACCOUNTING], ids=lambda scenario: scenario.__name__)
+async def test_the_simulator_keeps_slurms_contract(scenario: Scenario, version: str) -> None:
+    async with simulated(version) as target:
+        await scenario(target)

@@ -6,7 +6,7 @@ Only the chosen role is imported, because the roles in worker pods can't afford 
 import sys
 from collections.abc import Sequence
 
-ROLES = ("operator", "register", "node", "release")
+ROLES = ("operator", "register", "node", "release", "simulate")
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
 
@@ -33,6 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.operator.release import main as run_release
 
         return run_release(arguments[1:])
+    if role == "simulate":
+        from sidecars.simulate.main import main as run_simulate
+
+        return run_simulate(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"
     print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
     return 2

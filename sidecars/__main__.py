@@ -6,7 +6,7 @@ Only the chosen role is imported, because the roles in worker pods can't afford 
 import sys
 from collections.abc import Sequence
 
-ROLES = ("operator", "register", "node", "release", "simulate")
+ROLES = ("operator", "register", "node", "reconfigure", "release", "simulate")
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
 
@@ -29,6 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.node.main import main as run_node
 
         return run_node(arguments[1:])
+    if role == "reconfigure":
+        from sidecars.reconfigure.main import main as run_reconfigure
+
+        return run_reconfigure(arguments[1:])
     if role == "release":
         from sidecars.operator.release import main as run_release
 

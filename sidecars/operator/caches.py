@@ -33,6 +33,7 @@ NODESETS = Resource(GROUP, VERSION, "NodeSet", PLURALS["NodeSet"])
 
 OURS = f"{MANAGED_BY}={FIELD_MANAGER}"
 WORKERS = "app.kubernetes.io/name=slurmd"
+SLURMCTLDS = "app.kubernetes.io/name=slurmctld"
 # Helm's release records are large, and none of our business.
 NO_HELM_RELEASES = "type!=helm.sh/release.v1"
 
@@ -47,6 +48,7 @@ class Caches:
     loginsets: Reflector[Manifest]
     nodesets: Reflector[Manifest]
     pods: Reflector[records.Pod]
+    slurmctld_pods: Reflector[records.Pod]
     kube_nodes: Reflector[records.Node]
     secrets: Reflector[records.Secret]
     config_maps: Reflector[Manifest]
@@ -72,6 +74,9 @@ class Caches:
             loginsets=plain(LOGINSETS),
             nodesets=plain(NODESETS),
             pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=WORKERS, rng=rng),
+            slurmctld_pods=Reflector(
+                client, PODS, namespaces=where, type=records.Pod, label_selector=SLURMCTLDS, rng=rng
+            ),
             kube_nodes=Reflector(client, NODES, type=records.Node, rng=rng),
             secrets=Reflector(
                 client, SECRETS, namespaces=where, type=records.Secret, field_selector=NO_HELM_RELEASES, rng=rng

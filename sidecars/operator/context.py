@@ -11,6 +11,9 @@ from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resourc
 from sidecars.operator.apply import FIELD_MANAGER, MANAGED_BY, Applier
 from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters, Connect
+from sidecars.operator.controller import failover, statuses
+from sidecars.operator.controller.failover import Primaries
+from sidecars.operator.controller.statuses import Statuses
 from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import Failures, WorkerPod
@@ -63,7 +66,8 @@ class Queues:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the operator takes from the process that it runs in: clocks, the way to slurmrestd, randomness.
+    """What the operator takes from the process that it runs in: clocks, the way to slurmrestd and to the slurmctld
+    pods, randomness.
 
     `clock` is monotonic seconds, `wall_clock` seconds since the epoch.
     """
@@ -71,6 +75,8 @@ class Surroundings:
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     connect: Connect = SlurmClient
+    fetch_status: statuses.Fetch = statuses.fetch
+    ask_ready: failover.Ready = failover.ready
     rng: random.Random | None = None
 
 
@@ -98,6 +104,8 @@ class Context:
     clusters: Clusters
     queues: Queues
     applier: Applier
+    statuses: Statuses
+    primaries: Primaries
     events: EventRecorder
     site: Site
     expectations: Expectations[Key] = field(default_factory=Expectations)

@@ -1,6 +1,7 @@
 """The role `operator`: puts the parts together and runs them until told to stop."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -27,12 +28,16 @@ from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters
 from sidecars.operator.context import LEASE, Context, Key, Queues, Surroundings
 from sidecars.operator.controller import effects as controller
+from sidecars.operator.controller.failover import Primaries
+from sidecars.operator.controller.statuses import Statuses
 from sidecars.operator.loginset import effects as loginset
 from sidecars.operator.nodeset import effects as nodeset
 from sidecars.operator.nodeset import podstate
 from sidecars.operator.restapi import effects as restapi
 from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings, parse
+from sidecars.slurm import protocol
+from sidecars.slurm.records import Ping
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from sidecars.workloads.structure import StructureError
@@ -124,12 +129,21 @@ async def lead(client: Client, settings: Settings, site: Site, around: Surroundi
         connect=around.connect,
         rng=around.rng,
     )
+
+    async def ping(key: Key) -> tuple[Ping, ...]:
+        cluster = clusters.get(key)
+        return await cluster.client.call(protocol.ping()) if cluster is not None else ()
+
+    statuses = Statuses(jwt_key, queues.controllers.add, around.clock, around.wall_clock, around.fetch_status)
+    primaries = Primaries(queues.controllers.add, ping, around.ask_ready)
     context = Context(
         client=client,
         caches=caches,
         clusters=clusters,
         queues=queues,
         applier=Applier(client, caches.live),
+        statuses=statuses,
+        primaries=primaries,
         events=EventRecorder(client, "slurm-operator", lambda: datetime.fromtimestamp(around.wall_clock(), UTC)),
         site=site,
         expectations=Expectations(clock=around.clock),
@@ -138,7 +152,7 @@ async def lead(client: Client, settings: Settings, site: Site, around: Surroundi
         propagated_node_conditions=settings.propagated_node_conditions,
     )
     wiring.wire(context)
-    async with clusters, asyncio.TaskGroup() as tasks:
+    async with clusters, contextlib.aclosing(statuses), contextlib.aclosing(primaries), asyncio.TaskGroup() as tasks:
         for reflector in caches:
             tasks.create_task(reflector.run())
         await asyncio.gather(*(reflector.wait_synced(SYNC_SECONDS) for reflector in caches))

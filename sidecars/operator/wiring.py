@@ -5,6 +5,7 @@ from typing import Any
 
 from sidecars.kube import Event, Manifest, WorkQueue, records
 from sidecars.operator.context import Context, Key
+from sidecars.operator.controller.pods import controller_of_pod, pod_view
 from sidecars.operator.nodeset.observation import as_placed, slurm_node
 from sidecars.operator.nodeset.podstate import wake
 from sidecars.policy import podstate
@@ -20,6 +21,7 @@ def wire(context: Context) -> None:
     caches.pods.store.add_index("owner", _controlling_uids)
     caches.pods.store.add_index("slurm_node", _slurm_nodes)
     caches.kube_nodes.store.add_index("topology", _has_topology)
+    caches.slurmctld_pods.store.add_index("controller", lambda pod: (controller_of_pod(pod),))
     caches.pods.store.add_index("kube_node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
 
     def key_of(manifest: Manifest) -> Key:
@@ -94,6 +96,10 @@ def wire(context: Context) -> None:
         metadata = event.object.metadata
         queues.nodesets.add((metadata.namespace, metadata.labels.get(names.APP_INSTANCE, "")))
 
+    def slurmctld_pods(event: Event[records.Pod]) -> None:
+        if event.old is None or event.new is None or pod_view(event.old) != pod_view(event.new):
+            queues.controllers.add(controller_of_pod(event.object))
+
     def kube_nodes(event: Event[records.Node]) -> None:
         old, new = event.old, event.new
         if old is not None and new is not None and _placement(old, context) == _placement(new, context):
@@ -143,6 +149,7 @@ def wire(context: Context) -> None:
     caches.nodesets.store.subscribe(nodesets)
     caches.accountings.store.subscribe(accountings)
     caches.pods.store.subscribe(pods)
+    caches.slurmctld_pods.store.subscribe(slurmctld_pods)
     caches.kube_nodes.store.subscribe(kube_nodes)
     caches.claims.store.add_index("instance", _instances)
     caches.claims.store.subscribe(claims)

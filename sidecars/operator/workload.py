@@ -1,7 +1,8 @@
 """What Controller, RestApi and LoginSet have in common: objects applied in order, and readiness of one workload."""
 
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sidecars.kube import ApiError, Manifest, Resource
 from sidecars.operator.context import Context, NotUsableError
@@ -12,14 +13,21 @@ from sidecars.workloads.resources import ResourceError
 log = logging.getLogger(__name__)
 
 
-async def apply_all(context: Context, owner: Manifest, kind: str, render: Callable[[], Sequence[Manifest]]) -> None:
-    """Render and apply. Raises NotUsableError, with what to do, when the resource can't be rendered or is refused."""
+@contextlib.contextmanager
+def usable() -> Iterator[None]:
+    """Turns what a render raises into NotUsableError."""
     try:
-        manifests = render()
+        yield
     except MissingReferenceError as error:
         raise NotUsableError("ReferenceMissing", f"{error}; it is taken up as soon as it does") from error
     except ResourceError as error:
         raise NotUsableError("Invalid", str(error)) from error
+
+
+async def apply_all(context: Context, owner: Manifest, kind: str, render: Callable[[], Sequence[Manifest]]) -> None:
+    """Render and apply. Raises NotUsableError, with what to do, when the resource can't be rendered or is refused."""
+    with usable():
+        manifests = render()
     for manifest in manifests:
         try:
             changed = await context.applier.apply(manifest)

@@ -14,6 +14,9 @@ from collections.abc import Callable
 
 ISSUER = "slurm-operator"
 
+CLOCK_SKEW = 60
+"""Seconds by which the clock of the signer may be ahead of ours."""
+
 
 def sign(key: bytes, username: str, lifetime_seconds: int, now: float) -> str:
     """A JWT for `username`, valid from `now` (seconds since the epoch) for `lifetime_seconds`.
@@ -37,6 +40,22 @@ def sign(key: bytes, username: str, lifetime_seconds: int, now: float) -> str:
     }
     signed = _part({"alg": "HS256", "typ": "JWT"}) + b"." + _part(claims)
     return (signed + b"." + _base64url(hmac.new(key, signed, hashlib.sha256).digest())).decode()
+
+
+def user_of(token: str, key: bytes, now: float) -> str | None:
+    """The user whom a token of ours names, if `key` signed it and it is valid at `now`; None otherwise."""
+    parts = token.encode().split(b".")
+    if not key or len(parts) != 3:
+        return None
+    expected = _base64url(hmac.new(key, parts[0] + b"." + parts[1], hashlib.sha256).digest())
+    if not hmac.compare_digest(expected, parts[2]):
+        return None
+    try:
+        header, claims = (json.loads(base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4))) for part in parts[:2])
+        valid = header["alg"] == "HS256" and claims["nbf"] - CLOCK_SKEW <= now < claims["exp"]
+        return str(claims["sun"]) if valid else None
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 class TokenSource:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sidecars.workloads import assembly, config, names
-from sidecars.workloads.facts import Facts, combined
+from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
     Controller,
     Json,
@@ -25,9 +25,16 @@ def objects(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -
     config_set = config.compose(controller, nodesets, facts)
     for problem in config_set.problems:
         raise ResourceError(problem.origin, problem.message)
-    config_maps = config.config_maps(controller, config_set, facts.published)
+    return [*config.config_maps(controller, config_set, facts.published), *workload(controller, config_set, facts)]
+
+
+def workload(controller: Controller, config_set: config.ConfigSet, facts: Facts) -> list[Manifest]:
+    """Services and StatefulSet, in the order to apply them; nothing for an external Controller.
+
+    Raises ResourceError and MissingReferenceError as `objects` does.
+    """
     if controller.spec.external:
-        return config_maps
+        return []
     variables = _variables(controller, config_set, facts)
     rendered = facts.site.workloads.render("slurmctld", _overlays(controller), variables)
     internal = assembly.find(rendered, "Service", names.controller_internal(controller.name))
@@ -37,14 +44,32 @@ def objects(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -
         stateful_set["spec"]["template"],
         controller,
         controller.spec.template,
-        {"slurmctld": controller.spec.slurmctld, "logfile": controller.spec.logfile},
+        {
+            "slurmctld": controller.spec.slurmctld,
+            # Slinky's reconfigure runs in slurmctld's image, and values written for it say so; ours is the operator's.
+            "reconfigure": {key: value for key, value in controller.spec.reconfigure.items() if key != "image"},
+            "logfile": controller.spec.logfile,
+        },
     )
     return [
-        *config_maps,
         assembly.owned(internal, controller),
         assembly.service(client, controller, controller.spec.service),
         assembly.owned(stateful_set, controller),
     ]
+
+
+def mark(controller: Controller, sha256: str, facts: Facts) -> str:
+    """A short text that changes with the configuration of that digest and with the keys beside it.
+
+    Raises ResourceError and MissingReferenceError as `objects` does.
+    """
+    jwks = controller.spec.jwks_key_ref
+    keys = [
+        facts.secret(slurm_key(controller), "spec.slurmKeyRef"),
+        facts.secret(jwt_key(controller), "spec.jwtKeyRef"),
+        *([facts.config_map(jwks, "spec.jwksKeyRef")] if jwks else []),
+    ]
+    return digest("\n".join([sha256, *keys]))[:12]
 
 
 def conf_server(controller: Controller) -> str:
@@ -85,6 +110,8 @@ def _overlays(controller: Controller) -> list[str]:
 def _variables(controller: Controller, config_set: config.ConfigSet, facts: Facts) -> dict[str, Any]:
     spec = controller.spec
     slurm, jwt, jwks = slurm_key(controller), jwt_key(controller), spec.jwks_key_ref
+    slurm_hash, jwt_hash = facts.secret(slurm, "spec.slurmKeyRef"), facts.secret(jwt, "spec.jwtKeyRef")
+    recreate = spec.config_update == "Recreate"
     jwks_digest = {jwks.name: {jwks.key: facts.config_map(jwks, "spec.jwksKeyRef")}} if jwks else {}
     return {
         "name": controller.name,
@@ -93,16 +120,19 @@ def _variables(controller: Controller, config_set: config.ConfigSet, facts: Fact
         "sidecarsImage": facts.site.sidecars_image,
         "slurmKeySecret": slurm.name,
         "slurmKeyKey": slurm.key,
-        "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
+        "slurmctldImage": spec.slurmctld.get("image"),
+        "slurmctldPullPolicy": spec.slurmctld.get("imagePullPolicy"),
+        "configUpdate": spec.config_update,
+        "slurmKeyHash": slurm_hash if recreate else None,
         "jwtKeySecret": jwt.name,
         "jwtKeyKey": jwt.key,
-        "jwtKeyHash": facts.secret(jwt, "spec.jwtKeyRef"),
+        "jwtKeyHash": jwt_hash if recreate else None,
         "fileSources": [
             {"configMap": {"name": names.config(controller.name, index), "optional": True}}
             for index in range(1, config.CONFIG_MAPS)
         ],
         "jwksSource": _source(jwks, "jwks.json") if jwks else None,
-        "configHash": combined({"": config_set.digests} | jwks_digest),
+        "configHash": combined({"": config_set.digests} | jwks_digest) if recreate else None,
         "claimSpec": _claim_spec(controller),
         "existingClaim": spec.persistence.existing_claim,
     }

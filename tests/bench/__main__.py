@@ -3,9 +3,14 @@
 import sys
 from pathlib import Path
 
-from tests.bench import figures, kube, slurm, worker
+from tests.bench import controlplane, figures, kube, slurm, worker
 
-BENCHES: dict[str, figures.Bench] = {"kube": kube.bench, "slurm": slurm.bench, "worker": worker.bench}
+BENCHES: dict[str, figures.Bench] = {
+    "kube": kube.bench,
+    "slurm": slurm.bench,
+    "controlplane": controlplane.bench,
+    "worker": worker.bench,
+}
 
 if __name__ == "__main__":
     sys.exit(figures.run(sys.argv[1:], BENCHES, Path(__file__).parents[2] / "build" / "bench"))

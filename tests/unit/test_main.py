@@ -43,7 +43,7 @@ def test_an_unknown_role_is_refused_with_the_roles_there_are(capsys: pytest.Capt
     assert main(["regster"]) == 2
     error = capsys.readouterr().err
     assert "'regster'" in error
-    assert "operator, register, node, release, simulate" in error
+    assert "operator, register, node, reconfigure, release, simulate" in error
 
 
 def test_no_role_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +53,7 @@ def test_no_role_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_names_the_roles(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "{operator,register,node,release,simulate}" in capsys.readouterr().out
+    assert "{operator,register,node,reconfigure,release,simulate}" in capsys.readouterr().out
 
 
 def test_the_rest_of_the_arguments_goes_to_the_role(capsys: pytest.CaptureFixture[str]) -> None:

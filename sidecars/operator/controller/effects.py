@@ -1,13 +1,14 @@
 """One pass over one Controller."""
 
-from sidecars.kube import STATEFUL_SETS
+from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator import workload
 from sidecars.operator.caches import CONTROLLERS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
+from sidecars.operator.controller import gating
 from sidecars.policy.conditions import Condition
+from sidecars.workloads import config, names, nodeset
 from sidecars.workloads import controller as render
-from sidecars.workloads import names, nodeset
-from sidecars.workloads.resources import ResourceError
+from sidecars.workloads.resources import Controller, ResourceError
 
 
 async def reconcile(context: Context, key: Key) -> None:
@@ -15,6 +16,7 @@ async def reconcile(context: Context, key: Key) -> None:
     namespace, name = key
     manifest = context.caches.controllers.store.get(namespace, name)
     if manifest is None:
+        gating.forget(context, key)
         await context.clusters.want(key, None)
         return
     if manifest["metadata"].get("deletionTimestamp"):
@@ -29,26 +31,45 @@ async def reconcile(context: Context, key: Key) -> None:
     assert controller is not None  # noqa: S101 - its manifest was found above
     await context.clusters.want(key, context.url(context.restapi_of(namespace, name)))
     await context.hold(CONTROLLERS, manifest, IN_USE)
+    conditions: list[Condition] = []
     try:
-        nodesets = context.nodesets_of(namespace, name)
-        facts = context.facts(controller)
-        await workload.apply_all(
-            context,
-            manifest,
-            "Controller",
-            lambda: [
-                *render.objects(controller, nodesets, facts),
-                *nodeset.shared_objects(controller, nodesets, facts),
-            ],
-        )
-        ready = (
-            Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster")
-            if controller.spec.external
-            else workload.readiness(context, STATEFUL_SETS, namespace, names.controller(name))
-        )
+        ready, conditions = await _configure(context, key, manifest, controller)
     except NotUsableError as error:
         ready = Condition("Ready", "False", error.reason, str(error))
-    await context.report(CONTROLLERS, manifest, [ready, slurm_reachable(context, key)])
+    gating.tell(context, manifest, conditions)
+    await context.report(CONTROLLERS, manifest, [ready, *conditions, slurm_reachable(context, key)])
+
+
+async def _configure(
+    context: Context, key: Key, manifest: Manifest, controller: Controller
+) -> tuple[Condition, list[Condition]]:
+    """Publish, apply, follow. The condition `Ready`, and those of the gate. Raises NotUsableError."""
+    nodesets = context.nodesets_of(*key)
+    facts = context.facts(controller)
+    with workload.usable():
+        config_set = config.compose(controller, nodesets, facts)
+    found = gating.faults(config_set)
+    # A configuration with a fault is not published, and everything else goes on.
+    if not found:
+        await gating.publish(context, manifest, controller, config_set, facts)
+    await workload.apply_all(
+        context,
+        manifest,
+        "Controller",
+        lambda: [
+            *render.workload(controller, config_set, facts),
+            *nodeset.shared_objects(controller, nodesets, facts),
+        ],
+    )
+    if controller.spec.external:
+        gating.forget(context, key)
+        if found:
+            return Condition("Ready", "False", "Invalid", "; ".join(found)), []
+        return Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster"), []
+    await gating.label_primary(context, key, controller)
+    with workload.usable():
+        gates = await gating.follow(context, key, controller, config_set, found, facts)
+    return workload.readiness(context, STATEFUL_SETS, key[0], names.controller(key[1])), gates
 
 
 def slurm_reachable(context: Context, key: Key) -> Condition:

@@ -22,6 +22,7 @@ from sidecars.kube import (
     Resource,
 )
 from sidecars.operator.caches import CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
+from sidecars.operator.context import Surroundings
 from sidecars.operator.main import lead
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
@@ -74,12 +75,12 @@ class World:
     kubelet_works: bool = True
 
     @contextlib.asynccontextmanager
-    async def operator(self) -> AsyncIterator[None]:
+    async def operator(self, around: Surroundings | None = None) -> AsyncIterator[None]:
         """An operator and kubelets while the block runs; a crash of either fails the test."""
         settings = Settings(namespaces=(self.namespace,), slurmrestd_url=self.url)
         site = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
         async with asyncio.TaskGroup() as tasks:
-            work = [tasks.create_task(lead(self.client, settings, site)), tasks.create_task(self._kubelets())]
+            work = [tasks.create_task(lead(self.client, settings, site, around)), tasks.create_task(self._kubelets())]
             try:
                 yield
             finally:

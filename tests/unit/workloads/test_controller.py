@@ -31,6 +31,11 @@ def template_metadata(of: Controller, nodesets: tuple[NodeSet, ...] = (), **fact
     return found
 
 
+def recreated(**spec: Any) -> Controller:
+    """A Controller whose configuration changes with its pods."""
+    return controller(configUpdate="Recreate", **spec)
+
+
 def config_hash(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any) -> str:
     """The annotation that tells which configuration the pods read."""
     return str(template_metadata(of, nodesets, **facts)["annotations"]["slinky.slurm.net/slurm-config-hash"])
@@ -77,7 +82,7 @@ def test_the_services_are_the_clients_and_the_pods() -> None:
     rendered = objects(controller())
     client = find(rendered, "Service", "slurm-controller")["spec"]
     internal = find(rendered, "Service", "slurm-controller-internal")["spec"]
-    assert client["selector"] == SELECTOR | ACTIVE
+    assert client["selector"] == SELECTOR
     assert client["ports"] == [{"name": "slurmctld", "port": 6817, "protocol": "TCP", "targetPort": "slurmctld"}]
     assert internal["selector"] == SELECTOR
     assert (internal["clusterIP"], internal["publishNotReadyAddresses"]) == ("None", True)
@@ -127,25 +132,63 @@ def test_slurmctld_finds_its_files() -> None:
         "/run/slurmctld": "slurm-authsocket",
         "/var/log/slurm": "slurm-logfile",
     }
-    assert volume(workload, "slurm-etc")["projected"] == {
-        "defaultMode": 0o610,
-        "sources": [
-            {"configMap": {"name": "slurm-config"}},
-            {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
-            {"secret": {"name": "slurm-auth-jwt", "items": [{"key": "jwt.key", "path": "jwt.key"}]}},
-            *({"configMap": {"name": f"slurm-config-{index}", "optional": True}} for index in range(1, 8)),
-        ],
+    assert volume(workload, "slurm-etc")["emptyDir"] == {"medium": "Memory"}
+
+
+def test_only_reconfigure_sees_the_candidate_and_fills_what_slurmctld_reads() -> None:
+    workload = stateful_set(controller())
+    assert mounts(workload, "reconfigure") == {
+        "/etc/slurm-candidate": "candidate",
+        "/etc/slurm-keys": "slurm-keys",
+        "/etc/slurm": "slurm-etc",
+        "/run/check": "check",
+        "/var/spool/slurmctld/slurm_slurm": "statesave",
     }
-
-
-def test_more_files_and_jwks_come_after_the_keys() -> None:
-    of = controller(configFileRefs=[{"name": "z"}], jwksKeyRef={"name": "jwks", "key": "k"})
-    contents = {"z": {"z.conf": ""}, "jwks": {"k": "{}"}}
-    sources = volume(stateful_set(of, config_maps=contents), "slurm-etc")["projected"]["sources"]
-    assert [source["configMap"] for source in sources[3:]] == [
-        *({"name": f"slurm-config-{index}", "optional": True} for index in range(1, 8)),
-        {"name": "jwks", "items": [{"key": "k", "path": "jwks.json"}]},
+    assert volume(workload, "candidate")["projected"]["sources"] == [
+        {"configMap": {"name": "slurm-config", "optional": True}},
+        *({"configMap": {"name": f"slurm-config-{index}", "optional": True}} for index in range(1, 8)),
     ]
+    assert volume(workload, "slurm-keys")["projected"]["sources"] == [
+        {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+        {"secret": {"name": "slurm-auth-jwt", "items": [{"key": "jwt.key", "path": "jwt.key"}]}},
+    ]
+
+
+def test_the_dry_run_has_slurmctlds_image_and_a_run_folder_of_its_own() -> None:
+    workload = stateful_set(controller(slurmctld={"image": "slurmctld:1", "imagePullPolicy": "Always"}))
+    check = part(workload, "check")
+    assert (check["image"], check["imagePullPolicy"], check["restartPolicy"]) == ("slurmctld:1", "Always", "Always")
+    assert mounts(workload, "check") == {"/etc/slurm": "check", "/run": "check-run", "/run/slurm": "slurm-authsocket"}
+
+
+def test_slurmctld_starts_once_reconfigure_has_filled_its_folder() -> None:
+    containers = [item["name"] for item in pod_spec(stateful_set(controller()))["initContainers"]]
+    assert containers == ["check", "reconfigure", "logfile"]
+    assert part(stateful_set(controller()), "reconfigure")["startupProbe"]["httpGet"]["path"] == "/started"
+
+
+def test_an_image_for_reconfigure_from_slinkys_values_is_left_out() -> None:
+    of = controller(reconfigure={"image": "slinky/slurmctld", "resources": {"limits": {"cpu": "1"}}})
+    reconfigure = part(stateful_set(of), "reconfigure")
+    assert reconfigure["image"] == "ghcr.io/slurm-charts/sidecars:0.1.0"
+    assert reconfigure["resources"] == {"limits": {"cpu": "1"}}
+
+
+def test_a_changed_configuration_or_key_changes_no_pod_template() -> None:
+    def template(**facts: Any) -> Manifest:
+        of = controller(extraConf=facts.pop("extra", ""))
+        return dict(stateful_set(of, **facts)["spec"]["template"])
+
+    keys = {"slurm-auth-slurm": {"slurm.key": "other"}, "slurm-auth-jwt": {"jwt.key": "other"}}
+    assert template() == template(extra="SlurmctldTimeout=60") == template(secrets=keys)
+    annotations = template()["metadata"]["annotations"]
+    assert set(annotations) == {"kubectl.kubernetes.io/default-container"}
+
+
+def test_jwks_come_with_the_keys() -> None:
+    of = controller(jwksKeyRef={"name": "jwks", "key": "k"})
+    sources = volume(stateful_set(of, config_maps={"jwks": {"k": "{}"}}), "slurm-keys")["projected"]["sources"]
+    assert sources[2:] == [{"configMap": {"name": "jwks", "items": [{"key": "k", "path": "jwks.json"}]}}]
 
 
 def test_the_probes_ask_slurmctld_itself() -> None:
@@ -158,7 +201,6 @@ def test_the_probes_ask_slurmctld_itself() -> None:
 
 def test_the_log_goes_through_a_sidecar() -> None:
     workload = stateful_set(controller())
-    assert pod_spec(workload)["initContainers"][0]["name"] == "logfile"
     assert part(workload, "logfile")["restartPolicy"] == "Always"
     assert env(workload, "logfile") == {"SOCKET": "/var/log/slurm/slurmctld.log"}
     assert part(workload, "logfile")["image"] == "ghcr.io/slurm-charts/sidecars:0.1.0"
@@ -205,6 +247,8 @@ def test_standbys_are_ready_without_being_the_primary() -> None:
     assert volume(workload, "statesave")["persistentVolumeClaim"] == {"claimName": "shared"}
     assert part(workload, "slurmctld")["readinessProbe"]["httpGet"] == {"path": "/livez", "port": "slurmctld"}
     assert ACTIVE.keys().isdisjoint(workload["spec"]["template"]["metadata"]["labels"])
+    client = find(objects(controller(**HA)), "Service", "slurm-controller")["spec"]
+    assert client["selector"] == SELECTOR | ACTIVE
 
 
 def test_standbys_without_a_shared_claim_are_refused() -> None:
@@ -212,16 +256,16 @@ def test_standbys_without_a_shared_claim_are_refused() -> None:
         objects(controller(ha={"enabled": True}))
 
 
-def test_the_hashes_follow_what_the_pods_read() -> None:
-    annotations = template_metadata(controller())["annotations"]
+def test_with_recreate_the_pods_follow_what_they_read() -> None:
+    annotations = template_metadata(recreated())["annotations"]
     assert annotations["slinky.slurm.net/slurm-key-hash"] == digest("key")
     assert annotations["slinky.slurm.net/jwt-key-hash"] == digest("jwt")
     maps = {"own": {"gres.conf": "1"}}
-    of = controller(configFileRefs=[{"name": "own"}])
+    of = recreated(configFileRefs=[{"name": "own"}])
     hashes = {
-        config_hash(controller()),
-        config_hash(controller(extraConf="SlurmctldTimeout=30")),
-        config_hash(controller(), (nodeset(),)),
+        config_hash(recreated()),
+        config_hash(recreated(extraConf="SlurmctldTimeout=30")),
+        config_hash(recreated(), (nodeset(),)),
         config_hash(of, config_maps=maps),
         config_hash(of, config_maps={"own": {"gres.conf": "2"}}),
     }
@@ -291,7 +335,7 @@ def test_the_client_service_can_be_changed() -> None:
     assert service["metadata"]["annotations"] == {"lb": "internal"}
     assert service["spec"]["type"] == "LoadBalancer"
     assert "externalIPs" not in service["spec"]
-    assert service["spec"]["selector"] == SELECTOR | ACTIVE | {"extra": "x"}
+    assert service["spec"]["selector"] == SELECTOR | {"extra": "x"}
     assert service["spec"]["ports"] == [
         {"name": "more", "port": 1},
         {"name": "slurmctld", "port": 7000, "protocol": "TCP", "targetPort": "slurmctld", "nodePort": 30000},

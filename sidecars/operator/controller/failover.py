@@ -1,0 +1,102 @@
+"""Finds the primary among several slurmctld, every two seconds: Slurm tells nobody when it moves."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import aiohttp
+
+from sidecars.policy import failover
+from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.records import Ping
+
+Key = tuple[str, str]
+"""Namespace and name of a Controller."""
+
+LOOK_SECONDS = 2.0
+ASK_SECONDS = 1.0
+PORT = 6817
+
+Ready = Callable[[str], Awaitable[bool | None]]
+"""Whether slurmctld at an address says that it is the primary; None without an answer."""
+
+
+async def ready(address: str) -> bool | None:
+    """Over the network."""
+    host = f"[{address}]" if ":" in address else address
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_SECONDS)) as session,
+            session.get(f"http://{host}:{PORT}/readyz", allow_redirects=False) as answer,
+        ):
+            return answer.status < 300
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """The slurmctld pods of a Controller: their addresses (empty: none yet), and which carries the label."""
+
+    addresses: Mapping[str, str]
+    labelled: str | None
+
+
+class Primaries:
+    """`changed(key)` is called when the primary is another; `ping` asks slurmrestd, and may raise SlurmError."""
+
+    def __init__(
+        self, changed: Callable[[Key], None], ping: Callable[[Key], Awaitable[Sequence[Ping]]], ready: Ready = ready
+    ) -> None:
+        self._changed, self._ping, self._ready = changed, ping, ready
+        self._pods: dict[Key, Pods] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._found: dict[Key, str | None] = {}
+
+    def get(self, key: Key) -> str | None:
+        """The primary's pod; None while it isn't known."""
+        return self._found.get(key)
+
+    def want(self, key: Key, pods: Pods | None) -> None:
+        """Follow the primary among these pods; None ends it."""
+        if pods is None:
+            self._pods.pop(key, None)
+            self._found.pop(key, None)
+            return
+        self._pods[key] = pods
+        if key not in self._tasks:
+            self._tasks[key] = asyncio.create_task(self._follow(key), name=f"primary of {key[0]}/{key[1]}")
+
+    async def aclose(self) -> None:
+        """End it for all."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, key: Key) -> None:
+        try:
+            while (pods := self._pods.get(key)) is not None:
+                found = await self._look(key, pods)
+                if key in self._pods and found != self._found.get(key):
+                    self._found[key] = found
+                    self._changed(key)
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            del self._tasks[key]
+
+    async def _look(self, key: Key, pods: Pods) -> str | None:
+        names = sorted(pods.addresses)
+        asked = [self._ready(pods.addresses[name]) if pods.addresses[name] else _nobody() for name in names]
+        answers = dict(zip(names, await asyncio.gather(*asked), strict=True))
+        pings: list[tuple[str, bool]] | None = None
+        if sum(map(bool, answers.values())) != 1:
+            with contextlib.suppress(SlurmError, TimeoutError):
+                async with asyncio.timeout(3 * ASK_SECONDS):
+                    pings = [(ping.hostname, ping.responding) for ping in await self._ping(key)]
+        return failover.primary(answers, pings, pods.labelled)
+
+
+async def _nobody() -> bool | None:
+    return None

@@ -1,0 +1,35 @@
+"""slurmctld pods as the gate's policy takes them."""
+
+from sidecars.kube import records
+from sidecars.policy.failover import ACTIVE
+from sidecars.policy.gate import Pod
+from sidecars.workloads import names
+
+NUDGE = "slinky.slurm.net/config-nudge"
+"""Annotation of a slurmctld pod. A changed annotation has the kubelet refresh the pod's volumes at once."""
+
+
+def controller_of_pod(pod: records.Pod) -> tuple[str, str]:
+    """Namespace and name of the Controller that a slurmctld pod belongs to."""
+    return pod.metadata.namespace, pod.metadata.labels.get(names.APP_INSTANCE, "")
+
+
+def pod_view(pod: records.Pod) -> Pod:
+    """What counts of a pod."""
+    containers = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ready = pod.status.condition("Ready")
+    starts = ",".join(str(container.restart_count) for container in containers)
+    sidecar = next((container for container in containers if container.name == "reconfigure"), None)
+    runs = sidecar is not None and sidecar.state.running is not None
+    return Pod(
+        name=pod.metadata.name,
+        life=f"{pod.metadata.uid}/{starts}/{ready.status if ready is not None else 'Unknown'}",
+        address=pod.status.pod_ip,
+        askable=runs and bool(pod.status.pod_ip) and pod.metadata.deletion_timestamp is None,
+        nudge=pod.metadata.annotations.get(NUDGE, ""),
+    )
+
+
+def carries_label(pod: records.Pod) -> bool:
+    """Whether the pod is labelled as the primary."""
+    return pod.metadata.labels.get(ACTIVE) == "true"

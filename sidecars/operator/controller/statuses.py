@@ -1,0 +1,143 @@
+"""Asks the `reconfigure` sidecars of slurmctld pods, only while something about them is not known or not done."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from sidecars.policy import gate
+from sidecars.policy.gate import Known, Pod, Published
+from sidecars.slurm import tokens
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name of a Controller."""
+
+PORT = 6816
+USER = "@slurm-operator"
+"""As in sidecars/reconfigure/status.py."""
+TOKEN_SECONDS = 60
+ASK_SECONDS = 2.0
+
+Fetch = Callable[[str, str], Awaitable[Mapping[str, Any]]]
+"""The JSON of GET /status at an address, with a bearer token. Raises OSError, TimeoutError or ValueError."""
+
+
+async def fetch(address: str, token: str) -> Mapping[str, Any]:
+    """Over the network, a connection for each question."""
+    host = f"[{address}]" if ":" in address else address
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_SECONDS)) as session,
+            session.get(f"http://{host}:{PORT}/status", headers=headers, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200:
+                raise ValueError(f"HTTP {answer.status}")
+            return dict(await answer.json())
+    except aiohttp.ClientError as error:
+        raise OSError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the pods of a Controller are asked about, and since when it is so."""
+
+    published: Published
+    pods: tuple[Pod, ...]
+    since: float
+
+
+class Statuses:
+    """`changed(key)` is called when something new is known; `key_of` gives a Controller's jwt.key."""
+
+    def __init__(
+        self,
+        key_of: Callable[[Key], bytes | None],
+        changed: Callable[[Key], None],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        fetch: Fetch = fetch,
+    ) -> None:
+        self._key_of, self._changed = key_of, changed
+        self._clock, self._wall_clock, self._fetch = clock, wall_clock, fetch
+        self._targets: dict[Key, Target] = {}
+        self._known: dict[Key, dict[str, Known]] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+
+    def known(self, key: Key) -> Mapping[str, Known]:
+        """By pod."""
+        return self._known.get(key, {})
+
+    def since(self, key: Key) -> float:
+        """Seconds since what the pods are asked about changed."""
+        target = self._targets.get(key)
+        return self._clock() - target.since if target is not None else 0.0
+
+    def want(self, key: Key, published: Published | None, pods: Sequence[Pod]) -> None:
+        """Know how these pods stand to what is published; None: there is nothing to know."""
+        if published is None:
+            self._targets.pop(key, None)
+            self._known.pop(key, None)
+            return
+        before = self._targets.get(key)
+        lives = {(pod.name, pod.life) for pod in pods}
+        same = before is not None and before.published == published and {(p.name, p.life) for p in before.pods} == lives
+        since = before.since if before is not None and same else self._clock()
+        self._targets[key] = Target(published, tuple(pods), since)
+        names = {pod.name for pod in pods}
+        self._known[key] = {name: known for name, known in self._known.get(key, {}).items() if name in names}
+        if key not in self._tasks and self._due(key):
+            self._tasks[key] = asyncio.create_task(self._ask(key), name=f"status of {key[0]}/{key[1]}")
+
+    async def aclose(self) -> None:
+        """End all asking."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _due(self, key: Key) -> list[Pod]:
+        target = self._targets.get(key)
+        if target is None:
+            return []
+        known = self._known.get(key, {})
+        return [pod for pod in target.pods if gate.outstanding(target.published, pod, known.get(pod.name))]
+
+    async def _ask(self, key: Key) -> None:
+        try:
+            while due := self._due(key):
+                answers = await asyncio.gather(*(self._one(key, pod) for pod in due))
+                target = self._targets.get(key)
+                if target is None:
+                    return
+                news = False
+                for pod, answer in zip(due, answers, strict=True):
+                    before = self._known[key].get(pod.name)
+                    said = (before.life, before.report, before.trouble) if before is not None else None
+                    news |= said != (answer.life, answer.report, answer.trouble)
+                    self._known[key][pod.name] = answer
+                since = self._clock() - target.since
+                # Whoever is behind may need another nudge.
+                behind = any(it.report is not None and it.report.candidate != target.published.sha256 for it in answers)
+                if news or (behind and since >= gate.NUDGE_AGAIN):
+                    self._changed(key)
+                await asyncio.sleep(gate.pause(since, all(it.report is None for it in answers)))
+        finally:
+            del self._tasks[key]
+
+    async def _one(self, key: Key, pod: Pod) -> Known:
+        secret = self._key_of(key)
+        if secret is None:
+            return Known(pod.life, None, "its JWT key is missing", self._clock())
+        try:
+            token = tokens.sign(secret, USER, TOKEN_SECONDS, self._wall_clock())
+            async with asyncio.timeout(ASK_SECONDS):
+                report = gate.read(await self._fetch(pod.address, token))
+        except (OSError, TimeoutError, ValueError) as error:
+            return Known(pod.life, None, str(error) or type(error).__name__, self._clock())
+        return Known(pod.life, report, "", self._clock())

@@ -1,0 +1,252 @@
+"""What a dry run reads, and what its output means. Pure.
+
+The dry run is slurmctld itself, of the same image, on the candidate. It must neither touch the running slurmctld nor
+anything that this talks to, so the prepared files differ from the candidate in who it is and where it writes: host,
+port, state, pid and log files of its own, no accounting or job completion storage (a primary registers with slurmdbd),
+nor what only slurmdbd knows (QOS of partitions, TRES to track), no programs of a primary, no standbys, and another
+slurmd port, so that its pings reach nobody.
+Line numbers stay those of the candidate. https://slurm.schedmd.com/slurm.conf.html
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from sidecars.slurm import conf
+
+SLURM_CONF = "slurm.conf"
+CLUSTER_FILE = "clustername"
+"""In StateSaveLocation: slurmctld ends when it holds another name than ClusterName."""
+
+READY = "Running as primary controller"
+"""What slurmctld says once it has read everything."""
+
+NOBODYS_PORT = 9
+"""The discard port: no slurmd listens there."""
+
+_REPLACED = frozenset(
+    {
+        "accountingstoragebackuphost",
+        "accountingstorageenforce",
+        "accountingstoragetres",
+        "accountingstoragetype",
+        "backupaddr",
+        "backupcontroller",
+        "controladdr",
+        "controlmachine",
+        "jobcomptype",
+        "slurmctldaddr",
+        "slurmctlddebug",
+        "slurmctldhost",
+        "slurmctldlogfile",
+        "slurmctldpidfile",
+        "slurmctldport",
+        "slurmctldprimaryoffprog",
+        "slurmctldprimaryonprog",
+        "slurmctldsyslogdebug",
+        "slurmdport",
+        "slurmschedlogfile",
+        "statesavelocation",
+    }
+)
+_RECORDS = frozenset({"nodename", "nodeset", "partitionname", "downnodes", "frontendname"})
+"""Keys that begin a record: the other keys of their line are the record's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """Why a configuration was refused. `file` is empty and `line` None where slurmctld doesn't tell."""
+
+    reason: str
+    file: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        if not self.file:
+            return self.reason
+        return f"{self.file}{'' if self.line is None else f' line {self.line}'}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the dry run takes place. `nodes`: names of the live dynamic nodes, as hostlists."""
+
+    host: str
+    port: int
+    state: str
+    nodes: tuple[str, ...] = ()
+
+
+def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
+    """The files of the dry run, the same names as the candidate's."""
+    prepared = dict(files)
+    dropped = {"qos"} if (setting(files, "AccountingStorageType") or "").endswith("slurmdbd") else set()
+    for name in _main_files(files):
+        text = files[name].decode(errors="surrogateescape")
+        prepared[name] = _neutral(text, dropped).encode(errors="surrogateescape")
+    declared = _declared(files)
+    lines = [
+        f"SlurmctldHost={place.host}(127.0.0.1)",
+        f"SlurmctldPort={place.port}",
+        f"StateSaveLocation={place.state}",
+        "SlurmctldPidFile=/run/slurmctld.pid",
+        f"SlurmdPort={NOBODYS_PORT}",
+        "AccountingStorageType=accounting_storage/none",
+        "JobCompType=jobcomp/none",
+        "SlurmctldDebug=info",
+        # Nodes that registered by themselves are known to the running slurmctld, and no file names them.
+        *(f"NodeName={name} NodeAddr=127.0.0.1 State=UNKNOWN" for name in place.nodes if name not in declared),
+    ]
+    main = prepared[SLURM_CONF]
+    prepared[SLURM_CONF] = main + (b"" if main.endswith(b"\n") else b"\n") + "\n".join([*lines, ""]).encode()
+    return prepared
+
+
+def client_conf(files: Mapping[str, bytes], host: str, port: int) -> bytes:
+    """A slurm.conf for scontrol that reaches the slurmctld of this pod, and no other, at its own address."""
+    found = _parsed(files[SLURM_CONF])
+    kept = {key: found.get(key) for key in ("ClusterName", "AuthType", "AuthInfo", "CredType")} if found else {}
+    lines = [f"{key}={value}" for key, value in kept.items() if value]
+    return "\n".join([*lines, f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={port}", ""]).encode()
+
+
+def setting(files: Mapping[str, bytes], key: str) -> str | None:
+    """The last value of a key in slurm.conf; None when absent or slurm.conf can't be parsed."""
+    found = _parsed(files[SLURM_CONF])
+    return found.get(key) if found else None
+
+
+def changed(before: Mapping[str, bytes], after: Mapping[str, bytes], keys: Iterable[str]) -> list[str]:
+    """Those of `keys` whose value differs between two sets, as `Key (old → new)`."""
+    pairs = ((key, setting(before, key), setting(after, key)) for key in keys)
+    return [f"{key} ({old or 'unset'} → {new or 'unset'})" for key, old, new in pairs if old != new]
+
+
+def dynamic_nodes(listing: str) -> tuple[str, ...]:
+    """Names of the dynamic nodes in the output of `scontrol -o show nodes`."""
+    found = []
+    for line in listing.splitlines():
+        name = re.match(r"NodeName=(\S+)", line)
+        if name and re.search(r"\bState=\S*DYNAMIC", line):
+            found.append(name[1])
+    return tuple(found)
+
+
+def diagnose(output: str, files: Mapping[str, bytes]) -> Culprit:
+    """What was wrong, from the output of a slurmctld or scontrol that refused the candidate `files`."""
+    said = [message for message in map(_message, output.splitlines()) if message]
+    errors = [text for level, text in said if level == "error" and not _HARMLESS.search(text)]
+    fatal = [text for level, text in said if level == "fatal" and not (errors and _VAGUE.search(text))]
+    for text in errors:
+        place = _PARSE_ERROR.search(text)
+        if place:
+            others = [it for it in errors if not _PARSE_ERROR.search(it)]
+            reason = "; ".join([*others[:1], f"can't parse {place[3].strip()}"])
+            return Culprit(reason, place[1].rpartition("/")[2], int(place[2]))
+    for text in errors:
+        missing = _MISSING.search(text)
+        if missing:
+            return Culprit(f"slurmctld needs the file {missing[1]}, which is not there", missing[1].rpartition("/")[2])
+    # The error just before the end is why.
+    reasons = list(dict.fromkeys([*fatal, *errors[-2:]]))
+    reason = "; ".join(reasons) or (output.strip().splitlines() or ["slurmctld ended without a word"])[-1]
+    file, line = _locate("; ".join([*reasons, *errors]), files)
+    return Culprit(reason, file, line)
+
+
+_STAMP = re.compile(r"^(?:\[[^\]]*\]\s*)?(?:(?:slurmctld|scontrol):\s*)?")
+_LEVEL = re.compile(r"(fatal|error):\s*(?:_*[a-z0-9]+(?:_[a-z0-9]+)+:\s+)*(.*)")
+"""After the level often the name of a function of Slurm's, which tells an administrator nothing."""
+_PARSE_ERROR = re.compile(r"Parse error in file (\S+) line (\d+):(.*)")
+_MISSING = re.compile(r"cannot stat file (\S+): No such file")
+_HARMLESS = re.compile(
+    r"state file|usage file|No last decay|Information may be lost|recover|Job accounting information|"
+    r"specified more than|MailProg|default partition not set|calls to gettimeofday|HealthCheckTimeout|not responding|"
+    r"ping|slurm_receive|slurm_msg",
+    re.IGNORECASE,
+)
+_VAGUE = re.compile(r"Unable to process configuration file|failed to initialize|Failed to initialize")
+_WORD = re.compile(r"[A-Za-z0-9_./:-]+")
+
+
+def _message(line: str) -> tuple[str, str] | None:
+    found = _LEVEL.match(_STAMP.sub("", line))
+    return (found[1], found[2].strip()) if found else None
+
+
+def _locate(said: str, files: Mapping[str, bytes]) -> tuple[str, int | None]:
+    """The last line of a .conf file that has the most telling word of what was said, if any has one."""
+    best: tuple[int, str, int | None] = (0, "", None)
+    words = {word.strip(".:").lower() for word in _WORD.findall(said)} - _COMMON
+    for name in [SLURM_CONF, *sorted(set(files) - {SLURM_CONF})]:
+        if name in said and best[0] < 1:
+            best = (1, name, None)
+        if not name.endswith(".conf"):
+            continue
+        parsed = _parsed(files[name])
+        for line in parsed.lines if parsed else ():
+            values = {value.lower() for pair in line.pairs for value in re.split(r"[,\s=]+", pair.value)}
+            keys = {pair.key.lower() for pair in line.pairs}
+            score = 4 * len(words & values) + 2 * len(words & keys)
+            if score and score >= best[0]:
+                best = (score, name, line.number)
+    return best[1], best[2]
+
+
+_TELL_NOTHING = """
+a an and any are as at be by can cannot check configuration could does error failed fatal file find for from has in
+invalid is it name names node nodes not of on or partition plugin slurm slurm.conf slurmctld such the this to type
+unable was with yes no all up default
+"""
+_COMMON = frozenset(_TELL_NOTHING.split())
+
+
+def _parsed(content: bytes) -> conf.Conf | None:
+    try:
+        return conf.parse(content.decode(errors="surrogateescape"))
+    except conf.ConfError:
+        return None
+
+
+def _main_files(files: Mapping[str, bytes]) -> Iterator[str]:
+    """slurm.conf and the files of the set that it includes, directly or not."""
+    waiting, seen = [SLURM_CONF], set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in files:
+            continue
+        seen.add(name)
+        yield name
+        parsed = _parsed(files[name])
+        if parsed:
+            waiting += [line.include.rpartition("/")[2] for line in parsed.lines if line.include]
+
+
+def _declared(files: Mapping[str, bytes]) -> set[str]:
+    """The names after NodeName=, as they are written."""
+    found: set[str] = set()
+    for name in _main_files(files):
+        parsed = _parsed(files[name])
+        for line in parsed.all("NodeName") if parsed else ():
+            found.update(line.pairs[0].value.split(","))
+    return found
+
+
+def _neutral(text: str, dropped: AbstractSet[str]) -> str:
+    """The text without the settings that are replaced, each line where it was."""
+    try:
+        lines = conf.parse(text).lines
+    except conf.ConfError:
+        # slurmctld stops at the same place, before any of them takes effect.
+        return text
+    return "".join(_neutral_line(line, dropped) for line in lines)
+
+
+def _neutral_line(line: conf.Line, dropped: AbstractSet[str]) -> str:
+    replaced = dropped if line.pairs and line.pairs[0].key.lower() in _RECORDS else _REPLACED
+    kept = [pair for pair in line.pairs if pair.key.lower() not in replaced]
+    if len(kept) == len(line.pairs):
+        return line.text
+    rest = " ".join(f'{pair.key}="{pair.value}"' if " " in pair.value else f"{pair.key}={pair.value}" for pair in kept)
+    return rest + "\n" * line.text.count("\n")

@@ -1,0 +1,323 @@
+"""The edge of `reconfigure`: files, the container `check`, slurmctld's port. Decides nothing.
+
+slurmctld and scontrol are run by the container `check`, which has slurmctld's image: a shell loop that reads a request
+per line from a FIFO in a folder that both share, and writes `ID.out` and then `ID.rc` there. That folder is its
+/etc/slurm, so that absolute paths in the candidate hold.
+"""
+
+import contextlib
+import http.client
+import os
+import shutil
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sidecars.reconfigure import dryrun, fileset
+from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
+from sidecars.reconfigure.machine import (
+    Action,
+    Alive,
+    Answer,
+    Check,
+    Install,
+    Keep,
+    NoAnswer,
+    Passed,
+    Probe,
+    Reconfigure,
+    Refused,
+    Restart,
+    Taken,
+)
+
+RESTART_KEYS = ("SlurmctldPort", "CommunicationParameters")
+"""What a running slurmctld does not take: it keeps the sockets that it listens on, whatever their port and family."""
+
+DATA = "..data"
+"""The link that the kubelet swaps in a projected volume, and this sidecar in the folder of slurmctld."""
+GATE = ".gate"
+CLIENT_CONF = "client.conf"
+GOOD = "good"
+
+CHECK_SECONDS = 40.0
+CALL_SECONDS = 20.0
+PROBE_SECONDS = 1.0
+_POLL = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Folders and addresses.
+
+    `candidate`, `keys`: projected volumes. `live`: what slurmctld has as /etc/slurm. `good`: beside the state.
+    `check`: shared with the container `check`. `state`: StateSaveLocation. `host`: this pod's hostname.
+    """
+
+    candidate: Path
+    keys: Path
+    live: Path
+    good: Path
+    check: Path
+    state: Path
+    host: str
+    port: int = 6817
+
+
+@dataclass(slots=True)
+class Edge:
+    """Sees and acts for the machine. Sets are held by their Id, for as long as the machine may ask for them."""
+
+    places: Places
+    sets: dict[Id, FileSet] = field(default_factory=dict)
+    problem: str = ""
+    """Why there is no candidate; empty if there is one."""
+    _asked: int = 0
+
+    # -- seeing
+
+    def version(self) -> tuple[str, str]:
+        """Changes when the kubelet has brought other files. Cheap: two links are read."""
+        return _link(self.places.candidate / DATA), _link(self.places.keys / DATA)
+
+    def candidate(self) -> Id | None:
+        """Read the candidate and the keys; None, with `problem`, while they aren't whole."""
+        try:
+            found = fileset.assemble(_read(self.places.candidate), self.keys())
+        except (IncompleteError, OSError) as error:
+            self.problem = str(error)
+            return None
+        self.problem = ""
+        self.sets[found.id] = found
+        return found.id
+
+    def keys(self) -> dict[str, bytes]:
+        """The key files as they are mounted now."""
+        return {name: content for name, content in _read(self.places.keys).items() if name in fileset.KEYS}
+
+    def good(self) -> Id | None:
+        """The last good set with the keys of now; None if none is kept, or it is damaged."""
+        return self._stored(self.places.good / GOOD)
+
+    def present(self) -> Id | None:
+        """The set in the folder of slurmctld; None if it is new."""
+        return self._stored(self.places.live / DATA)
+
+    def _stored(self, folder: Path) -> Id | None:
+        try:
+            files = _read(folder)
+            keys = {name: files[name] for name in fileset.KEYS if name in files} or self.keys()
+            found = fileset.assemble(files, keys)
+        except (IncompleteError, OSError):
+            return None
+        self.sets[found.id] = found
+        return found.id
+
+    def forget(self, needed: set[Id]) -> None:
+        """Drop the sets that nobody needs any more."""
+        self.sets = {id_: found for id_, found in self.sets.items() if id_ in needed}
+
+    # -- acting
+
+    def perform(self, action: Action, installed: Id | None) -> Answer | None:
+        """Carry out an action; None for one that has no answer. `installed` is what slurmctld had before it.
+
+        Raises OSError when slurmctld's folder or the volume of the state can't be written.
+        """
+        match action:
+            case Check(id_):
+                return self._check(self.sets[id_], self.sets.get(installed) if installed else None)
+            case Install(id_):
+                self.install(self.sets[id_])
+            case Keep(id_):
+                self.keep(self.sets[id_])
+            case Reconfigure():
+                return self._scontrol("reconfigure")
+            case Restart():
+                return self._scontrol("shutdown slurmctld")
+            case Probe():
+                return self.probe()
+            case _:
+                pass
+        return None
+
+    def install(self, new: FileSet) -> None:
+        """Let slurmctld find this set: one rename, as the kubelet does it, so that it never reads half of two."""
+        live = self.places.live
+        former = _link(live / DATA)
+        folder = live / f"..{new.id.config[:16]}-{new.id.keys[:8]}-{time.time_ns():x}"
+        _write(folder, {**new.everything, fileset.MANIFEST: fileset.manifest(new)})
+        names = {*new.everything, fileset.MANIFEST}
+        for name in names:
+            _relink(live / name, f"{DATA}/{name}")
+        _relink(live / DATA, folder.name)
+        for left in live.iterdir():
+            # A slurmctld that is reading the former set finds it until the next change.
+            if left.name not in names | {DATA, folder.name, former}:
+                _remove(left)
+
+    def keep(self, new: FileSet) -> None:
+        """Store a set, without its keys, as the last good one."""
+        good = self.places.good
+        if self.good_config() == new.id.config:
+            return
+        folder = good / f"{new.id.config[:16]}-{time.time_ns():x}"
+        _write(folder, {**new.files, fileset.MANIFEST: fileset.manifest(new)}, sync=True)
+        _relink(good / GOOD, folder.name)
+        for left in good.iterdir():
+            # Another slurmctld of the same state may be writing its own.
+            if left.name not in {GOOD, folder.name} and left.stat().st_mtime < time.time() - 60:
+                _remove(left)
+
+    def good_config(self) -> str | None:
+        """The digest of the last good configuration."""
+        found = self.good()
+        return found.config if found else None
+
+    def probe(self) -> Answer:
+        """Whether slurmctld answers at its port; NoAnswer while it is busy."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.places.port, timeout=PROBE_SECONDS)
+        try:
+            connection.request("GET", "/livez")
+            return Alive(connection.getresponse().status < 300)
+        except ConnectionError:
+            return Alive(False)
+        except (OSError, http.client.HTTPException) as error:
+            return NoAnswer(f"/livez: {error}")
+        finally:
+            connection.close()
+
+    def _check(self, new: FileSet, live: FileSet | None) -> Answer:
+        location = dryrun.setting(new.files, "StateSaveLocation")
+        if location and Path(location) != self.places.state:
+            said = f"StateSaveLocation={location}: the state of this cluster is at {self.places.state}; leave it out"
+            return Refused(dryrun.Culprit(said, dryrun.SLURM_CONF))
+        nodes: tuple[str, ...] = ()
+        if live is not None and isinstance(self.probe(), Alive):
+            code, said = self._ask("scontrol -o show nodes", CALL_SECONDS, live)
+            nodes = dryrun.dynamic_nodes(said) if code == 0 else ()
+        check, state = self.places.check, self.places.check / GATE / "state"
+        for left in check.iterdir():
+            if left.name != GATE:
+                _remove(left)
+        shutil.rmtree(state, ignore_errors=True)
+        _write(state, _read_some(self.places.state, dryrun.CLUSTER_FILE))
+        place = dryrun.Place(host=self.places.host, port=_free_port(), state=f"/etc/slurm/{GATE}/state", nodes=nodes)
+        prepared = dryrun.prepare(new.files, place)
+        _write(check, {**prepared, **new.keys})
+        code, said = self._ask("check", CHECK_SECONDS)
+        if code is None:
+            return NoAnswer(said)
+        if code == 0:
+            return Passed("; ".join(dryrun.changed(live.files, new.files, RESTART_KEYS)) if live else "")
+        return Refused(dryrun.diagnose(said, new.files))
+
+    def _scontrol(self, words: str) -> Answer:
+        found = self.sets.get(self.present() or Id("", ""))
+        code, said = self._ask(f"scontrol {words}", CALL_SECONDS, found)
+        if code == 0:
+            return Taken()
+        if code is None or any(text in said for text in _UNREACHED):
+            return NoAnswer(said.strip()[-300:])
+        if any(text in said for text in _STANDBY):
+            return Taken()
+        return Refused(dryrun.diagnose(said, found.files if found else {dryrun.SLURM_CONF: b""}))
+
+    def _ask(self, request: str, seconds: float, conf_of: FileSet | None = None) -> tuple[int | None, str]:
+        """Exit status and output of a request to the container `check`; None and what is wrong without an answer."""
+        gate = self.places.check / GATE
+        if conf_of is not None:
+            _write(gate, {CLIENT_CONF: dryrun.client_conf(conf_of.files, self.places.host, self.places.port)})
+        self._asked += 1
+        name = f"{os.getpid()}-{self._asked}"
+        deadline = time.monotonic() + seconds
+        while not _send(gate / "requests", f"{name} {request}\n"):
+            if time.monotonic() >= deadline:
+                return None, f"the container check took no request for {seconds:g} s"
+            time.sleep(_POLL)
+        code, out = gate / f"{name}.rc", gate / f"{name}.out"
+        try:
+            while not code.exists():
+                if time.monotonic() >= deadline:
+                    return None, f"the container check gave no answer within {seconds:g} s"
+                time.sleep(_POLL)
+            return int(code.read_text()), out.read_text(errors="replace")
+        finally:
+            _remove(code)
+            _remove(out)
+
+
+_UNREACHED = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were")
+_STANDBY = ("standby", "Slurm backup controller")
+
+
+def _send(fifo: Path, line: str) -> bool:
+    """Write to a FIFO if somebody reads it now."""
+    try:
+        descriptor = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "wb", buffering=0) as stream:
+        stream.write(line.encode())
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def _read(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, through one look at its `..data` if it has one. Raises OSError."""
+    data = _link(folder / DATA)
+    folder = folder / data if data else folder
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def _read_some(folder: Path, *names: str) -> dict[str, bytes]:
+    found = {}
+    for name in names:
+        with contextlib.suppress(OSError):
+            found[name] = (folder / name).read_bytes()
+    return found
+
+
+def _write(folder: Path, files: Mapping[str, bytes], *, sync: bool = False) -> None:
+    """Write files that only their owner reads; scripts can be run."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = folder / name
+        _remove(path)
+        mode = 0o700 if content.startswith(b"#!") else 0o600
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
+            stream.write(content)
+            if sync:
+                stream.flush()
+                os.fsync(stream.fileno())
+
+
+def _relink(path: Path, target: str) -> None:
+    """Make `path` a link to `target`, at once."""
+    if _link(path) == target:
+        return
+    draft = path.with_name(f"..new-{path.name}")
+    _remove(draft)
+    draft.symlink_to(target)
+    draft.replace(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,397 @@
+"""The life of a configuration in a slurmctld pod, as a pure state machine.
+
+    candidate ─ check ─┬─ refused: kept out, with the reason
+                       └─ install ─ reconfigure (or restart) ─ verify ─┬─ keep as last good
+                                                                       └─ died of it: put the former set back
+
+One step takes what is seen, with the answer to the action asked for last, and says what to do next. What slurmctld
+reads is only ever changed to a set that a dry run has passed, or to the last good one. Unknown is never accepted: a
+check that could not be made is made again later. Times are seconds of a clock that never goes back.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from sidecars.reconfigure.dryrun import Culprit
+from sidecars.reconfigure.fileset import Id
+
+RETRY = 1.0
+RETRY_MOST = 30.0
+"""Seconds until a check that could not be made, or a reconfigure that nobody answered, is tried again; doubles."""
+PROBE = 0.1
+CALM = 0.5
+"""Seconds for which slurmctld must answer after a reconfigure: one that dies of it does so within tenths."""
+GO = 10.0
+"""Seconds within which a slurmctld that was asked to end is gone."""
+VERIFY = 20.0
+"""Seconds for slurmctld to be calm after it took a reconfigure."""
+CONTACT = 30.0
+"""Seconds for slurmctld to be reached for a reconfigure, while it may be starting."""
+PATIENCE = 5.0
+"""Seconds for a starting slurmctld to come up before another candidate is looked at."""
+START = 90.0
+"""Seconds for slurmctld to come up with a set that it has never run; after them the last good one takes its place."""
+
+
+class Phase(Enum):
+    """Where it stands. The value is what /status says."""
+
+    BEGIN = "Starting"
+    CHECK = "Checking"
+    APPLY = "Reconfiguring"
+    VERIFY = "Verifying"
+    START = "WaitingForSlurmctld"
+    SETTLED = "Settled"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A set that was kept out. `final`: it stays so until it changes; otherwise it is tried again."""
+
+    id: Id
+    stage: str
+    culprit: Culprit
+    since: float
+    final: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`installed`: what slurmctld finds when it reads its files; `running`: what it is known to have read; `trying`:
+    what is being checked or brought in; `former`: what it ran before that; `accepted`: the last that passed the check.
+    """
+
+    phase: Phase = Phase.BEGIN
+    installed: Id | None = None
+    running: Id | None = None
+    accepted: Id | None = None
+    trying: Id | None = None
+    former: Id | None = None
+    rejected: Rejected | None = None
+    restart: str = ""
+    """Why slurmctld was restarted last; empty if it never was."""
+    since: float = 0.0
+    """When the phase began."""
+    wake: float = 0.0
+    """No probe before."""
+    retry: float = 0.0
+    """What could not be checked isn't tried again before."""
+    calm: float | None = None
+    """Since when slurmctld answers."""
+    gone: bool = False
+    """Whether slurmctld was seen to be gone since it was asked to restart."""
+    delay: float = RETRY
+
+
+# What to do. Every one but Say is answered.
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Dry-run a set."""
+
+    id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Let slurmctld find this set."""
+
+    id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfigure:
+    """`scontrol reconfigure`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Let slurmctld save its state and end; the kubelet starts it again in the same pod, and jobs go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask slurmctld whether it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Store a set as the last good one."""
+
+    id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A line for the log."""
+
+    text: str
+
+
+Action = Check | Install | Reconfigure | Restart | Probe | Keep | Say
+
+
+# Answers.
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The dry run came up. `restart`: settings that a running slurmctld can't take, with their values; may be empty."""
+
+    restart: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """slurmctld, or a rule of ours, refused the set."""
+
+    culprit: Culprit
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """It could not be done; says nothing about the set."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """slurmctld took the reconfigure, or ends for the restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Whether slurmctld answers; no: nothing listens at its port."""
+
+    yes: bool
+
+
+Answer = Passed | Refused | NoAnswer | Taken | Alive
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`candidate`: the whole set that lies there, None while none does. `good`: the last good one, with the keys of
+    now. `present`: what the folder of slurmctld held when this process began, None for a new pod.
+    """
+
+    candidate: Id | None
+    good: Id | None
+    present: Id | None = None
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`live`: bring a changed configuration into the running slurmctld; otherwise it waits for the next pod."""
+
+    live: bool = True
+
+
+def step(settings: Settings, state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    """The next state and what to do, at most one of it to be answered."""
+    match state.phase:
+        case Phase.BEGIN:
+            return _begin(state, seen, now)
+        case Phase.CHECK:
+            return _checked(settings, state, seen, now)
+        case Phase.APPLY:
+            return _applied(state, seen, now)
+        case Phase.VERIFY:
+            return _verified(state, seen, now)
+        case Phase.START:
+            return _started(state, seen, now)
+        case Phase.SETTLED:
+            return _settled(settings, state, seen, now)
+
+
+def due(state: State, now: float) -> bool:
+    """Whether a step is due although nothing changed."""
+    return state.phase is not Phase.SETTLED or (
+        state.rejected is not None and not state.rejected.final and now >= state.retry
+    )
+
+
+def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    if seen.present is not None:
+        # Only this container was restarted: slurmctld runs on with what lies there.
+        known = _to(state, Phase.SETTLED, now, installed=seen.present, running=seen.present, accepted=seen.present)
+        return known, [Say(f"slurmctld has configuration {seen.present}")]
+    if seen.candidate is None:
+        if seen.good is None:
+            return state, []
+        return _take(state, seen.good, now, "there is no whole candidate: last good configuration")
+    if seen.good is not None and seen.candidate.config == seen.good.config:
+        return _take(
+            dataclasses.replace(state, accepted=seen.candidate), seen.candidate, now, "configuration as before:"
+        )
+    rejected = state.rejected
+    if rejected is not None and rejected.id == seen.candidate and (rejected.final or now < state.retry):
+        return state, []
+    return _to(state, Phase.CHECK, now, trying=seen.candidate), [Check(seen.candidate)]
+
+
+def _take(state: State, what: Id, now: float, why: str) -> tuple[State, list[Action]]:
+    taken = _to(state, Phase.START, now, installed=what, trying=None)
+    return taken, [Say(f"{why} {what}"), Install(what), Probe()]
+
+
+def _checked(settings: Settings, state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    trying = state.trying
+    assert trying is not None  # noqa: S101 - this phase always has one
+    # What is installed was never read, or by none that still lives: the next start reads what lies there then.
+    fresh = state.installed is None or state.running != state.installed
+    match seen.answer:
+        case Passed(restart):
+            passed = dataclasses.replace(state, accepted=trying, rejected=None, delay=RETRY)
+            said = Say(f"configuration {trying} passed the dry run")
+            if fresh:
+                started = _to(passed, Phase.START, now, installed=trying, trying=trying)
+                return started, [said, Install(trying), Probe()]
+            if not settings.live:
+                return _to(passed, Phase.SETTLED, now, trying=None), [said]
+            applied = _to(passed, Phase.APPLY, now, installed=trying, former=state.installed)
+            if restart:
+                told = Say(f"slurmctld is restarted for {restart}")
+                return dataclasses.replace(applied, restart=restart), [said, told, Install(trying), Restart()]
+            return dataclasses.replace(applied, restart=""), [said, Install(trying), Reconfigure()]
+        case Refused(culprit):
+            refused = dataclasses.replace(state, rejected=Rejected(trying, "DryRun", culprit, now), delay=RETRY)
+            return _kept_out(refused, seen, now, f"configuration {trying} is refused: {culprit}")
+        case NoAnswer(reason):
+            rejected = Rejected(trying, "DryRun", Culprit(f"the dry run could not be made: {reason}"), now, final=False)
+            unknown = _later(dataclasses.replace(state, rejected=rejected), now)
+            return _kept_out(unknown, seen, now, f"configuration {trying} can't be checked: {reason}")
+        case _:
+            return state, [Check(trying)]
+
+
+def _kept_out(state: State, seen: Seen, now: float, said: str) -> tuple[State, list[Action]]:
+    """The candidate stays out: what is there goes on, and a new pod takes the last good set if there is one."""
+    if state.installed is not None:
+        if state.running != state.installed:
+            return _to(state, Phase.START, now, trying=None), [Say(said), Probe()]
+        return _to(state, Phase.SETTLED, now, trying=None), [Say(said)]
+    if seen.good is not None:
+        taken, actions = _take(state, seen.good, now, "last good configuration")
+        return taken, [Say(said), *actions]
+    return _to(state, Phase.BEGIN, now, trying=None), [Say(f"{said}; slurmctld waits, as there is none that was good")]
+
+
+def _applied(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    match seen.answer:
+        case Taken():
+            return _to(state, Phase.VERIFY, now), [Probe()]
+        case Refused(culprit):
+            return _back(state, culprit, now)
+        case NoAnswer(reason) if now - state.since >= CONTACT:
+            culprit = Culprit(f"slurmctld was not reached for {CONTACT:g} s: {reason}")
+            return _back(state, culprit, now, final=False)
+        case NoAnswer():
+            return dataclasses.replace(state, wake=now + RETRY), []
+        case _ if now < state.wake:
+            return state, []
+        case _:
+            return state, [Restart() if state.restart else Reconfigure()]
+
+
+def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    restarting = bool(state.restart)
+    allowed = START if restarting else VERIFY
+    late = now - state.since >= allowed
+    match seen.answer:
+        case Alive(yes=True) if restarting and not state.gone and now - state.since < GO:
+            return dataclasses.replace(state, wake=now + PROBE), []
+        case Alive(yes=True):
+            calm = now if state.calm is None else state.calm
+            if now - calm >= CALM and state.trying is not None:
+                done = _to(state, Phase.SETTLED, now, running=state.installed, trying=None, former=None)
+                return done, [Say(f"slurmctld runs configuration {state.trying}"), Keep(state.trying)]
+            return dataclasses.replace(state, calm=calm, wake=now + PROBE), []
+        case Alive() | NoAnswer() if late:
+            culprit = Culprit(f"slurmctld took it and did not answer for {allowed:g} s: see its log")
+            return _back(state, culprit, now)
+        case Alive() if not restarting and (state.calm is not None or now - state.since >= CALM):
+            # Its port is closed: it ended, and the kubelet starts it again, with the former set.
+            return _back(state, Culprit("slurmctld ended when it took it: see its log"), now)
+        case Alive():
+            return dataclasses.replace(state, gone=True, calm=None, wake=now + PROBE), []
+        case NoAnswer():
+            return dataclasses.replace(state, wake=now + PROBE), []
+        case _ if now < state.wake:
+            return state, []
+        case _:
+            return state, [Probe()]
+
+
+def _back(state: State, culprit: Culprit, now: float, *, final: bool = True) -> tuple[State, list[Action]]:
+    """Put the former set back under a slurmctld that refused the new one, or died of it."""
+    trying, former = state.trying, state.former
+    assert trying is not None  # noqa: S101 - this phase always has one
+    assert former is not None  # noqa: S101 - something ran before
+    rejected = dataclasses.replace(state, rejected=Rejected(trying, "Reconfigure", culprit, now, final))
+    back = _to(_later(rejected, now), Phase.START, now, installed=former, trying=None, former=None, restart="")
+    said = Say(f"configuration {trying} is taken back: {culprit}")
+    return back, [said, Install(former), Probe()]
+
+
+def _started(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    """slurmctld is coming up with what is installed; `trying` is set if it never ran that."""
+    match seen.answer:
+        case Alive(yes=True):
+            calm = now if state.calm is None else state.calm
+            if now - calm < CALM:
+                return dataclasses.replace(state, calm=calm, wake=now + PROBE), []
+            done = _to(state, Phase.SETTLED, now, running=state.installed, trying=None)
+            said = Say(f"slurmctld runs configuration {state.installed}")
+            return done, [said, Keep(state.trying)] if state.trying is not None else [said]
+        case Alive() | NoAnswer() if state.trying is not None and seen.good is not None and now - state.since >= START:
+            # It may die of its first real start, or its image may take long: tried again once it runs.
+            culprit = Culprit(f"slurmctld did not come up within {START:g} s: see its log")
+            rejected = Rejected(state.trying, "Start", culprit, now, final=False)
+            late = _later(dataclasses.replace(state, rejected=rejected), now)
+            taken, actions = _take(late, seen.good, now, "last good configuration")
+            return taken, [Say(f"configuration {state.trying}: {culprit}"), *actions]
+        case Alive() | NoAnswer() if (
+            seen.candidate is not None and _is_new(state, seen.candidate, now) and now - state.since >= PATIENCE
+        ):
+            # Nothing runs that a change could disturb, and it may be the cure.
+            return _to(state, Phase.CHECK, now, trying=seen.candidate), [Check(seen.candidate)]
+        case Alive() | NoAnswer():
+            return dataclasses.replace(state, calm=None, wake=now + 5 * PROBE), []
+        case _ if now < state.wake:
+            return state, []
+        case _:
+            return state, [Probe()]
+
+
+def _settled(settings: Settings, state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    candidate = seen.candidate
+    if candidate is None:
+        return state, []
+    if candidate == state.installed:
+        # A refused one was taken back by the user.
+        accepted = state.accepted if state.rejected is None else candidate
+        return dataclasses.replace(state, rejected=None, accepted=accepted), []
+    if not settings.live and candidate == state.accepted:
+        return state, []
+    if not _is_new(state, candidate, now):
+        return state, []
+    return _to(state, Phase.CHECK, now, trying=candidate), [Check(candidate)]
+
+
+def _is_new(state: State, candidate: Id, now: float) -> bool:
+    """Whether the candidate is one that neither lies there nor was refused."""
+    if candidate == state.installed:
+        return False
+    rejected = state.rejected
+    return rejected is None or rejected.id != candidate or (not rejected.final and now >= state.retry)
+
+
+def _later(state: State, now: float) -> State:
+    return dataclasses.replace(state, retry=now + state.delay, delay=min(2 * state.delay, RETRY_MOST))
+
+
+def _to(state: State, phase: Phase, now: float, **changes: Any) -> State:
+    fresh: dict[str, Any] = {"phase": phase, "since": now, "wake": now, "calm": None, "gone": False}
+    return dataclasses.replace(state, **(fresh | changes))

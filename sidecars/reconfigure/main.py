@@ -1,0 +1,171 @@
+"""Role `reconfigure`: runs the machine until the pod ends.
+
+While nothing happens it looks at two links four times a second, which costs less than a watch that must be set up anew
+at each of the kubelet's swaps: under 0.1 % of a core.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from sidecars.reconfigure import machine, status
+from sidecars.reconfigure.edge import Edge, Places
+from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.machine import Phase, Say, Seen, Settings, State
+
+LOOK = 0.25
+"""Seconds between two looks at the links."""
+PARTIAL = 2.0
+"""Seconds between two readings of a candidate that isn't whole."""
+
+
+class World(Protocol):
+    """What the loop needs of the machine that it runs on."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for SIGTERM, at most so long; whether it came."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Put a line into the log."""
+        ...
+
+    def publish(self, state: State, candidate: Id | None, problem: str) -> None:
+        """Have this told by /status."""
+        ...
+
+
+def run(settings: Settings, edge: Edge, world: World) -> None:
+    """Step the machine until SIGTERM. Raises OSError when the pod's folders can't be written."""
+    state, answer = State(since=world.now()), None
+    version: tuple[str, str] | None = None
+    candidate: Id | None = None
+    told: State | None = None
+    read_at = 0.0
+    good = edge.good()
+    present = edge.present()
+    while True:
+        now, latest = world.now(), edge.version()
+        if latest != version or (candidate is None and now - read_at >= PARTIAL):
+            before, version, read_at = candidate, latest, now
+            candidate, good = edge.candidate(), edge.good()
+            if candidate != before:
+                world.say(f"candidate: {candidate or edge.problem}")
+        elif answer is None and not machine.due(state, now) and told is state:
+            if world.wait(LOOK):
+                return
+            continue
+        before_step = state
+        seen = Seen(candidate=candidate, good=good, present=present, answer=answer)
+        state, actions = machine.step(settings, state, seen, now)
+        if state == before_step:
+            state = before_step
+        answer, installed = None, before_step.running or before_step.installed
+        if told is not state:
+            world.publish(state, candidate, edge.problem)
+            told = state
+        for action in actions:
+            if isinstance(action, Say):
+                world.say(action.text)
+            else:
+                answer = edge.perform(action, installed) or answer
+                if isinstance(action, machine.Keep):
+                    good = edge.good()
+        edge.forget(
+            {
+                it
+                for it in (candidate, good, state.installed, state.running, state.former, state.trying)
+                if it is not None
+            }
+        )
+        if answer is None and state.phase is before_step.phase:
+            pause = LOOK if state.phase in (Phase.BEGIN, Phase.SETTLED) else state.wake - world.now()
+            if world.wait(min(LOOK, max(pause, 0.01))):
+                return
+
+
+class Here:
+    """The real World: monotonic clock, SIGTERM held back and waited for, stdout, the server."""
+
+    def __init__(self, server: status.Server) -> None:
+        self._server = server
+        self._ahead = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for SIGTERM, at most so long; whether it came."""
+        return signal.sigtimedwait({signal.SIGTERM}, seconds) is not None
+
+    def say(self, text: str) -> None:
+        """Put a line into the log."""
+        print(f"reconfigure: {text}", flush=True)
+
+    def publish(self, state: State, candidate: Id | None, problem: str) -> None:
+        """Have this told by /status."""
+        self._server.publish(status.document(state, candidate, problem, lambda at: at + self._ahead))
+
+
+def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
+    """Returns 0 when the pod ends, 2 for a wrong configuration: arguments, as it takes none, or environment."""
+    try:
+        if arguments:
+            raise ValueError(f"unexpected argument {arguments[0]!r}; it is configured by its environment")
+        settings, edge, host, port = configure(environment)
+    except ValueError as fault:
+        print(f"reconfigure: {fault}", file=sys.stderr)
+        return 2
+    # Before the server's threads begin, which inherit it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    key = edge.places.keys / "jwt.key"
+    server = status.Server(host, port, key.read_bytes, time.time)
+    run(settings, edge, Here(server))
+    return 0
+
+
+def configure(environment: Mapping[str, str]) -> tuple[Settings, Edge, str, int]:
+    """Settings, edge, and where to serve, from what the pod template sets. Raises ValueError."""
+    update = environment.get("CONFIG_UPDATE") or "Reconfigure"
+    if update not in {"Reconfigure", "Recreate"}:
+        raise ValueError(f"CONFIG_UPDATE is {update!r}: it must be Reconfigure or Recreate")
+    state = Path(_required(environment, "STATE_SAVE_LOCATION"))
+    places = Places(
+        candidate=Path(environment.get("CANDIDATE_DIR") or "/etc/slurm-candidate"),
+        keys=Path(environment.get("KEYS_DIR") or "/etc/slurm-keys"),
+        live=Path(environment.get("LIVE_DIR") or "/etc/slurm"),
+        good=state / ".slurm-config",
+        check=Path(environment.get("CHECK_DIR") or "/run/check"),
+        state=state,
+        host=_required(environment, "POD_NAME"),
+        port=_number(environment, "SLURMCTLD_PORT", 6817),
+    )
+    return (
+        Settings(live=update == "Reconfigure"),
+        Edge(places),
+        environment.get("POD_IP") or "127.0.0.1",
+        _number(environment, "STATUS_PORT", status.PORT),
+    )
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    if not value:
+        raise ValueError(f"{name} isn't set; the operator's pod template sets it")
+    return value
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, "") or str(default)
+    if not text.isdecimal():
+        raise ValueError(f"{name} is {text!r}: it must be a whole number")
+    return int(text)

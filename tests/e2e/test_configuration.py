@@ -1,0 +1,198 @@
+"""A changed configuration reaches slurmctld in seconds, a bad one never; a slurmctld that is killed is soon back."""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import CommandError, Slurm, condition, until
+
+CTLD = "slurm-controller-0"
+
+
+def controller(slurm: Slurm) -> dict[str, Any]:
+    """The Controller."""
+    return dict(slurm.kubernetes.get("-n", "slurm", "controllers.slinky.slurm.net", "slurm"))
+
+
+def patch(slurm: Slurm, **spec: Any) -> None:
+    """Change the Controller's spec."""
+    text = json.dumps({"spec": spec})
+    slurm.kubernetes.kubectl(
+        "-n", "slurm", "patch", "controllers.slinky.slurm.net", "slurm", "--type=merge", "-p", text
+    )
+
+
+def setting(slurm: Slurm, key: str) -> str:
+    """A value as the running slurmctld has it."""
+    words = ("-n", "slurm", "exec", CTLD, "-c", "slurmctld", "--", "scontrol", "show", "config")
+    lines = slurm.kubernetes.kubectl(*words).splitlines()
+    return next((line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == key), "")
+
+
+def until_set(slurm: Slurm, key: str, value: str) -> None:
+    """Wait until the running slurmctld has the value."""
+    until(f"{key}={value} to run", lambda: setting(slurm, key) == value, 60, 0.05)
+
+
+def accepted(slurm: Slurm) -> dict[str, Any]:
+    """The condition ConfigurationAccepted."""
+    return condition(controller(slurm), "ConfigurationAccepted")
+
+
+def until_running(slurm: Slurm, seconds: float = 60) -> None:
+    """Wait until the newest configuration runs."""
+
+    def look() -> bool:
+        found = controller(slurm)
+        return all(
+            condition(found, kind).get("status") == "True" for kind in ("ConfigurationAccepted", "ConfigurationRunning")
+        )
+
+    until("the configuration to run", look, seconds)
+
+
+def restarts(slurm: Slurm) -> tuple[str, int]:
+    """uid of slurmctld's pod, and how often its slurmctld was started anew."""
+    pod = slurm.kubernetes.get("-n", "slurm", "pod", CTLD)
+    status = next(it for it in pod["status"]["containerStatuses"] if it["name"] == "slurmctld")
+    return pod["metadata"]["uid"], int(status["restartCount"])
+
+
+@pytest.fixture(autouse=True)
+def _as_before(slurm: Slurm) -> Iterator[None]:
+    before = controller(slurm)["spec"]
+    yield
+    patch(slurm, extraConf=before.get("extraConf", ""), configFileRefs=before.get("configFileRefs"))
+    until_running(slurm)
+
+
+@contextmanager
+def calling(slurm: Slurm) -> Iterator[dict[str, int]]:
+    """Run sinfo and srun in turn, all the time, and count the calls and those that failed."""
+    counts = {"calls": 0, "failed": 0}
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.is_set():
+            for words in (("sinfo", "-h"), ("srun", "-N1", "true")):
+                counts["calls"] += 1
+                try:
+                    slurm.login(*words)
+                except (CommandError, subprocess.TimeoutExpired) as error:
+                    counts["failed"] += 1
+                    print(error)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        over.set()
+        thread.join(90)
+
+
+def test_changes_run_in_seconds_and_no_call_fails_meanwhile(slurm: Slurm) -> None:
+    life, took = restarts(slurm), []
+    before = controller(slurm)["spec"].get("extraConf", "")
+    with calling(slurm) as counts:
+        for value in ("131", "132", "133"):
+            start = time.monotonic()
+            patch(slurm, extraConf=f"{before}\nSlurmctldTimeout={value}\n")
+            until_set(slurm, "SlurmctldTimeout", f"{value} sec")
+            took.append(time.monotonic() - start)
+        until_running(slurm)
+    print(f"extraConf changed -> running: {', '.join(f'{it:.2f} s' for it in took)}; {counts}")
+    assert counts["calls"] > 5
+    assert counts["failed"] == 0
+    assert restarts(slurm) == life
+    # A machine that runs the whole cluster beside it is slower than the five seconds of the benchmark.
+    assert min(took) < 5
+
+
+def test_a_changed_config_map_that_it_refers_to_is_taken_likewise(slurm: Slurm) -> None:
+    kubectl = slurm.kubernetes.kubectl
+    life = restarts(slurm)
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more", "namespace": "slurm"}}
+    kubectl("apply", "-f", "-", stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=141\n"}}))
+    before = controller(slurm)["spec"].get("extraConf", "")
+    patch(slurm, configFileRefs=[{"name": "more"}], extraConf=f"{before}\nInclude more.conf\n")
+    until_set(slurm, "SlurmctldTimeout", "141 sec")
+    start = time.monotonic()
+    kubectl("apply", "-f", "-", stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=142\n"}}))
+    until_set(slurm, "SlurmctldTimeout", "142 sec")
+    print(f"ConfigMap changed -> running: {time.monotonic() - start:.2f} s")
+    assert restarts(slurm) == life
+
+
+BAD = {
+    "PartitionName=zz Nodes=nosuch": "Invalid node names in partition zz",
+    "TopologyPlugin=topology/tree": "topology.conf",
+    "SwitchType=switch/nope": "switch/nope",
+    "Licenses=a:b:c": "a:b:c",
+}
+
+
+def test_a_bad_configuration_is_kept_out_with_its_line_and_reason(slurm: Slurm) -> None:
+    life = restarts(slurm)
+    before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
+    for line, culprit in BAD.items():
+        patch(slurm, extraConf=f"{before}\n{line}\n")
+
+        def refused(culprit: str = culprit) -> bool:
+            found = accepted(slurm)
+            return found.get("status") == "False" and culprit in found["message"]
+
+        until(f"{line} to be refused", refused, 60)
+        slurm.login("sinfo", "-h")
+    assert restarts(slurm) == life
+
+
+def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm: Slurm) -> None:
+    uid, count = restarts(slurm)
+    job = slurm.submit("#!/bin/sh\nsleep 25\n", "-N1")
+    until("the job to run", lambda: slurm.job(job)["JobState"] == "RUNNING", 60)
+    kill = "kill -9 $(cat /run/slurmctld.pid 2>/dev/null || pidof slurmctld | tr ' ' '\\n' | sort -n | head -1)"
+    slurm.kubernetes.kubectl("-n", "slurm", "exec", CTLD, "-c", "slurmctld", "--", "sh", "-c", kill)
+    start = time.monotonic()
+    until("slurmctld to be started anew", lambda: restarts(slurm) == (uid, count + 1), 60, 0.1)
+
+    def scheduled() -> bool:
+        return slurm.login("srun", "-N1", "echo", "again", timeout=20).strip() == "again"
+
+    until("a new job to run", scheduled, 60, 0.1)
+    took = time.monotonic() - start
+    print(f"slurmctld killed -> a new job has run: {took:.1f} s")
+    assert took < 15
+    assert slurm.job(job)["JobState"] in {"RUNNING", "COMPLETED"}
+    until("the job to end by itself", lambda: slurm.job(job)["JobState"] == "COMPLETED", 60)
+    assert slurm.job(job)["ExitCode"] == "0:0"
+
+
+def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_the_operator(slurm: Slurm) -> None:
+    kubernetes = slurm.kubernetes
+    before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
+    patch(slurm, extraConf=f"{before}\nPartitionName=zz Nodes=nosuch\n")
+    until("it to be refused", lambda: accepted(slurm).get("status") == "False", 60)
+    kubernetes.kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=0")
+    try:
+        uid, _ = restarts(slurm)
+        kubernetes.kubectl("-n", "slurm", "delete", "pod", CTLD, "--wait=false")
+
+        def back() -> bool:
+            pod = kubernetes.get("-n", "slurm", "pod", CTLD)
+            ready = any(it["type"] == "Ready" and it["status"] == "True" for it in pod["status"]["conditions"])
+            return bool(pod["metadata"]["uid"] != uid and ready)
+
+        until("a new slurmctld pod to be ready", back, 120)
+        assert slurm.login("srun", "-N1", "echo", "again").strip() == "again"
+        assert "zz" not in slurm.login("sinfo", "-h", "-o", "%R")
+    finally:
+        kubernetes.kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=1")
+        kubernetes.kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=120s", timeout=130)
+    until("the refusal to be told by the new pod", lambda: accepted(slurm).get("reason") == "DryRunFailed", 60)

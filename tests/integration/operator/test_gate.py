@@ -1,0 +1,234 @@
+"""The configuration gate as an administrator sees it: conditions, events, nudges, and the label of the primary."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, STATEFUL_SETS, Client, load_credentials
+from sidecars.operator.caches import CONTROLLERS
+from sidecars.operator.context import Surroundings
+from sidecars.operator.controller.pods import NUDGE
+from sidecars.policy.failover import ACTIVE
+from sidecars.simulate import SlurmModel, serve
+from sidecars.slurm.tokens import user_of
+from tests.integration.operator.world import World, namespace, until
+
+pytestmark = pytest.mark.timeout(60, func_only=True)
+
+
+class Sidecar:
+    """Stands in for `reconfigure`: takes what is published, or refuses it for `culprit`."""
+
+    def __init__(self) -> None:
+        self.world: GateWorld
+        self.culprit = ""
+        self.running = ""
+        self.asked = 0
+        self.away = False
+        self.primary = "10.0.0.1"
+
+    async def fetch(self, address: str, token: str) -> Mapping[str, Any]:
+        """GET /status."""
+        self.asked += 1
+        if self.away:
+            raise OSError(f"{address}: connection refused")
+        secret = await self.world.client.get(SECRETS, self.world.namespace, "slurm-auth-jwt")
+        assert secret is not None
+        assert user_of(token, b"j" * 1024, self.now()) == "@slurm-operator"
+        sha256 = await self.world.published()
+        if not self.culprit:
+            self.running = sha256
+        refused = {
+            "sha256": sha256,
+            "stage": "DryRun",
+            "file": "slurm.conf",
+            "line": 4,
+            "reason": self.culprit,
+            "final": True,
+        }
+        return {
+            "candidate": sha256,
+            "accepted": self.running or None,
+            "running": self.running or None,
+            "rejected": refused if self.culprit else None,
+            "restart": None,
+            "problem": None,
+        }
+
+    async def ready(self, address: str) -> bool | None:
+        """GET /readyz."""
+        return address == self.primary
+
+    @staticmethod
+    def now() -> float:
+        """The time."""
+        return Surroundings().wall_clock()
+
+
+class GateWorld(World):
+    """A world with a pod of slurmctld."""
+
+    async def published(self) -> str:
+        """The digest in the manifest."""
+        found = await until("the ConfigMap", lambda: self.get(CONFIG_MAPS, "slurm-config"))
+        return str(json.loads(found["data"]["manifest.json"])["sha256"])
+
+    async def slurmctld(self, ordinal: int = 0) -> None:
+        """A pod as the StatefulSet and the kubelet would leave it."""
+        name = f"slurm-controller-{ordinal}"
+        labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
+        await self.client.create(
+            PODS,
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": self.namespace, "labels": labels},
+                "spec": {"hostname": name, "containers": [{"name": "slurmctld", "image": "x"}]},
+            },
+        )
+        running = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "ready": True, "restartCount": 0}
+        status = {
+            "phase": "Running",
+            "podIP": f"10.0.0.{ordinal + 1}",
+            "podIPs": [{"ip": f"10.0.0.{ordinal + 1}"}],
+            "initContainerStatuses": [{"name": "reconfigure", "image": "", "imageID": "", **running}],
+        }
+        await self.client.merge_patch(PODS, self.namespace, name, {"status": status}, subresource="status")
+
+    async def until_condition(self, kind: str, status: str, reason: str) -> str:
+        """Wait for a condition of the Controller; its message."""
+
+        async def look() -> str | None:
+            found = await self.condition(CONTROLLERS, "slurm", kind)
+            return str(found["message"]) if (found.get("status"), found.get("reason")) == (status, reason) else None
+
+        return await until(f"{kind}={status} {reason}", look)
+
+    async def change(self, **spec: Any) -> None:
+        """Change the Controller."""
+        await self.client.merge_patch(CONTROLLERS, self.namespace, "slurm", {"spec": spec})
+
+
+@contextlib.asynccontextmanager
+async def gate(kubeconfig: Path, name: str) -> AsyncIterator[tuple[GateWorld, Sidecar]]:
+    """A world whose operator asks the stand-in."""
+    slurm, sidecar = SlurmModel(), Sidecar()
+    async with (
+        Client.connect(load_credentials(kubeconfig)) as client,
+        namespace(client, name) as where,
+        serve(slurm) as url,
+    ):
+        world = GateWorld(client, where, slurm, url, kubelet_works=False)
+        sidecar.world = world
+        await world.cluster()
+        async with world.operator(Surroundings(fetch_status=sidecar.fetch, ask_ready=sidecar.ready)):
+            yield world, sidecar
+
+
+async def test_what_was_accepted_and_runs_is_said_and_then_nobody_is_asked(kubeconfig: Path) -> None:
+    async with gate(kubeconfig, "gate-good") as (world, _):
+        await world.until_condition("ConfigurationRunning", "Unknown", "NoPod")
+        await world.slurmctld()
+        await world.until_condition("ConfigurationRunning", "True", "Running")
+        await world.until_condition("ConfigurationAccepted", "True", "DryRunPassed")
+        before = await world.get(STATEFUL_SETS, "slurm-controller")
+        old = (await world.pods())["slurm-controller-0"]["metadata"]["annotations"][NUDGE]
+        await world.change(extraConf="SlurmctldTimeout=60")
+
+        async def nudged() -> bool:
+            pod = (await world.pods())["slurm-controller-0"]
+            return bool(pod["metadata"]["annotations"][NUDGE] != old)
+
+        await until("the pod to be nudged", nudged)
+        sha256 = await world.published()
+
+        async def runs() -> bool:
+            said = await world.condition(CONTROLLERS, "slurm", "ConfigurationRunning")
+            return said["status"] == "True" and sha256[:12] in said["message"]
+
+        await until("the change to run", runs)
+        after = await world.get(STATEFUL_SETS, "slurm-controller")
+        assert before is not None
+        assert after is not None
+        assert before["metadata"]["generation"] == after["metadata"]["generation"]
+
+        async def told() -> bool:
+            events, _ = await world.client.list(EVENTS, world.namespace)
+            return {"ConfigurationAccepted", "ConfigurationRunning"} <= {event["reason"] for event in events}
+
+        await until("events", told)
+
+
+async def test_a_refused_configuration_names_its_line_and_what_it_comes_from(kubeconfig: Path) -> None:
+    async with gate(kubeconfig, "gate-bad") as (world, sidecar):
+        await world.slurmctld()
+        await world.until_condition("ConfigurationRunning", "True", "Running")
+        sidecar.culprit = "no such key Foo"
+        await world.change(extraConf="KillWait=1")
+        message = await world.until_condition("ConfigurationAccepted", "False", "DryRunFailed")
+        assert message.startswith("slurm.conf line 4 (")
+        assert "no such key Foo" in message
+        await world.until_condition("ConfigurationRunning", "False", "Another")
+
+
+async def test_a_sidecar_that_cannot_be_asked_leaves_the_conditions_unknown_and_holds_up_nothing(
+    kubeconfig: Path,
+) -> None:
+    async with gate(kubeconfig, "gate-away") as (world, sidecar):
+        sidecar.away = True
+        await world.slurmctld()
+        assert "connection refused" in await world.until_condition("ConfigurationRunning", "Unknown", "NoAnswer")
+        await world.change(extraConf="KillWait=9")
+
+        async def written() -> bool:
+            found = await world.get(CONFIG_MAPS, "slurm-config")
+            return found is not None and "KillWait=9" in found["data"]["slurm.conf"]
+
+        await until("the change to be published", written)
+        sidecar.away = False
+        await world.until_condition("ConfigurationRunning", "True", "Running")
+
+
+async def test_with_backups_the_label_follows_the_primary(kubeconfig: Path) -> None:
+    async with gate(kubeconfig, "gate-ha") as (world, sidecar):
+        persistence = {"enabled": True, "existingClaim": "shared"}
+        await world.client.delete(CONTROLLERS, world.namespace, "slurm")
+        keys = {
+            "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+            "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+        }
+
+        async def gone() -> bool:
+            return await world.get(CONTROLLERS, "slurm") is None
+
+        await until("the Controller without backups to be gone", gone)
+        spec = {**keys, "slurmctld": {"image": "x"}, "ha": {"enabled": True, "backups": 1}, "persistence": persistence}
+        await world.create(
+            {
+                "apiVersion": "slinky.slurm.net/v1beta1",
+                "kind": "Controller",
+                "metadata": {"name": "slurm"},
+                "spec": spec,
+            }
+        )
+        await world.slurmctld(0)
+        await world.slurmctld(1)
+
+        async def labelled() -> list[str]:
+            return sorted(
+                name for name, pod in (await world.pods()).items() if pod["metadata"]["labels"].get(ACTIVE) == "true"
+            )
+
+        async def first() -> bool:
+            return await labelled() == ["slurm-controller-0"]
+
+        async def second() -> bool:
+            return await labelled() == ["slurm-controller-1"]
+
+        await until("the label on the first", first)
+        sidecar.primary = "10.0.0.2"
+        await until("the label on the second", second)

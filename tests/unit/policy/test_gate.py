@@ -1,0 +1,105 @@
+"""What the operator makes of what the slurmctld pods say."""
+
+from sidecars.policy import gate
+from sidecars.policy.conditions import Condition
+from sidecars.policy.gate import Known, Pod, Published, Refusal, Report
+
+A, B = "a" * 64, "b" * 64
+PUBLISHED = Published(B, "mark")
+POD = Pod("ctl-0", "uid/0/True", "10.0.0.1", askable=True, nudge="mark")
+
+
+def known(report: Report | None, life: str = POD.life, trouble: str = "") -> dict[str, Known]:
+    """What is known of POD."""
+    return {POD.name: Known(life, report, trouble, 0.0)}
+
+
+def conditions(
+    *reports: Report | None, faults: tuple[str, ...] = (), published: Published | None = PUBLISHED, pod: Pod = POD
+) -> tuple[Condition, Condition]:
+    """The two conditions."""
+    have = known(reports[0], trouble="refused") if reports else {}
+    accepted, running = gate.conditions(
+        published, faults, [pod], have, lambda file, line: f"spec.extraConf line {line}"
+    )
+    return accepted, running
+
+
+RUNS = Report(candidate=B, accepted=B, running=B)
+REFUSES = Report(candidate=B, accepted=A, running=A, refused=Refusal(B, "DryRun", "slurm.conf", 9, "bad key", True))
+
+
+def test_a_configuration_that_runs_is_accepted_and_running() -> None:
+    accepted, running = conditions(RUNS)
+    assert (accepted.status, running.status) == ("True", "True")
+    assert "bbbbbbbbbbbb" in running.message
+
+
+def test_a_refused_one_names_file_line_origin_and_reason() -> None:
+    accepted, running = conditions(REFUSES)
+    assert (accepted.status, accepted.reason) == ("False", "DryRunFailed")
+    assert accepted.message.startswith("slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld goes on")
+    assert (running.status, running.reason) == ("False", "Another")
+
+
+def test_one_with_faults_is_not_published_and_says_which() -> None:
+    accepted, running = conditions(RUNS, faults=("slurm.conf (spec.extraConf line 1): Fooo: unknown",))
+    assert (accepted.status, accepted.reason) == ("False", "Invalid")
+    assert "Fooo: unknown" in accepted.message
+    assert running.status == "False"
+
+
+def test_what_cannot_be_asked_is_unknown() -> None:
+    accepted, running = conditions(None)
+    assert (accepted.status, accepted.reason) == ("Unknown", "NoAnswer")
+    assert "refused" in running.message
+    sleeping = Pod("ctl-0", "uid", "", askable=False, nudge="")
+    assert [it.reason for it in conditions(pod=sleeping)] == ["PodNotStarted", "PodNotStarted"]
+
+
+def test_a_restart_is_told_with_its_reason() -> None:
+    _, running = conditions(Report(candidate=B, accepted=B, running=B, restart="SlurmctldPort (1 → 2)"))
+    assert running.message.endswith("slurmctld was restarted for SlurmctldPort (1 → 2)")
+
+
+def test_a_settled_pod_is_not_asked() -> None:
+    for report in (RUNS, REFUSES):
+        assert not gate.outstanding(PUBLISHED, POD, known(report)[POD.name])
+    assert not gate.outstanding(PUBLISHED, Pod("ctl-0", "x", "", askable=False, nudge=""), None)
+
+
+def test_a_pod_is_asked_while_something_is_not_done_or_not_known() -> None:
+    pending = (
+        None,
+        known(None)[POD.name],
+        known(RUNS, life="another")[POD.name],
+        known(Report(candidate=A, accepted=A, running=A))[POD.name],
+        known(Report(candidate=B, accepted=B, running=None))[POD.name],
+        known(Report(candidate=B, refused=Refusal(B, "DryRun", "", None, "later", False)))[POD.name],
+    )
+    assert all(gate.outstanding(PUBLISHED, POD, it) for it in pending)
+
+
+def test_with_recreate_an_accepted_configuration_is_all_there_is_to_know() -> None:
+    waiting = Report(candidate=B, accepted=B, running=A)
+    assert not gate.outstanding(Published(B, "mark", live=False), POD, known(waiting)[POD.name])
+
+
+def test_a_change_nudges_each_pod_once_and_again_only_while_it_is_behind() -> None:
+    behind = known(Report(candidate=A, accepted=A, running=A))[POD.name]
+    old = Pod("ctl-0", "x", "10.0.0.1", askable=True, nudge="other")
+    assert gate.nudge(PUBLISHED, old, behind, 0) == "mark"
+    assert gate.nudge(PUBLISHED, POD, behind, gate.NUDGE_AGAIN / 2) is None
+    assert gate.nudge(PUBLISHED, POD, behind, gate.NUDGE_AGAIN) == "mark.2"
+    second = Pod("ctl-0", "x", "10.0.0.1", askable=True, nudge="mark.2")
+    assert gate.nudge(PUBLISHED, second, behind, gate.NUDGE_AGAIN) is None
+    last = Pod("ctl-0", "x", "10.0.0.1", askable=True, nudge=f"mark.{gate.NUDGES}")
+    assert gate.nudge(PUBLISHED, last, behind, 1000) is None
+    assert gate.nudge(PUBLISHED, POD, known(RUNS)[POD.name], 1000) is None
+
+
+def test_questions_become_rare() -> None:
+    pauses = [gate.pause(since, trouble=False) for since in (0, 30, 300, 3000)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 0.5
+    assert gate.pause(0, trouble=True) > pauses[0]

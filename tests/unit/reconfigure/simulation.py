@@ -1,0 +1,138 @@
+"""A slurmctld pod in virtual time: the kubelet, the volume of the state, and a slurmctld that can be made to fail."""
+
+from dataclasses import dataclass, field
+
+from sidecars.reconfigure import machine
+from sidecars.reconfigure.dryrun import Culprit
+from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.machine import (
+    Alive,
+    Answer,
+    Check,
+    Install,
+    Keep,
+    NoAnswer,
+    Passed,
+    Phase,
+    Probe,
+    Reconfigure,
+    Refused,
+    Restart,
+    Say,
+    Seen,
+    Settings,
+    State,
+    Taken,
+)
+
+TICK = 0.1
+START = 2.0
+"""Seconds that slurmctld takes to start."""
+
+
+def config(letter: str, keys: str = "k") -> Id:
+    """A set by a letter."""
+    return Id(letter * 64, keys)
+
+
+@dataclass
+class Pod:
+    """`bad`: sets that the dry run refuses. `deadly`: sets that pass it and that slurmctld dies of."""
+
+    candidate: Id | None = None
+    good: Id | None = None
+    bad: set[Id] = field(default_factory=set)
+    deadly: set[Id] = field(default_factory=set)
+    refused_live: set[Id] = field(default_factory=set)
+    needs_restart: set[Id] = field(default_factory=set)
+    check_works: bool = True
+    live: bool = True
+    now: float = 1000.0
+    state: State = field(default_factory=State)
+    folder: Id | None = None
+    reads: Id | None = None
+    """What the running slurmctld has read; None while none runs."""
+    starts_at: float | None = None
+    starts: int = 0
+    log: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    installed: list[Id] = field(default_factory=list)
+    present: Id | None = None
+    _answer: Answer | None = None
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        end = self.now + seconds
+        while self.now < end:
+            self._kubelet()
+            seen = Seen(self.candidate, self.good, self.present, self._answer)
+            before = self.state
+            self.state, actions = machine.step(Settings(self.live), self.state, seen, self.now)
+            self._answer = None
+            for action in actions:
+                if isinstance(action, Say):
+                    self.log.append(action.text)
+                else:
+                    self.done.append(type(action).__name__)
+                    self._answer = self._perform(action) or self._answer
+            if self._answer is None and self.state.phase is before.phase:
+                self.now += TICK
+
+    def settle(self, seconds: float = 200) -> None:
+        """Let time pass until nothing is left to do."""
+        end = self.now + seconds
+        while self.now < end:
+            self.run(TICK)
+            if self.state.phase is Phase.SETTLED and self.reads is not None:
+                self.run(1)
+                return
+        raise AssertionError(f"not settled: {self.state}, {self.log}")
+
+    def restart_pod(self) -> None:
+        """A new pod on the same volume."""
+        self.state, self._answer, self.present = State(), None, None
+        self.folder = self.reads = self.starts_at = None
+
+    def restart_sidecar(self) -> None:
+        """The container reconfigure alone starts anew."""
+        self.state, self._answer, self.present = State(), None, self.folder
+
+    def _kubelet(self) -> None:
+        """slurmctld starts when its folder is filled, and again when it ended."""
+        if self.reads is None and self.folder is not None:
+            if self.starts_at is None:
+                self.starts_at = self.now + START
+            elif self.now >= self.starts_at:
+                self.starts_at = None
+                self.starts += 1
+                self.reads = None if self.folder in self.deadly else self.folder
+
+    def _perform(self, action: machine.Action) -> Answer | None:
+        match action:
+            case Check(which):
+                if not self.check_works:
+                    return NoAnswer("the container check is gone")
+                if which in self.bad:
+                    return Refused(Culprit("unrecognized key: Foo", "slurm.conf", 7))
+                return Passed("SlurmctldPort (1 → 2)" if which in self.needs_restart else "")
+            case Install(which):
+                self.folder = which
+                self.installed.append(which)
+            case Keep(which):
+                self.good = which
+            case Reconfigure():
+                if self.reads is None:
+                    return NoAnswer("connection refused")
+                assert self.folder is not None
+                if self.folder in self.refused_live:
+                    return Refused(Culprit("refused by scontrol"))
+                self.reads = None if self.folder in self.deadly else self.folder
+                return Taken()
+            case Restart():
+                self.reads = None
+                return Taken()
+            case Probe():
+                return Alive(self.reads is not None)
+            case _:
+                pass
+        return None

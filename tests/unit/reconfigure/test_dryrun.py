@@ -1,0 +1,127 @@
+"""What the dry run reads, and what slurmctld's words mean. The outputs are those of Slurm 26.05.5."""
+
+import pytest
+
+from sidecars.reconfigure import dryrun
+from sidecars.reconfigure.dryrun import Culprit, Place
+
+CONF = """ClusterName=lab
+SlurmctldHost=ctl-0(ctl-0.svc)
+SlurmctldHost=ctl-1(ctl-1.svc)
+SlurmctldAddr=ctl.svc
+StateSaveLocation=/var/spool/slurmctld/lab
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageTRES=gres/gpu
+SlurmctldPrimaryOnProg=/bin/on
+NodeSet=w Feature=w
+PartitionName=w Nodes=w QOS=high
+"""
+FILES = {"slurm.conf": CONF.encode(), "cgroup.conf": b"CgroupPlugin=disabled\n"}
+PLACE = Place(host="ctl-0", port=26817, state="/etc/slurm/.gate/state", nodes=("w-0", "w-1"))
+
+
+def prepared(conf: str = CONF, **files: str) -> list[str]:
+    """The lines of the dry run's slurm.conf."""
+    found = dryrun.prepare({"slurm.conf": conf.encode()} | {k: v.encode() for k, v in files.items()}, PLACE)
+    return found["slurm.conf"].decode().splitlines()
+
+
+def test_it_touches_nothing_that_the_running_slurmctld_uses() -> None:
+    lines = prepared()
+    for key in ("ctl-1", "SlurmctldAddr", "/var/spool", "/var/log", "slurmdbd", "PrimaryOnProg", "gres/gpu", "QOS"):
+        assert not [line for line in lines if key in line]
+    for line in ("SlurmctldHost=ctl-0(127.0.0.1)", "SlurmctldPort=26817", "StateSaveLocation=/etc/slurm/.gate/state"):
+        assert lines.count(line) == 1
+
+
+def test_every_line_stays_where_it_was() -> None:
+    lines = prepared()
+    assert (lines[0], lines[9], lines[10]) == ("ClusterName=lab", "NodeSet=w Feature=w", "PartitionName=w Nodes=w")
+
+
+def test_other_settings_of_a_line_stay() -> None:
+    assert prepared("ClusterName=a SlurmctldPort=1 KillWait=5\n")[0] == "ClusterName=a KillWait=5"
+
+
+def test_a_qos_of_a_partition_is_checked_where_no_slurmdbd_could_know_it() -> None:
+    assert "PartitionName=w Nodes=w QOS=high" in prepared("PartitionName=w Nodes=w QOS=high\n")
+
+
+def test_live_dynamic_nodes_are_declared_unless_the_file_does_so() -> None:
+    declared = [line for line in prepared(CONF + "NodeName=w-1\n") if line.startswith("NodeName=")]
+    assert declared == ["NodeName=w-1", "NodeName=w-0 NodeAddr=127.0.0.1 State=UNKNOWN"]
+
+
+def test_included_files_are_made_harmless_as_well() -> None:
+    files = {"slurm.conf": b"Include more.conf\n", "more.conf": b"SlurmctldPort=1\nKillWait=5\n"}
+    assert dryrun.prepare(files, PLACE)["more.conf"] == b"\nKillWait=5\n"
+
+
+def test_scontrol_gets_the_way_to_this_pod_alone() -> None:
+    assert dryrun.client_conf(FILES, "ctl-0", 6817).decode().splitlines() == [
+        "ClusterName=lab",
+        "SlurmctldHost=ctl-0(127.0.0.1)",
+        "SlurmctldPort=6817",
+    ]
+
+
+def test_dynamic_nodes_are_told_from_declared_ones() -> None:
+    listing = "NodeName=a State=IDLE+DYNAMIC_NORM Foo=1\nNodeName=b State=IDLE Foo=1\n"
+    assert dryrun.dynamic_nodes(listing) == ("a",)
+
+
+def test_a_changed_setting_is_named_with_both_values() -> None:
+    after = {"slurm.conf": b"SlurmctldPort=7\n"}
+    assert dryrun.changed(FILES, after, ["SlurmctldPort", "KillWait"]) == ["SlurmctldPort (unset → 7)"]
+
+
+STAMP = "[2026-01-01T00:00:00.000] "
+SAID = {
+    "Fooo=1": (
+        "error: _parse_next_key: Parsing error at unrecognized key: Fooo\nfatal: Unable to process configuration file",
+        Culprit("Parsing error at unrecognized key: Fooo", "slurm.conf", 12),
+    ),
+    "PartitionName=p3 Nodes=nosuch": (
+        (
+            'error: Configured MailProg is invalid\nerror: _find_node_record: lookup failure for node "nosuch"\n'
+            "build_part_bitmap: invalid node name nosuch in partition\nfatal: Invalid node names in partition p3"
+        ),
+        Culprit('Invalid node names in partition p3; lookup failure for node "nosuch"', "slurm.conf", 12),
+    ),
+    "PartitionName=w Nodes=ALL": (
+        "fatal: _build_single_partitionline_info: duplicate entry for partition w",
+        Culprit("duplicate entry for partition w", "slurm.conf", 12),
+    ),
+    "SlurmctldTimeout=abc": (
+        'error: SlurmctldTimeout value "abc" is not a valid number\nfatal: Unable to process configuration file',
+        Culprit('SlurmctldTimeout value "abc" is not a valid number', "slurm.conf", 12),
+    ),
+    "PartitionName=z Nodes=ALL Default=MAYBE": (
+        (
+            'error: "MAYBE" is not a valid option for "Default"\n'
+            'error: Parse error in file /etc/slurm/slurm.conf line 12: " Default=MAYBE"\n'
+            "fatal: Unable to process configuration file"
+        ),
+        Culprit('"MAYBE" is not a valid option for "Default"; can\'t parse " Default=MAYBE"', "slurm.conf", 12),
+    ),
+    "TopologyPlugin=topology/tree": (
+        "error: s_p_parse_file: cannot stat file /etc/slurm/topology.conf: No such file or directory, retrying in 1sec",
+        Culprit("slurmctld needs the file /etc/slurm/topology.conf, which is not there", "topology.conf"),
+    ),
+    "Licenses=a:b:c": (
+        "fatal: Invalid configured licenses: a:b:c",
+        Culprit("Invalid configured licenses: a:b:c", "slurm.conf", 12),
+    ),
+}
+
+
+@pytest.mark.parametrize("line", SAID)
+def test_the_culprit_is_named_with_its_line(line: str) -> None:
+    said, culprit = SAID[line]
+    output = "".join(f"{STAMP}{text}\n" for text in said.splitlines())
+    assert dryrun.diagnose(output, {**FILES, "slurm.conf": f"{CONF}{line}\n".encode()}) == culprit
+
+
+def test_silence_is_said_to_be_that() -> None:
+    assert dryrun.diagnose("", FILES).reason == "slurmctld ended without a word"

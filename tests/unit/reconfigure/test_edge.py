@@ -1,0 +1,176 @@
+"""Files as the kubelet and the container `check` leave them, on a real file system."""
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sidecars.reconfigure.edge import Edge, Places
+from sidecars.reconfigure.fileset import IncompleteError, assemble
+from sidecars.reconfigure.machine import Check, Install, Keep, NoAnswer, Passed, Refused
+
+KEYS = {"slurm.key": b"s", "jwt.key": b"j"}
+
+
+def candidate(files: Mapping[str, str], letter: str = "a") -> dict[str, bytes]:
+    """The files with their manifest."""
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+    manifest = json.dumps({"files": digests, "sha256": letter * 64})
+    return {name: text.encode() for name, text in files.items()} | {"manifest.json": manifest.encode()}
+
+
+def project(folder: Path, files: Mapping[str, bytes], version: str) -> None:
+    """Write a volume as the kubelet does: a folder, and `..data` swapped to it."""
+    (folder / version).mkdir(parents=True)
+    for name, content in files.items():
+        (folder / version / name).write_bytes(content)
+    (folder / "..new").symlink_to(version)
+    (folder / "..new").replace(folder / "..data")
+
+
+@pytest.fixture
+def edge(tmp_path: Path) -> Edge:
+    """An edge over empty folders, with keys."""
+    for name in ("candidate", "live", "state", "check/.gate"):
+        (tmp_path / name).mkdir(parents=True)
+    project(tmp_path / "keys", KEYS, "..1")
+    places = Places(
+        candidate=tmp_path / "candidate",
+        keys=tmp_path / "keys",
+        live=tmp_path / "live",
+        good=tmp_path / "state" / ".slurm-config",
+        check=tmp_path / "check",
+        state=tmp_path / "state",
+        host="ctl-0",
+        port=1,
+    )
+    return Edge(places)
+
+
+@contextmanager
+def checker(edge: Edge, code: int, said: str) -> Iterator[list[str]]:
+    """A stand-in for the container `check` that answers one request."""
+    gate = edge.places.check / ".gate"
+    os.mkfifo(gate / "requests")
+    asked: list[str] = []
+
+    def serve() -> None:
+        line = (gate / "requests").read_text().strip()
+        asked.append(line.partition(" ")[2])
+        name = line.split()[0]
+        (gate / f"{name}.out").write_text(said)
+        (gate / "answer").write_text(f"{code}\n")
+        (gate / "answer").replace(gate / f"{name}.rc")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield asked
+    thread.join(5)
+
+
+def test_a_candidate_counts_only_when_every_file_is_its_manifests(edge: Edge) -> None:
+    assert edge.candidate() is None
+    assert edge.problem == "manifest.json is not there yet"
+    whole = candidate({"slurm.conf": "KillWait=5\n", "gres.conf": ""})
+    project(edge.places.candidate, {name: whole[name] for name in ("slurm.conf", "manifest.json")}, "..1")
+    assert edge.candidate() is None
+    assert edge.problem == "gres.conf is not there yet"
+    project(edge.places.candidate, whole | {"slurm.conf": b"old"}, "..2")
+    assert edge.candidate() is None
+    project(edge.places.candidate, whole, "..3")
+    found = edge.candidate()
+    assert found is not None
+    assert (found.config, edge.problem) == ("a" * 64, "")
+
+
+def test_a_manifest_cannot_bring_keys_or_leave_the_folder() -> None:
+    for name in ("slurm.key", "../passwd", ".hidden", "manifest.json"):
+        with pytest.raises(IncompleteError, match="can't be a file"):
+            assemble(candidate({name: "x", "slurm.conf": ""}) | {name: b"x"}, {}) if name != "manifest.json" else (
+                assemble(
+                    {"manifest.json": json.dumps({"files": {name: "0"}, "sha256": "a" * 64}).encode()},
+                    {},
+                )
+            )
+
+
+def test_a_set_is_installed_at_once_and_only_its_owner_reads_it(edge: Edge) -> None:
+    live = edge.places.live
+    for version, letter in (("..1", "a"), ("..2", "b"), ("..3", "c")):
+        files = {"slurm.conf": f"# {letter}\n", "prolog.sh": "#!/bin/sh\n", f"{letter}.conf": ""}
+        project(edge.places.candidate, candidate(files, letter), version)
+        found = edge.candidate()
+        assert found is not None
+        edge.perform(Install(found), None)
+        assert edge.present() == found
+    assert (live / "slurm.conf").read_text() == "# c\n"
+    assert (live / "slurm.key").read_bytes() == b"s"
+    assert (live / "slurm.key").stat().st_mode & 0o777 == 0o600
+    assert (live / "prolog.sh").stat().st_mode & 0o777 == 0o700
+    # The links of this set, the set before for a reader that has it open, and nothing older.
+    names = {path.name for path in live.iterdir() if not path.name.startswith("..")}
+    assert names == {"slurm.conf", "prolog.sh", "c.conf", "slurm.key", "jwt.key", "manifest.json"}
+    assert len([path for path in live.iterdir() if path.is_dir() and not path.is_symlink()]) == 2
+
+
+def test_the_last_good_set_is_kept_without_keys_and_found_by_another_process(edge: Edge) -> None:
+    project(edge.places.candidate, candidate({"slurm.conf": "KillWait=5\n"}), "..1")
+    found = edge.candidate()
+    assert found is not None
+    edge.perform(Keep(found), None)
+    assert Edge(edge.places).good() == found
+    kept = {path.name for path in edge.places.good.rglob("*") if path.is_file()}
+    assert kept == {"slurm.conf", "manifest.json"}
+
+
+def test_a_damaged_last_good_set_is_none(edge: Edge) -> None:
+    project(edge.places.candidate, candidate({"slurm.conf": "KillWait=5\n"}), "..1")
+    found = edge.candidate()
+    assert found is not None
+    edge.perform(Keep(found), None)
+    (edge.places.good / "good" / "slurm.conf").write_text("KillW")
+    assert Edge(edge.places).good() is None
+
+
+def test_a_dry_run_tells_what_slurmctld_said(edge: Edge) -> None:
+    project(edge.places.candidate, candidate({"slurm.conf": "ClusterName=lab\nFoo=1\n"}), "..1")
+    (edge.places.state / "clustername").write_text("lab")
+    found = edge.candidate()
+    assert found is not None
+    with checker(edge, 1, "slurmctld: error: Parsing error at unrecognized key: Foo\n") as asked:
+        answer = edge.perform(Check(found), None)
+    assert isinstance(answer, Refused)
+    assert str(answer.culprit) == "slurm.conf line 2: Parsing error at unrecognized key: Foo"
+    assert asked == ["check"]
+    assert (edge.places.check / ".gate" / "state" / "clustername").read_text() == "lab"
+    assert (edge.places.check / "slurm.key").read_bytes() == b"s"
+
+
+def test_a_dry_run_that_comes_up_passes(edge: Edge) -> None:
+    project(edge.places.candidate, candidate({"slurm.conf": "ClusterName=lab\n"}), "..1")
+    found = edge.candidate()
+    assert found is not None
+    with checker(edge, 0, "Running as primary controller\n"):
+        assert edge.perform(Check(found), None) == Passed()
+
+
+def test_a_set_that_moves_the_state_is_refused_without_a_dry_run(edge: Edge) -> None:
+    project(edge.places.candidate, candidate({"slurm.conf": "StateSaveLocation=/tmp/x\n"}), "..1")
+    found = edge.candidate()
+    assert found is not None
+    answer = edge.perform(Check(found), None)
+    assert isinstance(answer, Refused)
+    assert "StateSaveLocation=/tmp/x" in str(answer.culprit)
+
+
+def test_without_the_container_check_nothing_is_accepted(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecars.reconfigure.edge.CHECK_SECONDS", 0.05)
+    project(edge.places.candidate, candidate({"slurm.conf": "ClusterName=lab\n"}), "..1")
+    found = edge.candidate()
+    assert found is not None
+    assert isinstance(edge.perform(Check(found), None), NoAnswer)

@@ -1,0 +1,82 @@
+"""Who is told what."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+
+from sidecars.policy import gate
+from sidecars.reconfigure.dryrun import Culprit
+from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.machine import Phase, Rejected, State
+from sidecars.reconfigure.status import OPERATOR, Server, document
+from sidecars.slurm import tokens
+
+NOW = 1_700_000_000.0
+KEY = b"k" * 32
+A, B = Id("a" * 64, "k"), Id("b" * 64, "k")
+STATE = State(
+    phase=Phase.SETTLED,
+    installed=A,
+    running=A,
+    accepted=A,
+    rejected=Rejected(B, "DryRun", Culprit("no such key", "slurm.conf", 3), 5.0),
+    since=5.0,
+)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server on loopback."""
+    found = Server("127.0.0.1", 0, lambda: KEY, lambda: NOW)
+    yield found
+    found.close()
+
+
+def ask(server: Server, path: str, token: str = "") -> tuple[int, bytes]:
+    """Status and body."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_the_operator_is_told_everything(server: Server) -> None:
+    server.publish(document(STATE, B, "", lambda at: at + NOW))
+    status, body = ask(server, "/status", tokens.sign(KEY, OPERATOR, 60, NOW))
+    assert status == HTTPStatus.OK
+    report = gate.read(json.loads(body))
+    assert (report.candidate, report.accepted, report.running) == (B.config, A.config, A.config)
+    assert report.refused == gate.Refusal(B.config, "DryRun", "slurm.conf", 3, "no such key", final=True)
+
+
+def test_nobody_else_is(server: Server) -> None:
+    server.publish(document(STATE, B, "", lambda at: at))
+    refused = (
+        "",
+        "nonsense",
+        tokens.sign(KEY, "slurm", 60, NOW),
+        tokens.sign(b"other", OPERATOR, 60, NOW),
+        tokens.sign(KEY, OPERATOR, 60, NOW - 61),
+        tokens.sign(KEY, OPERATOR, 60, NOW).rsplit(".", 1)[0] + ".",
+    )
+    assert [ask(server, "/status", token) for token in refused] == [(HTTPStatus.UNAUTHORIZED, b"")] * len(refused)
+
+
+def test_it_has_started_once_slurmctlds_folder_is_filled(server: Server) -> None:
+    assert ask(server, "/started")[0] == HTTPStatus.SERVICE_UNAVAILABLE
+    server.publish(document(State(), None, "manifest.json is not there yet", lambda at: at))
+    assert ask(server, "/started")[0] == HTTPStatus.SERVICE_UNAVAILABLE
+    server.publish(document(STATE, A, "", lambda at: at))
+    assert ask(server, "/started") == (HTTPStatus.OK, b"")
+    assert ask(server, "/other")[0] == HTTPStatus.NOT_FOUND
+
+
+def test_what_is_installed_but_not_verified_does_not_count_as_running() -> None:
+    state = State(phase=Phase.APPLY, installed=B, running=A, trying=B, former=A)
+    assert document(state, B, "", lambda at: at)["running"] is None

@@ -53,6 +53,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     name: str = ""
     uid: str = ""
     controller: bool = False
+    block_owner_deletion: bool = False
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -12,6 +12,7 @@ from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
+    SECRETS,
     SERVICES,
     STATEFUL_SETS,
     Client,
@@ -24,7 +25,8 @@ APPLIED_HASH = "slinky.slurm.net/applied-hash"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 APPLIED = {
-    resource.kind: resource for resource in (CONFIG_MAPS, SERVICES, STATEFUL_SETS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS)
+    resource.kind: resource
+    for resource in (CONFIG_MAPS, SECRETS, SERVICES, STATEFUL_SETS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS)
 }
 """The kinds that the operator applies."""
 

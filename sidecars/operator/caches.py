@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from sidecars.kube import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
@@ -30,6 +32,7 @@ RESTAPIS = Resource(GROUP, VERSION, "RestApi", PLURALS["RestApi"])
 ACCOUNTINGS = Resource(GROUP, VERSION, "Accounting", PLURALS["Accounting"])
 LOGINSETS = Resource(GROUP, VERSION, "LoginSet", PLURALS["LoginSet"])
 NODESETS = Resource(GROUP, VERSION, "NodeSet", PLURALS["NodeSet"])
+TOKENS = Resource(GROUP, VERSION, "Token", PLURALS["Token"])
 
 OURS = f"{MANAGED_BY}={FIELD_MANAGER}"
 WORKERS = "app.kubernetes.io/name=slurmd"
@@ -47,6 +50,7 @@ class Caches:
     accountings: Reflector[Manifest]
     loginsets: Reflector[Manifest]
     nodesets: Reflector[Manifest]
+    tokens: Reflector[Manifest]
     pods: Reflector[records.Pod]
     slurmctld_pods: Reflector[records.Pod]
     kube_nodes: Reflector[records.Node]
@@ -73,6 +77,7 @@ class Caches:
             accountings=plain(ACCOUNTINGS),
             loginsets=plain(LOGINSETS),
             nodesets=plain(NODESETS),
+            tokens=plain(TOKENS),
             pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=WORKERS, rng=rng),
             slurmctld_pods=Reflector(
                 client, PODS, namespaces=where, type=records.Pod, label_selector=SLURMCTLDS, rng=rng
@@ -98,6 +103,9 @@ class Caches:
 
     def live(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
         """An object that the operator applies, as last seen; None if there is none."""
+        if resource.kind == SECRETS.kind:
+            secret = self.secrets.store.get(namespace, name)
+            return None if secret is None else {"apiVersion": "v1", "kind": "Secret", **msgspec.to_builtins(secret)}
         by_kind = {
             CONFIG_MAPS.kind: self.config_maps,
             SERVICES.kind: self.services,

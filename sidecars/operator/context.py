@@ -4,7 +4,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Self, TypeVar
 
 from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resource, Store, WorkQueue, identity, records
@@ -57,6 +57,8 @@ class Queues:
     loginsets: WorkQueue[Key] = field(default_factory=WorkQueue)
     nodesets: WorkQueue[Key] = field(default_factory=WorkQueue)
     pods: WorkQueue[Key] = field(default_factory=WorkQueue)
+    accountings: WorkQueue[Key] = field(default_factory=WorkQueue)
+    tokens: WorkQueue[Key] = field(default_factory=WorkQueue)
 
     @classmethod
     def of(cls, rng: random.Random | None) -> Self:
@@ -116,6 +118,7 @@ class Context:
     failures: dict[Key, dict[str, Failures]] = field(default_factory=dict)
     observed: dict[Key, dict[str, Observed]] = field(default_factory=dict)
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
+    nudged: dict[Key, str] = field(default_factory=dict)
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:
         """The Controller of that name; None if there is none. Raises ResourceError for one that can't be read."""
@@ -158,6 +161,19 @@ class Context:
         if controller.spec.accounting_ref is not None:
             manifest = self.caches.accountings.store.get(namespace, controller.spec.accounting_ref.name)
             accounting = resources.read(resources.Accounting, manifest) if manifest is not None else None
+        return replace(
+            self.namespace_facts(namespace),
+            published=frozenset(
+                name
+                for name in (names.config(controller.name, index) for index in range(CONFIG_MAPS))
+                if _ours(self.caches.config_maps.store.get(namespace, name))
+            ),
+            accounting=accounting,
+            restapi=self.restapi_of(namespace, controller.name),
+        )
+
+    def namespace_facts(self, namespace: str) -> Facts:
+        """The Secrets and ConfigMaps of a namespace, for what belongs to no Controller."""
         return Facts(
             site=self.site,
             secrets=_Referenced(
@@ -170,13 +186,6 @@ class Context:
                 self.caches.config_maps.store,
                 lambda config_map: config_map_contents(config_map.get("data"), config_map.get("binaryData")),
             ),
-            published=frozenset(
-                name
-                for name in (names.config(controller.name, index) for index in range(CONFIG_MAPS))
-                if _ours(self.caches.config_maps.store.get(namespace, name))
-            ),
-            accounting=accounting,
-            restapi=self.restapi_of(namespace, controller.name),
         )
 
     def jwt_key(self, key: Key) -> bytes | None:

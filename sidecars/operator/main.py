@@ -23,6 +23,7 @@ from sidecars.kube import (
     run_workers,
 )
 from sidecars.operator import metrics, wiring
+from sidecars.operator.accounting import effects as accounting
 from sidecars.operator.apply import Applier
 from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters
@@ -38,6 +39,7 @@ from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings, parse
 from sidecars.slurm import protocol
 from sidecars.slurm.records import Ping
+from sidecars.operator.token import effects as token
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from sidecars.workloads.structure import StructureError
@@ -179,5 +181,7 @@ async def lead(client: Client, settings: Settings, site: Site, around: Surroundi
         work("Controller", queues.controllers, controller.reconcile, settings.controller_workers)
         work("RestApi", queues.restapis, restapi.reconcile, settings.restapi_workers)
         work("LoginSet", queues.loginsets, loginset.reconcile, settings.loginset_workers)
+        work("Accounting", queues.accountings, accounting.reconcile, settings.accounting_workers)
+        work("Token", queues.tokens, token.reconcile, settings.token_workers)
         work("NodeSet", queues.nodesets, nodeset.reconcile, settings.nodeset_workers)
         work("Pod", queues.pods, podstate.reconcile, podstate.WORKERS)

@@ -36,6 +36,8 @@ class Settings:
     restapi_workers: int = 1
     loginset_workers: int = 1
     nodeset_workers: int = 1
+    accounting_workers: int = 1
+    token_workers: int = 1
     log_level: str = "info"
 
 
@@ -81,6 +83,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         restapi_workers=given.restapi_workers,
         loginset_workers=given.loginset_workers,
         nodeset_workers=given.nodeset_workers,
+        accounting_workers=given.accounting_workers,
+        token_workers=given.token_workers,
         log_level=given.log_level,
     )
 

@@ -71,7 +71,14 @@ def wire(context: Context) -> None:
 
     def accountings(event: Event[Manifest]) -> None:
         if _spec_changed(event):
+            queues.accountings.add(key_of(event.object))
+        if _spec_changed(event) or _readiness_changed(event):
+            _add(queues.restapis, _keys_in(caches.restapis.store.values(), event.object["metadata"]["namespace"]))
             _add(queues.controllers, _keys_in(caches.controllers.store.values(), event.object["metadata"]["namespace"]))
+
+    def tokens(event: Event[Manifest]) -> None:
+        if _spec_changed(event):
+            queues.tokens.add(key_of(event.object))
 
     def pods(event: Event[records.Pod]) -> None:
         owner = event.object.metadata.controller
@@ -127,6 +134,7 @@ def wire(context: Context) -> None:
                 "Controller": queues.controllers,
                 "RestApi": queues.restapis,
                 "LoginSet": queues.loginsets,
+                "Accounting": queues.accountings,
             }.get(owner["kind"])
             if queue is not None:
                 queue.add(key)
@@ -140,6 +148,8 @@ def wire(context: Context) -> None:
             (caches.restapis.store, queues.restapis),
             (caches.loginsets.store, queues.loginsets),
             (caches.nodesets.store, queues.nodesets),
+            (caches.accountings.store, queues.accountings),
+            (caches.tokens.store, queues.tokens),
         ):
             _add(queue, _keys_in(store.values(), namespace))
 
@@ -148,6 +158,7 @@ def wire(context: Context) -> None:
     caches.loginsets.store.subscribe(loginsets)
     caches.nodesets.store.subscribe(nodesets)
     caches.accountings.store.subscribe(accountings)
+    caches.tokens.store.subscribe(tokens)
     caches.pods.store.subscribe(pods)
     caches.slurmctld_pods.store.subscribe(slurmctld_pods)
     caches.kube_nodes.store.subscribe(kube_nodes)
@@ -247,6 +258,14 @@ def _state_shown(pod: records.Pod) -> tuple[object, ...]:
     """What a pass over the pod alone depends on."""
     ours = [it for it in pod.status.conditions if it.type.startswith(podstate.CONDITION_PREFIX)]
     return pod.spec, pod.metadata.labels, pod.metadata.annotations, ours
+
+
+def _readiness_changed(event: Event[Manifest]) -> bool:
+    def ready(manifest: Manifest) -> bool:
+        found = (manifest.get("status") or {}).get("conditions") or []
+        return any(it["type"] == "Ready" and it["status"] == "True" for it in found)
+
+    return event.old is not None and event.new is not None and ready(event.old) != ready(event.new)
 
 
 def _controlling_uids(pod: records.Pod) -> Iterable[str]:

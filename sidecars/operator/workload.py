@@ -1,16 +1,20 @@
-"""What Controller, RestApi and LoginSet have in common: objects applied in order, and readiness of one workload."""
+"""What the kinds made of one StatefulSet or Deployment share: objects applied in order, restarts told, readiness."""
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from sidecars.kube import ApiError, Manifest, Resource
+from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, NotFound, Resource
+from sidecars.operator.apply import APPLIED
 from sidecars.operator.context import Context, NotUsableError
 from sidecars.policy.conditions import Condition
 from sidecars.workloads.facts import MissingReferenceError
-from sidecars.workloads.resources import ResourceError
+from sidecars.workloads.resources import GROUP, ResourceError
 
 log = logging.getLogger(__name__)
+
+WAITING = "WaitingForAccounting"
+"""A reason that is no failure: it comes with every start."""
 
 
 @contextlib.contextmanager
@@ -29,6 +33,7 @@ async def apply_all(context: Context, owner: Manifest, kind: str, render: Callab
     with usable():
         manifests = render()
     for manifest in manifests:
+        restart = _restart(context, manifest)
         try:
             changed = await context.applier.apply(manifest)
         except ApiError as error:
@@ -36,8 +41,22 @@ async def apply_all(context: Context, owner: Manifest, kind: str, render: Callab
                 raise
             name = manifest["metadata"]["name"]
             raise NotUsableError("Refused", f"the API server refuses {manifest['kind']} {name}: {error}") from error
+        if changed and restart:
+            context.events.emit(owner, "Normal", "Restarting", "Sync", restart)
         if changed:
             log.info("%s %s: applied %s %s", kind, _name(owner), manifest["kind"], manifest["metadata"]["name"])
+
+
+def refused(context: Context, manifest: Manifest, error: NotUsableError | ResourceError) -> Condition:
+    """The condition `Ready` of a resource that can't be acted upon, and an Event if that is news."""
+    reason = error.reason if isinstance(error, NotUsableError) else "Invalid"
+    condition = Condition("Ready", "False", reason, str(error))
+    present = ((manifest.get("status") or {}).get("conditions")) or []
+    if reason != WAITING and not any(
+        (it["type"], it["reason"], it["message"]) == ("Ready", reason, condition.message) for it in present
+    ):
+        context.events.emit(manifest, "Warning", "SyncFailed", "Sync", f"{reason}: {error}")
+    return condition
 
 
 def readiness(context: Context, resource: Resource, namespace: str, name: str) -> Condition:
@@ -53,10 +72,57 @@ def readiness(context: Context, resource: Resource, namespace: str, name: str) -
         return Condition(
             "Ready", "False", "Updating", f"{updated} of {wanted} pods of {resource.kind} {name} are updated"
         )
+    if not wanted:
+        return Condition("Ready", "True", "ScaledToZero", "spec.replicas is 0: there are no pods")
     if ready < wanted:
         said = f"{ready} of {wanted} pods of {resource.kind} {name} are ready; see `kubectl -n {namespace} get pods`"
         return Condition("Ready", "False", "PodsNotReady", said)
     return Condition("Ready", "True", "Ready", f"{ready} of {wanted} pods are ready")
+
+
+def counts(context: Context, resource: Resource, namespace: str, name: str) -> dict[str, int]:
+    """The numbers of pods of a StatefulSet or Deployment, as they stand in the statuses of our kinds."""
+    status = (context.caches.live(resource, namespace, name) or {}).get("status") or {}
+    return {"replicas": status.get("replicas", 0), "readyReplicas": status.get("readyReplicas", 0)}
+
+
+async def nudge(context: Context, owner: Manifest, labels: Mapping[str, str], annotation: str, value: str) -> None:
+    """Have the kubelets bring a changed ConfigMap or Secret into the owner's pods at once, by annotating the pods.
+
+    Without, it takes a minute or more. `value` tells the content; nothing is done for the one that was there first.
+    """
+    metadata = owner["metadata"]
+    key = metadata["namespace"], metadata["name"]
+    before = context.nudged.get(key)
+    if before in (None, value):
+        context.nudged[key] = value
+        return
+    selector = ",".join(f"{name}={text}" for name, text in sorted(labels.items()))
+    pods, _ = await context.client.list(PODS, metadata["namespace"], label_selector=selector)
+    for pod in pods:
+        with contextlib.suppress(NotFound):
+            patch = {"metadata": {"annotations": {annotation: value}}}
+            await context.client.merge_patch(PODS, metadata["namespace"], pod["metadata"]["name"], patch)
+    context.nudged[key] = value
+
+
+def _restart(context: Context, manifest: Manifest) -> str:
+    """Why applying this StatefulSet or Deployment replaces its pods, as far as what they read changed; else empty."""
+    if manifest["kind"] not in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}:
+        return ""
+    metadata = manifest["metadata"]
+    live = context.caches.live(APPLIED[manifest["kind"]], metadata["namespace"], metadata["name"])
+    if live is None:
+        return ""
+    before = live["spec"]["template"]["metadata"].get("annotations") or {}
+    after = manifest["spec"]["template"]["metadata"].get("annotations") or {}
+    suffix = "-hash"
+    changed = sorted(
+        key.partition("/")[2].removesuffix(suffix).replace("-", " ")
+        for key, value in after.items()
+        if key.startswith(GROUP) and key.endswith(suffix) and before.get(key, value) != value
+    )
+    return f"{manifest['kind']} {metadata['name']} restarts: its {' and '.join(changed)} changed" if changed else ""
 
 
 def _name(manifest: Manifest) -> str:

@@ -11,6 +11,7 @@ import json
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 
 ISSUER = "slurm-operator"
 
@@ -42,20 +43,37 @@ def sign(key: bytes, username: str, lifetime_seconds: int, now: float) -> str:
     return (signed + b"." + _base64url(hmac.new(key, signed, hashlib.sha256).digest())).decode()
 
 
-def user_of(token: str, key: bytes, now: float) -> str | None:
-    """The user whom a token of ours names, if `key` signed it and it is valid at `now`; None otherwise."""
-    parts = token.encode().split(b".")
-    if not key or len(parts) != 3:
-        return None
-    expected = _base64url(hmac.new(key, parts[0] + b"." + parts[1], hashlib.sha256).digest())
-    if not hmac.compare_digest(expected, parts[2]):
-        return None
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says of itself; times are seconds since the epoch, `issuer` is empty when it names none."""
+
+    username: str
+    issued: int
+    expires: int
+    issuer: str = ""
+
+
+def claims(token: str) -> Claims | None:
+    """What a token says, whoever signed it; None for what is no token."""
     try:
-        header, claims = (json.loads(base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4))) for part in parts[:2])
-        valid = header["alg"] == "HS256" and claims["nbf"] - CLOCK_SKEW <= now < claims["exp"]
-        return str(claims["sun"]) if valid else None
-    except (ValueError, TypeError, KeyError):
+        found = json.loads(_decoded(token.split(".")[1]))
+        return Claims(str(found["sun"]), int(found["iat"]), int(found["exp"]), str(found.get("iss", "")))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
+
+
+def signed_by(token: str, key: bytes) -> bool:
+    """Whether the key signed this text by HS256."""
+    signed, _, signature = token.rpartition(".")
+    return bool(key) and hmac.compare_digest(
+        signature.encode(), _base64url(hmac.new(key, signed.encode(), hashlib.sha256).digest())
+    )
+
+
+def user_of(token: str, key: bytes, now: float) -> str | None:
+    """The user whom a token names, if `key` signed it by HS256 and it is valid at `now`; None otherwise."""
+    said = claims(token) if signed_by(token, key) else None
+    return said.username if said is not None and said.issued - CLOCK_SKEW <= now < said.expires else None
 
 
 class TokenSource:
@@ -102,6 +120,10 @@ class TokenSource:
 
 def _part(claims: dict[str, object]) -> bytes:
     return _base64url(json.dumps(claims, separators=(",", ":")).encode())
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
 
 
 def _base64url(data: bytes) -> bytes:

@@ -50,9 +50,8 @@ def objects(loginset: LoginSet, controller: Controller, facts: Facts) -> list[Ma
     overlays = ["sssd"] if loginset.spec.sssd_conf_ref and loginset.spec.sssd_conf_ref.name else []
     variables = _variables(loginset, controller, facts)
     workloads = facts.site.workloads
-    config_map = assembly.find(workloads.render("login", [], variables | {"sshdConfHash": ""}), "ConfigMap")
-    hashes = {"sshdConfHash": combined({"": config_map_digests(config_map["data"])})}
-    rendered = workloads.render("login", overlays, variables | hashes)
+    rendered = workloads.render("login", overlays, variables)
+    config_map = assembly.find(rendered, "ConfigMap")
     deployment = assembly.find(rendered, "Deployment")
     deployment["spec"]["template"] = assembly.pod_template(
         deployment["spec"]["template"],
@@ -65,6 +64,12 @@ def objects(loginset: LoginSet, controller: Controller, facts: Facts) -> list[Ma
         assembly.service(assembly.find(rendered, "Service"), loginset, loginset.spec.service),
         assembly.owned(deployment, loginset),
     ]
+
+
+def ssh_config_digest(loginset: LoginSet, controller: Controller, facts: Facts) -> str:
+    """A digest of what running pods take over without a restart: sshd's configuration and root's keys."""
+    config_map = assembly.find(objects(loginset, controller, facts), "ConfigMap")
+    return combined({"": config_map_digests(config_map["data"])})
 
 
 def selector(loginset: LoginSet) -> dict[str, str]:

@@ -47,6 +47,11 @@ SSSD_CONF_HASH: Final = "slinky.slurm.net/sssd-conf-hash"
 SSH_HOST_KEYS_HASH: Final = "slinky.slurm.net/ssh-host-keys-hash"
 
 
+# Keys in Secrets
+
+TOKEN_KEY: Final = "SLURM_JWT"  # noqa: S105 - the name of a key
+
+
 def controller(owner: str) -> str:
     """slurmctld's StatefulSet, client Service and ServiceMonitor."""
     return f"{owner}-controller"
@@ -80,6 +85,11 @@ def ssh_config(owner: str) -> str:
 def ssh_host_keys(owner: str) -> str:
     """The Secret with a LoginSet's host keys."""
     return f"{owner}-ssh-host-keys"
+
+
+def token_secret(owner: str, username: str) -> str:
+    """The Secret with the token of a Token that names no other."""
+    return f"{owner}-jwt-{username}"
 
 
 def workers(controller_name: str) -> str:

@@ -301,12 +301,19 @@ class RestApiSpec(Part, frozen=True, kw_only=True):
     service: Service = Service()
 
 
+class RestApiStatus(Status, frozen=True, kw_only=True):
+    """RestApi.status."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+
+
 class RestApi(Resource, frozen=True, kw_only=True):
     """slurmrestd."""
 
     spec: RestApiSpec
     kind: str = "RestApi"
-    status: Status = Status()
+    status: RestApiStatus = RestApiStatus()
 
 
 # LoginSet
@@ -331,6 +338,7 @@ class LoginSetStatus(Status, frozen=True, kw_only=True):
     """LoginSet.status; `selector` is a label selector in its text form, for the scale subresource."""
 
     replicas: int = 0
+    ready_replicas: int = 0
     selector: str = ""
 
 
@@ -468,6 +476,7 @@ class TokenStatus(Status, frozen=True, kw_only=True):
     """Token.status."""
 
     issued_at: datetime | None = None
+    expires_at: datetime | None = None
 
 
 class Token(Resource, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ IMAGES = {
     "slurmdbd": "26.05",
     "slurmrestd": "26.05",
     "login": "26.05",
+    "mariadb": "11.8",
     "sidecars": "0.1.0",
 }
 DEBIAN = "docker.io/library/debian:"

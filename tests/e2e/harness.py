@@ -105,22 +105,23 @@ class Kubernetes:
 
 @dataclass(frozen=True)
 class Slurm:
-    """The Slurm cluster of release `slurm` in namespace `slurm`, seen from its login pod."""
+    """The Slurm cluster of release `slurm` in a namespace, seen from its login pod."""
 
     kubernetes: Kubernetes
+    namespace: str = "slurm"
 
     def login(self, *words: str, timeout: float = 60, stdin: str | None = None) -> str:
         """Run a command in the login pod."""
         flags = ["-i"] if stdin is not None else []
         return self.kubernetes.kubectl(
-            *("-n", "slurm", "exec", *flags, "deploy/slurm-login-slinky", "-c", "login", "--", *words),
+            *("-n", self.namespace, "exec", *flags, "deploy/slurm-login-slinky", "-c", "login", "--", *words),
             timeout=timeout,
             stdin=stdin,
         )
 
     def worker(self, pod: str, *words: str) -> str:
         """Run a command in a worker's slurmd container."""
-        return self.kubernetes.kubectl("-n", "slurm", "exec", pod, "-c", "slurmd", "--", *words)
+        return self.kubernetes.kubectl("-n", self.namespace, "exec", pod, "-c", "slurmd", "--", *words)
 
     def nodes(self) -> dict[str, str]:
         """State by node, as `sinfo` words it (`idle`, `mixed`, `drained`, …)."""
@@ -138,11 +139,13 @@ class Slurm:
 
     def scale(self, replicas: int) -> None:
         """Scale the worker pool as a user would."""
-        self.kubernetes.kubectl("-n", "slurm", "scale", "nodesets.slinky.slurm.net", NODESET, f"--replicas={replicas}")
+        self.kubernetes.kubectl(
+            "-n", self.namespace, "scale", "nodesets.slinky.slurm.net", NODESET, f"--replicas={replicas}"
+        )
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Worker pods by name."""
-        found = self.kubernetes.items("-n", "slurm", "pods", "-l", "app.kubernetes.io/name=slurmd")
+        found = self.kubernetes.items("-n", self.namespace, "pods", "-l", "app.kubernetes.io/name=slurmd")
         return {pod["metadata"]["name"]: pod for pod in found}
 
     def until_idle(self, count: int, seconds: float = 120) -> None:
@@ -158,7 +161,7 @@ class Slurm:
     def watching_pods(self) -> Iterator["PodWatch"]:
         """Record every change of the worker pods while the block runs."""
         k8s = self.kubernetes
-        command = [str(k8s.kubectl_path), "-n", "slurm", "get", "pods", "-l", "app.kubernetes.io/name=slurmd"]
+        command = [str(k8s.kubectl_path), "-n", self.namespace, "get", "pods", "-l", "app.kubernetes.io/name=slurmd"]
         watch = PodWatch()
         # A file and not a pipe: nobody reads while the test goes on, and a full pipe would stop the watch.
         with tempfile.TemporaryFile("w+") as events:

@@ -172,6 +172,24 @@ Call with a list: root context, name of the Secret, its key.
 {{- end -}}
 {{- end }}
 
+{{- /* "true" where the release brings a database along. Call with the root context. */}}
+{{- define "slurm.mariadb" -}}
+{{- with .Values.accounting -}}
+{{- if and .enabled (not .external) (.mariadb | default dict).enabled }}true{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Where slurmdbd's database is: the values' or the release's own. Call with the root context. */}}
+{{- define "slurm.storageConfig" -}}
+{{- $storage := .Values.accounting.storageConfig -}}
+{{- if include "slurm.mariadb" . -}}
+{{- $name := include "slurm.mariadb.name" . -}}
+{{- $own := dict "host" $name "port" 3306 "passwordKeyRef" (dict "name" $name "key" "password") -}}
+{{- $storage = mergeOverwrite (deepCopy $storage) $own -}}
+{{- end -}}
+{{- toYaml $storage -}}
+{{- end }}
+
 {{- /* "true" where the release makes the keys itself. Call with a list: root context, `slurmKey` or `jwtKey` of the values. */}}
 {{- define "slurm.keyCreated" -}}
 {{- $values := (index . 0).Values -}}

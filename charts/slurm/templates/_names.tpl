@@ -58,6 +58,11 @@ Pods carry the name, with "-0" and more behind it, as a label of at most 63 char
 {{- printf "%s-%s" (include "slurm.fullname" (index . 0)) (index . 1) -}}
 {{- end }}
 
+{{- /* The embedded database: its StatefulSet, Service and password Secret. */}}
+{{- define "slurm.mariadb.name" -}}
+{{- printf "%s-mariadb" (include "slurm.fullname" .) -}}
+{{- end }}
+
 {{- /* Name and key of the Secret or ConfigMap that holds a key, as YAML. */}}
 
 {{- define "slurm.slurmKeyRef" -}}

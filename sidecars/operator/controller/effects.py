@@ -2,6 +2,7 @@
 
 from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator import workload
+from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import CONTROLLERS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
 from sidecars.operator.controller import gating
@@ -35,7 +36,7 @@ async def reconcile(context: Context, key: Key) -> None:
     try:
         ready, conditions = await _configure(context, key, manifest, controller)
     except NotUsableError as error:
-        ready = Condition("Ready", "False", error.reason, str(error))
+        ready = workload.refused(context, manifest, error)
     gating.tell(context, manifest, conditions)
     await context.report(CONTROLLERS, manifest, [ready, *conditions, slurm_reachable(context, key)])
 
@@ -44,6 +45,7 @@ async def _configure(
     context: Context, key: Key, manifest: Manifest, controller: Controller
 ) -> tuple[Condition, list[Condition]]:
     """Publish, apply, follow. The condition `Ready`, and those of the gate. Raises NotUsableError."""
+    waiting.check(context, controller)
     nodesets = context.nodesets_of(*key)
     facts = context.facts(controller)
     with workload.usable():

@@ -19,6 +19,7 @@ async def reconcile(context: Context, key: Key) -> None:
     namespace, name = key
     manifest = context.caches.loginsets.store.get(namespace, name)
     if manifest is None:
+        context.nudged.pop(key, None)
         return
     try:
         loginset = read(LoginSet, manifest)
@@ -32,12 +33,14 @@ async def reconcile(context: Context, key: Key) -> None:
         await _have_host_keys(context, loginset)
         facts = context.facts(controller)
         await workload.apply_all(context, manifest, "LoginSet", lambda: render.objects(loginset, controller, facts))
+        # sshd is told by the pod itself (workloads/login.yaml); open sessions go on.
+        digest = render.ssh_config_digest(loginset, controller, facts)
+        await workload.nudge(context, manifest, render.selector(loginset), names.SSHD_CONF_HASH, digest)
         ready = workload.readiness(context, DEPLOYMENTS, namespace, name)
     except NotUsableError as error:
-        ready = Condition("Ready", "False", error.reason, str(error))
-    deployment = context.caches.live(DEPLOYMENTS, namespace, name) or {}
+        ready = workload.refused(context, manifest, error)
     selector = f"{names.APP_INSTANCE}={name},{names.APP_NAME}=login"
-    more = {"replicas": (deployment.get("status") or {}).get("replicas", 0), "selector": selector}
+    more = {**workload.counts(context, DEPLOYMENTS, namespace, name), "selector": selector}
     await context.report(LOGINSETS, manifest, [ready], more)
 
 
@@ -66,7 +69,12 @@ async def make_host_keys() -> dict[str, str]:
                 raise NotUsableError(
                     "HostKeys", "ssh-keygen is missing where the operator runs: install openssh-client"
                 ) from error
-            _, said = await keygen.communicate()
+            try:
+                _, said = await keygen.communicate()
+            finally:
+                if keygen.returncode is None:  # we were told to stop meanwhile
+                    keygen.kill()
+                    await keygen.wait()
             if keygen.returncode != 0:
                 raise NotUsableError("HostKeys", f"ssh-keygen -t {kind}: {said.decode(errors='replace').strip()}")
             for file in (path, path.with_name(path.name + ".pub")):

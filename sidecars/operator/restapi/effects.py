@@ -2,6 +2,7 @@
 
 from sidecars.kube import DEPLOYMENTS
 from sidecars.operator import workload
+from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import RESTAPIS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
 from sidecars.policy.conditions import Condition
@@ -28,9 +29,13 @@ async def reconcile(context: Context, key: Key) -> None:
     await context.hold(RESTAPIS, manifest, IN_USE)
     try:
         controller = context.needed_controller(namespace, restapi.spec.controller_ref.name)
+        # slurmrestd reads slurm.conf at its start.
+        waiting.check(context, controller)
         facts = context.facts(controller)
         await workload.apply_all(context, manifest, "RestApi", lambda: render.objects(restapi, controller, facts))
         ready = workload.readiness(context, DEPLOYMENTS, namespace, names.restapi(name))
     except NotUsableError as error:
-        ready = Condition("Ready", "False", error.reason, str(error))
-    await context.report(RESTAPIS, manifest, [ready])
+        ready = workload.refused(context, manifest, error)
+    await context.report(
+        RESTAPIS, manifest, [ready], workload.counts(context, DEPLOYMENTS, namespace, names.restapi(name))
+    )

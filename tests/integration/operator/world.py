@@ -21,7 +21,7 @@ from sidecars.kube import (
     NotFound,
     Resource,
 )
-from sidecars.operator.caches import CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
+from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS, TOKENS
 from sidecars.operator.context import Surroundings
 from sidecars.operator.main import lead
 from sidecars.operator.settings import Settings
@@ -33,7 +33,7 @@ from sidecars.workloads.names import KUBE_NODE
 
 T = TypeVar("T")
 
-KINDS = {resource.kind: resource for resource in (CONTROLLERS, RESTAPIS, LOGINSETS, NODESETS)}
+KINDS = {resource.kind: resource for resource in (CONTROLLERS, RESTAPIS, LOGINSETS, NODESETS, ACCOUNTINGS, TOKENS)}
 
 
 async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 10) -> T:

@@ -46,7 +46,7 @@ def test_every_list_and_text_of_a_spec_is_bounded(kind: str) -> None:
 def test_columns_of_the_kind_come_before_those_of_all_kinds() -> None:
     version = definitions.definition("Token")["spec"]["versions"][0]
     names = [column["name"] for column in version["additionalPrinterColumns"]]
-    assert names == ["User", "IAT", "Age", "Status", "Message"]
+    assert names == ["User", "IAT", "Expires", "Age", "Status", "Message"]
 
 
 def test_only_pools_scale() -> None:

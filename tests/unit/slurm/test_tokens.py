@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecars.slurm import tokens
 from sidecars.slurm.tokens import TokenSource, sign
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -115,3 +116,23 @@ def test_neither_key_nor_token_shows_in_a_repr() -> None:
     token = source.token()
     assert KEY.decode() not in repr(source)
     assert token not in repr(source)
+
+
+def test_what_a_token_says_can_be_read_whoever_signed_it() -> None:
+    assert tokens.claims(sign(KEY, "root", 60, NOW)) == tokens.Claims(
+        "root", 1_800_000_000, 1_800_000_060, "slurm-operator"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "a", "a.b", "a.b.c", "a.bnVsbA.c", "a.W10.c", "a.eyJzdW4iOiJ4In0.c", "ä.ö.ü"])
+def test_what_is_no_token_says_nothing(text: str) -> None:
+    assert tokens.claims(text) is None
+    assert not tokens.signed_by(text, KEY)
+
+
+def test_a_token_is_known_by_the_key_that_signed_it() -> None:
+    token = sign(KEY, "root", 60, NOW)
+    assert tokens.signed_by(token, KEY)
+    assert not tokens.signed_by(token, b"another")
+    assert not tokens.signed_by(token, b"")
+    assert not tokens.signed_by(token[:-2], KEY)

@@ -52,7 +52,9 @@ def test_sshd_config_and_authorized_keys_have_the_users_lines_at_the_end() -> No
     data = find(objects(of), "ConfigMap")["data"]
     assert data["authorized_keys"].splitlines()[-2:] == ["ssh-ed25519 AAAA root", "ssh-rsa BBBB"]
     lines = data["sshd_config"].splitlines()
-    assert lines[-1] == "LoginGraceTime 10"
+    at = lines.index("LoginGraceTime 10")
+    assert lines[at - 1] == "### EXTRA CONFIG ###"
+    assert lines[at + 3] == "Match User root", "the user's lines come first, for sshd takes a key's first value"
     for line in ("Include /etc/ssh/sshd_config.d/*.conf", "UsePAM yes", "X11Forwarding yes"):
         assert line in lines
     assert "Subsystem sftp internal-sftp" in lines
@@ -104,7 +106,7 @@ def test_the_login_container_has_keys_sshd_and_sssd_configuration() -> None:
     found = mounts(workload, "login")
     assert {path for path, name in found.items() if name == "ssh-host-keys"} == {f"/etc/ssh/{key}" for key in KEYS}
     assert found["/etc/ssh/sshd_config"] == "ssh-config"
-    assert found["/root/.ssh/authorized_keys"] == "ssh-config"
+    assert found["/etc/slurm-login"] == "ssh-config"
     assert found["/etc/sssd/sssd.conf"] == "sssd-conf"
     assert (found["/etc/slurm"], found["/run/slurm"]) == ("slurm-etc", "sackd-dir")
     modes = {
@@ -133,15 +135,21 @@ def test_the_key_is_copied_for_slurm_by_a_container_that_can_do_no_more() -> Non
     assert part(deployment(loginset(initconf={"image": "alpine"})), "initconf")["image"] == "alpine"
 
 
-@pytest.mark.parametrize(
-    ("change", "annotation"),
-    [
-        ({"rootSshAuthorizedKeys": "ssh-rsa C"}, "slinky.slurm.net/sshd-conf-hash"),
-        ({"extraSshdConfig": "MaxAuthTries 1"}, "slinky.slurm.net/sshd-conf-hash"),
-    ],
-)
-def test_what_the_pods_read_once_is_hashed(change: dict[str, Any], annotation: str) -> None:
-    assert annotations(loginset(**change))[annotation] != annotations()[annotation]
+@pytest.mark.parametrize("change", [{"rootSshAuthorizedKeys": "ssh-rsa C"}, {"extraSshdConfig": "MaxAuthTries 1"}])
+def test_what_running_pods_take_over_restarts_none_and_has_a_digest(change: dict[str, Any]) -> None:
+    assert deployment(loginset(**change)) == deployment()
+    digests = {render.ssh_config_digest(of, controller(), builders.facts()) for of in (loginset(**change), loginset())}
+    assert len(digests) == 2
+
+
+def test_the_files_that_change_in_a_running_pod_are_mounted_as_a_folder() -> None:
+    of = part(deployment(), "login")["volumeMounts"]
+    folder, include = (
+        next(item for item in of if item["mountPath"] == path) for path in ("/etc/slurm-login", "/etc/ssh/sshd_config")
+    )
+    assert "subPath" not in folder
+    data = find(objects(), "ConfigMap")["data"]
+    assert data[include["subPath"]] == "Include /etc/slurm-login/sshd_config\n"
 
 
 def test_a_login_node_asks_an_external_slurmctld() -> None:

@@ -1,0 +1,71 @@
+"""One pass over one Accounting."""
+
+from dataclasses import replace
+
+from sidecars.kube import STATEFUL_SETS, Manifest
+from sidecars.operator import workload
+from sidecars.operator.caches import ACCOUNTINGS
+from sidecars.operator.context import Context, Key, NotUsableError
+from sidecars.policy.conditions import Condition
+from sidecars.workloads import accounting as render
+from sidecars.workloads import names
+from sidecars.workloads.facts import Facts
+from sidecars.workloads.resources import Accounting, KeySelector, ResourceError, read
+
+
+async def reconcile(context: Context, key: Key) -> None:
+    """Bring slurmdbd to what the Accounting says; report."""
+    manifest = context.caches.accountings.store.get(*key)
+    if manifest is None or manifest["metadata"].get("deletionTimestamp"):
+        return
+    try:
+        accounting = read(Accounting, manifest)
+        facts = context.namespace_facts(accounting.namespace)
+
+        def objects() -> list[Manifest]:
+            if accounting.spec.external:
+                return []
+            return render.objects(accounting, facts, _secrets(context, accounting, facts))
+
+        await workload.apply_all(context, manifest, "Accounting", objects)
+        ready = _readiness(context, accounting)
+    except (NotUsableError, ResourceError) as error:
+        ready = workload.refused(context, manifest, error)
+    await context.report(ACCOUNTINGS, manifest, [ready])
+
+
+def _secrets(context: Context, accounting: Accounting, facts: Facts) -> render.Secrets:
+    """Raises MissingReferenceError and ResourceError."""
+
+    def value(selector: KeySelector, place: str) -> bytes:
+        facts.secret(selector, place)
+        secret = context.caches.secrets.store.get(accounting.namespace, selector.name)
+        return secret.data[selector.key] if secret is not None else b""
+
+    password = render.storage_of(accounting).password_key_ref
+    return render.Secrets(
+        password=value(password, "spec.storageConfig.passwordKeyRef"),
+        slurm_key=value(render.slurm_key(accounting), "spec.slurmKeyRef"),
+    )
+
+
+def _readiness(context: Context, accounting: Accounting) -> Condition:
+    if accounting.spec.external:
+        where = accounting.spec.external_config
+        if where is None:
+            raise ResourceError("spec.externalConfig", "must say where the external slurmdbd is (host and port)")
+        said = f"slurmdbd runs outside this Kubernetes cluster, at {where.host}:{where.port}"
+        return Condition("Ready", "True", "External", said)
+    name = names.accounting(accounting.name)
+    ready = workload.readiness(context, STATEFUL_SETS, accounting.namespace, name)
+    if ready.reason != "PodsNotReady":
+        return ready
+    storage = render.storage_of(accounting)
+    return replace(
+        ready,
+        message=(
+            "slurmdbd isn't ready: it starts, or waits for its database: "
+            f"is {storage.host}:{storage.port} up, and does it take user {storage.username!r} with the password in "
+            f"Secret {storage.password_key_ref.name!r}? `kubectl -n {accounting.namespace} logs {name}-0` tells"
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Reconciles Tokens: tokens of Slurm users, kept in Secrets."""

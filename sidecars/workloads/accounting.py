@@ -1,0 +1,149 @@
+"""slurmdbd: its configuration, Secret, Service and StatefulSet."""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sidecars.slurm import conf
+from sidecars.workloads import assembly, names
+from sidecars.workloads.assembly import text
+from sidecars.workloads.facts import Facts
+from sidecars.workloads.resources import Accounting, Json, KeySelector, Manifest, ResourceError, StorageConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """What the render needs in the clear: the database's password, and slurm.key, which only salts a hash."""
+
+    password: bytes = field(repr=False)
+    slurm_key: bytes = field(repr=False)
+
+
+def slurmdbd_conf(accounting: Accounting, password: bytes) -> str:
+    """slurmdbd.conf (https://slurm.schedmd.com/slurmdbd.conf.html): our lines, then the user's, which win.
+
+    A line break that ends the password is left out: it is the editor's. Raises ResourceError, which never shows the
+    password, for what a line can't hold.
+    """
+    storage = storage_of(accounting)
+    jwks = ",jwks=/etc/slurm/jwks.json" if accounting.spec.jwks_key_ref else ""
+    lists = {"AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}", "AuthInfo": "use_client_ids"}
+    extra = accounting.spec.extra_conf
+    try:
+        merged = conf.merge_lists(lists, conf.parse(extra))
+    except conf.ConfError as error:
+        raise ResourceError("spec.extraConf", str(error)) from error
+    return _compose(
+        [
+            [
+                "### GENERAL ###",
+                f"DbdHost={names.accounting(accounting.name)}-0",
+                f"DbdPort={names.SLURMDBD_PORT}",
+                "SlurmUser=slurm",
+            ],
+            [
+                "### PLUGINS & PARAMETERS ###",
+                "AuthType=auth/slurm",
+                "AuthAltTypes=auth/jwt",
+                *(f"{key}={value}" for key, value in lists.items()),
+            ],
+            ["### STORAGE ###", *_storage(storage, password)],
+            # slurmdbd runs in the foreground and logs to the pod's log.
+            ["### LOGGING ###", "LogFile=/dev/null"],
+            ["### EXTRA CONFIG ###", extra.rstrip("\n")] if extra.strip() else [],
+            ["### MERGED CONFIG ###", *(conf.render(key, value) for key, value in sorted(merged.items()))]
+            if merged
+            else [],
+        ]
+    )
+
+
+def objects(accounting: Accounting, facts: Facts, secrets: Secrets) -> list[Manifest]:
+    """Secret, Service and StatefulSet, in the order to apply them; nothing for an external slurmdbd.
+
+    Raises ResourceError for an Accounting that can't be rendered and MissingReferenceError for one whose references
+    aren't there yet.
+    """
+    if accounting.spec.external:
+        return []
+    slurm, jwt, jwks = slurm_key(accounting), _jwt_key(accounting), accounting.spec.jwks_key_ref
+    text_of_conf = slurmdbd_conf(accounting, secrets.password)
+    rendered = facts.site.workloads.render(
+        "slurmdbd",
+        [],
+        {
+            "name": accounting.name,
+            "conf": base64.b64encode(text_of_conf.encode()).decode(),
+            # Whoever may read StatefulSets must not be able to try out passwords: the hash is keyed.
+            "confHash": hmac.new(secrets.slurm_key, text_of_conf.encode(), hashlib.sha256).hexdigest(),
+            "slurmKeySecret": slurm.name,
+            "slurmKeyKey": slurm.key,
+            "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
+            "jwtKeySecret": jwt.name,
+            "jwtKeyKey": jwt.key,
+            "jwtKeyHash": facts.secret(jwt, "spec.jwtKeyRef"),
+            "jwksSource": _jwks_source(jwks, facts) if jwks else None,
+        },
+    )
+    stateful_set = assembly.find(rendered, "StatefulSet")
+    stateful_set["spec"]["template"] = assembly.pod_template(
+        stateful_set["spec"]["template"], accounting, accounting.spec.template, {"slurmdbd": accounting.spec.slurmdbd}
+    )
+    return [
+        assembly.owned(assembly.find(rendered, "Secret"), accounting),
+        assembly.service(assembly.find(rendered, "Service"), accounting, accounting.spec.service),
+        assembly.owned(stateful_set, accounting),
+    ]
+
+
+def slurm_key(accounting: Accounting) -> KeySelector:
+    """The Secret key of auth/slurm. Raises ResourceError when the Accounting names none."""
+    if accounting.spec.slurm_key_ref is None:
+        raise ResourceError("spec.slurmKeyRef", "must name the Secret with Slurm's key")
+    return accounting.spec.slurm_key_ref
+
+
+def storage_of(accounting: Accounting) -> StorageConfig:
+    """The database. Raises ResourceError when the Accounting names none."""
+    if accounting.spec.storage_config is None:
+        raise ResourceError("spec.storageConfig", "must say where slurmdbd's database is")
+    return accounting.spec.storage_config
+
+
+def _jwt_key(accounting: Accounting) -> KeySelector:
+    if accounting.jwt_key_ref is None:
+        raise ResourceError("spec.jwtKeyRef", "must name the Secret with the key that signs Slurm's tokens")
+    return accounting.jwt_key_ref
+
+
+def _jwks_source(jwks: KeySelector, facts: Facts) -> Json:
+    facts.config_map(jwks, "spec.jwksKeyRef")  # slurmdbd doesn't start without it
+    return {"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": "jwks.json"}]}}
+
+
+def _storage(storage: StorageConfig, password: bytes) -> list[str]:
+    place = "spec.storageConfig"
+    selector = storage.password_key_ref
+    try:
+        line = conf.render("StoragePass", password.decode().removesuffix("\n").removesuffix("\r"))
+    except ValueError:  # its text could show the password
+        said = (
+            f"the password in key {selector.key!r} of Secret {selector.name!r} is empty, or has what a line of "
+            "slurmdbd.conf can't hold: a line break, a control character, or a quote beside a space or `#`; "
+            "choose another password"
+        )
+        raise ResourceError(f"{place}.passwordKeyRef", said) from None
+    return [
+        "StorageType=accounting_storage/mysql",
+        f"StorageHost={text(storage.host, f'{place}.host')}",
+        f"StoragePort={storage.port}",
+        *([f"StorageUser={text(storage.username, f'{place}.username')}"] if storage.username else []),
+        f"StorageLoc={text(storage.database, f'{place}.database')}",
+        line,
+    ]
+
+
+def _compose(sections: Iterable[Sequence[str]]) -> str:
+    return "".join("#\n" + "".join(f"{line}\n" for line in lines) for lines in sections if lines)

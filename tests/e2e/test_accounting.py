@@ -1,0 +1,114 @@
+"""slurmdbd with a real MariaDB, in a Slurm cluster of its own beside the one of the other tests."""
+
+import base64
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+
+pytestmark = pytest.mark.timeout(300)
+
+ACCOUNTING = VALUES.with_name("accounting-values.yaml")
+
+
+@pytest.fixture(scope="module")
+def accounted(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
+    """A cluster with accounting and one worker. The operator is there, because `slurm` is."""
+    found = Slurm(kubernetes, "accounted")
+    kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "--create-namespace"),
+        *("-f", str(VALUES), "-f", str(ACCOUNTING), "--set", "nodesets.slinky.replicas=1"),
+    )
+    for kind in ("accountings", "controllers", "restapis"):
+
+        def ready(kind: str = kind) -> bool | None:
+            of = kubernetes.get("-n", found.namespace, f"{kind}.slinky.slurm.net", "slurm")
+            return condition(of, "Ready").get("status") == "True" or None
+
+        until(f"{kind} slurm to be Ready", ready, 120)
+    found.until_idle(1)
+    yield found
+    kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
+
+
+def accounts(slurm: Slurm) -> dict[str, tuple[str, str]]:
+    """Account and state of each job that slurmdbd knows, by the job's name."""
+    lines = slurm.login("sacct", "-n", "-X", "-P", "-a", "-o", "jobname,account,state").split()
+    return {name: (account, state) for name, account, state in (line.split("|") for line in lines)}
+
+
+def slurmdbd(slurm: Slurm) -> str:
+    """The uid of slurmdbd's pod, once it is ready."""
+    pod = slurm.kubernetes.get("-n", slurm.namespace, "pod", "slurm-accounting-0")
+    return str(pod["metadata"]["uid"]) if condition(pod, "Ready").get("status") == "True" else ""
+
+
+def test_a_job_is_charged_to_the_account_that_was_made_for_it(accounted: Slurm) -> None:
+    assert "accounted_slurm" in accounted.login("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster").split()
+    accounted.login("sacctmgr", "-i", "add", "account", "physics")
+    accounted.login("sacctmgr", "-i", "add", "user", "root", "account=physics")
+    accounted.login("srun", "-J", "charged", "-A", "physics", "true")
+    until(
+        "the job to be in the database",
+        lambda: accounts(accounted).get("charged") == ("physics", "COMPLETED") or None,
+        30,
+    )
+
+
+def test_a_restart_of_slurmdbd_loses_no_job(accounted: Slurm) -> None:
+    before = slurmdbd(accounted)
+    accounted.kubernetes.kubectl("-n", accounted.namespace, "delete", "pod", "slurm-accounting-0", "--wait=false")
+    names = [f"meanwhile-{number}" for number in range(3)]
+    for name in names:
+        accounted.login("srun", "-J", name, "true")
+    until("slurmdbd to be back", lambda: slurmdbd(accounted) not in {"", before} or None, 60)
+
+    def known() -> bool | None:
+        found = accounts(accounted)
+        return all(found.get(name, ("", ""))[1] == "COMPLETED" for name in names) or None
+
+    until("the jobs of the meantime to be in the database", known, 60)
+    assert "physics" in accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
+
+
+def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slurm) -> None:
+    before = slurmdbd(accounted)
+    kubectl = accounted.kubernetes.kubectl
+    client = 'mariadb --no-defaults -S /run/mysqld/mysqld.sock -u slurm -p"$(cat /etc/mariadb-password/password)"'
+    change = """-e "SET PASSWORD = PASSWORD('rotated #1')\""""
+    kubectl("-n", accounted.namespace, "exec", "slurm-mariadb-0", "--", "sh", "-c", f"{client} {change}")
+    data = base64.b64encode(b"rotated #1").decode()
+    patch = f'{{"data":{{"password":"{data}"}}}}'
+    kubectl("-n", accounted.namespace, "patch", "secret", "slurm-mariadb", "-p", patch)
+    accounted.login("srun", "-J", "rotated", "true")
+    until("slurmdbd to be replaced", lambda: slurmdbd(accounted) not in {"", before} or None, 60)
+    until(
+        "the job of the meantime to be in the database",
+        lambda: accounts(accounted).get("rotated", ("", ""))[1] == "COMPLETED" or None,
+        60,
+    )
+    events = kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
+    assert "slurmdbd conf changed" in events
+    assert "rotated #1" not in events
+
+
+def test_slurmctld_takes_the_token_of_a_token_resource(accounted: Slurm) -> None:
+    manifest = """
+    {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "Token", "metadata": {"name": "api"},
+     "spec": {"username": "root", "lifetime": "1h", "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"}}}
+    """
+    accounted.kubernetes.kubectl("-n", accounted.namespace, "apply", "-f", "-", stdin=manifest)
+
+    def token() -> str | None:
+        found = accounted.kubernetes.items("-n", accounted.namespace, "secrets")
+        held = [item["data"]["SLURM_JWT"] for item in found if item["metadata"]["name"] == "api-jwt-root"]
+        return base64.b64decode(held[0]).decode() if held else None
+
+    good = until("the token", token, 20)
+    ask = ["sh", "-c", "read -r SLURM_JWT; export SLURM_JWT; sinfo -h -o %D 2>&1 || true"]
+    assert accounted.login(*ask, stdin=f"{good}\n").strip() == "1"
+    wrong = re.sub(r"\.[^.]*$", ".AAAA", good)
+    assert accounted.login(*ask, stdin=f"{wrong}\n").strip() != "1"

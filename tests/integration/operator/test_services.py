@@ -1,0 +1,379 @@
+"""Accounting, RestApi, LoginSet and Token on a real API server."""
+
+import base64
+from typing import Any
+
+import jwt
+import pytest
+
+from sidecars.kube import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    EVENTS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    ApiError,
+    Manifest,
+    Resource,
+)
+from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, RESTAPIS, TOKENS
+from sidecars.policy.conditions import timestamp
+from sidecars.slurm.tokens import sign
+from tests.integration.operator.world import World, custom, secret, until
+
+pytestmark = pytest.mark.timeout(60, func_only=True)
+
+KEYS = {
+    "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+    "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+}
+STORAGE = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "mariadb-password", "key": "password"}}
+ACCOUNTING = {**KEYS, "storageConfig": STORAGE, "slurmdbd": {"image": "slurmdbd:test"}}
+JWT_KEY = b"j" * 1024
+
+
+async def until_reason(world: World, resource: Resource, name: str, reason: str) -> str:
+    """Wait for this reason of the condition Ready; its message."""
+
+    async def look() -> dict[str, Any] | None:
+        found = await world.condition(resource, name)
+        return found if found.get("reason") == reason else None
+
+    found = await until(f"{resource.kind} {name} to say {reason}", look)
+    item = await world.get(resource, name)
+    assert found["observedGeneration"] == (item or {})["metadata"]["generation"]
+    return str(found["message"])
+
+
+async def until_event(world: World, kind: str, reason: str, words: str) -> None:
+    """Wait for an Event about a resource of this kind."""
+
+    async def look() -> bool:
+        items, _ = await world.client.list(EVENTS, world.namespace)
+        return any(
+            it["regarding"]["kind"] == kind and it["reason"] == reason and words in it.get("note", "") for it in items
+        )
+
+    await until(f"an Event {reason} about a {kind} with {words!r}", look)
+
+
+async def update_status(world: World, resource: Resource, name: str, ready: int = 1) -> None:
+    """What the controllers of Kubernetes would report of running pods."""
+    status = {
+        "replicas": max(ready, 1),
+        "readyReplicas": ready,
+        "updatedReplicas": max(ready, 1),
+        "observedGeneration": 99,
+    }
+    await world.client.merge_patch(resource, world.namespace, name, {"status": status}, subresource="status")
+
+
+async def put(world: World, name: str, key: str, value: bytes) -> None:
+    """Give a Secret another value."""
+    patch = {"data": {key: base64.b64encode(value).decode()}}
+    await world.client.merge_patch(SECRETS, world.namespace, name, patch)
+
+
+async def slurmdbd_conf(world: World) -> str:
+    """slurmdbd.conf as it is published."""
+    found = await until("the configuration", lambda: world.get(SECRETS, "slurm-accounting"))
+    return base64.b64decode(found["data"]["slurmdbd.conf"]).decode()
+
+
+async def test_accounting_waits_for_its_password_and_takes_it_up(world: World) -> None:
+    await world.create(custom("Accounting", "slurm", ACCOUNTING))
+    said = await until_reason(world, ACCOUNTINGS, "slurm", "ReferenceMissing")
+    assert "spec.storageConfig.passwordKeyRef: Secret 'mariadb-password' doesn't exist" in said
+    await until_event(world, "Accounting", "SyncFailed", "'mariadb-password'")
+    assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
+    await world.create(secret("mariadb-password", "password", b"first"))
+    stateful_set = await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))
+    assert stateful_set["spec"]["podManagementPolicy"] == "Parallel"
+    [container] = stateful_set["spec"]["template"]["spec"]["containers"]
+    assert container["readinessProbe"]["tcpSocket"]["port"] == "slurmdbd"
+    assert await until("its Service", lambda: world.get(SERVICES, "slurm-accounting"))
+    lines = (await slurmdbd_conf(world)).splitlines()
+    for line in ("DbdHost=slurm-accounting-0", "StoragePass=first", "StorageLoc=slurm_acct_db", "StoragePort=3306"):
+        assert line in lines
+    await update_status(world, STATEFUL_SETS, "slurm-accounting", ready=0)
+    said = await until_reason(world, ACCOUNTINGS, "slurm", "PodsNotReady")
+    assert "is mariadb:3306 up" in said
+    await update_status(world, STATEFUL_SETS, "slurm-accounting")
+    await until_reason(world, ACCOUNTINGS, "slurm", "Ready")
+
+
+async def test_another_password_is_published_and_restarts_slurmdbd(world: World) -> None:
+    await world.create(secret("mariadb-password", "password", b"first"))
+    await world.create(custom("Accounting", "slurm", ACCOUNTING))
+    annotation = "slinky.slurm.net/slurmdbd-conf-hash"
+
+    async def digest() -> str:
+        found = await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))
+        return str(found["spec"]["template"]["metadata"]["annotations"][annotation])
+
+    before = await digest()
+    await put(world, "mariadb-password", "password", b"second")
+
+    async def changed() -> bool:
+        return await digest() != before
+
+    await until("another hash", changed)
+    assert "StoragePass=second" in await slurmdbd_conf(world)
+    await until_event(world, "Accounting", "Restarting", "slurmdbd conf changed")
+    await put(world, "mariadb-password", "password", b"third\nStorageHost=evil")
+    said = await until_reason(world, ACCOUNTINGS, "slurm", "Invalid")
+    assert "evil" not in said
+    assert "StoragePass=second" in await slurmdbd_conf(world)
+
+
+async def accounted(world: World) -> None:
+    """Have the Controller refer to Accounting `slurm`."""
+    await until("slurm.conf", lambda: world.get(CONFIG_MAPS, "slurm-config"))
+    await world.client.merge_patch(
+        CONTROLLERS, world.namespace, "slurm", {"spec": {"accountingRef": {"name": "slurm"}}}
+    )
+
+
+async def accounting_lines(world: World) -> list[str]:
+    """What slurm.conf says of accounting."""
+    found = await world.get(CONFIG_MAPS, "slurm-config")
+    text = (found or {"data": {"slurm.conf": ""}})["data"]["slurm.conf"]
+    return [line for line in text.splitlines() if line.startswith("AccountingStorage")]
+
+
+async def test_a_controller_turns_accounting_on_when_slurmdbd_is_up(world: World) -> None:
+    await accounted(world)
+    said = await until_reason(world, CONTROLLERS, "slurm", "AccountingMissing")
+    assert "there is no Accounting 'slurm'" in said
+    assert await accounting_lines(world) == ["AccountingStorageType=accounting_storage/none"]
+    await world.create(secret("mariadb-password", "password", b"first"))
+    await world.create(custom("Accounting", "slurm", ACCOUNTING))
+    await until_reason(world, CONTROLLERS, "slurm", "WaitingForAccounting")
+    assert await accounting_lines(world) == ["AccountingStorageType=accounting_storage/none"]
+    await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))
+    await update_status(world, STATEFUL_SETS, "slurm-accounting")
+    wanted = [
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageHost=slurm-accounting",
+        "AccountingStoragePort=6819",
+    ]
+
+    async def named() -> bool:
+        return await accounting_lines(world) == wanted
+
+    await until("slurm.conf to name slurmdbd", named)
+
+    async def offered() -> bool:
+        found = await world.get(DEPLOYMENTS, "slurm-restapi")
+        return found is not None and found["spec"]["template"]["spec"]["containers"][0]["args"] == ["0.0.0.0:6820"]
+
+    await until("slurmrestd to offer accounting", offered)
+    await update_status(world, STATEFUL_SETS, "slurm-accounting", ready=0)
+    await until_reason(world, ACCOUNTINGS, "slurm", "PodsNotReady")
+    assert await accounting_lines(world) == wanted, "a slurmdbd that is away for a while changes nothing"
+
+
+async def test_an_external_slurmdbd_is_where_it_says_and_needs_nothing(world: World) -> None:
+    await accounted(world)
+    external = {"external": True, "externalConfig": {"host": "dbd.example.com", "port": 7000}}
+    await world.create(custom("Accounting", "slurm", external))
+    assert "dbd.example.com:7000" in await until_reason(world, ACCOUNTINGS, "slurm", "External")
+
+    async def named() -> bool:
+        lines = await accounting_lines(world)
+        return "AccountingStorageHost=dbd.example.com" in lines and "AccountingStoragePort=7000" in lines
+
+    await until("slurm.conf to name it", named)
+    assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
+
+
+async def token_of(world: World, name: str) -> str | None:
+    """The token in a Secret."""
+    found = await world.get(SECRETS, name)
+    return base64.b64decode(found["data"]["SLURM_JWT"]).decode() if found is not None else None
+
+
+def token(**spec: Any) -> Manifest:
+    """Token `api` of root."""
+    return custom("Token", "api", {"username": "root", "jwtKeyRef": KEYS["jwtKeyRef"], **spec})
+
+
+async def test_a_token_is_signed_kept_and_signed_again_with_another_key(world: World) -> None:
+    made = await world.create(token())
+    first = await until("the token", lambda: token_of(world, "api-jwt-root"))
+    claims = jwt.decode(first, JWT_KEY, algorithms=["HS256"])
+    assert (claims["sun"], claims["iss"], claims["exp"] - claims["iat"]) == ("root", "slurm-operator", 900)
+    await until_reason(world, TOKENS, "api", "Issued")
+    held = await world.get(SECRETS, "api-jwt-root")
+    assert held is not None
+    [owner] = held["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Token", made["metadata"]["uid"], True)
+    status = ((await world.get(TOKENS, "api")) or {})["status"]
+    assert (status["issuedAt"], status["expiresAt"]) == (timestamp(claims["iat"]), timestamp(claims["exp"]))
+    await put(world, "slurm-auth-jwt", "jwt.key", b"k" * 1024)
+
+    async def again() -> bool:
+        second = await token_of(world, "api-jwt-root")
+        return second not in {None, first} and jwt.decode(second or "", b"k" * 1024, algorithms=["HS256"]) != claims
+
+    await until("a token of the new key", again)
+    await until_event(world, "Token", "Signed", "the key that signs tokens has changed")
+    await world.client.delete(SECRETS, world.namespace, "api-jwt-root")
+    await until("a token in place of one that was deleted", lambda: token_of(world, "api-jwt-root"))
+
+
+async def test_a_token_is_renewed_by_the_clock_before_it_ends(world: World) -> None:
+    made = await world.create(token(lifetime="30s", secretRef={"name": "late", "key": "SLURM_JWT"}))
+    first = await until("the token", lambda: token_of(world, "late"))
+    issued = jwt.decode(first, JWT_KEY, algorithms=["HS256"])["iat"]
+    # One that has lived for 20 of its 30 seconds: it is due within 4.
+    old = sign(JWT_KEY, "root", 30, issued - 20)
+    await put(world, "late", "SLURM_JWT", old.encode())
+
+    async def renewed() -> str | None:
+        found = await token_of(world, "late")
+        return found if found != old else None
+
+    second = await until("another token", renewed, seconds=6)
+    jwt.decode(second, JWT_KEY, algorithms=["HS256"])
+    assert made["spec"]["refresh"] is True
+
+
+async def test_a_token_that_is_not_refreshed_is_immutable(world: World) -> None:
+    await world.create(token(refresh=False))
+
+    async def immutable() -> bool:
+        return ((await world.get(SECRETS, "api-jwt-root")) or {}).get("immutable", False) is True
+
+    await until("an immutable Secret", immutable)
+
+
+async def test_a_token_takes_no_secret_of_somebody_else(world: World) -> None:
+    await world.create(token(secretRef={"name": "slurm-auth-jwt", "key": "jwt.key"}))
+    assert "'slurm-auth-jwt' is there already" in await until_reason(world, TOKENS, "api", "SecretTaken")
+    found = await world.get(SECRETS, "slurm-auth-jwt")
+    assert base64.b64decode((found or {})["data"]["jwt.key"]) == JWT_KEY
+
+
+async def test_a_token_without_its_key_says_so_and_too_short_a_lifetime_is_refused(world: World) -> None:
+    await world.create(token(jwtKeyRef={"name": "absent", "key": "jwt.key"}))
+    assert "Secret 'absent' doesn't exist" in await until_reason(world, TOKENS, "api", "ReferenceMissing")
+    await world.create(secret("absent", "jwt.key", b"z" * 32))
+    await until_reason(world, TOKENS, "api", "Issued")
+    with pytest.raises(ApiError, match="lifetime must be at least 30s"):
+        await world.create({**token(lifetime="5s"), "metadata": {"name": "short"}})
+
+
+async def loginset(world: World, **spec: Any) -> None:
+    """LoginSet `login`."""
+    await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
+    smallest = {
+        "controllerRef": {"name": "slurm"},
+        "sssdConfRef": {"name": "sssd", "key": "sssd.conf"},
+        "login": {"image": "login:test"},
+    }
+    await world.create(custom("LoginSet", "login", {**smallest, **spec}))
+
+
+async def test_a_login_set_scales_by_its_scale_subresource_and_reports(world: World) -> None:
+    await loginset(world, replicas=0)
+    await until("the Deployment", lambda: world.get(DEPLOYMENTS, "login"))
+    await update_status(world, DEPLOYMENTS, "login", ready=0)
+    await until_reason(world, LOGINSETS, "login", "ScaledToZero")
+    await world.client.merge_patch(LOGINSETS, world.namespace, "login", {"spec": {"replicas": 2}}, subresource="scale")
+
+    async def scaled() -> bool:
+        return bool(((await world.get(DEPLOYMENTS, "login")) or {})["spec"]["replicas"] == 2)
+
+    await until("the Deployment to follow", scaled)
+    await update_status(world, DEPLOYMENTS, "login", ready=2)
+    await until_reason(world, LOGINSETS, "login", "Ready")
+    status = ((await world.get(LOGINSETS, "login")) or {})["status"]
+    assert (status["replicas"], status["readyReplicas"]) == (2, 2)
+    assert status["selector"] == "app.kubernetes.io/instance=login,app.kubernetes.io/name=login"
+
+
+async def test_host_keys_are_made_once_and_settings_reach_running_pods(world: World) -> None:
+    await loginset(world)
+    keys = await until("host keys", lambda: world.get(SECRETS, "login-ssh-host-keys"))
+    assert (keys["immutable"], len(keys["data"])) == (True, 6)
+    await until("the Deployment", lambda: world.get(DEPLOYMENTS, "login"))
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "login-0",
+            "namespace": world.namespace,
+            "labels": {"app.kubernetes.io/name": "login", "app.kubernetes.io/instance": "login"},
+        },
+        "spec": {
+            "hostname": "login-0",
+            "containers": [{"name": "login", "image": "login:test"}],
+            "nodeName": "machine",
+        },
+    }
+    world.kubelet_works = False
+    await world.client.create(PODS, pod)
+    before = await world.get(DEPLOYMENTS, "login")
+    await until_reason(world, LOGINSETS, "login", "Updating")
+    spec = {"extraSshdConfig": "MaxAuthTries 3", "rootSshAuthorizedKeys": "ssh-ed25519 AAAA me"}
+    await world.client.merge_patch(LOGINSETS, world.namespace, "login", {"spec": spec})
+
+    async def nudged() -> bool:
+        annotations = ((await world.get(PODS, "login-0")) or {})["metadata"].get("annotations") or {}
+        return bool(annotations.get("slinky.slurm.net/sshd-conf-hash"))
+
+    await until("the kubelet to be told", nudged)
+    config = await world.get(CONFIG_MAPS, "login-ssh-config")
+    assert "MaxAuthTries 3\n" in (config or {})["data"]["sshd_config"]
+    assert "Subsystem sftp internal-sftp\n" in (config or {})["data"]["sshd_config"]
+    assert "ssh-ed25519 AAAA me" in (config or {})["data"]["authorized_keys"]
+    after = await world.get(DEPLOYMENTS, "login")
+    assert (after or {})["spec"]["template"] == (before or {})["spec"]["template"]
+    assert ((await world.get(SECRETS, "login-ssh-host-keys")) or {})["data"] == keys["data"]
+
+
+async def test_what_waits_for_a_controller_says_so_and_starts_when_it_is_there(world: World) -> None:
+    await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
+    late = {"controllerRef": {"name": "late"}}
+    await world.create(custom("RestApi", "early", {**late, "slurmrestd": {"image": "x"}}))
+    sssd = {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    await world.create(custom("LoginSet", "early", {**late, **sssd, "login": {"image": "x"}}))
+    for resource in (RESTAPIS, LOGINSETS):
+        assert "no Controller 'late'" in await until_reason(world, resource, "early", "ControllerMissing")
+        await until_event(world, resource.kind, "SyncFailed", "'late'")
+    await world.create(custom("Controller", "late", {**KEYS, "slurmctld": {"image": "x"}}))
+    for name in ("early-restapi", "early"):
+        await until(f"Deployment {name}", lambda name=name: world.get(DEPLOYMENTS, name))  # type: ignore[misc]
+
+
+async def test_slurmrestd_is_started_as_its_users_expect(world: World) -> None:
+    found = await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
+    spec = found["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    assert container["args"] == ["-s", "openapi/slurmctld", "0.0.0.0:6820"]
+    assert {item["name"]: item["value"] for item in container["env"]} == {
+        "SLURM_JWT": "daemon",
+        "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv",
+    }
+    assert spec["securityContext"]["runAsUser"] == 65534
+    await update_status(world, DEPLOYMENTS, "slurm-restapi")
+    await until_reason(world, RESTAPIS, "slurm", "Ready")
+    assert ((await world.get(RESTAPIS, "slurm")) or {})["status"]["readyReplicas"] == 1
+
+
+async def test_what_belongs_to_a_resource_that_leaves_is_not_made_again(world: World) -> None:
+    await world.create(secret("mariadb-password", "password", b"first"))
+    await world.create(custom("Accounting", "slurm", ACCOUNTING))
+    await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))
+    patch = {"metadata": {"finalizers": ["example.com/held"]}}
+    await world.client.merge_patch(ACCOUNTINGS, world.namespace, "slurm", patch)
+    await world.client.delete(ACCOUNTINGS, world.namespace, "slurm")
+    await world.client.delete(STATEFUL_SETS, world.namespace, "slurm-accounting")
+    # Something that wakes every resource of the namespace, and one that answers when it was its turn.
+    await world.create(token())
+    await until("a token", lambda: token_of(world, "api-jwt-root"))
+    assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
+    await world.client.merge_patch(ACCOUNTINGS, world.namespace, "slurm", {"metadata": {"finalizers": None}})

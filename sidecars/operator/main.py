@@ -37,9 +37,9 @@ from sidecars.operator.nodeset import podstate
 from sidecars.operator.restapi import effects as restapi
 from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings, parse
+from sidecars.operator.token import effects as token
 from sidecars.slurm import protocol
 from sidecars.slurm.records import Ping
-from sidecars.operator.token import effects as token
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from sidecars.workloads.structure import StructureError

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-LIST_KEYS = ("AuthAltParameters", "AuthInfo", "SlurmctldParameters")
+LIST_KEYS = ("AuthAltParameters", "AuthInfo", "GresTypes", "SlurmctldParameters")
 """Keys whose value is a list that the operator and the user's extraConf both add to."""
 
 _SPACE = r"[ \t\n\v\f\r]"
@@ -115,8 +115,8 @@ def merge_lists(ours: Mapping[str, str], extra: Conf) -> dict[str, str]:
     """The merged value of each of `LIST_KEYS` that both `ours` and `extra` set, by our spelling, in order of the keys.
 
     Options are told apart by their name before `=`, in any case; ours wins. They are sorted, and the user's names are
-    in lower case. A user's value with a space is ignored, as Slinky does. Print the result with `render`, at the file's
-    end, because the last line of a key counts.
+    in lower case, but for GresTypes. A user's value with a space is ignored, as Slinky does. Print the result with
+    `render`, at the file's end, because the last line of a key counts.
     """
     merged: dict[str, str] = {}
     listed = {key.lower() for key in LIST_KEYS}
@@ -127,7 +127,8 @@ def merge_lists(ours: Mapping[str, str], extra: Conf) -> dict[str, str]:
         options: dict[str, str] = {}
         for option in filter(None, value.split(",")):
             name, equals, rest = option.partition("=")
-            options[name.lower()] = name.lower() + equals + rest
+            # Options are known in any case; the names of resources are the user's own.
+            options[name.lower()] = option if key == "GresTypes" else name.lower() + equals + rest
         options.update((option.partition("=")[0].lower(), option) for option in filter(None, ours[key].split(",")))
         merged[key] = ",".join(sorted(options.values()))
     return merged

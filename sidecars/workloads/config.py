@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.slurm import conf
-from sidecars.workloads import assembly, names
+from sidecars.workloads import assembly, gres, names
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
     Accounting,
@@ -241,7 +241,7 @@ class _Composer:
             self._section("### GENERAL ###", _external_general(controller))
             self._add(_accounting(self._facts.accounting))
         else:
-            lists = _lists(controller)
+            lists = _lists(controller, nodesets)
             prologs = self._scripts("Prolog", "spec.prologScriptRefs", controller.spec.prolog_script_refs)
             epilogs = self._scripts("Epilog", "spec.epilogScriptRefs", controller.spec.epilog_script_refs)
             ctld_prologs = self._scripts(
@@ -261,6 +261,7 @@ class _Composer:
             self._script_section("### PROLOG & EPILOG ###", prologs + epilogs, "")
             self._nodesets(nodesets)
             self._extra(lists)
+            self._gres_conf(nodesets)
         self._files["slurm.conf"] = "".join(f"{line}\n" for line in self._lines)
         self._origins["slurm.conf"] = tuple(self._line_origins)
         if not controller.spec.external and not {"cgroup.conf"} & (self._files.keys() | self._binary.keys()):
@@ -338,6 +339,29 @@ class _Composer:
                     self._add([f"# {source}, a former partition that jobs still name"])
                     self._add([f"NodeSet={former} Feature={former}"], source)
                     self._add([f"PartitionName={former} Nodes={former} State={CLOSED}"], source)
+
+    def _gres_conf(self, nodesets: Sequence[NodeSet]) -> None:
+        """gres.conf of NodeSets with GPUs; a file of the user's own takes its place."""
+        if "gres.conf" in self._files or "gres.conf" in self._binary:
+            return
+        lines: list[str] = []
+        origins: list[Origin] = []
+        if gres.detects(nodesets):
+            origins.append(Origin(1, _OPERATOR))
+            lines.append("AutoDetect=nvidia")
+        for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
+            source = f"NodeSet {nodeset.namespace}/{nodeset.name}"
+            try:
+                own = gres.gres_conf(nodeset)
+            except ResourceError as error:
+                self._problem(source, str(error), "gres.conf")
+                continue
+            if own:
+                origins.append(Origin(len(lines) + 1, source))
+                lines += own
+        if lines:
+            self._files["gres.conf"] = "".join(f"{line}\n" for line in lines)
+            self._origins["gres.conf"] = tuple(origins)
 
     def _extra(self, lists: Mapping[str, str]) -> None:
         extra = self._controller.spec.extra_conf.rstrip("\n")
@@ -472,13 +496,15 @@ _LOGGING = (
 )
 
 
-def _lists(controller: Controller) -> dict[str, str]:
+def _lists(controller: Controller, nodesets: Sequence[NodeSet]) -> dict[str, str]:
     """Our values of keys that hold lists, which a user may add to."""
+    gpus = any(nodeset.spec.gpu.enabled for nodeset in nodesets)
     jwks = ",jwks=/etc/slurm/jwks.json" if controller.spec.jwks_key_ref else ""
     return {
         "AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}",
         "AuthInfo": "use_client_ids",
         "SlurmctldParameters": "enable_configless,reconfig_on_restart",
+        **({"GresTypes": gres.GRES_TYPES} if gpus else {}),
     }
 
 

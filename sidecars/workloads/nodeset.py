@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from sidecars.workloads import assembly, merge, names, quantities, restapi
+from sidecars.workloads import assembly, gres, merge, names, quantities, restapi
 from sidecars.workloads.controller import conf_server, jwt_key, slurm_key
 from sidecars.workloads.facts import NOTHING, Facts, combined, config_map_digests, digest
 from sidecars.workloads.resources import (
@@ -29,7 +29,7 @@ GRACE_SECONDS = 3600
 LAST_SECONDS = 20
 """How long before the end of the grace period slurmd is stopped whatever still runs, so that its record can go."""
 
-CHOICES = ("template", "slurmd", "extraConf", "logfile", "ssh", "ordinalPadding", "oversubscribeNode")
+CHOICES = ("template", "slurmd", "gpu", "extraConf", "logfile", "ssh", "ordinalPadding", "oversubscribeNode")
 """The fields of NodeSet.spec whose change is a new revision."""
 
 _LABEL_LIMIT = 63
@@ -325,6 +325,7 @@ def _overlays(nodeset: NodeSet) -> list[str]:
     )
     wanted = {
         "exclusive": not nodeset.spec.oversubscribe_node,
+        "gpu": nodeset.spec.gpu.enabled,
         "hostnetwork": host_network,
         "daemonset": daemon_set and not host_network,
         "daemonset-hostnetwork": daemon_set and host_network,
@@ -350,26 +351,30 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
     slurm, jwt = slurm_key(controller), jwt_key(controller)
     grace = _grace_seconds(nodeset)
     limits = _limits(nodeset)
-    return _ssh_variables(nodeset, controller, facts) | {
-        "namespace": nodeset.namespace,
-        "clusterDomain": facts.site.cluster_domain,
-        "confServer": conf_server(controller),
-        "nodesetConf": node_conf(nodeset),
-        "nodesetUid": nodeset.metadata.uid,
-        "limitCpus": str(quantities.whole(limits.get("cpu", 0), "spec.slurmd.resources.limits.cpu")),
-        "limitMemoryMib": str(quantities.mebibytes(limits.get("memory", 0), "spec.slurmd.resources.limits.memory")),
-        "slurmrestdUrl": restapi.url_for(controller, facts.restapi),
-        "graceSeconds": grace,
-        "graceText": str(grace),
-        "stopSeconds": max(1, grace - LAST_SECONDS),
-        "slurmKeySecret": slurm.name,
-        "slurmKeyKey": slurm.key,
-        "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
-        "jwtKeySecret": jwt.name,
-        "jwtKeyKey": jwt.key,
-        "jwtKeyHash": facts.secret(jwt, "spec.jwtKeyRef"),
-        "sshdConfHash": _sshd_hash(nodeset, controller, facts),
-    }
+    return (
+        _ssh_variables(nodeset, controller, facts)
+        | gres.variables(nodeset, limits)
+        | {
+            "namespace": nodeset.namespace,
+            "clusterDomain": facts.site.cluster_domain,
+            "confServer": conf_server(controller),
+            "nodesetConf": node_conf(nodeset),
+            "nodesetUid": nodeset.metadata.uid,
+            "limitCpus": str(quantities.whole(limits.get("cpu", 0), "spec.slurmd.resources.limits.cpu")),
+            "limitMemoryMib": str(quantities.mebibytes(limits.get("memory", 0), "spec.slurmd.resources.limits.memory")),
+            "slurmrestdUrl": restapi.url_for(controller, facts.restapi),
+            "graceSeconds": grace,
+            "graceText": str(grace),
+            "stopSeconds": max(1, grace - LAST_SECONDS),
+            "slurmKeySecret": slurm.name,
+            "slurmKeyKey": slurm.key,
+            "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
+            "jwtKeySecret": jwt.name,
+            "jwtKeyKey": jwt.key,
+            "jwtKeyHash": facts.secret(jwt, "spec.jwtKeyRef"),
+            "sshdConfHash": _sshd_hash(nodeset, controller, facts),
+        }
+    )
 
 
 def _grace_seconds(nodeset: NodeSet) -> int:

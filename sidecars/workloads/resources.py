@@ -397,6 +397,19 @@ class ClaimRetentionPolicy(Part, frozen=True, kw_only=True):
     when_scaled: Literal["Retain", "Delete"] = "Retain"
 
 
+class Gpu(Part, frozen=True, kw_only=True):
+    """NodeSet.spec.gpu. `expected` is None for `count`; `devices` are File= values of gres.conf."""
+
+    enabled: bool = False
+    count: int = 8
+    expected: int | None = None
+    type: str = ""
+    resource_name: str = "nvidia.com/gpu"
+    on_mismatch: Literal["Drain", "Refuse"] = "Drain"
+    auto_detect: Literal["nvidia", "nvml"] = "nvidia"
+    devices: list[str] | None = None
+
+
 class NodeSetSpec(Part, frozen=True, kw_only=True):
     """NodeSet.spec. `prune_slurm_node_records` is accepted; `node_records` decides. Durations are Go's ("1m30s")."""
 
@@ -404,6 +417,7 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     replicas: int = 1
     scaling_mode: Literal["StatefulSet", "DaemonSet"] = "StatefulSet"
     slurmd: Json = {}
+    gpu: Gpu = Gpu()
     ssh: Ssh = Ssh()
     logfile: Json = {}
     template: PodTemplate = PodTemplate()

@@ -46,7 +46,7 @@ Call with a list: root context, the nodeset.
 
 {{- /* "true" where slurmd or the pod as a whole asks for NVIDIA GPUs. Call with the nodeset. */}}
 {{- define "slurm.asksForGpus" -}}
-{{- $found := false -}}
+{{- $found := dig "enabled" false (.gpu | default dict) -}}
 {{- range $resources := list (.slurmd | default dict).resources (.podSpec | default dict).resources -}}
 {{- range $kind := list "limits" "requests" -}}
 {{- if hasKey (get ($resources | default dict) $kind | default dict) "nvidia.com/gpu" }}{{ $found = true }}{{ end -}}

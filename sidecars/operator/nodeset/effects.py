@@ -19,6 +19,7 @@ from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsab
 from sidecars.operator.nodeset import (
     claims,
     creation,
+    gpus,
     podstate,
     removal,
     reporting,
@@ -237,7 +238,10 @@ async def _template(context: Context, nodeset: NodeSet) -> Made:
             raise NotUsableError("NameConflict", taken)
         facts = context.facts(controller)
         # First of all, so that what can't be rendered is never stored.
-        render.pod_template(nodeset, controller, facts)
+        template = render.pod_template(nodeset, controller, facts)
+        refused = gpus.refusal(context, nodeset, template)
+        if refused:
+            raise NotUsableError("PartOfGpus", refused)
         revision, collisions = await revisions.current(context, nodeset, controller, facts)
         return Made(revision.hash, collisions or None, _rendered(nodeset, controller, facts, revision))
     except MissingReferenceError as error:

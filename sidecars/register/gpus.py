@@ -123,7 +123,8 @@ def decide(found: Found, wanted: Wanted) -> Verdict:
 def _mismatch(count: int, expected: int | None, source: str, why: str) -> str:
     if expected is None or count == expected:
         return ""
-    return f"{count} of {expected} expected GPUs found by {source or 'any means'}{f': {why}' if why else ''}"
+    by = f" by {source}" if source else ""
+    return f"{count} of {expected} expected GPUs found{by}{f': {why}' if why else ''}"
 
 
 def _one_line(text: str) -> str:

@@ -241,7 +241,7 @@ class _Composer:
             self._section("### GENERAL ###", _external_general(controller))
             self._add(_accounting(self._facts.accounting))
         else:
-            lists = _lists(controller, nodesets)
+            lists = _lists(controller)
             prologs = self._scripts("Prolog", "spec.prologScriptRefs", controller.spec.prolog_script_refs)
             epilogs = self._scripts("Epilog", "spec.epilogScriptRefs", controller.spec.epilog_script_refs)
             ctld_prologs = self._scripts(
@@ -496,15 +496,14 @@ _LOGGING = (
 )
 
 
-def _lists(controller: Controller, nodesets: Sequence[NodeSet]) -> dict[str, str]:
+def _lists(controller: Controller) -> dict[str, str]:
     """Our values of keys that hold lists, which a user may add to."""
-    gpus = any(nodeset.spec.gpu.enabled for nodeset in nodesets)
     jwks = ",jwks=/etc/slurm/jwks.json" if controller.spec.jwks_key_ref else ""
     return {
         "AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}",
         "AuthInfo": "use_client_ids",
         "SlurmctldParameters": "enable_configless,reconfig_on_restart",
-        **({"GresTypes": gres.GRES_TYPES} if gpus else {}),
+        "GresTypes": gres.GRES_TYPES,
     }
 
 

@@ -11,7 +11,11 @@ from sidecars.workloads import quantities
 from sidecars.workloads.resources import Json, NodeSet, ResourceError
 
 GRES_TYPES = "gpu"
-"""What GresTypes of slurm.conf must hold where a NodeSet has GPUs."""
+"""GresTypes of slurm.conf, whether a NodeSet has GPUs or not.
+
+A slurmctld that doesn't know the type yet makes records with `Gres=(null)` of workers that register, and can't correct
+them (26.05); so the first GPU pool of a cluster must not have to wait for it.
+"""
 
 LAST_ORDINAL = 9999
 """The highest ordinal for which a NodeSet's own lines count: a range that doesn't change with the replicas."""

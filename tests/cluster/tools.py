@@ -93,6 +93,7 @@ KUBERNETES_PROGRAMS = (
 _GO: dict[str, Module | Published] = {
     **dict.fromkeys(KUBERNETES_PROGRAMS, Module("kubernetes", ".", KUBERNETES_PROGRAMS, _STAMP)),
     "pause": Module("pause", ".", ("pause",), {}),
+    "deviceplugin": Module("deviceplugin", ".", ("deviceplugin",), {}),
     "helm": Published("helm.sh/helm/v3/cmd/helm", "v3.21.4", "helm", _HELM_STAMP),
     "helm4": Published(
         "helm.sh/helm/v4/cmd/helm", "v4.2.4", "helm4", {"helm.sh/helm/v4/internal/version.version": "v4.2.4"}

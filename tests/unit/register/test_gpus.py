@@ -83,7 +83,7 @@ def test_a_gpu_too_many_drains_too() -> None:
 def test_no_gpu_at_all_leaves_no_empty_item() -> None:
     verdict = decide(Found((), complaints=("NVML: no driver", "/proc: none")), Wanted(8))
     assert verdict.gres == ""
-    assert verdict.drain == "slurm-node: 0 of 8 expected GPUs found by any means: NVML: no driver; /proc: none"
+    assert verdict.drain == "slurm-node: 0 of 8 expected GPUs found: NVML: no driver; /proc: none"
 
 
 def test_a_pod_that_is_not_to_register_says_why() -> None:

@@ -42,6 +42,7 @@ AuthAltTypes=auth/jwt
 AuthAltParameters=jwt_key=/etc/slurm/jwt.key
 AuthInfo=use_client_ids
 SlurmctldParameters=enable_configless,reconfig_on_restart
+GresTypes=gpu
 #
 ### ACCOUNTING ###
 AccountingStorageType=accounting_storage/none

@@ -134,10 +134,10 @@ def composed(*nodesets: Any, extra_conf: str = "", **facts: Any) -> config.Confi
     return config.compose(controller, list(nodesets), builders.facts(**facts))
 
 
-def test_a_cluster_without_gpus_has_no_gres_conf() -> None:
+def test_a_cluster_without_gpus_has_no_gres_conf_but_knows_the_type() -> None:
     files = composed(builders.nodeset()).files
     assert "gres.conf" not in files
-    assert "GresTypes" not in files["slurm.conf"]
+    assert conf.parse(files["slurm.conf"]).get("GresTypes") == "gpu"
 
 
 def test_one_gres_conf_serves_all_nodesets() -> None:

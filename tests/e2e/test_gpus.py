@@ -1,0 +1,105 @@
+"""A GPU pool on GPUs that aren't there: typed resources, what a job sees, and what a missing GPU does."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.fake_gpus import FakeGpus
+from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+
+pytestmark = pytest.mark.timeout(240)
+
+TYPE = "nvidia_h100_80gb_hbm3"
+POD = "slurm-worker-gpu-0"
+
+
+def values(kubernetes: Kubernetes, *settings: str) -> None:
+    """The values of the tests' Slurm cluster, with these beside them."""
+    words = [word for setting in ("nodesets.slinky.oversubscribeNode=true", *settings) for word in ("--set", setting)]
+    chart = str(CHARTS / "slurm")
+    kubernetes.helm("upgrade", "slurm", chart, "-n", "slurm", "-f", str(VALUES), *words)
+
+
+@pytest.fixture(scope="module")
+def gpus(slurm: Slurm) -> Iterator[FakeGpus]:
+    """Eight GPUs on a Kubernetes node without another worker."""
+    taken = {pod["spec"]["nodeName"] for pod in slurm.pods().values()}
+    nodes = [node["metadata"]["name"] for node in slurm.kubernetes.items("nodes")]
+    # pytest's own folders are closed to others, as which the containers run.
+    folder = Path(tempfile.mkdtemp(prefix="fake-gpus-"))
+    folder.chmod(0o755)
+    fake = FakeGpus(slurm.kubernetes, next(node for node in nodes if node not in taken), folder)
+    try:
+        fake.plug_in()
+        values(slurm.kubernetes, "nodesets.gpu.gpu.enabled=true")
+        yield fake
+    finally:
+        values(slurm.kubernetes)
+        until("the GPU worker to be gone", lambda: POD not in slurm.pods(), 90)
+        slurm.until_idle(2)
+        fake.unplug()
+        shutil.rmtree(folder)
+
+
+def node(slurm: Slurm) -> dict[str, str]:
+    """`scontrol show node gpu-0` as fields, Reason to the end of its line."""
+    text = slurm.login("sh", "-c", "scontrol show node gpu-0 2>&1 || true")
+    fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
+    return fields | {"Reason": text.partition("Reason=")[2].partition("\n")[0]}
+
+
+def until_state(slurm: Slurm, state: str) -> dict[str, str]:
+    def look() -> dict[str, str] | None:
+        found = node(slurm)
+        return found if found.get("State", "").split("+")[: state.count("+") + 1] == state.split("+") else None
+
+    return until(f"gpu-0 to be {state}", look, 90)
+
+
+def replace_worker(slurm: Slurm) -> None:
+    """Delete the GPU worker; returns when its successor runs."""
+    uid = slurm.pods()[POD]["metadata"]["uid"]
+    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
+
+    def successor() -> bool:
+        pod = slurm.pods().get(POD)
+        return pod is not None and pod["metadata"]["uid"] != uid and pod["status"]["phase"] == "Running"
+
+    until("the next GPU worker", successor, 90)
+
+
+def test_one_word_in_the_values_gives_a_typed_pool_whose_jobs_see_their_gpus(slurm: Slurm, gpus: FakeGpus) -> None:
+    found = until_state(slurm, "IDLE+DYNAMIC_NORM")
+    assert found["Gres"] == f"gpu:{TYPE}:8"
+    log = slurm.kubernetes.kubectl("-n", "slurm", "logs", POD, "-c", "register")
+    assert f"GPUs: gpu:{TYPE}:8 (nvidia-smi" in log
+    seen = slurm.login("srun", "-p", "all", f"--gres=gpu:{TYPE}:2", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    assert seen.strip() == "0,1"
+
+
+def test_a_worker_that_lacks_a_gpu_registers_drained_with_the_reason(slurm: Slurm, gpus: FakeGpus) -> None:
+    until_state(slurm, "IDLE+DYNAMIC_NORM")
+    gpus.lose(gpus.uuids[3])
+    replace_worker(slurm)
+    found = until_state(slurm, "IDLE+DRAIN")
+    assert found["Reason"].startswith("slurm-node: 7 of 8 expected GPUs found by nvidia-smi")
+    gpus.lose()
+    replace_worker(slurm)
+    assert until_state(slurm, "IDLE+DYNAMIC_NORM")["Gres"] == f"gpu:{TYPE}:8"
+
+
+def test_a_part_of_a_nodes_gpus_is_refused_with_the_reason(slurm: Slurm, gpus: FakeGpus) -> None:
+    values(
+        slurm.kubernetes, "nodesets.gpu.gpu.enabled=true", "nodesets.part.gpu.enabled=true", "nodesets.part.gpu.count=4"
+    )
+
+    def refused() -> bool:
+        nodeset = slurm.kubernetes.get("-n", "slurm", "nodesets.slinky.slurm.net", "slurm-worker-part")
+        found = condition(nodeset, "Ready")
+        return found.get("reason") == "PartOfGpus" and "set gpu.count to 8" in found["message"]
+
+    until("the NodeSet to say why", refused, 30)
+    assert "slurm-worker-part-0" not in slurm.pods()

@@ -7,6 +7,7 @@ to jobs, GPUs that belong to other pods.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from sidecars.policy import placement
 from sidecars.workloads import assembly
 from sidecars.workloads.resources import Manifest, NodeSet
 
@@ -23,8 +24,7 @@ class KubeNode:
 def refusal(nodeset: NodeSet, template: Manifest, nodes: Iterable[KubeNode], used: Collection[str] = ()) -> str:
     """Why the NodeSet may not have pods of this template, with the remedy; "" when it may.
 
-    Looked at are the nodes that its pods run on (`used`), and those that the template's nodeSelector admits; a
-    nodeAffinity is not judged, so with one only the former.
+    Looked at are the nodes that its pods run on (`used`), and those that fit the template's nodeSelector and affinity.
     """
     gpu = nodeset.spec.gpu
     if not gpu.enabled:
@@ -33,11 +33,10 @@ def refusal(nodeset: NodeSet, template: Manifest, nodes: Iterable[KubeNode], use
     if not (slurmd.get("securityContext") or {}).get("privileged"):
         return ""
     asked = _whole(((slurmd.get("resources") or {}).get("limits") or {}).get(gpu.resource_name))
-    selector = template["spec"].get("nodeSelector") or {}
-    judged = not (template["spec"].get("affinity") or {}).get("nodeAffinity")
+    rules = placement.Rules.of(template["spec"])
     for node in nodes:
         has = _whole(node.allocatable.get(gpu.resource_name))
-        meant = node.name in used or (judged and selector.items() <= dict(node.labels).items())
+        meant = node.name in used or rules.fits(placement.KubeNode(node.name, node.labels))
         if meant and has > asked > 0:
             return (
                 f"spec.gpu.count: workers ask for {asked} of the {has} {gpu.resource_name} of Kubernetes node "

@@ -347,7 +347,7 @@ class _Composer:
         lines: list[str] = []
         origins: list[Origin] = []
         if gres.detects(nodesets):
-            origins.append(Origin(1, _OPERATOR))
+            origins.append(Origin(1, OPERATOR))
             lines.append("AutoDetect=nvidia")
         for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
             source = f"NodeSet {nodeset.namespace}/{nodeset.name}"

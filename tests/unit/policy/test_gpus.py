@@ -45,10 +45,10 @@ def test_a_node_that_the_pods_cannot_reach_is_no_matter() -> None:
     assert "kube-1" in refused(node(pool="small"), template=template)
 
 
-def test_with_an_affinity_only_the_nodes_in_use_are_judged() -> None:
-    affinity: dict[str, Any] = {
-        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
-    }
+def test_an_affinity_is_heeded_but_for_nodes_in_use() -> None:
+    term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["small"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     template = {"spec": {"affinity": affinity}}
-    assert refused(node(), template=template) == ""
-    assert "kube-1" in refused(node(), used=("kube-1",), template=template)
+    assert refused(node(pool="large"), template=template) == ""
+    assert "kube-1" in refused(node(pool="small"), template=template)
+    assert "kube-1" in refused(node(pool="large"), used=("kube-1",), template=template)

@@ -76,13 +76,12 @@ def test_a_limit_that_is_no_number_of_devices_is_refused(limit: str) -> None:
 
 
 def test_a_change_of_gpus_is_a_new_revision() -> None:
-    facts = builders.facts()
-    hashes = {
-        nodeset.revision(builders.nodeset(**spec), facts).hash
-        for spec in ({}, {"gpu": {"enabled": True}}, {"gpu": {"enabled": True, "count": 4}})
-    }
+    def revision(**spec: Any) -> str:
+        return nodeset.revision(builders.nodeset(**spec), builders.controller(), builders.facts()).hash
+
+    hashes = {revision(), revision(gpu={"enabled": True}), revision(gpu={"enabled": True, "count": 4})}
     assert len(hashes) == 3
-    assert nodeset.revision(builders.nodeset(gpu={"enabled": False}), facts).hash in hashes
+    assert revision(gpu={"enabled": False}) in hashes
 
 
 def test_a_usual_pool_needs_no_line_of_its_own() -> None:

@@ -119,6 +119,7 @@ class Context:
     observed: dict[Key, dict[str, Observed]] = field(default_factory=dict)
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
     nudged: dict[Key, str] = field(default_factory=dict)
+    _reported: dict[tuple[str, Key], tuple[str, int, Any]] = field(default_factory=dict)
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:
         """The Controller of that name; None if there is none. Raises ResourceError for one that can't be read."""
@@ -199,7 +200,7 @@ class Context:
         self, resource: Resource, manifest: Manifest, wanted: Iterable[Condition], more: Mapping[str, Any] | None = None
     ) -> None:
         """Write the status if it differs: these conditions, and the fields of `more`."""
-        metadata, present = manifest["metadata"], manifest.get("status") or {}
+        metadata, present = manifest["metadata"], self._status_of(resource, manifest)
         status = {
             **(more or {}),
             "conditions": conditions.merge(
@@ -207,9 +208,37 @@ class Context:
             ),
         }
         if any(present.get(name) != value for name, value in status.items()):
-            await self.client.merge_patch(
+            place = (resource.kind, (metadata["namespace"], metadata["name"]))
+            # The watch may show it before the answer is there.
+            self._reported[place] = (metadata["uid"], 0, {**present, **status})
+            stored = await self.client.merge_patch(
                 resource, metadata["namespace"], metadata["name"], {"status": status}, subresource="status"
             )
+            version = int(stored["metadata"]["resourceVersion"])
+            self._reported[place] = (stored["metadata"]["uid"], version, stored.get("status"))
+
+    def _status_of(self, resource: Resource, manifest: Manifest) -> Mapping[str, Any]:
+        """The newest status known: what we wrote last may not have come back by the watch yet.
+
+        resourceVersions can be compared:
+        https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
+        """
+        metadata = manifest["metadata"]
+        reported = self._reported.get((resource.kind, (metadata["namespace"], metadata["name"])))
+        if reported is not None and reported[0] == metadata["uid"] and reported[1] > int(metadata["resourceVersion"]):
+            return reported[2] or {}
+        return manifest.get("status") or {}
+
+    def is_reported(self, manifest: Manifest) -> bool:
+        """Whether its status is what this operator wrote last, so that nobody needs to look at it again."""
+        metadata = manifest["metadata"]
+        reported = self._reported.get((manifest["kind"], (metadata["namespace"], metadata["name"])))
+        return reported is not None and reported[0] == metadata["uid"] and reported[2] == manifest.get("status")
+
+    def forget(self, manifest: Manifest) -> None:
+        """The object is gone."""
+        metadata = manifest["metadata"]
+        self._reported.pop((manifest["kind"], (metadata["namespace"], metadata["name"])), None)
 
     async def hold(self, resource: Resource, manifest: Manifest, finalizer: str) -> None:
         """Put our finalizer on."""

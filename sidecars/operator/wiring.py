@@ -41,24 +41,24 @@ def wire(context: Context) -> None:
             _add(queue, (key_of(item) for item in store.values() if controller_of(item) == controller))
 
     def controllers(event: Event[Manifest]) -> None:
-        if _spec_changed(event):
+        if _spec_changed(context, event):
             queues.controllers.add_after(key_of(event.object), SETTLE_SECONDS)
             wake_users(key_of(event.object))
 
     def restapis(event: Event[Manifest]) -> None:
-        if _spec_changed(event):
+        if _spec_changed(context, event):
             queues.restapis.add(key_of(event.object))
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
             wake_users(controller_of(event.object))
 
     def loginsets(event: Event[Manifest]) -> None:
-        if _spec_changed(event):
+        if _spec_changed(context, event):
             queues.loginsets.add(key_of(event.object))
 
     def nodesets(event: Event[Manifest]) -> None:
         if event.old is not None and event.new is not None and _partitions(event.old) != _partitions(event.new):
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
-        if _spec_changed(event):
+        if _spec_changed(context, event):
             queues.nodesets.add(key_of(event.object))
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
             if event.old is not None:
@@ -70,14 +70,14 @@ def wire(context: Context) -> None:
             )
 
     def accountings(event: Event[Manifest]) -> None:
-        if _spec_changed(event):
+        if _spec_changed(context, event):
             queues.accountings.add(key_of(event.object))
-        if _spec_changed(event) or _readiness_changed(event):
+        if _spec_changed(context, event) or _readiness_changed(event):
             _add(queues.restapis, _keys_in(caches.restapis.store.values(), event.object["metadata"]["namespace"]))
             _add(queues.controllers, _keys_in(caches.controllers.store.values(), event.object["metadata"]["namespace"]))
 
     def tokens(event: Event[Manifest]) -> None:
-        if _spec_changed(event):
+        if _spec_changed(context, event):
             queues.tokens.add(key_of(event.object))
 
     def pods(event: Event[records.Pod]) -> None:
@@ -221,9 +221,13 @@ def _finalizing(manifest: Manifest) -> bool:
     return manifest["metadata"].get("deletionTimestamp") is not None
 
 
-def _spec_changed(event: Event[Manifest]) -> bool:
-    """Not our own status write."""
+def _spec_changed(context: Context, event: Event[Manifest]) -> bool:
+    """Anything but our own status write: one that a cache has shown late, or another's, must be looked at."""
     if event.old is None or event.new is None:
+        if event.new is None:
+            context.forget(event.object)
+        return True
+    if event.old.get("status") != event.new.get("status") and not context.is_reported(event.new):
         return True
     return any(
         event.old["metadata"].get(field) != event.new["metadata"].get(field)

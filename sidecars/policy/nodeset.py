@@ -88,6 +88,7 @@ class WorkerPod:
     terminating_grace: int | None = None
     mode: str = "StatefulSet"
     place: str | None = None
+    resource_version: str = ""
 
     @property
     def finished(self) -> bool:
@@ -145,6 +146,7 @@ class Deletion:
     """A pod that may go now. `grace_seconds` None keeps the pod's own grace; `drained`: Slurm says that it is free.
 
     `scaled_in`: nothing comes in its place.
+    `as_seen`: the pod's own status is why, so it may go only if that hasn't changed since it was read.
     """
 
     pod: WorkerPod
@@ -152,6 +154,7 @@ class Deletion:
     grace_seconds: int | None = None
     drained: bool = False
     scaled_in: bool = False
+    as_seen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,7 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
     condemned = condemn(desired, everyone, working, slurm)
     counts = Counter(condemned.values())
 
-    delete = [Deletion(pod, f"its phase is {pod.phase}") for pod in finished]
+    delete = [Deletion(pod, f"its phase is {pod.phase}", as_seen=True) for pod in finished]
     if desired.forced:
         delete += [
             Deletion(pod, "its Slurm cluster is being removed", FORCED_GRACE_SECONDS)
@@ -309,7 +312,7 @@ def may_go(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> De
     facts = pod_facts(node.extra) if node is not None else None
     # The kubelet's report may lag behind: a pod that Slurm knows has started.
     if not pod.started and (facts is None or facts.pod_uid != pod.uid):
-        return Deletion(pod, "its slurmd never started")
+        return Deletion(pod, "its slurmd never started", as_seen=True)
     if desired.forced:
         return Deletion(pod, "its Slurm cluster is being removed", FORCED_GRACE_SECONDS)
     if slurm.problem is not None:

@@ -54,6 +54,7 @@ def worker_pod(
         deletion_cost=deletion_cost(meta.annotations.get(names.POD_DELETION_COST, "")),
         kube_node_gone=bool(pod.spec.node_name) and kube_node is None,
         terminating_grace=meta.deletion_grace_period_seconds,
+        resource_version=meta.resource_version,
         mode=mode,
         place=meta.annotations.get(names.KUBE_NODE) or pod.spec.node_name or None if mode == "DaemonSet" else None,
     )

@@ -78,7 +78,13 @@ def _delete(
         try:
             await claims.hand_over(context, nodeset, deletion)
             await context.client.delete(
-                PODS, key[0], pod.name, uid=pod.uid, grace_period_seconds=deletion.grace_seconds
+                PODS,
+                key[0],
+                pod.name,
+                uid=pod.uid,
+                # The cache may be behind: slurmd may have started, and a job on it.
+                resource_version=pod.resource_version if deletion.as_seen else None,
+                grace_period_seconds=deletion.grace_seconds,
             )
         except NotFound:
             context.expectations.deletion_observed(key, pod.uid)

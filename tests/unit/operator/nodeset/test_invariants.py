@@ -1,0 +1,119 @@
+"""The invariants of docs/invariants.md, on the operator as it is in a world that goes wrong at every turn."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecars.simulate import Fault
+from tests.world.client import WRITE_FAULTS, KubeFault
+from tests.world.loop import run
+from tests.world.scripts import (
+    CORDON,
+    STRATEGIES,
+    Action,
+    Annotate,
+    ChangeTemplate,
+    CordonMachine,
+    Crash,
+    DeletePod,
+    Machine,
+    Replace,
+    Scale,
+    Script,
+    Step,
+    Submit,
+    WriteFault,
+    play,
+    scripts,
+)
+from tests.world.world import world
+
+pytestmark = pytest.mark.timeout(3600, func_only=True)
+
+PROFILE = settings().max_examples
+# A play takes about 0.1 s.
+RUNS = settings(max_examples=PROFILE if PROFILE > 100 else 12)
+
+SCENARIOS: dict[str, tuple[tuple[float, Action], ...]] = {
+    "scale-in under a job": ((0.0, Submit(1, 20)), (3.0, Scale(0)), (30.0, Scale(2))),
+    "scale-in and out again": ((0.0, Submit(2, 20)), (3.0, Scale(0)), (5.0, Scale(3)), (0.5, Scale(1))),
+    "roll under a job": ((0.0, Submit(1, 20)), (3.0, ChangeTemplate()), (10.0, DeletePod(0)), (20.0, ChangeTemplate())),
+    "maintenance": (
+        (0.0, Submit(1, 20)),
+        *((2.0, CordonMachine(each, True)) for each in range(6)),
+        (9.0, DeletePod(1)),
+    ),
+    "pods cordoned by hand": ((0.0, Annotate(0, CORDON, "true")), (5.0, Scale(1)), (5.0, Scale(3))),
+    "a machine that dies": ((0.0, Machine(0, "kill")), (3.0, Machine(1, "kill")), (500.0, Machine(0, "remove"))),
+    "removal and a new one": ((0.0, Submit(1, 20)), (3.0, Replace()), (30.0, Scale(1))),
+}
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_whatever_happens_no_invariant_breaks_and_it_ends_as_if_nothing_had_gone_wrong(strategy: str) -> None:
+    @RUNS
+    @given(script=scripts(strategy))
+    def holds(script: Script) -> None:
+        assert run(play(script)) == run(play(script.undisturbed()))
+
+    holds()
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_any_write_of_any_scenario_may_go_wrong(strategy: str) -> None:
+    undisturbed: dict[str, dict[str, Any]] = {}
+
+    @RUNS
+    @given(
+        st.sampled_from(sorted(SCENARIOS)),
+        st.integers(0, 2**16),
+        st.sets(st.tuples(st.integers(1, 60), st.sampled_from(WRITE_FAULTS)), min_size=1, max_size=3),
+    )
+    def holds(name: str, seed: int, faults: set[tuple[int, KubeFault]]) -> None:
+        calm = Script(0, strategy, SCENARIOS[name])
+        if name not in undisturbed:
+            undisturbed[name] = run(play(calm))
+        steps: tuple[Step, ...] = tuple((0.0, WriteFault(*fault)) for fault in sorted(faults, key=str))
+        assert run(play(Script(seed, strategy, steps + calm.steps))) == undisturbed[name]
+
+    holds()
+
+
+def test_the_operator_may_be_killed_after_any_single_write() -> None:
+    calm = Script(0, "RollingUpdate", SCENARIOS["roll under a job"])
+    wanted = run(play(calm))
+    for number in range(1, 40, 3 if PROFILE <= 100 else 1):
+        crash = (0.0, WriteFault(number, KubeFault.CRASH_AFTER))
+        assert run(play(Script(0, calm.strategy, (crash, *calm.steps)))) == wanted, f"killed after write {number}"
+
+
+@pytest.mark.parametrize("fault", [Fault.HANG, Fault.SERVER_ERROR, Fault.EMPTY, Fault.SLOW], ids=lambda it: it.name)
+def test_one_sick_slurm_delays_no_other(fault: Fault) -> None:
+    async def scenario() -> None:
+        async with world(3, namespaces=("sick", "sound")) as w:
+            for namespace in ("sick", "sound"):
+                w.nodeset(replicas=2, namespace=namespace)
+            await w.run(10)
+            w.slurms["sick", "slurm"].fail(fault)
+            await w.run(20)
+            for namespace in ("sick", "sound"):
+                w.change("slinky", {"replicas": 1}, namespace)
+            took = await w.until("the sound one", lambda: len(w.pods(namespace="sound")) == 1)
+            assert took < 5
+            if fault is not Fault.SLOW:
+                assert len(w.pods(namespace="sick")) == 2
+
+    run(scenario())
+
+
+def test_a_killed_operator_that_starts_from_a_stale_list_makes_no_second_pod_of_a_name() -> None:
+    steps: tuple[Step, ...] = (
+        (0.0, Scale(4)),
+        (0.05, Crash(stale=True)),
+        (0.5, DeletePod(1)),
+        (1.0, Crash(stale=True)),
+    )
+    script = Script(5, "RollingUpdate", steps)
+    assert run(play(script)) == run(play(script.undisturbed()))

@@ -1,0 +1,243 @@
+"""That the watchdog sees what it is there to see: for each invariant somebody who breaks it."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from sidecars.kube import CONFIG_MAPS, PODS
+from sidecars.simulate import Fault, SlurmModel
+from sidecars.slurm import protocol
+from sidecars.slurm.tokens import TokenSource
+from tests.world.client import Faults, KubeFault, Process, WorldClient, WorldSlurm
+from tests.world.loop import run
+from tests.world.scripts import FOREIGN, check_settled
+from tests.world.world import _SECRET, NODESET, POD, Broken, World, world
+
+
+def rogue(w: World) -> WorldClient:
+    """An operator that does as it likes."""
+    return WorldClient(w.api, Process(lambda: None), Faults(), w.watchdog, random.Random(0))  # noqa: S311
+
+
+async def write(w: World, request: protocol.Request[Any]) -> None:
+    """As a rogue operator, write to Slurm."""
+    slurm = WorldSlurm(
+        "http://slurm",
+        TokenSource(lambda: b"k" * 32, clock=w.wall_clock),
+        model=w.slurms["slurm", "slurm"],
+        process=Process(lambda: None),
+        faults=Faults(),
+        watcher=w.watchdog,
+        rng=w.rng,
+    )
+    await slurm.call(request)
+
+
+async def delete(w: World, which: int = 0, **options: Any) -> None:
+    """As a rogue operator, delete a pod."""
+    pod = w.pods()[which]["metadata"]
+    await rogue(w).delete(PODS, "slurm", pod["name"], **{"uid": pod["uid"], **options})
+
+
+async def busy(w: World) -> None:
+    w.job(2, 1000)
+    await w.run(3)
+    await delete(w)
+
+
+async def idle_but_not_drained(w: World) -> None:
+    await delete(w)
+
+
+async def unknown(w: World) -> None:
+    w.admin("slinky-0", FOREIGN)
+    await w.run(5)
+    w.slurms["slurm", "slurm"].fail(Fault.SERVER_ERROR)
+    await w.run(20)
+    await delete(w)
+
+
+async def whatever_uid(w: World) -> None:
+    await delete(w, uid=None)
+
+
+async def by_force(w: World) -> None:
+    await delete(w, grace_period_seconds=0)
+
+
+async def two_of_a_name(w: World) -> None:
+    w.restarts_after = 1000.0
+    w.crash()
+    pod = w.pods()[0]
+    uid = pod["metadata"]["uid"]
+    spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
+    twin = {**pod, "metadata": {**pod["metadata"], "name": "twin", "uid": ""}, "spec": spec}
+    w.api.create(POD, twin)
+    await w.run(5)
+    assert uid in w.kubelets.running
+
+
+async def a_foreign_drain_lifted(w: World) -> None:
+    w.admin("slinky-0", FOREIGN)
+    await w.run(5)
+    await write(w, protocol.update_nodes(["slinky-0"], state=("UNDRAIN",)))
+
+
+async def a_foreign_reason_replaced(w: World) -> None:
+    w.admin("slinky-0", FOREIGN)
+    await w.run(5)
+    await write(w, protocol.update_nodes(["slinky-0"], state=("DRAIN",), reason="slurm-operator: mine"))
+
+
+async def the_record_of_a_live_node(w: World) -> None:
+    await write(w, protocol.delete_node("slinky-0"))
+
+
+async def a_live_node_down(w: World) -> None:
+    await write(w, protocol.update_nodes(["slinky-0"], state=("DOWN",), reason="slurm-operator: x"))
+
+
+async def a_secret_told(w: World) -> None:
+    metadata = {"name": "leak", "namespace": "slurm"}
+    await rogue(w).create(CONFIG_MAPS, {"metadata": metadata, "data": {"jwt.key": _SECRET}})
+
+
+async def writes_without_end(w: World) -> None:
+    async def write() -> None:
+        for number in range(10_000):
+            await rogue(w).merge_patch(PODS, "slurm", "slinky-0", {"metadata": {"labels": {"x": str(number)}}})
+            await asyncio.sleep(90.0)
+
+    writing = asyncio.create_task(write())
+    try:
+        await w.settle()
+    finally:
+        writing.cancel()
+
+
+async def a_write_now_and_then(w: World) -> None:
+    async def write() -> None:
+        await asyncio.sleep(150.0)
+        await rogue(w).merge_patch(PODS, "slurm", "slinky-0", {"metadata": {"labels": {"x": "y"}}})
+
+    writing = asyncio.create_task(write())
+    try:
+        await w.settle()
+    finally:
+        writing.cancel()
+
+
+async def a_status_that_flatters(w: World) -> None:
+    w.change("slinky", {"replicas": 3})
+    w.kubelets.broken_images.add("slurmd:1")
+    flattering = [{"type": "Ready", "status": "True", "reason": "Ready", "message": "all is well"}]
+    for _ in range(60):
+        await w.run(1)
+        # The operator corrects it at once.
+        w.api.change(NODESET, "slurm", "slinky", {"status": {"conditions": flattering}}, status=True)
+        w._look()
+
+
+async def a_drain_left_behind(w: World) -> None:
+    w.admin("slinky-0", "slurm-node: left by nobody that lives")
+    await w.settle()
+    check_settled(w)
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "says"),
+    [
+        (busy, "I1: pod slinky-0 is deleted while its Slurm node slinky-0 holds jobs"),
+        (idle_but_not_drained, "I1: pod slinky-0 is deleted though a job may start"),
+        (the_record_of_a_live_node, "I1: the record of Slurm node slinky-0 is deleted while its slurmd runs"),
+        (a_live_node_down, "I1: Slurm node slinky-0 is set DOWN while its slurmd runs"),
+        (unknown, "I2: "),
+        (whatever_uid, "I3: pod slinky-0 is deleted whatever its uid"),
+        (by_force, "I3: pod slinky-0 is deleted by force"),
+        (two_of_a_name, "I3: slurmd of pod"),
+        (a_foreign_drain_lifted, "I4: "),
+        (a_foreign_reason_replaced, "I4: "),
+        (writes_without_end, "I7: it never comes to rest"),
+        (a_write_now_and_then, "I5: a settled cluster is written to"),
+        (a_status_that_flatters, "I7: NodeSet slinky isn't as asked for"),
+        (a_drain_left_behind, "'drained': ['slinky-0']"),
+        (a_secret_told, "I10: a secret value in POST configmaps"),
+    ],
+    ids=lambda it: it.__name__ if callable(it) else None,
+)
+def test_it_sees(misdeed: Callable[[World], Awaitable[None]], says: str) -> None:
+    async def scenario() -> str:
+        async with world(7) as w:
+            w.nodeset(replicas=2)
+            await w.run(15)
+            assert not w.watchdog.broken
+            try:
+                await misdeed(w)
+            except AssertionError as error:
+                return str(error)
+            return "\n".join(w.watchdog.broken)
+
+    assert says in run(scenario())
+
+
+class Liar(SlurmModel):
+    """A Slurm that runs jobs and denies it."""
+
+    def states(self, name: str) -> frozenset[str]:
+        jobs, self.jobs = self.jobs, {}
+        try:
+            return super().states(name)
+        finally:
+            self.jobs = jobs
+
+    def _get_jobs(self, update_time: str | None) -> Any:
+        jobs, self.jobs = self.jobs, {}
+        try:
+            return super()._get_jobs(None)
+        finally:
+            self.jobs = jobs
+
+
+def test_it_sees_what_an_operator_does_who_believes_a_liar() -> None:
+    async def scenario() -> None:
+        async with world(7) as w:
+            w.slurms["slurm", "slurm"] = Liar(w.wall_clock)
+            w.nodeset(replicas=2)
+            await w.run(15)
+            w.job(2, 1000)
+            await w.run(3)
+            w.change("slinky", {"replicas": 0})
+            with pytest.raises(Broken, match=r"I1: pod slinky-\d is deleted while its Slurm node"):
+                await w.run(30)
+
+    run(scenario())
+
+
+def test_it_sees_a_job_that_somebody_ends() -> None:
+    async def scenario() -> None:
+        async with world(7) as w:
+            w.nodeset(replicas=1)
+            await w.run(15)
+            w.job(1, 1000)
+            await w.run(3)
+            w.slurms["slurm", "slurm"].node_vanish("slinky-0")
+            with pytest.raises(Broken, match="didn't end by itself"):
+                await w.run(3)
+
+    run(scenario())
+
+
+def test_a_world_is_the_same_for_the_same_seed() -> None:
+    async def scenario() -> list[str]:
+        async with world(11) as w:
+            w.nodeset(replicas=3)
+            w.faults.writes[5] = KubeFault.LOST
+            await w.run(30)
+            w.crash()
+            await w.run(30)
+            return w.watchdog.log
+
+    assert run(scenario()) == run(scenario())

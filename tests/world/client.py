@@ -1,0 +1,257 @@
+"""The operator's ways to the model: Kubernetes' client and slurmrestd's, the shipped ones but for the network.
+
+Requests take a moment, may fail as `Faults` says, and are seen by the `Watcher` before they are carried out.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from sidecars import kube
+from sidecars.kube.client import WatchEvent, _event
+from sidecars.kube.errors import Unreachable, api_error
+from sidecars.simulate import SlurmModel
+from sidecars.slurm import client as slurm_client
+from sidecars.slurm import errors as slurm_errors
+from sidecars.slurm.protocol import VERSIONS, Request
+from sidecars.slurm.tokens import TokenSource
+from tests.world.api import Api, Change, Place, Selector, place_of
+
+T = TypeVar("T")
+
+
+class KubeFault(Enum):
+    """What becomes of one request to the API server."""
+
+    CONFLICT = "409, not done"
+    ERROR = "500, not done"
+    TIMEOUT = "no answer, not done"
+    LOST = "done, but the answer is lost"
+    CRASH_BEFORE = "the operator is killed before it is sent"
+    CRASH_AFTER = "the operator is killed when it is done, before it knows"
+    STALE = "a list is answered by an API server that lags behind"
+    GONE = "a list or watch is answered with 410"
+    LATE = "done, but answered 8 s later"
+
+
+WRITE_FAULTS = (
+    *(KubeFault.CONFLICT, KubeFault.ERROR, KubeFault.TIMEOUT, KubeFault.LOST),
+    *(KubeFault.CRASH_BEFORE, KubeFault.CRASH_AFTER, KubeFault.LATE),
+)
+
+
+class Watcher(Protocol):
+    """Sees every request of the operator's. Raises nothing: what it finds, it notes."""
+
+    def kube_write(self, method: str, place: Place, body: Any) -> None:
+        """It is about to be carried out by the API server."""
+
+    def slurm_request(
+        self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], T]
+    ) -> T:
+        """Slurm's answer to it, by `carry`."""
+
+    def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float) -> None:
+        """A good answer, made `at` that time, has reached the operator."""
+
+
+@dataclass
+class Faults:
+    """What goes wrong, by the number of the write (from 1, over all operators) or for a while."""
+
+    writes: dict[int, KubeFault] = field(default_factory=dict)
+    lists: deque[KubeFault] = field(default_factory=deque)
+    lag_until: float = 0.0
+    """Watches deliver nothing before."""
+    slurm_lost: int = 0
+    """So many of the next writes to Slurm are done, and their answers lost."""
+    done: int = 0
+
+
+class Process:
+    """One life of the operator, from its start to its end or to its being killed."""
+
+    def __init__(self, killed: Callable[[], None]) -> None:
+        self.dead = False
+        self.never = asyncio.Event()
+        """What its requests wait for when it is dead."""
+        self._killed = killed
+
+    def kill(self) -> None:
+        """End it at this very moment: nothing it sends from now on goes out, nothing is answered."""
+        if not self.dead:
+            self.dead = True
+            self._killed()
+
+
+class WorldClient(kube.Client):
+    """`sidecars.kube.Client` without HTTP: it calls the Api in this process, as `process`."""
+
+    def __init__(self, api: Api, process: Process, faults: Faults, watcher: Watcher, rng: random.Random) -> None:
+        self._api, self._process, self._faults, self._watcher, self._random = api, process, faults, watcher, rng
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+        *,
+        wait_out: bool = True,
+    ) -> bytes:
+        place, request = place_of(path), f"{method} {path}"
+        sent = None if body is None else msgspec.json.decode(msgspec.json.encode(body))
+        await self._pass(self._random.uniform(0.001, 0.01))
+        if method == "GET":
+            return await self._read(place, query or {}, request)
+        fault = None
+        if place.plural != "events":
+            self._faults.done += 1
+            fault = self._faults.writes.pop(self._faults.done, None)
+        match fault:
+            case KubeFault.CONFLICT:
+                raise api_error(409, "Conflict", "injected: another writer was quicker", request=request)
+            case KubeFault.ERROR:
+                raise api_error(500, "InternalError", "injected: etcd has no leader", request=request)
+            case KubeFault.TIMEOUT:
+                await self._pass(30.0)
+                raise Unreachable(f"{request}: injected: no answer within 30 s")
+            case KubeFault.CRASH_BEFORE:
+                self._process.kill()
+                await self._pass(0)
+        self._watcher.kube_write(method, place, sent)
+        answer = self._api.handle(method, place, query or {}, sent, content_type)
+        if fault is KubeFault.CRASH_AFTER:
+            self._process.kill()
+        await self._pass(8.0 if fault is KubeFault.LATE else self._random.uniform(0.001, 0.01))
+        if fault is KubeFault.LOST:
+            raise Unreachable(f"{request}: injected: the connection was cut")
+        return answer
+
+    async def _read(self, place: Place, query: Mapping[str, str], request: str) -> bytes:
+        if place.name:
+            return self._api.handle("GET", place, query, None, "")
+        fault = self._faults.lists.popleft() if self._faults.lists else None
+        if fault is KubeFault.GONE:
+            raise api_error(410, "Expired", "injected: too old", request=request)
+        if fault is KubeFault.ERROR:
+            raise api_error(500, "InternalError", "injected: etcd has no leader", request=request)
+        version = None
+        if fault is KubeFault.STALE and not query.get("continue"):
+            version = max(self._api.compacted, self._api.version - self._random.randint(1, 30))
+        return self._api.page(place, query, version)
+
+    async def watch(
+        self,
+        resource: kube.Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+        read_deadline: float = 70.0,
+        type: type[Any] = dict,
+    ) -> AsyncGenerator[WatchEvent[Any]]:
+        """As the shipped one; events come within 20 ms, or when `lag_until` is over."""
+        path = resource.path(namespace)
+        place = place_of(path)
+        selector = Selector.of(place, {"labelSelector": label_selector, "fieldSelector": field_selector})
+        await self._pass(self._random.uniform(0.001, 0.01))
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + timeout_seconds
+        queue: deque[tuple[float, bytes]] = deque()
+        woken = asyncio.Event()
+
+        def take(change: Change) -> None:
+            if change.collection == place.collection:
+                line = _line(change, selector)
+                if line:
+                    queue.append((loop.time() + self._random.uniform(0.0, 0.02), line))
+                    woken.set()
+
+        for change in self._api.changes(place.collection, int(resource_version)):
+            take(change)
+        self._api.listeners.append(take)
+        try:
+            yield WatchEvent("BOOKMARK", None, resource_version)
+            while True:
+                if not queue:
+                    woken.clear()
+                    try:
+                        async with asyncio.timeout_at(ends):
+                            await woken.wait()
+                    except TimeoutError:
+                        return
+                due, line = queue.popleft()
+                await self._pass(max(due, self._faults.lag_until) - loop.time())
+                yield _event(line, type, f"WATCH {path}")
+        finally:
+            self._api.listeners.remove(take)
+
+    async def _pass(self, seconds: float) -> None:
+        """Let time pass; for a process that was killed it never ends."""
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+        if self._process.dead:
+            await self._process.never.wait()
+
+
+def _line(change: Change, selector: Selector) -> bytes:
+    """The event of a watch with this selector; nothing for one that it doesn't concern."""
+    before, after = selector.matches(change.old), selector.matches(change.new)
+    if not (before or after):
+        return b""
+    kind = "MODIFIED" if before and after else "ADDED" if after else "DELETED"
+    return b'{"type":"%s","object":%s}' % (kind.encode(), change.raw)
+
+
+class WorldSlurm(slurm_client.Client):
+    """`sidecars.slurm.client.Client` without HTTP: it asks a model in this process, as `process`."""
+
+    def __init__(
+        self,
+        url: str,
+        tokens: TokenSource,
+        *,
+        model: SlurmModel,
+        process: Process,
+        faults: Faults,
+        watcher: Watcher,
+        rng: random.Random,
+    ) -> None:
+        super().__init__(url, tokens)
+        self._model, self._process, self._faults, self._watcher, self._random = model, process, faults, watcher, rng
+
+    async def _exchange(self, request: Request[Any], token: str) -> tuple[int, bytes]:
+        await self._pass(self._random.uniform(0.001, 0.01))
+        target = request.target(VERSIONS[0])
+        made = asyncio.get_running_loop().time()
+
+        def carry() -> tuple[Any, bool]:
+            honest = not any(request.method in (None, it.method) for it in self._model._planned)
+            return self._model.handle(request.method, target, request.content(), token), honest
+
+        reply, honest = self._watcher.slurm_request(self._model, request.method, target, request.content(), carry)
+        await self._pass(3600.0 if reply.delay is None else reply.delay + self._random.uniform(0.001, 0.01))
+        if request.method != "GET" and self._faults.slurm_lost > 0:
+            self._faults.slurm_lost -= 1
+            raise slurm_errors.Unreachable(str(request), "injected: the connection was cut")
+        if reply.cut:
+            raise slurm_errors.Unreachable(str(request), "the answer was cut off")
+        if reply.status in (200, 304) and (honest or reply.delay):
+            self._watcher.slurm_seen(self._model, request.method, target, made)
+        return reply.status, reply.body
+
+    async def _pass(self, seconds: float) -> None:
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+        if self._process.dead:
+            await self._process.never.wait()

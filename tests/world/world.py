@@ -1,0 +1,440 @@
+"""The whole: a Kubernetes cluster, Slurm clusters in it with jobs, the operator, and what one does to them."""
+
+import asyncio
+import base64
+import contextlib
+import functools
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from sidecars.kube import PODS, SECRETS, Manifest
+from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
+from sidecars.operator.context import Surroundings
+from sidecars.operator.main import lead
+from sidecars.operator.settings import Settings
+from sidecars.simulate import SlurmModel
+from sidecars.slurm.extra import pod_facts
+from sidecars.slurm.tokens import TokenSource
+from sidecars.workloads import structure
+from sidecars.workloads.facts import Site
+from tests.world.api import Api, Change, merged
+from tests.world.client import Faults, Process, WorldClient, WorldSlurm
+from tests.world.kubelets import NODE, Kubelets
+from tests.world.watchdog import Watchdog, is_foreign
+
+EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
+SETTLED_AFTER = 100.0
+"""Seconds without a write after which nothing more is expected: longer than any back-off of the operator's."""
+SETTLE_LIMIT = 1800.0
+LATE = 45.0
+"""Seconds after which a NodeSet that isn't as asked for must say so: longer than a request to the API server takes."""
+
+POD, NODESET, CONTROLLER, RESTAPI = PODS.path(), NODESETS.path(), CONTROLLERS.path(), RESTAPIS.path()
+_SECRET = "c2VjcmV0LXZhbHVlLW9mLXRoZS1rZXk"
+_KEYS = {
+    "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+    "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+}
+
+
+def seeded(seed: float) -> random.Random:
+    """Randomness that comes again with the seed."""
+    return random.Random(seed)  # noqa: S311 - repeatable, which is the point
+
+
+class Broken(AssertionError):
+    """An invariant is."""
+
+
+@functools.cache
+def site() -> Site:
+    """What the operator is installed with."""
+    return Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
+
+
+@dataclass
+class Job:
+    """A job that wants so many nodes for so many seconds."""
+
+    model: SlurmModel
+    count: int
+    seconds: float
+    job_id: int = 0
+    ends: float = 0.0
+    nodes: tuple[str, ...] = ()
+    over: bool = False
+
+
+class World:
+    """Use `world(seed)`. Times are seconds of the loop, which begins at 0."""
+
+    def __init__(self, seed: int, machines: int) -> None:
+        self.rng = seeded(seed)
+        self.loop = asyncio.get_running_loop()
+        self.api = Api(self.wall_clock)
+        self.faults = Faults()
+        self.slurms: dict[tuple[str, str], SlurmModel] = {}
+        self.watchdog = Watchdog(self.api, self.loop.time, (_SECRET, base64.b64encode(_SECRET.encode()).decode()))
+        self.kubelets = Kubelets(self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note)
+        self.watchdog.kubelets = self.kubelets
+        self.jobs: list[Job] = []
+        self.machines = [f"machine-{number}" for number in range(machines)]
+        self.lost_state: set[int] = set()
+        self.restarts_after = 1.0
+        self._unlucky: set[tuple[int, str]] = set()
+        self._process: Process | None = None
+        self._processes: list[Process] = []
+        self._lead: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._unlike_since: dict[tuple[str, str, str], float] = {}
+        self._templates = 0
+        self._wanted: dict[tuple[str, str], dict[str, Any]] = {}
+        for name in self.machines:
+            self.kubelets.machine(name)
+
+    def wall_clock(self) -> float:
+        """Seconds since the epoch."""
+        return EPOCH + self.loop.time()
+
+    # --- what there is
+
+    def cluster(self, namespace: str = "slurm") -> SlurmModel:
+        """Keys, Controller and RestApi `slurm`, and the Slurm that they stand for."""
+        model = self.slurms[namespace, "slurm"] = SlurmModel(self.wall_clock)
+        value = base64.b64encode(_SECRET.encode()).decode()
+        for reference in _KEYS.values():
+            metadata = {"name": reference["name"], "namespace": namespace}
+            secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {reference["key"]: value}}
+            self.api.create(SECRETS.path(), secret)
+        controller = {**_KEYS, "slurmctld": {"image": "slurmctld:1"}}
+        self.api.create(CONTROLLER, _custom("Controller", namespace, "slurm", controller))
+        restapi = {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "slurmrestd:1"}}
+        self.api.create(RESTAPI, _custom("RestApi", namespace, "slurm", restapi))
+        return model
+
+    def nodeset(self, name: str = "slinky", replicas: int = 2, *, namespace: str = "slurm", **spec: Any) -> None:
+        """A NodeSet of Controller `slurm`."""
+        smallest = {"controllerRef": {"name": "slurm"}, "replicas": replicas, "slurmd": {"image": "slurmd:1"}}
+        self._wanted[namespace, name] = {**smallest, **spec}
+        self.api.create(NODESET, _custom("NodeSet", namespace, name, self._wanted[namespace, name]))
+
+    def pods(self, nodeset: str = "slinky", namespace: str = "slurm") -> list[Manifest]:
+        """Its pods, by name."""
+        found = (pod for pod in self.api.all(POD) if _owner(pod) == (namespace, nodeset))
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def change(self, name: str, spec: Any, namespace: str = "slurm") -> None:
+        """Change the NodeSet's spec; one that is being replaced is made so."""
+        self._wanted[namespace, name] = merged(self._wanted[namespace, name], spec)
+        if self.api.get(NODESET, namespace, name) is not None:
+            self.api.change(NODESET, namespace, name, {"spec": spec})
+
+    def replace(self, name: str, namespace: str = "slurm") -> None:
+        """Delete the NodeSet, and make it again when it is gone."""
+        nodeset = self.api.get(NODESET, namespace, name)
+        if nodeset is None or nodeset["metadata"].get("deletionTimestamp"):
+            return
+
+        def gone(change: Change) -> None:
+            if change.kind == "DELETED" and change.object["metadata"]["uid"] == nodeset["metadata"]["uid"]:
+                self.api.listeners.remove(gone)
+                self.loop.call_later(0.5, again)
+
+        def again() -> None:
+            self.api.create(NODESET, _custom("NodeSet", namespace, name, self._wanted[namespace, name]))
+
+        self.api.listeners.append(gone)
+        self.api.delete(NODESET, namespace, name)
+
+    def condition(self, name: str, kind: str = "Ready", namespace: str = "slurm") -> dict[str, Any]:
+        """A condition of a NodeSet; {} while it has none."""
+        status = (self.api.get(NODESET, namespace, name) or {}).get("status") or {}
+        return next((dict(it) for it in status.get("conditions") or () if it["type"] == kind), {})
+
+    def new_image(self) -> str:
+        """An image that no pod has yet."""
+        self._templates += 1
+        return f"slurmd:{self._templates + 1}"
+
+    def _slurm_of(self, pod: Manifest) -> SlurmModel:
+        return self.slurms[pod["metadata"]["namespace"], pod["metadata"]["labels"]["slinky.slurm.net/cluster"]]
+
+    # --- jobs and administrators
+
+    def job(self, count: int, seconds: float, namespace: str = "slurm") -> Job:
+        """A job that starts as soon as so many nodes are free."""
+        job = Job(self.slurms[namespace, "slurm"], count, seconds)
+        self.jobs.append(job)
+        return job
+
+    def admin(self, name: str, reason: str | None, namespace: str = "slurm") -> None:
+        """An administrator drains a Slurm node with a reason, or takes its drain back (None)."""
+        model = self.slurms[namespace, "slurm"]
+        node = model.nodes.get(name)
+        if node is None:
+            return
+        self.watchdog.foreign_since[id(model), name] = self.loop.time()
+        if reason is None:
+            node.flags.discard("DRAIN")
+            node.reason = ""
+        else:
+            node.flags.add("DRAIN")
+            node.reason = reason
+        model._touch(name)
+
+    def lose_state(self, namespace: str = "slurm") -> None:
+        """slurmctld comes back without its state; every slurmd registers anew."""
+        model = self.slurms[namespace, "slurm"]
+        self.lost_state.add(id(model))
+        model.restart(lost_state=True)
+        self.kubelets.register_again(model)
+
+    def kill_machine(self, name: str) -> None:
+        """It loses its power."""
+        for slurmd in self.kubelets.running.values():
+            if slurmd.kube_node == name:
+                self._unlucky.add((id(self.kubelets.model_of(slurmd)), slurmd.slurm_node))
+        self.kubelets.kill(name)
+
+    def _tick_jobs(self) -> None:
+        now = self.loop.time()
+        for job in self.jobs:
+            model = job.model
+            if job.over:
+                continue
+            if not job.job_id:
+                free = [name for name in sorted(model.nodes) if _free(model, name)]
+                if len(free) >= job.count:
+                    job.nodes = tuple(self.rng.sample(free, job.count))
+                    job.job_id = model.job_start(job.nodes)
+                    job.ends = now + job.seconds
+                continue
+            record = model.jobs.get(job.job_id)
+            if record is None or "RUNNING" not in record.states:
+                job.over = True
+                blameless = id(model) in self.lost_state or any((id(model), n) in self._unlucky for n in job.nodes)
+                if not blameless:
+                    states = sorted(record.states) if record else "gone"
+                    self.watchdog.note(f"I1: job {job.job_id} on {job.nodes} didn't end by itself: it is {states}")
+            elif now >= job.ends:
+                job.over = True
+                model.job_end(job.job_id, completing=True)
+                self.loop.call_later(self.rng.uniform(0.1, 1.5), _completed, model, job.job_id)
+
+    # --- the operator
+
+    def start(self) -> None:
+        """An operator, which is started again whenever it is killed."""
+        self._supervisor = asyncio.create_task(self._supervise())
+
+    def crash(self) -> None:
+        """Kill the operator."""
+        if self._process is not None:
+            self._process.kill()
+
+    async def _supervise(self) -> None:
+        settings = Settings(nodeset_workers=4)
+        while True:
+            ended = asyncio.Event()
+            process = self._process = Process(ended.set)
+            self._processes.append(process)  # what it left behind waits for ever, as the tasks of a dead process do
+            rng = seeded(self.rng.random())
+            client = WorldClient(self.api, process, self.faults, self.watchdog, rng)
+            self.watchdog.restarted()
+
+            def connect(url: str, tokens: TokenSource, process: Process = process) -> WorldSlurm:
+                service, namespace = (urlsplit(url).hostname or "").split(".")[:2]
+                return WorldSlurm(
+                    url,
+                    tokens,
+                    model=self.slurms[namespace, service.removesuffix("-restapi")],
+                    process=process,
+                    faults=self.faults,
+                    watcher=self.watchdog,
+                    rng=seeded(self.rng.random()),
+                )
+
+            around = Surroundings(self.loop.time, self.wall_clock, connect, rng)
+            work = self._lead = asyncio.create_task(lead(client, settings, site(), around))
+            dying = asyncio.create_task(ended.wait())
+            try:
+                await asyncio.wait({work, dying}, return_when=asyncio.FIRST_COMPLETED)
+                if not process.dead:
+                    self.watchdog.note(f"the operator ended by itself: {work.exception()!r}")
+            finally:
+                process.dead = True
+                dying.cancel()
+                work.cancel()
+                await asyncio.gather(work, dying, return_exceptions=True)
+            self.watchdog.log.append(f"{self.loop.time():9.2f} the operator is dead")
+            await asyncio.sleep(self.restarts_after)
+
+    # --- time
+
+    async def run(self, seconds: float) -> None:
+        """Let time pass, and look each second. Raises Broken at the first broken invariant."""
+        end = self.loop.time() + seconds
+        while self.loop.time() < end:
+            await asyncio.sleep(min(1.0, end - self.loop.time()))
+            self._tick_jobs()
+            self._look()
+            if self.watchdog.broken:
+                raise Broken("\n".join([*self.watchdog.broken, "what happened last:", *self.watchdog.log[-60:]]))
+
+    async def until(self, what: str, look: Callable[[], object], seconds: float = 120.0) -> float:
+        """Run until `look` says so; the seconds that took. Raises Broken naming `what` when it takes longer."""
+        begun = self.loop.time()
+        while not look():
+            if self.loop.time() - begun > seconds:
+                raise Broken("\n".join([f"waited {seconds:g} s for {what}", *self.watchdog.log[-60:]]))
+            await self.run(0.25)
+        return self.loop.time() - begun
+
+    async def settle(self) -> None:
+        """Run until nothing is written any more; then the same for longer, to see that it stays so."""
+        begun = self.loop.time()
+        while self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER or self._waits_for_jobs():
+            if self.loop.time() - begun > SETTLE_LIMIT:
+                raise Broken("\n".join(["I7: it never comes to rest:", *self.watchdog.log[-60:]]))
+            await self.run(1.0)
+        writes = self.watchdog.writes
+        await self.run(SETTLED_AFTER)
+        if self.watchdog.writes != writes:
+            raise Broken("\n".join(["I5: a settled cluster is written to:", *self.watchdog.log[-20:]]))
+
+    def _waits_for_jobs(self) -> bool:
+        return any(job.job_id and not job.over for job in self.jobs)
+
+    def _look(self) -> None:
+        """I7: a NodeSet that isn't as asked for says so."""
+        now = self.loop.time()
+        alive = self._process is not None and not self._process.dead
+        for nodeset in self.api.all(NODESET):
+            key = (nodeset["metadata"]["namespace"], nodeset["metadata"]["name"], nodeset["metadata"]["uid"])
+            if not alive or self.faults.lag_until > now or self._as_asked(nodeset):
+                self._unlike_since.pop(key, None)
+                continue
+            since = self._unlike_since.setdefault(key, now)
+            ready = self.condition(key[1], namespace=key[0])
+            if now - since > LATE and (ready.get("status") == "True" or not ready.get("message")):
+                self.watchdog.note(f"I7: NodeSet {key[1]} isn't as asked for since {since:.0f}, and says {ready}")
+
+    def _as_asked(self, nodeset: Manifest) -> bool:
+        pods = self.pods(nodeset["metadata"]["name"], nodeset["metadata"]["namespace"])
+        wanted = 0 if nodeset["metadata"].get("deletionTimestamp") else nodeset["spec"]["replicas"]
+        return len(pods) == wanted and all(_ready(pod) for pod in pods)
+
+    # --- the end
+
+    def end_state(self) -> dict[str, Any]:
+        """What there is, without what may differ from one undisturbed run to another: which ordinals, uids, times."""
+        found: dict[str, Any] = {}
+        for nodeset in self.api.all(NODESET):
+            metadata, status = nodeset["metadata"], nodeset.get("status") or {}
+            pods = self.pods(metadata["name"], metadata["namespace"])
+            model = self.slurms[metadata["namespace"], nodeset["spec"]["controllerRef"]["name"]]
+            hosts = {pod["spec"].get("hostname", "") for pod in pods}
+            records = {n: it for n, it in model.nodes.items() if _made_by(it.extra, metadata["uid"])}
+            found[f"{metadata['namespace']}/{metadata['name']}"] = {
+                "pods": len(pods),
+                "ready": sum(_ready(pod) for pod in pods),
+                "cordoned": sum("pod-cordon" in key for pod in pods for key in pod["metadata"]["annotations"]),
+                "registered": len(hosts & records.keys()),
+                "records without a pod": sorted(n for n, it in records.items() if n not in hosts),
+                "drained": sorted(n for n, it in records.items() if "DRAIN" in it.flags and not is_foreign(it.reason)),
+                "marked by others": sorted(n for n, it in records.items() if is_foreign(it.reason)),
+                "finalizers": metadata.get("finalizers") or [],
+                "conditions": {it["type"]: it["status"] for it in status.get("conditions") or ()},
+                "seen": status.get("observedGeneration") == metadata["generation"],
+                # With OnDelete, which pods are replaced depends on which one somebody happened to delete.
+                "counts": {
+                    key: value
+                    for key, value in status.items()
+                    if isinstance(value, int) and key not in {"observedGeneration", "updatedReplicas"}
+                },
+            }
+        return found
+
+    def outdated(self, name: str = "slinky", namespace: str = "slurm") -> int:
+        """How many of its pods have another image than it asks for."""
+        nodeset = self.api.get(NODESET, namespace, name)
+        wanted = nodeset["spec"]["slurmd"]["image"] if nodeset is not None else None
+        images = [it["image"] for pod in self.pods(name, namespace) for it in pod["spec"]["containers"]]
+        return sum(image.startswith("slurmd:") and image != wanted for image in images)
+
+    async def close(self) -> None:
+        """End everything."""
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
+        await self.kubelets.close()
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def world(seed: int = 0, *, machines: int = 6, namespaces: Iterable[str] = ("slurm",)) -> AsyncIterator[World]:
+    """A world with a Slurm cluster in each namespace and an operator."""
+    made = World(seed, machines)
+    log = logging.getLogger("sidecars")
+    level = log.level
+    log.addHandler(made.watchdog)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+    def failed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
+        made.watchdog.note(f"in the event loop: {what.get('message')}: {what.get('exception')!r}")
+
+    made.loop.set_exception_handler(failed)
+    try:
+        for namespace in namespaces:
+            made.cluster(namespace)
+        made.start()
+        yield made
+    finally:
+        await made.close()
+        log.removeHandler(made.watchdog)
+        log.setLevel(level)
+        log.propagate = True
+
+
+def _custom(kind: str, namespace: str, name: str, spec: dict[str, Any]) -> Manifest:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _owner(pod: Manifest) -> tuple[str, str]:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return pod["metadata"]["namespace"], next((it["name"] for it in owners if it.get("controller")), "")
+
+
+def _ready(pod: Manifest) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready = any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
+    return ready and not pod["metadata"].get("deletionTimestamp")
+
+
+def _free(model: SlurmModel, name: str) -> bool:
+    states = model.states(name)
+    return "IDLE" in states and states.isdisjoint({"DRAIN", "NOT_RESPONDING", "COMPLETING"})
+
+
+def _completed(model: SlurmModel, job_id: int) -> None:
+    job = model.jobs.get(job_id)
+    if job is not None and "COMPLETING" in job.states:
+        model.job_end(job_id)
+
+
+def _made_by(extra: str, nodeset_uid: str) -> bool:
+    facts = pod_facts(extra)
+    return facts is not None and facts.nodeset_uid == nodeset_uid
+
+
+__all__ = ["EPOCH", "NODE", "Broken", "Job", "World", "world"]

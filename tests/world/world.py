@@ -259,7 +259,7 @@ class World:
                     rng=seeded(self.rng.random()),
                 )
 
-            around = Surroundings(self.loop.time, self.wall_clock, connect, rng)
+            around = Surroundings(self.loop.time, self.wall_clock, connect, rng=rng)
             work = self._lead = asyncio.create_task(lead(client, settings, site(), around))
             dying = asyncio.create_task(ended.wait())
             try:

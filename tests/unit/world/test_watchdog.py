@@ -9,6 +9,7 @@ import pytest
 
 from sidecars.kube import CONFIG_MAPS, PODS
 from sidecars.simulate import Fault, SlurmModel
+from sidecars.simulate.records import Reply
 from sidecars.slurm import protocol
 from sidecars.slurm.tokens import TokenSource
 from tests.world.client import Faults, KubeFault, Process, WorldClient, WorldSlurm
@@ -186,17 +187,12 @@ def test_it_sees(misdeed: Callable[[World], Awaitable[None]], says: str) -> None
 class Liar(SlurmModel):
     """A Slurm that runs jobs and denies it."""
 
-    def states(self, name: str) -> frozenset[str]:
-        jobs, self.jobs = self.jobs, {}
+    def handle(self, method: str, target: str, body: bytes | None = None, token: str | None = "") -> Reply:
+        jobs = self.jobs
+        if method == "GET":
+            self.jobs = {}
         try:
-            return super().states(name)
-        finally:
-            self.jobs = jobs
-
-    def _get_jobs(self, update_time: str | None) -> Any:
-        jobs, self.jobs = self.jobs, {}
-        try:
-            return super()._get_jobs(None)
+            return super().handle(method, target, body, token)
         finally:
             self.jobs = jobs
 

@@ -50,7 +50,7 @@ class NotUsableError(Exception):
 
 @dataclass(slots=True)
 class Queues:
-    """One queue per kind, keyed by namespace and name."""
+    """One queue per kind, keyed by namespace and name; of all Kubernetes nodes together, with one key."""
 
     controllers: WorkQueue[Key] = field(default_factory=WorkQueue)
     restapis: WorkQueue[Key] = field(default_factory=WorkQueue)
@@ -59,6 +59,7 @@ class Queues:
     pods: WorkQueue[Key] = field(default_factory=WorkQueue)
     accountings: WorkQueue[Key] = field(default_factory=WorkQueue)
     tokens: WorkQueue[Key] = field(default_factory=WorkQueue)
+    machines: WorkQueue[Key] = field(default_factory=WorkQueue)
 
     @classmethod
     def of(cls, rng: random.Random | None) -> Self:
@@ -113,11 +114,13 @@ class Context:
     expectations: Expectations[Key] = field(default_factory=Expectations)
     slurmrestd_url: str | None = None
     propagated_node_conditions: tuple[str, ...] = ()
+    cordon_drained_nodes: bool = False
     now: Callable[[], float] = time.time
     placement: dict[Key, Rules] = field(default_factory=dict)
     failures: dict[Key, dict[str, Failures]] = field(default_factory=dict)
     observed: dict[Key, dict[str, Observed]] = field(default_factory=dict)
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
+    absent_since: dict[Key, dict[str, float]] = field(default_factory=dict)
     nudged: dict[Key, str] = field(default_factory=dict)
     _reported: dict[tuple[str, Key], tuple[str, int, Any]] = field(default_factory=dict)
 

@@ -33,7 +33,7 @@ from sidecars.operator.controller.failover import Primaries
 from sidecars.operator.controller.statuses import Statuses
 from sidecars.operator.loginset import effects as loginset
 from sidecars.operator.nodeset import effects as nodeset
-from sidecars.operator.nodeset import podstate
+from sidecars.operator.nodeset import machines, podstate
 from sidecars.operator.restapi import effects as restapi
 from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings, parse
@@ -152,6 +152,7 @@ async def lead(client: Client, settings: Settings, site: Site, around: Surroundi
         now=around.wall_clock,
         slurmrestd_url=settings.slurmrestd_url,
         propagated_node_conditions=settings.propagated_node_conditions,
+        cordon_drained_nodes=settings.cordon_drained_nodes,
     )
     wiring.wire(context)
     async with clusters, contextlib.aclosing(statuses), contextlib.aclosing(primaries), asyncio.TaskGroup() as tasks:
@@ -184,4 +185,5 @@ async def lead(client: Client, settings: Settings, site: Site, around: Surroundi
         work("Accounting", queues.accountings, accounting.reconcile, settings.accounting_workers)
         work("Token", queues.tokens, token.reconcile, settings.token_workers)
         work("NodeSet", queues.nodesets, nodeset.reconcile, settings.nodeset_workers)
+        work("Node", queues.machines, machines.reconcile, 1)
         work("Pod", queues.pods, podstate.reconcile, podstate.WORKERS)

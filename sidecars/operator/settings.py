@@ -16,7 +16,8 @@ class Settings:
     Services, None normally. `workloads`: folder with the pod structure of the daemons, None for the one that comes
     with the package. `health_addr`: `HOST:PORT` of /healthz and /readyz, "0" for none. `metrics_addr`: likewise, of
     /metrics; `metrics_secure`: over TLS and only to those who may `get` that path. `propagated_node_conditions`: types
-    whose reason and message go into the drain reason of a cordoned node, in this order. `*_workers`: how many
+    whose reason and message go into the drain reason of a cordoned node, in this order. `cordon_drained_nodes`: cordon
+    the Kubernetes node of a worker that somebody drained in Slurm. `*_workers`: how many
     resources of a kind are worked on at once, at least 1.
     """
 
@@ -30,6 +31,7 @@ class Settings:
     metrics_addr: str = ":8080"
     metrics_secure: bool = False
     propagated_node_conditions: tuple[str, ...] = ()
+    cordon_drained_nodes: bool = False
     leader_elect: bool = False
     leader_elect_namespace: str = ""
     controller_workers: int = 1
@@ -59,6 +61,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add(
         "--propagated-node-conditions", default="", metavar="A,B", help="Node conditions that explain a cordon to Slurm"
     )
+    add("--cordon-drained-nodes", action="store_true", help="cordon the machine of a node that is drained in Slurm")
     add("--metrics-secure", action="store_true", help="metrics over TLS, for those who may get /metrics")
     add("--leader-elect", nargs="?", const=True, default=False, type=_boolean, metavar="BOOL")
     add("--leader-elect-namespace", default="", metavar="NAMESPACE")
@@ -77,6 +80,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         metrics_addr=given.metrics_addr,
         metrics_secure=given.metrics_secure,
         propagated_node_conditions=tuple(name for name in given.propagated_node_conditions.split(",") if name),
+        cordon_drained_nodes=given.cordon_drained_nodes,
         leader_elect=given.leader_elect,
         leader_elect_namespace=given.leader_elect_namespace or environment.get("POD_NAMESPACE") or "default",
         controller_workers=given.controller_workers,

@@ -6,6 +6,7 @@ from typing import Any
 from sidecars.kube import Event, Manifest, WorkQueue, records
 from sidecars.operator.context import Context, Key
 from sidecars.operator.controller.pods import controller_of_pod, pod_view
+from sidecars.operator.nodeset import machines
 from sidecars.operator.nodeset.observation import as_placed, slurm_node
 from sidecars.operator.nodeset.podstate import wake
 from sidecars.policy import podstate
@@ -44,6 +45,8 @@ def wire(context: Context) -> None:
         if _spec_changed(context, event):
             queues.controllers.add_after(key_of(event.object), SETTLE_SECONDS)
             wake_users(key_of(event.object))
+        if event.new is None and context.cordon_drained_nodes:
+            queues.machines.add(machines.ALL)
 
     def restapis(event: Event[Manifest]) -> None:
         if _spec_changed(context, event):
@@ -111,6 +114,8 @@ def wire(context: Context) -> None:
         old, new = event.old, event.new
         if old is not None and new is not None and _placement(old, context) == _placement(new, context):
             return
+        if context.cordon_drained_nodes:
+            queues.machines.add(machines.ALL)
         name = event.object.metadata.name
         for key, rules in context.placement.items():
             places = [rules.place(as_placed(node)) if node is not None else None for node in (old, new)]
@@ -177,6 +182,8 @@ def slurm_changed(context: Context, controller: Key, changed: frozenset[str], re
     nodesets = [nodeset for nodeset in context.caches.nodesets.store.values() if _refers(nodeset, controller)]
     _add(context.queues.nodesets, (_key(nodeset) for nodeset in nodesets))
     wake(context, controller, changed | removed)
+    if context.cordon_drained_nodes:
+        context.queues.machines.add(machines.ALL)
     if not changed and not removed:
         context.queues.controllers.add(controller)
         # What changed while Slurm couldn't be trusted has not been shown yet.

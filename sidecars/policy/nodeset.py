@@ -61,10 +61,11 @@ class WorkerPod:
 
     `cordon` tells who asked for the drain by annotation: a user, the operator, or nobody. `started` is False only
     while the slurmd container is known never to have run. `kube_node_cordon` is the drain reason that comes from the
-    Kubernetes node, None while that node is schedulable or unknown; `kube_node_gone`: bound to one that there is not.
-    `slurmd_since`: when slurmd started to run, None if it doesn't. `terminating_grace`: seconds of grace that a pod
-    being deleted was given. `mode`: the scaling mode that it was made in; `place`: the Kubernetes node that it is for,
-    in DaemonSet mode.
+    Kubernetes node, None while that node is schedulable or unknown; `kube_node_gone`: bound to one that there is not;
+    `out_of_service`: to one that is tainted so; `machine_silent`: to one whose kubelet doesn't report. `slurmd_since`:
+    when slurmd started to run, None if it doesn't. `terminating_grace`: seconds of grace that a pod being deleted was
+    given; `terminating_until`: when it is over. `mode`: the scaling mode that it was made in; `place`: the Kubernetes
+    node that it is for, in DaemonSet mode.
     """
 
     name: str
@@ -81,10 +82,13 @@ class WorkerPod:
     ready_since: float | None = None
     slurmd_since: float | None = None
     deleting: bool = False
+    terminating_until: float | None = None
     cordon: Literal["user", "operator"] | None = None
     kube_node_cordon: str | None = None
     deletion_cost: int = 0
     kube_node_gone: bool = False
+    out_of_service: bool = False
+    machine_silent: bool = False
     terminating_grace: int | None = None
     mode: str = "StatefulSet"
     place: str | None = None
@@ -147,6 +151,7 @@ class Deletion:
 
     `scaled_in`: nothing comes in its place.
     `as_seen`: the pod's own status is why, so it may go only if that hasn't changed since it was read.
+    `machine_lost`: that its machine is lost is why, so likewise. `event`, `severity`: of the event that tells of it.
     """
 
     pod: WorkerPod
@@ -155,6 +160,9 @@ class Deletion:
     drained: bool = False
     scaled_in: bool = False
     as_seen: bool = False
+    machine_lost: bool = False
+    event: str = "SuccessfulDelete"
+    severity: Literal["Normal", "Warning"] = "Normal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,20 +470,27 @@ class Failures:
 
 
 def failures(
-    before: Mapping[str, Failures], pods: Iterable[WorkerPod], now: float
+    before: Mapping[str, Failures],
+    pods: Iterable[WorkerPod],
+    now: float,
+    *,
+    unregistered: Collection[str] = (),
+    absent: Collection[str] = (),
 ) -> tuple[dict[str, Failures], float | None]:
     """The failures by pod name after this pass, and after how many seconds the next pod may be made.
 
     The wait doubles from a second to `FAILED_WAIT_MOST` (as the DaemonSet controller's does), and is forgotten once a
-    pod of that name is available.
+    pod of that name is available. `unregistered`: uids of pods that never got known to Slurm, which is a failure;
+    `absent`: of those that Slurm doesn't know at this moment.
     """
     found = {name: item for name, item in before.items() if item.until + FAILED_WAIT_MOST > now}
     for pod in pods:
         known = found.get(pod.name)
-        if pod.phase == "Failed" and (known is None or known.uid != pod.uid):
+        failed = pod.phase == "Failed" or pod.uid in unregistered
+        if failed and (known is None or known.uid != pod.uid):
             count = 1 if known is None else known.count + 1
             found[pod.name] = Failures(count, pod.uid, now + min(FAILED_WAIT_MOST, 2.0 ** (count - 1)))
-        elif pod.available:
+        elif pod.available and pod.uid not in absent:
             found.pop(pod.name, None)
     waits = [item.until - now for item in found.values() if item.until > now]
     return found, min(waits, default=None)

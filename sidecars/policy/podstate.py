@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sidecars.policy.nodeset import is_foreign
 from sidecars.slurm import hostlists, states
 from sidecars.slurm.records import Job, Node
 
@@ -85,17 +84,3 @@ def deadline_text(deadline: float) -> str:
     except (OverflowError, ValueError):
         moment = datetime.max.replace(tzinfo=UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def machines_to_cordon(nodes: Iterable[Node]) -> dict[str, str]:
-    """Kubernetes nodes that somebody's drain in Slurm speaks against, with the reason.
-
-    `nodes` are records of worker pods. A drain counts for the machine that the record was made on (its instance id): a
-    successor elsewhere keeps the drain, but has no part in its cause. The operator's and the pods' own drains don't
-    count, so that a cordon is never the cause of itself.
-    """
-    found: dict[str, str] = {}
-    for node in nodes:
-        if node.instance_id and states.is_drain(node.states) and is_foreign(node.reason):
-            found.setdefault(node.instance_id, node.reason)
-    return found

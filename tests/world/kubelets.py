@@ -119,6 +119,18 @@ class Kubelets:
                 if pod["spec"].get("nodeName") == name:
                     self._later(self.rng.uniform(POD_GC, 2 * POD_GC), self._gone, pod["metadata"]["uid"])
 
+    def switch_off(self, name: str) -> None:
+        """An administrator says of a machine that is dead that it is: the taint out-of-service."""
+        node = self.api.get(NODE, "", name)
+        if name in self.dead and node is not None:
+            taints = [it for it in node["spec"].get("taints", []) if it["key"] != OUT_OF_SERVICE]
+            taints.append({"key": OUT_OF_SERVICE, "effect": "NoExecute"})
+            self.api.change(NODE, "", name, {"spec": {"taints": taints}})
+            # NoExecute: nothing tolerates it.
+            for pod in self.api.all(POD):
+                if pod["spec"].get("nodeName") == name:
+                    self._later(self.rng.uniform(0.1, 2.0), self._evict, name, pod["metadata"]["uid"])
+
     async def close(self) -> None:
         """End what is under way."""
         for task in self._tasks:

@@ -141,10 +141,10 @@ class Submit(Action):
 
 @dataclass(frozen=True)
 class Machine(Action):
-    """A machine dies, comes back, or is given up: its Node object is deleted."""
+    """A machine dies, comes back, or is given up: its Node object is deleted, or it is tainted as out of service."""
 
     which: int
-    what: Literal["kill", "revive", "remove"]
+    what: Literal["kill", "revive", "remove", "switch off"]
 
     def do(self, w: World) -> None:
         name = w.machines[self.which % len(w.machines)]
@@ -155,6 +155,8 @@ class Machine(Action):
                 w.kubelets.revive(name)
             case "remove":
                 w.kubelets.remove(name)
+            case "switch off":
+                w.kubelets.switch_off(name)
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,7 @@ def actions() -> st.SearchStrategy[Action]:
         st.builds(Annotate, pick(), st.just(COST), st.sampled_from(["-5", "100", None])),
         st.builds(DeletePod, pick()),
         st.builds(Admin, pick(), st.booleans()),
-        st.builds(Machine, pick(), st.sampled_from(["kill", "revive", "remove"])),
+        st.builds(Machine, pick(), st.sampled_from(["kill", "revive", "remove", "switch off"])),
         st.builds(Replace),
         st.builds(ChangeStrategy, st.sampled_from(sorted(STRATEGIES))),
     )

@@ -29,8 +29,8 @@ from sidecars.operator.nodeset import (
     steps,
 )
 from sidecars.operator.nodeset.observation import as_placed, worker_pod
+from sidecars.policy import lost, placement, reservation
 from sidecars.policy import nodeset as policy
-from sidecars.policy import placement, reservation
 from sidecars.policy.conditions import Condition
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import nodeset as render
@@ -57,6 +57,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if manifest is None:
         context.expectations.forget(key)
         context.orphaned_since.pop(key, None)
+        context.absent_since.pop(key, None)
         context.placement.pop(key, None)
         context.failures.pop(key, None)
         context.observed.pop(key, None)
@@ -96,7 +97,14 @@ async def reconcile(context: Context, key: Key) -> float | None:
         # Only now is it worth reading all jobs.
         view = await _with_jobs(cluster, view)
         plan = policy.plan(desired, pods, view, context.now())
-    context.failures[key], may_be_made = policy.failures(context.failures.get(key, {}), pods, context.now())
+    plan, lost_again = _with_lost(context, key, pods, view, plan)
+    context.failures[key], may_be_made = policy.failures(
+        context.failures.get(key, {}),
+        pods,
+        context.now(),
+        unregistered={it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED},
+        absent=context.absent_since[key],
+    )
     failure: Exception | None = None
     try:
         await steps.carry_out(context, manifest, nodeset, made.template, made.revision, desired, plan, cluster)
@@ -150,12 +158,26 @@ async def reconcile(context: Context, key: Key) -> float | None:
         left,
         outcome.again,
         may_be_made,
+        lost_again,
         named.again,
         _available_in(nodeset, pods),
         _forced_in(context, nodeset) if pods else None,
         context.expectations.remaining(key) or None,
     )
     return min((hint for hint in hints if hint is not None), default=None)
+
+
+def _with_lost(
+    context: Context, key: Key, pods: Sequence[policy.WorkerPod], view: policy.SlurmView, plan: policy.Plan
+) -> tuple[policy.Plan, float | None]:
+    """The plan with the pods that are lost, and after how many seconds to look again."""
+    now = context.now()
+    since = context.absent_since[key] = lost.absent(pods, view, context.absent_since.get(key, {}), now)
+    planned = {deletion.pod.name for deletion in plan.delete}
+    found = (lost.stuck(pods, view, now), lost.unregistered(pods, since, now))
+    more = [it for each in found for it in each.delete if it.machine_lost or it.pod.name not in planned]
+    again = min((each.again for each in found if each.again is not None), default=None)
+    return (replace(plan, delete=(*plan.delete, *more)) if more else plan), again
 
 
 def _pins(nodeset: NodeSet, desired: policy.Desired) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 
 from sidecars.kube import records
+from sidecars.policy import lost, placement
 from sidecars.policy import nodeset as policy
-from sidecars.policy import placement
 from sidecars.workloads import names
 
 POD_CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordoned-by"
 CONTAINER = "slurmd"
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+"""Taint of a Kubernetes node whose kubelet has not reported for a while."""
 
 REASON_LIMIT = 256
 
@@ -53,7 +56,10 @@ def worker_pod(
         else None,
         deletion_cost=deletion_cost(meta.annotations.get(names.POD_DELETION_COST, "")),
         kube_node_gone=bool(pod.spec.node_name) and kube_node is None,
+        out_of_service=kube_node is not None and is_out_of_service(kube_node),
+        machine_silent=kube_node is not None and _has_taint(kube_node, UNREACHABLE),
         terminating_grace=meta.deletion_grace_period_seconds,
+        terminating_until=meta.deletion_timestamp.timestamp() if meta.deletion_timestamp is not None else None,
         resource_version=meta.resource_version,
         mode=mode,
         place=meta.annotations.get(names.KUBE_NODE) or pod.spec.node_name or None if mode == "DaemonSet" else None,
@@ -69,6 +75,15 @@ def as_placed(node: records.Node) -> placement.KubeNode:
         unschedulable=node.spec.unschedulable,
         hostname=node.metadata.annotations.get(names.HOSTNAME_OVERRIDE, ""),
     )
+
+
+def is_out_of_service(node: records.Node) -> bool:
+    """Whether an administrator says that the machine is off, and nothing of its pods runs any more."""
+    return _has_taint(node, lost.OUT_OF_SERVICE)
+
+
+def _has_taint(node: records.Node, key: str) -> bool:
+    return any(taint.key == key for taint in node.spec.taints)
 
 
 def slurm_node(pod: records.Pod) -> str:
@@ -102,10 +117,11 @@ def _running_since(pod: records.Pod) -> float | None:
 def cordon_reason(node: records.Node, namespace: str, pod: str, explained_by: Iterable[str] = ()) -> str | None:
     """The drain reason that a cordoned Kubernetes node asks for; None while it is schedulable.
 
-    An annotation on the node says it, or else the node's conditions of the types `explained_by` that are True, or else
-    just that it was cordoned. Control characters are made harmless; the first two are cut to 256 characters.
+    None too where the operator has cordoned it, for somebody's drain in Slurm: that one is enough. An annotation on the
+    node says it, or else the node's conditions of the types `explained_by` that are True, or else just that it was
+    cordoned. Control characters are made harmless; the first two are cut to 256 characters.
     """
-    if not node.spec.unschedulable:
+    if not node.spec.unschedulable or names.CORDONED_FOR in node.metadata.annotations:
         return None
     found = (node.status.condition(kind) for kind in explained_by)
     problems = "; ".join(f"({it.reason}: {it.message})" for it in found if it is not None and it.status == "True")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sidecars.policy import lost
 from sidecars.policy import nodeset as policy
 from sidecars.policy.conditions import Condition
 from sidecars.slurm import states
@@ -17,6 +18,9 @@ def ready(nodeset: NodeSet, desired: policy.Desired, pods: Sequence[policy.Worke
         first = plan.waiting[0]
         more = f" (and {len(plan.waiting) - 1} more pods are waiting)" if len(plan.waiting) > 1 else ""
         return Condition("Ready", "False", "Draining", f"pod {first.pod.name}: {first.step}{more}")
+    stuck = lost.said(pods)
+    if stuck:
+        return Condition("Ready", "False", "MachineLost", stuck)
     if desired.leaving:
         return Condition("Ready", "False", "Removing", f"{len(pods)} pods are still terminating")
     if plan.problems:

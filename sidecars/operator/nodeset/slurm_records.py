@@ -49,8 +49,9 @@ def _orphans(context: Context, nodeset: NodeSet, nodes: Mapping[str, Node]) -> l
         return []
     pods = context.caches.pods.store.values()
     alive = {pod.metadata.uid for pod in pods}
-    # A record keeps the uid of the pod that made it even when a successor of the same name has registered with it.
-    in_use = {slurm_node(pod) for pod in pods if pod.metadata.namespace == nodeset.namespace}
+    # A record keeps the uid of the pod that made it even when a successor of the same name has registered with it. One
+    # that has no machine yet has no slurmd, and there may never be a machine for it.
+    in_use = {slurm_node(pod) for pod in pods if pod.metadata.namespace == nodeset.namespace and pod.spec.node_name}
     found = []
     for node in owned:
         if node.name in in_use:

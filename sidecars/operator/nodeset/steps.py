@@ -5,11 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from sidecars.kube import PODS, Manifest, NotFound
+from sidecars.kube import NODES, PODS, Manifest, NotFound
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
 from sidecars.operator.nodeset import claims, creation
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
+from sidecars.policy import lost
 from sidecars.policy import nodeset as policy
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import compress
@@ -47,7 +48,9 @@ async def carry_out(
     if not context.expectations.satisfied(key):
         return
     if plan.delete:
-        context.expectations.expect_deletions(key, [deletion.pod.uid for deletion in plan.delete])
+        # What is deleted by force has its deletionTimestamp already.
+        asked = [deletion.pod.uid for deletion in plan.delete if not deletion.machine_lost]
+        context.expectations.expect_deletions(key, asked)
         await all_of([_delete(context, nodeset, owner, deletion) for deletion in plan.delete])
     if template is not None:
         wanted = creation.orders(nodeset, template, revision, desired, plan)
@@ -76,6 +79,8 @@ def _delete(
     async def delete() -> None:
         pod = deletion.pod
         try:
+            if deletion.machine_lost and not await _is_lost(context, pod.kube_node or ""):
+                return
             await claims.hand_over(context, nodeset, deletion)
             await context.client.delete(
                 PODS,
@@ -93,11 +98,20 @@ def _delete(
             context.expectations.deletion_observed(key, pod.uid)
             raise
         log.info("NodeSet %s/%s: deleted pod %s: %s", *key, pod.name, deletion.because)
-        context.events.emit(
-            owner, "Normal", "SuccessfulDelete", "Delete", f"Deleted pod {pod.name}: {deletion.because}"
-        )
+        said = f"Deleted pod {pod.name}: {deletion.because}"
+        context.events.emit(owner, deletion.severity, deletion.event, "Delete", said)
 
     return delete
+
+
+async def _is_lost(context: Context, kube_node: str) -> bool:
+    """Whether the machine is gone or off at this moment: the cache may be behind, and force can't be taken back."""
+    try:
+        node = await context.client.get(NODES, None, kube_node)
+    except NotFound:
+        return True
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return any(taint["key"] == lost.OUT_OF_SERVICE for taint in taints)
 
 
 def bound(

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -73,11 +74,13 @@ class World:
     slurm: SlurmModel
     url: str
     kubelet_works: bool = True
+    dead: set[str] = dataclasses.field(default_factory=set)
+    """Machines whose kubelet does nothing."""
 
     @contextlib.asynccontextmanager
-    async def operator(self, around: Surroundings | None = None) -> AsyncIterator[None]:
-        """An operator and kubelets while the block runs; a crash of either fails the test."""
-        settings = Settings(namespaces=(self.namespace,), slurmrestd_url=self.url)
+    async def operator(self, around: Surroundings | None = None, **changes: Any) -> AsyncIterator[None]:
+        """An operator and kubelets while the block runs; a crash of either fails the test. `changes`: of settings."""
+        settings = Settings(namespaces=(self.namespace,), slurmrestd_url=self.url, **changes)
         site = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(lead(self.client, settings, site, around)), tasks.create_task(self._kubelets())]
@@ -126,6 +129,11 @@ class World:
         """Change spec.replicas."""
         await self.client.merge_patch(NODESETS, self.namespace, name, {"spec": {"replicas": replicas}})
 
+    async def post(self, slurm_node: str, **change: Any) -> None:
+        """Change a Slurm node as an administrator would, over the REST API."""
+        reply = self.slurm.handle("POST", f"/slurm/v0.0.45/node/{slurm_node}", json.dumps(change).encode())
+        assert reply.status == 200, reply
+
     async def condition(self, resource: Resource, name: str, kind: str = "Ready") -> dict[str, Any]:
         """A condition of one of our resources; {} while it has none."""
         item = await self.get(resource, name)
@@ -171,9 +179,12 @@ class World:
 
     async def _kubelet(self, pod: Manifest) -> None:
         metadata, host = pod["metadata"], pod["spec"]["hostname"]
+        machine = pod["spec"].get("nodeName")
+        if machine in self.dead:
+            return
         if metadata.get("deletionTimestamp"):
             await self.client.delete(PODS, self.namespace, metadata["name"], grace_period_seconds=0)
-        elif not pod["spec"].get("nodeName"):
+        elif not machine:
             binding = {
                 "apiVersion": "v1",
                 "kind": "Binding",
@@ -200,7 +211,8 @@ class World:
                 ],
             }
             owner = next(owner["uid"] for owner in metadata["ownerReferences"] if owner.get("controller"))
-            self.slurm.node_register(host, extra=encode(PodFacts(metadata["uid"], metadata["name"], "", owner)))
+            extra = encode(PodFacts(metadata["uid"], metadata["name"], "", owner))
+            self.slurm.node_register(host, extra=extra, instance_id=machine)
             await self.client.merge_patch(
                 PODS, self.namespace, metadata["name"], {"status": status}, subresource="status"
             )

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sidecars.policy.podstate import FOREVER, deadline_text, deadlines, machines_to_cordon, shown
+from sidecars.policy.podstate import FOREVER, deadline_text, deadlines, shown
 from sidecars.slurm.records import Job, Node
 
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
@@ -67,15 +67,3 @@ def test_a_job_without_a_limit_and_a_suspended_one_never_end() -> None:
 def test_a_deadline_beyond_all_calendars_is_written_as_their_end() -> None:
     assert deadline_text(1e20) == "9999-12-31T23:59:59Z"
     assert deadline_text(float(START + FOREVER)).startswith("2318-")
-
-
-def test_a_machine_is_to_be_cordoned_for_somebody_elses_drain_only() -> None:
-    assert machines_to_cordon(
-        [
-            node("IDLE", "DRAIN", reason="bad disk", machine="m0"),
-            node("IDLE", "DRAIN", reason="slurm-operator: Node (m1) was cordoned", machine="m1"),
-            node("IDLE", "DRAIN", reason="slurm-node: the pod is leaving", machine="m2"),
-            node("IDLE", reason="bad disk", machine="m3"),
-            node("IDLE", "DRAIN", reason="bad disk"),
-        ]
-    ) == {"m0": "bad disk"}

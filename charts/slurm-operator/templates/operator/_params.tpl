@@ -22,4 +22,7 @@ Arguments of the operator, as a list. Call it with the root context.
 {{- with .Values.propagatedNodeConditions }}
 - --propagated-node-conditions={{ join "," . }}
 {{- end }}
+{{- if .Values.cordonDrainedNodes }}
+- --cordon-drained-nodes
+{{- end }}
 {{- end }}

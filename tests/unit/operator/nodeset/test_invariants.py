@@ -47,6 +47,11 @@ SCENARIOS: dict[str, tuple[tuple[float, Action], ...]] = {
     ),
     "pods cordoned by hand": ((0.0, Annotate(0, CORDON, "true")), (5.0, Scale(1)), (5.0, Scale(3))),
     "a machine that dies": ((0.0, Machine(0, "kill")), (3.0, Machine(1, "kill")), (500.0, Machine(0, "remove"))),
+    "a machine that is switched off": (
+        (0.0, Submit(2, 90)),
+        (3.0, Machine(0, "kill")),
+        (90.0, Machine(0, "switch off")),
+    ),
     "removal and a new one": ((0.0, Submit(1, 20)), (3.0, Replace()), (30.0, Scale(1))),
 }
 

@@ -104,3 +104,27 @@ def test_a_deletion_cost_is_a_plain_int32_or_nothing(text: str, cost: int) -> No
 @pytest.mark.parametrize(("name", "number"), [("a-0", 0), ("a-b-012", 12), ("a", -1), ("a-x1", -1)])
 def test_an_ordinal_is_the_number_at_the_end(name: str, number: int) -> None:
     assert ordinal(name) == number
+
+
+def test_a_cordon_by_the_operator_itself_asks_for_no_drain() -> None:
+    marked = {"nodeset.slinky.slurm.net/cordoned-for": "slurm/slurm: bad disk"}
+    node = msgspec.structs.replace(machine(), metadata=records.ObjectMeta(name="machine", annotations=marked))
+    assert cordon_reason(node, "slurm", "slinky-3") is None
+
+
+def test_a_pod_tells_what_is_known_of_a_lost_machine() -> None:
+    leaving = msgspec.convert(
+        {"metadata": {"name": "slinky-3", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "m"}},
+        records.Pod,
+    )
+    taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
+    silent = msgspec.convert({"metadata": {"name": "m"}, "spec": {"taints": taints}}, records.Node)
+    taints.append({"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"})
+    off = msgspec.convert({"metadata": {"name": "m"}, "spec": {"taints": taints}}, records.Node)
+    seen = [worker_pod(leaving, node, now=0) for node in (silent, off, None)]
+    assert [it.terminating_until for it in seen] == [READY_AT.timestamp()] * 3
+    assert [(it.machine_silent, it.out_of_service, it.kube_node_gone) for it in seen] == [
+        (True, False, False),
+        (True, True, False),
+        (False, False, True),
+    ]

@@ -1,0 +1,55 @@
+"""Cordons Kubernetes nodes whose worker somebody drained in Slurm, where the operator is asked to. All in one pass."""
+
+import asyncio
+import logging
+from typing import Any
+
+from sidecars.kube import NODES, NotFound, records
+from sidecars.operator.context import Context, Key
+from sidecars.policy import machines as policy
+from sidecars.workloads import names
+
+log = logging.getLogger(__name__)
+
+ALL: Key = ("", "machines")
+"""The one key of its queue."""
+
+
+async def reconcile(context: Context, _: Key) -> float | None:
+    """One pass over all Slurm clusters and machines. Raises ApiError."""
+    drained: dict[str, dict[str, str]] = {}
+    unknown: list[str] = []
+    for controller in context.caches.controllers.store.values():
+        metadata = controller["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        cluster = context.clusters.get(key)
+        if cluster is None or cluster.view().problem is not None:
+            unknown.append("/".join(key))
+        else:
+            drained["/".join(key)] = policy.to_cordon(cluster.view().nodes.values())
+    found = {node.metadata.name: node for node in context.caches.kube_nodes.store.values()}
+    changes = policy.plan(drained, unknown, (_machine(node) for node in found.values()))
+    steps = [_patch(context, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()]
+    steps += [_patch(context, found[name], unschedulable=None, mark=None) for name in changes.uncordon]
+    steps += [_patch(context, found[name], mark=None) for name in changes.unmark]
+    for name, mark in changes.cordon.items():
+        log.info("Kubernetes node %s: cordoned for Slurm cluster %s", name, mark)
+    for name in changes.uncordon:
+        log.info("Kubernetes node %s: uncordoned, nobody's drain in Slurm is left", name)
+    results = await asyncio.gather(*steps, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, NotFound):
+            raise result
+    return None
+
+
+def _machine(node: records.Node) -> policy.Machine:
+    mark = node.metadata.annotations.get(names.CORDONED_FOR, "")
+    return policy.Machine(node.metadata.name, cordoned=node.spec.unschedulable, mark=mark)
+
+
+async def _patch(context: Context, node: records.Node, *, mark: str | None, **spec: Any) -> None:
+    # The resourceVersion makes it a Conflict if somebody has cordoned or uncordoned it meanwhile.
+    metadata = {"resourceVersion": node.metadata.resource_version, "annotations": {names.CORDONED_FOR: mark}}
+    patch = {"metadata": metadata, **({"spec": spec} if spec else {})}
+    await context.client.merge_patch(NODES, None, node.metadata.name, patch)

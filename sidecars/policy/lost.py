@@ -1,0 +1,103 @@
+"""Worker pods that nobody else will bring back: stuck on a lost machine, or unknown to Slurm. Pure.
+
+A pod that is being deleted stays until the kubelet of its machine says that it has ended, so one on a machine that
+lost its power stays for good, and with it its name. Only two things say that nothing of it runs any more: there is no
+Node object, or the Node is tainted `node.kubernetes.io/out-of-service`, by which an administrator says that the machine
+is off (https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sidecars.policy.nodeset import Deletion, SlurmView, WorkerPod
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+NOT_REGISTERED = "SlurmNodeNotRegistered"
+"""Event of a pod that is deleted because Slurm doesn't know it."""
+
+UNREGISTERED_SECONDS = 60.0
+"""How long a running slurmd may be unknown to Slurm: it tries to register every few seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Pods to delete, and after how many seconds to look again, None for never by time alone."""
+
+    delete: tuple[Deletion, ...] = ()
+    again: float | None = None
+
+
+def stuck(pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Lost:
+    """The terminating pods that are to be deleted by force. Their machine is to be looked at again just before that.
+
+    The Node object of a living machine can be deleted too: its kubelet then stops the pod within its grace. So one
+    without a Node goes once that is over, or when slurmctld doesn't reach its slurmd.
+    """
+    delete: list[Deletion] = []
+    waits: list[float] = []
+    for pod in pods:
+        if not pod.deleting:
+            continue
+        left = 0.0 if pod.terminating_until is None else pod.terminating_until - now
+        if left > 0:
+            waits.append(left)
+        if pod.out_of_service:
+            why = f"it is stuck terminating on Kubernetes node {pod.kube_node}, which is out of service"
+            delete.append(Deletion(pod, why, grace_seconds=0, machine_lost=True))
+        elif pod.kube_node_gone and (left <= 0 or _silent(pod, slurm)):
+            why = f"it is stuck terminating on Kubernetes node {pod.kube_node}, which is gone"
+            delete.append(Deletion(pod, why, grace_seconds=0, machine_lost=True))
+    return Lost(tuple(delete), min(waits, default=None))
+
+
+def _silent(pod: WorkerPod, slurm: SlurmView) -> bool:
+    node = slurm.nodes.get(pod.slurm_node)
+    return slurm.problem is None and (node is None or "NOT_RESPONDING" in node.states)
+
+
+def said(pods: Iterable[WorkerPod]) -> str:
+    """What an administrator is to do about terminating pods on a silent machine, for a condition; "" for none."""
+    found = [pod for pod in pods if pod.deleting and pod.machine_silent and not pod.out_of_service]
+    if not found:
+        return ""
+    first, more = found[0], f" (and {len(found) - 1} more pods likewise)" if len(found) > 1 else ""
+    return (
+        f"pod {first.name} is terminating on Kubernetes node {first.kube_node}, whose kubelet doesn't report{more}; if "
+        f"the machine is off, say so: kubectl taint nodes {first.kube_node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    )
+
+
+def absent(pods: Iterable[WorkerPod], slurm: SlurmView, before: Mapping[str, float], now: float) -> dict[str, float]:
+    """Since when Slurm has no node of a pod whose slurmd runs, by the pod's uid. Time in which nobody knows is none."""
+    if slurm.problem is not None:
+        return {}
+    return {
+        pod.uid: max(pod.slurmd_since, before.get(pod.uid, now))
+        for pod in pods
+        if not pod.deleting
+        and not pod.finished
+        and pod.slurmd_since is not None
+        and pod.slurm_node
+        and pod.slurm_node not in slurm.nodes
+        and pod.slurm_node not in slurm.unsettled
+    }
+
+
+def unregistered(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> Lost:
+    """The pods that Slurm doesn't know although their slurmd runs: only a new slurmd registers again. `since`: `absent`
+
+    So it is when somebody deletes the record of a node whose slurmd runs (scontrol delete, of a dynamic node).
+    """
+    delete: list[Deletion] = []
+    waits: list[float] = []
+    for pod in pods:
+        if pod.uid not in since:
+            continue
+        left = since[pod.uid] + UNREGISTERED_SECONDS - now
+        if left > 0:
+            waits.append(left)
+            continue
+        why = f"its slurmd has run for {UNREGISTERED_SECONDS:g} s and Slurm has no node {pod.slurm_node}"
+        delete.append(Deletion(pod, why, event=NOT_REGISTERED, severity="Warning"))
+    return Lost(tuple(delete), min(waits, default=None))

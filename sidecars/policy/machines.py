@@ -1,0 +1,62 @@
+"""Which Kubernetes nodes to cordon because somebody drained a worker there in Slurm. Pure.
+
+That nothing goes round in circles: drains of the operator and of pods don't count; a cordon of the operator's bears a
+mark, and drains no Slurm node; and a marked machine that is schedulable has been uncordoned by somebody, who is not
+contradicted until that drain is lifted.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from sidecars.policy.nodeset import is_foreign
+from sidecars.slurm import states
+from sidecars.slurm.records import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A Kubernetes node. `mark`: the Slurm cluster and reason that it was cordoned for, "" if not by the operator."""
+
+    name: str
+    cordoned: bool
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Machines to cordon, with their mark; and those to give free: `uncordon` as well, of `unmark` only the mark."""
+
+    cordon: Mapping[str, str]
+    uncordon: tuple[str, ...] = ()
+    unmark: tuple[str, ...] = ()
+
+
+def to_cordon(nodes: Iterable[Node]) -> dict[str, str]:
+    """Kubernetes nodes that somebody's drain in Slurm speaks against, with the reason.
+
+    `nodes` are records of worker pods. A drain counts for the machine that the record was made on (its instance id): a
+    successor elsewhere keeps the drain, but has no part in its cause.
+    """
+    found: dict[str, str] = {}
+    for node in nodes:
+        if node.instance_id and states.is_drain(node.states) and is_foreign(node.reason):
+            found.setdefault(node.instance_id, node.reason)
+    return found
+
+
+def plan(drained: Mapping[str, Mapping[str, str]], unknown: Collection[str], machines: Iterable[Machine]) -> Changes:
+    """What to change. `drained`: `to_cordon` of each Slurm cluster; `unknown`: clusters whose drains are unknown."""
+    wanted: dict[str, str] = {}
+    for cluster, reasons in sorted(drained.items()):
+        for name, reason in reasons.items():
+            wanted.setdefault(name, f"{cluster}: {reason}")
+    cordon: dict[str, str] = {}
+    uncordon: list[str] = []
+    unmark: list[str] = []
+    for machine in machines:
+        if machine.name in wanted:
+            if not machine.cordoned and not machine.mark:
+                cordon[machine.name] = wanted[machine.name]
+        elif machine.mark and machine.mark.partition(": ")[0] not in unknown:
+            (uncordon if machine.cordoned else unmark).append(machine.name)
+    return Changes(cordon, tuple(uncordon), tuple(unmark))

@@ -1,0 +1,208 @@
+"""Lost machines, pods that Slurm doesn't know, records without a slurmd, and drains that cordon their machine."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from sidecars.kube import EVENTS, NODES, PODS, Client, load_credentials
+from sidecars.operator.caches import NODESETS
+from sidecars.operator.context import Surroundings
+from sidecars.simulate import SlurmModel, serve
+from tests.integration.operator.test_nodesets import machine, machines
+from tests.integration.operator.world import World, namespace, until
+
+pytestmark = pytest.mark.timeout(60, func_only=True)
+
+CORDONED_FOR = "nodeset.slinky.slurm.net/cordoned-for"
+
+
+async def uid(world: World, pod: str) -> str | None:
+    """Of the pod of that name, also while it is terminating."""
+    found = await world.get(PODS, pod)
+    return None if found is None else str(found["metadata"]["uid"])
+
+
+async def on_a_machine_of_its_own(world: World, host: str, **spec: Any) -> tuple[str, str]:
+    """A NodeSet with one worker, on Kubernetes node `host`; the worker's pod and its uid."""
+    await world.nodeset(**spec)
+    await world.until_ready(1)
+    [(name, pod)] = (await world.pods()).items()
+    assert pod["spec"]["nodeName"] == f"{host}.{world.namespace}"
+    return name, pod["metadata"]["uid"]
+
+
+async def test_a_pod_stuck_on_a_lost_machine_is_forced_only_when_that_is_said_to_be_off(world: World) -> None:
+    async with machines(world, "n1") as daemon_set:
+        name, before = await on_a_machine_of_its_own(world, "n1", **daemon_set)
+        lost = f"n1.{world.namespace}"
+        world.dead.add(lost)
+        world.slurm.job_start("n1")
+        world.slurm.node_vanish("n1")
+        unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+        await machine(world, "n1", {"spec": {"taints": [unreachable]}})
+        await world.client.delete(PODS, world.namespace, name, grace_period_seconds=1)
+
+        async def said() -> bool:
+            ready = await world.condition(NODESETS, "slinky")
+            return ready.get("reason") == "MachineLost" and f"kubectl taint nodes {lost}" in ready["message"]
+
+        await until("the condition to say what to do", said)
+        await asyncio.sleep(2)
+        assert await uid(world, name) == before, "its grace is over, but the machine may be alive"
+
+        off = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+        await machine(world, "n1", {"spec": {"taints": [unreachable, off]}})
+
+        async def gone() -> bool:
+            return await uid(world, name) != before
+
+        await until("the pod to be forced", gone)
+
+
+async def test_a_pod_whose_kubernetes_node_is_gone_is_forced_when_slurmd_does_not_answer_either(world: World) -> None:
+    async with machines(world, "n1") as daemon_set:
+        name, before = await on_a_machine_of_its_own(world, "n1", **daemon_set)
+        world.dead.add(f"n1.{world.namespace}")
+        await world.client.delete(PODS, world.namespace, name)
+        await world.client.delete(NODES, None, f"n1.{world.namespace}")
+        await asyncio.sleep(2)
+        assert await uid(world, name) == before, "slurmctld still hears its slurmd"
+        world.slurm.node_vanish("n1")
+
+        async def gone() -> bool:
+            return await uid(world, name) is None
+
+        await until("the pod to be forced", gone)
+
+        async def pruned() -> bool:
+            return "n1" not in world.slurm.nodes
+
+        await until("its record to be pruned", pruned, seconds=20)
+
+
+async def test_a_record_that_is_stuck_completing_is_healed_while_its_successor_waits_for_a_machine(
+    world: World,
+) -> None:
+    await world.nodeset(replicas=1)
+    await world.until_ready(1)
+    world.slurm.job_end(world.slurm.job_start("slinky-0"), completing=True)
+    # Deleted by force, and nowhere to go: nothing of the successor will ever settle the record.
+    world.kubelet_works = False
+    await world.client.delete(PODS, world.namespace, "slinky-0", grace_period_seconds=0)
+    await world.until_pods("slinky-0")
+
+    async def healed() -> bool:
+        return "slinky-0" not in world.slurm.nodes
+
+    await until("the record to be deleted", healed, seconds=20)
+
+
+class Later:
+    """A wall clock that can be put forward."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return Surroundings().wall_clock() + self.ahead
+
+
+@pytest_asyncio.fixture
+async def watching(kubeconfig: Path) -> AsyncIterator[tuple[World, Later]]:
+    """A world whose operator cordons machines, and whose time can be put forward."""
+    slurm, later = SlurmModel(), Later()
+    async with (
+        Client.connect(load_credentials(kubeconfig)) as client,
+        namespace(client, f"lost-{datetime.now(UTC).strftime('%H%M%S%f')}") as name,
+        serve(slurm) as url,
+    ):
+        world = World(client, name, slurm, url)
+        await world.cluster()
+        async with world.operator(Surroundings(wall_clock=later), cordon_drained_nodes=True):
+            yield world, later
+
+
+async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(watching: tuple[World, Later]) -> None:
+    world, later = watching
+    await world.nodeset(replicas=2)
+    await world.until_ready(2)
+    before = {name: pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
+    # As `scontrol delete` leaves it: slurmd runs on and stays unknown.
+    assert world.slurm.handle("DELETE", "/slurm/v0.0.45/node/slinky-1", None).status == 200
+
+    async def noticed() -> bool:
+        status = ((await world.get(NODESETS, "slinky")) or {}).get("status") or {}
+        return bool(status.get("slurmIdle") == 1)
+
+    await until("the operator to notice", noticed, seconds=40)
+    assert await uid(world, "slinky-1") == before["slinky-1"]
+    later.ahead = 61
+    await world.scale(2)
+    await world.client.merge_patch(NODESETS, world.namespace, "slinky", {"metadata": {"annotations": {"look": "now"}}})
+
+    async def replaced() -> bool:
+        found = await uid(world, "slinky-1")
+        return found not in (None, before["slinky-1"])
+
+    await until("the pod to be replaced", replaced, seconds=20)
+    await world.until_ready(2)
+    assert await uid(world, "slinky-0") == before["slinky-0"]
+
+    async def told() -> bool:
+        events, _ = await world.client.list(EVENTS, world.namespace)
+        return any(event.get("reason") == "SlurmNodeNotRegistered" for event in events)
+
+    await until("the event", told)
+
+
+async def test_a_drain_in_slurm_cordons_its_machine_and_its_end_uncordons_it_without_a_circle(
+    watching: tuple[World, Later],
+) -> None:
+    world, _ = watching
+    async with machines(world, "n1") as daemon_set:
+        await world.nodeset(**daemon_set)
+        await world.until_ready(1)
+
+        async def post(**change: Any) -> None:
+            await world.post("n1", **change)
+
+        async def seen() -> tuple[bool, str]:
+            node = await world.client.get(NODES, None, f"n1.{world.namespace}")
+            marks = node["metadata"].get("annotations") or {}
+            return bool(node["spec"].get("unschedulable")), marks.get(CORDONED_FOR, "")
+
+        async def until_seen(cordoned: bool, mark: str) -> None:
+            async def look() -> bool:
+                return await seen() == (cordoned, mark)
+
+            await until(f"{cordoned=} {mark=}", look)
+
+        mark = f"{world.namespace}/slurm: bad disk"
+        await post(state=["DRAIN"], reason="bad disk")
+        await until_seen(cordoned=True, mark=mark)
+        assert world.slurm.nodes["n1"].reason == "bad disk"
+        await post(state=["UNDRAIN"])
+        await until_seen(cordoned=False, mark="")
+        await asyncio.sleep(1.5)
+        assert "DRAIN" not in world.slurm.states("n1"), "the cordon was no cause of a drain"
+
+        await post(state=["DRAIN"], reason="bad disk")
+        await until_seen(cordoned=True, mark=mark)
+        await machine(world, "n1", {"spec": {"unschedulable": None}})
+        await asyncio.sleep(1.5)
+        assert await seen() == (False, mark), "who uncordons it is not contradicted"
+        await post(state=["UNDRAIN"])
+        await until_seen(cordoned=False, mark="")
+
+        await machine(world, "n1", {"spec": {"unschedulable": True}})
+
+        async def drained() -> bool:
+            return "DRAIN" in world.slurm.states("n1")
+
+        await until("a user's cordon to drain", drained)
+        await asyncio.sleep(1.5)
+        assert await seen() == (True, ""), "the operator's own drain is no cause of a cordon"

@@ -1,0 +1,111 @@
+"""Pods on lost machines, and pods that Slurm doesn't know: `sidecars.policy.lost`."""
+
+from dataclasses import replace
+
+import pytest
+
+from sidecars.policy.lost import UNREGISTERED_SECONDS, absent, said, stuck, unregistered
+from sidecars.policy.nodeset import SlurmView, WorkerPod, failures
+from sidecars.slurm.records import Node
+
+NOW = 1_000_000.0
+POD = WorkerPod(
+    name="slinky-0",
+    uid="uid-0",
+    ordinal=0,
+    slurm_node="slinky-0",
+    kube_node="m0",
+    revision="new",
+    phase="Running",
+    ready=True,
+    available=True,
+    started=True,
+    created=NOW - 700,
+    slurmd_since=NOW - 600,
+)
+TERMINATING = replace(POD, deleting=True, terminating_until=NOW + 100)
+
+
+def slurm(*states: str, problem: str | None = None) -> SlurmView:
+    """Slurm with node slinky-0 in these states; without it if there are none."""
+    return SlurmView({"slinky-0": Node("slinky-0", states=frozenset(states))} if states else {}, problem)
+
+
+DOWN = slurm("DOWN", "NOT_RESPONDING")
+
+
+@pytest.mark.parametrize(
+    ("pod", "view", "forced"),
+    [
+        (replace(TERMINATING, out_of_service=True), slurm("ALLOCATED"), True),
+        (replace(TERMINATING, out_of_service=True), slurm(problem="slurmrestd doesn't answer"), True),
+        (replace(TERMINATING, kube_node_gone=True), DOWN, True),
+        (replace(TERMINATING, kube_node_gone=True), slurm(), True),
+        # Its kubelet may be stopping it right now, with a job on it.
+        (replace(TERMINATING, kube_node_gone=True), slurm("ALLOCATED"), False),
+        (replace(TERMINATING, kube_node_gone=True), slurm(problem="slurmrestd doesn't answer"), False),
+        (replace(TERMINATING, kube_node_gone=True, terminating_until=NOW), slurm("ALLOCATED"), True),
+        # However long it has been terminating, its machine may be alive.
+        (replace(TERMINATING, terminating_until=NOW - 1e6), DOWN, False),
+        (replace(TERMINATING, terminating_until=NOW - 1e6, machine_silent=True), DOWN, False),
+        (replace(POD, out_of_service=True), DOWN, False),
+        (replace(POD, kube_node_gone=True), DOWN, False),
+    ],
+)
+def test_a_terminating_pod_is_forced_only_where_nothing_of_it_can_run_any_more(
+    pod: WorkerPod, view: SlurmView, *, forced: bool
+) -> None:
+    found = stuck([pod], view, NOW)
+    assert [(it.pod, it.grace_seconds, it.machine_lost) for it in found.delete] == ([(pod, 0, True)] if forced else [])
+
+
+def test_the_end_of_the_grace_is_looked_at() -> None:
+    assert stuck([replace(TERMINATING, kube_node_gone=True)], slurm("IDLE"), NOW).again == 100
+
+
+def test_a_pod_that_terminates_on_a_silent_machine_says_how_to_tell_that_the_machine_is_off() -> None:
+    text = said([replace(TERMINATING, machine_silent=True), replace(TERMINATING, name="slinky-1", machine_silent=True)])
+    assert "pod slinky-0 is terminating on Kubernetes node m0" in text
+    assert "1 more pods" in text
+    assert "kubectl taint nodes m0 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in text
+    assert said([TERMINATING, replace(POD, machine_silent=True)]) == ""
+
+
+def test_a_pod_that_slurm_does_not_know_for_a_minute_is_replaced() -> None:
+    since = absent([POD], slurm(), {}, NOW)
+    assert unregistered([POD], since, NOW).again == UNREGISTERED_SECONDS
+    later = NOW + UNREGISTERED_SECONDS
+    since = absent([POD], slurm(), since, later)
+    [deletion] = unregistered([POD], since, later).delete
+    assert (deletion.pod, deletion.grace_seconds, deletion.machine_lost) == (POD, None, False)
+
+
+def test_time_in_which_slurm_did_not_answer_or_knew_the_node_does_not_count() -> None:
+    since = absent([POD], slurm(), {}, NOW)
+    assert absent([POD], slurm(problem="slurmrestd doesn't answer"), since, NOW + 30) == {}
+    assert absent([POD], slurm("IDLE"), since, NOW + 30) == {}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        replace(POD, slurmd_since=None),
+        replace(POD, deleting=True),
+        replace(POD, phase="Failed"),
+        replace(POD, slurm_node=""),
+    ],
+)
+def test_only_a_pod_whose_slurmd_runs_counts_as_absent(pod: WorkerPod) -> None:
+    assert absent([pod], slurm(), {}, NOW) == {}
+
+
+def test_each_pod_of_a_name_that_does_not_get_known_to_slurm_is_waited_for_twice_as_long() -> None:
+    first, wait = failures({}, [POD], NOW, unregistered={"uid-0"}, absent={"uid-0"})
+    assert wait == 1
+    assert failures(first, [POD], NOW, unregistered={"uid-0"}, absent={"uid-0"})[0] == first
+    successor = replace(POD, uid="uid-1")
+    kept, _ = failures(first, [successor], NOW + 30, absent={"uid-1"})
+    assert kept == first
+    second, wait = failures(kept, [successor], NOW + 90, unregistered={"uid-1"}, absent={"uid-1"})
+    assert (second["slinky-0"].count, wait) == (2, 2)
+    assert failures(second, [replace(POD, uid="uid-2")], NOW + 120)[0] == {}

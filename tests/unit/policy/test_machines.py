@@ -1,0 +1,53 @@
+"""Kubernetes nodes that are cordoned for a drain in Slurm: `sidecars.policy.machines`."""
+
+from sidecars.policy.machines import Changes, Machine, plan, to_cordon
+from sidecars.slurm.records import Node
+
+FREE, CORDONED = Machine("m0", cordoned=False), Machine("m0", cordoned=True)
+MARK = "slurm/slurm: bad disk"
+DRAINED = {"slurm/slurm": {"m0": "bad disk"}}
+
+
+def node(*states: str, reason: str = "", machine: str = "") -> Node:
+    return Node("n", states=frozenset(states), reason=reason, instance_id=machine)
+
+
+def test_a_machine_is_to_be_cordoned_for_somebody_elses_drain_only() -> None:
+    assert to_cordon(
+        [
+            node("IDLE", "DRAIN", reason="bad disk", machine="m0"),
+            node("IDLE", "DRAIN", reason="slurm-operator: Node (m1) was cordoned", machine="m1"),
+            node("IDLE", "DRAIN", reason="slurm-node: the pod is leaving", machine="m2"),
+            node("IDLE", reason="bad disk", machine="m3"),
+            node("IDLE", "DRAIN", reason="bad disk"),
+        ]
+    ) == {"m0": "bad disk"}
+
+
+def test_a_machine_is_cordoned_with_the_cluster_and_reason_as_its_mark() -> None:
+    assert plan(DRAINED, (), [FREE, Machine("m1", cordoned=False)]) == Changes({"m0": MARK})
+
+
+def test_a_machine_that_is_cordoned_already_is_left_as_it_is() -> None:
+    assert plan(DRAINED, (), [CORDONED]) == Changes({})
+    assert plan({"slurm/slurm": {}}, (), [CORDONED]) == Changes({})
+
+
+def test_a_machine_is_uncordoned_when_no_drain_speaks_against_it_any_more() -> None:
+    marked = Machine("m0", cordoned=True, mark=MARK)
+    assert plan(DRAINED, (), [marked]) == Changes({})
+    assert plan({"slurm/slurm": {}}, (), [marked]) == Changes({}, uncordon=("m0",))
+    assert plan({"slurm/slurm": {}, "b/b": {"m0": "noisy"}}, (), [marked]) == Changes({})
+    assert plan({}, (), [marked]) == Changes({}, uncordon=("m0",)), "its Slurm cluster is gone"
+
+
+def test_a_machine_stays_cordoned_while_its_slurm_cluster_can_not_be_asked() -> None:
+    marked = Machine("m0", cordoned=True, mark=MARK)
+    assert plan({}, ("slurm/slurm",), [marked]) == Changes({})
+    assert plan({"slurm/slurm": {}}, ("b/b",), [marked]) == Changes({}, uncordon=("m0",))
+
+
+def test_who_uncordons_the_machine_is_not_contradicted_until_the_drain_is_lifted() -> None:
+    overruled = Machine("m0", cordoned=False, mark=MARK)
+    assert plan(DRAINED, (), [overruled]) == Changes({})
+    assert plan({"slurm/slurm": {}}, (), [overruled]) == Changes({}, unmark=("m0",))

@@ -293,7 +293,7 @@ def misplaced(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> dict[st
             found[pod.name] = "its Kubernetes node, which is gone"
         elif not place.may_stay:
             found[pod.name] = "its Kubernetes node, which no longer matches"
-        elif pod.slurm_node and place.slurm_node != pod.slurm_node:
+        elif pod.slurm_node and place.slurm_node != pod.slurm_node and not place.problem:
             found[pod.name] = "a change of its hostname"
         elif place.kube_node in taken:
             found[pod.name] = "another pod on its Kubernetes node"
@@ -304,14 +304,17 @@ def misplaced(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> dict[st
 def free_places(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The Kubernetes nodes where a pod is missing and can be made, by name; and why others can't be made.
 
-    A name in Slurm that a pod still has, be it a terminating one, is not given to another.
+    A name in Slurm that a pod still has, be it a terminating one, is not given to another. A pod whose place can't be
+    called as it should keeps its former name.
     """
     everyone = tuple(pods)
+    called = {(pod.place, pod.slurm_node) for pod in everyone}
     occupied = {pod.place for pod in everyone if pod.place is not None}
     names = {pod.slurm_node for pod in everyone}
     missing = [place for _, place in sorted(places.items()) if place.should_run and place.kube_node not in occupied]
     able = tuple(place.kube_node for place in missing if not place.problem and place.slurm_node not in names)
-    return able, tuple(place.problem for place in missing if place.problem)
+    problems = (place for _, place in sorted(places.items()) if place.should_run and place.problem)
+    return able, tuple(place.problem for place in problems if (place.kube_node, place.slurm_node) not in called)
 
 
 def may_go(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> Deletion | Waiting:

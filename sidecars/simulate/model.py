@@ -99,6 +99,7 @@ class SlurmModel:
         self._reservations: dict[str, SimReservation] = {}
         self._counted: dict[str, int] = {}
         self._changed_at: dict[str, float] = {}
+        self._was_reserved: frozenset[str] = frozenset()
         self._last_node_update = clock()
         self._last_job_update = clock()
         self._last_reservation_update = clock()
@@ -259,6 +260,11 @@ class SlurmModel:
 
     def _running_cpus(self, name: str) -> int:
         return sum(job.cpus for job in self.jobs.values() if name in job.nodes and "RUNNING" in job.states)
+
+    def _reserved(self) -> frozenset[str]:
+        """The nodes of all reservations that have begun."""
+        now = self.clock()
+        return frozenset(name for r in self.reservations.values() if r.active(now) for name in expand(r.nodes))
 
     def _holding(self, name: str) -> list[SimReservation]:
         """The reservations that have begun and hold this node."""
@@ -421,6 +427,11 @@ class SlurmModel:
             if 0 < node.silent_until <= self.clock():
                 self._touch(node.name, at=node.silent_until)
                 node.silent_until = 0.0
+        reserved = self._reserved()
+        for name in reserved ^ self._was_reserved:
+            if name in self.nodes:
+                self._touch(name)
+        self._was_reserved = reserved
         self._counted = {name: self._running_cpus(name) for name in self.nodes}
         since = None if update_time is None else int(update_time)
         if since is not None and int(self._last_node_update) < since:

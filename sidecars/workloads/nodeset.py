@@ -1,5 +1,6 @@
 """Worker pods, their claims, and what the NodeSets of one Controller share."""
 
+import difflib
 import json
 import re
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from sidecars.slurm import keys
 from sidecars.workloads import assembly, gres, merge, names, quantities, restapi
 from sidecars.workloads.controller import conf_server, jwt_key, slurm_key
 from sidecars.workloads.facts import NOTHING, Facts, combined, config_map_digests, digest
@@ -288,14 +290,21 @@ def selector(nodeset: NodeSet) -> dict[str, str]:
 def node_conf(nodeset: NodeSet) -> str:
     """The items of slurmd's --conf that the NodeSet decides: `Features` first of the sorted keys, then extraConf's.
 
-    Raises ResourceError for an extraConf that isn't `Key=Value` items separated by spaces.
+    Raises ResourceError for an extraConf that isn't `Key=Value` items separated by spaces, or has a key that slurmd of
+    the image's release would end over; of a release that isn't known every key is taken.
     """
     items: dict[str, str] = {}
+    release = keys.version(str(nodeset.spec.slurmd.get("image") or ""))
+    known = keys.of("NodeName", release) if release is not None and release <= keys.KNOWN[-1] else None
     features = {nodeset.slurm_name}
     for item in assembly.text(nodeset.spec.extra_conf.replace("\n", " "), "spec.extraConf").split():
         key, separator, value = item.partition("=")
         if not (key and separator and value):
             raise ResourceError("spec.extraConf", f"{item!r} isn't of the form Key=Value")
+        if known is not None and key.lower() not in known:
+            near = difflib.get_close_matches(key.lower(), known, 1)
+            meant = next((f"; is it {word}?" for word in keys.spelled("NodeName") if [word.lower()] == near), "")
+            raise ResourceError("spec.extraConf", f"{key} isn't a key of a node in slurm.conf{meant}")
         if key.lower() in {"feature", "features"}:
             features |= {feature for feature in value.split(",") if feature}
         else:

@@ -76,6 +76,10 @@ class World:
     kubelet_works: bool = True
     dead: set[str] = dataclasses.field(default_factory=set)
     """Machines whose kubelet does nothing."""
+    broken_images: set[str] = dataclasses.field(default_factory=set)
+    """Images of slurmd that nobody can pull."""
+    default_machine: str = "machine"
+    """Where pods go that are for no machine in particular."""
 
     @contextlib.asynccontextmanager
     async def operator(self, around: Surroundings | None = None, **changes: Any) -> AsyncIterator[None]:
@@ -124,6 +128,16 @@ class World:
         """Worker pods by name."""
         items, _ = await self.client.list(PODS, self.namespace)
         return {pod["metadata"]["name"]: pod for pod in items}
+
+    async def bind(self, pod: str, machine: str) -> None:
+        """Schedule a pod."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod, "namespace": self.namespace},
+            "target": {"kind": "Node", "name": machine},
+        }
+        await self.client.create(Resource("", "v1", "Binding", f"pods/{pod}/binding"), binding)
 
     async def scale(self, replicas: int, name: str = "slinky") -> None:
         """Change spec.replicas."""
@@ -185,15 +199,10 @@ class World:
         if metadata.get("deletionTimestamp"):
             await self.client.delete(PODS, self.namespace, metadata["name"], grace_period_seconds=0)
         elif not machine:
-            binding = {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": metadata["name"], "namespace": self.namespace},
-                "target": {"kind": "Node", "name": metadata["annotations"].get(KUBE_NODE, "machine")},
-            }
-            bindings = Resource("", "v1", "Binding", f"pods/{metadata['name']}/binding")
-            await self.client.create(bindings, binding)
-        elif pod["status"].get("phase") != "Running":
+            await self.bind(metadata["name"], metadata["annotations"].get(KUBE_NODE, self.default_machine))
+        elif pod["status"].get("phase") not in {"Running", "Failed"}:
+            if any(it["image"] in self.broken_images for it in pod["spec"]["containers"]):
+                return
             now = metadata["creationTimestamp"]
             status = {
                 "phase": "Running",

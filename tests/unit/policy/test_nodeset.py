@@ -403,6 +403,14 @@ def test_why_a_pod_can_not_be_made_is_said() -> None:
     assert spread({"a": Place("a", "a", True, True, "no")}, [], slurm()).problems == ("no",)
 
 
+def test_a_pod_whose_new_name_can_not_be_had_keeps_the_old_one_and_it_is_said() -> None:
+    idle = slurm(Node("a", states=frozenset({"IDLE"})))
+    result = spread({"a": Place("a", "other", True, True, "no")}, [daemon("a")], idle)
+    assert (names(result), result.drain, result.create_on, result.problems) == ([], {}, (), ("no",))
+    # The first of two that want a name has it without being named.
+    assert spread({"a": Place("a", "a", True, True, "no")}, [daemon("a")], idle).problems == ()
+
+
 # ScheduledUpdate
 
 

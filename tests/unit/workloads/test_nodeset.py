@@ -1,6 +1,7 @@
 """Worker pods and what belongs to them."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -332,6 +333,20 @@ def test_items_of_conf_are_sorted_and_features_united(extra_conf: str, conf: str
 def test_an_extra_conf_that_is_no_list_of_items_is_refused(extra_conf: str) -> None:
     with pytest.raises(ResourceError, match=r"^spec\.extraConf: "):
         pod(nodeset(extraConf=extra_conf))
+
+
+@pytest.mark.parametrize(
+    ("extra_conf", "said"),
+    [("Wieght=10", "Wieght isn't a key of a node in slurm.conf; is it Weight?"), ("Foo=1", "Foo isn't a key")],
+)
+def test_a_key_that_slurmd_would_end_over_is_refused(extra_conf: str, said: str) -> None:
+    with pytest.raises(ResourceError, match=re.escape(said)):
+        pod(nodeset(extraConf=extra_conf, slurmd={"image": "slurmd:26.05-ubuntu24.04"}))
+
+
+@pytest.mark.parametrize("image", ["slurmd:99.05", "slurmd:next"])
+def test_a_release_that_is_not_known_may_have_other_keys(image: str) -> None:
+    assert "NewKey=1" in render.node_conf(nodeset(extraConf="NewKey=1", slurmd={"image": image}))
 
 
 # Leaving

@@ -1,0 +1,288 @@
+"""Workers that are cordoned, lost or removed while jobs run; and an operator that is killed whatever it is doing."""
+
+import json
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import NODESET, CommandError, Slurm, condition, until
+from tests.e2e.test_nodesets import KIND, change, marked, uids
+from tests.e2e.test_nodesets import pool as pool
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def slurmctld(slurm: Slurm) -> tuple[str, int]:
+    """The uid of slurmctld's pod, and how often its container has been started again."""
+    pod = slurm.kubernetes.get("-n", "slurm", "pod", "slurm-controller-0")
+    [container] = [it for it in pod["status"]["containerStatuses"] if it["name"] == "slurmctld"]
+    return pod["metadata"]["uid"], container["restartCount"]
+
+
+def until_state(slurm: Slurm, number: int, state: str, seconds: float = 60) -> None:
+    until(f"job {number} to be {state}", lambda: slurm.job(number)["JobState"] == state, seconds)
+
+
+def eviction(slurm: Slurm, pod: str) -> str:
+    """Ask for the eviction of a pod as `kubectl drain` does, as a dry run; what the API server says against it."""
+    wanted = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "slurm"}}
+    wanted["deleteOptions"] = {"dryRun": ["All"]}
+    path = f"/api/v1/namespaces/slurm/pods/{pod}/eviction"
+    try:
+        slurm.kubernetes.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(wanted))
+    except CommandError as error:
+        return str(error)
+    return ""
+
+
+def test_a_cordoned_machine_drains_its_workers_and_no_job_is_lost(pool: Slurm) -> None:
+    number = pool.submit("#!/bin/sh\nsleep 10\n", "-w", "slinky-1", "--exclusive", "--no-requeue")
+    until_state(pool, number, "RUNNING", 30)
+    until("the busy worker to be protected", lambda: "disruption budget" in eviction(pool, "slurm-worker-slinky-1"), 10)
+    before = uids(pool)
+    machine = pool.pods()["slurm-worker-slinky-1"]["spec"]["nodeName"]
+    pool.kubernetes.kubectl("cordon", machine)
+    try:
+        until("slinky-1 to drain", lambda: pool.nodes().get("slinky-1") == "draining", 10)
+        reason = pool.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
+        assert reason.startswith(f"slurm-operator: Node ({machine}) was cordoned")
+        until_state(pool, number, "COMPLETED")
+        until("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1") == "drained", 10)
+        until("the worker to be free to go", lambda: not eviction(pool, "slurm-worker-slinky-1"), 10)
+    finally:
+        pool.kubernetes.kubectl("uncordon", machine)
+    pool.until_idle(2, 20)
+    assert uids(pool) == before
+
+
+def another_nodeset(slurm: Slurm, name: str) -> None:
+    """A pool of one worker NAME-0, with a partition of its name."""
+    spec = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
+    spec["template"]["spec"]["hostname"] = f"{name}-"
+    spec |= {"replicas": 1, "partition": {"enabled": True, "config": "State=UP"}, "oversubscribeNode": True}
+    manifest = {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "NodeSet",
+        "metadata": {"name": name, "namespace": "slurm"},
+        "spec": spec,
+    }
+    slurm.kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
+    until(f"{name}-0 to be idle", lambda: slurm.nodes().get(f"{name}-0") == "idle", 90)
+
+
+def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurmctld_lives_on(pool: Slurm) -> None:
+    before = slurmctld(pool)
+    another_nodeset(pool, "extra")
+    try:
+        running = pool.submit("#!/bin/sh\nsleep 15\n", "-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
+        until_state(pool, running, "RUNNING", 30)
+        waiting = pool.submit("#!/bin/sh\nsleep 1\n", "-p", "extra", "--exclusive")
+        pool.kubernetes.kubectl("-n", "slurm", "delete", KIND, "extra", "--wait=false")
+
+        def ready() -> dict[str, Any]:
+            return condition(pool.kubernetes.get("-n", "slurm", KIND, "extra"), "Ready")
+
+        until("the NodeSet to wait for the node", lambda: ready()["reason"] == "Draining", 15)
+        until_state(pool, running, "COMPLETED")
+        said = f"({waiting}) would be lost"
+        until(
+            "the NodeSet to name the job", lambda: ready()["reason"] == "JobsRefer" and said in ready()["message"], 60
+        )
+        assert "extra-0" not in pool.nodes()
+        assert pool.job(waiting)["JobState"] == "PENDING"
+        assert "State=INACTIVE" in pool.login("scontrol", "show", "partition", "extra")
+
+        # Other jobs run as ever while it waits; and forced, records of jobs that name the partition are left behind.
+        assert pool.login("srun", "-p", "slinky", "-N1", "hostname").strip() in {"slinky-0", "slinky-1"}
+    finally:
+        patch = '{"spec":{"forceRemoval":true}}'
+        pool.kubernetes.kubectl("-n", "slurm", "patch", KIND, "extra", "--type=merge", f"--patch={patch}")
+    until("the NodeSet to be gone", lambda: not _exists(pool, "extra"), 30)
+    until(
+        "the partition to be gone", lambda: "PartitionName=extra" not in pool.login("scontrol", "show", "partition"), 30
+    )
+    until("the waiting job to have ended", lambda: pool.job(waiting)["JobState"] not in {"PENDING", "RUNNING"}, 30)
+    assert pool.job(running)["JobState"] == "COMPLETED"
+    assert pool.login("srun", "-p", "slinky", "-N1", "hostname").strip() in {"slinky-0", "slinky-1"}
+    assert slurmctld(pool) == before
+
+
+def _exists(slurm: Slurm, name: str) -> bool:
+    return name in {item["metadata"]["name"] for item in slurm.kubernetes.items("-n", "slurm", KIND)}
+
+
+def test_a_pod_that_is_lost_with_a_job_on_it_is_healed(pool: Slurm) -> None:
+    number = pool.submit("#!/bin/sh\nsleep 120\n", "-w", "slinky-1", "--exclusive")
+    until_state(pool, number, "RUNNING", 30)
+    before = pool.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
+    for pid in processes(before):
+        os.kill(pid, signal.SIGKILL)
+    pool.kubernetes.kubectl("-n", "slurm", "delete", "pod", "slurm-worker-slinky-1", "--force", "--grace-period=0")
+
+    def back() -> bool:
+        pod = pool.pods().get("slurm-worker-slinky-1")
+        return pod is not None and pod["metadata"]["uid"] != before and pool.nodes().get("slinky-1") == "idle"
+
+    until("a successor to be idle", back, 60)
+    assert pool.login("srun", "-w", "slinky-1", "hostname").strip() == "slinky-1"
+    job = pool.job(number)
+    assert (job["JobState"], job["Restarts"]) == ("PENDING", "1"), "it is back in the queue"
+    pool.login("scancel", str(number))
+
+
+def processes(pod_uid: str) -> list[int]:
+    """Processes on this machine that run in the containers of that pod."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            groups = (folder / "cgroup").read_text()
+        except OSError:
+            continue
+        if re.search(rf"pod{pod_uid}", groups.replace("_", "-")):
+            found.append(int(folder.name))
+    return found
+
+
+def operator_leads(slurm: Slurm) -> str | None:
+    """The operator's pod, once it holds the lease."""
+    holders = [it["spec"].get("holderIdentity", "") for it in slurm.kubernetes.items("-n", "slinky", "lease")]
+    pods = slurm.kubernetes.items("-n", "slinky", "pods", "-l", "app.kubernetes.io/name=slurm-operator")
+    alive = [pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    return next((name for name in alive if any(holder.startswith(f"{name}_") for holder in holders)), None)
+
+
+def kill_operator(slurm: Slurm, name: str) -> None:
+    """End that pod's processes without a warning, and have another one take over."""
+    k8s = slurm.kubernetes
+    for pid in processes(k8s.get("-n", "slinky", "pod", name)["metadata"]["uid"]):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    # Another pod, because a kubelet waits longer before each start of the same; and without waiting for the lease of
+    # one that is known to be dead.
+    k8s.kubectl("-n", "slinky", "delete", "pod", name, "--force", "--grace-period=0")
+    k8s.kubectl("-n", "slinky", "delete", "lease", "slurm-operator", "--ignore-not-found")
+
+
+@contextmanager
+def killing_the_operator(slurm: Slurm, rng: random.Random) -> Iterator[list[float]]:
+    """Kill it each time it has led for a random while, as long as the block runs; when it was killed."""
+    over: list[bool] = []
+    killed: list[float] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not over:
+                name = until("the operator to lead", lambda: operator_leads(slurm), 60)
+                due = time.monotonic() + rng.uniform(0.2, 12)
+                while time.monotonic() < due and not over:
+                    time.sleep(0.1)
+                if not over:
+                    kill_operator(slurm, name)
+                    killed.append(time.time())
+        except (AssertionError, OSError) as error:
+            failures.append(error)
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.append(True)
+        thread.join()
+    assert not failures, failures
+
+
+@contextmanager
+def jobs_all_the_time(slurm: Slurm) -> Iterator[Callable[[], dict[int, dict[str, str]]]]:
+    """Short jobs that must not be started twice, submitted without end; gives what became of them."""
+    stop, name = "/tmp/e2e-enough", f"all-the-time-{time.time_ns()}"  # noqa: S108 - in the login pod
+    loop = (
+        f"rm -f {stop}; while [ ! -e {stop} ]; do "
+        f"sbatch -Q -J {name} --no-requeue -o /dev/null --wrap 'sleep 4'; sleep 1; done"
+    )
+    thread = Thread(target=lambda: slurm.login("sh", "-c", loop, timeout=580))
+    thread.start()
+
+    def found() -> dict[int, dict[str, str]]:
+        lines = slurm.login("scontrol", "-o", "show", "jobs").splitlines()
+        fields = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+        return {int(it["JobId"]): it for it in fields if it.get("JobName") == name}
+
+    try:
+        yield found
+    finally:
+        slurm.login("touch", stop)
+        thread.join()
+
+
+def test_no_job_fails_while_the_operator_is_killed_at_random_whatever_it_is_doing(
+    pool: Slurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, said = time.monotonic(), []
+
+    def phase(name: str) -> None:
+        said.append(f"{time.monotonic() - begun:.0f} s {name}")
+
+    seed = int(os.environ.get("SEED", "6"))
+    started = slurmctld(pool)
+    machine = pool.pods()["slurm-worker-slinky-1"]["spec"]["nodeName"]
+    machines = {item["metadata"]["name"] for item in pool.kubernetes.items("nodes")}
+    with jobs_all_the_time(pool) as jobs:
+        with killing_the_operator(pool, random.Random(seed)) as killed:  # noqa: S311 - guards nothing
+            phase("rolling update")
+            before = uids(pool)
+            change(pool, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})
+            change(pool, slurmd=marked(f"killed-{time.time()}"))
+            until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
+            phase("scale-in")
+            pool.scale(1)
+            until("one worker to be left", lambda: len(pool.pods()) == 1, 60)
+            pool.scale(2)
+            until("two workers in Slurm", lambda: len(pool.nodes()) == 2, 60)
+            phase("a cordon")
+            [worker] = [pod for pod in pool.pods().values() if pod["metadata"]["name"].endswith("-0")]
+            machine = worker["spec"]["nodeName"]
+            pool.kubernetes.kubectl("cordon", machine)
+            try:
+                until("slinky-0 to be drained", lambda: pool.nodes().get("slinky-0") in {"draining", "drained"}, 60)
+            finally:
+                pool.kubernetes.kubectl("uncordon", machine)
+            until("slinky-0 to be back", lambda: "drain" not in pool.nodes().get("slinky-0", "drain"), 60)
+            phase("mode DaemonSet, and back")
+            change(pool, scalingMode="DaemonSet")
+            hosts = {name.partition(".")[0] for name in machines}
+            until("a worker on each Kubernetes node", lambda: set(pool.nodes()) == hosts, 120)
+            change(pool, scalingMode="StatefulSet")
+            until("two workers", lambda: set(pool.nodes()) == {"slinky-0", "slinky-1"}, 120)
+            phase("ScheduledUpdate")
+            before = uids(pool)
+            start = datetime.fromtimestamp(time.time() + 12, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            strategy = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": start, "duration": "10m"}}
+            change(pool, updateStrategy=strategy, slurmd=marked(f"scheduled-{start}"))
+            until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 150)
+            change(pool, updateStrategy={"type": "RollingUpdate", "scheduledUpdate": None})
+        assert len(killed) >= 5
+    until("every job to have ended", lambda: {it["JobState"] for it in jobs().values()} == {"COMPLETED"}, 60)
+    done = jobs()
+    assert len(done) > 20
+    assert {it["Restarts"] for it in done.values()} == {"0"}
+    assert slurmctld(pool) == started
+    pool.until_idle(2, 60)
+    with capsys.disabled():
+        took = time.monotonic() - begun
+        print(
+            f"\nseed {seed}: {len(done)} jobs, operator killed {len(killed)} times in {took:.0f} s; {', '.join(said)}"
+        )

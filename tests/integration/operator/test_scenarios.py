@@ -1,0 +1,526 @@
+"""NodeSet scenarios that users of Slinky's slurm-operator rely on, as tests/integration/README.md lists them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sidecars.kube import CONFIG_MAPS, NODES, POD_DISRUPTION_BUDGETS, PODS, SERVICES, Manifest
+from sidecars.operator.caches import CONTROLLERS, NODESETS
+from sidecars.policy.gate import ACCEPTED
+from sidecars.policy.podstate import deadline_text
+from sidecars.slurm.extra import PodFacts, encode
+from sidecars.slurm.hostlists import expand
+from tests.integration.operator.test_nodesets import change, machine, machines
+from tests.integration.operator.world import World, custom, until
+
+pytestmark = pytest.mark.timeout(60, func_only=True)
+
+CORDON = "nodeset.slinky.slurm.net/pod-cordon"
+BROKEN = "slurmd:broken"
+
+
+async def holds(what: str, look: Callable[[], bool], seconds: float = 10) -> None:
+    """Wait until something of the simulated Slurm is so."""
+
+    async def ask() -> bool:
+        return look()
+
+    await until(what, ask, seconds)
+
+
+async def uids(world: World) -> dict[str, str]:
+    """Of the worker pods that are not on their way out, by name."""
+    pods = (await world.pods()).values()
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods if not pod["metadata"].get("deletionTimestamp")
+    }
+
+
+async def cordoned(world: World) -> set[str]:
+    """Pods with the annotation pod-cordon."""
+    pods = await world.pods()
+    return {name for name, pod in pods.items() if pod["metadata"]["annotations"].get(CORDON) == "true"}
+
+
+async def replaced(world: World, before: dict[str, str], *names: str) -> bool:
+    """Whether just these pods have a successor."""
+    now = await uids(world)
+    return now.keys() == before.keys() and {name for name in now if now[name] != before[name]} == set(names)
+
+
+def drained(world: World, *names: str) -> bool:
+    """Whether just these Slurm nodes drain."""
+    return {name for name in world.slurm.nodes if "DRAIN" in world.slurm.states(name)} == set(names)
+
+
+async def status(world: World) -> dict[str, Any]:
+    """The status of NodeSet slinky."""
+    found = await world.get(NODESETS, "slinky")
+    return dict((found or {}).get("status") or {})
+
+
+async def annotate(world: World, pod: str, **annotations: str | None) -> None:
+    """Annotations `nodeset.slinky.slurm.net/…` of a pod."""
+    names = {f"nodeset.slinky.slurm.net/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    await world.client.merge_patch(PODS, world.namespace, pod, {"metadata": {"annotations": names}})
+
+
+async def test_what_a_pod_is_made_of(world: World) -> None:
+    await world.nodeset(replicas=3)
+    await world.until_pods("slinky-0", "slinky-1", "slinky-2")
+    spec = (await world.pods())["slinky-2"]["spec"]
+    assert (spec["hostname"], spec["subdomain"]) == ("slinky-2", "slurm-workers-slurm")
+    [term] = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    await world.until_ready(3)
+    found = await status(world)
+    assert found["desired"] == 3
+    assert found["selector"] == "app.kubernetes.io/instance=slinky,app.kubernetes.io/name=slurmd"
+
+
+async def test_the_lowest_free_ordinal_is_filled(world: World) -> None:
+    await world.nodeset(replicas=3)
+    await world.until_ready(3)
+    before = await uids(world)
+    await world.client.delete(PODS, world.namespace, "slinky-1")
+    await until("slinky-1 again", lambda: replaced(world, before, "slinky-1"))
+
+
+async def test_a_scale_in_drains_the_highest_with_a_reason_each_and_leaves_the_rest(world: World) -> None:
+    await world.nodeset(replicas=3)
+    await world.until_ready(3)
+    jobs = [world.slurm.job_start(f"slinky-{number}") for number in range(3)]
+    await world.scale(1)
+
+    async def marked() -> bool:
+        return await cordoned(world) == {"slinky-1", "slinky-2"}
+
+    await until("the annotation on both", marked)
+    await holds("both to drain", lambda: drained(world, "slinky-1", "slinky-2"))
+    for number in (1, 2):
+        said = f"slurm-operator: Pod ({world.namespace}/slinky-{number}) is pending termination for scale-in"
+        assert world.slurm.nodes[f"slinky-{number}"].reason == said
+    for job in jobs[1:]:
+        world.slurm.job_end(job)
+    await world.until_pods("slinky-0")
+    assert world.slurm.jobs[jobs[0]].states == {"RUNNING"}
+
+
+async def test_a_scale_in_without_slurmrestd_waits_and_says_what_to_do(world: World) -> None:
+    slurm = await world.get(CONTROLLERS, "slurm")
+    assert slurm is not None
+    await world.create(custom("Controller", "silent", slurm["spec"]))
+    await world.nodeset("lone", replicas=1, controllerRef={"name": "silent"})
+
+    async def runs() -> bool:
+        found = await world.get(NODESETS, "lone")
+        return ((found or {}).get("status") or {}).get("readyReplicas") == 1
+
+    await until("the pod to run", runs)
+    await world.scale(0, "lone")
+
+    async def said() -> bool:
+        ready = await world.condition(NODESETS, "lone")
+        return ready.get("reason") == "Draining" and "no RestApi refers to Controller 'silent'" in ready["message"]
+
+    await until("the condition", said)
+    assert set(await world.pods()) == {"lone-0"}
+
+
+async def test_a_node_that_slurm_does_not_have_counts_as_free(world: World) -> None:
+    await world.nodeset(replicas=2)
+    await world.until_ready(2)
+    world.slurm.node_lose("slinky-1")
+
+    async def noticed() -> bool:
+        return (await status(world)).get("slurmIdle") == 1
+
+    await until("the operator to notice", noticed, seconds=40)
+    await world.scale(1)
+    await world.until_pods("slinky-0")
+
+
+async def test_who_is_of_least_use_goes_first(world: World) -> None:
+    world.kubelet_works = False
+    await world.nodeset(replicas=5)
+    await world.until_pods(*(f"slinky-{number}" for number in range(5)))
+    # The highest ordinal is the most useful one, so that ordinals alone would choose the other way round.
+    running = {"name": "slurmd", "restartCount": 0, "image": "", "imageID": "", "started": True}
+    running |= {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    for number, phase, ready in (
+        (1, "Pending", False),
+        (2, "Unknown", False),
+        (3, "Running", False),
+        (4, "Running", True),
+    ):
+        await world.bind(f"slinky-{number}", "machine")
+        found: dict[str, Any] = {"phase": phase}
+        if phase != "Pending":
+            world.slurm.node_register(f"slinky-{number}")
+            found["containerStatuses"] = [{**running, "ready": ready}]
+        word = "True" if ready else "False"
+        found["conditions"] = [{"type": "Ready", "status": word, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        name = f"slinky-{number}"
+        await world.client.merge_patch(PODS, world.namespace, name, {"status": found}, subresource="status")
+
+    async def seen() -> bool:
+        return (await status(world)).get("slurmIdle") == 3
+
+    await until("the operator to see all that", seen)
+    order = []
+    for replicas in (4, 3, 2, 1, 0):
+        before = set(await uids(world))
+        await world.scale(replicas)
+
+        async def one_less(before: set[str] = before, replicas: int = replicas) -> set[str]:
+            left = set(await uids(world))
+            return before - left if len(left) == replicas else set()
+
+        order += list(await until(f"{replicas} pods", one_less))
+    assert order == [f"slinky-{number}" for number in range(5)]
+
+
+async def test_the_deadline_is_that_of_the_last_job_and_goes_with_it(world: World) -> None:
+    await world.nodeset(replicas=2)
+    await world.until_ready(2)
+    jobs = [
+        world.slurm.job_start("slinky-0", time_limit=30),
+        world.slurm.job_start("slinky-[0-1]", time_limit=45),
+        world.slurm.job_start("slinky-0", time_limit=60),
+    ]
+    world.slurm.job_end(world.slurm.job_start("slinky-1", time_limit=600))
+    ends = {job: world.slurm.jobs[job].start_time + 60 * (world.slurm.jobs[job].time_limit or 0) for job in jobs}
+    for name in ("slinky-0", "slinky-1"):
+        await annotate(world, name, pod_cordon="true")
+
+    async def shown(*wanted: str | None) -> bool:
+        pods = await world.pods()
+        names = ("slinky-0", "slinky-1")
+        found = [pods[name]["metadata"]["annotations"].get("nodeset.slinky.slurm.net/pod-deadline") for name in names]
+        return found == list(wanted)
+
+    await until("the deadlines", lambda: shown(deadline_text(ends[jobs[2]]), deadline_text(ends[jobs[1]])))
+    for job in jobs:
+        world.slurm.job_end(job)
+    await until("the deadlines to go", lambda: shown(None, None))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        ("GPU ECC error detected", "slurm-operator: GPU ECC error detected"),
+        ("GPU\tECC\nerror\x1b[31m", "slurm-operator: GPU ECC error[31m"),
+        ("x" * 300, "slurm-operator: " + "x" * 256),
+    ],
+    ids=["plain", "control characters", "long"],
+)
+async def test_a_cordon_of_a_kubernetes_node_is_explained_by_its_annotation_and_lifted_with_it(
+    world: World, annotation: str, reason: str
+) -> None:
+    async with machines(world, "n1") as daemon_set:
+        await world.nodeset(**daemon_set)
+        await world.until_ready(1)
+        explained = {"nodeset.slinky.slurm.net/node-cordon-reason": annotation}
+        await machine(world, "n1", {"metadata": {"annotations": explained}, "spec": {"unschedulable": True}})
+        await holds("the drain", lambda: drained(world, "n1"))
+        assert world.slurm.nodes["n1"].reason == reason
+        await machine(world, "n1", {"spec": {"unschedulable": None}})
+        await holds("its end", lambda: drained(world))
+
+
+async def test_somebody_elses_drain_is_not_touched_by_a_cordon_of_the_machine_or_its_end(world: World) -> None:
+    async with machines(world, "n1", "n2") as daemon_set:
+        await world.nodeset(**daemon_set)
+        await world.until_ready(2)
+        await world.post("n1", state=["DRAIN"], reason="admin: bad disk")
+
+        async def noticed() -> bool:
+            return (await status(world)).get("slurmDrain") == 1
+
+        await until("the operator to notice", noticed)
+        for unschedulable in (True, None):
+            # The second machine tells when the operator has acted.
+            for host in ("n1", "n2"):
+                await machine(world, host, {"spec": {"unschedulable": unschedulable}})
+            acted = partial(drained, world, *(("n1", "n2") if unschedulable else ("n1",)))
+            await holds("the operator to act", acted)
+            assert world.slurm.nodes["n1"].reason == "admin: bad disk"
+            assert await cordoned(world) == set()
+
+
+async def test_a_users_cordon_of_a_pod_drains_it_until_it_is_taken_back(world: World) -> None:
+    await world.nodeset(replicas=2)
+    await world.until_ready(2)
+    await annotate(world, "slinky-0", pod_cordon="true")
+    await holds("the drain", lambda: drained(world, "slinky-0"))
+    assert world.slurm.nodes["slinky-0"].reason == f"slurm-operator: Pod ({world.namespace}/slinky-0) was cordoned"
+    assert len(await uids(world)) == 2
+    await annotate(world, "slinky-0", pod_cordon=None)
+    await holds("its end", lambda: drained(world))
+
+
+async def test_what_counts_as_drained(world: World) -> None:
+    await world.nodeset(replicas=5)
+    await world.until_ready(5)
+    mixed = world.slurm.job_start("slinky-1", cpus=1)
+    allocated = world.slurm.job_start("slinky-2", cpus=4)
+    completing = world.slurm.job_start("slinky-3", cpus=4)
+    world.slurm.job_end(completing, completing=True)
+    await world.post("slinky-4", state=["DOWN"], reason="")
+    # slinky-0 is IDLE, slinky-4 DOWN.
+    await world.scale(0)
+    await world.until_pods("slinky-1", "slinky-2", "slinky-3")
+    await holds("the rest to drain", lambda: drained(world, "slinky-1", "slinky-2", "slinky-3"))
+    for job, left in ((mixed, ("slinky-2", "slinky-3")), (allocated, ("slinky-3",)), (completing, ())):
+        world.slurm.job_end(job)
+        await world.until_pods(*left)
+
+
+async def test_the_status_counts_the_states_of_slurm(world: World) -> None:
+    await world.nodeset(replicas=6)
+    await world.until_ready(6)
+    world.slurm.job_start("slinky-2", cpus=1)
+    world.slurm.job_start("slinky-3", cpus=4)
+    await world.post("slinky-4", state=["DOWN"], reason="power supply")
+    await world.post("slinky-5", state=["DRAIN"], reason="bad disk")
+    wanted = {"slurmIdle": 3, "slurmAllocated": 2, "slurmDown": 1, "slurmDrain": 1}
+
+    async def counted() -> bool:
+        found = await status(world)
+        return {name: found.get(name) for name in wanted} == wanted
+
+    await until(f"{wanted}", counted)
+
+
+# Updates
+
+ROLLING = {"type": "RollingUpdate"}
+
+
+def rolling(maximum: int | str) -> dict[str, Any]:
+    """An updateStrategy."""
+    return {**ROLLING, "rollingUpdate": {"maxUnavailable": maximum}}
+
+
+async def test_a_percentage_of_two_workers_is_one_at_a_time(world: World) -> None:
+    await world.nodeset(replicas=2, updateStrategy=rolling("10%"))
+    await world.until_ready(2)
+    before = await uids(world)
+    world.slurm.job_start("slinky-0", time_limit=60)
+    job = world.slurm.job_start("slinky-1", time_limit=60)
+    await change(world, slurmd={"image": "slurmd:next"})
+    await holds("one to drain", lambda: drained(world, "slinky-1"))
+    said = f"slurm-operator: Pod ({world.namespace}/slinky-1) is pending termination for an update"
+    assert world.slurm.nodes["slinky-1"].reason == said
+    assert await cordoned(world) == {"slinky-1"}
+    world.slurm.job_end(job)
+    await until("slinky-1 to be replaced", lambda: replaced(world, before, "slinky-1"))
+
+
+async def with_a_new_pod_that_is_not_ready(world: World, replicas: int) -> None:
+    """A NodeSet OnDelete whose slinky-0 has the new revision and never becomes ready."""
+    world.broken_images.add(BROKEN)
+    await world.nodeset(replicas=replicas, updateStrategy={"type": "OnDelete"})
+    await world.until_ready(replicas)
+    before = await uids(world)
+    await change(world, slurmd={"image": BROKEN})
+    await asyncio.sleep(1)
+    assert await uids(world) == before, "OnDelete replaces none by itself"
+    await world.client.delete(PODS, world.namespace, "slinky-0")
+    await until("a new slinky-0", lambda: replaced(world, before, "slinky-0"))
+    [container] = [it for it in (await world.pods())["slinky-0"]["spec"]["containers"] if it["name"] == "slurmd"]
+    assert container["image"] == BROKEN
+
+
+@pytest.mark.parametrize(("maximum", "also_a_healthy_one"), [(1, False), (2, True)])
+async def test_an_unhealthy_old_pod_goes_at_once_and_a_healthy_one_only_as_far_as_may_be_unavailable(
+    world: World, maximum: int, *, also_a_healthy_one: bool
+) -> None:
+    await with_a_new_pod_that_is_not_ready(world, 3)
+    before = await uids(world)
+    not_ready = [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    await world.client.merge_patch(
+        PODS, world.namespace, "slinky-1", {"status": {"conditions": not_ready}}, subresource="status"
+    )
+    world.slurm.node_vanish("slinky-1")
+    world.slurm.job_start("slinky-2")
+    await change(world, updateStrategy=rolling(maximum))
+    if also_a_healthy_one:
+        await holds("slinky-2 to drain", lambda: "DRAIN" in world.slurm.states("slinky-2"))
+    await until("slinky-1 to be replaced", lambda: replaced(world, before, "slinky-1"))
+    if not also_a_healthy_one:
+        assert not await cordoned(world)
+
+
+async def test_an_unavailable_new_pod_uses_up_what_may_be_unavailable(world: World) -> None:
+    await with_a_new_pod_that_is_not_ready(world, 4)
+    for number in (1, 2, 3):
+        world.slurm.job_start(f"slinky-{number}")
+    await change(world, updateStrategy=rolling("50%"))
+    await holds("just one to drain", lambda: drained(world, "slinky-3"))
+    await asyncio.sleep(1)
+    assert drained(world, "slinky-3")
+
+
+# Scheduled updates
+
+
+def scheduled(start: float, **more: Any) -> dict[str, Any]:
+    """An updateStrategy."""
+    text = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": text, "duration": "10m", **more}}
+
+
+NAME = "SlurmOperatorMaint-slinky"
+
+
+async def test_no_reservation_is_made_for_a_time_that_is_past(world: World) -> None:
+    await world.nodeset(replicas=1, updateStrategy=scheduled(time.time() - 3600))
+    await world.until_ready(1)
+
+    async def said() -> bool:
+        return (await world.condition(NODESETS, "slinky", "ReservationCreated")).get("status") == "False"
+
+    await until("the condition", said)
+    assert NAME not in world.slurm.reservations
+
+
+async def test_an_update_in_maintenance_takes_those_in_its_own_reservation_and_follows_new_workers(
+    world: World,
+) -> None:
+    start = int(time.time()) + 8
+    await world.nodeset(replicas=2, updateStrategy=scheduled(start))
+    await world.until_ready(2)
+    before = await uids(world)
+    # Somebody else's maintenance is no reason.
+    world.slurm.reserve("other", "slinky-0", start=int(time.time()) - 57, minutes=1, flags=["MAINT"])
+    await change(world, slurmd={"image": "slurmd:next"})
+    await holds("the reservation", lambda: NAME in world.slurm.reservations)
+    assert {"MAINT", "IGNORE_JOBS"} <= set(world.slurm.reservations[NAME].flags)
+    while time.time() < start - 0.5:
+        assert await uids(world) == before
+        await asyncio.sleep(0.2)
+    await until("both to be replaced", lambda: replaced(world, before, "slinky-0", "slinky-1"), seconds=20)
+    await world.until_ready(2)
+    end = world.slurm.reservations[NAME].end_time
+    await change(world, replicas=3, updateStrategy=scheduled(start, duration="20m"))
+    await world.until_ready(3)
+    wanted = {"slinky-0", "slinky-1", "slinky-2"}
+    await holds("the new one to be in it", lambda: set(expand(world.slurm.reservations[NAME].nodes)) == wanted)
+    assert world.slurm.reservations[NAME].end_time == end, "what is under way is not changed otherwise"
+
+
+# What is left of a pod
+
+
+async def test_a_pin_is_dropped_with_its_machine_and_with_the_setting(world: World) -> None:
+    async with machines(world, "n1") as only_there:
+        del only_there["scalingMode"]
+        world.default_machine = f"n1.{world.namespace}"
+        await world.nodeset(replicas=1, pinToNode=True, **only_there)
+        await world.until_ready(1)
+
+        async def pins(wanted: dict[str, str]) -> bool:
+            return ((await status(world)).get("ordinalToNode") or {}) == wanted
+
+        await until("the pin", lambda: pins({"0": f"n1.{world.namespace}"}))
+        await world.client.delete(NODES, None, f"n1.{world.namespace}")
+        await until("the pin to be dropped with its machine", lambda: pins({}))
+
+
+async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_ready(world: World) -> None:
+    await world.nodeset(replicas=1)
+    await world.until_ready(1)
+    nodeset = await world.get(NODESETS, "slinky")
+    assert nodeset is not None
+    left = PodFacts("long-gone", "slinky-0", world.namespace, nodeset["metadata"]["uid"])
+    world.slurm.nodes["slinky-0"].extra = encode(left)
+    await world.post("slinky-0", state=["DRAIN"], reason="slurm-node: the pod is leaving")
+    await holds("the drain to be lifted", lambda: drained(world))
+
+
+async def test_a_failed_pod_is_made_again_and_each_time_later(world: World) -> None:
+    world.broken_images.add("slurmd:test")
+    await world.nodeset(replicas=1)
+    await world.until_pods("slinky-0")
+    for wait in (1, 2):
+        before = await uids(world)
+        failed = {"status": {"phase": "Failed"}}
+        await world.client.merge_patch(PODS, world.namespace, "slinky-0", failed, subresource="status")
+        since = time.monotonic()
+        await until("a new pod", partial(replaced, world, before, "slinky-0"))
+        assert time.monotonic() - since >= wait
+
+
+async def test_what_all_workers_of_a_controller_share_is_put_right_when_somebody_changes_it(world: World) -> None:
+    await world.nodeset(replicas=1)
+    service = await until("the Service", lambda: world.get(SERVICES, "slurm-workers-slurm"))
+    budget = await until("the budget", lambda: world.get(POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm"))
+    spoilt: list[tuple[Any, str, Manifest, Manifest]] = [
+        (SERVICES, "slurm-workers-slurm", {"spec": {"publishNotReadyAddresses": False}}, service["spec"]),
+        (POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm", {"spec": {"maxUnavailable": 5}}, budget["spec"]),
+    ]
+    for resource, name, patch, spec in spoilt:
+        await world.client.merge_patch(resource, world.namespace, name, patch)
+
+        def put_right(resource: Any = resource, name: str = name, spec: Manifest = spec) -> Awaitable[bool]:
+            async def look() -> bool:
+                return ((await world.get(resource, name)) or {}).get("spec") == spec
+
+            return look()
+
+        await until(f"{name} to be put right", put_right)
+
+
+# Bad input
+
+
+async def test_a_bad_hostname_of_a_machine_is_named_and_takes_no_worker_away(world: World) -> None:
+    async with machines(world, "n1", "n2") as daemon_set:
+        await world.nodeset(**daemon_set)
+        await world.until_ready(2)
+        before = await uids(world)
+        for bad in ("two\nlines", "x" * 64):
+            override = {"nodeset.slinky.slurm.net/hostname-override": bad}
+            await machine(world, "n1", {"metadata": {"annotations": override}})
+
+            async def said(bad: str = bad) -> bool:
+                ready = await world.condition(NODESETS, "slinky")
+                return ready.get("reason") == "NameConflict" and repr(bad[:80]) in ready["message"]
+
+            await until("the condition", said)
+        assert await uids(world) == before
+        assert drained(world)
+
+
+async def test_an_extra_conf_that_slurmd_would_end_over_is_named_and_delays_no_other_nodeset(world: World) -> None:
+    await world.nodeset("bad", replicas=1, extraConf="Wieght=10", slurmd={"image": "slurmd:26.05"})
+    await world.nodeset("good", replicas=1)
+
+    async def said() -> bool:
+        ready = await world.condition(NODESETS, "bad")
+        return ready.get("reason") == "Invalid" and "spec.extraConf: Wieght isn't a key" in ready["message"]
+
+    await until("the condition", said)
+    await world.until_ready(1, "good")
+    assert set(await world.pods()) == {"good-0"}
+    await change(world, "bad", extraConf="Weight=10")
+    await world.until_ready(1, "bad")
+
+
+async def test_a_configuration_file_of_a_reserved_name_is_named_in_a_condition(world: World) -> None:
+    mine = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": world.namespace}}
+    await world.client.create(CONFIG_MAPS, {**mine, "data": {"slurm.conf": "ClusterName=mine\n", "foo.conf": "a=b\n"}})
+    refer = {"spec": {"configFileRefs": [{"name": "mine"}]}}
+    await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", refer)
+
+    async def said() -> bool:
+        accepted = await world.condition(CONTROLLERS, "slurm", ACCEPTED)
+        return accepted.get("reason") == "Invalid" and "may not bring slurm.conf" in accepted["message"]
+
+    await until("the condition", said)

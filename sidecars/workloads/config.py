@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.slurm import conf
-from sidecars.workloads import assembly, gres, names
+from sidecars.workloads import assembly, gres, health, names
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
     Accounting,
@@ -255,6 +255,9 @@ class _Composer:
             self._section("### GENERAL ###", _general(controller, nodesets))
             self._section("### LOGGING ###", _LOGGING)
             self._section("### PLUGINS & PARAMETERS ###", _plugins(controller, lists))
+            checked = health.slurm_conf(controller, nodesets)
+            if checked:
+                self._section("### HEALTH ###", checked)
             self._section("### ACCOUNTING ###", _accounting(self._facts.accounting))
             self._script_section("### SLURMCTLD PROLOG & EPILOG ###", ctld_prologs + ctld_epilogs, "/etc/slurm/")
             # Bare names: slurmctld hands these files to every slurmd (configless).

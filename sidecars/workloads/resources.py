@@ -410,6 +410,20 @@ class Gpu(Part, frozen=True, kw_only=True):
     devices: list[str] | None = None
 
 
+class Health(Part, frozen=True, kw_only=True):
+    """NodeSet.spec.health. `enabled` is None for gpu.enabled; `disks` and `xids` None for the operator's own."""
+
+    enabled: bool | None = None
+    check_seconds: int = 10
+    skip: list[str] | None = None
+    disks: list[str] | None = None
+    disk_free_percent: int = 3
+    memory_free_percent: int = 1
+    paths: list[str] | None = None
+    xids: list[int] | None = None
+    checks: Mapping[str, str] | None = None
+
+
 class NodeSetSpec(Part, frozen=True, kw_only=True):
     """NodeSet.spec. `prune_slurm_node_records` is accepted; `node_records` decides. Durations are Go's ("1m30s")."""
 
@@ -418,6 +432,7 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     scaling_mode: Literal["StatefulSet", "DaemonSet"] = "StatefulSet"
     slurmd: Json = {}
     gpu: Gpu = Gpu()
+    health: Health = Health()
     ssh: Ssh = Ssh()
     logfile: Json = {}
     template: PodTemplate = PodTemplate()

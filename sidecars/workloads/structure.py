@@ -12,7 +12,7 @@ or added where the base has none. Variables are filled in last:
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,13 @@ class StructureError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Workloads:
-    """The folder's files, by name without `.yaml`; each a stream of objects with their variables not filled in."""
+    """The folder's files, by name without `.yaml`; each a stream of objects with their variables not filled in.
+
+    `scripts` are its shell scripts, by name without `.sh`, as they are.
+    """
 
     files: Mapping[str, Sequence[Json]]
+    scripts: Mapping[str, str] = field(default_factory=dict)
 
     def part(self, base: str) -> "Workloads":
         """Only the base of this name and its overlays."""
@@ -132,6 +136,7 @@ def load(path: Path) -> Workloads:
                 raise StructureError(f"{file}: every document must be a map")
             # JSON values only: a YAML timestamp or set could not be written into an object.
             files[file.stem] = json.loads(json.dumps(documents))
+        scripts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(path.glob("*.sh"))}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
         raise StructureError(f"{path}: {error}") from error
     stamp = files.pop(STAMP, None)
@@ -143,4 +148,4 @@ def load(path: Path) -> Workloads:
             f"{path} belongs to version {found}, this is {VERSION}: "
             "install the chart slurm-operator and the image of the same version"
         )
-    return Workloads(files)
+    return Workloads(files, scripts)

@@ -16,10 +16,12 @@ RESOURCE = "nvidia.com/gpu"
 POD = "fake-gpus"
 
 _SMI = """#!/bin/sh
-# As nvidia-smi -L in a container: the GPUs that NVIDIA_VISIBLE_DEVICES names, less those in the file `lost`.
+# As nvidia-smi -L in a container: the GPUs that NVIDIA_VISIBLE_DEVICES names, less those in the file `lost`. slurmd's
+# health checks have no such variable, and in a privileged container all GPUs.
+test "$1" = -L || exit 0
 while read -r line; do
   uuid=${line##*UUID: } uuid=${uuid%)}
-  case ",$NVIDIA_VISIBLE_DEVICES," in *",$uuid,"*) ;; *) continue ;; esac
+  case ",${NVIDIA_VISIBLE_DEVICES-$uuid}," in *",$uuid,"*) ;; *) continue ;; esac
   grep -qs "$uuid" FOLDER/lost || echo "$line"
 done < FOLDER/gpus.txt
 """

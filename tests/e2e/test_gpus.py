@@ -14,6 +14,9 @@ pytestmark = pytest.mark.timeout(240)
 
 TYPE = "nvidia_h100_80gb_hbm3"
 POD = "slurm-worker-gpu-0"
+POOL = ("nodesets.gpu.gpu.enabled=true", "controller.extraConfMap.HealthCheckInterval=2")
+"""One word for the pool. The interval is for the tests' sake: 30 s by default."""
+STATE = "/run/slurm-health"
 
 
 def values(kubernetes: Kubernetes, *settings: str) -> None:
@@ -34,7 +37,7 @@ def gpus(slurm: Slurm) -> Iterator[FakeGpus]:
     fake = FakeGpus(slurm.kubernetes, next(node for node in nodes if node not in taken), folder)
     try:
         fake.plug_in()
-        values(slurm.kubernetes, "nodesets.gpu.gpu.enabled=true")
+        values(slurm.kubernetes, *POOL)
         yield fake
     finally:
         values(slurm.kubernetes)
@@ -91,10 +94,30 @@ def test_a_worker_that_lacks_a_gpu_registers_drained_with_the_reason(slurm: Slur
     assert until_state(slurm, "IDLE+DYNAMIC_NORM")["Gres"] == f"gpu:{TYPE}:8"
 
 
+def test_a_gpu_that_is_lost_while_jobs_may_run_drains_the_node_and_its_return_undrains_it(
+    slurm: Slurm, gpus: FakeGpus
+) -> None:
+    until_state(slurm, "IDLE+DYNAMIC_NORM")
+    gpus.lose(gpus.uuids[3])
+    assert until_state(slurm, "IDLE+DRAIN")["Reason"].startswith("slurm-node: health: gpu-count: 7 of 8 GPUs [root@")
+    gpus.lose()
+    assert not until_state(slurm, "IDLE+DYNAMIC_NORM")["Reason"]
+
+
+def test_an_administrators_drain_is_not_lifted_with_the_return_of_a_gpu(slurm: Slurm, gpus: FakeGpus) -> None:
+    until_state(slurm, "IDLE+DYNAMIC_NORM")
+    slurm.login("scontrol", "update", "NodeName=gpu-0", "State=DRAIN", "Reason=maintenance")
+    gpus.lose(gpus.uuids[3])
+    until("a check to see seven GPUs", lambda: "7 of 8" in slurm.worker(POD, "cat", f"{STATE}/gpu-count.out"), 20)
+    gpus.lose()
+    until("a check to see eight again", lambda: not slurm.worker(POD, "cat", f"{STATE}/gpu-count.out"), 20)
+    found = until_state(slurm, "IDLE+DRAIN")
+    assert found["Reason"].startswith("maintenance [")
+    slurm.login("scontrol", "update", "NodeName=gpu-0", "State=UNDRAIN")
+
+
 def test_a_part_of_a_nodes_gpus_is_refused_with_the_reason(slurm: Slurm, gpus: FakeGpus) -> None:
-    values(
-        slurm.kubernetes, "nodesets.gpu.gpu.enabled=true", "nodesets.part.gpu.enabled=true", "nodesets.part.gpu.count=4"
-    )
+    values(slurm.kubernetes, *POOL, "nodesets.part.gpu.enabled=true", "nodesets.part.gpu.count=4")
 
     def refused() -> bool:
         nodeset = slurm.kubernetes.get("-n", "slurm", "nodesets.slinky.slurm.net", "slurm-worker-part")

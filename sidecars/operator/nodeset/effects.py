@@ -13,6 +13,7 @@ from sidecars.kube import (
     KubeError,
     Manifest,
 )
+from sidecars.operator import workload
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError, Observed
@@ -78,7 +79,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     made = Made(nodeset.status.node_set_hash, nodeset.status.collision_count, None)
     if nodeset.metadata.deletion_timestamp is None:
         try:
-            made = await _template(context, nodeset)
+            made = await _template(context, manifest, nodeset)
         except NotUsableError as error:
             # Without a template nothing can be created; what is there is still drained and scaled in safely.
             problem = Condition("Ready", "False", error.reason, str(error))
@@ -251,7 +252,7 @@ def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
     return found
 
 
-async def _template(context: Context, nodeset: NodeSet) -> Made:
+async def _template(context: Context, manifest: Manifest, nodeset: NodeSet) -> Made:
     """Raises NotUsableError with the reason why there can be no pods now."""
     try:
         controller = context.needed_controller(nodeset.namespace, nodeset.spec.controller_ref.name)
@@ -264,6 +265,7 @@ async def _template(context: Context, nodeset: NodeSet) -> Made:
         refused = gpus.refusal(context, nodeset, template)
         if refused:
             raise NotUsableError("PartOfGpus", refused)
+        await workload.apply_all(context, manifest, "NodeSet", lambda: render.objects(nodeset, controller, facts))
         revision, collisions = await revisions.current(context, nodeset, controller, facts)
         return Made(revision.hash, collisions or None, _rendered(nodeset, controller, facts, revision))
     except MissingReferenceError as error:

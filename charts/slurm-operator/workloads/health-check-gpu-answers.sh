@@ -1,0 +1,15 @@
+#!/bin/sh
+# nvidia-smi lists the GPUs, in time. Its answer is kept for the checks that follow, which have nothing to say without.
+answer=$SLURM_HEALTH_STATE/nvidia-smi
+rm -f "$answer"
+if ! command -v nvidia-smi >/dev/null; then
+  echo "there is no nvidia-smi in slurmd's container"
+  exit 1
+fi
+nvidia-smi -L >"$answer.new" 2>&1
+status=$?
+if test "$status" -ne 0; then
+  echo "nvidia-smi -L: exit status $status: $(head -n 1 "$answer.new")"
+  exit 1
+fi
+mv "$answer.new" "$answer"

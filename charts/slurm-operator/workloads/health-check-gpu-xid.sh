@@ -1,0 +1,17 @@
+#!/bin/sh
+# The kernel's log has none of the Xid errors in $XIDS since this pod's slurmd started: those after which a GPU needs a
+# reset, a reboot or a repair. A new pod starts anew. Without the right to read that log (slurmd without privileges) it
+# says nothing.
+# https://docs.nvidia.com/deploy/xid-errors/
+since=$(cat "$SLURM_HEALTH_STATE/started" 2>/dev/null || echo 0)
+dmesg 2>/dev/null | awk -v since="$since" -v fatal=" $XIDS " '
+  match($0, /NVRM: Xid \(PCI:[^)]*\): [0-9]+/) {
+    split(substr($0, RSTART, RLENGTH), part, /\): /)
+    stamp = $0
+    sub(/^\[ */, "", stamp)
+    if (stamp + 0 < since + 0 || index(fatal, " " part[2] " ") == 0) next
+    place = part[1]
+    sub(/.*\(PCI:/, "", place)
+    found = "Xid " part[2] " on GPU " place
+  }
+  END { if (found != "") { print found; exit 1 } }'

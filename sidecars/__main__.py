@@ -6,7 +6,7 @@ Only the chosen role is imported, because the roles in worker pods can't afford 
 import sys
 from collections.abc import Sequence
 
-ROLES = ("operator", "register", "node", "reconfigure", "release", "simulate")
+ROLES = ("operator", "register", "node", "reconfigure", "release", "simulate", "doctor")
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
 
@@ -41,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.simulate.main import main as run_simulate
 
         return run_simulate(arguments[1:])
+    if role == "doctor":
+        from sidecars.operator.doctor import main as run_doctor
+
+        return run_doctor(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"
     print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
     return 2

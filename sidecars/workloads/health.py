@@ -23,7 +23,6 @@ XIDS = (46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 142, 143, 151, 158)
 _SCRIPTS = "health-"
 _CHECK = "check-"
 _GPU = "gpu-"
-_PROGRAM_KEY = re.compile(r"^\s*HealthCheckProgram\s*=", re.IGNORECASE | re.MULTILINE)
 
 
 def is_on(nodeset: NodeSet) -> bool:
@@ -34,15 +33,22 @@ def is_on(nodeset: NodeSet) -> bool:
 
 def slurm_conf(controller: Controller, nodesets: Iterable[NodeSet]) -> list[str]:
     """The lines of slurm.conf: none where no NodeSet is checked, or extraConf names a program of its own."""
-    if _PROGRAM_KEY.search(controller.spec.extra_conf) or not any(is_on(nodeset) for nodeset in nodesets):
+    if _says(controller, "HealthCheckProgram") or not any(is_on(nodeset) for nodeset in nodesets):
         return []
-    return [f"HealthCheckProgram={PROGRAM}", f"HealthCheckInterval={INTERVAL_SECONDS}"]
+    interval = [] if _says(controller, "HealthCheckInterval") else [f"HealthCheckInterval={INTERVAL_SECONDS}"]
+    return [f"HealthCheckProgram={PROGRAM}", *interval]
+
+
+def _says(controller: Controller, key: str) -> bool:
+    """Whether extraConf has the key. slurmd complains of one that is there twice."""
+    return bool(re.search(rf"^\s*{key}\s*=", controller.spec.extra_conf, re.IGNORECASE | re.MULTILINE))
 
 
 def config_map(nodeset: NodeSet, limits: Json, workloads: Workloads) -> Manifest:
     """The ConfigMap with the program, its settings and its checks, without an owner.
 
-    `limits` are the slurmd container's own. Raises ResourceError.
+    Where the workers aren't checked the program has nothing to do but to lift the drain that it left. `limits` are the
+    slurmd container's own. Raises ResourceError.
     """
     scripts = {name.removeprefix(_SCRIPTS): text for name, text in workloads.scripts.items() if _is_ours(name)}
     health = nodeset.spec.health
@@ -59,7 +65,10 @@ def config_map(nodeset: NodeSet, limits: Json, workloads: Workloads) -> Manifest
     run = [
         name.removeprefix(_CHECK)
         for name in sorted({**scripts, **own})
-        if name.startswith(_CHECK) and name not in skipped and (nodeset.spec.gpu.enabled or not _is_gpu(name, own))
+        if is_on(nodeset)
+        and name.startswith(_CHECK)
+        and name not in skipped
+        and (nodeset.spec.gpu.enabled or not _is_gpu(name, own))
     ]
     return {
         "apiVersion": "v1",

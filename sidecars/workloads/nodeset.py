@@ -65,9 +65,6 @@ def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions:
     """
     spec = builtins(nodeset.spec)
     choices = merge.chosen({field: spec[field] for field in CHOICES if field in spec})
-    if nodeset.spec.health.enabled is not None:
-        # The rest reaches pods without a restart.
-        choices["health"] = {"enabled": nodeset.spec.health.enabled}
     # What slurmd reads only once, at its start.
     slurm, sssd = slurm_key(controller), _sssd(nodeset)
     reads = {"slurm.key": facts.secret(slurm, "spec.slurmKeyRef"), "confServer": conf_server(controller)}
@@ -123,7 +120,7 @@ def pod_template(nodeset: NodeSet, controller: Controller, facts: Facts, revisio
     # A prefix of the pods' hostnames, not theirs.
     user.pop("hostname", None)
     variables = _variables(nodeset, controller, facts) | {"sidecarsImage": sidecars_image}
-    pod = assembly.find(workloads.render("slurmd", _overlays(nodeset, workloads), variables), "Pod")
+    pod = assembly.find(workloads.render("slurmd", _overlays(nodeset), variables), "Pod")
     return assembly.pod_template(
         pod,
         nodeset,
@@ -263,15 +260,13 @@ def _claims(nodeset: NodeSet, suffix: str, more: dict[str, str]) -> list[Manifes
 
 
 def objects(nodeset: NodeSet, controller: Controller, facts: Facts) -> list[Manifest]:
-    """What a NodeSet owns beside pods, claims and revisions: the ConfigMaps of sshd and of node health, if wanted.
+    """What a NodeSet owns beside pods, claims and revisions: the ConfigMap of node health, and of sshd if it wants ssh.
 
     Raises ResourceError and MissingReferenceError.
     """
-    found = []
+    found = [health.config_map(nodeset, _limits(nodeset), facts.site.workloads)]
     if nodeset.spec.ssh.enabled:
         found.append(_ssh_config(nodeset, controller, facts))
-    if health.is_on(nodeset):
-        found.append(health.config_map(nodeset, _limits(nodeset), facts.site.workloads))
     return [assembly.owned(manifest, nodeset) for manifest in found]
 
 
@@ -335,7 +330,7 @@ def _as_of(nodeset: NodeSet, revision: Revision) -> NodeSet:
     return msgspec.structs.replace(nodeset, spec=spec)
 
 
-def _overlays(nodeset: NodeSet, workloads: Workloads) -> list[str]:
+def _overlays(nodeset: NodeSet) -> list[str]:
     """Names of the overlays of slurmd.yaml that this NodeSet asks for, in order."""
     daemon_set, host_network = (
         nodeset.spec.scaling_mode == "DaemonSet",
@@ -344,8 +339,6 @@ def _overlays(nodeset: NodeSet, workloads: Workloads) -> list[str]:
     wanted = {
         "exclusive": not nodeset.spec.oversubscribe_node,
         "gpu": nodeset.spec.gpu.enabled,
-        # A base that a revision stored may be older.
-        "health": health.is_on(nodeset) and "slurmd-health" in workloads.files,
         "hostnetwork": host_network,
         "daemonset": daemon_set and not host_network,
         "daemonset-hostnetwork": daemon_set and host_network,

@@ -31,6 +31,12 @@ if test ! -d /proc/driver/nvidia && test "$(id -u)" = 0 && mount -t tmpfs fake /
   for minor in 0 1 2 3 4 5 6 7; do
     test -e /dev/nvidia$minor || mknod -m 666 /dev/nvidia$minor c 1 3
   done
+  # Where AutoDetect=nvidia looks for the cores near a GPU. One near none is never given to a job.
+  mount -t tmpfs fake /sys/bus/pci/drivers
+  for gpu in FOLDER/proc/gpus/*; do
+    mkdir -p "/sys/bus/pci/drivers/nvidia/${gpu##*/}"
+    cat /sys/devices/system/cpu/online > "/sys/bus/pci/drivers/nvidia/${gpu##*/}/local_cpulist"
+  done
 fi
 """
 

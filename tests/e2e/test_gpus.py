@@ -116,6 +116,26 @@ def test_an_administrators_drain_is_not_lifted_with_the_return_of_a_gpu(slurm: S
     slurm.login("scontrol", "update", "NodeName=gpu-0", "State=UNDRAIN")
 
 
+def doctor(slurm: Slurm) -> str:
+    """What `doctor gres` prints in the operator's pod."""
+    words = ("sh", "-c", "slurm-sidecars doctor gres -n slurm; echo status $?")
+    return slurm.kubernetes.kubectl("-n", "slinky", "exec", "deploy/slurm-operator", "--", *words)
+
+
+def test_the_doctor_finds_all_well_and_what_a_lost_gpu_does(slurm: Slurm, gpus: FakeGpus) -> None:
+    until_state(slurm, "IDLE+DYNAMIC_NORM")
+    well = doctor(slurm)
+    assert f"gpu-0 on {gpus.kube_node}: asks for 8; Gres=gpu:{TYPE}:8" in well
+    assert well.endswith("all is well\nstatus 0\n")
+    gpus.lose(gpus.uuids[3])
+    until_state(slurm, "IDLE+DRAIN")
+    ill = doctor(slurm)
+    assert "! Slurm node gpu-0: is drained: slurm-node: health: gpu-count: 7 of 8 GPUs" in ill
+    assert ill.endswith("status 1\n")
+    gpus.lose()
+    until_state(slurm, "IDLE+DYNAMIC_NORM")
+
+
 def test_a_part_of_a_nodes_gpus_is_refused_with_the_reason(slurm: Slurm, gpus: FakeGpus) -> None:
     values(slurm.kubernetes, *POOL, "nodesets.part.gpu.enabled=true", "nodesets.part.gpu.count=4")
 

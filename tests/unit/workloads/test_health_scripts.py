@@ -117,6 +117,16 @@ def test_a_drain_that_a_predecessor_left_is_lifted_by_the_healthy_pod(worker: Wo
     assert worker.state == "IDLE+DYNAMIC_NORM"
 
 
+def test_the_drain_is_lifted_when_nothing_is_checked_any_more(worker: Worker) -> None:
+    worker.registered()
+    broken(worker)
+    worker.run()
+    settings = worker.program / "settings"
+    settings.write_text(settings.read_text().replace("CHECKS='broken'", "CHECKS=''"))
+    assert worker.run().output == "undrained w-0: it is healthy again\n"
+    assert worker.run().calls == ()
+
+
 def test_nothing_is_changed_once_the_pod_is_leaving(worker: Worker) -> None:
     worker.registered()
     broken(worker)

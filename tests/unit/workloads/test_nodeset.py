@@ -208,6 +208,7 @@ def test_slurmd_has_the_key_the_log_and_the_files_of_its_sidecars() -> None:
         "/etc/slurm": "slurm-etc",
         "/var/log/slurm": "slurm-logfile",
         "/run/slurm-node": "slurm-node",
+        "/etc/slurm-health": "slurm-health",
     }
     assert volume(workload, "slurm-etc")["projected"] == {
         "defaultMode": 0o600,
@@ -392,8 +393,9 @@ def test_with_ssh_a_worker_has_sshd_and_sssd_configuration() -> None:
 
 
 def test_with_ssh_a_nodeset_owns_a_config_map() -> None:
-    assert render.objects(nodeset(), controller(), builders.facts()) == []
-    [config_map] = render.objects(nodeset(**SSH), controller(), builders.facts())
+    [health] = render.objects(nodeset(), controller(), builders.facts())
+    assert health["metadata"]["name"] == "slurm-worker-slinky-health"
+    [_, config_map] = render.objects(nodeset(**SSH), controller(), builders.facts())
     lines = config_map["data"]["sshd_config"].splitlines()
     assert config_map["metadata"]["name"] == "slurm-worker-slinky-ssh-config"
     assert config_map["metadata"]["ownerReferences"][0]["name"] == "slurm-worker-slinky"

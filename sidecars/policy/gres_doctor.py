@@ -1,0 +1,352 @@
+"""Why Slurm hasn't the GPUs that it should have: compares what was asked for, offered, configured and registered.
+
+Pure: `examine` takes what was seen, and gives one Finding for each thing that is wrong, causes before their effects.
+https://slurm.schedmd.com/gres.html
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sidecars.policy import placement
+from sidecars.slurm import conf, gres, states
+from sidecars.slurm.records import Node
+from sidecars.workloads import gres as wanted_gres
+from sidecars.workloads import quantities
+from sidecars.workloads.resources import Json, Manifest, NodeSet, ResourceError
+
+_VENDOR = "nvidia.com/"
+_OWN = ("slurm-node: ", "slurm-operator: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong: where, what, and the very thing to do about it."""
+
+    place: str
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class KubeNode:
+    """A Kubernetes node: its labels, and what of each resource it has and offers to pods, as quantities."""
+
+    name: str
+    labels: Mapping[str, str]
+    capacity: Mapping[str, str]
+    allocatable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker pod. `limits` are those of its slurmd container; `trouble` why it doesn't run, in Kubernetes' words."""
+
+    pod: str
+    slurm_node: str
+    kube_node: str
+    limits: Mapping[str, str]
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What there is of one Slurm cluster.
+
+    `slurm_conf` and `gres_conf` are the files that slurmctld serves; None where there is none. `nodes` are Slurm's, or
+    None when Slurm couldn't be asked, with the reason in `silence`. `refusals`: why the operator
+    makes no pods for a NodeSet, by its name. `own_gres_conf`: gres.conf is the user's.
+    """
+
+    nodesets: Sequence[NodeSet]
+    kube_nodes: Sequence[KubeNode]
+    workers: Mapping[str, Sequence[Worker]]
+    slurm_conf: str | None
+    gres_conf: str | None
+    nodes: Sequence[Node] | None
+    silence: str = ""
+    refusals: Mapping[str, str] | None = None
+    own_gres_conf: bool = False
+
+
+def examine(seen: Seen) -> list[Finding]:
+    """All that is wrong with the GPUs of the cluster, causes first; [] when all is well."""
+    pools = [nodeset for nodeset in seen.nodesets if _is_pool(nodeset)]
+    found = [finding for nodeset in seen.nodesets for finding in _intent(nodeset)]
+    if pools:
+        found += _slurm_conf(seen)
+        found += _gres_conf(seen, pools)
+    for nodeset in pools:
+        found += _kubernetes(seen, nodeset)
+        found += _workers(seen, nodeset) if _asked(nodeset)[0] else ()
+    if pools and seen.nodes is None:
+        fix = "look at slurmrestd and slurmctld; from outside the cluster, forward a port and pass --slurmrestd-url"
+        found.append(Finding("Slurm", f"can't be asked what it has: {seen.silence}", fix))
+    return found
+
+
+def summary(seen: Seen) -> list[str]:
+    """What was compared, a line for each pool and each of its workers."""
+    known = {node.name: node for node in seen.nodes or ()}
+    lines = []
+    for nodeset in filter(_is_pool, seen.nodesets):
+        asked, resource = _asked(nodeset)
+        lines.append(f"NodeSet {nodeset.name}: {asked} x {resource} per worker, {_expected(nodeset)} expected")
+        for worker in seen.workers.get(nodeset.name, ()):
+            node = known.get(worker.slurm_node)
+            slurm = "not in Slurm" if node is None else f"Gres={node.gres or '(null)'} {'+'.join(sorted(node.states))}"
+            slurm = slurm if seen.nodes is not None else "Slurm not asked"
+            got = worker.limits.get(resource, "0")
+            lines.append(f"  {worker.slurm_node} on {worker.kube_node or 'no node yet'}: asks for {got}; {slurm}")
+    return lines
+
+
+# ---- what was asked for --------------------------------------------------------------------------------------------
+
+
+def _is_pool(nodeset: NodeSet) -> bool:
+    return nodeset.spec.gpu.enabled
+
+
+def _limits(nodeset: NodeSet) -> Json:
+    found: Json = {}
+    for holder in (nodeset.spec.template.spec, nodeset.spec.slurmd):
+        resources = holder.get("resources")
+        limits = resources.get("limits") if isinstance(resources, dict) else None
+        found |= limits if isinstance(limits, dict) else {}
+    return found
+
+
+def _asked(nodeset: NodeSet) -> tuple[int, str]:
+    """How many devices of which resource a worker asks for; 0 where that can't be read."""
+    try:
+        return wanted_gres.count(nodeset, _limits(nodeset)), nodeset.spec.gpu.resource_name
+    except ResourceError:
+        return 0, nodeset.spec.gpu.resource_name
+
+
+def _expected(nodeset: NodeSet) -> int:
+    expected = nodeset.spec.gpu.expected
+    return _asked(nodeset)[0] if expected is None else expected
+
+
+def _intent(nodeset: NodeSet) -> Iterable[Finding]:
+    place = f"NodeSet {nodeset.name}"
+    if nodeset.spec.gpu.enabled:
+        if "gres" in _conf_keys(nodeset):
+            what = "extraConf has Gres=, which wins over the GPUs that the workers find"
+            yield Finding(place, what, "remove Gres= from the NodeSet's extraConf; gpu.type and gpu.expected remain")
+        return
+    devices = sorted(name for name in _limits(nodeset) if name.startswith(_VENDOR))
+    if devices and "gres" not in _conf_keys(nodeset):
+        key = _key(nodeset)
+        what = f"asks Kubernetes for {', '.join(devices)}, and nobody tells Slurm: its nodes have Gres=(null)"
+        yield Finding(place, what, f"set nodesets.{key}.gpu.enabled: true (NodeSet.spec.gpu.enabled)")
+
+
+def _conf_keys(nodeset: NodeSet) -> set[str]:
+    return {word.partition("=")[0].lower() for word in nodeset.spec.extra_conf.split()}
+
+
+def _key(nodeset: NodeSet) -> str:
+    """The NodeSet's key in the values of the chart: what its workers' names begin with."""
+    return str(nodeset.spec.template.spec.get("hostname") or "").rstrip("-") or nodeset.name
+
+
+# ---- Slurm's files -------------------------------------------------------------------------------------------------
+
+
+def _slurm_conf(seen: Seen) -> Iterable[Finding]:
+    if seen.slurm_conf is None:
+        yield Finding("slurm.conf", "hasn't been composed yet", "see the condition Ready of the Controller")
+        return
+    try:
+        types = conf.parse(seen.slurm_conf).get("GresTypes") or ""
+    except conf.ConfError as error:
+        yield Finding("slurm.conf", str(error), "see the condition Ready of the Controller")
+        return
+    if "gpu" not in types.lower().split(","):
+        what = f"GresTypes={types or '(none)'} lacks gpu: slurmctld makes records with Gres=(null)"
+        yield Finding(
+            "slurm.conf", what, "remove GresTypes from extraConf, or add gpu to it; then delete the workers' pods"
+        )
+
+
+def _gres_conf(seen: Seen, pools: Sequence[NodeSet]) -> Iterable[Finding]:
+    own = "configFiles" if seen.own_gres_conf else "the operator's"
+    remove = "remove gres.conf from configFiles (Controller.spec.configFileRefs): the operator then writes it"
+    if seen.gres_conf is None:
+        yield Finding(
+            "gres.conf", "there is none: slurmd declares no device", "see the condition Ready of the Controller"
+        )
+        return
+    try:
+        lines = conf.parse(seen.gres_conf).lines
+    except conf.ConfError as error:
+        yield Finding(f"gres.conf ({own})", str(error), remove)
+        return
+    detected = any(value not in (None, "off") for value in (_lower(line.get("AutoDetect")) for line in lines))
+    declared = [line for line in lines if _lower(line.get("Name")) == "gpu"]
+    if not detected and not declared:
+        fix = (
+            f"{remove}; or add AutoDetect=nvidia" if seen.own_gres_conf else "see the condition Ready of the Controller"
+        )
+        yield Finding(f"gres.conf ({own})", "neither detects GPUs nor declares any", fix)
+    for line in declared:
+        if not line.get("File") and not detected:
+            what = f"line {line.number} declares GPUs without File=, which slurmd ignores: its node becomes INVALID"
+            yield Finding(f"gres.conf ({own})", what, f"add File=/dev/nvidia[0-7] there; or {remove}")
+    if seen.own_gres_conf:
+        for nodeset in pools:
+            if nodeset.spec.gpu.devices or nodeset.spec.gpu.auto_detect != "nvidia":
+                what = f"a gres.conf of your own takes the place of gpu.devices and gpu.autoDetect of {nodeset.name}"
+                yield Finding("gres.conf (configFiles)", what, remove)
+
+
+def _lower(value: str | None) -> str | None:
+    return None if value is None else value.lower()
+
+
+# ---- Kubernetes ----------------------------------------------------------------------------------------------------
+
+
+def _kubernetes(seen: Seen, nodeset: NodeSet) -> Iterable[Finding]:
+    place = f"NodeSet {nodeset.name}"
+    refusal = (seen.refusals or {}).get(nodeset.name)
+    if refusal:
+        yield Finding(place, "the operator makes no pods", refusal)
+    asked, resource = _asked(nodeset)
+    if not asked:
+        what = f"its limit of {resource} is no number of devices"
+        yield Finding(
+            place, what, f"set slurmd.resources.limits of {resource} to a number from 1 to 1024, or remove it"
+        )
+        return
+    rules = placement.Rules.of(dict(nodeset.spec.template.spec))
+    meant = [node for node in seen.kube_nodes if rules.fits(placement.KubeNode(node.name, node.labels))]
+    offering = [node for node in meant if _whole(node.capacity.get(resource)) > 0]
+    if not meant:
+        yield Finding(
+            place,
+            "no Kubernetes node fits its nodeSelector and affinity",
+            "correct podSpec.nodeSelector or podSpec.affinity",
+        )
+    elif not offering:
+        others = sorted({name for node in meant for name in node.capacity if _VENDOR in name and name != resource})
+        what = f"no Kubernetes node of its has {resource}"
+        if others:
+            yield Finding(place, f"{what}, but {', '.join(others)}", f"set gpu.resourceName to {others[0]}")
+        else:
+            fix = "have it run there; `kubectl get pods -A -o wide | grep device-plugin` and its log say why it doesn't"
+            yield Finding(place, f"{what}: no device plugin has told the kubelet of any", fix)
+    for node in offering:
+        has, offers = _whole(node.capacity.get(resource)), _whole(node.allocatable.get(resource))
+        if offers < has:
+            what = f"{has - offers} of its {has} {resource} are unhealthy, says the device plugin"
+            yield Finding(
+                f"Kubernetes node {node.name}",
+                what,
+                "look at the device plugin's log and at dmesg there; repair the GPU",
+            )
+    most = max((_whole(node.allocatable.get(resource)) for node in offering), default=0)
+    if offering and asked > most:
+        what = f"asks for {asked} {resource} per worker, and no Kubernetes node offers more than {most}"
+        yield Finding(place, what, f"set nodesets.{_key(nodeset)}.gpu.count to {most}" if most else "repair the GPUs")
+
+
+def _whole(quantity: object) -> int:
+    try:
+        return quantities.whole(str(quantity or "0"), "")
+    except ResourceError:
+        return 0
+
+
+# ---- the workers, and what slurmd reported -------------------------------------------------------------------------
+
+
+def _workers(seen: Seen, nodeset: NodeSet) -> Iterable[Finding]:
+    asked, resource = _asked(nodeset)
+    known = {node.name: node for node in seen.nodes or ()}
+    for worker in seen.workers.get(nodeset.name, ()):
+        if worker.trouble:
+            fix = f"kubectl describe pod {worker.pod}; kubectl logs {worker.pod} -c register"
+            yield Finding(f"pod {worker.pod}", worker.trouble, fix)
+            continue
+        got = _whole(worker.limits.get(resource))
+        if got != asked:
+            what = f"was made with {got} {resource}, the NodeSet asks for {asked}"
+            yield Finding(f"pod {worker.pod}", what, f"wait for the roll, or: kubectl delete pod {worker.pod}")
+        if seen.nodes is not None:
+            node = known.get(worker.slurm_node)
+            if node is None:
+                what = "isn't in Slurm: slurmd hasn't registered"
+                yield Finding(f"Slurm node {worker.slurm_node}", what, f"kubectl logs {worker.pod} -c logfile")
+            else:
+                yield from _registered(nodeset, worker, node)
+
+
+def _registered(nodeset: NodeSet, worker: Worker, node: Node) -> Iterable[Finding]:
+    place = f"Slurm node {node.name}"
+    renew = f"kubectl delete pod {worker.pod}: a record keeps what it was made with, its successor's is new"
+    expected = _expected(nodeset)
+    try:
+        items = [item for item in gres.parse(node.gres) if item.name == "gpu"]
+    except gres.GresError as error:
+        yield Finding(place, f"Gres can't be read: {error}", renew)
+        return
+    count = sum(item.count for item in items)
+    own_drain = states.is_drain(node.states) and node.reason.startswith(_OWN)
+    if "INVALID_REG" in node.states:
+        what = f"slurmd found other devices than it registered with: {node.reason or 'no reason given'}"
+        look = f"kubectl exec {worker.pod} -c slurmd -- slurmd -G"
+        yield Finding(place, what, f"compare Gres={node.gres} with what slurmd detects: {look}; then {renew}")
+    elif not count and expected:
+        what = "has Gres=(null)"
+        if own_drain:
+            what += f": {node.reason}"
+        yield Finding(place, what, f"kubectl logs {worker.pod} -c register says what it found; then {renew}")
+    elif count != expected:
+        what = f"has {count} GPUs (Gres={node.gres}), {expected} are expected{f': {node.reason}' if own_drain else ''}"
+        yield Finding(place, what, f"repair the GPUs, then {renew}; or set gpu.expected to {count}")
+    elif states.is_drain(node.states) and node.reason.startswith("slurm-node: "):
+        yield Finding(place, f"is drained: {node.reason}", "repair what the reason says; see docs/health.md")
+    wrong = sorted({item.type for item in items if nodeset.spec.gpu.type and item.type != nodeset.spec.gpu.type})
+    if wrong:
+        what = f"has type {', '.join(wrong)}, the NodeSet says {nodeset.spec.gpu.type}"
+        yield Finding(place, what, renew)
+    if any(not item.type for item in items):
+        yield Finding(place, f"Gres={node.gres} has no type", f"remove Gres= from extraConf, then {renew}")
+
+
+def pod_limits(pod: Manifest) -> dict[str, str]:
+    """The limits of a pod's slurmd container."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    for container in containers:
+        if container.get("name") == "slurmd":
+            limits = (container.get("resources") or {}).get("limits") or {}
+            return {str(name): str(value) for name, value in limits.items()}
+    return {}
+
+
+def pod_trouble(pod: Manifest) -> str:
+    """Why a worker pod doesn't run, in Kubernetes' words; "" where it does, or is about to."""
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"isn't scheduled: {condition.get('message', '')}"
+    if status.get("reason") and status.get("phase") == "Failed":
+        return f"{status['reason']}: {status.get('message', '')}"
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            for state in (container.get("state") or {}, container.get("lastState") or {}):
+                ended = state.get("terminated") or {}
+                if ended.get("exitCode") and container.get("name") == "register":
+                    return f"register failed: {str(ended.get('message', '')).strip() or 'see its log'}"
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") in {
+                "CrashLoopBackOff",
+                "ImagePullBackOff",
+                "ErrImagePull",
+                "CreateContainerError",
+            }:
+                return f"{container.get('name')}: {waiting['reason']}: {waiting.get('message', '')}"
+    return ""

@@ -1,7 +1,8 @@
 """slurmrestd's answers as it words them: JSON of records, refusals by number."""
 
-import json
 from collections.abc import Iterable
+
+import msgspec
 
 from sidecars.simulate.records import Json, Reply, SimJob, SimNode, SimPartition, SimReservation
 from sidecars.slurm.hostlists import compress
@@ -43,7 +44,7 @@ NO_TOKEN = Reply(401, b"Authentication failure", "text/plain")
 
 def ok(content: Json) -> Reply:
     """HTTP 200 with this content."""
-    return Reply(200, json.dumps({**content, "meta": META, "errors": [], "warnings": []}).encode())
+    return Reply(200, msgspec.json.encode({**content, "meta": META, "errors": [], "warnings": []}))
 
 
 def listing(key: str, items: Iterable[Json], last_update: float) -> Reply:
@@ -62,7 +63,7 @@ def refusal(status: int, *numbers: int) -> Reply:
         }
         for number in numbers
     ]
-    return Reply(status, json.dumps({"meta": META, "errors": errors, "warnings": []}).encode())
+    return Reply(status, msgspec.json.encode({"meta": META, "errors": errors, "warnings": []}))
 
 
 def number(value: int) -> Json:

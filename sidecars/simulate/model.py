@@ -8,7 +8,9 @@ import json
 import math
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from sidecars.simulate import answers
@@ -77,6 +79,16 @@ class _Planned:
     method: str | None
     path: str
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What uses the nodes at one moment, by node, gathered once for a whole list. Unused nodes are absent."""
+
+    cpus: Mapping[str, int]
+    completing: AbstractSet[str]
+    reservations: Mapping[str, Sequence[SimReservation]]
+    partitions: Mapping[str, AbstractSet[str]]
 
 
 class SlurmModel:
@@ -237,39 +249,45 @@ class SlurmModel:
 
     def states(self, name: str) -> frozenset[str]:
         """The node's states as the REST API shows them."""
-        node = self.nodes[name]
-        jobs = [job for job in self.jobs.values() if job.on_nodes and name in job.nodes]
-        flags = set(node.flags)
-        if any("COMPLETING" in job.states for job in jobs):
-            flags.add("COMPLETING")
+        use = self._use()
+        return self._states(self.nodes[name], use, use.cpus.get(name, 0))
+
+    def _states(self, node: SimNode, use: _Use, counted: int) -> frozenset[str]:
+        """`counted`: the CPUs that count as allocated, which may be an old count."""
+        states = {self._base(node, use.cpus.get(node.name, 0), counted), *node.flags}
+        if node.name in use.completing:
+            states.add("COMPLETING")
         if node.silent_until > self.clock():
-            flags.add("NOT_RESPONDING")
-        reserved = self._holding(name)
+            states.add("NOT_RESPONDING")
+        reserved = use.reservations.get(node.name, ())
         if reserved:
-            flags.add("RESERVED")
+            states.add("RESERVED")
         if any("MAINT" in reservation.flags for reservation in reserved):
-            flags.add("MAINTENANCE")
-        return frozenset({self._base(node, self._running_cpus(name), self._running_cpus(name)), *flags})
+            states.add("MAINTENANCE")
+        return frozenset(states)
 
     @staticmethod
     def _base(node: SimNode, running: int, counted: int) -> str:
-        """The base state for what runs, and for the CPUs that were counted as allocated, which may be an old count."""
+        """The base state for what runs, and for the CPUs that were counted as allocated."""
         if node.base != "IDLE" or not (running or counted):
             return node.base
         return "MIXED" if 0 < counted < node.cpus or not running else "ALLOCATED"
 
-    def _running_cpus(self, name: str) -> int:
-        return sum(job.cpus for job in self.jobs.values() if name in job.nodes and "RUNNING" in job.states)
-
-    def _reserved(self) -> frozenset[str]:
-        """The nodes of all reservations that have begun."""
+    def _use(self) -> _Use:
         now = self.clock()
-        return frozenset(name for r in self.reservations.values() if r.active(now) for name in expand(r.nodes))
-
-    def _holding(self, name: str) -> list[SimReservation]:
-        """The reservations that have begun and hold this node."""
-        now = self.clock()
-        return [r for r in self.reservations.values() if r.active(now) and name in expand(r.nodes)]
+        cpus: Counter[str] = Counter()
+        completing: set[str] = set()
+        for job in self.jobs.values():
+            if "RUNNING" in job.states:
+                cpus.update(dict.fromkeys(job.nodes, job.cpus))
+            if job.on_nodes and "COMPLETING" in job.states:
+                completing.update(job.nodes)
+        reservations: dict[str, list[SimReservation]] = {}
+        for reservation in self.reservations.values():
+            for name in expand(reservation.nodes) if reservation.active(now) else ():
+                reservations.setdefault(name, []).append(reservation)
+        partitions = {it.name: self.nodes.keys() & self._nodes_of(it) for it in self.partitions.values()}
+        return _Use(cpus, completing, reservations, partitions)
 
     # --- faults
 
@@ -364,7 +382,7 @@ class SlurmModel:
             case "GET", _, "":
                 return self._list(kind, call.query)
             case "GET", "node/", _:
-                return listing("nodes", [self._node_alone(name)], self.clock()) if name in self.nodes else _NONE
+                return self._node_alone(name)
             case "POST", "nodes/", "":
                 return self._update(call.body or {})
             case "POST", "node/", _:
@@ -427,12 +445,12 @@ class SlurmModel:
             if 0 < node.silent_until <= self.clock():
                 self._touch(node.name, at=node.silent_until)
                 node.silent_until = 0.0
-        reserved = self._reserved()
-        for name in reserved ^ self._was_reserved:
+        use = self._use()
+        for name in use.reservations.keys() ^ self._was_reserved:
             if name in self.nodes:
                 self._touch(name)
-        self._was_reserved = reserved
-        self._counted = {name: self._running_cpus(name) for name in self.nodes}
+        self._was_reserved = frozenset(use.reservations)
+        self._counted = dict(use.cpus)
         since = None if update_time is None else int(update_time)
         if since is not None and int(self._last_node_update) < since:
             return UNCHANGED
@@ -441,7 +459,7 @@ class SlurmModel:
             for node in self.nodes.values()
             if since is None or not self.partial_answers or int(self._changed_at.get(node.name, 0)) >= since
         ]
-        return listing("nodes", [self._node(node) for node in shown], self.clock())
+        return listing("nodes", [self._shown(node, use, use.cpus.get(node.name, 0)) for node in shown], self.clock())
 
     def _get_jobs(self, update_time: str | None) -> Reply:
         if update_time is not None and int(self._last_job_update) < int(update_time):
@@ -582,25 +600,23 @@ class SlurmModel:
         for name in job.nodes:
             self._touch(name)
 
-    def _nodes_of(self, partition: SimPartition) -> list[str]:
-        return list(self.nodes) if partition.nodes is None else expand(partition.nodes)
+    def _nodes_of(self, partition: SimPartition) -> Iterable[str]:
+        return self.nodes if partition.nodes is None else expand(partition.nodes)
 
-    def _node(self, node: SimNode) -> Json:
-        return self._shown(node, self._running_cpus(node.name))
-
-    def _node_alone(self, name: str) -> Json:
+    def _node_alone(self, name: str) -> Reply:
         """As slurmctld: with the allocations that it counted when it was last asked for the list."""
-        return self._shown(self.nodes[name], self._counted.get(name, 0))
+        node = self.nodes.get(name)
+        if node is None:
+            return _NONE
+        return listing("nodes", [self._shown(node, self._use(), self._counted.get(name, 0))], self.clock())
 
-    def _shown(self, node: SimNode, counted: int) -> Json:
-        running = self._running_cpus(node.name)
-        states = self.states(node.name) - {"IDLE", "MIXED", "ALLOCATED"} | {self._base(node, running, counted)}
+    def _shown(self, node: SimNode, use: _Use, counted: int) -> Json:
         return answers.node(
             node,
-            states,
+            self._states(node, use, counted),
             alloc_cpus=min(node.cpus, counted),
-            reservation=",".join(reservation.name for reservation in self._holding(node.name)),
-            partitions=[p.name for p in self.partitions.values() if node.name in self._nodes_of(p)],
+            reservation=",".join(reservation.name for reservation in use.reservations.get(node.name, ())),
+            partitions=[name for name, nodes in use.partitions.items() if node.name in nodes],
         )
 
 

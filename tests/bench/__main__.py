@@ -3,12 +3,13 @@
 import sys
 from pathlib import Path
 
-from tests.bench import controlplane, figures, kube, slurm, worker
+from tests.bench import controlplane, figures, kube, nodeset, slurm, worker
 
 BENCHES: dict[str, figures.Bench] = {
     "kube": kube.bench,
     "slurm": slurm.bench,
     "controlplane": controlplane.bench,
+    "nodeset": nodeset.bench,
     "worker": worker.bench,
 }
 

@@ -35,19 +35,24 @@ def figure(
     against: tuple[str, float] | None = None,
     most: float | None = None,
     most_times: float | None = None,
+    least_times: float | None = None,
 ) -> Figure:
-    """A figure beside a ceiling or peer (its name and value). The target: at most `most`, or `most_times` the ceiling.
+    """A figure beside a ceiling or peer (its name and value).
 
-    Raises ValueError for a multiple of nothing.
+    The target: at most `most`, at most `most_times` the ceiling, or at least `least_times` of it. Raises ValueError for
+    a multiple of nothing.
     """
-    if most_times is not None and against is None:
-        raise ValueError(f"{name}: a target of {most_times:g} times needs something to compare with")
+    times = most_times if most_times is not None else least_times
+    if times is not None and against is None:
+        raise ValueError(f"{name}: a target of {times:g} times needs something to compare with")
     ratio = value / against[1] if against else None
     target, ok = "", None
     if most is not None:
         target, ok = f"≤ {most:g} {unit}", value <= most
     elif most_times is not None and ratio is not None:
         target, ok = f"≤ {most_times:g} x", ratio <= most_times
+    elif least_times is not None and ratio is not None:
+        target, ok = f"≥ {least_times:g} x", ratio >= least_times
     return Figure(
         name,
         _round(value),

@@ -1,0 +1,211 @@
+"""The machines of benchmark `nodeset`, in a process of their own: kubelets that only pretend, and the simulated Slurm.
+
+A kubelet here binds the pod to a free machine, has its slurmd registered in Slurm, and says that it is ready: two
+requests per pod and no delay. When the pod is deleted its node leaves Slurm, as the `node` sidecar sees to, and the pod
+is gone. Everything is noted with the time of the machine's monotonic clock, which all processes share.
+"""
+
+import asyncio
+import collections
+import contextlib
+import multiprocessing
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from sidecars.kube import PODS, Client, Event, Manifest, NotFound, Reflector, Resource, load_credentials, records
+from sidecars.simulate import SlurmModel, serve
+from sidecars.simulate.records import Reply
+from sidecars.slurm.extra import PodFacts, encode
+from sidecars.slurm.hostlists import expand
+
+START_SECONDS = 60.0
+WORKERS = 64
+
+
+class _Slurm(SlurmModel):
+    """Notes when a node was first drained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drained: dict[str, float] = {}
+
+    def handle(self, method: str, target: str, body: bytes | None = None, token: str | None = "") -> Reply:
+        reply = super().handle(method, target, body, token)
+        call = self.calls[-1]
+        if method == "POST" and reply.status == 200 and (call.body or {}).get("state") == ["DRAIN"]:
+            now = time.monotonic()
+            for expression in (call.body or {})["name"]:
+                for name in expand(expression):
+                    self.drained.setdefault(name, now)
+        return reply
+
+
+class _Machines:
+    """What the parent may ask for: every public method."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod)
+        self._pods.store.subscribe(self._changed)
+        self._work: asyncio.Queue[records.Pod] = asyncio.Queue()
+        self._free: collections.deque[str] = collections.deque()
+        self._created: dict[str, float] = {}
+        self._ready: dict[str, float] = {}
+        self._deleting: dict[str, float] = {}
+        self._requests = 0
+        self.slurm = _Slurm()
+
+    def machines(self, names: list[str]) -> None:
+        """These are free."""
+        self._free.extend(names)
+
+    def forget(self) -> None:
+        """Times noted so far count no more."""
+        for noted in (self._created, self._ready, self._deleting, self.slurm.drained):
+            noted.clear()
+        self.slurm.calls.clear()
+        self._requests = 0
+
+    def pods(self) -> tuple[int, int, float, float]:
+        """How many there are, how many are ready, and when the last one came and became ready."""
+        pods = self._pods.store.values()
+        ready = sum(1 for pod in pods if pod.metadata.uid in self._ready)
+        return len(pods), ready, max(self._created.values(), default=0.0), max(self._ready.values(), default=0.0)
+
+    def drained(self) -> dict[str, float]:
+        """When Slurm was told to drain a node, by node."""
+        return dict(self.slurm.drained)
+
+    def deleting(self) -> dict[str, float]:
+        """When the deletion of a pod was seen, by Slurm node."""
+        return dict(self._deleting)
+
+    def requests(self) -> tuple[int, int, int]:
+        """Requests of the kubelets; requests to slurmrestd, and those of them that write."""
+        calls = self.slurm.calls
+        return self._requests, len(calls), sum(call.method != "GET" for call in calls)
+
+    def start_job(self, node: str) -> int:
+        """A job on a node."""
+        return self.slurm.job_start([node])
+
+    def end_job(self, job: int) -> float:
+        """It ends; when."""
+        self.slurm.job_end(job)
+        return time.monotonic()
+
+    def _changed(self, event: Event[records.Pod]) -> None:
+        now, pod = time.monotonic(), event.object
+        leaving = pod.metadata.deletion_timestamp is not None
+        if event.kind == "ADDED":
+            self._created[pod.metadata.uid] = now
+            self._work.put_nowait(pod)
+        elif event.kind == "DELETED":
+            self._deleting.setdefault(pod.spec.hostname, now)
+            self._free.append(pod.spec.node_name)
+        elif leaving and event.old is not None and event.old.metadata.deletion_timestamp is None:
+            self._deleting.setdefault(pod.spec.hostname, now)
+            self._work.put_nowait(pod)
+
+    async def run(self) -> None:
+        """Be kubelets until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pods.run())
+            for _ in range(WORKERS):
+                tasks.create_task(self._kubelet())
+
+    async def synced(self) -> None:
+        """Wait until the pods are watched."""
+        await self._pods.wait_synced(START_SECONDS)
+
+    async def _kubelet(self) -> None:
+        while True:
+            pod = await self._work.get()
+            with contextlib.suppress(NotFound):
+                await (self._start(pod) if pod.metadata.deletion_timestamp is None else self._stop(pod))
+
+    async def _start(self, pod: records.Pod) -> None:
+        metadata = pod.metadata
+        identity = {"name": metadata.name, "namespace": metadata.namespace}
+        target = {"kind": "Node", "name": self._free.popleft()}
+        self._requests += 2
+        bindings = Resource("", "v1", "Binding", f"pods/{metadata.name}/binding")
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": identity, "target": target}
+        await self._client.create(bindings, binding)
+        owner = metadata.controller
+        facts = PodFacts(metadata.uid, metadata.name, target["name"], owner.uid if owner is not None else "")
+        self.slurm.node_register(pod.spec.hostname, extra=encode(facts), instance_id=target["name"])
+        await self._client.merge_patch(
+            PODS, metadata.namespace, metadata.name, {"status": _running(pod)}, subresource="status"
+        )
+        self._ready[metadata.uid] = time.monotonic()
+
+    async def _stop(self, pod: records.Pod) -> None:
+        if pod.spec.hostname in self.slurm.nodes:
+            self.slurm.node_lose(pod.spec.hostname)
+        self._requests += 1
+        await self._client.delete(PODS, pod.metadata.namespace, pod.metadata.name, grace_period_seconds=0)
+
+
+def _running(pod: records.Pod) -> Manifest:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    types = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    slurmd = {"name": "slurmd", "ready": True, "started": True, "restartCount": 0, "image": "", "imageID": ""}
+    return {
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "conditions": [{"type": type, "status": "True", "lastTransitionTime": now} for type in types],
+        "containerStatuses": [slurmd | {"state": {"running": {"startedAt": now}}}],
+    }
+
+
+class Machines:
+    """The parent's end. `url` is slurmrestd's."""
+
+    def __init__(self, connection: Connection, url: str) -> None:
+        self._connection = connection
+        self.url = url
+
+    def ask(self, what: str, *arguments: Any) -> Any:
+        """The answer of a method of _Machines."""
+        self._connection.send((what, arguments))
+        return self._connection.recv()
+
+
+@contextlib.asynccontextmanager
+async def machines(kubeconfig: Path) -> AsyncIterator[Machines]:
+    """The process, while the block runs."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_main, args=(kubeconfig, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(START_SECONDS):
+            raise TimeoutError(f"the machines didn't start within {START_SECONDS:g} s")
+        yield Machines(ours, ours.recv())
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _main(kubeconfig: Path, connection: Connection) -> None:
+    async def serving() -> None:
+        async with Client.connect(load_credentials(kubeconfig), concurrency=WORKERS) as client:
+            own = _Machines(client)
+
+            def answer() -> None:
+                what, arguments = connection.recv()
+                connection.send(getattr(own, what)(*arguments))
+
+            async with serve(own.slurm) as url, asyncio.TaskGroup() as tasks:
+                tasks.create_task(own.run())
+                await own.synced()
+                asyncio.get_running_loop().add_reader(connection.fileno(), answer)
+                connection.send(url)
+
+    asyncio.run(serving())

@@ -1,0 +1,398 @@
+"""Benchmark `nodeset`: one NodeSet of 200, 1,000 and 5,000 replicas, from creation to scale-in and a restart.
+
+The operator is the real program in a process of its own, on a real kube-apiserver and etcd. Kubelets and Slurm are
+simulated (`tests.bench.machines`). The ceiling for creation is a bare loop: it posts the same bodies with the same
+concurrency, keeps the same watches, and the same kubelets serve it; it decides nothing. That for reactions is the least
+that any operator has to do: to be told by a watch, and to send Slurm one request.
+
+`python -m tests.bench.nodeset --replicas N` runs one size; `--profile FILE` has cProfile on the operator.
+"""
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import yaml
+
+from schemas import definitions
+from sidecars.kube import NODES, PODS, Client, Event, Manifest, Reflector, load_credentials, records
+from sidecars.operator.caches import NODESETS, WORKERS
+from sidecars.simulate import SlurmModel
+from sidecars.slurm import protocol
+from sidecars.slurm.client import Client as SlurmClient
+from sidecars.slurm.tokens import TokenSource
+from sidecars.workloads import names
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.resources import NodeSet
+from tests.bench.figures import Figure, figure, table
+from tests.bench.machines import Machines, machines
+from tests.cluster.commands import run
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.tools import tool
+from tests.integration.operator.world import World, namespace
+from tests.unit.workloads import builders
+
+SIZES = (200, 1_000, 5_000)
+ROOT = Path(__file__).parents[2]
+NAMESPACE, BARE = "bench", "bare"
+NODESET = "slinky"
+CONCURRENCY = 64
+CORDONS = 20
+JOBS = 20
+SCALED_IN = 500
+IDLE_SECONDS = 60.0
+QUIET_SECONDS = 2.0
+WAIT_SECONDS = 180.0
+HOSTNAME = "kubernetes.io/hostname"
+WRITES = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
+
+Served = collections.Counter[tuple[str, str]]
+"""Requests by verb and resource."""
+
+
+def bench() -> list[Figure]:
+    """The figures of all sizes."""
+    return [found for replicas in SIZES for found in measured(replicas)]
+
+
+def measured(replicas: int, profile: Path | None = None) -> list[Figure]:
+    """The figures of one size, on a control plane of its own."""
+    with TemporaryDirectory() as folder:
+        plane = ControlPlane.temporary(Path(folder))
+        try:
+            kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}"]
+            manifests = definitions.custom_resource_definitions()
+            run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(manifests), seconds=30)
+            kinds = [f"crd/{manifest['metadata']['name']}" for manifest in manifests]
+            run([*kubectl, "wait", "--for=condition=Established", "--timeout=20s", *kinds], seconds=30)
+            return asyncio.run(_run(plane, replicas, profile))
+        finally:
+            plane.stop()
+
+
+async def _run(plane: ControlPlane, replicas: int, profile: Path | None) -> list[Figure]:
+    async with (
+        Client.connect(load_credentials(plane.kubeconfig), concurrency=CONCURRENCY) as client,
+        machines(plane.kubeconfig) as there,
+        namespace(client, BARE),
+        namespace(client, NAMESPACE),
+    ):
+        it = _Bench(plane, client, there, replicas, profile)
+        await it.prepare()
+        return [
+            *await it.creation(),
+            *await it.idle(),
+            *await it.cordons(),
+            *await it.scale_in(),
+            *await it.restart(),
+        ]
+
+
+class _Operator:
+    """The operator as a process."""
+
+    def __init__(self, plane: ControlPlane, url: str, profile: Path | None) -> None:
+        python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
+        command = [
+            *(*python, "-m", "sidecars", "operator", f"--kubeconfig={plane.kubeconfig}", f"--slurmrestd-url={url}"),
+            *(f"--namespaces={NAMESPACE}", "--health-addr=0", "--metrics-addr=0"),
+            *("--leader-elect", f"--leader-elect-namespace={NAMESPACE}"),
+        ]
+        self.log = plane.folder / "operator.log"
+        self._begin = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far; see proc_pid_stat(5)."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self, field: str) -> float:
+        """MiB of VmRSS or VmHWM; see proc_pid_status(5)."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        found = re.search(rf"^{field}:\s+([0-9]+) kB$", status, re.MULTILINE)
+        if found is None:
+            raise RuntimeError(f"the operator has ended: {self.log.read_text()[-2000:]}")
+        return int(found[1]) / 1024
+
+    async def until_quiet(self) -> float:
+        """Wait until it does next to nothing; its CPU up to then."""
+        before = self.cpu()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                await asyncio.sleep(QUIET_SECONDS)
+                spent, before = self.cpu() - before, self.cpu()
+                if spent < 0.05 * QUIET_SECONDS:
+                    return before
+
+    def stop(self) -> None:
+        """End it, as Kubernetes does."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+
+    def said(self) -> str:
+        """Its log since it was started."""
+        return self.log.read_text()[self._begin :]
+
+
+class _Bench:
+    """One size, step by step."""
+
+    def __init__(
+        self, plane: ControlPlane, client: Client, there: Machines, replicas: int, profile: Path | None
+    ) -> None:
+        self._plane = plane
+        self._client = client
+        self._there = there
+        self._replicas = replicas
+        self._name = f"{replicas} replicas"
+        self._profile = profile
+        self._world = World(client, NAMESPACE, SlurmModel(), there.url)
+        self._rng = random.Random(replicas)  # noqa: S311 - picks machines
+        self._reaction = 0.0
+
+    async def prepare(self) -> None:
+        """Machines, keys, Controller and RestApi."""
+        nodes = [f"kube-{number}" for number in range(self._replicas)]
+        labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+        manifests = [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels | {HOSTNAME: name}}}
+            for name in nodes
+        ]
+        await asyncio.gather(*(self._client.create(NODES, manifest) for manifest in manifests))
+        self._there.ask("machines", nodes)
+        await self._world.cluster()
+
+    async def creation(self) -> list[Figure]:
+        """From nothing to a complete status: the bare loop first, then the operator."""
+        bare_created, bare_ready = await self._bare()
+        self._operator = _Operator(self._plane, self._there.url, self._profile)
+        await self._operator.until_quiet()
+        self._there.ask("forget")
+        served, cpu = self._served(), self._operator.cpu()
+        start = time.monotonic()
+        await self._world.nodeset(NODESET, self._replicas)
+        status = await self._until("its status is complete", self._complete) - start
+        created = self._there.ask("pods")[2] - start
+        spent = await self._operator.until_quiet() - cpu
+        kubelets, slurm, _ = self._there.ask("requests")
+        requests = sum((self._served() - served).values()) - kubelets
+        rate, bare_rate = self._replicas / created, self._replicas / bare_created
+        return [
+            figure(f"{self._name}: pods created", rate, "pods/s", against=("bare loop", bare_rate), least_times=0.8),
+            figure(
+                f"{self._name}: status complete",
+                status,
+                "s",
+                against=("kubelets with the bare loop", bare_ready),
+                most_times=1.3,
+            ),
+            figure(f"{self._name}: CPU of the operator for that", spent, "s"),
+            figure(f"{self._name}: requests to the API server for that", requests / self._replicas, "per pod"),
+            figure(f"{self._name}: requests to slurmrestd for that", slurm, "requests"),
+        ]
+
+    async def idle(self) -> list[Figure]:
+        """When nothing changes."""
+        self._there.ask("forget")
+        served, cpu, start = self._served(), self._operator.cpu(), time.monotonic()
+        await asyncio.sleep(IDLE_SECONDS)
+        spent, seconds = self._operator.cpu() - cpu, time.monotonic() - start
+        since = self._served() - served
+        _, slurm, slurm_writes = self._there.ask("requests")
+        writes = sum(count for (verb, resource), count in since.items() if verb in WRITES and resource != "leases")
+        return [
+            figure(f"{self._name}, settled: writes", (writes + slurm_writes) * 60 / seconds, "per minute", most=0),
+            figure(f"{self._name}, settled: requests to slurmrestd", slurm * 60 / seconds, "per minute"),
+            figure(f"{self._name}, settled: CPU", 100 * spent / seconds, "% of a core", most=2),
+            figure(f"{self._name}, settled: RSS", self._operator.memory("VmRSS"), "MiB", most=256),
+        ]
+
+    async def cordons(self) -> list[Figure]:
+        """Machines are cordoned, one after the other."""
+        took = []
+        for number in self._rng.sample(range(self._replicas), CORDONS):
+            took.append(await self._cordon(*await self._pod(NAMESPACE, number)))
+            await asyncio.sleep(self._rng.uniform(0.2, 1.2))
+        await self._operator.until_quiet()
+        floor = ("a watch and one request", self._reaction)
+        return [
+            figure(f"{self._name}: cordon → DRAIN, median", statistics.median(took), "s", against=floor, most=1),
+            figure(f"{self._name}: cordon → DRAIN, longest", max(took), "s", against=floor, most=3),
+        ]
+
+    async def scale_in(self) -> list[Figure]:
+        """Some of those that go have a job; one by one the jobs end."""
+        count = min(SCALED_IN, self._replicas // 2)
+        busy = [f"{NODESET}-{number}" for number in self._rng.sample(range(self._replicas), JOBS)]
+        jobs = {}
+        for name in busy:
+            patch = {"metadata": {"annotations": {names.POD_DELETION_COST: "-1"}}}
+            await self._client.merge_patch(PODS, NAMESPACE, name, patch)
+            jobs[name] = self._there.ask("start_job", name)
+        await self._operator.until_quiet()
+        self._there.ask("forget")
+        start = time.monotonic()
+        await self._world.scale(self._replicas - count, NODESET)
+        await self._until("the nodes are drained", lambda: len(self._there.ask("drained")) >= count)
+        drained = max(self._there.ask("drained").values()) - start
+        await self._until("the idle ones are gone", lambda: self._there.ask("pods")[0] == self._replicas - count + JOBS)
+        gone = time.monotonic() - start
+        ended = {}
+        for name, job in jobs.items():
+            await asyncio.sleep(self._rng.uniform(0.1, 0.6))
+            ended[name] = self._there.ask("end_job", job)
+        await self._until("the others are gone", lambda: self._there.ask("pods")[0] == self._replicas - count)
+        deleted = self._there.ask("deleting")
+        took = [deleted[name] - at for name, at in ended.items()]
+        await self._operator.until_quiet()
+        floor, tick = ("a watch and one request", self._reaction), ("half a tick of the poller", 0.5)
+        return [
+            figure(f"{self._name}: scale-in of {count}: all drained", drained, "s", against=floor, most=3),
+            figure(f"{self._name}: scale-in of {count}: idle pods gone", gone, "s"),
+            figure(f"{self._name}: job ends → pod deleted, median", statistics.median(took), "s", against=tick, most=2),
+            figure(f"{self._name}: job ends → pod deleted, longest", max(took), "s", against=tick),
+            figure(f"{self._name}: pods deleted before their job ended", sum(it < 0 for it in took), "pods", most=0),
+        ]
+
+    async def restart(self) -> list[Figure]:
+        """The operator ends and another one begins."""
+        peak = self._operator.memory("VmHWM")
+        self._operator.stop()
+        self._operator = _Operator(self._plane, self._there.url, None)
+        await self._until("the new one to lead", lambda: "reconciling" in self._operator.said())
+        spent = await self._operator.until_quiet()
+        self._operator.stop()
+        start = time.process_time()
+        for resource, kind in ((PODS, records.Pod), (NODES, records.Node)):
+            await self._client.list(resource, type=kind)
+        async with self._slurm() as slurm:
+            await slurm.call(protocol.get_nodes())
+        bare = time.process_time() - start
+        return [
+            figure(f"{self._name}: peak RSS", peak, "MiB"),
+            figure(
+                f"{self._name}: restart: CPU", spent, "s", against=("reading pods, machines, Slurm nodes", bare), most=5
+            ),
+        ]
+
+    async def _bare(self) -> tuple[float, float]:
+        """Seconds until the last pod was there, and until it was ready."""
+        wanted = builders.nodeset(NODESET, {"namespace": BARE}, slurmd={"image": "slurmd:test"})
+        template = render.pod_template(wanted, builders.controller(), builders.facts())
+        bodies = [_body(wanted, template, ordinal) for ordinal in range(self._replicas)]
+        pods: Reflector[records.Pod] = Reflector(self._client, PODS, type=records.Pod, label_selector=WORKERS)
+        nodes: Reflector[records.Node] = Reflector(self._client, NODES, type=records.Node)
+        async with _running(pods.run(), nodes.run()):
+            await pods.wait_synced(WAIT_SECONDS)
+            await nodes.wait_synced(WAIT_SECONDS)
+            start = time.monotonic()
+            await asyncio.gather(*(self._client.create(PODS, body) for body in bodies))
+            await self._until("the bare loop's pods", lambda: self._there.ask("pods")[1] == self._replicas)
+            _, _, created, ready = self._there.ask("pods")
+            self._reaction = await self._least_reaction(nodes)
+        await asyncio.gather(*(self._client.delete(PODS, BARE, body["metadata"]["name"]) for body in bodies))
+        await self._until("the bare loop's pods to go", lambda: self._there.ask("pods")[0] == 0)
+        return created - start, ready - start
+
+    async def _least_reaction(self, nodes: Reflector[records.Node]) -> float:
+        """Seconds from a cordon to the drain where a watch tells of it and one request goes out; the median."""
+        host_of: dict[str, str] = {}
+        took = []
+        async with self._slurm() as slurm, asyncio.TaskGroup() as tasks:
+
+            def told(event: Event[records.Node]) -> None:
+                host = host_of.get(event.object.metadata.name)
+                if event.kind == "MODIFIED" and event.object.spec.unschedulable and host is not None:
+                    drain = protocol.update_nodes([host], state=["DRAIN"], reason="bench")
+                    tasks.create_task(slurm.call(drain))
+
+            nodes.store.subscribe(told)
+            for number in range(CORDONS):
+                host, machine = await self._pod(BARE, number)
+                host_of[machine] = host
+                took.append(await self._cordon(host, machine))
+        return statistics.median(took)
+
+    async def _pod(self, where: str, number: int) -> tuple[str, str]:
+        """The Slurm node of a pod, and its machine."""
+        pod = await self._client.get(PODS, where, f"{NODESET}-{number}", records.Pod)
+        return pod.spec.hostname, pod.spec.node_name
+
+    async def _cordon(self, host: str, machine: str) -> float:
+        """Cordon the machine; seconds until Slurm was told to drain the node. Then uncordon it."""
+        self._there.ask("forget")
+        start = time.monotonic()
+        await self._client.merge_patch(NODES, None, machine, {"spec": {"unschedulable": True}})
+        await self._until(f"{host} is drained", lambda: host in self._there.ask("drained"))
+        took: float = self._there.ask("drained")[host] - start
+        await self._client.merge_patch(NODES, None, machine, {"spec": {"unschedulable": None}})
+        return took
+
+    async def _complete(self) -> bool:
+        status = (await self._client.get(NODESETS, NAMESPACE, NODESET)).get("status") or {}
+        return all(status.get(name) == self._replicas for name in ("replicas", "readyReplicas", "slurmIdle"))
+
+    def _slurm(self) -> SlurmClient:
+        return SlurmClient(self._there.url, TokenSource(lambda: b"j" * 1024, clock=time.time))
+
+    def _served(self) -> Served:
+        """What the API server has served so far, to anybody."""
+        said = run([tool("kubectl"), f"--kubeconfig={self._plane.kubeconfig}", "get", "--raw", "/metrics"], seconds=30)
+        served: Served = collections.Counter()
+        for line in said.splitlines():
+            if line.startswith("apiserver_request_total{"):
+                labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+                served[labels["verb"], labels["resource"]] += int(float(line.rpartition(" ")[2]))
+        return served
+
+    @staticmethod
+    async def _until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> float:
+        """Wait until it is so; when it was seen."""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while True:
+                    found = look()
+                    if found if isinstance(found, bool) else await found:
+                        return time.monotonic()
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise TimeoutError(f"waited {WAIT_SECONDS:g} s until {what}") from None
+
+
+def _body(wanted: NodeSet, template: Manifest, ordinal: int) -> Manifest:
+    body = render.pod(wanted, template, ordinal, "6d9c7b9f5d", None)
+    metadata = body["metadata"]
+    return body | {"metadata": metadata | {"annotations": {**metadata.get("annotations", {}), names.TOPOLOGY: ""}}}
+
+
+@contextlib.asynccontextmanager
+async def _running(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.nodeset")
+    parser.add_argument("--replicas", type=int, default=SIZES[0])
+    parser.add_argument("--profile", type=Path, help="where cProfile writes what the operator did")
+    given = parser.parse_args()
+    print(table(measured(given.replicas, given.profile)))

@@ -42,6 +42,7 @@ _MANIFEST: type[Manifest] = dict
 PAGE = 500
 """Objects asked for per page of a list."""
 _LONGEST_MESSAGE = 300
+_APART = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,12 @@ class Client:
         """
         other = copy.copy(self)
         other._seconds_left = seconds_left  # noqa: SLF001 - its own copy
+        return other
+
+    def apart(self) -> Client:
+        """The same client for one whose requests must not wait for those of others."""
+        other = copy.copy(self)
+        other._slots = asyncio.Semaphore(_APART)  # noqa: SLF001 - its own copy
         return other
 
     @overload

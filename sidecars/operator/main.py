@@ -106,7 +106,7 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
         await lead(client, settings, site)
         return
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    election = Election(client, settings.leader_elect_namespace, LEASE, identity)
+    election = Election(client.apart(), settings.leader_elect_namespace, LEASE, identity)
     log.info("waiting for lease %s/%s", settings.leader_elect_namespace, LEASE)
     await election.run(lambda: lead(client.guarded(election.left), settings, site))
 

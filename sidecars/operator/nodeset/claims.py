@@ -4,11 +4,12 @@ whenDeleted=Delete: the NodeSet. whenScaled=Delete: the pod, from just before it
 controls are left alone.
 """
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, NotFound, records
 from sidecars.operator.context import Context
+from sidecars.operator.nodeset import bulk
 from sidecars.policy import nodeset as policy
 from sidecars.workloads import assembly
 from sidecars.workloads import nodeset as render
@@ -24,11 +25,13 @@ async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerP
     wanted = nodeset.spec.persistent_volume_claim_retention_policy.when_deleted == "Delete"
     owners = [assembly.owner_reference(nodeset)] if wanted else []
     steps = [
-        _own(context, claim, owners)
+        partial(_own, context, claim, owners)
         for claim in context.caches.claims.store.by("instance", (nodeset.namespace, nodeset.name))
         if _ours(claim, nodeset, staying) and (_uids(claim) != {owner["uid"] for owner in owners})
     ]
-    await asyncio.gather(*steps)
+    for result in await bulk.each(steps):
+        if result is not None:
+            raise result
 
 
 async def hand_over(context: Context, nodeset: NodeSet, deletion: policy.Deletion) -> None:

@@ -1,6 +1,5 @@
 """Making worker pods and the claims that they need."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from functools import partial
 
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
 from sidecars.operator.context import Context, Key, NotUsableError
-from sidecars.operator.nodeset import placement
+from sidecars.operator.nodeset import bulk, placement
 from sidecars.policy import nodeset as policy
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
@@ -70,8 +69,8 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
     made = 0
     while rest:
         batch, rest = rest[:size], rest[size:]
-        results = await asyncio.gather(*(_make(context, key, order) for order in batch), return_exceptions=True)
-        errors = [result for result in results if isinstance(result, BaseException)]
+        results = await bulk.each(partial(_make, context, key, order) for order in batch)
+        errors = [result for result in results if result is not None]
         made += len(batch) - len(errors)
         for _ in errors:
             context.expectations.creation_observed(key)

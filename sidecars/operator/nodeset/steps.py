@@ -1,6 +1,5 @@
 """Carrying out a plan: cordons, drains, deletions and creations, each step tried whatever becomes of the others."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from sidecars.kube import NODES, PODS, Manifest, NotFound
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
-from sidecars.operator.nodeset import claims, creation
+from sidecars.operator.nodeset import bulk, claims, creation
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
 from sidecars.policy import lost
 from sidecars.policy import nodeset as policy
@@ -34,14 +33,14 @@ async def carry_out(
     key = (nodeset.namespace, nodeset.name)
     owner = {**manifest, "apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet"}
     steps: list[Callable[[], Awaitable[None]]] = []
-    steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
-    steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
     drained: list[str] = []
     if cluster is not None:
         poller = cluster.poller
         steps += [bound(poller.drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
         if plan.undrain:
             steps.append(bound(poller.undrain, plan.undrain))
+    steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
+    steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
     await all_of(steps)
     if drained:
         context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
@@ -134,7 +133,6 @@ def bound(
 
 async def all_of(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
     """Do every step, then raise the first failure."""
-    results = await asyncio.gather(*(step() for step in steps), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
+    for result in await bulk.each(steps):
+        if result is not None:
             raise result

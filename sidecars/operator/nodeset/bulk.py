@@ -1,0 +1,33 @@
+"""The many requests of one pass: a few at a time, because whatever else the operator has to say must not wait for them.
+
+A pass may want to create thousands of pods. All at once they would fill the client's queue for seconds, or for longer
+than a request may take.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+AT_ONCE = 32
+"""Requests of one pass that are under way together; half of what the client lets through."""
+
+
+async def each(steps: Iterable[Callable[[], Awaitable[T]]]) -> list[T | Exception]:
+    """Do every step, begun in this order, whatever becomes of the others; what each returned or raised, in order."""
+    todo = list(steps)
+    results: dict[int, T | Exception] = {}
+    numbered = iter(enumerate(todo))
+
+    async def work() -> None:
+        for number, step in numbered:
+            try:
+                results[number] = await step()
+            except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
+                results[number] = error
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(min(AT_ONCE, len(todo))):
+            workers.create_task(work())
+    return [results[number] for number in range(len(todo))]

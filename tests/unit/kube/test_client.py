@@ -132,6 +132,17 @@ async def test_a_call_without_an_answer_ends_at_its_deadline(server: KubeDouble,
     assert now() - start == pytest.approx(30, abs=0.1)
 
 
+async def test_a_client_apart_waits_for_nobody_elses_requests(server: KubeDouble) -> None:
+    server.faults.append("hang")
+    async with Client.connect(server.credentials, concurrency=1) as client, asyncio.TaskGroup() as tasks:
+        hanging = tasks.create_task(client.list(PODS))
+        await asyncio.sleep(1)
+        start = now()
+        await client.apart().list(CONFIG_MAPS)
+        assert now() - start < 1
+        hanging.cancel()
+
+
 async def test_a_write_is_sent_once_only(server: KubeDouble, client: Client) -> None:
     for fault in ("500", "drop"):
         server.write_faults.append(fault)

@@ -9,7 +9,7 @@ is off (https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sidecars.policy.nodeset import Deletion, SlurmView, WorkerPod
+from sidecars.policy.nodeset import NOT_REGISTERED_SECONDS, Deletion, SlurmView, WorkerPod
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
@@ -84,6 +84,18 @@ def absent(pods: Iterable[WorkerPod], slurm: SlurmView, before: Mapping[str, flo
     }
 
 
+def not_registered(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> str:
+    """What to know of pods that Slurm should know by now, for a condition; "" for none. `since`: see `absent`."""
+    late = [pod for pod in pods if pod.uid in since and now - since[pod.uid] >= NOT_REGISTERED_SECONDS]
+    if not late:
+        return ""
+    more = f" (and {len(late) - 1} more pods likewise)" if len(late) > 1 else ""
+    return (
+        f"pod {late[0].name}: slurmd runs and Slurm has no node {late[0].slurm_node}{more}; the pod is replaced after "
+        f"{UNREGISTERED_SECONDS:g} s of that; see the logs of slurmd and slurmctld"
+    )
+
+
 def unregistered(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> Lost:
     """The pods that Slurm doesn't know although their slurmd runs: only a new slurmd registers again. `since`: `absent`
 
@@ -96,7 +108,7 @@ def unregistered(pods: Iterable[WorkerPod], since: Mapping[str, float], now: flo
             continue
         left = since[pod.uid] + UNREGISTERED_SECONDS - now
         if left > 0:
-            waits.append(left)
+            waits += [left, *(it for it in (left - UNREGISTERED_SECONDS + NOT_REGISTERED_SECONDS,) if it > 0)]
             continue
         why = f"its slurmd has run for {UNREGISTERED_SECONDS:g} s and Slurm has no node {pod.slurm_node}"
         delete.append(Deletion(pod, why, event=NOT_REGISTERED, severity="Warning"))

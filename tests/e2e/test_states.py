@@ -246,41 +246,41 @@ def test_no_job_fails_while_the_operator_is_killed_at_random_whatever_it_is_doin
             before = uids(pool)
             change(pool, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})
             change(pool, slurmd=marked(f"killed-{time.time()}"))
-            until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
+            until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 180)
             phase("scale-in")
             pool.scale(1)
-            until("one worker to be left", lambda: len(pool.pods()) == 1, 60)
+            until("one worker to be left", lambda: len(pool.pods()) == 1, 180)
             pool.scale(2)
-            until("two workers in Slurm", lambda: len(pool.nodes()) == 2, 60)
+            until("two workers in Slurm", lambda: len(pool.nodes()) == 2, 180)
             phase("a cordon")
             [worker] = [pod for pod in pool.pods().values() if pod["metadata"]["name"].endswith("-0")]
             machine = worker["spec"]["nodeName"]
             pool.kubernetes.kubectl("cordon", machine)
             try:
-                until("slinky-0 to be drained", lambda: pool.nodes().get("slinky-0") in {"draining", "drained"}, 60)
+                until("slinky-0 to be drained", lambda: pool.nodes().get("slinky-0") in {"draining", "drained"}, 180)
             finally:
                 pool.kubernetes.kubectl("uncordon", machine)
-            until("slinky-0 to be back", lambda: "drain" not in pool.nodes().get("slinky-0", "drain"), 60)
+            until("slinky-0 to be back", lambda: "drain" not in pool.nodes().get("slinky-0", "drain"), 180)
             phase("mode DaemonSet, and back")
             change(pool, scalingMode="DaemonSet")
             hosts = {name.partition(".")[0] for name in machines}
-            until("a worker on each Kubernetes node", lambda: set(pool.nodes()) == hosts, 120)
+            until("a worker on each Kubernetes node", lambda: set(pool.nodes()) == hosts, 180)
             change(pool, scalingMode="StatefulSet")
-            until("two workers", lambda: set(pool.nodes()) == {"slinky-0", "slinky-1"}, 120)
+            until("two workers", lambda: set(pool.nodes()) == {"slinky-0", "slinky-1"}, 180)
             phase("ScheduledUpdate")
             before = uids(pool)
             start = datetime.fromtimestamp(time.time() + 12, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             strategy = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": start, "duration": "10m"}}
             change(pool, updateStrategy=strategy, slurmd=marked(f"scheduled-{start}"))
-            until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 150)
+            until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 180)
             change(pool, updateStrategy={"type": "RollingUpdate", "scheduledUpdate": None})
         assert len(killed) >= 5
-    until("every job to have ended", lambda: {it["JobState"] for it in jobs().values()} == {"COMPLETED"}, 60)
+    until("every job to have ended", lambda: {it["JobState"] for it in jobs().values()} == {"COMPLETED"}, 180)
     done = jobs()
     assert len(done) > 20
     assert {it["Restarts"] for it in done.values()} == {"0"}
     assert slurmctld(pool) == started
-    pool.until_idle(2, 60)
+    pool.until_idle(2, 180)
     with capsys.disabled():
         took = time.monotonic() - begun
         print(

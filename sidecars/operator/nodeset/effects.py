@@ -136,7 +136,10 @@ async def reconcile(context: Context, key: Key) -> float | None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
             return None
         left = wait
-    ready = reporting.ready(nodeset, desired, pods, plan) if problem is None or desired.leaving else problem
+    unregistered = lost.not_registered(pods, context.absent_since[key], context.now())
+    ready = (
+        reporting.ready(nodeset, desired, pods, plan, unregistered) if problem is None or desired.leaving else problem
+    )
     if named.condition is not None and desired.leaving and not pods:
         ready = replace(named.condition, type="Ready")
     await context.report(

@@ -11,7 +11,10 @@ from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 
 
-def ready(nodeset: NodeSet, desired: policy.Desired, pods: Sequence[policy.WorkerPod], plan: policy.Plan) -> Condition:
+def ready(
+    nodeset: NodeSet, desired: policy.Desired, pods: Sequence[policy.WorkerPod], plan: policy.Plan, unregistered: str
+) -> Condition:
+    """The condition that sums up. `unregistered`: what `lost.not_registered` says."""
     count = sum(1 for pod in pods if pod.ready and not pod.deleting)
     terminating = sum(1 for pod in pods if pod.deleting)
     if plan.waiting:
@@ -29,6 +32,8 @@ def ready(nodeset: NodeSet, desired: policy.Desired, pods: Sequence[policy.Worke
     if count < desired.replicas:
         said = f"{count} of {desired.replicas} pods are ready; see `kubectl -n {nodeset.namespace} get pods`"
         return Condition("Ready", "False", "PodsNotReady", said)
+    if unregistered:
+        return Condition("Ready", "False", "NotRegistered", unregistered)
     if terminating or plan.delete:
         return Condition("Ready", "False", "ScalingIn", f"{terminating + len(plan.delete)} pods are terminating")
     return Condition("Ready", "True", "Ready", f"{count} of {desired.replicas} pods are ready")

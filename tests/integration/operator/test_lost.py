@@ -140,9 +140,18 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(watchin
 
     await until("the operator to notice", noticed, seconds=40)
     assert await uid(world, "slinky-1") == before["slinky-1"]
-    later.ahead = 61
-    await world.scale(2)
-    await world.client.merge_patch(NODESETS, world.namespace, "slinky", {"metadata": {"annotations": {"look": "now"}}})
+
+    async def put_forward(seconds: float) -> None:
+        later.ahead = seconds
+        look = {"metadata": {"annotations": {"look": str(seconds)}}}
+        await world.client.merge_patch(NODESETS, world.namespace, "slinky", look)
+
+    async def said() -> bool:
+        return (await world.condition(NODESETS, "slinky")).get("reason") == "NotRegistered"
+
+    await put_forward(11)
+    await until("the condition", said)
+    await put_forward(61)
 
     async def replaced() -> bool:
         found = await uid(world, "slinky-1")

@@ -210,27 +210,21 @@ async def test_the_deadline_is_that_of_the_last_job_and_goes_with_it(world: Worl
     await until("the deadlines to go", lambda: shown(None, None))
 
 
-@pytest.mark.parametrize(
-    ("annotation", "reason"),
-    [
-        ("GPU ECC error detected", "slurm-operator: GPU ECC error detected"),
-        ("GPU\tECC\nerror\x1b[31m", "slurm-operator: GPU ECC error[31m"),
-        ("x" * 300, "slurm-operator: " + "x" * 256),
-    ],
-    ids=["plain", "control characters", "long"],
-)
-async def test_a_cordon_of_a_kubernetes_node_is_explained_by_its_annotation_and_lifted_with_it(
-    world: World, annotation: str, reason: str
-) -> None:
+async def test_a_cordon_of_a_kubernetes_node_is_explained_by_its_annotation_and_lifted_with_it(world: World) -> None:
     async with machines(world, "n1") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(1)
-        explained = {"nodeset.slinky.slurm.net/node-cordon-reason": annotation}
-        await machine(world, "n1", {"metadata": {"annotations": explained}, "spec": {"unschedulable": True}})
-        await holds("the drain", lambda: drained(world, "n1"))
-        assert world.slurm.nodes["n1"].reason == reason
-        await machine(world, "n1", {"spec": {"unschedulable": None}})
-        await holds("its end", lambda: drained(world))
+        for annotation, reason in (
+            ("GPU ECC error detected", "slurm-operator: GPU ECC error detected"),
+            ("GPU\tECC\nerror\x1b[31m", "slurm-operator: GPU ECC error[31m"),
+            ("x" * 300, "slurm-operator: " + "x" * 256),
+        ):
+            explained = {"nodeset.slinky.slurm.net/node-cordon-reason": annotation}
+            await machine(world, "n1", {"metadata": {"annotations": explained}, "spec": {"unschedulable": True}})
+            await holds("the drain", lambda: drained(world, "n1"))
+            assert world.slurm.nodes["n1"].reason == reason
+            await machine(world, "n1", {"spec": {"unschedulable": None}})
+            await holds("its end", lambda: drained(world))
 
 
 async def test_somebody_elses_drain_is_not_touched_by_a_cordon_of_the_machine_or_its_end(world: World) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecars.policy.lost import UNREGISTERED_SECONDS, absent, said, stuck, unregistered
+from sidecars.policy.lost import UNREGISTERED_SECONDS, absent, not_registered, said, stuck, unregistered
 from sidecars.policy.nodeset import SlurmView, WorkerPod, failures
 from sidecars.slurm.records import Node
 
@@ -73,7 +73,11 @@ def test_a_pod_that_terminates_on_a_silent_machine_says_how_to_tell_that_the_mac
 
 def test_a_pod_that_slurm_does_not_know_for_a_minute_is_replaced() -> None:
     since = absent([POD], slurm(), {}, NOW)
-    assert unregistered([POD], since, NOW).again == UNREGISTERED_SECONDS
+    first = unregistered([POD], since, NOW)
+    assert (first.delete, first.again, not_registered([POD], since, NOW)) == ((), 10, "")
+    then = NOW + 10
+    assert unregistered([POD], since, then).again == UNREGISTERED_SECONDS - 10
+    assert "pod slinky-0: slurmd runs and Slurm has no node slinky-0; the pod" in not_registered([POD], since, then)
     later = NOW + UNREGISTERED_SECONDS
     since = absent([POD], slurm(), since, later)
     [deletion] = unregistered([POD], since, later).delete

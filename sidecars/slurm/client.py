@@ -20,6 +20,7 @@ from yarl import URL
 from sidecars.slurm.errors import AuthenticationError, NoToken, Unreachable
 from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, VERSIONS, Request, decode, versions_to_try
 from sidecars.slurm.records import Node, Nodes
+from sidecars.slurm.streaming import JobsReader
 from sidecars.slurm.tokens import TokenSource
 
 T = TypeVar("T")
@@ -115,20 +116,29 @@ class Client:
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(str(request), f"{self._host}: {type(error).__name__}: {error}") from error
         try:
+            if isinstance(body, JobsReader):
+                return decode(request, status, body.start, parse=lambda _: body.finish())
             return self._decode(request, status, body)
         except AuthenticationError:
             self._tokens.forget()
             raise
 
-    async def _exchange(self, request: Request[T], token: str) -> tuple[int, bytes]:
+    async def _exchange(self, request: Request[T], token: str) -> tuple[int, bytes | JobsReader]:
         headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
-        status, body = STATUS_NO_SUCH_ENDPOINT, b""
+        status = STATUS_NO_SUCH_ENDPOINT
+        body: bytes | JobsReader = b""
         for version in versions_to_try(self._version, self._versions):
             url = URL(self._url + request.target(version), encoded=True)
             async with self._opened().request(
                 request.method, url, data=request.content(), headers=headers, allow_redirects=False
             ) as response:
-                status, body = response.status, await response.read()
+                status = response.status
+                if request.all_jobs and status == 200:
+                    body = JobsReader()
+                    async for chunk in response.content.iter_any():
+                        body.feed(chunk)
+                else:
+                    body = await response.read()
             if status != STATUS_NO_SUCH_ENDPOINT:
                 if version != self._version:
                     log.info("slurmrestd at %s: REST API %s", self._host, version)

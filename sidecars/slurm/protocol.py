@@ -21,7 +21,9 @@ import json
 import urllib.parse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from functools import lru_cache
+from sys import intern
+from typing import Any, Generic, TypedDict, TypeVar
 
 from sidecars.slurm import hostlists
 from sidecars.slurm.errors import (
@@ -92,7 +94,8 @@ class _WrongField(Exception):
 class Request(Generic[T]):
     """One call. `path` is below `/SERVICE/VERSION/`; `query` is a tuple of pairs; `body` is JSON or None.
 
-    The service is `slurm` for what slurmctld answers and `slurmdb` for what slurmdbd does.
+    The service is `slurm` for what slurmctld answers and `slurmdb` for what slurmdbd does. The answer to one with
+    `all_jobs` may be hundreds of megabytes: `sidecars.slurm.streaming` reads it as it comes.
     """
 
     method: str
@@ -102,6 +105,7 @@ class Request(Generic[T]):
     read: Callable[["Fields"], T] = field(kw_only=True, repr=False, compare=False)
     unchanged: Callable[[], T] | None = field(default=None, kw_only=True, repr=False, compare=False)
     service: str = field(default="slurm", kw_only=True)
+    all_jobs: bool = field(default=False, kw_only=True, repr=False, compare=False)
 
     def target(self, version: str) -> str:
         """The request target for HTTP: path and query, percent-encoded."""
@@ -179,9 +183,8 @@ def delete_node(name: str) -> "Request[None]":
 
 def get_jobs(update_time: int | None = None) -> "Request[Jobs | None]":
     """All jobs; with `update_time`, None when no job changed in that second or later."""
-    return Request(
-        "GET", "jobs/", _since(update_time), read=_jobs if update_time is None else _jobs_since, unchanged=_none
-    )
+    read = _jobs if update_time is None else _jobs_since
+    return Request("GET", "jobs/", _since(update_time), read=read, unchanged=_none, all_jobs=True)
 
 
 def get_job(job_id: int) -> "Request[Job]":
@@ -268,7 +271,8 @@ def versions_to_try(chosen: str | None, versions: Sequence[str] = VERSIONS) -> t
 def decode(request: Request[T], status: int, body: bytes, *, parse: Callable[[bytes], Any] = json.loads) -> T:
     """The typed answer to `request`, or a SlurmError other than Unreachable: see `sidecars.slurm.errors`.
 
-    `parse` reads JSON and raises ValueError where it can't. It may put a Node in the place of a node it knows already.
+    `parse` reads JSON and raises ValueError where it can't. It may put a Node in the place of a node that it knows
+    already, and a Job in that of a job.
     """
     if status == _STATUS_UNCHANGED and request.unchanged is not None:
         return request.unchanged()
@@ -368,6 +372,16 @@ class Fields:
             for index, value in enumerate(values)
         )
 
+    def jobs(self) -> tuple[Job, ...]:
+        """The records of the list `jobs`."""
+        values = self._values.get("jobs")
+        if not isinstance(values, list):
+            raise self._wrong("jobs", "a list", values)
+        return tuple(
+            value if isinstance(value, Job) else _job(Fields(value, self._place(f"jobs[{index}]")))
+            for index, value in enumerate(values)
+        )
+
     def has(self, key: str) -> bool:
         """Whether the field is there and not null."""
         return self._values.get(key) is not None
@@ -436,7 +450,7 @@ def _one_node(answer: Fields) -> Node:
 def _node(node: Fields) -> Node:
     return Node(
         name=node.text("name", required=True),
-        states=frozenset(node.words("state")),
+        states=_states(node.words("state")),
         reason=node.text("reason"),
         reason_changed_at=node.number("reason_changed_at"),
         reason_set_by_user=node.text("reason_set_by_user"),
@@ -465,7 +479,7 @@ def _node(node: Fields) -> Node:
 
 
 def _jobs(answer: Fields) -> Jobs:
-    return Jobs(tuple(map(_job, answer.items("jobs"))), answer.number("last_update"))
+    return Jobs(answer.jobs(), answer.number("last_update"))
 
 
 def _jobs_since(answer: Fields) -> Jobs | None:
@@ -480,13 +494,44 @@ def _one_job(answer: Fields) -> Job:
     return jobs[0]
 
 
+class JobFields(TypedDict, total=False):
+    """The fields of a job's record that `_job` reads, before it has looked at them."""
+
+    job_id: Any
+    job_state: Any
+    name: Any
+    partition: Any
+    user_name: Any
+    nodes: Any
+    submit_time: Any
+    start_time: Any
+    end_time: Any
+    time_limit: Any
+    cpus: Any
+    node_count: Any
+
+
+def job_or_fields(fields: JobFields) -> Job | JobFields:
+    """The Job, or what was given when there is something wrong with it: `decode` will find it and say where."""
+    try:
+        return _job(Fields(fields, ""))
+    except _WrongField:
+        return fields
+
+
+@lru_cache(maxsize=1024)
+def _states(words: tuple[str, ...]) -> frozenset[str]:
+    # Shared, because there are few of them and tens of thousands of records.
+    return frozenset(map(intern, words))
+
+
 def _job(job: Fields) -> Job:
     return Job(
         job_id=job.number("job_id"),
-        states=frozenset(job.words("job_state")),
+        states=_states(job.words("job_state")),
         name=job.text("name"),
-        partition=job.text("partition"),
-        user_name=job.text("user_name"),
+        partition=intern(job.text("partition")),
+        user_name=intern(job.text("user_name")),
         nodes=job.text("nodes"),
         submit_time=job.number("submit_time"),
         start_time=job.number("start_time"),

@@ -1,0 +1,84 @@
+"""The answer with all jobs, read while it comes in: 50,000 jobs are hundreds of megabytes as JSON, and few as records.
+
+Sans I/O. Splits `{"jobs": [{…}, {…}, …], …}` at what looks like the end of a record and the beginning of the next with
+the same first key, and takes a piece for a record only when it is a JSON object by itself, which only a whole one is.
+What isn't built so is held and decoded as a whole at the end: dear, but never wrong.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sidecars.slurm.protocol import JobFields, job_or_fields
+
+if TYPE_CHECKING:
+    from sidecars.slurm.records import Job
+
+_MISSES = 1000
+"""Places in a row that look like a record's end and aren't one, after which nothing is split any more."""
+_OVERLAP = 256
+"""Bytes that are looked at again with the next chunk: a boundary may have come in two parts."""
+
+_BEGINNING = re.compile(rb'\s*\{\s*"jobs"\s*:\s*\[\s*(?=\{\s*("(?:[^"\\]|\\.)*")\s*:)')
+_LONGEST_BEGINNING = 4096
+_SHOWN = 200
+
+_RECORD = msgspec.json.Decoder(JobFields)
+
+
+class JobsReader:
+    """One answer. `feed` it as it comes; `finish` is what decoding its JSON would give, with a Job for each job.
+
+    `start` are its first bytes, to tell what came instead of JSON.
+    """
+
+    def __init__(self) -> None:
+        self.start = b""
+        self._jobs: list[Job | JobFields] = []
+        self._beginning = b""
+        self._rest = b""
+        self._unsplit: list[bytes] = []
+        self._looked = 0
+        self._misses = 0
+        self._boundary: re.Pattern[bytes] | None = None
+
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes of the body."""
+        self.start = self.start or chunk[:_SHOWN]
+        if self._misses >= _MISSES:
+            self._unsplit.append(chunk)
+            return
+        self._rest += chunk
+        if self._boundary is None:
+            self._begin()
+        if self._boundary is not None:
+            self._split(self._boundary)
+
+    def finish(self) -> Any:
+        """The answer. Raises ValueError (or RecursionError) when it is no JSON."""
+        answer = msgspec.json.decode(b"".join((self._beginning, self._rest, *self._unsplit)))
+        if self._jobs and isinstance(answer["jobs"], list):
+            answer["jobs"] = self._jobs + answer["jobs"]
+        return answer
+
+    def _begin(self) -> None:
+        found = _BEGINNING.match(self._rest)
+        if found is not None:
+            self._boundary = re.compile(rb"\}\s*,\s*(?=\{\s*" + re.escape(found[1]) + rb"\s*:)")
+            self._beginning, self._rest = self._rest[: found.end()], self._rest[found.end() :]
+        elif len(self._rest) > _LONGEST_BEGINNING:
+            self._misses = _MISSES
+
+    def _split(self, pattern: re.Pattern[bytes]) -> None:
+        begin, text = 0, self._rest
+        for boundary in pattern.finditer(text, self._looked):
+            try:
+                fields = _RECORD.decode(text[begin : boundary.start() + 1])
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                self._misses += 1
+                continue
+            self._jobs.append(job_or_fields(fields))
+            begin, self._misses = boundary.end(), 0
+        self._rest = text[begin:]
+        self._looked = max(0, len(self._rest) - _OVERLAP)

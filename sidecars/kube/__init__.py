@@ -5,7 +5,7 @@ Knows nothing of Slurm. The names below are its surface; records of built-in obj
 
 from sidecars.kube.client import Client, WatchEvent
 from sidecars.kube.credentials import Access, Credentials, load_credentials
-from sidecars.kube.election import Election, boottime
+from sidecars.kube.election import Election, boottime, run_until_lost
 from sidecars.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -92,5 +92,6 @@ __all__ = [
     "boottime",
     "identity",
     "load_credentials",
+    "run_until_lost",
     "run_workers",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import time
 from datetime import UTC, datetime
@@ -33,6 +34,22 @@ _SHORTEST_PAUSE = 0.05
 def boottime() -> float:
     """Seconds of a clock that never steps and goes on while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def run_until_lost(work: Coroutine[Any, Any, None]) -> None:
+    """`asyncio.run`, but a LeadershipLost that `work` raises ends the process at once, with status 1.
+
+    Neither tasks nor threads are waited for: what doesn't end must not keep a process going that no longer leads.
+    """
+    runner = asyncio.Runner()
+    try:
+        runner.run(work)
+    except LeadershipLost as lost:
+        _log.error("%s", lost)  # the traceback would tell nothing
+        logging.shutdown()
+        os._exit(1)
+    finally:
+        runner.close()
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -53,7 +53,7 @@ class _Series:
 
 
 class EventRecorder:
-    """`component` is the reportingController (`slinky.slurm.net/slurm-operator`), `instance` the pod's name."""
+    """`component` is the reportingController (such as `example.com/operator`), `instance` the pod's name."""
 
     def __init__(
         self, client: Client, component: str, clock: Callable[[], datetime] = utc_now, *, instance: str = ""

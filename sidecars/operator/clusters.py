@@ -6,14 +6,19 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from sidecars.policy.nodeset import SlurmView
 from sidecars.slurm.client import Client
+from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.poller import Carrier, Poller
+from sidecars.slurm.protocol import Request
 from sidecars.slurm.tokens import TokenSource
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+WRITE_SECONDS = 15.0
 
 Key = tuple[str, str]
 """Namespace and name of a Controller."""
@@ -28,6 +33,35 @@ class Connection(Carrier, Protocol):
 
 Connect = Callable[[str, TokenSource], Connection]
 """Makes the connection to the slurmrestd at a URL."""
+
+
+class Guarded:
+    """A connection for one who must lead to write: with 0 seconds left or less, a write is Unreachable and isn't sent.
+
+    It waits no longer than those seconds for its answer. Give it `Election.left`.
+    """
+
+    def __init__(self, connection: Connection, seconds_left: Callable[[], float]) -> None:
+        self._connection = connection
+        self._seconds_left = seconds_left
+
+    async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
+        """As that connection's."""
+        if request.method != "GET":
+            left = self._seconds_left()
+            if left <= 0:
+                raise Unreachable(str(request), "not sent, the lease is not held")
+            timeout = min(left, WRITE_SECONDS if timeout is None else timeout)
+        return await self._connection.call(request, timeout=timeout)
+
+    async def close(self) -> None:
+        """End it."""
+        await self._connection.close()
+
+
+def guarded(connect: Connect, seconds_left: Callable[[], float]) -> Connect:
+    """Makes such connections."""
+    return lambda url, tokens: Guarded(connect(url, tokens), seconds_left)
 
 
 @dataclass(slots=True)

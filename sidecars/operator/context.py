@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Self, TypeVar
 
-from sidecars.kube import Client, EventRecorder, Expectations, Manifest, Resource, Store, WorkQueue, identity, records
+from sidecars.kube import (
+    Client,
+    EventRecorder,
+    Expectations,
+    Manifest,
+    Resource,
+    Store,
+    WorkQueue,
+    boottime,
+    identity,
+    records,
+)
 from sidecars.operator.apply import FIELD_MANAGER, MANAGED_BY, Applier
 from sidecars.operator.caches import Caches
 from sidecars.operator.clusters import Clusters, Connect
@@ -19,6 +30,7 @@ from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import Failures, WorkerPod
 from sidecars.policy.placement import Rules
 from sidecars.slurm.client import Client as SlurmClient
+from sidecars.slurm.client import ready as slurm_ready
 from sidecars.workloads import names, resources, restapi
 from sidecars.workloads.config import CONFIG_MAPS
 from sidecars.workloads.facts import Facts, Site, config_map_contents, digest
@@ -72,14 +84,15 @@ class Surroundings:
     """What the operator takes from the process that it runs in: clocks, the way to slurmrestd and to the slurmctld
     pods, randomness.
 
-    `clock` is monotonic seconds, `wall_clock` seconds since the epoch.
+    `clock` is monotonic seconds that count suspend, so that what was known before is old afterwards; `wall_clock` is
+    seconds since the epoch.
     """
 
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = boottime
     wall_clock: Callable[[], float] = time.time
     connect: Connect = SlurmClient
     fetch_status: statuses.Fetch = statuses.fetch
-    ask_ready: failover.Ready = failover.ready
+    ask_ready: failover.Ready = slurm_ready
     rng: random.Random | None = None
 
 

@@ -20,13 +20,14 @@ from sidecars.kube import (
     LeadershipLost,
     WorkQueue,
     load_credentials,
+    run_until_lost,
     run_workers,
 )
 from sidecars.operator import metrics, wiring
 from sidecars.operator.accounting import effects as accounting
 from sidecars.operator.apply import Applier
 from sidecars.operator.caches import Caches
-from sidecars.operator.clusters import Clusters
+from sidecars.operator.clusters import Clusters, guarded
 from sidecars.operator.context import LEASE, Context, Key, Queues, Surroundings
 from sidecars.operator.controller import effects as controller
 from sidecars.operator.controller.failover import Primaries
@@ -39,6 +40,7 @@ from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings, parse
 from sidecars.operator.token import effects as token
 from sidecars.slurm import protocol
+from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.records import Ping
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     expected = (CredentialsError, LeadershipLost, OSError, StructureError, TimeoutError)
     try:
-        asyncio.run(run(settings))
+        run_until_lost(run(settings))
     except expected as error:
         log.error("%s", error)
         return 1
@@ -108,7 +110,8 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     election = Election(client.apart(), settings.leader_elect_namespace, LEASE, identity)
     log.info("waiting for lease %s/%s", settings.leader_elect_namespace, LEASE)
-    await election.run(lambda: lead(client.guarded(election.left), settings, site))
+    around = Surroundings(connect=guarded(SlurmClient, election.left))
+    await election.run(lambda: lead(client.guarded(election.left), settings, site, around))
 
 
 async def lead(client: Client, settings: Settings, site: Site, around: Surroundings | None = None) -> None:

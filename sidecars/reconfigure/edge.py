@@ -6,7 +6,6 @@ per line from a FIFO in a folder that both share, and writes `ID.out` and then `
 """
 
 import contextlib
-import http.client
 import os
 import shutil
 import socket
@@ -32,6 +31,7 @@ from sidecars.reconfigure.machine import (
     Restart,
     Taken,
 )
+from sidecars.slurm import health
 
 RESTART_KEYS = ("SlurmctldPort", "CommunicationParameters")
 """What a running slurmctld does not take: it keeps the sockets that it listens on, whatever their port and family."""
@@ -178,16 +178,10 @@ class Edge:
 
     def probe(self) -> Answer:
         """Whether slurmctld answers at its port; NoAnswer while it is busy."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.places.port, timeout=PROBE_SECONDS)
         try:
-            connection.request("GET", "/livez")
-            return Alive(connection.getresponse().status < 300)
-        except ConnectionError:
-            return Alive(False)
-        except (OSError, http.client.HTTPException) as error:
-            return NoAnswer(f"/livez: {error}")
-        finally:
-            connection.close()
+            return Alive(health.alive("127.0.0.1", self.places.port, PROBE_SECONDS))
+        except OSError as error:
+            return NoAnswer(f"{health.LIVEZ}: {error}")
 
     def _check(self, new: FileSet, live: FileSet | None) -> Answer:
         location = dryrun.setting(new.files, "StateSaveLocation")

@@ -18,6 +18,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from sidecars.slurm.errors import AuthenticationError, NoToken, Unreachable
+from sidecars.slurm.health import PORT, READYZ
 from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, VERSIONS, Request, decode, versions_to_try
 from sidecars.slurm.records import Node, Nodes
 from sidecars.slurm.streaming import JobsReader
@@ -169,6 +170,19 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def ready(address: str, *, port: int = PORT, seconds: float = 1.0) -> bool | None:
+    """Whether the slurmctld at an IP address says that it is the primary; None without an answer in that time."""
+    host = f"[{address}]" if ":" in address else address
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session,
+            session.get(f"http://{host}:{port}{READYZ}", allow_redirects=False) as answer,
+        ):
+            return answer.status < 300
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return None
 
 
 class _OneAnswer(ResponseHandler):

@@ -1,32 +1,35 @@
-"""`python -m tests.bench.slurmctld URL KEYFILE PID`: what reading many pending jobs costs, by a real slurmctld.
+"""`python -m tests.bench.slurmctld`: what reading many pending jobs costs a real slurmctld, slurmrestd and the reader.
 
-URL and KEYFILE are of a slurmrestd and the cluster's JWT key, PID is its slurmctld on this machine; MaxJobCount must
-allow for the jobs. They are submitted held, by way of slurmrestd, and cancelled at the end. Not a part of `make bench`,
-because it takes minutes and needs a Slurm cluster of its own. Results also go to build/bench/slurmctld.json.
+Starts a slurmctld of its own, without nodes, and two slurmrestd, one that answers compact JSON as this product has it
+do and one as it comes, from the images of the local cluster; needs root, as that does. The jobs are submitted held, by
+way of slurmrestd. Not a part of `make bench`, because it takes minutes. Results also go to build/bench/slurmctld.json.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
+import secrets
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 
-from sidecars.slurm import protocol
-from sidecars.slurm.client import Decoder
 from sidecars.slurm.protocol import TOKEN_HEADER, VERSIONS
 from sidecars.slurm.tokens import sign
 from tests.bench.figures import Figure, figure, table
+from tests.e2e import outside
 
 AT_ONCE = 16
+ADDRESS, PORT, COMPACT, PLAIN = "127.0.0.1", 7819, 7820, 7821
+START_SECONDS = 60.0
 JOB = {
     "script": "#!/bin/sh\nsleep 60\n",
     "job": {
@@ -42,104 +45,172 @@ JOB = {
 class Slurmrestd:
     """Plain calls, because the figures are about Slurm and not about our client."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, key: bytes) -> None:
+    def __init__(self, session: aiohttp.ClientSession, port: int, key: bytes) -> None:
         self._session = session
-        self._base = f"{url}/slurm/{VERSIONS[0]}/"
+        self._base = f"http://{ADDRESS}:{port}/slurm/{VERSIONS[0]}/"
         self._key = key
 
-    async def call(self, method: str, path: str, body: Any = None) -> bytes:
-        """The body of a good answer; raises RuntimeError for any other."""
+    async def call(self, method: str, path: str, body: Any = None) -> int:
+        """The size of a good answer, which isn't kept; raises RuntimeError for any other."""
         headers = {TOKEN_HEADER: sign(self._key, "root", 900, time.time())}
         async with self._session.request(method, self._base + path, json=body, headers=headers) as response:
-            content = await response.read()
+            size = 0
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
             if response.status not in (200, 304):
-                raise RuntimeError(f"{method} {path}: {response.status} {content[:300]!r}")
-            return content
+                raise RuntimeError(f"{method} {path}: {response.status}")
+            return size
 
-    async def many(self, count: int, call: Callable[[int], Awaitable[bytes]]) -> list[bytes]:
-        """So many calls, a few at a time."""
+    async def submit(self, count: int) -> None:
+        """So many jobs, a few at a time."""
         numbers = iter(range(count))
-        answers: list[bytes] = []
 
         async def work() -> None:
-            for number in numbers:
-                answers.append(await call(number))  # noqa: PERF401 - several fill it
+            for _ in numbers:
+                await self.call("POST", "job/submit", JOB)
 
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-        return answers
+
+    async def answers(self) -> None:
+        """Wait until it and slurmctld do."""
+        async with asyncio.timeout(START_SECONDS):
+            while True:
+                with contextlib.suppress(aiohttp.ClientError, RuntimeError):
+                    await self.call("GET", "diag/")
+                    return
+                await asyncio.sleep(0.2)
 
 
-def cpu_seconds(pid: int) -> float:
-    """What the process has used so far, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+@dataclass(frozen=True)
+class Process:
+    """A daemon, by its parent's process id."""
+
+    parent: int
+
+    @property
+    def _folder(self) -> Path:
+        [child] = Path(f"/proc/{self.parent}/task/{self.parent}/children").read_text().split()
+        return Path("/proc", child)
+
+    def cpu(self) -> float:
+        """Seconds that it has used so far, user and system."""
+        fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak(self) -> float:
+        """MiB of its largest RSS so far."""
+        lines = (self._folder / "status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
-async def measure(url: str, key: bytes, pid: int, count: int, times: int) -> list[Figure]:
+@dataclass(frozen=True)
+class Slurm:
+    """What runs."""
+
+    slurmctld: Process
+    slurmrestd: dict[int, Process]
+    key: bytes
+
+
+@contextlib.asynccontextmanager
+async def running(home: Path, most: int) -> AsyncIterator[Slurm]:
+    """slurmctld for at most so many jobs, and the two slurmrestd."""
+    keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
+    conf = f"{outside.conf(ADDRESS, PORT)}MaxJobCount={most}\n".encode()
+    files = {"slurm.conf": conf, "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
+    more = {COMPACT: ["SLURMRESTD_JSON=compact"], PLAIN: []}
+    with contextlib.ExitStack() as stack:
+        command = ["/usr/sbin/slurmctld", "-D"]
+        slurmctld = stack.enter_context(outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, command))
+        rests: dict[int, Process] = {}
+        for port, environment in more.items():
+            environment += ["SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv"]
+            command = ["env", *environment, "slurmrestd", "-s", "slurmctld", f"{ADDRESS}:{port}"]
+            folder = home / f"slurmrestd-{port}"
+            process = stack.enter_context(outside.daemon(folder, "slurmrestd", outside.NOBODY, files, command))
+            rests[port] = Process(process.pid)
+        yield Slurm(Process(slurmctld.pid), rests, keys["jwt.key"])
+
+
+async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
     """The figures."""
-    timeout = aiohttp.ClientTimeout(total=900)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
-        slurm = Slurmrestd(session, url, key)
+    timeout = aiohttp.ClientTimeout(total=300)
+    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=AT_ONCE + 1)) as session:
+        compact, plain = (Slurmrestd(session, port, slurm.key) for port in (COMPACT, PLAIN))
+        await compact.answers()
+        await plain.answers()
         start = time.monotonic()
-        submitted = await slurm.many(count, lambda _: slurm.call("POST", "job/submit", JOB))
-        took = time.monotonic() - start
-        ids = [int(json.loads(answer)["job_id"]) for answer in submitted]
-        print(f"submitted {count} jobs in {took:.0f} s", flush=True)
+        await compact.submit(count)
+        print(f"submitted {count} jobs in {time.monotonic() - start:.0f} s", flush=True)
 
-        async def reading(name: str, path: Callable[[], str], *, change: bool = False) -> list[Figure]:
-            walls, cpus, size, body = [], [], 0, b""
-            for turn in range(times):
-                if change:
-                    await slurm.call("POST", f"job/{ids[turn]}", {"comment": f"changed {time.time()}"})
-                wall, cpu = time.monotonic(), cpu_seconds(pid)
-                body = await slurm.call("GET", path())
+        async def reading(
+            name: str, port: int, path: Callable[[], str], before: Callable[[], Awaitable[object]] | None = None
+        ) -> list[Figure]:
+            rest, walls, cpus, rest_cpus, size = slurm.slurmrestd[port], [], [], [], 0
+            for _ in range(times):
+                if before is not None:
+                    await before()
+                wall, cpu, rest_cpu = time.monotonic(), slurm.slurmctld.cpu(), rest.cpu()
+                size = await Slurmrestd(session, port, slurm.key).call("GET", path())
                 walls.append(time.monotonic() - wall)
-                cpus.append(cpu_seconds(pid) - cpu)
-                size = len(body)
+                cpus.append(slurm.slurmctld.cpu() - cpu)
+                rest_cpus.append(rest.cpu() - rest_cpu)
             return [
                 figure(f"{name}: size", size / 1e6, "MB"),
-                figure(f"{name}: time", statistics.median(walls) * 1e3, "ms"),
-                figure(f"{name}: CPU of slurmctld, mean", statistics.mean(cpus) * 1e3, "ms"),
+                figure(f"{name}: time", statistics.median(walls), "s"),
+                figure(f"{name}: CPU of slurmctld, mean", statistics.mean(cpus), "s"),
+                figure(f"{name}: CPU of slurmrestd, mean", statistics.mean(rest_cpus), "s"),
             ]
 
-        full = await slurm.call("GET", "jobs/")
-        found = len(msgspec.json.decode(full)["jobs"])
-        if found < count:
-            raise RuntimeError(f"slurmctld lists {found} jobs of {count}: is MaxJobCount large enough?")
-        figures = await reading(f"{found} jobs, full answer", lambda: "jobs/")
+        async def submitting() -> float:
+            start = time.monotonic()
+            await compact.call("POST", "job/submit", JOB)
+            return time.monotonic() - start
+
+        async def beside_a_reader() -> float:
+            """The slowest of the submissions while all jobs are read."""
+            reader = asyncio.create_task(compact.call("GET", "jobs/"))
+            slowest = 0.0
+            while not reader.done():
+                slowest = max(slowest, await submitting())
+            await reader
+            return slowest
+
+        everything = f"{count} jobs"
+        figures = await reading(f"{everything}, compact", COMPACT, lambda: "jobs/")
+        figures += [figure(f"{everything}, compact: peak RSS of slurmrestd", slurm.slurmrestd[COMPACT].peak(), "MiB")]
+        figures += await reading(f"{everything}, as slurmrestd comes", PLAIN, lambda: "jobs/")
         figures += await reading(
-            "after a change of one job", lambda: f"jobs/?update_time={int(time.time())}", change=True
+            "after one more job, compact", COMPACT, lambda: f"jobs/?update_time={int(time.time()) - 1}", submitting
         )
-        figures += await reading("unchanged", lambda: f"jobs/?update_time={int(time.time()) + 100}")
-        figures += [_decoding(full)]
-        await slurm.many(count, lambda number: slurm.call("DELETE", f"job/{ids[number]}"))
+        figures += await reading("unchanged", COMPACT, lambda: f"jobs/?update_time={int(time.time()) + 100}")
+        alone = statistics.median([await submitting() for _ in range(20)])
+        figures += [
+            figure(
+                "a submission while all jobs are read, slowest",
+                await beside_a_reader() * 1e3,
+                "ms",
+                against=("alone, median", alone * 1e3),
+            ),
+            figure("peak RSS of slurmctld", slurm.slurmctld.peak(), "MiB"),
+        ]
         return figures
 
 
-def _decoding(full: bytes) -> Figure:
-    start = time.process_time()
-    Decoder()(protocol.get_jobs(), 200, full)
-    spent = time.process_time() - start
-    start = time.process_time()
-    msgspec.json.decode(full)
-    return figure(
-        "decode of the full answer, CPU of ours",
-        spent * 1e3,
-        "ms",
-        against=("msgspec.json.decode", (time.process_time() - start) * 1e3),
-    )
+async def bench(count: int, times: int) -> list[Figure]:
+    """Start Slurm, measure, end it."""
+    with tempfile.TemporaryDirectory() as home:
+        async with running(Path(home), count + 1_000) as slurm:
+            return await measure(slurm, count, times)
 
 
 def main() -> int:
     """Measure, print a table and write the file."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.slurmctld", description=__doc__)
-    parser.add_argument("url")
-    parser.add_argument("key", type=Path)
-    parser.add_argument("pid", type=int)
     parser.add_argument("--jobs", type=int, default=50_000)
     parser.add_argument("--times", type=int, default=3, help="of each reading")
     given = parser.parse_args()
-    figures = asyncio.run(measure(given.url, given.key.read_bytes(), given.pid, given.jobs, given.times))
+    figures = asyncio.run(bench(given.jobs, given.times))
     path = Path(__file__).parents[2] / "build" / "bench" / "slurmctld.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([asdict(f) for f in figures], indent=2, ensure_ascii=False) + "\n")

@@ -1,8 +1,8 @@
-"""A slurmctld as a plain process of this machine, outside of the Kubernetes cluster: what a site has beside it."""
+"""Slurm's daemons as plain processes of this machine, outside of the Kubernetes cluster: what a site has beside it."""
 
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,10 +10,12 @@ from tests.cluster.cache import root
 from tests.cluster.images import plan
 
 PORT = 7817
+SLURM, NOBODY = 401, 65534
 
 _START = r"""
 set -eu
-lower=$1 home=$2
+lower=$1 home=$2 user=$3
+shift 3
 mount -t overlay overlay "$home/root" -o "lowerdir=$lower,upperdir=$home/upper,workdir=$home/work"
 mount -t proc proc "$home/root/proc"
 mount --bind /dev "$home/root/dev"
@@ -21,8 +23,8 @@ mount -t tmpfs tmpfs "$home/root/run"
 mkdir -p "$home/root/etc/slurm" "$home/root/state" "$home/root/run/slurmctld"
 mount --bind "$home/etc" "$home/root/etc/slurm"
 cp /etc/resolv.conf /etc/hosts "$home/root/etc/"
-chown -R 401:401 "$home/etc" "$home/root/state" "$home/root/run/slurmctld"
-exec chroot "$home/root" setpriv --reuid=401 --regid=401 --clear-groups /usr/sbin/slurmctld -D
+chown -R "$user:$user" "$home/etc" "$home/root/state" "$home/root/run/slurmctld"
+exec chroot "$home/root" setpriv "--reuid=$user" "--regid=$user" --clear-groups "$@"
 """
 
 CONF = """\
@@ -53,31 +55,43 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 """
 
 
-@contextmanager
-def slurmctld(home: Path, address: str, keys: dict[str, bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A slurmctld at `address`:PORT with these keys (slurm.key, jwt.key), from the image's own files, until the end.
+def conf(address: str, port: int = PORT) -> str:
+    """The slurm.conf of a slurmctld at `address`:`port`, without nodes."""
+    return CONF.format(host=socket.gethostname(), address=address, port=port)
 
-    Needs root: it mounts, in a mount namespace that ends with it. Its log is in `home`/log.
+
+@contextmanager
+def daemon(
+    home: Path, image: str, user: int, files: Mapping[str, bytes], command: Sequence[str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`command` as `user` in the image's own files, with these `files` in /etc/slurm, until the end.
+
+    Needs root: it mounts, in a mount namespace that ends with it. Its log is in `home`/log. The process given is the
+    parent of the daemon.
     """
     for folder in ("root", "upper", "work", "etc"):
-        (home / folder).mkdir()
-    conf = CONF.format(host=socket.gethostname(), address=address, port=PORT)
-    (home / "etc" / "slurm.conf").write_text(conf)
-    (home / "etc" / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
-    for name, key in keys.items():
+        (home / folder).mkdir(parents=True)
+    for name, content in files.items():
         path = home / "etc" / name
-        path.write_bytes(key)
+        path.write_bytes(content)
         path.chmod(0o600)
-    [image] = [image for image in plan() if "/slurmctld:" in image.reference]
+    [found] = [it for it in plan() if f"/{image}:" in it.reference]
     layers = root() / "images" / "layers"
-    lower = ":".join(str(layers / layer.key / "tree") for layer in reversed(image.top.chain))
+    lower = ":".join(str(layers / layer.key / "tree") for layer in reversed(found.top.chain))
     namespace = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
+    start = ("sh", "-c", _START, image, lower, str(home), str(user), *command)
     with (home / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*namespace, "sh", "-c", _START, "slurmctld", lower, str(home)], stdout=log, stderr=log
-        )
+        process = subprocess.Popen([*namespace, *start], stdout=log, stderr=log)
         try:
             yield process
         finally:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def slurmctld(home: Path, address: str, keys: Mapping[str, bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A slurmctld at `address`:PORT with these keys (slurm.key, jwt.key); see `daemon`."""
+    files = {"slurm.conf": conf(address).encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
+    with daemon(home, "slurmctld", SLURM, files, ["/usr/sbin/slurmctld", "-D"]) as process:
+        yield process

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from sidecars.slurm.protocol import VERSIONS
+from tests.contract.commands import CommandJobs
+from tests.contract.scenarios import ACCOUNTING as CONTRACT
+from tests.contract.scenarios import Scenario
+from tests.contract.target import Target
 from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.e2e.test_contract import jwt_key, slurmrestd
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -112,3 +118,12 @@ def test_slurmctld_takes_the_token_of_a_token_resource(accounted: Slurm) -> None
     assert accounted.login(*ask, stdin=f"{good}\n").strip() == "1"
     wrong = re.sub(r"\.[^.]*$", ".AAAA", good)
     assert accounted.login(*ask, stdin=f"{wrong}\n").strip() != "1"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("scenario", CONTRACT, ids=lambda scenario: scenario.__name__)
+async def test_slurmdbd_keeps_the_contract_of_the_simulator(scenario: Scenario, accounted: Slurm, version: str) -> None:
+    kubernetes, namespace = accounted.kubernetes, accounted.namespace
+    nodes = ("slinky-0", "slinky-0")  # none of these scenarios uses a node
+    url, key = slurmrestd(kubernetes, namespace), jwt_key(kubernetes, namespace)
+    await scenario(Target(url, key, nodes, CommandJobs(accounted.login), version, "accounted_slurm"))

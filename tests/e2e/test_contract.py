@@ -1,18 +1,34 @@
 """The real slurmrestd keeps the contract that the simulator keeps in the unit tests: the same scenarios.
 
-All of them in the newest API version; tests/unit/slurm holds what the other one answers differently.
+All of them in the newest API version, and in the older one those that read most fields of each kind.
 """
 
+import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
+from sidecars.slurm.protocol import VERSIONS
+from tests.contract import scenarios
 from tests.contract.commands import CommandJobs
 from tests.contract.scenarios import SCENARIOS, Scenario
 from tests.contract.target import Target
 from tests.e2e.harness import Kubernetes, Slurm
+
+READING: list[Scenario] = [
+    scenarios.nodes_are_listed_with_the_time_of_the_answer,
+    scenarios.nothing_new_is_said_without_a_list,
+    scenarios.drain_sets_the_flag_and_the_reason,
+    scenarios.an_unknown_node_is_not_found,
+    scenarios.jobs_are_listed_with_their_nodes_and_limits,
+    scenarios.no_new_job_is_said_as_an_empty_list_of_no_time,
+    scenarios.a_reservation_is_made_changed_and_deleted,
+    scenarios.a_token_of_another_key_is_refused_but_ping_answers,
+    scenarios.slurmctld_answers_a_ping_and_counts,
+    scenarios.a_partition_of_all_nodes_has_them,
+]
 
 
 def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
@@ -26,16 +42,24 @@ def jwt_key(kubernetes: Kubernetes, namespace: str) -> bytes:
     return base64.b64decode(kubernetes.get("-n", namespace, "secret", "slurm-auth-jwt")["data"]["jwt.key"])
 
 
-@pytest_asyncio.fixture
-async def target(kubernetes: Kubernetes, slurm: Slurm) -> AsyncIterator[Target]:
-    """Two idle workers, and idle again afterwards."""
+@pytest.fixture(scope="module")
+def workers(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Target]:
+    """Two workers, idle again at the end."""
     key, url = jwt_key(kubernetes, slurm.namespace), slurmrestd(kubernetes, slurm.namespace)
     found = Target(url, key, ("slinky-0", "slinky-1"), CommandJobs(slurm.login))
-    await found.settle()
     yield found
-    await found.settle()
+    asyncio.run(found.settle())
+    slurm.until_idle(2)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_slurm_keeps_the_contract_of_the_simulator(scenario: Scenario, target: Target) -> None:
+async def test_slurm_keeps_the_contract_of_the_simulator(scenario: Scenario, workers: Target) -> None:
+    await workers.settle()
+    await scenario(workers)
+
+
+@pytest.mark.parametrize("scenario", READING, ids=lambda scenario: scenario.__name__)
+async def test_slurm_keeps_it_in_the_older_version_as_well(scenario: Scenario, workers: Target) -> None:
+    target = replace(workers, version=VERSIONS[-1])
+    await target.settle()
     await scenario(target)

@@ -5,9 +5,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import aiohttp
-
 from sidecars.policy import failover
+from sidecars.slurm.client import ready
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.records import Ping
 
@@ -16,23 +15,9 @@ Key = tuple[str, str]
 
 LOOK_SECONDS = 2.0
 ASK_SECONDS = 1.0
-PORT = 6817
 
 Ready = Callable[[str], Awaitable[bool | None]]
 """Whether slurmctld at an address says that it is the primary; None without an answer."""
-
-
-async def ready(address: str) -> bool | None:
-    """Over the network."""
-    host = f"[{address}]" if ":" in address else address
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_SECONDS)) as session,
-            session.get(f"http://{host}:{PORT}/readyz", allow_redirects=False) as answer,
-        ):
-            return answer.status < 300
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)

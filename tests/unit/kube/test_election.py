@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecars.kube import CONFIG_MAPS, LEASES, Client, Election, LeadershipLost
+from sidecars.kube import CONFIG_MAPS, LEASES, Client, Election, LeadershipLost, run_until_lost
 
 if TYPE_CHECKING:
     from tests.kube_double import KubeDouble
@@ -206,6 +209,43 @@ async def test_work_that_does_not_end_is_left_behind_when_the_lease_is_lost(serv
         await asyncio.wait_for(task, 20)
     release.set()
     await asyncio.sleep(0)
+
+
+STUCK = """
+import asyncio, contextlib, threading
+from sidecars.kube import LeadershipLost, run_until_lost
+
+async def forever():
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+async def work():
+    asyncio.create_task(forever())
+    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+    await asyncio.sleep(0)
+    raise LeadershipLost("one: no renewal of the lease within 10 s")
+
+run_until_lost(work())
+"""
+
+
+def test_neither_a_task_nor_a_thread_that_does_not_end_keeps_a_process_that_no_longer_leads() -> None:
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", STUCK], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "one: no renewal of the lease within 10 s\n")
+
+
+def test_other_ends_of_the_work_are_those_of_asyncio_run() -> None:
+    async def fails() -> None:
+        raise ValueError("it")
+
+    async def ends() -> None:
+        await asyncio.sleep(0)
+
+    with pytest.raises(ValueError, match="it"):
+        run_until_lost(fails())
+    run_until_lost(ends())
 
 
 async def test_of_many_candidates_one_leads_at_any_time(server: KubeDouble, client: Client) -> None:

@@ -1,0 +1,83 @@
+"""What is made of slurmctld's /livez and /readyz, and of silence, by both ways to ask."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from aiohttp import web
+
+from sidecars.slurm import client, health
+
+
+def unused_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+@contextlib.contextmanager
+def answering(text: bytes) -> Iterator[int]:
+    """A port that answers each connection so; with nothing it keeps silent."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(1000)
+                        if text:
+                            connection.sendall(text)
+                        else:
+                            connection.recv(1000)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(("status", "alive"), [(200, True), (204, True), (503, False), (404, False)])
+def test_slurmctld_is_alive_when_it_says_so(status: int, alive: bool) -> None:
+    with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:
+        assert health.alive("127.0.0.1", port, 5) is alive
+
+
+def test_nobody_who_listens_is_not_alive() -> None:
+    assert health.alive("127.0.0.1", unused_port(), 5) is False
+
+
+@pytest.mark.parametrize("text", [b"", b"slurm\r\n\r\n"])
+def test_silence_and_what_is_no_http_say_nothing(text: bytes) -> None:
+    with answering(text) as port, pytest.raises(OSError, match=r"timed out|no HTTP"):
+        health.alive("127.0.0.1", port, 0.2)
+
+
+@pytest.mark.parametrize(("status", "primary"), [(200, True), (503, False)])
+async def test_a_slurmctld_is_the_primary_when_it_says_so(status: int, primary: bool) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=status)
+
+    server = web.Application()
+    server.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(server)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        assert await client.ready("127.0.0.1", port=runner.addresses[0][1]) is primary
+    finally:
+        await runner.cleanup()
+    assert asked == ["/readyz"]
+
+
+async def test_a_slurmctld_that_does_not_answer_says_nothing_of_being_the_primary() -> None:
+    assert await client.ready("127.0.0.1", port=unused_port()) is None
+    with answering(b"") as port:
+        async with asyncio.timeout(5):
+            assert await client.ready("127.0.0.1", port=port, seconds=0.1) is None

@@ -1,0 +1,61 @@
+"""Who makes requests: `kube` to Kubernetes, `slurm` to Slurm, and nobody else to either."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SIDECARS = Path(__file__).parents[2] / "sidecars"
+LAYERS = {"kube", "slurm"}
+CLIENTS = {"aiohttp", "http.client", "httplib2", "httpx", "kubernetes", "requests", "urllib.request", "urllib3"}
+"""What can send a request. `aiohttp.web` only answers them."""
+OTHERS = {"operator/controller/statuses.py": {"aiohttp"}}
+"""What is asked there is neither Kubernetes nor Slurm, but the `reconfigure` sidecar."""
+PROGRAMS = {"kubectl", "helm"}
+MODULES = sorted(
+    path.relative_to(SIDECARS).as_posix()
+    for path in SIDECARS.rglob("*.py")
+    if path.relative_to(SIDECARS).parts[0] not in LAYERS
+)
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Dotted names of all that a module imports, at its top or within."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def clients(source: str) -> set[str]:
+    """The means to send a request that a module's source takes to hand."""
+    found = {name for name in imported(ast.parse(source)) if name != "aiohttp.web"}
+    return {client for client in CLIENTS for name in found if f"{name}.".startswith(f"{client}.")}
+
+
+def test_the_search_finds_each_way_to_import_a_client() -> None:
+    assert clients("import aiohttp, json") == {"aiohttp"}
+    assert clients("from aiohttp import ClientSession, web") == {"aiohttp"}
+    assert clients("def f():\n    from http import client") == {"http.client"}
+    assert clients("import urllib.request as r") == {"urllib.request"}
+    assert clients("from aiohttp import web\nimport http.server, urllib.parse") == set()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_the_layers_of_kubernetes_and_slurm_send_requests(module: str) -> None:
+    source = (SIDECARS / module).read_text()
+    assert clients(source) == OTHERS.get(module, set())
+    words = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+    assert not PROGRAMS & words
+
+
+def test_each_layer_knows_nothing_of_the_other() -> None:
+    for layer, other in (("kube", "sidecars.slurm"), ("slurm", "sidecars.kube")):
+        for path in (SIDECARS / layer).glob("*.py"):
+            assert not {name for name in imported(ast.parse(path.read_text())) if name.startswith(other)}, path
+    for path in (SIDECARS / "kube").glob("*.py"):
+        text = path.read_text().replace("slurm-charts", "").replace("Knows nothing of Slurm", "")
+        assert "slurm" not in text.lower(), f"{path.name} should know nothing of Slurm"

@@ -262,13 +262,15 @@ class Client:
         while True:
             query = {"limit": str(limit or ""), "continue": token, **selectors}
             try:
-                body = await self._call("GET", path, query)
+                # The body has no name here, so that it is gone before the next one is asked for.
+                page, token_after = _page(
+                    await self._call("GET", path, query), type, f"GET {path}", resource, first=not token
+                )
             except Gone:
                 if not token:
                     raise
                 token, limit = "", 0
                 continue
-            page, token_after = _page(body, type, f"GET {path}", resource, first=not token)
             yield page
             if not token_after:
                 return

@@ -356,6 +356,7 @@ async def test_slurmrestd_is_started_as_its_users_expect(world: World) -> None:
     assert container["args"] == ["-s", "openapi/slurmctld", "0.0.0.0:6820"]
     assert {item["name"]: item["value"] for item in container["env"]} == {
         "SLURM_JWT": "daemon",
+        "SLURMRESTD_JSON": "compact",
         "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv",
     }
     assert spec["securityContext"]["runAsUser"] == 65534

@@ -40,6 +40,7 @@ def test_slurmrestd_runs_as_nobody_and_without_the_part_for_slurmdbd() -> None:
     assert part(workload, "slurmrestd")["args"] == ["-s", "openapi/slurmctld", "0.0.0.0:6820"]
     assert env(workload, "slurmrestd") == {
         "SLURM_JWT": "daemon",
+        "SLURMRESTD_JSON": "compact",
         "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv",
     }
     context = pod_spec(workload)["securityContext"]

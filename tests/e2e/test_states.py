@@ -211,7 +211,7 @@ def jobs_all_the_time(slurm: Slurm) -> Iterator[Callable[[], dict[int, dict[str,
     stop, name = "/tmp/e2e-enough", f"all-the-time-{time.time_ns()}"  # noqa: S108 - in the login pod
     loop = (
         f"rm -f {stop}; while [ ! -e {stop} ]; do "
-        f"sbatch -Q -J {name} --no-requeue -o /dev/null --wrap 'sleep 4'; sleep 1; done"
+        f"sbatch -Q -J {name} --no-requeue -o /dev/null --wrap 'sleep 4'; sleep 2; done"
     )
     thread = Thread(target=lambda: slurm.login("sh", "-c", loop, timeout=580))
     thread.start()
@@ -275,8 +275,10 @@ def test_no_job_fails_while_the_operator_is_killed_at_random_whatever_it_is_doin
             until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 180)
             change(pool, updateStrategy={"type": "RollingUpdate", "scheduledUpdate": None})
         assert len(killed) >= 5
-    until("every job to have ended", lambda: {it["JobState"] for it in jobs().values()} == {"COMPLETED"}, 180)
+    ended = {"COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "REQUEUED"}
+    until("every job to have ended", lambda: {it["JobState"] for it in jobs().values()} <= ended, 180)
     done = jobs()
+    assert {number: it for number, it in done.items() if it["JobState"] != "COMPLETED"} == {}
     assert len(done) > 20
     assert {it["Restarts"] for it in done.values()} == {"0"}
     assert slurmctld(pool) == started

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sidecars.kube import PODS, Manifest, NotFound, records
+from sidecars.kube import PODS, Invalid, Manifest, NotFound, records
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
 from sidecars.operator.nodeset import placement
@@ -16,6 +16,9 @@ from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import names
 
 log = logging.getLogger(__name__)
+
+CHANGED_AGAIN = 0.1
+"""Seconds after which a pod that changed meanwhile has come by the watch."""
 
 WORKERS = 8
 """Pods that are written to at once."""
@@ -39,9 +42,22 @@ async def reconcile(context: Context, key: Key) -> float | None:
             await placement.stamp(context, pod, nodeset)
             return None
         return await _show(context, pod, nodeset, cluster)
+    except Invalid:
+        if await _is_as_seen(context, pod):
+            raise
+        # The kubelet has changed it since it was last seen, and a step of our patch says so.
+        return CHANGED_AGAIN
     except NotFound:
         log.debug("pod %s/%s is gone already", *key)
         return None
+
+
+async def _is_as_seen(context: Context, pod: records.Pod) -> bool:
+    try:
+        live = await context.client.get(PODS, pod.metadata.namespace, pod.metadata.name)
+    except NotFound:
+        return False
+    return bool(live["metadata"]["resourceVersion"] == pod.metadata.resource_version)
 
 
 async def _show(context: Context, pod: records.Pod, nodeset: Manifest, cluster: Cluster) -> float | None:

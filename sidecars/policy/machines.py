@@ -1,16 +1,19 @@
 """Which Kubernetes nodes to cordon because somebody drained a worker there in Slurm. Pure.
 
-That nothing goes round in circles: drains of the operator and of pods don't count; a cordon of the operator's bears a
-mark, and drains no Slurm node; and a marked machine that is schedulable has been uncordoned by somebody, who is not
-contradicted until that drain is lifted.
+That nothing goes round in circles: drains of the operator and of leaving pods don't count; a cordon of the operator's
+bears a mark, and drains no Slurm node; and a marked machine that is schedulable has been uncordoned by somebody, who is
+not contradicted until that drain is lifted.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sidecars.policy.nodeset import is_foreign
+from sidecars.policy.nodeset import POD_REASON, is_foreign
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
+
+HEALTH_REASON = POD_REASON + "health: "
+"""Prefix of the reasons of Slurm's HealthCheckProgram: what is ill is the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +35,15 @@ class Changes:
 
 
 def to_cordon(nodes: Iterable[Node]) -> dict[str, str]:
-    """Kubernetes nodes that somebody's drain in Slurm speaks against, with the reason.
+    """Kubernetes nodes that a drain in Slurm of somebody or of a health check speaks against, with the reason.
 
     `nodes` are records of worker pods. A drain counts for the machine that the record was made on (its instance id): a
     successor elsewhere keeps the drain, but has no part in its cause.
     """
     found: dict[str, str] = {}
     for node in nodes:
-        if node.instance_id and states.is_drain(node.states) and is_foreign(node.reason):
+        ill = is_foreign(node.reason) or node.reason.startswith(HEALTH_REASON)
+        if node.instance_id and states.is_drain(node.states) and ill:
             found.setdefault(node.instance_id, node.reason)
     return found
 

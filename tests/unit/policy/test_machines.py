@@ -12,16 +12,17 @@ def node(*states: str, reason: str = "", machine: str = "") -> Node:
     return Node("n", states=frozenset(states), reason=reason, instance_id=machine)
 
 
-def test_a_machine_is_to_be_cordoned_for_somebody_elses_drain_only() -> None:
+def test_a_machine_is_to_be_cordoned_for_somebody_elses_drain_and_for_its_health_only() -> None:
     assert to_cordon(
         [
             node("IDLE", "DRAIN", reason="bad disk", machine="m0"),
             node("IDLE", "DRAIN", reason="slurm-operator: Node (m1) was cordoned", machine="m1"),
             node("IDLE", "DRAIN", reason="slurm-node: the pod is leaving", machine="m2"),
             node("IDLE", reason="bad disk", machine="m3"),
+            node("IDLE", "DRAIN", reason="slurm-node: health: gpu 3 is lost", machine="m4"),
             node("IDLE", "DRAIN", reason="bad disk"),
         ]
-    ) == {"m0": "bad disk"}
+    ) == {"m0": "bad disk", "m4": "slurm-node: health: gpu 3 is lost"}
 
 
 def test_a_machine_is_cordoned_with_the_cluster_and_reason_as_its_mark() -> None:

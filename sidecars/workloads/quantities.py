@@ -9,6 +9,9 @@ from sidecars.workloads.resources import ResourceError
 
 MEBIBYTE = 1 << 20
 
+_LIMIT = 1 << 63
+"""No quantity may be as large: Kubernetes counts in 64 bits."""
+
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?", re.ASCII)
 _SUFFIXES = {
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate("numkMGTPE", start=-3) if power < 0},
@@ -23,7 +26,10 @@ def quantity(value: Any, field: str) -> Decimal:
     if match is None:
         raise ResourceError(field, f"{value!r} isn't a quantity such as 2, 1500m or 4Gi")
     number, exponent, suffix = match.groups()
-    return Decimal(number + (exponent or "")) * _SUFFIXES.get(suffix, Decimal(1))
+    found = Decimal(number + (exponent or "")) * _SUFFIXES.get(suffix, Decimal(1))
+    if abs(found) >= _LIMIT:
+        raise ResourceError(field, f"{str(value)[:20]} is more than Kubernetes can count (2^63 - 1)")
+    return found
 
 
 def whole(value: Any, field: str) -> int:

@@ -1,4 +1,4 @@
-"""Benchmark `slurm`: decoding and polling of 5,000 nodes, and hostlists of 10,000 names. CPU of this process.
+"""Benchmark `slurm`: decoding and polling of 5,000 nodes, hostlists of 10,000 names, and reading of 50,000 jobs.
 
 The records are those that Slurm 26.05 was recorded to give, under other names. The ceilings do the least that could be
 done with the same bytes, and know nothing of the fields.
@@ -6,6 +6,8 @@ done with the same bytes, and know nothing of the fields.
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import cycle
@@ -22,11 +24,13 @@ from sidecars.slurm.client import Client, Decoder
 from sidecars.slurm.hostlists import compress, expand
 from sidecars.slurm.poller import Poller
 from sidecars.slurm.tokens import TokenSource
+from tests.bench import jobs
 from tests.bench.figures import Figure, figure, median
 from tests.bench.serving import served
 
 NODES, CHANGED, NAMES = 5_000, 100, 10_000
-RECORDING = Path(__file__).parents[1] / "unit" / "slurm" / "fixtures" / "v0.0.45-nodes.json"
+ROOT = Path(__file__).parents[2]
+RECORDING = ROOT / "tests" / "unit" / "slurm" / "fixtures" / "v0.0.45-nodes.json"
 KEY = b"0123456789abcdef0123456789abcdef"
 TIMES = 9
 
@@ -66,7 +70,9 @@ def slurmrestd() -> web.Application:
 def bench() -> list[Figure]:
     """The figures."""
     with served(slurmrestd) as url:
-        return [*_decoding(), *asyncio.run(_polling(url)), _hostlists()]
+        figures = [*_decoding(), *asyncio.run(_polling(url)), _hostlists()]
+    with served(jobs.slurmrestd) as url:
+        return [*figures, *_jobs(url)]
 
 
 def _decoding() -> Iterator[Figure]:
@@ -133,6 +139,22 @@ def _hostlists() -> Figure:
     spent = median(lambda: _cpu(lambda: expand(compress(names))), TIMES)
     name = f"compress and expand {NAMES} names, no two in a row"
     return figure(name, spent, "ms", against=("making and sorting the names", plain), most=20)
+
+
+def _jobs(url: str) -> Iterator[Figure]:
+    size = sum(map(len, jobs.records())) / 1e6
+    ours, whole = _read("ours", url), _read("whole", url)
+    name, other = f"read {jobs.JOBS} jobs, {size:.0f} MB", "aiohttp and msgspec, as a whole"
+    yield figure(f"{name}: CPU", ours.cpu, "s", against=(other, whole.cpu))
+    yield figure(f"{name}: peak RSS growth", ours.peak_rss, "MiB", against=(other, whole.peak_rss))
+    stops = ours.longest_stop * 1e3, whole.longest_stop * 1e3
+    yield figure(f"{name}: longest stop of the event loop", stops[0], "ms", against=(other, stops[1]))
+
+
+def _read(reader: str, url: str) -> jobs.Spent:
+    command = [sys.executable, "-m", "tests.bench.jobs", reader, url]
+    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=jobs.SECONDS).stdout
+    return jobs.Spent(**json.loads(output))
 
 
 def _cpu(work: Callable[[], object]) -> float:

@@ -38,7 +38,7 @@ class Meter:
     """Measures this process from its making on."""
 
     def __init__(self) -> None:
-        self._memory = _memory()
+        self._before = memory()
         self._start = time.process_time()
         self._listed = self._start
 
@@ -49,7 +49,7 @@ class Meter:
     def ended(self) -> Spent:
         """Every pod has changed."""
         end = time.process_time()
-        (rss, peak), (rss_before, peak_before) = _memory(), self._memory
+        (rss, peak), (rss_before, peak_before) = memory(), self._before
         return Spent(self._listed - self._start, end - self._listed, rss - rss_before, peak - peak_before)
 
 
@@ -161,7 +161,7 @@ def _check(found: int, pods: int) -> None:
         raise RuntimeError(f"{found} pods in the cache instead of {pods}")
 
 
-def _memory() -> tuple[float, float]:
+def memory() -> tuple[float, float]:
     """MiB of RSS and of its peak."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmRSS"].split()[0]) / 1024, int(status["VmHWM"].split()[0]) / 1024

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sidecars.kube import CONFIG_MAPS, Client, Election, Reflector, load_credentials
+from sidecars.kube import CONFIG_MAPS, Client, Election, Reflector, load_credentials, run_until_lost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -58,6 +60,8 @@ class Log:
 
 
 async def main(kubeconfig: str, namespace: str, identity: str) -> None:
+    """SIGUSR1 blocks the event loop until another must be leading."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, time.sleep, LEASE_DURATION + 4)
     async with Client.connect(load_credentials(Path(kubeconfig))) as client:
         election = Election(
             client,
@@ -79,4 +83,4 @@ async def main(kubeconfig: str, namespace: str, identity: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    run_until_lost(main(*sys.argv[1:]))

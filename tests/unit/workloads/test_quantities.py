@@ -1,5 +1,6 @@
 """Quantities as Kubernetes writes them."""
 
+import contextlib
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +21,9 @@ def test_a_quantity_is_read(text: Any, value: str) -> None:
     assert quantity(text, "x") == Decimal(value)
 
 
-@pytest.mark.parametrize("text", ["", "two", "1 Gi", "1gi", "1Gib", "--1", "1e", True, None, [], "1e9999"])
+@pytest.mark.parametrize(
+    "text", ["", "two", "1 Gi", "1gi", "1Gib", "--1", "1e", True, None, [], "1e9999", "1e99", "10E", "-8Ei", "9" * 400]
+)
 def test_what_is_no_quantity_is_refused_with_its_field(text: Any) -> None:
     with pytest.raises(ResourceError, match=r"^spec\.slurmd\.resources\.limits\.cpu: "):
         quantity(text, "spec.slurmd.resources.limits.cpu")
@@ -39,6 +42,19 @@ def test_memory_is_counted_in_whole_mebibytes(text: Any, mib: int) -> None:
 @given(st.decimals(min_value=0, max_value=10**6, places=3), st.sampled_from(["", "m", "k", "Ki", "Gi"]))
 def test_rounding_up_never_makes_less(number: Decimal, suffix: str) -> None:
     assert whole(f"{number:f}{suffix}", "x") >= quantity(f"{number:f}{suffix}", "x")
+
+
+ALMOST = st.from_regex(r"[+-]?[0-9]{0,40}\.?[0-9]{0,40}([eE][+-]?[0-9]{0,4}|[KMGTPE]i|[numkMGTPE])?", fullmatch=True)
+
+
+@given(ALMOST | st.text(max_size=20) | st.integers() | st.floats() | st.none() | st.booleans())
+def test_anything_is_a_quantity_or_a_resource_error(value: Any) -> None:
+    with contextlib.suppress(ResourceError):
+        assert abs(quantity(value, "x")) < 1 << 63
+    with contextlib.suppress(ResourceError):
+        assert abs(whole(value, "x")) <= 1 << 63
+    with contextlib.suppress(ResourceError):
+        assert abs(mebibytes(value, "x")) <= 1 << 43
 
 
 @given(st.text(max_size=8).filter(lambda text: not any(character.isdigit() for character in text)))

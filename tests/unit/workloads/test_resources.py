@@ -1,5 +1,6 @@
 """Custom resources as records: what they accept, refuse, and that they are the CRDs' fields."""
 
+import contextlib
 import types
 import typing
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecars.workloads import resources
 from sidecars.workloads.resources import Controller, NodeSet, Part, ResourceError, decode, duration, read
@@ -143,7 +146,13 @@ def test_a_duration_is_read_as_go_reads_it(text: str, seconds: float) -> None:
     assert duration(text, "spec.lifetime") == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "60", "1 m", "-1s", "1d", "s", "1m 30s", "٣s"])
+@pytest.mark.parametrize("text", ["", "60", "1 m", "-1s", "1d", "s", "1m 30s", "٣s", "9" * 400 + "h", "3000000h"])
 def test_a_text_that_is_no_duration_is_refused_with_its_field(text: str) -> None:
     with pytest.raises(ResourceError, match=r"^spec\.lifetime: "):
         duration(text, "spec.lifetime")
+
+
+@given(st.from_regex(r"([0-9]{0,40}\.?[0-9]{0,10}(ns|us|µs|ms|s|m|h| |d)){0,4}", fullmatch=True) | st.text(max_size=20))
+def test_any_text_is_a_duration_or_a_resource_error(text: str) -> None:
+    with contextlib.suppress(ResourceError):
+        assert 0 <= duration(text, "x") < 2**63 / 1e9

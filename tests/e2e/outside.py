@@ -24,7 +24,8 @@ mkdir -p "$home/root/etc/slurm" "$home/root/state" "$home/root/run/slurmctld"
 mount --bind "$home/etc" "$home/root/etc/slurm"
 cp /etc/resolv.conf /etc/hosts "$home/root/etc/"
 chown -R "$user:$user" "$home/etc" "$home/root/state" "$home/root/run/slurmctld"
-exec chroot "$home/root" setpriv "--reuid=$user" "--regid=$user" --clear-groups "$@"
+# Another user's process forgets by whose death it was to die.
+exec chroot "$home/root" setpriv "--reuid=$user" "--regid=$user" --clear-groups --pdeathsig=KILL "$@"
 """
 
 CONF = """\

@@ -45,6 +45,9 @@ BREAKER_FAULTS = 3
 MAX_PAUSE = 10.0
 """Seconds between polls of a sick server, before jitter."""
 
+JOBS_WITHIN = 120.0
+"""Seconds that reading all jobs may take: slurmrestd needs about a millisecond of CPU for each."""
+
 EXPECT_FOR = 600.0
 """Seconds for which an announced removal is expected."""
 
@@ -501,7 +504,7 @@ class Poller:
         async def read(former: Jobs | None) -> Jobs:
             request = protocol.get_jobs(None if former is None else former.last_update)
             self._guard(request)
-            answer = await self._client.call(request)
+            answer = await self._client.call(request, timeout=JOBS_WITHIN)
             if answer is None and former is None:
                 raise Unreachable(str(request), "HTTP 304 to a question for the full list")
             return answer or former or Jobs((), 0)

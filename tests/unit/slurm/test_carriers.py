@@ -150,12 +150,21 @@ async def test_without_a_key_nothing_is_sent(server: Server) -> None:
         (Fault.CUT, Unreachable),
     ],
 )
+@pytest.mark.parametrize("question", [protocol.get_nodes(), protocol.get_jobs()], ids=str)
 async def test_each_fault_has_its_error_and_the_next_call_succeeds(
-    server: Server, fault: Fault, kind: type[SlurmError]
+    server: Server, question: Request[Any], fault: Fault, kind: type[SlurmError]
 ) -> None:
     server.model.fail(fault, 1)
-    assert isinstance(await failure(server.call(protocol.get_nodes())), kind)
-    await server.call(protocol.get_nodes())
+    assert isinstance(await failure(server.call(question)), kind)
+    await server.call(question)
+
+
+async def test_many_jobs_arrive_whole_and_in_order(server: Server) -> None:
+    submitted = [server.model.job_submit(name=f'}},{{"job_id": {number}') for number in range(2_000)]
+    answer = await server.call(protocol.get_jobs())
+    assert answer is not None
+    assert [job.job_id for job in answer.jobs] == submitted
+    assert answer.jobs[7].name == '},{"job_id": 7'
 
 
 async def test_an_unknown_node_is_not_found(server: Server) -> None:

@@ -509,6 +509,17 @@ async def test_jobs_that_did_not_change_are_not_read_again_and_those_that_did_ar
     assert (await scene.poller.jobs())[0].states == {"COMPLETED"}
 
 
+async def test_tens_of_thousands_of_jobs_may_take_their_time() -> None:
+    scene = Scene()
+    job = scene.model.job_start("n0")
+    scene.model.fail(Fault.SLOW, 1, seconds=100)
+    assert [found.job_id for found in await scene.poller.jobs()] == [job]
+    scene.model.fail(Fault.SLOW, 1, seconds=130)
+    await asyncio.sleep(2)
+    with pytest.raises(Unreachable, match="within 120 s"):
+        await scene.poller.jobs()
+
+
 async def test_a_fault_while_reading_jobs_is_the_askers() -> None:
     scene = Scene()
     scene.model.fail(Fault.TRUNCATED, 1)

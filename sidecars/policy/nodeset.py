@@ -388,14 +388,19 @@ def should_undrain(node: Node, pod: WorkerPod) -> bool:
     return node.reason.startswith(POD_REASON) and left_behind and pod.ready
 
 
+def is_busy(pod: WorkerPod, slurm: SlurmView) -> bool:
+    """Whether Slurm says that the pod's node holds a job."""
+    node = slurm.nodes.get(pod.slurm_node)
+    return node is not None and states.is_busy(node.states)
+
+
 def deletion_order(pod: WorkerPod, slurm: SlurmView) -> tuple[object, ...]:
     """Sort key: pods that go first come first (slinky.slurm.net NodeSet, scale-in preference).
 
     Not bound to a node, then pending, not ready, cheap, idle in Slurm, free of jobs the soonest, cordoned, high
     ordinal, ready for the shortest time, youngest.
     """
-    node = slurm.nodes.get(pod.slurm_node)
-    busy = node is not None and states.is_busy(node.states)
+    busy = is_busy(pod, slurm)
     return (
         pod.kube_node is not None,
         _PHASE_ORDER.get(pod.phase, 2),

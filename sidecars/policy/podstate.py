@@ -4,6 +4,7 @@ Pure. The words are those that tools for Slinky's slurm-operator look for: condi
 True and the node's reason as message, the label `pod-protect`, the annotation `pod-deadline`.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,9 +32,6 @@ SHOWN = {
     "UNKNOWN": "Unknown",
 }
 """States of a Slurm node that are shown, and the end of their condition's type."""
-
-FOREVER = (2**63 - 1) // 10**9
-"""Seconds that a job without a time limit counts as: Go's longest duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +62,14 @@ def shown(node: Node | None, *, protection: bool, deadline: float | None) -> Sho
 def deadlines(jobs: Iterable[Job]) -> dict[str, float]:
     """When the last running job of each node ends at the latest, in seconds since the epoch.
 
-    A job without a time limit, and a suspended one, whose clock stands still, never ends as far as this goes.
+    A job without a time limit, and a suspended one, whose clock stands still, never ends as far as this goes: infinity.
     """
     ends: dict[str, float] = {}
     for job in jobs:
         if not job.nodes or job.states.isdisjoint({"RUNNING", "SUSPENDED"}):
             continue
         endless = job.time_limit is None or "SUSPENDED" in job.states
-        end = job.start_time + (FOREVER if endless else 60.0 * (job.time_limit or 0))
+        end = math.inf if endless else job.start_time + 60.0 * (job.time_limit or 0)
         for node in hostlists.expand(job.nodes):
             ends[node] = max(end, ends.get(node, end))
     return ends

@@ -70,6 +70,7 @@ def _as_before(slurm: Slurm) -> Iterator[None]:
     yield
     patch(slurm, extraConf=before.get("extraConf", ""), configFileRefs=before.get("configFileRefs"))
     until_running(slurm)
+    slurm.kubernetes.kubectl("-n", "slurm", "delete", "configmap", "more", "--ignore-not-found")
 
 
 @contextmanager

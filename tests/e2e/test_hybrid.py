@@ -65,12 +65,12 @@ def hybrid(kubernetes: Kubernetes, slurm: Slurm, tmp_path: Path) -> Iterator[Kub
 
 def login(kubernetes: Kubernetes, *words: str) -> str:
     """Run a command in the login pod that joined."""
-    return kubernetes.kubectl("-n", NAMESPACE, "exec", "deploy/hybrid-login-slinky", "-c", "login", "--", *words)
+    return kubernetes.kubectl("-n", NAMESPACE, "exec", "deploy/hybrid-slurm-login-slinky", "-c", "login", "--", *words)
 
 
 def reported(kubernetes: Kubernetes, kind: str) -> dict[str, Any]:
     """A condition of the Controller."""
-    return condition(kubernetes.get("-n", NAMESPACE, "controllers.slinky.slurm.net", "hybrid"), kind)
+    return condition(kubernetes.get("-n", NAMESPACE, "controllers.slinky.slurm.net", "hybrid-slurm"), kind)
 
 
 def test_workers_and_login_join_a_slurmctld_outside_and_run_its_jobs(hybrid: Kubernetes) -> None:
@@ -81,5 +81,5 @@ def test_workers_and_login_join_a_slurmctld_outside_and_run_its_jobs(hybrid: Kub
         "the operator to see the Slurm cluster", lambda: reported(hybrid, "SlurmReachable").get("status") == "True", 30
     )
     assert not hybrid.items("-n", NAMESPACE, "statefulsets")
-    hybrid.kubectl("-n", NAMESPACE, "scale", "nodesets.slinky.slurm.net", "hybrid-worker-slinky", "--replicas=0")
+    hybrid.kubectl("-n", NAMESPACE, "scale", "nodesets.slinky.slurm.net", "hybrid-slurm-worker-slinky", "--replicas=0")
     until("the record to leave the slurmctld outside", lambda: not login(hybrid, "sinfo", "-h", "-N").strip(), 60)

@@ -91,7 +91,8 @@ async def reconcile(context: Context, key: Key) -> float | None:
     plan = policy.plan(desired, pods, view, context.now())
     if cluster is not None and plan.cordon:
         # Whose jobs end first decides who goes.
-        await podstate.refresh_deadlines(context, (namespace, nodeset.spec.controller_ref.name), cluster)
+        busy = [pod.slurm_node for pod in pods if policy.is_busy(pod, view)]
+        await podstate.refresh_deadlines(context, (namespace, nodeset.spec.controller_ref.name), cluster, busy)
         view = cluster.view()
         plan = policy.plan(desired, pods, view, context.now())
     if cluster is not None and any(deletion.drained for deletion in plan.delete):

@@ -90,10 +90,13 @@ def cluster_of(context: Context, pod: records.Pod) -> Cluster | None:
     return context.clusters.get((pod.metadata.namespace, pod.metadata.labels.get(names.CLUSTER, "")))
 
 
-async def refresh_deadlines(context: Context, controller: Key, cluster: Cluster) -> None:
-    """Read when the jobs end, unless that was done a short while ago, and have the pods show it."""
+async def refresh_deadlines(context: Context, controller: Key, cluster: Cluster, busy: Iterable[str] = ()) -> None:
+    """Read when the jobs end, unless that was done a short while ago, and have the pods show it.
+
+    `busy`: nodes whose deadline is needed, so that a job that has begun since is not overlooked.
+    """
     now = context.now()
-    if 0 <= now - cluster.deadlines_at < DEADLINES_FOR:
+    if 0 <= now - cluster.deadlines_at < DEADLINES_FOR and cluster.deadlines.keys() >= set(busy):
         return
     try:
         jobs = await cluster.poller.jobs()

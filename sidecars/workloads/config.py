@@ -31,6 +31,8 @@ RESERVED_FILES = ("slurm.conf", "slurmdbd.conf", "slurm.key", "slurm.jwks", "jwt
 MANIFEST = "manifest.json"
 """Key of the first ConfigMap: `{"files": {file name: SHA-256}, "sha256": digest of the whole}`, hexadecimal."""
 
+_INCLUDED = re.compile(r"(?im)^[ \t]*include[ \t]+(\S+)[ \t]*$")
+
 CONFIG_MAPS = 8
 """Over how many ConfigMaps at most the files are spread; a pod mounts that many, as optional ones."""
 
@@ -119,9 +121,23 @@ def compose(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -
     return composer.result()
 
 
-def slurm_conf(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> str:
-    """slurm.conf alone, see `compose`."""
-    return compose(controller, nodesets, facts).files["slurm.conf"]
+def slurm_conf(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> dict[str, str]:
+    """slurm.conf and the files that it includes, see `compose`."""
+    files = compose(controller, nodesets, facts).files
+    found, wanted = dict[str, str](), ["slurm.conf"]
+    while wanted:
+        name = wanted.pop().removeprefix("/etc/slurm/")
+        if name in files and name not in found:
+            found[name] = files[name]
+            wanted += _INCLUDED.findall(files[name])
+    return found
+
+
+def more_sources(controller: str) -> list[dict[str, object]]:
+    """The ConfigMaps of a Controller's files beside the first, as sources of a projected volume."""
+    return [
+        {"configMap": {"name": names.config(controller, index), "optional": True}} for index in range(1, CONFIG_MAPS)
+    ]
 
 
 def max_node_count(nodesets: Iterable[NodeSet]) -> int:

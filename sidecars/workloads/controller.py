@@ -127,10 +127,7 @@ def _variables(controller: Controller, config_set: config.ConfigSet, facts: Fact
         "jwtKeySecret": jwt.name,
         "jwtKeyKey": jwt.key,
         "jwtKeyHash": jwt_hash if recreate else None,
-        "fileSources": [
-            {"configMap": {"name": names.config(controller.name, index), "optional": True}}
-            for index in range(1, config.CONFIG_MAPS)
-        ],
+        "fileSources": config.more_sources(controller.name),
         "jwksSource": _source(jwks, "jwks.json") if jwks else None,
         "configHash": combined({"": config_set.digests} | jwks_digest) if recreate else None,
         "claimSpec": _claim_spec(controller),

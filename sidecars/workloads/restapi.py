@@ -1,9 +1,9 @@
 """slurmrestd: its Service and Deployment."""
 
 from sidecars.workloads import assembly, names
-from sidecars.workloads.config import slurm_conf
+from sidecars.workloads.config import more_sources, slurm_conf
 from sidecars.workloads.controller import slurm_key
-from sidecars.workloads.facts import Facts, digest
+from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi
 
 
@@ -34,7 +34,10 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts) -> list[Mani
             "slurmKeyKey": slurm.key,
             "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
             # slurmrestd asks slurmctld about nodes and partitions: a new NodeSet is no reason to restart it.
-            "configHash": digest(slurm_conf(controller, (), facts)),
+            "configHash": combined(
+                {"": {name: digest(text) for name, text in slurm_conf(controller, (), facts).items()}}
+            ),
+            "fileSources": more_sources(controller.name),
             "arguments": _arguments(restapi, controller),
         },
     )

@@ -121,8 +121,9 @@ def test_a_changed_config_map_that_it_refers_to_is_taken_likewise(slurm: Slurm) 
     life = restarts(slurm)
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more", "namespace": "slurm"}}
     kubectl("apply", "-f", "-", stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=141\n"}}))
-    before = controller(slurm)["spec"].get("extraConf", "")
-    patch(slurm, configFileRefs=[{"name": "more"}], extraConf=f"{before}\nInclude more.conf\n")
+    before = controller(slurm)["spec"]
+    references = [*before.get("configFileRefs", ()), {"name": "more"}]
+    patch(slurm, configFileRefs=references, extraConf=f"{before.get('extraConf', '')}\nInclude more.conf\n")
     until_set(slurm, "SlurmctldTimeout", "141 sec")
     start = time.monotonic()
     kubectl("apply", "-f", "-", stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=142\n"}}))

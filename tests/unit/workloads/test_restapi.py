@@ -2,6 +2,7 @@
 
 from sidecars.workloads import restapi as render
 from sidecars.workloads.assembly import find
+from sidecars.workloads.config import CONFIG_MAPS
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi
 from tests.unit.workloads import builders
@@ -59,13 +60,14 @@ def test_arguments_of_the_user_stand_before_the_address() -> None:
     assert part(workload, "slurmrestd")["image"] == "mine"
 
 
-def test_slurmrestd_reads_slurm_conf_and_the_key_alone() -> None:
+def test_slurmrestd_reads_the_configuration_and_one_key() -> None:
     workload = deployment()
     assert mounts(workload, "slurmrestd") == {"/etc/slurm": "slurm-etc"}
     assert volume(workload, "slurm-etc")["projected"] == {
         "defaultMode": 0o600,
         "sources": [
-            {"configMap": {"name": "slurm-config", "items": [{"key": "slurm.conf", "path": "slurm.conf"}]}},
+            {"configMap": {"name": "slurm-config"}},
+            *({"configMap": {"name": f"slurm-config-{index}", "optional": True}} for index in range(1, CONFIG_MAPS)),
             {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
         ],
     }
@@ -79,6 +81,19 @@ def test_a_changed_key_or_setting_restarts_slurmrestd() -> None:
     before, after = annotations(controller()), annotations(controller(extraConf="SlurmctldTimeout=10"))
     assert before["slinky.slurm.net/slurm-key-hash"] == digest("key")
     assert before["slinky.slurm.net/slurm-config-hash"] != after["slinky.slurm.net/slurm-config-hash"]
+
+
+def test_a_changed_file_restarts_slurmrestd_if_slurm_conf_includes_it() -> None:
+    def config_hash(text: str, extra: str) -> str:
+        cluster = controller(configFileRefs=[{"name": "more"}], extraConf=extra)
+        known = builders.facts(config_maps={"more": {"more.conf": text}})
+        found = find(render.objects(restapi(), cluster, known), "Deployment")
+        return str(found["spec"]["template"]["metadata"]["annotations"]["slinky.slurm.net/slurm-config-hash"])
+
+    assert config_hash("SlurmctldTimeout=10", "Include more.conf") != config_hash(
+        "SlurmctldTimeout=11", "Include more.conf"
+    )
+    assert config_hash("SlurmctldTimeout=10", "") == config_hash("SlurmctldTimeout=11", "")
 
 
 def test_the_address_follows_the_service() -> None:

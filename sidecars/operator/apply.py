@@ -11,6 +11,7 @@ from typing import Any
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     POD_DISRUPTION_BUDGETS,
     SECRETS,
     SERVICES,
@@ -26,7 +27,15 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 
 APPLIED = {
     resource.kind: resource
-    for resource in (CONFIG_MAPS, SECRETS, SERVICES, STATEFUL_SETS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS)
+    for resource in (
+        CONFIG_MAPS,
+        SECRETS,
+        SERVICES,
+        STATEFUL_SETS,
+        DEPLOYMENTS,
+        POD_DISRUPTION_BUDGETS,
+        ENDPOINT_SLICES,
+    )
 }
 """The kinds that the operator applies."""
 

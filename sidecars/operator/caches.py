@@ -11,6 +11,7 @@ from sidecars.kube import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS,
@@ -37,6 +38,7 @@ TOKENS = Resource(GROUP, VERSION, "Token", PLURALS["Token"])
 OURS = f"{MANAGED_BY}={FIELD_MANAGER}"
 WORKERS = "app.kubernetes.io/name=slurmd"
 SLURMCTLDS = "app.kubernetes.io/name=slurmctld"
+LOGINS = "app.kubernetes.io/name=login"
 # Helm's release records are large, and none of our business.
 NO_HELM_RELEASES = "type!=helm.sh/release.v1"
 
@@ -53,6 +55,7 @@ class Caches:
     tokens: Reflector[Manifest]
     pods: Reflector[records.Pod]
     slurmctld_pods: Reflector[records.Pod]
+    login_pods: Reflector[records.Pod]
     kube_nodes: Reflector[records.Node]
     secrets: Reflector[records.Secret]
     config_maps: Reflector[Manifest]
@@ -60,6 +63,7 @@ class Caches:
     stateful_sets: Reflector[Manifest]
     deployments: Reflector[Manifest]
     pod_disruption_budgets: Reflector[Manifest]
+    endpoint_slices: Reflector[Manifest]
     controller_revisions: Reflector[Manifest]
     claims: Reflector[records.PersistentVolumeClaim]
 
@@ -82,6 +86,7 @@ class Caches:
             slurmctld_pods=Reflector(
                 client, PODS, namespaces=where, type=records.Pod, label_selector=SLURMCTLDS, rng=rng
             ),
+            login_pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=LOGINS, rng=rng),
             kube_nodes=Reflector(client, NODES, type=records.Node, rng=rng),
             secrets=Reflector(
                 client, SECRETS, namespaces=where, type=records.Secret, field_selector=NO_HELM_RELEASES, rng=rng
@@ -91,6 +96,7 @@ class Caches:
             stateful_sets=plain(STATEFUL_SETS, OURS),
             deployments=plain(DEPLOYMENTS, OURS),
             pod_disruption_budgets=plain(POD_DISRUPTION_BUDGETS, OURS),
+            endpoint_slices=plain(ENDPOINT_SLICES, OURS),
             controller_revisions=plain(CONTROLLER_REVISIONS, WORKERS),
             claims=Reflector(
                 client,
@@ -112,6 +118,7 @@ class Caches:
             STATEFUL_SETS.kind: self.stateful_sets,
             DEPLOYMENTS.kind: self.deployments,
             POD_DISRUPTION_BUDGETS.kind: self.pod_disruption_budgets,
+            ENDPOINT_SLICES.kind: self.endpoint_slices,
         }
         return by_kind[resource.kind].store.get(namespace, name)
 

@@ -22,6 +22,7 @@ def wire(context: Context) -> None:
     caches.pods.store.add_index("owner", _controlling_uids)
     caches.pods.store.add_index("slurm_node", _slurm_nodes)
     caches.kube_nodes.store.add_index("topology", _has_topology)
+    caches.login_pods.store.add_index("loginset", lambda pod: (_loginset_of(pod),))
     caches.slurmctld_pods.store.add_index("controller", lambda pod: (controller_of_pod(pod),))
     caches.pods.store.add_index("kube_node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
 
@@ -110,6 +111,10 @@ def wire(context: Context) -> None:
         if event.old is None or event.new is None or pod_view(event.old) != pod_view(event.new):
             queues.controllers.add(controller_of_pod(event.object))
 
+    def login_pods(event: Event[records.Pod]) -> None:
+        if event.old is None or event.new is None or _address(event.old) != _address(event.new):
+            queues.loginsets.add(_loginset_of(event.object))
+
     def kube_nodes(event: Event[records.Node]) -> None:
         old, new = event.old, event.new
         if old is not None and new is not None and _placement(old, context) == _placement(new, context):
@@ -166,6 +171,7 @@ def wire(context: Context) -> None:
     caches.tokens.store.subscribe(tokens)
     caches.pods.store.subscribe(pods)
     caches.slurmctld_pods.store.subscribe(slurmctld_pods)
+    caches.login_pods.store.subscribe(login_pods)
     caches.kube_nodes.store.subscribe(kube_nodes)
     caches.claims.store.add_index("instance", _instances)
     caches.claims.store.subscribe(claims)
@@ -173,7 +179,13 @@ def wire(context: Context) -> None:
     caches.controller_revisions.store.subscribe(controller_revisions)
     caches.secrets.store.subscribe(references)
     caches.config_maps.store.subscribe(references)
-    for reflector in (caches.services, caches.stateful_sets, caches.deployments, caches.pod_disruption_budgets):
+    for reflector in (
+        caches.services,
+        caches.stateful_sets,
+        caches.deployments,
+        caches.pod_disruption_budgets,
+        caches.endpoint_slices,
+    ):
         reflector.store.subscribe(children)
 
 
@@ -277,6 +289,14 @@ def _readiness_changed(event: Event[Manifest]) -> bool:
         return any(it["type"] == "Ready" and it["status"] == "True" for it in found)
 
     return event.old is not None and event.new is not None and ready(event.old) != ready(event.new)
+
+
+def _loginset_of(pod: records.Pod) -> Key:
+    return pod.metadata.namespace, pod.metadata.labels.get(names.APP_INSTANCE, "")
+
+
+def _address(pod: records.Pod) -> tuple[str, str]:
+    return pod.status.phase, pod.status.pod_ip
 
 
 def _controlling_uids(pod: records.Pod) -> Iterable[str]:

@@ -115,6 +115,8 @@ def _variables(controller: Controller, config_set: config.ConfigSet, facts: Fact
     jwks_digest = {jwks.name: {jwks.key: facts.config_map(jwks, "spec.jwksKeyRef")}} if jwks else {}
     return {
         "name": controller.name,
+        "namespace": controller.namespace,
+        "clusterDomain": facts.site.cluster_domain,
         "clusterName": controller.cluster_name,
         "replicas": controller.replicas,
         "sidecarsImage": facts.site.sidecars_image,

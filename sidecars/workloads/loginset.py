@@ -72,6 +72,38 @@ def ssh_config_digest(loginset: LoginSet, controller: Controller, facts: Facts) 
     return combined({"": config_map_digests(config_map["data"])})
 
 
+def addresses(loginset: LoginSet, pods: Mapping[str, str], live: Manifest | None) -> list[Manifest]:
+    """The EndpointSlice that makes login pods known by their hostnames, beside worker pods, in the cluster's DNS.
+
+    slurmctld and slurmd look the host of an srun up by its bare name, and Kubernetes has no names for a Deployment's
+    pods (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/). `pods`: the addresses by the pods'
+    names. `live`: the slice that there is, whose kind of addresses can't be changed. Empty as long as there is neither.
+    """
+    # A hostname is a pod's name as far as it fits: https://kubernetes.io/docs/concepts/workloads/pods/pod-hostname/.
+    known = sorted((name[:63].rstrip("-."), address) for name, address in pods.items())
+    kind = live["addressType"] if live is not None else None
+    if known and kind is None:
+        kind = "IPv6" if ":" in known[0][1] else "IPv4"
+    if kind is None:
+        return []
+    manifest = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": names.login_hosts(loginset.name),
+            "labels": {
+                "kubernetes.io/service-name": names.workers(loginset.spec.controller_ref.name),
+                "endpointslice.kubernetes.io/managed-by": "slurm-operator",
+            },
+        },
+        "addressType": kind,
+        "endpoints": [
+            {"addresses": [address], "hostname": host, "conditions": {"ready": True}} for host, address in known
+        ],
+    }
+    return [assembly.owned(manifest, loginset)]
+
+
 def selector(loginset: LoginSet) -> dict[str, str]:
     """The labels that pick this LoginSet's pods."""
     return {names.APP_INSTANCE: loginset.name, names.APP_NAME: "login"}

@@ -98,6 +98,11 @@ def workers(controller_name: str) -> str:
     return f"slurm-workers-{controller_name}"
 
 
+def login_hosts(owner: str) -> str:
+    """The EndpointSlice with the hostnames of a LoginSet's pods."""
+    return f"{owner}-hosts"
+
+
 def workers_disruption_budget(controller_name: str) -> str:
     """The PodDisruptionBudget over all busy worker pods of a Controller."""
     return f"slurm-workers-pdb-{controller_name}"

@@ -17,10 +17,15 @@ def test_sbatch_writes_its_output_on_the_node_it_ran_on(slurm: Slurm) -> None:
     assert slurm.worker("slurm-worker-slinky-1", "cat", f"/tmp/job-{number}.out") == "sum 42 on slinky-1\n"  # noqa: S108
 
 
-def test_login_and_workers_resolve_each_others_names(slurm: Slurm) -> None:
+def test_slurmctld_login_and_workers_resolve_each_others_names(slurm: Slurm) -> None:
     address = slurm.pods()["slurm-worker-slinky-1"]["status"]["podIP"]
     assert slurm.login("getent", "hosts", "slinky-1").split()[0] == address
     assert slurm.worker("slurm-worker-slinky-0", "getent", "hosts", "slinky-1").split()[0] == address
+    login = slurm.login("hostname").strip()
+    words = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--", "getent", "hosts", login)
+    address = slurm.login("hostname", "-i").strip()
+    assert slurm.kubernetes.kubectl(*words).split()[0] == address
+    assert slurm.worker("slurm-worker-slinky-0", "getent", "hosts", login).split()[0] == address
 
 
 def test_a_nodes_record_says_which_pod_and_machine_it_is(slurm: Slurm) -> None:

@@ -2,9 +2,10 @@
 
 import asyncio
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-from sidecars.kube import DEPLOYMENTS, SECRETS, AlreadyExists
+from sidecars.kube import DEPLOYMENTS, ENDPOINT_SLICES, SECRETS, AlreadyExists, records
 from sidecars.operator import workload
 from sidecars.operator.caches import LOGINSETS
 from sidecars.operator.context import Context, Key, NotUsableError
@@ -32,7 +33,19 @@ async def reconcile(context: Context, key: Key) -> None:
         controller = context.needed_controller(namespace, loginset.spec.controller_ref.name)
         await _have_host_keys(context, loginset)
         facts = context.facts(controller)
-        await workload.apply_all(context, manifest, "LoginSet", lambda: render.objects(loginset, controller, facts))
+        await workload.apply_all(
+            context,
+            manifest,
+            "LoginSet",
+            lambda: [
+                *render.objects(loginset, controller, facts),
+                *render.addresses(
+                    loginset,
+                    _addresses(context.caches.login_pods.store.by("loginset", key)),
+                    context.caches.live(ENDPOINT_SLICES, namespace, names.login_hosts(name)),
+                ),
+            ],
+        )
         # sshd is told by the pod itself (workloads/login.yaml); open sessions go on.
         digest = render.ssh_config_digest(loginset, controller, facts)
         await workload.nudge(context, manifest, render.selector(loginset), names.SSHD_CONF_HASH, digest)
@@ -42,6 +55,15 @@ async def reconcile(context: Context, key: Key) -> None:
     selector = f"{names.APP_INSTANCE}={name},{names.APP_NAME}=login"
     more = {**workload.counts(context, DEPLOYMENTS, namespace, name), "selector": selector}
     await context.report(LOGINSETS, manifest, [ready], more)
+
+
+def _addresses(pods: Iterable[records.Pod]) -> dict[str, str]:
+    """Of the pods that run; those on their host's network have the host's name, not theirs."""
+    return {
+        pod.metadata.name: pod.status.pod_ip
+        for pod in pods
+        if pod.status.pod_ip and pod.status.phase == "Running" and not pod.spec.host_network
+    }
 
 
 async def _have_host_keys(context: Context, loginset: LoginSet) -> None:

@@ -9,6 +9,7 @@ import pytest
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     EVENTS,
     PODS,
     SECRETS,
@@ -293,6 +294,44 @@ async def test_a_login_set_scales_by_its_scale_subresource_and_reports(world: Wo
     status = ((await world.get(LOGINSETS, "login")) or {})["status"]
     assert (status["replicas"], status["readyReplicas"]) == (2, 2)
     assert status["selector"] == "app.kubernetes.io/instance=login,app.kubernetes.io/name=login"
+
+
+async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers(world: World) -> None:
+    await loginset(world)
+    await until("the Deployment", lambda: world.get(DEPLOYMENTS, "login"))
+    world.kubelet_works = False
+
+    async def start(name: str, address: str) -> None:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": world.namespace,
+                "labels": {"app.kubernetes.io/name": "login", "app.kubernetes.io/instance": "login"},
+            },
+            "spec": {"containers": [{"name": "login", "image": "login:test"}], "nodeName": "machine"},
+        }
+        await world.client.create(PODS, pod)
+        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+        await world.client.merge_patch(PODS, world.namespace, name, {"status": status}, subresource="status")
+
+    async def known() -> dict[str, list[str]]:
+        found = await world.get(ENDPOINT_SLICES, "login-hosts")
+        return {it["hostname"]: it["addresses"] for it in (found or {}).get("endpoints") or ()}
+
+    async def are(wanted: dict[str, list[str]]) -> bool:
+        return await known() == wanted
+
+    await start("login-5d-a", "10.0.0.1")
+    await start("login-5d-" + "b" * 60, "10.0.0.2")
+    both = {"login-5d-a": ["10.0.0.1"], "login-5d-" + "b" * 54: ["10.0.0.2"]}
+    await until("both to be published", lambda: are(both))
+    labels = ((await world.get(ENDPOINT_SLICES, "login-hosts")) or {})["metadata"]["labels"]
+    assert labels["kubernetes.io/service-name"] == "slurm-workers-slurm"
+    for name in ("login-5d-a", "login-5d-" + "b" * 60):
+        await world.client.delete(PODS, world.namespace, name, grace_period_seconds=0)
+    await until("none to be published", lambda: are({}))
 
 
 async def test_host_keys_are_made_once_and_settings_reach_running_pods(world: World) -> None:

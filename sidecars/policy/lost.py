@@ -16,6 +16,9 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 NOT_REGISTERED = "SlurmNodeNotRegistered"
 """Event of a pod that is deleted because Slurm doesn't know it."""
 
+OVERDUE_SECONDS = 15.0
+"""How long a kubelet may take to tell of the end of a pod whose grace is over."""
+
 UNREGISTERED_SECONDS = 60.0
 """How long a running slurmd may be unknown to Slurm: it tries to register every few seconds."""
 
@@ -54,6 +57,11 @@ def stuck(pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Lost:
 def _silent(pod: WorkerPod, slurm: SlurmView) -> bool:
     node = slurm.nodes.get(pod.slurm_node)
     return slurm.problem is None and (node is None or "NOT_RESPONDING" in node.states)
+
+
+def is_overdue(pod: WorkerPod, now: float) -> bool:
+    """Whether its kubelet should have ended it by now."""
+    return pod.deleting and pod.terminating_until is not None and now >= pod.terminating_until + OVERDUE_SECONDS
 
 
 def said(pods: Iterable[WorkerPod]) -> str:

@@ -123,15 +123,16 @@ async def reconcile(context: Context, key: Key) -> float | None:
     except KubeError as error:
         failure = failure or error
     left = await slurm_records.prune(context, nodeset, cluster, view)
+    remaining = [pod for pod in pods if not (desired.forced and lost.is_overdue(pod, context.now()))]
     named = await removal.partitions(
         context,
         nodeset,
         cluster,
         view,
-        leaving=desired.leaving and not pods,
+        leaving=desired.leaving and not remaining,
         unbound=desired.leaving and _controller_going(context, nodeset),
     )
-    if desired.leaving and not pods and failure is None and context.expectations.satisfied(key):
+    if desired.leaving and not remaining and failure is None and context.expectations.satisfied(key):
         wait = named.again or _record_wait(context, nodeset, view, left)
         if wait is None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
@@ -141,7 +142,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     ready = (
         reporting.ready(nodeset, desired, pods, plan, unregistered) if problem is None or desired.leaving else problem
     )
-    if named.condition is not None and desired.leaving and not pods:
+    if named.condition is not None and desired.leaving and not remaining:
         ready = replace(named.condition, type="Ready")
     await context.report(
         NODESETS,
@@ -167,6 +168,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         named.again,
         _available_in(nodeset, pods),
         _forced_in(context, nodeset) if pods else None,
+        lost.OVERDUE_SECONDS if pods and desired.forced else None,
         context.expectations.remaining(key) or None,
     )
     return min((hint for hint in hints if hint is not None), default=None)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from sidecars.kube import EVENTS, NODES, PODS, Client, load_credentials
-from sidecars.operator.caches import NODESETS
+from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.context import Surroundings
 from sidecars.simulate import SlurmModel, serve
 from tests.integration.operator.test_nodesets import machine, machines
@@ -215,3 +215,31 @@ async def test_a_drain_in_slurm_cordons_its_machine_and_its_end_uncordons_it_wit
         await until("a user's cordon to drain", drained)
         await asyncio.sleep(1.5)
         assert await seen() == (True, ""), "the operator's own drain is no cause of a cordon"
+
+
+async def test_a_cluster_that_is_removed_does_not_wait_for_a_pod_on_a_lost_machine(
+    watching: tuple[World, Later],
+) -> None:
+    world, later = watching
+    async with machines(world, "n1") as daemon_set:
+        name, before = await on_a_machine_of_its_own(world, "n1", deletionTimeout="1s", **daemon_set)
+        world.dead.add(f"n1.{world.namespace}")
+        for resource, kind in ((CONTROLLERS, "slurm"), (RESTAPIS, "slurm"), (NODESETS, "slinky")):
+            await world.client.delete(resource, world.namespace, kind)
+
+        async def asked_to_go() -> bool:
+            return bool(((await world.get(PODS, name)) or {}).get("metadata", {}).get("deletionTimestamp"))
+
+        await until("the pod to be asked to go", asked_to_go)
+        assert await world.get(NODESETS, "slinky") is not None
+        later.ahead = 3600
+        await world.client.merge_patch(
+            NODESETS, world.namespace, "slinky", {"metadata": {"annotations": {"look": "now"}}}
+        )
+
+        async def gone() -> bool:
+            return await world.get(NODESETS, "slinky") is None and await world.get(CONTROLLERS, "slurm") is None
+
+        await until("the NodeSet and its Controller to be gone", gone)
+        assert await uid(world, name) == before
+        await world.client.delete(PODS, world.namespace, name, grace_period_seconds=0)

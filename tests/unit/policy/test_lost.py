@@ -4,7 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from sidecars.policy.lost import UNREGISTERED_SECONDS, absent, not_registered, said, stuck, unregistered
+from sidecars.policy.lost import (
+    OVERDUE_SECONDS,
+    UNREGISTERED_SECONDS,
+    absent,
+    is_overdue,
+    not_registered,
+    said,
+    stuck,
+    unregistered,
+)
 from sidecars.policy.nodeset import SlurmView, WorkerPod, failures
 from sidecars.slurm.records import Node
 
@@ -61,6 +70,12 @@ def test_a_terminating_pod_is_forced_only_where_nothing_of_it_can_run_any_more(
 
 def test_the_end_of_the_grace_is_looked_at() -> None:
     assert stuck([replace(TERMINATING, kube_node_gone=True)], slurm("IDLE"), NOW).again == 100
+
+
+def test_a_kubelet_has_a_while_to_tell_of_the_end_of_a_pod() -> None:
+    assert not is_overdue(TERMINATING, NOW + 100)
+    assert is_overdue(TERMINATING, NOW + 100 + OVERDUE_SECONDS)
+    assert not is_overdue(POD, NOW + 1e6)
 
 
 def test_a_pod_that_terminates_on_a_silent_machine_says_how_to_tell_that_the_machine_is_off() -> None:

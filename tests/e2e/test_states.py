@@ -84,7 +84,7 @@ def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurm
     before = slurmctld(pool)
     another_nodeset(pool, "extra")
     try:
-        running = pool.submit("#!/bin/sh\nsleep 15\n", "-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
+        running = pool.submit("#!/bin/sh\nsleep 8\n", "-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
         until_state(pool, running, "RUNNING", 30)
         waiting = pool.submit("#!/bin/sh\nsleep 1\n", "-p", "extra", "--exclusive")
         pool.kubernetes.kubectl("-n", "slurm", "delete", KIND, "extra", "--wait=false")

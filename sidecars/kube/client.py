@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MANIFEST: type[Manifest] = dict
-PAGE = 500
-"""Objects asked for per page of a list."""
+PAGE = 250
+"""Objects asked for per page of a list. The text of a page is held beside all records: 500 pods of 18 kB are 15 MiB."""
 _LONGEST_MESSAGE = 300
 _APART = 4
 

@@ -57,7 +57,7 @@ def bench() -> list[Figure]:
         figure("list: CPU", ours.list_cpu, "s", against=(floor, bare.list_cpu)),
         figure("watch: CPU per event", event, "µs", against=(floor, bare_event)),
         figure("RSS growth", ours.rss, "MiB", against=(floor, bare.rss), most=60),
-        figure("peak RSS growth", ours.peak_rss, "MiB", against=(floor, bare.peak_rss)),
+        figure("peak RSS growth", ours.peak_rss, "MiB", against=(floor, bare.peak_rss), most=60),
         figure("peak RSS growth, and the official client", ours.peak_rss, "MiB", against=(peer, official.peak_rss)),
         figure(
             "requests of a watch in 60 s of HTTP 500", virtual.run(_requests_of_a_sick_minute()), "requests", most=30

@@ -18,10 +18,10 @@ import aiohttp
 import msgspec
 
 from sidecars.kube import PODS, Client, Credentials, Event, Reflector
+from sidecars.kube.client import PAGE
 from sidecars.kube.records import Pod
 
 PODS_PATH = PODS.path()
-PAGE = 500
 SECONDS = 240.0
 
 

@@ -74,7 +74,7 @@ async def test_lists_are_paged(server: KubeDouble, client: Client) -> None:
         await reflector.wait_synced(5)
         assert len(reflector.store) == 25
         assert [bool(call.query.get("continue")) for call in server.reads(PODS)[:3]] == [False, True, True]
-        assert server.reads(PODS)[0].query["limit"] == "500"
+        assert server.reads(PODS)[0].query["limit"] == "250"
 
 
 async def test_a_list_whose_continue_token_expires_starts_anew(server: KubeDouble, client: Client) -> None:

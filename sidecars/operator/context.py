@@ -128,6 +128,7 @@ class Context:
     slurmrestd_url: str | None = None
     propagated_node_conditions: tuple[str, ...] = ()
     cordon_drained_nodes: bool = False
+    namespaces: tuple[str, ...] = ()
     now: Callable[[], float] = time.time
     placement: dict[Key, Rules] = field(default_factory=dict)
     failures: dict[Key, dict[str, Failures]] = field(default_factory=dict)

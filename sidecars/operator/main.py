@@ -156,6 +156,7 @@ async def lead(client: Client, settings: Settings, site: Site, around: Surroundi
         slurmrestd_url=settings.slurmrestd_url,
         propagated_node_conditions=settings.propagated_node_conditions,
         cordon_drained_nodes=settings.cordon_drained_nodes,
+        namespaces=settings.namespaces,
     )
     wiring.wire(context)
     async with clusters, contextlib.aclosing(statuses), contextlib.aclosing(primaries), asyncio.TaskGroup() as tasks:

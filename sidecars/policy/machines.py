@@ -48,8 +48,16 @@ def to_cordon(nodes: Iterable[Node]) -> dict[str, str]:
     return found
 
 
-def plan(drained: Mapping[str, Mapping[str, str]], unknown: Collection[str], machines: Iterable[Machine]) -> Changes:
-    """What to change. `drained`: `to_cordon` of each Slurm cluster; `unknown`: clusters whose drains are unknown."""
+def plan(
+    drained: Mapping[str, Mapping[str, str]],
+    unknown: Collection[str],
+    machines: Iterable[Machine],
+    namespaces: Collection[str] = (),
+) -> Changes:
+    """What to change. `drained`: `to_cordon` of each Slurm cluster (NAMESPACE/NAME); `unknown`: those that can't be asked.
+
+    `namespaces`: those that the operator watches, empty for all. Marks of others are another operator's.
+    """
     wanted: dict[str, str] = {}
     for cluster, reasons in sorted(drained.items()):
         for name, reason in reasons.items():
@@ -61,6 +69,9 @@ def plan(drained: Mapping[str, Mapping[str, str]], unknown: Collection[str], mac
         if machine.name in wanted:
             if not machine.cordoned and not machine.mark:
                 cordon[machine.name] = wanted[machine.name]
-        elif machine.mark and machine.mark.partition(": ")[0] not in unknown:
+            continue
+        cluster = machine.mark.partition(": ")[0]
+        ours = not namespaces or cluster.partition("/")[0] in namespaces
+        if machine.mark and ours and cluster not in unknown:
             (uncordon if machine.cordoned else unmark).append(machine.name)
     return Changes(cordon, tuple(uncordon), tuple(unmark))

@@ -28,7 +28,7 @@ async def reconcile(context: Context, _: Key) -> float | None:
         else:
             drained["/".join(key)] = policy.to_cordon(cluster.view().nodes.values())
     found = {node.metadata.name: node for node in context.caches.kube_nodes.store.values()}
-    changes = policy.plan(drained, unknown, (_machine(node) for node in found.values()))
+    changes = policy.plan(drained, unknown, map(_machine, found.values()), context.namespaces)
     steps = [_patch(context, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()]
     steps += [_patch(context, found[name], unschedulable=None, mark=None) for name in changes.uncordon]
     steps += [_patch(context, found[name], mark=None) for name in changes.unmark]

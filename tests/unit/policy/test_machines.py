@@ -52,3 +52,9 @@ def test_who_uncordons_the_machine_is_not_contradicted_until_the_drain_is_lifted
     overruled = Machine("m0", cordoned=False, mark=MARK)
     assert plan(DRAINED, (), [overruled]) == Changes({})
     assert plan({"slurm/slurm": {}}, (), [overruled]) == Changes({}, unmark=("m0",))
+
+
+def test_what_another_operator_has_cordoned_is_not_given_free() -> None:
+    marked = Machine("m0", cordoned=True, mark=MARK)
+    assert plan({}, (), [marked], ("elsewhere",)) == Changes({})
+    assert plan({}, (), [marked], ("elsewhere", "slurm")) == Changes({}, uncordon=("m0",))

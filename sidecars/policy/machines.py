@@ -54,7 +54,7 @@ def plan(
     machines: Iterable[Machine],
     namespaces: Collection[str] = (),
 ) -> Changes:
-    """What to change. `drained`: `to_cordon` of each Slurm cluster (NAMESPACE/NAME); `unknown`: those that can't be asked.
+    """What to change. `drained`: `to_cordon` of each Slurm cluster (NAMESPACE/NAME); `unknown`: silent ones.
 
     `namespaces`: those that the operator watches, empty for all. Marks of others are another operator's.
     """

@@ -1,0 +1,157 @@
+"""The life of a worker pod when things go wrong around it: killed, replaced, drained by hand, without its slurmctld."""
+
+import json
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Slurm, until
+from tests.e2e.test_states import processes, until_state
+
+pytestmark = pytest.mark.timeout(240)
+
+OUTAGE = 60.0
+POD = "slurm-worker-slinky-1"
+CTLD = "slurm-controller-0"
+
+
+def uid(slurm: Slurm, pod: str = POD) -> str:
+    return str(slurm.pods()[pod]["metadata"]["uid"])
+
+
+def record(slurm: Slurm, node: str = "slinky-1") -> dict[str, Any]:
+    """The node as `scontrol show node --json` has it."""
+    found: dict[str, Any] = json.loads(slurm.login("scontrol", "show", "node", node, "--json"))["nodes"][0]
+    return found
+
+
+def until_replaced(slurm: Slurm, before: str) -> str:
+    """Wait for a successor of slinky-1's pod to be registered; its uid."""
+
+    def look() -> str | None:
+        pod = slurm.pods().get(POD)
+        if pod is None or pod["metadata"]["uid"] == before:
+            return None
+        name = str(pod["metadata"]["uid"])
+        return name if name in record(slurm)["extra"] and slurm.nodes()["slinky-1"] != "down" else None
+
+    return until("a successor to have registered", look, 60)
+
+
+def lives(slurm: Slurm) -> dict[str, tuple[str, int]]:
+    """Of each worker, its slurmd container and how often it was started again."""
+    return {
+        name: (it["containerID"], it["restartCount"])
+        for name, pod in slurm.pods().items()
+        for it in pod["status"]["containerStatuses"]
+        if it["name"] == "slurmd"
+    }
+
+
+def test_a_minute_without_slurmctld_restarts_no_slurmd_and_loses_no_job(slurm: Slurm) -> None:
+    k8s = slurm.kubernetes
+    script = "#!/bin/sh\nsleep {}\n"
+    long = slurm.submit(script.format(OUTAGE + 8), "-w", "slinky-0", "--exclusive", "--no-requeue")
+    short = slurm.submit(script.format(20), "-w", "slinky-1", "--exclusive", "--no-requeue")
+    for number in (long, short):
+        until_state(slurm, number, "RUNNING")
+    before = lives(slurm)
+    # Its successor finds no place.
+    k8s.kubectl("taint", "nodes", "--all", "e2e-outage=:NoSchedule")
+    try:
+        k8s.kubectl("-n", "slurm", "delete", "pod", CTLD)
+        end = time.monotonic() + OUTAGE
+        until("the minute to be over", lambda: lives(slurm) != before or time.monotonic() >= end, OUTAGE + 10, 2)
+        assert lives(slurm) == before
+        assert {it["type"]: it["status"] for it in k8s.get("-n", "slurm", "pod", CTLD)["status"]["conditions"]}[
+            "PodScheduled"
+        ] == "False"
+    finally:
+        k8s.kubectl("taint", "nodes", "--all", "e2e-outage-")
+    for number in (short, long):
+        until_state(slurm, number, "COMPLETED")
+        assert (slurm.job(number)["ExitCode"], slurm.job(number)["Restarts"]) == ("0:0", "0")
+    slurm.until_idle(2)
+    assert lives(slurm) == before
+
+
+def test_an_administrators_drain_survives_the_replacement_of_the_pod(slurm: Slurm) -> None:
+    before = uid(slurm)
+    slurm.login("scontrol", "update", "NodeName=slinky-1", "State=DRAIN", "Reason=disk 3 is being replaced")
+    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
+    until_replaced(slurm, before)
+    until("it to be drained still", lambda: slurm.nodes()["slinky-1"] == "drained", 30)
+    assert record(slurm)["reason"] == "disk 3 is being replaced"
+    slurm.login("scontrol", "update", "NodeName=slinky-1", "State=UNDRAIN")
+    slurm.until_idle(2)
+
+
+def test_a_late_predecessor_never_deletes_its_successors_record(slurm: Slurm) -> None:
+    before = uid(slurm)
+    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
+    after = until_replaced(slurm, before)
+    slurm.until_idle(2)
+    # What is left of the pod before: its `node`, which has seen its slurmd off and now gets its TERM.
+    script = f"""
+      mkdir /run/slurm-node/late && cd /run/slurm-node/late && echo 0 > stop
+      export POD_UID={before} SLURM_NODE_DIR=$PWD SLURMD_PORT=1
+      timeout -s TERM 3 slurm-sidecars node
+    """
+    said = slurm.kubernetes.kubectl(
+        *("-n", "slurm", "exec", POD, "-c", "node", "--", "sh", "-c", f"{script}; rm -r /run/slurm-node/late; true")
+    )
+    assert said.splitlines()[-1] == "node: the record of this name is another pod's, it stays"
+    assert slurm.nodes()["slinky-1"] == "idle"
+    assert after in record(slurm)["extra"]
+    assert slurm.login("srun", "-w", "slinky-1", "hostname").strip() == "slinky-1"
+
+
+def test_a_pod_that_is_killed_leaves_a_record_that_the_operator_prunes(slurm: Slurm) -> None:
+    number = slurm.submit("#!/bin/sh\nsleep 300\n", "-w", "slinky-1", "--exclusive")
+    until_state(slurm, number, "RUNNING")
+    gone = uid(slurm)
+    # There is to be no successor of its name.
+    slurm.scale(1)
+    try:
+        until("the node to drain", lambda: slurm.nodes()["slinky-1"] == "draining", 30)
+        for pid in processes(gone):
+            os.kill(pid, signal.SIGKILL)
+        slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--force", "--grace-period=0")
+        assert gone in record(slurm)["extra"]
+        until("the record to be gone", lambda: set(slurm.nodes()) == {"slinky-0"}, 60)
+        slurm.login("scancel", str(number))
+    finally:
+        slurm.scale(2)
+        slurm.until_idle(2)
+
+
+def test_the_record_is_gone_within_three_seconds_of_slurmds_end(
+    slurm: Slurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.scale(3)
+    slurm.until_idle(3)
+    [slurmd] = [pid for pid in processes(uid(slurm, "slurm-worker-slinky-2")) if _command(pid) == "slurmd"]
+    # In the login pod, so that only Slurm's answer is waited for; all of them have one clock.
+    watch = "while scontrol show node slinky-2 >/dev/null 2>&1; do sleep 0.05; done; date +%s.%N"
+    with ThreadPoolExecutor(1) as pool:
+        record_gone = pool.submit(slurm.login, "timeout", "60", "sh", "-c", watch, timeout=90)
+        slurm.scale(2)
+        until("slurmd to end", lambda: _command(slurmd) != "slurmd", 60, 0.01)
+        ended = time.time()
+        took = float(record_gone.result()) - ended
+    with capsys.disabled():
+        print(f"\nslurmd ended -> its record is gone: {took:.2f} s")
+    assert took < 3
+    slurm.until_idle(2)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""

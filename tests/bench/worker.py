@@ -32,7 +32,7 @@ LEAVE = "; raise SystemExit(status)"
 def bench() -> list[Figure]:
     """The figures."""
     with TemporaryDirectory() as folder:
-        return [*_register(Path(folder)), *asyncio.run(_node(Path(folder)))]
+        return [*_register(Path(folder)), *asyncio.run(_node(Path(folder))), *_health(Path(folder))]
 
 
 def _register(folder: Path) -> list[Figure]:
@@ -53,11 +53,60 @@ def _register(folder: Path) -> list[Figure]:
     memory = _peak(_python(folder, ROLE + TELL_MEMORY, "register"), environment)
     bare_memory = _peak(_python(folder, NO_ROLE + TELL_MEMORY), environment)
     name = "python -c pass"
+    with_gpus = environment | {"REGISTER_GPUS": "nvidia", "REGISTER_GPUS_EXPECTED": "8", "PATH": _stub_driver(folder)}
+    (gpu_wall, _), driver = _run(role, with_gpus), _answer_of_the_driver(with_gpus)
+    gpu_memory = _peak(_python(folder, ROLE + TELL_MEMORY, "register"), with_gpus)
     return [
         figure("register: from start to end", wall, "ms", against=(name, bare_wall), most=500),
         figure("register: CPU", cpu, "ms", against=(name, bare_cpu)),
-        figure("register: peak RSS", memory, "MiB", against=(name, bare_memory)),
+        figure("register: peak RSS", memory, "MiB", against=(name, bare_memory), most=40),
+        figure(
+            "register with 8 GPUs: from start to end", gpu_wall, "ms", against=("the driver alone", driver), most=500
+        ),
+        figure("register with 8 GPUs: peak RSS", gpu_memory, "MiB", against=(name, bare_memory), most=40),
     ]
+
+
+def _stub_driver(folder: Path) -> str:
+    """A PATH with an nvidia-smi that lists eight GPUs: a driver that needs no time."""
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "nvidia-smi").write_text(f"#!/bin/sh\nexec cat {ROOT}/tests/fixtures/gpu/nvidia-smi/h100.txt\n")
+    (programs / "nvidia-smi").chmod(0o755)
+    return f"{programs}:{os.environ['PATH']}"
+
+
+def _answer_of_the_driver(environment: dict[str, str]) -> float:
+    """Milliseconds of nvidia-smi alone."""
+    return _run(["nvidia-smi", "-L"], environment)[0]
+
+
+def _health(folder: Path) -> list[Figure]:
+    """The checks of a healthy node, one run, as slurmd starts one every 30 s."""
+    program = folder / "health"
+    program.mkdir()
+    for script in sorted((ROOT / "charts/slurm-operator/workloads").glob("health-*.sh")):
+        copy = program / script.stem.removeprefix("health-")
+        copy.write_text(script.read_text())
+        copy.chmod(0o755)
+    # Only what a machine without GPUs, and with whatever is mounted there, can be asked.
+    settings = "CHECKS='disk memory'\nDISKS='/'\nDISK_FREE_PERCENT=0\nMEMORY_FREE_PERCENT=0\n"
+    (program / "settings").write_text(settings)
+    environment = {"PATH": f"{_no_slurm(folder)}:{os.environ['PATH']}", "SLURM_HEALTH_STATE": str(folder / "state")}
+    wall, cpu = _run([str(program / "run")], environment)
+    return [
+        figure("health: one run of two checks", wall, "ms"),
+        figure("health: CPU of one run", cpu, "ms"),
+    ]
+
+
+def _no_slurm(folder: Path) -> Path:
+    """A scontrol that knows a healthy node: only the second run asks it."""
+    programs = folder / "slurm-bin"
+    programs.mkdir()
+    (programs / "scontrol").write_text("#!/bin/sh\necho '   State=IDLE+DYNAMIC_NORM'\n")
+    (programs / "scontrol").chmod(0o755)
+    return programs
 
 
 async def _node(folder: Path) -> list[Figure]:

@@ -29,12 +29,16 @@ def values(kubernetes: Kubernetes, *settings: str) -> None:
 @pytest.fixture(scope="module")
 def gpus(slurm: Slurm) -> Iterator[FakeGpus]:
     """Eight GPUs on a Kubernetes node without another worker."""
-    taken = {pod["spec"]["nodeName"] for pod in slurm.pods().values()}
-    nodes = [node["metadata"]["name"] for node in slurm.kubernetes.items("nodes")]
+    nodes = {node["metadata"]["name"] for node in slurm.kubernetes.items("nodes")}
+    free = until(
+        "a Kubernetes node without a worker",
+        lambda: sorted(nodes - {pod["spec"].get("nodeName") for pod in slurm.pods().values()}),
+        60,
+    )
     # pytest's own folders are closed to others, as which the containers run.
     folder = Path(tempfile.mkdtemp(prefix="fake-gpus-"))
     folder.chmod(0o755)
-    fake = FakeGpus(slurm.kubernetes, next(node for node in nodes if node not in taken), folder)
+    fake = FakeGpus(slurm.kubernetes, free[0], folder)
     try:
         fake.plug_in()
         values(slurm.kubernetes, *POOL)

@@ -25,9 +25,9 @@ def uid(slurm: Slurm, pod: str = POD) -> str:
 
 
 def record(slurm: Slurm, node: str = "slinky-1") -> dict[str, Any]:
-    """The node as `scontrol show node --json` has it."""
-    found: dict[str, Any] = json.loads(slurm.login("scontrol", "show", "node", node, "--json"))["nodes"][0]
-    return found
+    """The node as `scontrol show node --json` has it; {} while there is none."""
+    found: list[dict[str, Any]] = json.loads(slurm.login("scontrol", "show", "node", node, "--json"))["nodes"]
+    return found[0] if found else {}
 
 
 def until_replaced(slurm: Slurm, before: str) -> str:
@@ -38,7 +38,7 @@ def until_replaced(slurm: Slurm, before: str) -> str:
         if pod is None or pod["metadata"]["uid"] == before:
             return None
         name = str(pod["metadata"]["uid"])
-        return name if name in record(slurm)["extra"] and slurm.nodes()["slinky-1"] != "down" else None
+        return name if name in record(slurm).get("extra", "") and slurm.nodes()["slinky-1"] != "down" else None
 
     return until("a successor to have registered", look, 60)
 

@@ -30,6 +30,7 @@ from tests.e2e import outside
 AT_ONCE = 16
 ADDRESS, PORT, COMPACT, PLAIN = "127.0.0.1", 7819, 7820, 7821
 START_SECONDS = 60.0
+BETWEEN_SUBMISSIONS = 0.5
 MOST_MEMORY = 14 * 2**30
 """Bytes of slurmrestd, which would otherwise end other processes of the machine."""
 JOB = {
@@ -162,12 +163,14 @@ async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
                 walls.append(time.monotonic() - wall)
                 cpus.append(slurm.slurmctld.cpu() - cpu)
                 rest_cpus.append(rest.cpu() - rest_cpu)
-            return [
+            found = [
                 figure(f"{name}: size", size / 1e6, "MB"),
                 figure(f"{name}: time", statistics.median(walls), "s"),
                 figure(f"{name}: CPU of slurmctld, mean", statistics.mean(cpus), "s"),
                 figure(f"{name}: CPU of slurmrestd, mean", statistics.mean(rest_cpus), "s"),
             ]
+            print(table(found), flush=True)
+            return found
 
         async def submitting() -> float:
             start = time.monotonic()
@@ -177,20 +180,21 @@ async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
         async def slowest_beside(reader: asyncio.Task[list[Figure]]) -> float:
             slowest = 0.0
             while not reader.done():
+                await asyncio.sleep(BETWEEN_SUBMISSIONS)
                 slowest = max(slowest, await submitting())
             return slowest
 
         everything = f"{count} jobs"
-        figures = await reading(f"{everything}, compact", COMPACT, lambda: "jobs/")
+        alone = statistics.median([await submitting() for _ in range(20)])
+        first = asyncio.create_task(reading(f"{everything}, compact", COMPACT, lambda: "jobs/"))
+        slowest = await slowest_beside(first)
+        figures = await first
         figures += [figure(f"{everything}, compact: peak RSS of slurmrestd", slurm.slurmrestd[COMPACT].peak(), "MiB")]
         if plain is not None:
             figures += await reading(f"{everything}, as slurmrestd comes", PLAIN, lambda: "jobs/")
-        alone = statistics.median([await submitting() for _ in range(20)])
-        again = asyncio.create_task(
-            reading("after another job", COMPACT, lambda: f"jobs/?update_time={int(time.time()) - 1}", submitting)
+        figures += await reading(
+            "after another job", COMPACT, lambda: f"jobs/?update_time={int(time.time()) - 1}", submitting
         )
-        slowest = await slowest_beside(again)
-        figures += await again
         figures += await reading("unchanged", COMPACT, lambda: f"jobs/?update_time={int(time.time()) + 100}")
         figures += [
             figure(

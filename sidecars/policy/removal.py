@@ -1,8 +1,9 @@
 """When a NodeSet's partition may leave slurm.conf. Pure.
 
 A partition that is not in slurm.conf any more takes its jobs along: Slurm 26.05 ends those that run or pend there as
-NODE_FAIL at the next reconfigure, and older releases were seen to crash over job records that still name it, finished
-ones too, and to crash again at each start. So a partition that is to go is first closed (State=INACTIVE: takes no job
+NODE_FAIL at the next reconfigure or start, and older releases were seen to crash over job records that still name it,
+finished ones too, and to crash again at each start. 26.05.5 lived on in each order that was tried: node records first,
+lines first, and a start without the lines. So a partition that is to go is first closed (State=INACTIVE: takes no job
 and starts none, https://slurm.schedmd.com/slurm.conf.html), and its line stays until no job record names it.
 """
 

@@ -100,11 +100,10 @@ def test_a_late_predecessor_never_deletes_its_successors_record(slurm: Slurm) ->
     script = f"""
       mkdir /run/slurm-node/late && cd /run/slurm-node/late && echo 0 > stop
       export POD_UID={before} SLURM_NODE_DIR=$PWD SLURMD_PORT=1
-      timeout -s TERM 3 slurm-sidecars node
+      timeout -s TERM 4 slurm-sidecars node
+      rm -r /run/slurm-node/late
     """
-    said = slurm.kubernetes.kubectl(
-        *("-n", "slurm", "exec", POD, "-c", "node", "--", "sh", "-c", f"{script}; rm -r /run/slurm-node/late; true")
-    )
+    said = slurm.kubernetes.kubectl("-n", "slurm", "exec", POD, "-c", "node", "--", "sh", "-c", script)
     assert said.splitlines()[-1] == "node: the record of this name is another pod's, it stays"
     assert slurm.nodes()["slinky-1"] == "idle"
     assert after in record(slurm)["extra"]
@@ -112,8 +111,10 @@ def test_a_late_predecessor_never_deletes_its_successors_record(slurm: Slurm) ->
 
 
 def test_a_pod_that_is_killed_leaves_a_record_that_the_operator_prunes(slurm: Slurm) -> None:
-    number = slurm.submit("#!/bin/sh\nsleep 300\n", "-w", "slinky-1", "--exclusive")
-    until_state(slurm, number, "RUNNING")
+    # On both, for a busy worker goes last.
+    jobs = [slurm.submit("#!/bin/sh\nsleep 300\n", "-w", node, "--exclusive") for node in ("slinky-0", "slinky-1")]
+    for number in jobs:
+        until_state(slurm, number, "RUNNING")
     gone = uid(slurm)
     # There is to be no successor of its name.
     slurm.scale(1)
@@ -124,8 +125,8 @@ def test_a_pod_that_is_killed_leaves_a_record_that_the_operator_prunes(slurm: Sl
         slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--force", "--grace-period=0")
         assert gone in record(slurm)["extra"]
         until("the record to be gone", lambda: set(slurm.nodes()) == {"slinky-0"}, 60)
-        slurm.login("scancel", str(number))
     finally:
+        slurm.login("scancel", *map(str, jobs))
         slurm.scale(2)
         slurm.until_idle(2)
 

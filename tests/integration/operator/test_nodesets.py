@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import CONTROLLER_REVISIONS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Manifest, NotFound
+from sidecars.kube import CONFIG_MAPS, CONTROLLER_REVISIONS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Manifest, NotFound
 from sidecars.operator.caches import NODESETS
 from sidecars.policy import conditions
-from tests.integration.operator.world import World, until
+from tests.integration.operator.world import World, secret, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
@@ -335,3 +335,32 @@ async def test_claims_belong_to_whom_the_retention_policy_says(world: World) -> 
         return (await owners())["data-slinky-0"] == []
 
     await until("the claim to be kept", of_nobody)
+
+
+async def test_what_workers_read_beside_their_pod_follows_the_nodeset_without_a_new_pod(world: World) -> None:
+    sssd = secret("sssd", "sssd.conf", b"[sssd]")
+    await world.create(sssd)
+    reference = {"name": "sssd", "key": "sssd.conf"}
+    await world.nodeset(replicas=1, ssh={"enabled": True, "sssdConfRef": reference}, health={"enabled": True})
+    await world.until_ready(1)
+    before = {name: pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
+    sshd = await world.get(CONFIG_MAPS, "slinky-ssh-config")
+    assert sshd is not None
+    assert "UsePAM yes" in sshd["data"]["sshd_config"]
+
+    async def settings(word: str) -> bool:
+        found = await world.get(CONFIG_MAPS, "slinky-health")
+        return found is not None and word in found["data"]["settings"]
+
+    assert await settings("CHECKS='disk memory mounts'")
+    await change(world, health={"skip": ["disk"]})
+    await until("the checks to follow", lambda: settings("CHECKS='memory mounts'"))
+    await world.client.delete(CONFIG_MAPS, world.namespace, "slinky-health")
+    await until("the checks to be there again", lambda: settings("CHECKS='memory mounts'"))
+    await change(world, health={"skip": ["dsk"]})
+
+    async def refused() -> bool:
+        return "'dsk' is none of the checks" in (await world.condition(NODESETS, "slinky")).get("message", "")
+
+    await until("the typo to be named", refused)
+    assert {name: pod["metadata"]["uid"] for name, pod in (await world.pods()).items()} == before

@@ -287,6 +287,9 @@ def _workers(seen: Seen, nodeset: NodeSet) -> Iterable[Finding]:
 def _registered(nodeset: NodeSet, worker: Worker, node: Node) -> Iterable[Finding]:
     place = f"Slurm node {node.name}"
     renew = f"kubectl delete pod {worker.pod}: a record keeps what it was made with, its successor's is new"
+    if states.is_drain(node.states) and node.reason and not node.reason.startswith(_OWN):
+        # Such a record outlives its pod, and slurmctld 26.05 refuses another number of devices for it (2072).
+        renew = f"scontrol update NodeName={node.name} State=UNDRAIN ({node.reason}), as its record else stays; {renew}"
     expected = _expected(nodeset)
     try:
         items = [item for item in gres.parse(node.gres) if item.name == "gpu"]

@@ -182,6 +182,12 @@ def test_a_record_with_fewer_gpus_says_what_the_worker_said() -> None:
     assert found.fix.endswith("or set gpu.expected to 7")
 
 
+def test_a_record_that_outlives_its_pod_for_a_foreign_drain_has_to_be_undrained_first() -> None:
+    found = only(nodes=[slurm_node("gpu:h:7", "IDLE", "DRAIN", reason="RMA 7")])
+    assert "scontrol update NodeName=gpu-0 State=UNDRAIN (RMA 7)" in found.fix
+    assert found.fix.index("UNDRAIN") < found.fix.index(f"kubectl delete pod {POD}")
+
+
 def test_a_node_that_its_health_checks_drained() -> None:
     reason = "slurm-node: health: gpu-ecc: uncorrected memory errors on GPU 3"
     assert only(nodes=[slurm_node(H100, "IDLE", "DRAIN", reason=reason)]).what == f"is drained: {reason}"

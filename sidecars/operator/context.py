@@ -136,6 +136,7 @@ class Context:
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
     absent_since: dict[Key, dict[str, float]] = field(default_factory=dict)
     nudged: dict[Key, str] = field(default_factory=dict)
+    walks: dict[Key, Any] = field(default_factory=dict)
     _reported: dict[tuple[str, Key], tuple[str, int, Any]] = field(default_factory=dict)
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:
@@ -157,6 +158,10 @@ class Context:
             _readable(self.caches.nodesets.store.values(), resources.NodeSet, namespace, controller),
             key=lambda nodeset: nodeset.name,
         )
+
+    def loginsets_of(self, namespace: str, controller: str) -> list[resources.LoginSet]:
+        """The LoginSets that refer to the Controller; unreadable ones are left out and logged."""
+        return _readable(self.caches.loginsets.store.values(), resources.LoginSet, namespace, controller)
 
     def users_of(self, namespace: str, controller: str) -> list[str]:
         """Names of the NodeSets that refer to the Controller, readable or not."""

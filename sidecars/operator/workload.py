@@ -14,7 +14,9 @@ from sidecars.workloads.resources import GROUP, ResourceError
 log = logging.getLogger(__name__)
 
 WAITING = "WaitingForAccounting"
-"""A reason that is no failure: it comes with every start."""
+WAITING_FOR_KEYS = "WaitingForKeys"
+_WITH_EVERY_START = {WAITING, WAITING_FOR_KEYS}
+"""Reasons that are no failure."""
 
 
 @contextlib.contextmanager
@@ -52,7 +54,7 @@ def refused(context: Context, manifest: Manifest, error: NotUsableError | Resour
     reason = error.reason if isinstance(error, NotUsableError) else "Invalid"
     condition = Condition("Ready", "False", reason, str(error))
     present = ((manifest.get("status") or {}).get("conditions")) or []
-    if reason != WAITING and not any(
+    if reason not in _WITH_EVERY_START and not any(
         (it["type"], it["reason"], it["message"]) == ("Ready", reason, condition.message) for it in present
     ):
         context.events.emit(manifest, "Warning", "SyncFailed", "Sync", f"{reason}: {error}")

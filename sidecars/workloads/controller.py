@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sidecars.slurm import jwks
 from sidecars.workloads import assembly, config, names
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
@@ -65,7 +66,7 @@ def mark(controller: Controller, sha256: str, facts: Facts) -> str:
     """
     jwks = controller.spec.jwks_key_ref
     keys = [
-        facts.secret(slurm_key(controller), "spec.slurmKeyRef"),
+        facts.slurm_keys(slurm_key(controller), "spec.slurmKeyRef"),
         facts.secret(jwt_key(controller), "spec.jwtKeyRef"),
         *([facts.config_map(jwks, "spec.jwksKeyRef")] if jwks else []),
     ]
@@ -89,6 +90,22 @@ def slurm_key(controller: Controller) -> KeySelector:
     return controller.spec.slurm_key_ref
 
 
+def key_secret(controller: Controller, text: str, since: str) -> Manifest:
+    """The Secret with the keys that daemons have: `text` is slurm.jwks in base64, `since` when it changed."""
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": names.slurm_jwks(slurm_key(controller).name),
+            "labels": {names.APP_INSTANCE: controller.name, names.APP_COMPONENT: "controller"},
+            "annotations": {names.KEYS_SINCE: since},
+        },
+        "type": "Opaque",
+        "data": {jwks.FILE: text},
+    }
+    return assembly.owned(secret, controller)
+
+
 def jwt_key(controller: Controller) -> KeySelector:
     """The Secret key that signs tokens. Raises ResourceError when the Controller names none."""
     if controller.jwt_key_ref is None:
@@ -110,7 +127,7 @@ def _overlays(controller: Controller) -> list[str]:
 def _variables(controller: Controller, config_set: config.ConfigSet, facts: Facts) -> dict[str, Any]:
     spec = controller.spec
     slurm, jwt, jwks = slurm_key(controller), jwt_key(controller), spec.jwks_key_ref
-    slurm_hash, jwt_hash = facts.secret(slurm, "spec.slurmKeyRef"), facts.secret(jwt, "spec.jwtKeyRef")
+    slurm_hash, jwt_hash = facts.slurm_keys(slurm, "spec.slurmKeyRef"), facts.secret(jwt, "spec.jwtKeyRef")
     recreate = spec.config_update == "Recreate"
     jwks_digest = {jwks.name: {jwks.key: facts.config_map(jwks, "spec.jwksKeyRef")}} if jwks else {}
     return {
@@ -122,6 +139,7 @@ def _variables(controller: Controller, config_set: config.ConfigSet, facts: Fact
         "sidecarsImage": facts.site.sidecars_image,
         "slurmKeySecret": slurm.name,
         "slurmKeyKey": slurm.key,
+        "slurmJwksSecret": names.slurm_jwks(slurm.name),
         "slurmctldImage": spec.slurmctld.get("image"),
         "slurmctldPullPolicy": spec.slurmctld.get("imagePullPolicy"),
         "configUpdate": spec.config_update,

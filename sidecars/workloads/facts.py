@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from sidecars.slurm.jwks import FILE
+from sidecars.workloads import names
 from sidecars.workloads.resources import Accounting, KeySelector, LocalObjectReference, RestApi
 from sidecars.workloads.structure import Workloads
 
@@ -58,6 +60,12 @@ class Facts:
         if selector.key not in found:
             raise MissingReferenceError("Secret", selector.name, place, selector.key)
         return found[selector.key]
+
+    def slurm_keys(self, selector: KeySelector, place: str) -> str:
+        """The digest of the keys of auth/slurm that daemons have. Raises MissingReferenceError as `secret` does."""
+        named = self.secret(selector, place)
+        ours = names.slurm_jwks(selector.name)
+        return self.secrets[ours].get(FILE, named) if ours in self.secrets else named
 
     def config_map(self, selector: KeySelector, place: str) -> str:
         """The digest of one key of a ConfigMap. Raises MissingReferenceError."""

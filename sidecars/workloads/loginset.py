@@ -127,7 +127,7 @@ def _variables(loginset: LoginSet, controller: Controller, facts: Facts) -> dict
         "sackdOptions": _our_options(controller),
         "slurmKeySecret": slurm.name,
         "slurmKeyKey": slurm.key,
-        "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
+        "slurmJwksSecret": names.slurm_jwks(slurm.name),
         "sshHostKeysHash": combined({"": facts.secrets[host_keys]}),
         "sssdConfSecret": sssd.name if sssd else "",
         "sssdConfKey": sssd.key if sssd else "",

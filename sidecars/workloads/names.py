@@ -40,6 +40,9 @@ TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
 FEATURES: Final = "features.slinky.slurm.net/spec"
 HOSTNAME_OVERRIDE: Final = "nodeset.slinky.slurm.net/hostname-override"
 SLURM_KEY_HASH: Final = "slinky.slurm.net/slurm-key-hash"
+KEYS_SINCE: Final = "slinky.slurm.net/keys-since"
+KEYS_NUDGE: Final = "slinky.slurm.net/keys-nudge"
+KEYS_SETTLE: Final = "slinky.slurm.net/keys-settle-seconds"
 JWT_KEY_HASH: Final = "slinky.slurm.net/jwt-key-hash"
 SLURM_CONFIG_HASH: Final = "slinky.slurm.net/slurm-config-hash"
 SLURMDBD_CONF_HASH: Final = "slinky.slurm.net/slurmdbd-conf-hash"
@@ -86,6 +89,11 @@ def ssh_config(owner: str) -> str:
 def ssh_host_keys(owner: str) -> str:
     """The Secret with a LoginSet's host keys."""
     return f"{owner}-ssh-host-keys"
+
+
+def slurm_jwks(slurm_key_secret: str) -> str:
+    """The Secret with the keys of auth/slurm that daemons have, beside the one that a custom resource names."""
+    return f"{slurm_key_secret}-jwks"
 
 
 def token_secret(owner: str, username: str) -> str:

@@ -67,7 +67,9 @@ def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions:
     choices = merge.chosen({field: spec[field] for field in CHOICES if field in spec})
     # What slurmd reads only once, at its start.
     slurm, sssd = slurm_key(controller), _sssd(nodeset)
-    reads = {"slurm.key": facts.secret(slurm, "spec.slurmKeyRef"), "confServer": conf_server(controller)}
+    # slurm.jwks is read anew at each reconfigure.
+    facts.secret(slurm, "spec.slurmKeyRef")
+    reads = {"slurm.jwks": names.slurm_jwks(slurm.name), "confServer": conf_server(controller)}
     if sssd is not None:
         reads["sssd.conf"] = facts.secret(sssd, "spec.ssh.sssdConfRef")
     salt = collisions if collisions is not None else nodeset.status.collision_count or 0
@@ -381,6 +383,7 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
             "stopSeconds": max(1, grace - LAST_SECONDS),
             "slurmKeySecret": slurm.name,
             "slurmKeyKey": slurm.key,
+            "slurmJwksSecret": names.slurm_jwks(slurm.name),
             "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
             "jwtKeySecret": jwt.name,
             "jwtKeyKey": jwt.key,

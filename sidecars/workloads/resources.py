@@ -202,6 +202,7 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     jwt_hs256_key_ref: KeySelector | None = msgspec.field(name="jwtHs256KeyRef", default=None)
     jwt_key_ref: KeySelector | None = None
     jwks_key_ref: KeySelector | None = None
+    next_slurm_key_ref: KeySelector | None = None
     accounting_ref: LocalObjectReference | None = None
     external: bool = False
     external_config: ExternalConfig | None = None

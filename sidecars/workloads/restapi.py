@@ -32,7 +32,8 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts) -> list[Mani
             "replicas": restapi.spec.replicas,
             "slurmKeySecret": slurm.name,
             "slurmKeyKey": slurm.key,
-            "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
+            "slurmJwksSecret": names.slurm_jwks(slurm.name),
+            "slurmKeyHash": facts.slurm_keys(slurm, "spec.slurmKeyRef"),
             # slurmrestd asks slurmctld about nodes and partitions: a new NodeSet is no reason to restart it.
             "configHash": combined(
                 {"": {name: digest(text) for name, text in slurm_conf(controller, (), facts).items()}}

@@ -6,7 +6,9 @@ from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator import workload
 from sidecars.operator.caches import ACCOUNTINGS
 from sidecars.operator.context import Context, Key, NotUsableError
+from sidecars.operator.controller import keys
 from sidecars.policy.conditions import Condition
+from sidecars.slurm import jwks
 from sidecars.workloads import accounting as render
 from sidecars.workloads import names
 from sidecars.workloads.facts import Facts
@@ -20,6 +22,8 @@ async def reconcile(context: Context, key: Key) -> None:
         return
     try:
         accounting = read(Accounting, manifest)
+        if not accounting.spec.external and _shares_its_key(context, accounting):
+            keys.wait_for(context, accounting.namespace, render.slurm_key(accounting))
         facts = context.namespace_facts(accounting.namespace)
 
         def objects() -> list[Manifest]:
@@ -34,6 +38,16 @@ async def reconcile(context: Context, key: Key) -> None:
     await context.report(ACCOUNTINGS, manifest, [ready])
 
 
+def _shares_its_key(context: Context, accounting: Accounting) -> bool:
+    """Whether a Controller keeps the keys that slurmdbd is given; without one it has slurm.key alone."""
+    name = render.slurm_key(accounting).name
+    return any(
+        item["metadata"]["namespace"] == accounting.namespace
+        and (item["spec"].get("slurmKeyRef") or {}).get("name") == name
+        for item in context.caches.controllers.store.values()
+    )
+
+
 def _secrets(context: Context, accounting: Accounting, facts: Facts) -> render.Secrets:
     """Raises MissingReferenceError and ResourceError."""
 
@@ -45,8 +59,15 @@ def _secrets(context: Context, accounting: Accounting, facts: Facts) -> render.S
     password = render.storage_of(accounting).password_key_ref
     return render.Secrets(
         password=value(password, "spec.storageConfig.passwordKeyRef"),
-        slurm_key=value(render.slurm_key(accounting), "spec.slurmKeyRef"),
+        slurm_key=_salt(context, accounting) or value(render.slurm_key(accounting), "spec.slurmKeyRef"),
     )
+
+
+def _salt(context: Context, accounting: Accounting) -> bytes:
+    """The keys that slurmdbd has, whatever its Secret was swapped for; empty if no Controller keeps them."""
+    name = names.slurm_jwks(render.slurm_key(accounting).name)
+    secret = context.caches.secrets.store.get(accounting.namespace, name)
+    return secret.data.get(jwks.FILE, b"") if secret is not None else b""
 
 
 def _readiness(context: Context, accounting: Accounting) -> Condition:

@@ -5,7 +5,7 @@ from sidecars.operator import workload
 from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import CONTROLLERS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
-from sidecars.operator.controller import gating
+from sidecars.operator.controller import gating, keys
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import config, names, nodeset
 from sidecars.workloads import controller as render
@@ -45,6 +45,7 @@ async def _configure(
     context: Context, key: Key, manifest: Manifest, controller: Controller
 ) -> tuple[Condition, list[Condition]]:
     """Publish, apply, follow. The condition `Ready`, and those of the gate. Raises NotUsableError."""
+    slurm_key = await keys.keep(context, manifest, controller, context.facts(controller))
     waiting.check(context, controller)
     nodesets = context.nodesets_of(*key)
     facts = context.facts(controller)
@@ -66,12 +67,12 @@ async def _configure(
     if controller.spec.external:
         gating.forget(context, key)
         if found:
-            return Condition("Ready", "False", "Invalid", "; ".join(found)), []
-        return Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster"), []
+            return Condition("Ready", "False", "Invalid", "; ".join(found)), [slurm_key]
+        return Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster"), [slurm_key]
     await gating.label_primary(context, key, controller)
     with workload.usable():
         gates = await gating.follow(context, key, controller, config_set, found, facts)
-    return workload.readiness(context, STATEFUL_SETS, key[0], names.controller(key[1])), gates
+    return workload.readiness(context, STATEFUL_SETS, key[0], names.controller(key[1])), [*gates, slurm_key]
 
 
 def slurm_reachable(context: Context, key: Key) -> Condition:

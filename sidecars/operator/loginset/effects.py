@@ -9,9 +9,11 @@ from sidecars.kube import DEPLOYMENTS, ENDPOINT_SLICES, SECRETS, AlreadyExists, 
 from sidecars.operator import workload
 from sidecars.operator.caches import LOGINSETS
 from sidecars.operator.context import Context, Key, NotUsableError
+from sidecars.operator.controller import keys
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import loginset as render
 from sidecars.workloads import names
+from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.resources import LoginSet, ResourceError, read
 
 
@@ -31,6 +33,8 @@ async def reconcile(context: Context, key: Key) -> None:
         return
     try:
         controller = context.needed_controller(namespace, loginset.spec.controller_ref.name)
+        with workload.usable():
+            keys.wait_for(context, namespace, slurm_key(controller))
         await _have_host_keys(context, loginset)
         facts = context.facts(controller)
         await workload.apply_all(

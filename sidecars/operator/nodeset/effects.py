@@ -17,6 +17,7 @@ from sidecars.operator import workload
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError, Observed
+from sidecars.operator.controller import keys
 from sidecars.operator.nodeset import (
     claims,
     creation,
@@ -35,6 +36,7 @@ from sidecars.policy import nodeset as policy
 from sidecars.policy.conditions import Condition
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import nodeset as render
+from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.facts import Facts, MissingReferenceError
 from sidecars.workloads.resources import Controller, NodeSet, ResourceError, duration, read
 from sidecars.workloads.structure import StructureError
@@ -265,6 +267,7 @@ async def _template(context: Context, manifest: Manifest, nodeset: NodeSet) -> M
         taken = creation.conflict(nodeset, context.nodesets_of(nodeset.namespace, controller.name))
         if taken is not None:
             raise NotUsableError("NameConflict", taken)
+        keys.wait_for(context, nodeset.namespace, slurm_key(controller))
         facts = context.facts(controller)
         # First of all, so that what can't be rendered is never stored.
         template = render.pod_template(nodeset, controller, facts)

@@ -5,9 +5,11 @@ from sidecars.operator import workload
 from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import RESTAPIS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
+from sidecars.operator.controller import keys
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import names
 from sidecars.workloads import restapi as render
+from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.resources import ResourceError, RestApi, read
 
 
@@ -29,6 +31,8 @@ async def reconcile(context: Context, key: Key) -> None:
     await context.hold(RESTAPIS, manifest, IN_USE)
     try:
         controller = context.needed_controller(namespace, restapi.spec.controller_ref.name)
+        with workload.usable():
+            keys.wait_for(context, namespace, slurm_key(controller))
         # slurmrestd reads slurm.conf at its start.
         waiting.check(context, controller)
         facts = context.facts(controller)

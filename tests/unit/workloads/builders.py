@@ -11,6 +11,13 @@ NAMESPACE = "slurm"
 SLURM_KEY = {"name": "slurm-auth-slurm", "key": "slurm.key"}
 JWT_KEY = {"name": "slurm-auth-jwt", "key": "jwt.key"}
 SSSD = {"name": "slurm-sssd-conf", "key": "sssd.conf"}
+SLURM_JWKS_SOURCE = {
+    "secret": {
+        "name": "slurm-auth-slurm-jwks",
+        "optional": True,
+        "items": [{"key": "slurm.jwks", "path": "slurm.jwks"}],
+    }
+}
 KEYS = {"slurmKeyRef": SLURM_KEY, "jwtKeyRef": JWT_KEY}
 
 
@@ -61,6 +68,7 @@ def facts(**changes: Any) -> Facts:
         "site": Site(workloads=workloads(), sidecars_image="ghcr.io/slurm-charts/sidecars:0.1.0"),
         "secrets": {
             "slurm-auth-slurm": {"slurm.key": digest("key")},
+            "slurm-auth-slurm-jwks": {"slurm.jwks": digest("keys")},
             "slurm-auth-jwt": {"jwt.key": digest("jwt")},
             "slurm-sssd-conf": {"sssd.conf": digest("sssd")},
             "slurm-login-slinky-ssh-host-keys": secret_digests({"ssh_host_rsa_key": "a2V5"}),

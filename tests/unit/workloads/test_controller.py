@@ -150,6 +150,7 @@ def test_only_reconfigure_sees_the_candidate_and_fills_what_slurmctld_reads() ->
     ]
     assert volume(workload, "slurm-keys")["projected"]["sources"] == [
         {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+        builders.SLURM_JWKS_SOURCE,
         {"secret": {"name": "slurm-auth-jwt", "items": [{"key": "jwt.key", "path": "jwt.key"}]}},
     ]
 
@@ -188,7 +189,7 @@ def test_a_changed_configuration_or_key_changes_no_pod_template() -> None:
 def test_jwks_come_with_the_keys() -> None:
     of = controller(jwksKeyRef={"name": "jwks", "key": "k"})
     sources = volume(stateful_set(of, config_maps={"jwks": {"k": "{}"}}), "slurm-keys")["projected"]["sources"]
-    assert sources[2:] == [{"configMap": {"name": "jwks", "items": [{"key": "k", "path": "jwks.json"}]}}]
+    assert sources[3:] == [{"configMap": {"name": "jwks", "items": [{"key": "k", "path": "jwks.json"}]}}]
 
 
 def test_the_probes_ask_slurmctld_itself() -> None:
@@ -258,7 +259,7 @@ def test_standbys_without_a_shared_claim_are_refused() -> None:
 
 def test_with_recreate_the_pods_follow_what_they_read() -> None:
     annotations = template_metadata(recreated())["annotations"]
-    assert annotations["slinky.slurm.net/slurm-key-hash"] == digest("key")
+    assert annotations["slinky.slurm.net/slurm-key-hash"] == digest("keys")
     assert annotations["slinky.slurm.net/jwt-key-hash"] == digest("jwt")
     maps = {"own": {"gres.conf": "1"}}
     of = recreated(configFileRefs=[{"name": "own"}])

@@ -212,7 +212,10 @@ def test_slurmd_has_the_key_the_log_and_the_files_of_its_sidecars() -> None:
     }
     assert volume(workload, "slurm-etc")["projected"] == {
         "defaultMode": 0o600,
-        "sources": [{"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}}],
+        "sources": [
+            {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+            builders.SLURM_JWKS_SOURCE,
+        ],
     }
 
 
@@ -553,11 +556,11 @@ def test_what_the_pods_are_not_made_of_makes_none(change: dict[str, Any]) -> Non
     assert revision(nodeset(**change)).hash == revision(nodeset()).hash
 
 
-def test_a_changed_key_is_a_new_revision_as_slurmd_reads_it_only_at_its_start() -> None:
+def test_changed_keys_make_no_new_revision_as_they_reach_running_pods() -> None:
     before = builders.facts()
-    changed = replace(before, secrets={**before.secrets, "slurm-auth-slurm": {"slurm.key": digest("another")}})
+    changed = replace(before, secrets={**before.secrets, "slurm-auth-slurm-jwks": {"slurm.jwks": digest("another")}})
     jwt = replace(before, secrets={**before.secrets, "slurm-auth-jwt": {"jwt.key": digest("another")}})
-    assert revision(nodeset(), changed).hash != revision(nodeset(), before).hash
+    assert revision(nodeset(), changed).hash == revision(nodeset(), before).hash
     assert revision(nodeset(), jwt).hash == revision(nodeset(), before).hash
 
 

@@ -6,7 +6,7 @@ from sidecars.workloads.config import CONFIG_MAPS
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi
 from tests.unit.workloads import builders
-from tests.unit.workloads.builders import controller, env, mounts, part, pod_spec, restapi, volume
+from tests.unit.workloads.builders import SLURM_JWKS_SOURCE, controller, env, mounts, part, pod_spec, restapi, volume
 
 
 def objects(of: RestApi | None = None, cluster: Controller | None = None) -> list[Manifest]:
@@ -69,6 +69,7 @@ def test_slurmrestd_reads_the_configuration_and_one_key() -> None:
             {"configMap": {"name": "slurm-config"}},
             *({"configMap": {"name": f"slurm-config-{index}", "optional": True}} for index in range(1, CONFIG_MAPS)),
             {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+            SLURM_JWKS_SOURCE,
         ],
     }
 
@@ -79,7 +80,7 @@ def test_a_changed_key_or_setting_restarts_slurmrestd() -> None:
         return found
 
     before, after = annotations(controller()), annotations(controller(extraConf="SlurmctldTimeout=10"))
-    assert before["slinky.slurm.net/slurm-key-hash"] == digest("key")
+    assert before["slinky.slurm.net/slurm-key-hash"] == digest("keys")
     assert before["slinky.slurm.net/slurm-config-hash"] != after["slinky.slurm.net/slurm-config-hash"]
 
 

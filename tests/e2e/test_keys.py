@@ -1,0 +1,92 @@
+"""Another slurm.key on real Slurm: refused when it is swapped at once, brought in step by step with jobs running on."""
+
+import base64
+import json
+from typing import Any
+
+from tests.e2e.harness import Slurm, condition, until
+
+CTLD = "slurm-controller-0"
+NEW = bytes(range(1, 201))
+
+
+def slurm_key(slurm: Slurm) -> dict[str, Any]:
+    """The condition SlurmKey."""
+    found = slurm.kubernetes.get("-n", "slurm", "controllers.slinky.slurm.net", "slurm")
+    return condition(found, "SlurmKey")
+
+
+def until_says(slurm: Slurm, reason: str, words: str, seconds: float) -> None:
+    """Wait until the condition SlurmKey has this reason and these words."""
+
+    def look() -> bool:
+        found = slurm_key(slurm)
+        return found.get("reason") == reason and words in found.get("message", "")
+
+    until(f"the condition SlurmKey to say {reason} {words}", look, seconds)
+
+
+def patch(slurm: Slurm, **changes: Any) -> None:
+    """Change the Controller."""
+    words = ("-n", "slurm", "patch", "controllers.slinky.slurm.net", "slurm", "--type=merge", "-p", json.dumps(changes))
+    slurm.kubernetes.kubectl(*words)
+
+
+def keys_of_daemons(slurm: Slurm) -> list[bytes]:
+    """The keys that daemons are given."""
+    secret = slurm.kubernetes.get("-n", "slurm", "secret", "slurm-auth-slurm-jwks")
+    entries = json.loads(base64.b64decode(secret["data"]["slurm.jwks"]))["keys"]
+    return [base64.b64decode(entry["k"]) for entry in entries]
+
+
+def lives(slurm: Slurm) -> dict[str, Any]:
+    """uid and restarts of the containers of slurmctld, of the workers and of the login node."""
+    pods = slurm.kubernetes.items("-n", "slurm", "pods", "-l", "app.kubernetes.io/name in (slurmctld,slurmd,login)")
+    return {
+        pod["metadata"]["uid"]: sorted((it["name"], it["restartCount"]) for it in pod["status"]["containerStatuses"])
+        for pod in pods
+    }
+
+
+def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(slurm: Slurm) -> None:
+    k8s = slurm.kubernetes
+    slurm.until_idle(2)
+    until_says(slurm, "InUse", "'slurm-auth-slurm'", 30)
+    before = lives(slurm)
+    patch(slurm, metadata={"annotations": {"slinky.slurm.net/keys-settle-seconds": "6"}})
+    whole = slurm.submit("#!/bin/sh\nsleep 45\nsrun --overlap hostname\n")
+
+    # Swapped at once: deleted and made anew, since it is immutable.
+    secret = k8s.get("-n", "slurm", "secret", "slurm-auth-slurm")
+    old = base64.b64decode(secret["data"]["slurm.key"])
+    secret["data"]["slurm.key"] = base64.b64encode(NEW).decode()
+    for field in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        secret["metadata"].pop(field, None)
+    k8s.kubectl("-n", "slurm", "delete", "secret", "slurm-auth-slurm")
+    k8s.kubectl("create", "-f", "-", stdin=json.dumps(secret))
+    until_says(slurm, "Swapped", "nextSlurmKeyRef", 20)
+    assert keys_of_daemons(slurm) == [old]
+
+    # As it is meant.
+    following = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "next", "namespace": "slurm"},
+        "data": {"slurm.key": base64.b64encode(NEW).decode()},
+    }
+    k8s.kubectl("create", "-f", "-", stdin=json.dumps(following))
+    patch(slurm, spec={"nextSlurmKeyRef": {"name": "next", "key": "slurm.key"}})
+    for reason in ("Adding", "Switching", "Removing"):
+        until_says(slurm, reason, "'next'", 40)
+        assert slurm.login("srun", "--immediate=20", "hostname").strip()
+    until_says(slurm, "InUse", "'next'", 40)
+    assert keys_of_daemons(slurm) == [NEW]
+    assert slurm.login("srun", "--immediate=20", "-N2", "hostname").split()
+    until("the job to end", lambda: slurm.job(whole)["JobState"] == "COMPLETED", 60)
+    assert lives(slurm) == before
+
+    # The first Secret holds the new key by now, so the other is not needed any more.
+    patch(slurm, spec={"nextSlurmKeyRef": None})
+    until_says(slurm, "InUse", "'slurm-auth-slurm'", 20)
+    k8s.kubectl("-n", "slurm", "delete", "secret", "next")
+    slurm.until_idle(2)

@@ -1,0 +1,90 @@
+"""The steps by which Slurm's daemons go from one key to another."""
+
+import itertools
+
+from sidecars.policy import keys
+from sidecars.slurm.jwks import Ring
+
+OLD, NEW, THIRD = b"o" * 64, b"n" * 64, b"t" * 64
+FIRST, NEXT = ("first", OLD), ("next", NEW)
+
+
+def understood(signers: Ring, readers: Ring) -> bool:
+    """Whether daemons with one set of keys take what those with the other sign."""
+    return signers.default in readers.keys
+
+
+def walk(ring: Ring | None, following: tuple[str, bytes] | None) -> list[Ring]:
+    """The keys after each step, each settled, until nothing is left to do."""
+    rings: list[Ring] = []
+    for _ in range(10):
+        decision = keys.plan(ring, FIRST, following, "")
+        if decision.ring == ring and not decision.waiting:
+            assert decision.condition.status == "True"
+            return rings
+        ring = decision.ring
+        rings.append(ring)
+    raise AssertionError(f"no end: {rings}")
+
+
+def test_a_cluster_begins_with_the_key_that_is_named() -> None:
+    decision = keys.plan(None, FIRST, None, "")
+    assert decision.ring == Ring(OLD)
+    assert (decision.condition.status, decision.condition.reason) == ("True", "InUse")
+    assert keys.plan(decision.ring, FIRST, None, "") == decision
+
+
+def test_the_key_is_added_then_used_then_the_old_one_is_removed() -> None:
+    assert walk(Ring(OLD), NEXT) == [Ring(OLD, (NEW,)), Ring(NEW, (OLD,)), Ring(NEW)]
+
+
+def test_at_each_step_daemons_of_before_and_after_understand_each_other() -> None:
+    for ring, following in itertools.product(
+        (Ring(OLD), Ring(OLD, (NEW,)), Ring(NEW, (OLD,)), Ring(THIRD), Ring(OLD, (THIRD,)), Ring(THIRD, (OLD,))),
+        (NEXT, ("third", THIRD), FIRST),
+    ):
+        for before, after in itertools.pairwise([ring, *walk(ring, following)]):
+            assert understood(before, after)
+            assert understood(after, before)
+
+
+def test_no_step_is_taken_before_the_one_before_is_settled() -> None:
+    for ring, reason in ((Ring(OLD, (NEW,)), "Adding"), (Ring(NEW, (OLD,)), "Switching"), (Ring(NEW), "Removing")):
+        decision = keys.plan(ring, FIRST, NEXT, "slurmdbd restarts")
+        assert decision.ring == ring
+        assert decision.waiting
+        assert (decision.condition.status, decision.condition.reason) == ("False", reason)
+        assert "slurmdbd restarts" in decision.condition.message
+
+
+def test_a_key_that_is_swapped_at_once_is_refused_with_what_to_do() -> None:
+    decision = keys.plan(Ring(OLD), ("first", NEW), None, "")
+    assert decision.ring == Ring(OLD)
+    assert not decision.waiting
+    assert (decision.condition.status, decision.condition.reason) == ("False", "Swapped")
+    assert "nextSlurmKeyRef" in decision.condition.message
+
+
+def test_after_a_rotation_the_first_secret_may_hold_the_new_key_and_the_next_be_named_no_more() -> None:
+    assert keys.plan(Ring(NEW), ("first", NEW), None, "").condition.reason == "InUse"
+
+
+def test_a_rotation_that_is_called_off_ends_with_the_key_that_signs() -> None:
+    assert keys.plan(Ring(OLD, (NEW,)), FIRST, None, "").ring == Ring(OLD)
+    assert keys.plan(Ring(OLD, (NEW,)), FIRST, None, "not yet").ring == Ring(OLD, (NEW,))
+
+
+def test_a_key_that_slurm_would_not_take_is_not_brought_in() -> None:
+    decision = keys.plan(Ring(OLD), FIRST, ("next", b"n" * 16), "")
+    assert decision.ring == Ring(OLD)
+    assert decision.condition.reason == "KeyTooShort"
+
+
+def test_without_the_daemons_secret_both_keys_are_given_until_all_have_them() -> None:
+    assert walk(None, NEXT) == [Ring(NEW, (OLD,)), Ring(NEW)]
+
+
+def test_no_key_shows_in_a_condition() -> None:
+    for ring in (None, Ring(OLD), Ring(OLD, (NEW,)), Ring(NEW, (OLD,)), Ring(THIRD)):
+        for following in (None, NEXT):
+            assert "nnn" not in repr(keys.plan(ring, FIRST, following, ""))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sidecars.kube import STATEFUL_SETS, Manifest
-from sidecars.operator import workload
+from sidecars.operator import upgrade, workload
 from sidecars.operator.caches import ACCOUNTINGS
 from sidecars.operator.context import Context, Key, NotUsableError
 from sidecars.operator.controller import keys
@@ -31,8 +31,11 @@ async def reconcile(context: Context, key: Key) -> None:
                 return []
             return render.objects(accounting, facts, _secrets(context, accounting, facts))
 
-        await workload.apply_all(context, manifest, "Accounting", objects)
-        ready = _readiness(context, accounting)
+        with workload.usable():
+            rendered = objects()
+        held = upgrade.arrange(context, rendered, "slurmdbd", "")
+        await workload.apply_all(context, manifest, "Accounting", lambda: rendered)
+        ready = held.condition if held is not None else _readiness(context, accounting)
     except (NotUsableError, ResourceError) as error:
         ready = workload.refused(context, manifest, error)
     await context.report(ACCOUNTINGS, manifest, [ready])

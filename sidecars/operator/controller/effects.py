@@ -1,7 +1,7 @@
 """One pass over one Controller."""
 
 from sidecars.kube import STATEFUL_SETS, Manifest
-from sidecars.operator import workload
+from sidecars.operator import upgrade, workload
 from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import CONTROLLERS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
@@ -55,15 +55,11 @@ async def _configure(
     # A configuration with a fault is not published, and everything else goes on.
     if not found:
         await gating.publish(context, manifest, controller, config_set, facts)
-    await workload.apply_all(
-        context,
-        manifest,
-        "Controller",
-        lambda: [
-            *render.workload(controller, config_set, facts),
-            *nodeset.shared_objects(controller, nodesets, facts),
-        ],
-    )
+    with workload.usable():
+        rendered = render.workload(controller, config_set, facts)
+        shared = nodeset.shared_objects(controller, nodesets, facts)
+    held = upgrade.arrange(context, rendered, "slurmctld", upgrade.before_slurmctld(context, controller))
+    await workload.apply_all(context, manifest, "Controller", lambda: [*rendered, *shared])
     if controller.spec.external:
         gating.forget(context, key)
         if found:
@@ -72,6 +68,9 @@ async def _configure(
     await gating.label_primary(context, key, controller)
     with workload.usable():
         gates = await gating.follow(context, key, controller, config_set, found, facts)
+    if held is not None:
+        context.queues.controllers.add_after(key, upgrade.AGAIN_SECONDS)
+        return held.condition, [*gates, slurm_key]
     return workload.readiness(context, STATEFUL_SETS, key[0], names.controller(key[1])), [*gates, slurm_key]
 
 

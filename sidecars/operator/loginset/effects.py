@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sidecars.kube import DEPLOYMENTS, ENDPOINT_SLICES, SECRETS, AlreadyExists, records
-from sidecars.operator import workload
+from sidecars.operator import upgrade, workload
 from sidecars.operator.caches import LOGINSETS
 from sidecars.operator.context import Context, Key, NotUsableError
 from sidecars.operator.controller import keys
@@ -37,23 +37,24 @@ async def reconcile(context: Context, key: Key) -> None:
             keys.wait_for(context, namespace, slurm_key(controller))
         await _have_host_keys(context, loginset)
         facts = context.facts(controller)
-        await workload.apply_all(
-            context,
-            manifest,
-            "LoginSet",
-            lambda: [
+        with workload.usable():
+            rendered = [
                 *render.objects(loginset, controller, facts),
                 *render.addresses(
                     loginset,
                     _addresses(context.caches.login_pods.store.by("loginset", key)),
                     context.caches.live(ENDPOINT_SLICES, namespace, names.login_hosts(name)),
                 ),
-            ],
-        )
+            ]
+        held = upgrade.arrange(context, rendered, "login", upgrade.before_clients(context, controller))
+        await workload.apply_all(context, manifest, "LoginSet", lambda: rendered)
         # sshd is told by the pod itself (workloads/login.yaml); open sessions go on.
         digest = render.ssh_config_digest(loginset, controller, facts)
         await workload.nudge(context, manifest, render.selector(loginset), names.SSHD_CONF_HASH, digest)
         ready = workload.readiness(context, DEPLOYMENTS, namespace, name)
+        if held is not None:
+            context.queues.loginsets.add_after(key, upgrade.AGAIN_SECONDS)
+            ready = held.condition
     except NotUsableError as error:
         ready = workload.refused(context, manifest, error)
     selector = f"{names.APP_INSTANCE}={name},{names.APP_NAME}=login"

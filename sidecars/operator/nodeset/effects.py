@@ -13,7 +13,7 @@ from sidecars.kube import (
     KubeError,
     Manifest,
 )
-from sidecars.operator import workload
+from sidecars.operator import upgrade, workload
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError, Observed
@@ -31,9 +31,10 @@ from sidecars.operator.nodeset import (
     steps,
 )
 from sidecars.operator.nodeset.observation import as_placed, worker_pod
-from sidecars.policy import lost, placement, reservation
+from sidecars.policy import lost, placement, reservation, upgrades
 from sidecars.policy import nodeset as policy
 from sidecars.policy.conditions import Condition
+from sidecars.policy.upgrades import Hold, Live
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.controller import slurm_key
@@ -46,11 +47,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What new pods are made from: hash of the revision, its collisions, the template; None where it can't be made."""
+    """What new pods are made from: hash of the revision, its collisions, the template; None where it can't be made.
+
+    `held`: why it is not the newest one.
+    """
 
     revision: str
     collisions: int | None
     template: Manifest | None
+    held: Hold | None = None
 
 
 async def reconcile(context: Context, key: Key) -> float | None:
@@ -82,6 +87,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if nodeset.metadata.deletion_timestamp is None:
         try:
             made = await _template(context, manifest, nodeset)
+            problem = made.held.condition if made.held is not None else None
         except NotUsableError as error:
             # Without a template nothing can be created; what is there is still drained and scaled in safely.
             problem = Condition("Ready", "False", error.reason, str(error))
@@ -172,6 +178,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         _forced_in(context, nodeset) if pods else None,
         lost.OVERDUE_SECONDS if pods and desired.forced else None,
         context.expectations.remaining(key) or None,
+        upgrade.AGAIN_SECONDS if made.held is not None else None,
     )
     return min((hint for hint in hints if hint is not None), default=None)
 
@@ -275,6 +282,11 @@ async def _template(context: Context, manifest: Manifest, nodeset: NodeSet) -> M
         if refused:
             raise NotUsableError("PartOfGpus", refused)
         await workload.apply_all(context, manifest, "NodeSet", lambda: render.objects(nodeset, controller, facts))
+        held = _held(context, nodeset, controller)
+        if held is not None:
+            return Made(
+                held[0].hash, nodeset.status.collision_count, _rendered(nodeset, controller, facts, held[0]), held[1]
+            )
         revision, collisions = await revisions.current(context, nodeset, controller, facts)
         return Made(revision.hash, collisions or None, _rendered(nodeset, controller, facts, revision))
     except MissingReferenceError as error:
@@ -283,6 +295,20 @@ async def _template(context: Context, manifest: Manifest, nodeset: NodeSet) -> M
         raise NotUsableError("Invalid", str(error)) from error
     except (Forbidden, Invalid) as error:
         raise NotUsableError("Refused", f"the API server refuses the ControllerRevision: {error}") from error
+
+
+def _held(context: Context, nodeset: NodeSet, controller: Controller) -> tuple[render.Revision, Hold] | None:
+    """The revision to stay with while what goes before the workers gets another image; None for none."""
+    stored = revisions.stored_of(context, nodeset)
+    wanted = str(nodeset.spec.slurmd.get("image") or "")
+    if not stored or not wanted:
+        return None
+    newest = max(stored, key=lambda item: item.number).revision
+    image = str((newest.data["spec"].get("slurmd") or {}).get("image") or "")
+    if not image or image == wanted:
+        return None
+    hold = upgrades.hold("slurmd", Live(image, ready=True), wanted, upgrade.before_workers(context, controller))
+    return (newest, hold) if hold is not None else None
 
 
 def _rendered(nodeset: NodeSet, controller: Controller, facts: Facts, revision: render.Revision) -> Manifest:

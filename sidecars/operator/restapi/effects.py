@@ -1,7 +1,7 @@
 """One pass over one RestApi."""
 
 from sidecars.kube import DEPLOYMENTS
-from sidecars.operator import workload
+from sidecars.operator import upgrade, workload
 from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import RESTAPIS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
@@ -36,8 +36,14 @@ async def reconcile(context: Context, key: Key) -> None:
         # slurmrestd reads slurm.conf at its start.
         waiting.check(context, controller)
         facts = context.facts(controller)
-        await workload.apply_all(context, manifest, "RestApi", lambda: render.objects(restapi, controller, facts))
+        with workload.usable():
+            rendered = render.objects(restapi, controller, facts)
+        held = upgrade.arrange(context, rendered, "slurmrestd", upgrade.before_clients(context, controller))
+        await workload.apply_all(context, manifest, "RestApi", lambda: rendered)
         ready = workload.readiness(context, DEPLOYMENTS, namespace, names.restapi(name))
+        if held is not None:
+            context.queues.restapis.add_after(key, upgrade.AGAIN_SECONDS)
+            ready = held.condition
     except NotUsableError as error:
         ready = workload.refused(context, manifest, error)
     await context.report(

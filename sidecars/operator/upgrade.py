@@ -1,0 +1,110 @@
+"""Holds a changed image of a Slurm daemon back until what goes before it is up to date and healthy."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest, Resource
+from sidecars.operator.apply import APPLIED
+from sidecars.operator.context import Context
+from sidecars.policy import upgrades
+from sidecars.policy.upgrades import Hold, Live
+from sidecars.workloads import names
+from sidecars.workloads.assembly import container
+from sidecars.workloads.resources import Controller
+
+AGAIN_SECONDS = 2.0
+"""How soon one that waits looks again, if nothing wakes it earlier."""
+
+
+def arrange(context: Context, manifests: list[Manifest], daemon: str, earlier: str) -> Hold | None:
+    """Put the image of before back into the workload among `manifests` if that is to wait; why. `manifests` change."""
+    workload = next((it for it in manifests if it["kind"] in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}), None)
+    if workload is None:
+        return None
+    metadata, spec = workload["metadata"], workload["spec"]["template"]["spec"]
+    wanted = container(spec, daemon).get("image")
+    found = live(context, APPLIED[workload["kind"]], metadata["namespace"], metadata["name"], daemon)
+    if found is not None and (newest := upgrades.ran(found)) is not None and daemon in {"slurmctld", "slurmdbd"}:
+        metadata["annotations"] = {**metadata.get("annotations", {}), names.RAN_VERSION: upgrades.text(newest)}
+    if not wanted:
+        return None
+    held = upgrades.hold(daemon, found, wanted, earlier)
+    if held is not None and found is not None:
+        for item in (*spec.get("initContainers", ()), *spec["containers"]):
+            if item.get("image") == wanted:
+                item["image"] = found.image
+    return held
+
+
+def live(context: Context, resource: Resource, namespace: str, name: str, daemon: str) -> Live | None:
+    """A workload as last seen; None if there is none."""
+    manifest = context.caches.live(resource, namespace, name)
+    if manifest is None:
+        return None
+    try:
+        image = str(container(manifest["spec"]["template"]["spec"], daemon).get("image", ""))
+    except LookupError:
+        return None
+    status, wanted = manifest.get("status") or {}, manifest["spec"].get("replicas", 1)
+    ready = (
+        status.get("observedGeneration", 0) >= manifest["metadata"].get("generation", 0)
+        and status.get("updatedReplicas", 0) >= wanted
+        and status.get("readyReplicas", 0) >= wanted
+    )
+    ran = upgrades.parse((manifest["metadata"].get("annotations") or {}).get(names.RAN_VERSION, ""))
+    return Live(image, ready, ran)
+
+
+def before_slurmctld(context: Context, controller: Controller) -> str:
+    """What slurmctld waits for; empty for nothing."""
+    reference = controller.spec.accounting_ref
+    if reference is None:
+        return ""
+    manifest = context.caches.accountings.store.get(controller.namespace, reference.name)
+    if manifest is None or manifest["spec"].get("external"):
+        return ""
+    name = names.accounting(reference.name)
+    return _not_done(context, "Accounting", manifest, STATEFUL_SETS, name, "slurmdbd")
+
+
+def before_clients(context: Context, controller: Controller) -> str:
+    """What slurmrestd and login nodes wait for; empty for nothing."""
+    manifest = context.caches.controllers.store.get(controller.namespace, controller.name)
+    if manifest is None or controller.spec.external:
+        return ""
+    return _not_done(
+        context, "Controller", manifest, STATEFUL_SETS, names.controller(controller.name), "slurmctld"
+    ) or before_slurmctld(context, controller)
+
+
+def before_workers(context: Context, controller: Controller) -> str:
+    """What NodeSets wait for; empty for nothing."""
+    waits = before_clients(context, controller)
+    if waits:
+        return waits
+    for manifest in _of(context.caches.restapis.store.values(), controller):
+        name = names.restapi(manifest["metadata"]["name"])
+        waits = waits or _not_done(context, "RestApi", manifest, DEPLOYMENTS, name, "slurmrestd")
+    for manifest in _of(context.caches.loginsets.store.values(), controller):
+        name = manifest["metadata"]["name"]
+        waits = waits or _not_done(context, "LoginSet", manifest, DEPLOYMENTS, name, "login")
+    return waits
+
+
+def _not_done(context: Context, kind: str, manifest: Manifest, resource: Resource, name: str, daemon: str) -> str:
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    found = live(context, resource, metadata["namespace"], name, daemon)
+    wanted = (spec.get(daemon) or {}).get("image")
+    if found is not None and found.ready and wanted in (None, "", found.image):
+        return ""
+    return f"{kind} {metadata['name']!r} is up to date and ready" + (f" with image {wanted}" if wanted else "")
+
+
+def _of(manifests: Iterable[Manifest], controller: Controller) -> list[dict[str, Any]]:
+    return [
+        item
+        for item in manifests
+        if item["metadata"]["namespace"] == controller.namespace
+        and not item["metadata"].get("deletionTimestamp")
+        and (item["spec"].get("controllerRef") or {}).get("name") == controller.name
+    ]

@@ -1,0 +1,66 @@
+"""The order of Slurm's daemons in an upgrade, and what can't go back."""
+
+import pytest
+
+from sidecars.policy import upgrades
+from sidecars.policy.upgrades import Live
+
+OLD, NEW = "ghcr.io/slinkyproject/slurmctld:25.11-ubuntu24.04", "ghcr.io/slinkyproject/slurmctld:26.05-ubuntu24.04"
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        (OLD, (25, 11)),
+        ("slurmctld:26.05.5", (26, 5)),
+        ("registry.example:5000/slurm/slurmctld:26.05@sha256:00", (26, 5)),
+        ("slurmctld:v25.11.1-rockylinux9", (25, 11)),
+        ("registry.example:5000/slurm/slurmctld", None),
+        ("slurmctld@sha256:25.11", None),
+        ("slurmctld:latest", None),
+        ("slurmctld:26.055", None),
+        ("slurmctld:26.13", None),
+        ("", None),
+    ],
+)
+def test_a_tag_tells_the_version_of_slurm(image: str, version: tuple[int, int] | None) -> None:
+    assert upgrades.version(image) == version
+    assert upgrades.parse(upgrades.text(version)) == version
+
+
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmrestd", "login", "slurmd"])
+def test_a_daemon_keeps_its_image_until_what_goes_before_it_is_done(daemon: str) -> None:
+    held = upgrades.hold(daemon, Live(OLD, ready=True), NEW, "Accounting 'slurm' is ready")
+    assert held is not None
+    assert held.condition.reason == "WaitingForUpgrade"
+    assert "Accounting 'slurm' is ready" in held.message
+    assert upgrades.hold(daemon, Live(OLD, ready=True), NEW, "") is None
+
+
+def test_nothing_holds_a_daemon_that_is_new_or_broken_or_stays_as_it_is() -> None:
+    assert upgrades.hold("slurmctld", None, NEW, "x") is None
+    assert upgrades.hold("slurmctld", Live(OLD, ready=False), NEW, "x") is None
+    assert upgrades.hold("slurmctld", Live(NEW, ready=True), NEW, "x") is None
+
+
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd"])
+def test_what_keeps_a_state_never_gets_older_than_it(daemon: str) -> None:
+    for live in (Live(NEW, ready=True), Live(NEW, ready=False, ran=(26, 5)), Live(OLD, ready=True, ran=(26, 5))):
+        held = upgrades.hold(daemon, live, "slurmctld:25.05", "")
+        assert held is not None
+        assert held.reason == "OlderThanState"
+        assert "25.05" in held.message
+        assert "26.05" in held.message
+
+
+def test_clients_and_workers_may_go_back() -> None:
+    for daemon in ("slurmrestd", "login", "slurmd"):
+        assert upgrades.hold(daemon, Live(NEW, ready=True), OLD, "") is None
+
+
+def test_a_version_that_never_came_up_is_no_reason_to_stay_with_it() -> None:
+    assert upgrades.hold("slurmctld", Live("slurmctld:27.11", ready=False, ran=(26, 5)), NEW, "") is None
+
+
+def test_a_tag_without_a_version_refuses_nothing() -> None:
+    assert upgrades.hold("slurmctld", Live(NEW, ready=True), "slurmctld:mine", "") is None

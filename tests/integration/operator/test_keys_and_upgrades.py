@@ -1,0 +1,204 @@
+"""Keys that are rotated and versions that are rolled, on a real API server."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from sidecars.kube import CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, SECRETS, STATEFUL_SETS, Invalid, Resource
+from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
+from tests.integration.operator.test_services import ACCOUNTING, put, until_event, update_status
+from tests.integration.operator.world import World, custom, secret, until
+
+pytestmark = pytest.mark.timeout(60, func_only=True)
+
+OLD, NEW = b"s" * 1024, b"n" * 1024
+SETTLE = {"metadata": {"annotations": {"slinky.slurm.net/keys-settle-seconds": "0"}}}
+
+
+async def until_key(world: World, reason: str, words: str = "", seconds: float = 15) -> dict[str, Any]:
+    """Wait until the condition SlurmKey has this reason and these words."""
+
+    async def look() -> dict[str, Any] | None:
+        found = await world.condition(CONTROLLERS, "slurm", "SlurmKey")
+        return found if found.get("reason") == reason and words in found["message"] else None
+
+    return await until(f"SlurmKey to say {reason} {words}", look, seconds)
+
+
+async def keys_of_daemons(world: World) -> list[bytes]:
+    """What daemons are given, the key that they sign with first."""
+    found = await until("the keys", lambda: world.get(SECRETS, "slurm-auth-slurm-jwks"))
+    entries = json.loads(base64.b64decode(found["data"]["slurm.jwks"]))["keys"]
+    return [base64.b64decode(it["k"]) for it in sorted(entries, key=lambda it: it.get("use") != "default")]
+
+
+async def change(world: World, resource: Resource, name: str, **body: Any) -> None:
+    """Patch a resource of ours."""
+    await world.client.merge_patch(resource, world.namespace, name, body)
+
+
+async def test_a_key_that_is_swapped_is_refused_and_one_that_is_named_is_brought_in(world: World) -> None:
+    await world.cluster()
+    await until_key(world, "InUse", "'slurm-auth-slurm'")
+    assert await keys_of_daemons(world) == [OLD]
+    template = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
+
+    await put(world, "slurm-auth-slurm", "slurm.key", NEW)
+    await until_key(world, "Swapped", "nextSlurmKeyRef")
+    assert await keys_of_daemons(world) == [OLD]
+
+    await change(world, CONTROLLERS, "slurm", spec={"nextSlurmKeyRef": {"name": "next", "key": "slurm.key"}})
+    await until_key(world, "ReferenceMissing", "'next'")
+    # Ten minutes per step, so that each can be seen; then none.
+    long = {"annotations": {"slinky.slurm.net/keys-settle-seconds": "600"}}
+    await change(world, CONTROLLERS, "slurm", metadata=long)
+    await world.create(secret("next", "slurm.key", NEW))
+    found = await until_key(world, "Adding", "step 1 of 3")
+    assert found["status"] == "False"
+    assert await keys_of_daemons(world) == [OLD, NEW]
+    await update_status(world, DEPLOYMENTS, "slurm-restapi")
+    await change(world, CONTROLLERS, "slurm", **SETTLE)
+    await until_key(world, "InUse", "'next'", 40)
+    assert await keys_of_daemons(world) == [NEW]
+    await until_event(world, "Controller", "SlurmKey", "step 3 of 3")
+    after = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
+    assert after == template
+    await change(world, CONTROLLERS, "slurm", spec={"nextSlurmKeyRef": None})
+    await until_key(world, "InUse", "'slurm-auth-slurm'")
+
+
+async def test_the_first_reference_can_not_be_changed_and_the_refusal_names_the_remedy(world: World) -> None:
+    await world.cluster()
+    with pytest.raises(Invalid, match="name the new key in nextSlurmKeyRef"):
+        await change(world, CONTROLLERS, "slurm", spec={"slurmKeyRef": {"name": "other", "key": "slurm.key"}})
+
+
+async def test_a_new_key_makes_no_new_revision_of_workers(world: World) -> None:
+    await world.cluster()
+    await world.nodeset(replicas=1)
+    await world.until_ready(1)
+    before = set(await world.pods())
+    items, _ = await world.client.list(CONTROLLER_REVISIONS, world.namespace)
+    await world.create(secret("next", "slurm.key", NEW))
+    await update_status(world, DEPLOYMENTS, "slurm-restapi")
+    next_key = {"nextSlurmKeyRef": {"name": "next", "key": "slurm.key"}}
+    await change(world, CONTROLLERS, "slurm", spec=next_key, **SETTLE)
+    await until_key(world, "InUse", "'next'", 40)
+    revisions, _ = await world.client.list(CONTROLLER_REVISIONS, world.namespace)
+    assert len(revisions) == len(items)
+    assert set(await world.pods()) == before
+
+
+def image(workload: dict[str, Any], container: str) -> str:
+    """The image of a container."""
+    containers = workload["spec"]["template"]["spec"]["containers"]
+    return str(next(it["image"] for it in containers if it["name"] == container))
+
+
+async def test_another_version_rolls_in_order_and_never_back(world: World) -> None:
+    await world.create(secret("mariadb-password", "password", b"first"))
+    await world.cluster()
+    await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
+    await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
+    await world.create(custom("Accounting", "slurm", {**ACCOUNTING, "slurmdbd": {"image": "slurmdbd:25.11"}}))
+    login = {"controllerRef": {"name": "slurm"}, "sssdConfRef": {"name": "", "key": "sssd.conf"}}
+    await world.create(custom("LoginSet", "login", {**login, "login": {"image": "login:25.11"}}))
+    workloads = [
+        (STATEFUL_SETS, "slurm-accounting", "slurmdbd", ACCOUNTINGS, "slurm"),
+        (STATEFUL_SETS, "slurm-controller", "slurmctld", CONTROLLERS, "slurm"),
+        (DEPLOYMENTS, "slurm-restapi", "slurmrestd", RESTAPIS, "slurm"),
+        (DEPLOYMENTS, "login", "login", LOGINSETS, "login"),
+    ]
+
+    async def has(resource: Resource, name: str, daemon: str, wanted: str) -> bool:
+        found = await world.get(resource, name)
+        return found is not None and image(found, daemon) == wanted
+
+    async def until_has(resource: Resource, name: str, daemon: str, wanted: str) -> None:
+        await until(f"{name} with {wanted}", lambda: has(resource, name, daemon, wanted))
+
+    async def report(resource: Resource, name: str, *, done: bool) -> None:
+        """What Kubernetes' controllers would: the newest pods are there, or not yet."""
+        found = await until(name, lambda: world.get(resource, name))
+        generation, count = found["metadata"]["generation"], found["spec"]["replicas"]
+        status = {
+            "observedGeneration": generation if done else generation - 1,
+            **dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), count),
+        }
+        await world.client.merge_patch(resource, world.namespace, name, {"status": status}, subresource="status")
+
+    for resource, name, daemon, *_ in workloads:
+        await until_has(resource, name, daemon, f"{daemon}:25.11")
+        await report(resource, name, done=True)
+    await change(world, CONTROLLERS, "slurm", spec={"accountingRef": {"name": "slurm"}})
+    await world.nodeset(replicas=1, slurmd={"image": "slurmd:25.11"})
+    await world.until_ready(1)
+
+    # From the last to the first, so that only the order that is kept can be the right one.
+    await change(world, NODESETS, "slinky", spec={"slurmd": {"image": "slurmd:26.05"}})
+    for _, _, daemon, kind, name in reversed(workloads):
+        if daemon == "slurmdbd":
+            continue
+        await report(*workloads[0][:2], done=False)
+        await change(world, kind, name, spec={daemon: {"image": f"{daemon}:26.05"}})
+    for resource, name, daemon, kind, owner in workloads[1:]:
+
+        async def waits(kind: Resource = kind, owner: str = owner) -> bool:
+            return (await world.condition(kind, owner)).get("reason") == "WaitingForUpgrade"
+
+        await until(f"{owner}'s {daemon} to wait", waits)
+        assert await has(resource, name, daemon, f"{daemon}:25.11")
+    await change(world, ACCOUNTINGS, "slurm", spec={"slurmdbd": {"image": "slurmdbd:26.05"}})
+    for index, (resource, name, daemon, _kind, _owner) in enumerate(workloads):
+        await until_has(resource, name, daemon, f"{daemon}:26.05")
+        if index < 2:
+            for later, later_name, later_daemon, _, _ in workloads[index + 1 :]:
+                assert await has(later, later_name, later_daemon, f"{later_daemon}:25.11")
+        assert (await world.condition(NODESETS, "slinky")).get("reason") == "WaitingForUpgrade"
+        await report(resource, name, done=True)
+
+    async def rolled() -> bool:
+        pods = await world.pods()
+        return bool(pods) and all(
+            next(it["image"] for it in pod["spec"]["containers"] if it["name"] == "slurmd") == "slurmd:26.05"
+            for pod in pods.values()
+        )
+
+    await until("the workers with 26.05", rolled, 20)
+
+    await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
+
+    async def refused() -> bool:
+        found = await world.condition(CONTROLLERS, "slurm")
+        return found.get("reason") == "OlderThanState" and "26.05" in found["message"]
+
+    await until("the older slurmctld to be refused", refused)
+    assert await has(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
+
+
+async def test_a_release_of_the_charts_alone_changes_no_pod(world: World) -> None:
+    await world.cluster()
+    await world.nodeset(replicas=1)
+    await world.until_ready(1)
+    await until_key(world, "InUse")
+    labels = {"helm.sh/chart": "slurm-9.9.9", "app.kubernetes.io/version": "9.9.9"}
+
+    async def templates() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for resource in (STATEFUL_SETS, DEPLOYMENTS):
+            items, _ = await world.client.list(resource, world.namespace)
+            found |= {it["metadata"]["name"]: (it["metadata"]["generation"], it["spec"]["template"]) for it in items}
+        return found | {name: pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
+
+    before = await templates()
+    for resource, name in ((CONTROLLERS, "slurm"), (RESTAPIS, "slurm"), (NODESETS, "slinky")):
+        await change(world, resource, name, metadata={"labels": labels})
+    # What is done after it shows that the labels have been seen.
+    await change(world, NODESETS, "slinky", spec={"replicas": 2})
+    await world.until_ready(2)
+    after = await templates()
+    assert {name: after[name] for name in before} == before
+    items, _ = await world.client.list(EVENTS, world.namespace)
+    assert not [it for it in items if it["reason"] == "Restarting"]

@@ -1,6 +1,6 @@
 """One pass over one Controller."""
 
-from sidecars.kube import STATEFUL_SETS, Manifest
+from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, Manifest, NotFound
 from sidecars.operator import upgrade, workload
 from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import CONTROLLERS
@@ -10,6 +10,9 @@ from sidecars.policy.conditions import Condition
 from sidecars.workloads import config, names, nodeset
 from sidecars.workloads import controller as render
 from sidecars.workloads.resources import Controller, ResourceError
+
+CLAIM_SECONDS = 15.0
+"""How soon a claim that is missing or wrong is looked at again: no other claim than the workers' is watched."""
 
 
 async def reconcile(context: Context, key: Key) -> None:
@@ -47,6 +50,7 @@ async def _configure(
     """Publish, apply, follow. The condition `Ready`, and those of the gate. Raises NotUsableError."""
     slurm_key = await keys.keep(context, manifest, controller, context.facts(controller))
     waiting.check(context, controller)
+    lacks = await _claim(context, key, controller)
     nodesets = context.nodesets_of(*key)
     facts = context.facts(controller)
     with workload.usable():
@@ -71,7 +75,35 @@ async def _configure(
     if held is not None:
         context.queues.controllers.add_after(key, upgrade.AGAIN_SECONDS)
         return held.condition, [*gates, slurm_key]
-    return workload.readiness(context, STATEFUL_SETS, key[0], names.controller(key[1])), [*gates, slurm_key]
+    ready = workload.readiness(context, STATEFUL_SETS, key[0], names.controller(key[1]))
+    return lacks if lacks is not None and ready.status != "True" else ready, [*gates, slurm_key]
+
+
+async def _claim(context: Context, key: Key, controller: Controller) -> Condition | None:
+    """What is wrong with the claim that spec.persistence names; raises NotUsableError if standbys can't share it.
+
+    A claim that isn't there is Kubernetes' to wait for: slurmctld's pod is scheduled as soon as it is.
+    """
+    name = controller.spec.persistence.existing_claim
+    if not (controller.spec.persistence.enabled and name) or controller.spec.external:
+        return None
+    try:
+        claim = await context.client.get(PERSISTENT_VOLUME_CLAIMS, key[0], name)
+    except NotFound:
+        context.queues.controllers.add_after(key, CLAIM_SECONDS)
+        said = (
+            f"spec.persistence.existingClaim: PersistentVolumeClaim {name!r} doesn't exist; it is taken up when it does"
+        )
+        return Condition("Ready", "False", "ReferenceMissing", said)
+    modes = (claim.get("spec") or {}).get("accessModes") or []
+    if controller.spec.ha.enabled and "ReadWriteMany" not in modes:
+        said = (
+            f"spec.persistence.existingClaim: PersistentVolumeClaim {name!r} has access modes {', '.join(modes)}; with "
+            "spec.ha several slurmctld on several Kubernetes nodes share it: name one with ReadWriteMany"
+        )
+        context.queues.controllers.add_after(key, CLAIM_SECONDS)
+        raise NotUsableError("Invalid", said)
+    return None
 
 
 def slurm_reachable(context: Context, key: Key) -> Condition:

@@ -40,7 +40,6 @@ async def change(world: World, resource: Resource, name: str, **body: Any) -> No
 
 
 async def test_a_key_that_is_swapped_is_refused_and_one_that_is_named_is_brought_in(world: World) -> None:
-    await world.cluster()
     await until_key(world, "InUse", "'slurm-auth-slurm'")
     assert await keys_of_daemons(world) == [OLD]
     template = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
@@ -70,13 +69,11 @@ async def test_a_key_that_is_swapped_is_refused_and_one_that_is_named_is_brought
 
 
 async def test_the_first_reference_can_not_be_changed_and_the_refusal_names_the_remedy(world: World) -> None:
-    await world.cluster()
     with pytest.raises(Invalid, match="name the new key in nextSlurmKeyRef"):
         await change(world, CONTROLLERS, "slurm", spec={"slurmKeyRef": {"name": "other", "key": "slurm.key"}})
 
 
 async def test_a_new_key_makes_no_new_revision_of_workers(world: World) -> None:
-    await world.cluster()
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     before = set(await world.pods())
@@ -99,7 +96,6 @@ def image(workload: dict[str, Any], container: str) -> str:
 
 async def test_another_version_rolls_in_order_and_never_back(world: World) -> None:
     await world.create(secret("mariadb-password", "password", b"first"))
-    await world.cluster()
     await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
     await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
     await world.create(custom("Accounting", "slurm", {**ACCOUNTING, "slurmdbd": {"image": "slurmdbd:25.11"}}))
@@ -179,7 +175,6 @@ async def test_another_version_rolls_in_order_and_never_back(world: World) -> No
 
 
 async def test_a_release_of_the_charts_alone_changes_no_pod(world: World) -> None:
-    await world.cluster()
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     await until_key(world, "InUse")

@@ -1,32 +1,57 @@
 """Each bad configuration that only slurmctld can tell is refused by a dry run of it, and its culprit is named."""
 
-from tests.configurations import bad
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.configurations import BadConfiguration, bad
 from tests.e2e.harness import Slurm, until
 from tests.e2e.test_configuration import accepted, controller, patch, restarts, until_running
 
 BY_SLURMCTLD = [it for it in bad() if it.found_by != "lint"]
 
 
-def test_no_bad_configuration_reaches_slurmctld(slurm: Slurm) -> None:
-    life = restarts(slurm)
+@contextmanager
+def asked_for(slurm: Slurm, each: BadConfiguration) -> Iterator[None]:
+    """The lines and NodeSets of a bad configuration, while the block runs."""
+    assert set(each.input) <= {"extraConf", "nodesets"}
     before = controller(slurm)["spec"].get("extraConf", "")
-    missed: list[str] = []
+    nodesets = [
+        {
+            "apiVersion": "slinky.slurm.net/v1beta1",
+            "kind": "NodeSet",
+            "metadata": {"name": name, "namespace": "slurm"},
+            "spec": {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "none"}} | spec | {"replicas": 0},
+        }
+        for name, spec in each.input.get("nodesets", {}).items()
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodesets})
+    if nodesets:
+        slurm.kubernetes.kubectl("apply", "-f", "-", stdin=text)
+    if "extraConf" in each.input:
+        patch(slurm, extraConf=f"{before.rstrip()}\n{each.input['extraConf']}\n")
     try:
-        for each in BY_SLURMCTLD:
-            assert set(each.input) <= {"extraConf"}
-            patch(slurm, extraConf=f"{before.rstrip()}\n{each.input['extraConf']}\n")
+        yield
+    finally:
+        patch(slurm, extraConf=before)
+        if nodesets:
+            slurm.kubernetes.kubectl("delete", "--wait=false", "-f", "-", stdin=text)
 
-            def refused(message: str = each.message) -> bool:
-                found = accepted(slurm)
-                return found.get("status") == "False" and message in found["message"]
 
+def test_no_bad_configuration_reaches_slurmctld(slurm: Slurm) -> None:
+    life, missed = restarts(slurm), []
+    for each in BY_SLURMCTLD:
+
+        def refused(message: str = each.message) -> bool:
+            found = accepted(slurm)
+            return found.get("status") == "False" and message in found["message"]
+
+        with asked_for(slurm, each):
             try:
                 until(f"{each.name} to be refused", refused, 20)
             except AssertionError:
                 missed.append(f"{each.name}: {accepted(slurm)}")
             assert restarts(slurm) == life
             slurm.login("sinfo", "-h")
-    finally:
-        patch(slurm, extraConf=before)
     assert missed == []
     until_running(slurm)

@@ -21,6 +21,7 @@ async def reconcile(context: Context, key: Key) -> None:
     manifest = context.caches.controllers.store.get(namespace, name)
     if manifest is None:
         gating.forget(context, key)
+        context.walks.pop(key, None)
         await context.clusters.want(key, None)
         return
     if manifest["metadata"].get("deletionTimestamp"):

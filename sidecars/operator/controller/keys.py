@@ -90,8 +90,6 @@ async def keep(context: Context, manifest: Manifest, controller: Controller, fac
             context.events.emit(manifest, "Normal", "SlurmKey", "Rotate", decision.condition.message)
     if decision.waiting:
         context.queues.controllers.add_after(key, AGAIN_SECONDS)
-    else:
-        context.walks.pop(key, None)
     wait_for(context, controller.namespace, first)
     return decision.condition
 

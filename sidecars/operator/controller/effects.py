@@ -49,7 +49,7 @@ async def _configure(
     context: Context, key: Key, manifest: Manifest, controller: Controller
 ) -> tuple[Condition, list[Condition]]:
     """Publish, apply, follow. The condition `Ready`, and those of the gate. Raises NotUsableError."""
-    slurm_key = await keys.keep(context, manifest, controller, context.facts(controller))
+    slurm_key = await _keys(context, manifest, controller)
     waiting.check(context, controller)
     lacks = await _claim(context, key, controller)
     nodesets = context.nodesets_of(*key)
@@ -78,6 +78,16 @@ async def _configure(
         return held.condition, [*gates, slurm_key]
     ready = workload.readiness(context, STATEFUL_SETS, key[0], names.controller(key[1]))
     return lacks if lacks is not None and ready.status != "True" else ready, [*gates, slurm_key]
+
+
+async def _keys(context: Context, manifest: Manifest, controller: Controller) -> Condition:
+    """The condition of the keys. Without them only slurmctld can't be: an external one is told of all the same."""
+    try:
+        return await keys.keep(context, manifest, controller, context.facts(controller))
+    except NotUsableError as error:
+        if not controller.spec.external:
+            raise
+        return Condition("SlurmKey", "False", error.reason, str(error))
 
 
 async def _claim(context: Context, key: Key, controller: Controller) -> Condition | None:

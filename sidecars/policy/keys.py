@@ -96,7 +96,7 @@ _STEPS = {
     "Add": "step 1 of 3: all daemons are given both keys, and sign with the old one",
     "Switch": "step 2 of 3: all daemons sign with the new key, and still take the old one",
     "Remove": "step 3 of 3: the old key is taken from all daemons",
-    "Back": "all daemons go back to one key before anything else",
+    "Back": "all daemons have one key before anything else",
 }
 
 

@@ -340,14 +340,14 @@ async def test_a_status_keeps_conditions_by_type(client: Client, kind: str) -> N
     [
         ("Controller", "NAME AGE STATUS", "NAME AGE STATUS MESSAGE"),
         ("Accounting", "NAME AGE STATUS", "NAME AGE STATUS MESSAGE"),
-        ("RestApi", "NAME AGE STATUS", "NAME AGE STATUS MESSAGE"),
-        ("LoginSet", "NAME REPLICAS AGE STATUS", "NAME REPLICAS AGE STATUS MESSAGE"),
+        ("RestApi", "NAME REPLICAS READY AGE STATUS", "NAME REPLICAS READY AGE STATUS MESSAGE"),
+        ("LoginSet", "NAME REPLICAS READY AGE STATUS", "NAME REPLICAS READY AGE STATUS MESSAGE"),
         (
             "NodeSet",
             "NAME DESIRED REPLICAS UPDATED READY AGE STATUS",
             "NAME DESIRED REPLICAS UPDATED READY IDLE ALLOCATED DOWN DRAIN AGE STATUS MESSAGE",
         ),
-        ("Token", "NAME USER IAT AGE STATUS", "NAME USER IAT AGE STATUS MESSAGE"),
+        ("Token", "NAME USER IAT EXPIRES AGE STATUS", "NAME USER IAT EXPIRES AGE STATUS MESSAGE"),
     ],
 )
 def test_kubectl_shows_the_columns(kubeconfig: Path, kind: str, want_columns: str, want_wide: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from sidecars.workloads import merge
+from sidecars.workloads import merge, names
 from sidecars.workloads.resources import (
     API_VERSION,
     Json,
@@ -32,11 +32,11 @@ def labels(owner: Resource) -> dict[str, str]:
 
 
 def annotations(owner: Resource) -> dict[str, str]:
-    """The annotations that an owner hands down: all but the book-keeping of deployment tools."""
+    """The annotations that an owner hands down: all but the book-keeping of deployment tools, and what is for us."""
     return {
         key: value
         for key, value in owner.metadata.annotations.items()
-        if key not in _TOOLS_ANNOTATIONS and not key.startswith(_TOOLS_PREFIXES)
+        if key not in _TOOLS_ANNOTATIONS and key != names.KEYS_SETTLE and not key.startswith(_TOOLS_PREFIXES)
     }
 
 

@@ -388,3 +388,10 @@ def test_a_controller_without_keys_is_refused() -> None:
         objects(controller(jwtKeyRef=None))
     with pytest.raises(ResourceError, match=r"^spec\.slurmKeyRef: "):
         objects(controller(slurmKeyRef=None))
+
+
+def test_how_long_keys_settle_is_for_the_operator_and_changes_no_pod() -> None:
+    annotated = controller({"annotations": {"slinky.slurm.net/keys-settle-seconds": "5", "example.com/a": "b"}})
+    annotations = template_metadata(annotated)["annotations"]
+    assert annotations["example.com/a"] == "b"
+    assert "slinky.slurm.net/keys-settle-seconds" not in annotations

@@ -132,14 +132,14 @@ class Clusters:
         tokens = TokenSource(lambda: self._jwt_key(key) or b"", clock=self._wall_clock, rng=self._rng)
         client = self._connect(url, tokens)
         poller = Poller(client, self._clock, rng=self._rng)
-        known = poller.known
+        turns = poller.turns
 
         def tell(changed: frozenset[str], removed: frozenset[str]) -> None:
-            nonlocal known
+            nonlocal turns
             if changed or removed:
                 self._changed(key, changed, removed)
-            if poller.known != known:
-                known = poller.known
+            if poller.turns != turns:
+                turns = poller.turns
                 self._changed(key, frozenset(), frozenset())
 
         poller.subscribe(tell)

@@ -12,8 +12,16 @@ from sidecars.operator.nodeset.podstate import wake
 from sidecars.policy import podstate
 from sidecars.workloads import names
 
+LONGEST_PATIENCE = 0.5
 SETTLE_SECONDS = 0.3
 """How long a Controller waits after a change around it: `helm install` creates its NodeSets just after it."""
+
+
+def patience(pods: int) -> float:
+    """Seconds that a NodeSet of so many pods waits for more of their events: a pass over thousands is dear, and they
+    come in crowds.
+    """
+    return min(LONGEST_PATIENCE, pods * LONGEST_PATIENCE / 5_000)
 
 
 def wire(context: Context) -> None:
@@ -95,7 +103,7 @@ def wire(context: Context) -> None:
         if deleted:
             context.expectations.deletion_observed(key, event.object.metadata.uid)
         if event.old is None or event.new is None or _decided_by(event.old) != _decided_by(event.new):
-            queues.nodesets.add(key)
+            queues.nodesets.add_after(key, patience(len(context.observed.get(key, ()))))
         if event.new is not None and (event.old is None or _state_shown(event.old) != _state_shown(event.new)):
             queues.pods.add((event.new.metadata.namespace, event.new.metadata.name))
 

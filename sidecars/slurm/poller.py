@@ -151,6 +151,8 @@ class Poller:
         self._first_good: float | None = None
         self._ever_had_nodes = False
         self._was_known = False
+        self.turns = 0
+        """How often `known` has turned true or false."""
         self._subscribers: list[Subscriber] = []
         self._woken = asyncio.Event()
         self._polling = asyncio.Lock()
@@ -270,6 +272,8 @@ class Poller:
                 self._woken.clear()
                 log.log(logging.WARNING if self._faults in (1, BREAKER_FAULTS) else logging.DEBUG, "poll: %s", error)
             else:
+                # It turns false by time alone, and whoever saw it so has to be told that it is true again.
+                self._was_known = self._was_known and self.known
                 if self._faults:
                     log.info("poll: slurmrestd answers again after %d faults", self._faults)
                 self._faults, self._fault = 0, ""
@@ -347,6 +351,7 @@ class Poller:
 
     def _tell(self, changed: frozenset[str], removed: frozenset[str]) -> None:
         known = self.known
+        self.turns += known != self._was_known
         if changed or removed or known != self._was_known:
             self._was_known = known
             for subscriber in tuple(self._subscribers):

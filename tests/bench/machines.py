@@ -23,7 +23,7 @@ from sidecars.slurm.extra import PodFacts, encode
 from sidecars.slurm.hostlists import expand
 
 START_SECONDS = 60.0
-WORKERS = 64
+WORKERS = 32
 
 
 class _Slurm(SlurmModel):

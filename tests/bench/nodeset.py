@@ -56,7 +56,7 @@ JOBS = 20
 SCALED_IN = 500
 IDLE_SECONDS = 60.0
 QUIET_SECONDS = 2.0
-WAIT_SECONDS = 180.0
+WAIT_SECONDS = 240.0
 HOSTNAME = "kubernetes.io/hostname"
 WRITES = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
 
@@ -102,7 +102,8 @@ async def _run(plane: ControlPlane, replicas: int, profile: Path | None) -> list
                 *await it.restart(),
             ]
         except TimeoutError:
-            print(it.operator.said()[-4000:], file=sys.stderr)
+            lines = it.operator.said().splitlines()
+            print("\n".join([*(line for line in lines if "lease was" in line), *lines[-40:]]), file=sys.stderr)
             raise
 
 

@@ -268,6 +268,16 @@ class Kubelets:
         foreign = record.reason and not record.reason.startswith(_OURS)
         if foreign or not self._rest(model, "DELETE", f"node/{name}"):
             record.extra = _extra(pod)
+            self._lift(uid)
+
+    def _lift(self, uid: str) -> None:
+        """`node` takes back the drain that an earlier pod of its name left on a record that had to stay."""
+        slurmd = self.running.get(uid)
+        record = self._models[uid].nodes.get(slurmd.slurm_node) if slurmd is not None else None
+        if record is None or uid in self._stopping or not record.reason.startswith("slurm-node: "):
+            return
+        if not self._rest(self._models[uid], "POST", f"node/{record.name}", {"state": ["UNDRAIN"]}):
+            self._later(2.0, self._lift, uid)
 
     def _say(self, uid: str, ready: bool, state: dict[str, Any]) -> None:
         pod, slurmd = self._pod(uid), self.running.get(uid)

@@ -5,24 +5,31 @@ A script is played twice: as it is, and without its faults. Both must end in the
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hypothesis import strategies as st
 
 from sidecars.kube.errors import ApiError
+from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
 from tests.world.client import WRITE_FAULTS, KubeFault
 from tests.world.kubelets import NODE
-from tests.world.world import NODESET, POD, World, world
+from tests.world.world import EPOCH, NODESET, POD, World, world
 
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
 FOREIGN = "maintenance: disk 3"
 MOST = 4
+MAINTENANCE_AT = 30.0  # seconds after the beginning of a play
+MODES = ("StatefulSet", "DaemonSet")
 STRATEGIES: dict[str, dict[str, Any]] = {
     "RollingUpdate": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
     "OnDelete": {"type": "OnDelete"},
+    "ScheduledUpdate": {
+        "type": "ScheduledUpdate",
+        "scheduledUpdate": {"startTime": timestamp(EPOCH + MAINTENANCE_AT), "duration": "1m"},
+    },
 }
 SLURM_FAULTS = (
     *(Fault.SERVER_ERROR, Fault.NO_SLURMCTLD, Fault.ERRORS_WITH_200, Fault.BAD_TOKEN, Fault.EMPTY),
@@ -246,10 +253,11 @@ class Script:
     seed: int
     strategy: str
     steps: tuple[Step, ...]
+    mode: str = "StatefulSet"
 
     def undisturbed(self) -> "Script":
         """The same, at the same times, without what the world does to the operator."""
-        return Script(self.seed, self.strategy, tuple(self._calm()))
+        return replace(self, steps=tuple(self._calm()))
 
     def _calm(self) -> Iterator[Step]:
         since = 0.0
@@ -295,18 +303,18 @@ def disturbances() -> st.SearchStrategy[Disturbance]:
     )
 
 
-def scripts(strategy: str, most: int = 12) -> st.SearchStrategy[Script]:
-    """Any of them, of a NodeSet that begins with that update strategy."""
+def scripts(strategy: str, mode: str = "StatefulSet", most: int = 12) -> st.SearchStrategy[Script]:
+    """Any of them, of a NodeSet in that scaling mode that begins with that update strategy."""
     pause = st.sampled_from([0.0, 0.02, 0.3, 1.5, 8.0, 40.0])
     step = st.tuples(pause, st.one_of(actions(), disturbances()))
     steps = st.lists(step, min_size=1, max_size=most).map(tuple)
-    return st.builds(Script, st.integers(0, 2**16), st.just(strategy), steps)
+    return st.builds(Script, st.integers(0, 2**16), st.just(strategy), steps, st.just(mode))
 
 
 async def play(script: Script) -> dict[str, Any]:
     """Play it, end what is left of it, and let everything settle; the state at the end. Raises Broken."""
     async with world(script.seed) as w:
-        w.nodeset(replicas=2, updateStrategy=STRATEGIES[script.strategy])
+        w.nodeset(replicas=2, scalingMode=script.mode, updateStrategy=STRATEGIES[script.strategy])
         await w.run(5.0)
         for pause, step in script.steps:
             await w.run(pause)
@@ -345,7 +353,7 @@ def check_settled(w: World) -> None:
         assert nodeset is not None
         if nodeset["metadata"].get("deletionTimestamp"):
             raise AssertionError(f"{key} is still there: {found}\n" + "\n".join(w.watchdog.log[-60:]))
-        wanted = nodeset["spec"]["replicas"]
+        wanted = w.wanted(nodeset)
         expected = {"pods": wanted, "ready": wanted, "cordoned": 0, "registered": wanted, "drained": []}
         said = {name: found[name] for name in expected}
         assert said == expected, f"{key}: {said}\n" + "\n".join(w.watchdog.log[-60:])

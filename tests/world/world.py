@@ -24,7 +24,7 @@ from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from tests.world.api import Api, Change, merged
 from tests.world.client import Faults, Process, WorldClient, WorldSlurm
-from tests.world.kubelets import NODE, Kubelets
+from tests.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 from tests.world.watchdog import Watchdog, is_foreign
 
 EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -326,8 +326,20 @@ class World:
 
     def _as_asked(self, nodeset: Manifest) -> bool:
         pods = self.pods(nodeset["metadata"]["name"], nodeset["metadata"]["namespace"])
-        wanted = 0 if nodeset["metadata"].get("deletionTimestamp") else nodeset["spec"]["replicas"]
-        return len(pods) == wanted and all(_ready(pod) for pod in pods)
+        return len(pods) == self.wanted(nodeset) and all(_ready(pod) for pod in pods)
+
+    def wanted(self, nodeset: Manifest) -> int:
+        """How many pods there should be. In DaemonSet mode a pod on a cordoned machine stays, but no new one comes, and
+        none is for a machine that is out of service.
+        """
+        if nodeset["metadata"].get("deletionTimestamp"):
+            return 0
+        if nodeset["spec"].get("scalingMode") != "DaemonSet":
+            return int(nodeset["spec"]["replicas"])
+        pods = self.pods(nodeset["metadata"]["name"], nodeset["metadata"]["namespace"])
+        used = {pod["spec"].get("nodeName") for pod in pods}
+        machines = [it for it in self.api.all(NODE) if not _out_of_service(it)]
+        return sum(not it["spec"].get("unschedulable") or it["metadata"]["name"] in used for it in machines)
 
     # --- the end
 
@@ -421,9 +433,13 @@ def _ready(pod: Manifest) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
+def _out_of_service(machine: Manifest) -> bool:
+    return any(taint["key"] == OUT_OF_SERVICE for taint in machine["spec"].get("taints") or ())
+
+
 def _free(model: SlurmModel, name: str) -> bool:
     states = model.states(name)
-    return "IDLE" in states and states.isdisjoint({"DRAIN", "NOT_RESPONDING", "COMPLETING"})
+    return "IDLE" in states and states.isdisjoint({"DRAIN", "NOT_RESPONDING", "COMPLETING", "RESERVED"})
 
 
 def _completed(model: SlurmModel, job_id: int) -> None:

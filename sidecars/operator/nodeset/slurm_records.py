@@ -2,9 +2,12 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from sidecars.kube import PODS, NotFound, records
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context
+from sidecars.operator.nodeset.bulk import each
 from sidecars.operator.nodeset.observation import slurm_node
 from sidecars.operator.nodeset.steps import all_of, bound
 from sidecars.policy import nodeset as policy
@@ -28,18 +31,44 @@ async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, vie
     for node in orphans:
         since.setdefault(node.name, context.now())
     plan = policy.orphaned_records(orphans, since, context.now())
+    unseen = await _unseen(context, nodeset, plan, {node.name: node for node in orphans})
 
     async def delete(nodes: Sequence[str]) -> None:
         for name in nodes:
             await cluster.poller.delete(name)
 
     deleted: list[str] = []
-    steps = [bound(delete, [name], done=deleted) for name in plan.delete]
-    steps += [bound(cluster.poller.down, nodes, reason) for reason, nodes in plan.down.items()]
+    steps = [bound(delete, [name], done=deleted) for name in plan.delete if name not in unseen]
+    steps += [
+        bound(cluster.poller.down, [name for name in nodes if name not in unseen], reason)
+        for reason, nodes in plan.down.items()
+    ]
     await all_of(steps)
     if deleted:
         log.info("NodeSet %s/%s: deleted the records of Slurm nodes %s, whose pods are gone", *key, compress(deleted))
-    return 1.0 if len(deleted) < len(plan.delete) else plan.look_again_after
+    return 1.0 if unseen or len(deleted) < len(plan.delete) else plan.look_again_after
+
+
+async def _unseen(
+    context: Context, nodeset: NodeSet, plan: policy.RecordPlan, records_of: Mapping[str, Node]
+) -> frozenset[str]:
+    """Those of the plan's nodes whose pod the cache may just not show yet: slurmd may run there."""
+    names = sorted({*plan.delete, *(name for nodes in plan.down.values() for name in nodes)})
+    answers = await each(partial(_may_live, context, nodeset, records_of[name]) for name in names)
+    return frozenset(name for name, answer in zip(names, answers, strict=True) if answer is not False)
+
+
+async def _may_live(context: Context, nodeset: NodeSet, node: Node) -> bool:
+    """Whether there is a pod of that name which the cache doesn't know. Raises KubeError."""
+    facts = pod_facts(node.extra)
+    if facts is None or not facts.pod:
+        return False
+    try:
+        pod = await context.client.get(PODS, nodeset.namespace, facts.pod, records.Pod)
+    except NotFound:
+        return False
+    known = context.caches.pods.store.get(nodeset.namespace, facts.pod)
+    return known is None or known.metadata.uid != pod.metadata.uid
 
 
 def _orphans(context: Context, nodeset: NodeSet, nodes: Mapping[str, Node]) -> list[Node]:

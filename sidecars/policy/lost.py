@@ -22,6 +22,9 @@ OVERDUE_SECONDS = 15.0
 UNREGISTERED_SECONDS = 60.0
 """How long a running slurmd may be unknown to Slurm: it tries to register every few seconds."""
 
+ALL_UNREGISTERED_SECONDS = 600.0
+"""The same where Slurm lists no node at all, which is also what a sick slurmrestd says: jobs may run on them all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -92,7 +95,7 @@ def absent(pods: Iterable[WorkerPod], slurm: SlurmView, before: Mapping[str, flo
     }
 
 
-def not_registered(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> str:
+def not_registered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str, float], now: float) -> str:
     """What to know of pods that Slurm should know by now, for a condition; "" for none. `since`: see `absent`."""
     late = [pod for pod in pods if pod.uid in since and now - since[pod.uid] >= NOT_REGISTERED_SECONDS]
     if not late:
@@ -100,24 +103,29 @@ def not_registered(pods: Iterable[WorkerPod], since: Mapping[str, float], now: f
     more = f" (and {len(late) - 1} more pods likewise)" if len(late) > 1 else ""
     return (
         f"pod {late[0].name}: slurmd runs and Slurm has no node {late[0].slurm_node}{more}; the pod is replaced after "
-        f"{UNREGISTERED_SECONDS:g} s of that; see the logs of slurmd and slurmctld"
+        f"{_patience(slurm):g} s of that; see the logs of slurmd and slurmctld"
     )
 
 
-def unregistered(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> Lost:
+def unregistered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str, float], now: float) -> Lost:
     """The pods that Slurm doesn't know although their slurmd runs: only a new slurmd registers again. `since`: `absent`
 
     So it is when somebody deletes the record of a node whose slurmd runs (scontrol delete, of a dynamic node).
     """
     delete: list[Deletion] = []
     waits: list[float] = []
+    patience = _patience(slurm)
     for pod in pods:
         if pod.uid not in since:
             continue
-        left = since[pod.uid] + UNREGISTERED_SECONDS - now
+        left = since[pod.uid] + patience - now
         if left > 0:
-            waits += [left, *(it for it in (left - UNREGISTERED_SECONDS + NOT_REGISTERED_SECONDS,) if it > 0)]
+            waits += [left, *(it for it in (left - patience + NOT_REGISTERED_SECONDS,) if it > 0)]
             continue
-        why = f"its slurmd has run for {UNREGISTERED_SECONDS:g} s and Slurm has no node {pod.slurm_node}"
+        why = f"its slurmd has run for {patience:g} s and Slurm has no node {pod.slurm_node}"
         delete.append(Deletion(pod, why, event=NOT_REGISTERED, severity="Warning"))
     return Lost(tuple(delete), min(waits, default=None))
+
+
+def _patience(slurm: SlurmView) -> float:
+    return UNREGISTERED_SECONDS if slurm.nodes else ALL_UNREGISTERED_SECONDS

@@ -146,7 +146,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
             return None
         left = wait
-    unregistered = lost.not_registered(pods, context.absent_since[key], context.now())
+    unregistered = lost.not_registered(pods, view, context.absent_since[key], context.now())
     ready = (
         reporting.ready(nodeset, desired, pods, plan, unregistered) if problem is None or desired.leaving else problem
     )
@@ -190,7 +190,7 @@ def _with_lost(
     now = context.now()
     since = context.absent_since[key] = lost.absent(pods, view, context.absent_since.get(key, {}), now)
     planned = {deletion.pod.name for deletion in plan.delete}
-    found = (lost.stuck(pods, view, now), lost.unregistered(pods, since, now))
+    found = (lost.stuck(pods, view, now), lost.unregistered(pods, view, since, now))
     more = [it for each in found for it in each.delete if it.machine_lost or it.pod.name not in planned]
     again = min((each.again for each in found if each.again is not None), default=None)
     return (replace(plan, delete=(*plan.delete, *more)) if more else plan), again

@@ -11,6 +11,7 @@ from sidecars.operator.nodeset import bulk, claims, creation
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
 from sidecars.policy import lost
 from sidecars.policy import nodeset as policy
+from sidecars.slurm import states
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import compress
 from sidecars.workloads import names
@@ -50,7 +51,7 @@ async def carry_out(
         # What is deleted by force has its deletionTimestamp already.
         asked = [deletion.pod.uid for deletion in plan.delete if not deletion.machine_lost]
         context.expectations.expect_deletions(key, asked)
-        await all_of([_delete(context, nodeset, owner, deletion) for deletion in plan.delete])
+        await all_of([_delete(context, nodeset, owner, deletion, cluster) for deletion in plan.delete])
     if template is not None:
         wanted = creation.orders(nodeset, template, revision, desired, plan)
         if wanted:
@@ -71,12 +72,15 @@ def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | N
 
 
 def _delete(
-    context: Context, nodeset: NodeSet, owner: Manifest, deletion: policy.Deletion
+    context: Context, nodeset: NodeSet, owner: Manifest, deletion: policy.Deletion, cluster: Cluster | None
 ) -> Callable[[], Awaitable[None]]:
     key: Key = (nodeset.namespace, nodeset.name)
 
     async def delete() -> None:
         pod = deletion.pod
+        if deletion.drained and not _still_drained(cluster, pod.slurm_node):
+            context.expectations.deletion_observed(key, pod.uid)
+            return
         try:
             if deletion.machine_lost and not await _is_lost(context, pod.kube_node or ""):
                 return
@@ -111,6 +115,12 @@ async def _is_lost(context: Context, kube_node: str) -> bool:
         return True
     taints = (node.get("spec") or {}).get("taints") or ()
     return any(taint["key"] == lost.OUT_OF_SERVICE for taint in taints)
+
+
+def _still_drained(cluster: Cluster | None, slurm_node: str) -> bool:
+    """By the newest that Slurm said: before the last of many pods goes, somebody may have taken its drain back."""
+    node = cluster.poller.nodes.get(slurm_node) if cluster is not None else None
+    return node is not None and states.is_drained(node.states)
 
 
 def bound(

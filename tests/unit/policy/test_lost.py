@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sidecars.policy.lost import (
+    ALL_UNREGISTERED_SECONDS,
     OVERDUE_SECONDS,
     UNREGISTERED_SECONDS,
     absent,
@@ -87,16 +88,28 @@ def test_a_pod_that_terminates_on_a_silent_machine_says_how_to_tell_that_the_mac
 
 
 def test_a_pod_that_slurm_does_not_know_for_a_minute_is_replaced() -> None:
-    since = absent([POD], slurm(), {}, NOW)
-    first = unregistered([POD], since, NOW)
-    assert (first.delete, first.again, not_registered([POD], since, NOW)) == ((), 10, "")
+    others = SlurmView({"other": Node("other")}, None)
+    since = absent([POD], others, {}, NOW)
+    first = unregistered([POD], others, since, NOW)
+    assert (first.delete, first.again, not_registered([POD], others, since, NOW)) == ((), 10, "")
     then = NOW + 10
-    assert unregistered([POD], since, then).again == UNREGISTERED_SECONDS - 10
-    assert "pod slinky-0: slurmd runs and Slurm has no node slinky-0; the pod" in not_registered([POD], since, then)
+    assert unregistered([POD], others, since, then).again == UNREGISTERED_SECONDS - 10
+    assert "pod slinky-0: slurmd runs and Slurm has no node slinky-0; the pod" in not_registered(
+        [POD], others, since, then
+    )
     later = NOW + UNREGISTERED_SECONDS
-    since = absent([POD], slurm(), since, later)
-    [deletion] = unregistered([POD], since, later).delete
+    since = absent([POD], others, since, later)
+    [deletion] = unregistered([POD], others, since, later).delete
     assert (deletion.pod, deletion.grace_seconds, deletion.machine_lost) == (POD, None, False)
+
+
+def test_where_slurm_lists_no_node_at_all_the_pods_are_left_alone_for_longer() -> None:
+    since = absent([POD], slurm(), {}, NOW)
+    almost = NOW + ALL_UNREGISTERED_SECONDS - 1
+    assert unregistered([POD], slurm(), since, almost).delete == ()
+    assert unregistered([POD], slurm(), since, almost).again == 1
+    assert f"after {ALL_UNREGISTERED_SECONDS:g} s" in not_registered([POD], slurm(), since, almost)
+    assert unregistered([POD], slurm(), since, almost + 1).delete
 
 
 def test_time_in_which_slurm_did_not_answer_or_knew_the_node_does_not_count() -> None:

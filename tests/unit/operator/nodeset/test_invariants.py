@@ -145,6 +145,9 @@ FOUND: dict[str, Script] = {
         ((0.02, LostState()), (40.0, SickSlurm(Fault.SLOW, 120)), (8.0, CordonMachine(3, False))),
         "DaemonSet",
     ),
+    "an empty list for two minutes costs no pod": Script(
+        779, "OnDelete", ((2.0, SickSlurm(Fault.EMPTY, 120)), (3.0, Machine(1, "kill")), (130.0, Scale(2))), "DaemonSet"
+    ),
     "a pod that the watch doesn't show yet keeps its record": Script(
         65535,
         "ScheduledUpdate",

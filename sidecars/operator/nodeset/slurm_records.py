@@ -1,7 +1,7 @@
 """Slurm node records that pods of a NodeSet left behind."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from sidecars.kube import PODS, NotFound, records
@@ -54,12 +54,13 @@ async def _unseen(
 ) -> frozenset[str]:
     """Those of the plan's nodes whose pod the cache may just not show yet: slurmd may run there."""
     names = sorted({*plan.delete, *(name for nodes in plan.down.values() for name in nodes)})
-    answers = await each(partial(_may_live, context, nodeset, records_of[name]) for name in names)
+    seen = {pod.metadata.uid for pod in context.caches.pods.store.values()} if names else set()
+    answers = await each(partial(_may_live, context, nodeset, records_of[name], seen) for name in names)
     return frozenset(name for name, answer in zip(names, answers, strict=True) if answer is not False)
 
 
-async def _may_live(context: Context, nodeset: NodeSet, node: Node) -> bool:
-    """Whether there is a pod of that name which the cache doesn't know. Raises KubeError."""
+async def _may_live(context: Context, nodeset: NodeSet, node: Node, seen: Collection[str]) -> bool:
+    """Whether there is a pod of that name other than those `seen` in the cache, by uid. Raises KubeError."""
     facts = pod_facts(node.extra)
     if facts is None or not facts.pod:
         return False
@@ -67,8 +68,7 @@ async def _may_live(context: Context, nodeset: NodeSet, node: Node) -> bool:
         pod = await context.client.get(PODS, nodeset.namespace, facts.pod, records.Pod)
     except NotFound:
         return False
-    known = context.caches.pods.store.get(nodeset.namespace, facts.pod)
-    return known is None or known.metadata.uid != pod.metadata.uid
+    return pod.metadata.uid not in seen
 
 
 def _orphans(context: Context, nodeset: NodeSet, nodes: Mapping[str, Node]) -> list[Node]:

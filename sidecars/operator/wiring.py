@@ -13,14 +13,14 @@ from sidecars.policy import podstate
 from sidecars.workloads import names
 
 LONGEST_PATIENCE = 0.5
+"""Seconds for which a NodeSet of 5,000 pods or more waits for more of their events."""
+
 SETTLE_SECONDS = 0.3
 """How long a Controller waits after a change around it: `helm install` creates its NodeSets just after it."""
 
 
 def patience(pods: int) -> float:
-    """Seconds that a NodeSet of so many pods waits for more of their events: a pass over thousands is dear, and they
-    come in crowds.
-    """
+    """Seconds that a NodeSet of so many pods waits: a pass over thousands is dear, and events come in crowds."""
     return min(LONGEST_PATIENCE, pods * LONGEST_PATIENCE / 5_000)
 
 

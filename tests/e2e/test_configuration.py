@@ -112,8 +112,8 @@ def test_changes_run_in_seconds_and_no_call_fails_meanwhile(slurm: Slurm) -> Non
     assert counts["calls"] > 5
     assert counts["failed"] == 0
     assert restarts(slurm) == life
-    # A machine that runs the whole cluster beside it is slower than the five seconds of the benchmark.
-    assert min(took) < 5
+    # What it takes is the benchmark's to measure; here it is told from a kubelet that takes a minute by itself.
+    assert min(took) < 20
 
 
 def test_a_changed_config_map_that_it_refers_to_is_taken_likewise(slurm: Slurm) -> None:

@@ -475,6 +475,8 @@ class Poller:
             await self._send(batch.change, sorted(batch.names), failures)
         except BaseException as error:
             batch.done.set_exception(Unreachable("POST nodes/", f"not known to be done: {type(error).__name__}"))
+            # Whoever asked for it may have been cancelled as well; asyncio would complain of an error that nobody took.
+            batch.done.exception()
             raise
         finally:
             if batch.change.state:

@@ -7,6 +7,7 @@ import asyncio
 import base64
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.contract import scenarios
 from tests.contract.commands import CommandJobs
 from tests.contract.scenarios import SCENARIOS, Scenario
 from tests.contract.target import Target
-from tests.e2e.harness import Kubernetes, Slurm
+from tests.e2e.harness import Kubernetes, Slurm, condition, until
 
 READING: list[Scenario] = [
     scenarios.nodes_are_listed_with_the_time_of_the_answer,
@@ -33,8 +34,13 @@ READING: list[Scenario] = [
 
 def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
     """Where the slurmrestd of a namespace answers, seen from this machine, which reaches the pods of its nodes."""
-    [pod] = kubernetes.items("-n", namespace, "pods", "-l", "app.kubernetes.io/name=slurmrestd")
-    return f"http://{pod['status']['podIP']}:6820"
+
+    def alone() -> dict[str, Any] | None:
+        pods = kubernetes.items("-n", namespace, "pods", "-l", "app.kubernetes.io/name=slurmrestd")
+        return pods[0] if len(pods) == 1 and condition(pods[0], "Ready").get("status") == "True" else None
+
+    # A changed configuration may just have replaced it.
+    return f"http://{until('one slurmrestd to be ready', alone, 60)['status']['podIP']}:6820"
 
 
 def jwt_key(kubernetes: Kubernetes, namespace: str) -> bytes:

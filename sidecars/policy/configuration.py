@@ -320,6 +320,9 @@ class _Linter:
                 elif key in _NEEDED_ITEMS and _NEEDED_ITEMS[key] not in pair.value.lower().split(","):
                     said = f"{pair.key}={pair.value}: the operator and slurmrestd need {_NEEDED_ITEMS[key]}: add it"
                     self._tell("error", at, said)
+                elif key == "selecttype" and pair.value.lower() != "select/cons_tres":
+                    said = f"{pair.key}={pair.value}: workers are dynamic nodes, which need select/cons_tres"
+                    self._tell("error", at, f"{said}: remove the line")
                 elif key == "maxnodecount" and pair.value.isdecimal() and int(pair.value) < _int(ours.get(key)):
                     said = f"{pair.key}={pair.value}: nodes beyond it are lost when slurmctld reads it"
                     self._tell("warning", at, f"{said}; the operator's is {ours.get(key)}: remove the line")

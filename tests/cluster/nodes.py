@@ -116,7 +116,10 @@ class Node:
             imported = {}
         missing = [path for path in archives if imported.get(str(path)) != wanted[str(path)]]
         for path in missing:
-            run([*self.ctr(), "images", "import", "--snapshotter=overlayfs", path], seconds=300)
+            words = [*self.ctr(), "images", "import", "--snapshotter=overlayfs", path]
+            # containerd collects garbage beside an import, and may take a layer that the import is about to build on.
+            if not succeeds(words, seconds=300):
+                run(words, seconds=300)
         if missing:
             self._forget_untagged()
             cache.write(marker, json.dumps(wanted))

@@ -112,12 +112,13 @@ async def test_another_version_rolls_in_order_and_never_back(world: World) -> No
         await until(f"{name} with {wanted}", lambda: has(resource, name, daemon, wanted))
 
     async def report(resource: Resource, name: str, *, done: bool) -> None:
-        """What Kubernetes' controllers would: the newest pods are there, or not yet."""
+        """What Kubernetes' controllers would: the newest pods are ready, or not yet."""
         found = await until(name, lambda: world.get(resource, name))
         generation, count = found["metadata"]["generation"], found["spec"]["replicas"]
         status = {
-            "observedGeneration": generation if done else generation - 1,
-            **dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), count),
+            "observedGeneration": generation,
+            **dict.fromkeys(("replicas", "updatedReplicas"), count),
+            "readyReplicas": count if done else 0,
         }
         await world.client.merge_patch(resource, world.namespace, name, {"status": status}, subresource="status")
 
@@ -128,12 +129,23 @@ async def test_another_version_rolls_in_order_and_never_back(world: World) -> No
     await world.nodeset(replicas=1, slurmd={"image": "slurmd:25.11"})
     await world.until_ready(1)
 
+    async def offers_accounting() -> bool:
+        found = await world.get(DEPLOYMENTS, "slurm-restapi")
+        return found is not None and found["spec"]["template"]["spec"]["containers"][0]["args"] == ["0.0.0.0:6820"]
+
+    await until("slurmrestd to offer accounting", offers_accounting)
+    for resource, name, *_ in workloads:
+        await report(resource, name, done=True)
+
     # From the last to the first, so that only the order that is kept can be the right one.
+    await report(*workloads[0][:2], done=False)
+
+    async def slurmdbd_is_behind() -> bool:
+        return (await world.condition(ACCOUNTINGS, "slurm")).get("status") == "False"
+
+    await until("the operator to see that slurmdbd isn't ready", slurmdbd_is_behind)
     await change(world, NODESETS, "slinky", spec={"slurmd": {"image": "slurmd:26.05"}})
-    for _, _, daemon, kind, name in reversed(workloads):
-        if daemon == "slurmdbd":
-            continue
-        await report(*workloads[0][:2], done=False)
+    for _, _, daemon, kind, name in reversed(workloads[1:]):
         await change(world, kind, name, spec={daemon: {"image": f"{daemon}:26.05"}})
     for resource, name, daemon, kind, owner in workloads[1:]:
 

@@ -135,6 +135,7 @@ class Context:
     observed: dict[Key, dict[str, Observed]] = field(default_factory=dict)
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
     absent_since: dict[Key, dict[str, float]] = field(default_factory=dict)
+    closed_since: dict[Key, dict[str, float]] = field(default_factory=dict)
     nudged: dict[Key, str] = field(default_factory=dict)
     walks: dict[Key, Any] = field(default_factory=dict)
     _reported: dict[tuple[str, Key], tuple[str, int, Any]] = field(default_factory=dict)

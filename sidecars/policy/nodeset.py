@@ -134,7 +134,8 @@ class SlurmView:
     """Slurm's nodes by name. `problem` is None for a complete and fresh view, else says why it isn't one.
 
     `unsettled`: nodes that were written to since they were read. `held`: nodes with a job that has begun and not ended,
-    in whatever state the node is; None as long as nobody has asked. `deadlines`: when the jobs of a node end at the
+    in whatever state the node is; None as long as nobody has asked. `unread`: nodes that changed since their jobs were
+    asked for, so that nobody knows yet. `deadlines`: when the jobs of a node end at the
     latest, as far as that has been read.
     """
 
@@ -142,6 +143,7 @@ class SlurmView:
     problem: str | None
     unsettled: frozenset[str] = frozenset()
     held: frozenset[str] | None = None
+    unread: frozenset[str] = frozenset()
     deadlines: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -336,12 +338,30 @@ def may_go(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> De
             return Waiting(pod, f"slurmd has just started and may yet register Slurm node {pod.slurm_node}", again=left)
         return Deletion(pod, f"Slurm has no node {pod.slurm_node}")
     if states.is_drained(node.states):
+        if pod.slurm_node in slurm.unread:
+            said = f"Slurm node {pod.slurm_node} is drained; whether a suspended job is there is being read"
+            return Waiting(pod, said, again=5.0)
         if slurm.held is not None and pod.slurm_node in slurm.held:
             return Waiting(pod, f"Slurm node {pod.slurm_node} is drained but holds a suspended job", again=5.0)
         return Deletion(pod, f"Slurm node {pod.slurm_node} is drained", drained=True)
     if states.is_drain(node.states):
         return Waiting(pod, f"Slurm node {pod.slurm_node} is draining: its jobs are still running")
     return Waiting(pod, f"Slurm node {pod.slurm_node} is about to be drained", again=1.0)
+
+
+def undecided(plan: Plan) -> Plan:
+    """The plan while it is being read whose jobs end first: nobody new is chosen to go."""
+    chosen = {pod.name: pod.slurm_node for pod in plan.cordon}
+    others = {why: [name for name in names if name not in chosen.values()] for why, names in plan.drain.items()}
+    return replace(
+        plan,
+        cordon=(),
+        drain={why: tuple(names) for why, names in others.items() if names},
+        waiting=tuple(
+            replace(it, step="the jobs are being read, to see whose end first") if it.pod.name in chosen else it
+            for it in plan.waiting
+        ),
+    )
 
 
 def held_nodes(jobs: Iterable[Job]) -> frozenset[str]:

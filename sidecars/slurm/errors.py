@@ -25,6 +25,10 @@ class Unreachable(SlurmError):
     """No whole answer within the deadline: refused, reset, cut off, timed out, or held back by a circuit breaker."""
 
 
+class NotYet(SlurmError):
+    """It is still being read. Who asked is told when that is over."""
+
+
 class NoToken(SlurmError):
     """Nothing was sent, because no token could be signed: the key can't be read, or is empty."""
 

@@ -26,8 +26,9 @@ from typing import Generic, Protocol, TypeVar
 
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import NotFound, Refused, SlurmError, Unreachable
+from sidecars.slurm.joblist import JobList, JobLists
 from sidecars.slurm.protocol import Request
-from sidecars.slurm.records import Job, Jobs, Node, Nodes, Reservation
+from sidecars.slurm.records import Jobs, Node, Nodes, Reservation
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ EXPECT_FOR = 600.0
 """Seconds for which an announced removal is expected."""
 
 _BATCH_FOR = 0.02  # seconds that a write waits for company
-_CACHE_FOR = 1.0  # seconds for which jobs and reservations are not read again
+_CACHE_FOR = 1.0  # seconds for which reservations are not read again
 _SHARE = 4.0  # pause at least so many times as long as the last answer took
 _FEW = 4  # below this many nodes, "most of them vanished" means little
 
@@ -106,13 +107,13 @@ class _Cached(Generic[T]):
     read_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def get(self, clock: Callable[[], float], read: Callable[[T | None], Awaitable[T]]) -> T:
-        """The cached value, or that of `read(former value)`; one reader at a time."""
+    async def get(self, clock: Callable[[], float], read: Callable[[], Awaitable[T]]) -> T:
+        """The cached value, or that of `read()`; one reader at a time."""
         async with self.lock:
             now = clock()
             if self.value is not None and now - self.read_at < _CACHE_FOR:
                 return self.value
-            value = await read(self.value)
+            value = await read()
             self.value, self.read_at = value, now
             return value
 
@@ -152,13 +153,15 @@ class Poller:
         self._ever_had_nodes = False
         self._was_known = False
         self.turns = 0
-        """How often `known` has turned true or false."""
+        """How often `known` has turned true or false, or jobs for which somebody didn't wait were there."""
         self._subscribers: list[Subscriber] = []
         self._woken = asyncio.Event()
         self._polling = asyncio.Lock()
         self._batches: list[_Batch] = []
         self._writer: asyncio.Task[None] | None = None
-        self._jobs: _Cached[Jobs] = _Cached()
+        self._jobs = JobLists(self._read_jobs, clock, self._tell_of_jobs)
+        self._changed_at: dict[str, float] = {}
+        self._last_change = float("-inf")
         self._reservations: _Cached[tuple[Reservation, ...]] = _Cached()
 
     # --- what is known
@@ -223,8 +226,8 @@ class Poller:
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Have `subscriber(changed, removed)` called, synchronously, after each answer that changed something.
 
-        Names new to us are in `changed`. Both sets are empty when only `known` turned true or false. Returns what ends
-        the subscription.
+        Names new to us are in `changed`. Both sets are empty when only `known` turned true or false, and when jobs are
+        there after `NotYet`. Returns what ends the subscription.
         """
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
@@ -322,6 +325,9 @@ class Poller:
             if former(name) is not node and former(name) != node
         )
         removed = self._removed(present, sent) if full else frozenset()
+        if changed:
+            self._last_change = self._clock()
+            self._changed_at.update(dict.fromkeys(changed, self._last_change))
         self._nodes.update(present)
         self._ever_had_nodes = self._ever_had_nodes or bool(present)
         for name in present:
@@ -346,6 +352,7 @@ class Poller:
 
     def _forget(self, name: str) -> None:
         self._nodes.pop(name, None)
+        self._changed_at.pop(name, None)
         self._suspects.pop(name, None)
         self._expected.pop(name, None)
 
@@ -505,23 +512,42 @@ class Poller:
 
     # --- what is read only when asked for
 
-    async def jobs(self) -> tuple[Job, ...]:
-        """All jobs, at most a second old. Raises SlurmError."""
+    async def jobs(self) -> JobList:
+        """All jobs: read a moment ago and after any change of a node that is known, unless that takes its time.
 
-        async def read(former: Jobs | None) -> Jobs:
-            request = protocol.get_jobs(None if former is None else former.last_update)
-            self._guard(request)
-            answer = await self._client.call(request, timeout=JOBS_WITHIN)
-            if answer is None and former is None:
-                raise Unreachable(str(request), "HTTP 304 to a question for the full list")
-            return answer or former or Jobs((), 0)
+        Then NotYet is raised, subscribers are told when they are there, and for a while they are the answer however old
+        they are; see `changed_after`. Raises SlurmError.
+        """
+        recent = self._jobs.recent(self._last_change)
+        if recent is not None:
+            return recent
+        self._guard(protocol.get_jobs())
+        return await self._jobs.get()
 
-        return (await self._jobs.get(self._clock, read)).jobs
+    def changed_after(self, at: float, names: Iterable[str]) -> frozenset[str]:
+        """Those of the nodes of which something new has been read after that time (of `clock`)."""
+        return frozenset(name for name in names if self._changed_at.get(name, float("-inf")) > at)
+
+    def now(self) -> float:
+        """Seconds of `clock`."""
+        return self._clock()
+
+    async def _read_jobs(self, known_to: int | None) -> Jobs | None:
+        request = protocol.get_jobs(known_to)
+        answer = await self._client.call(request, timeout=JOBS_WITHIN)
+        if answer is None and known_to is None:
+            raise Unreachable(str(request), "HTTP 304 to a question for the full list")
+        return answer
+
+    def _tell_of_jobs(self) -> None:
+        self.turns += 1
+        for subscriber in tuple(self._subscribers):
+            subscriber(frozenset(), frozenset())
 
     async def reservations(self) -> tuple[Reservation, ...]:
         """All reservations, at most a second old. Raises SlurmError."""
 
-        async def read(_: tuple[Reservation, ...] | None) -> tuple[Reservation, ...]:
+        async def read() -> tuple[Reservation, ...]:
             request = protocol.get_reservations()
             self._guard(request)
             return await self._client.call(request)
@@ -538,7 +564,8 @@ class Poller:
             self.wake()
 
     async def close(self) -> None:
-        """End the writer. Writes that wait are dropped and their callers told so."""
+        """End the writer, and the reading of jobs. Writes that wait are dropped and their callers told so."""
+        await self._jobs.close()
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)

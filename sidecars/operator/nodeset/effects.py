@@ -35,7 +35,7 @@ from sidecars.policy import lost, placement, reservation, upgrades
 from sidecars.policy import nodeset as policy
 from sidecars.policy.conditions import Condition
 from sidecars.policy.upgrades import Hold, Live
-from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.errors import NotYet, SlurmError
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.facts import Facts, MissingReferenceError
@@ -69,6 +69,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         context.placement.pop(key, None)
         context.failures.pop(key, None)
         context.observed.pop(key, None)
+        context.closed_since.pop(key, None)
         return None
     try:
         nodeset = read(NodeSet, manifest)
@@ -97,16 +98,20 @@ async def reconcile(context: Context, key: Key) -> float | None:
         cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.deleting)
     view = cluster.view() if cluster is not None else policy.SlurmView({}, _unconnected(context, nodeset))
     plan = policy.plan(desired, pods, view, context.now())
-    if cluster is not None and plan.cordon:
+    decided = True
+    busy = [pod.slurm_node for pod in pods if policy.is_busy(pod, view)] if plan.cordon else []
+    if cluster is not None and busy and len(pods) > desired.replicas > 0 and not desired.leaving:
         # Whose jobs end first decides who goes.
-        busy = [pod.slurm_node for pod in pods if policy.is_busy(pod, view)]
-        await podstate.refresh_deadlines(context, (namespace, nodeset.spec.controller_ref.name), cluster, busy)
+        controller = (namespace, nodeset.spec.controller_ref.name)
+        decided = await podstate.refresh_deadlines(context, controller, cluster, busy)
         view = cluster.view()
         plan = policy.plan(desired, pods, view, context.now())
     if cluster is not None and any(deletion.drained for deletion in plan.delete):
         # Only now is it worth reading all jobs.
-        view = await _with_jobs(cluster, view)
+        view = await _with_jobs(cluster, view, pods)
         plan = policy.plan(desired, pods, view, context.now())
+    if not decided:
+        plan = policy.undecided(plan)
     plan, lost_again = _with_lost(context, key, pods, view, plan)
     context.failures[key], may_be_made = policy.failures(
         context.failures.get(key, {}),
@@ -122,6 +127,9 @@ async def reconcile(context: Context, key: Key) -> float | None:
         # The rest of the pass is done all the same; the error is for the queue's back-off.
         failure = error
         problem = Condition("Ready", "False", _reason_of(error), str(error))
+    if cluster is not None and view.problem is None:
+        # A Slurm that has fallen silent since must not be waited for once more.
+        view = replace(view, problem=cluster.poller.trouble or None)
     if made.template is not None and failure is None:
         await revisions.prune(context, nodeset, pods, made.revision)
     outcome = scheduled.Outcome()
@@ -204,9 +212,17 @@ def _pins(nodeset: NodeSet, desired: policy.Desired) -> dict[str, Any]:
     return {"ordinalToNode": dict.fromkeys(present) | dict(desired.pins)}
 
 
-async def _with_jobs(cluster: Cluster, view: policy.SlurmView) -> policy.SlurmView:
+async def _with_jobs(cluster: Cluster, view: policy.SlurmView, pods: Sequence[policy.WorkerPod]) -> policy.SlurmView:
+    nodes = frozenset(pod.slurm_node for pod in pods)
     try:
-        return replace(view, held=policy.held_nodes(await cluster.poller.jobs()))
+        found = await cluster.poller.jobs()
+        return replace(
+            view,
+            held=policy.held_nodes(found.jobs),
+            unread=cluster.poller.changed_after(found.asked_at, nodes),
+        )
+    except NotYet:
+        return replace(view, unread=nodes)
     except SlurmError as error:
         return replace(view, problem=f"the jobs can't be read: {error}")
 

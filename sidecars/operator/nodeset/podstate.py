@@ -12,7 +12,7 @@ from sidecars.operator.nodeset.observation import slurm_node
 from sidecars.policy import podstate
 from sidecars.policy.conditions import timestamp
 from sidecars.slurm import states
-from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.errors import NotYet, SlurmError
 from sidecars.workloads import names
 
 log = logging.getLogger(__name__)
@@ -90,25 +90,29 @@ def cluster_of(context: Context, pod: records.Pod) -> Cluster | None:
     return context.clusters.get((pod.metadata.namespace, pod.metadata.labels.get(names.CLUSTER, "")))
 
 
-async def refresh_deadlines(context: Context, controller: Key, cluster: Cluster, busy: Iterable[str] = ()) -> None:
+async def refresh_deadlines(context: Context, controller: Key, cluster: Cluster, busy: Iterable[str] = ()) -> bool:
     """Read when the jobs end, unless that was done a short while ago, and have the pods show it.
 
-    `busy`: nodes whose deadline is needed, so that a job that has begun since is not overlooked.
+    `busy`: nodes whose deadline is needed, so that a job that has begun since is not overlooked. Returns False while
+    the jobs are still being read; all NodeSets and pods come again when they are there.
     """
     now = context.now()
     if 0 <= now - cluster.deadlines_at < DEADLINES_FOR and cluster.deadlines.keys() >= set(busy):
-        return
+        return True
     try:
-        jobs = await cluster.poller.jobs()
+        jobs = (await cluster.poller.jobs()).jobs
+    except NotYet:
+        return False
     except SlurmError as error:
         log.warning("Slurm cluster %s/%s: the jobs can't be read: %s", *controller, error)
-        return
+        return True
     before, cluster.deadlines = cluster.deadlines, podstate.deadlines(jobs)
-    cluster.deadlines_at = now
+    cluster.deadlines_at = context.now()
     changed = {
         name for name in before.keys() | cluster.deadlines.keys() if before.get(name) != cluster.deadlines.get(name)
     }
     wake(context, controller, changed)
+    return True
 
 
 def wake(context: Context, controller: Key, slurm_nodes: Iterable[str]) -> None:

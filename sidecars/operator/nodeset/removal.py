@@ -1,6 +1,6 @@
 """Partitions that are to go: which of them have to stay in slurm.conf yet. See `sidecars.policy.removal`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.operator.clusters import Cluster
@@ -10,6 +10,8 @@ from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import SlurmView
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.records import Partition
+from sidecars.workloads.config import CLOSED
 from sidecars.workloads.resources import NodeSet
 
 
@@ -35,7 +37,7 @@ async def partitions(
     going = sorted(former - current)
     if not going or unbound or nodeset.spec.force_removal:
         return Partitions(tuple(sorted(current)))
-    held = await _held(context, going, cluster, view)
+    held = await _held(context, nodeset, going, cluster, view)
     if not held:
         return Partitions(tuple(sorted(current)))
     condition = Condition("PartitionsReleased", "False", "JobsRefer", removal.said(held))
@@ -43,14 +45,30 @@ async def partitions(
 
 
 async def _held(
-    context: Context, going: Sequence[str], cluster: Cluster | None, view: SlurmView
+    context: Context, nodeset: NodeSet, going: Sequence[str], cluster: Cluster | None, view: SlurmView
 ) -> tuple[removal.Held, ...]:
     if cluster is None or view.problem is not None:
         why = f"its jobs are unknown: {view.problem}"
         return tuple(removal.Held(name, why) for name in going)
     try:
         found = await cluster.client.call(protocol.get_partitions())
-        jobs = await cluster.poller.jobs()
+        since = _closed_since(context, nodeset, going, found, cluster.poller.now())
+        listed = await cluster.poller.jobs()
     except SlurmError as error:
         return tuple(removal.Held(name, f"its jobs can't be read: {error}") for name in going)
-    return removal.held(going, found, jobs, context.now())
+    # Until it was closed it took jobs that such a list lacks.
+    unread = [name for name, at in since.items() if at > listed.asked_at]
+    if unread:
+        return tuple(removal.Held(name, "its jobs are being read", 1.0) for name in unread)
+    return removal.held(going, found, listed.jobs, context.now())
+
+
+def _closed_since(
+    context: Context, nodeset: NodeSet, going: Sequence[str], found: Iterable[Partition], now: float
+) -> Mapping[str, float]:
+    """When each of them that is closed, or gone from Slurm, was first seen so."""
+    key = (nodeset.namespace, nodeset.name)
+    opened = {partition.name for partition in found if CLOSED not in partition.states}
+    before = context.closed_since.get(key, {})
+    since = context.closed_since[key] = {name: before.get(name, now) for name in going if name not in opened}
+    return since

@@ -20,6 +20,7 @@ from sidecars.policy.nodeset import (
     held_nodes,
     orphaned_records,
     plan,
+    undecided,
 )
 from sidecars.policy.placement import Place
 from sidecars.slurm import states
@@ -155,6 +156,24 @@ def test_a_suspended_job_keeps_its_pod() -> None:
     result = decide(1, [worker(0), worker(1, cordon="operator")], replace(view, held=held_nodes(jobs)))
     assert names(result) == []
     assert "suspended" in result.waiting[0].step
+
+
+def test_a_drained_node_keeps_its_pod_while_its_jobs_are_being_read() -> None:
+    view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
+    result = decide(1, [worker(0), worker(1, cordon="operator")], replace(view, unread=frozenset({"slinky-1"})))
+    assert names(result) == []
+    assert "being read" in result.waiting[0].step
+
+
+def test_nobody_new_is_chosen_while_it_is_being_read_whose_jobs_end_first() -> None:
+    view = slurm(*(node(number, "MIXED") for number in range(3)))
+    chosen = decide(1, [worker(0), worker(1), worker(2, cordon="operator")], view)
+    assert [pod.name for pod in chosen.cordon] == ["slinky-1"]
+    result = undecided(chosen)
+    assert result.cordon == ()
+    assert list(result.drain.values()) == [("slinky-2",)]
+    steps = {it.pod.name: it.step for it in result.waiting}
+    assert {name: "whose end first" in step for name, step in steps.items()} == {"slinky-1": True, "slinky-2": False}
 
 
 def test_an_administrators_drain_is_left_as_it_is() -> None:

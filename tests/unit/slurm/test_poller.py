@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sidecars.simulate import Fault, ModelCarrier, SlurmModel
-from sidecars.slurm.errors import NotFound, Rejected, SlurmError, Unreachable
-from sidecars.slurm.poller import CONFIRM_AFTER, MAX_PAUSE, STALE_AFTER, Poller
+from sidecars.slurm.errors import NotFound, NotYet, Rejected, SlurmError, Unreachable
+from sidecars.slurm.joblist import PATIENCE
+from sidecars.slurm.poller import CONFIRM_AFTER, JOBS_WITHIN, MAX_PAUSE, STALE_AFTER, Poller
 from sidecars.slurm.protocol import Request
 
 pytestmark = pytest.mark.looptime
@@ -59,7 +60,7 @@ async def until(condition: Callable[[], bool], seconds: float = 300) -> None:
         await asyncio.sleep(0.05)
 
 
-async def failure(call: Awaitable[None]) -> SlurmError:
+async def failure(call: Awaitable[object]) -> SlurmError:
     with pytest.raises(SlurmError) as caught:
         await call
     return caught.value
@@ -493,7 +494,7 @@ async def test_jobs_are_read_when_asked_for_and_shared_for_a_second() -> None:
         assert scene.model.requests("GET", "jobs/") == []
         job = scene.model.job_start("n0")
         both = await asyncio.gather(scene.poller.jobs(), scene.poller.jobs())
-        assert [[found.job_id for found in jobs] for jobs in both] == [[job], [job]]
+        assert [[found.job_id for found in listed.jobs] for listed in both] == [[job], [job]]
         assert len(scene.model.requests("GET", "jobs/")) == 1
 
 
@@ -501,23 +502,61 @@ async def test_jobs_that_did_not_change_are_not_read_again_and_those_that_did_ar
     scene = Scene()
     scene.model.job_start("n0")
     await asyncio.sleep(3)
-    first = await scene.poller.jobs()
+    first = (await scene.poller.jobs()).jobs
     await asyncio.sleep(3)
-    assert await scene.poller.jobs() is first
+    assert (await scene.poller.jobs()).jobs is first
     scene.model.job_end(first[0].job_id)
     await asyncio.sleep(1)
-    assert (await scene.poller.jobs())[0].states == {"COMPLETED"}
+    assert (await scene.poller.jobs()).jobs[0].states == {"COMPLETED"}
 
 
-async def test_tens_of_thousands_of_jobs_may_take_their_time() -> None:
+async def test_nobody_waits_for_tens_of_thousands_of_jobs_and_who_asked_is_told_when_they_are_there() -> None:
     scene = Scene()
     job = scene.model.job_start("n0")
     scene.model.fail(Fault.SLOW, 1, seconds=100)
-    assert [found.job_id for found in await scene.poller.jobs()] == [job]
-    scene.model.fail(Fault.SLOW, 1, seconds=130)
-    await asyncio.sleep(2)
-    with pytest.raises(Unreachable, match="within 120 s"):
-        await scene.poller.jobs()
+    began = loop_time()
+    assert isinstance(await failure(scene.poller.jobs()), NotYet)
+    assert loop_time() == began + PATIENCE
+    # Who comes later doesn't wait at all.
+    assert isinstance(await failure(scene.poller.jobs()), NotYet)
+    assert loop_time() == began + PATIENCE
+    await until(lambda: scene.told == [(set(), set())], 100)
+    assert loop_time() >= began + 100
+    listed = await scene.poller.jobs()
+    assert ([found.job_id for found in listed.jobs], listed.asked_at) == ([job], began)
+    assert len(scene.model.requests("GET", "jobs/")) == 1
+
+
+async def test_a_reading_of_jobs_without_end_is_ended_and_who_asked_is_told() -> None:
+    scene = Scene()
+    scene.model.fail(Fault.HANG, 1)
+    assert isinstance(await failure(scene.poller.jobs()), NotYet)
+    began = loop_time()
+    await until(lambda: scene.told == [(set(), set())], JOBS_WITHIN)
+    assert loop_time() <= began + JOBS_WITHIN
+    assert (await scene.poller.jobs()).jobs == ()
+
+
+async def test_jobs_that_are_a_moment_old_count_only_until_a_node_changes() -> None:
+    scene = Scene()
+    await scene.poller.poll()
+    before = await scene.poller.jobs()
+    await asyncio.sleep(0.2)
+    scene.model.job_start("n1")
+    await scene.poller.poll()
+    assert scene.poller.changed_after(before.asked_at, scene.poller.nodes) == {"n1"}
+    after = await scene.poller.jobs()
+    assert [found.nodes for found in after.jobs] == ["n1"]
+    assert scene.poller.changed_after(after.asked_at, scene.poller.nodes) == set()
+
+
+async def test_who_waits_for_jobs_when_the_poller_ends_is_told_so() -> None:
+    scene = Scene()
+    scene.model.fail(Fault.HANG, 1)
+    asking = asyncio.create_task(failure(scene.poller.jobs()))
+    await asyncio.sleep(1)
+    await scene.poller.close()
+    assert isinstance(await asking, Unreachable)
 
 
 async def test_a_fault_while_reading_jobs_is_the_askers() -> None:
@@ -525,7 +564,7 @@ async def test_a_fault_while_reading_jobs_is_the_askers() -> None:
     scene.model.fail(Fault.TRUNCATED, 1)
     with pytest.raises(SlurmError):
         await scene.poller.jobs()
-    assert await scene.poller.jobs() == ()
+    assert (await scene.poller.jobs()).jobs == ()
 
 
 async def test_reservations_are_read_when_asked_for() -> None:

@@ -128,6 +128,9 @@ def test_a_killed_operator_that_starts_from_a_stale_list_makes_no_second_pod_of_
 
 
 FOUND: dict[str, Script] = {
+    "a slurmrestd that hangs over the list of jobs keeps nobody from saying so": Script(
+        51382, "OnDelete", ((0.0, ChangeTemplate()), (8.0, SickSlurm(Fault.HANG, 30)), (8.0, Scale(0)))
+    ),
     "a slow slurmrestd is trusted again, and every NodeSet told": Script(
         65535,
         "RollingUpdate",

@@ -23,7 +23,6 @@ FOREIGN = "maintenance: disk 3"
 MOST = 4
 MAINTENANCE_AT = 30.0  # seconds after the beginning of a play
 MODES = ("StatefulSet", "DaemonSet")
-ROLLING = ("OnDelete", "RollingUpdate")
 STRATEGIES: dict[str, dict[str, Any]] = {
     "RollingUpdate": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
     "OnDelete": {"type": "OnDelete"},
@@ -287,7 +286,7 @@ def actions() -> st.SearchStrategy[Action]:
         st.builds(Admin, pick(), st.booleans()),
         st.builds(Machine, pick(), st.sampled_from(["kill", "revive", "remove", "switch off"])),
         st.builds(Replace),
-        st.builds(ChangeStrategy, st.sampled_from(ROLLING)),
+        st.builds(ChangeStrategy, st.sampled_from(sorted(STRATEGIES))),
     )
 
 

@@ -11,13 +11,15 @@ from tests.world.client import WRITE_FAULTS, KubeFault
 from tests.world.loop import run
 from tests.world.scripts import (
     CORDON,
-    ROLLING,
+    MODES,
+    STRATEGIES,
     Action,
     Annotate,
     ChangeTemplate,
     CordonMachine,
     Crash,
     DeletePod,
+    Disturbance,
     LostState,
     Machine,
     ReadFault,
@@ -28,6 +30,7 @@ from tests.world.scripts import (
     Step,
     Submit,
     WriteFault,
+    disturbances,
     play,
     scripts,
 )
@@ -37,7 +40,7 @@ pytestmark = pytest.mark.timeout(3600, func_only=True)
 
 PROFILE = settings().max_examples
 # A play takes about 0.1 s.
-RUNS = settings(max_examples=PROFILE if PROFILE > 100 else 12)
+RUNS = settings(max_examples=PROFILE if PROFILE > 100 else 5)
 
 SCENARIOS: dict[str, tuple[tuple[float, Action], ...]] = {
     "scale-in under a job": ((0.0, Submit(1, 20)), (3.0, Scale(0)), (30.0, Scale(2))),
@@ -59,18 +62,22 @@ SCENARIOS: dict[str, tuple[tuple[float, Action], ...]] = {
 }
 
 
-@pytest.mark.parametrize("strategy", ROLLING)
-def test_whatever_happens_no_invariant_breaks_and_it_ends_as_if_nothing_had_gone_wrong(strategy: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_whatever_happens_no_invariant_breaks_and_it_ends_as_if_nothing_had_gone_wrong(
+    strategy: str, mode: str
+) -> None:
     @RUNS
-    @given(script=scripts(strategy))
+    @given(script=scripts(strategy, mode))
     def holds(script: Script) -> None:
         assert run(play(script)) == run(play(script.undisturbed()))
 
     holds()
 
 
-@pytest.mark.parametrize("strategy", ROLLING)
-def test_any_write_of_any_scenario_may_go_wrong(strategy: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_any_write_of_any_scenario_may_go_wrong_and_anything_around_it(strategy: str, mode: str) -> None:
     undisturbed: dict[str, dict[str, Any]] = {}
 
     @RUNS
@@ -78,13 +85,17 @@ def test_any_write_of_any_scenario_may_go_wrong(strategy: str) -> None:
         st.sampled_from(sorted(SCENARIOS)),
         st.integers(0, 2**16),
         st.sets(st.tuples(st.integers(1, 60), st.sampled_from(WRITE_FAULTS)), min_size=1, max_size=3),
+        st.lists(st.tuples(st.integers(0, 8), disturbances()), max_size=2),
     )
-    def holds(name: str, seed: int, faults: set[tuple[int, KubeFault]]) -> None:
-        calm = Script(0, strategy, SCENARIOS[name])
+    def holds(name: str, seed: int, faults: set[tuple[int, KubeFault]], around: list[tuple[int, Disturbance]]) -> None:
+        calm = Script(0, strategy, SCENARIOS[name], mode)
         if name not in undisturbed:
             undisturbed[name] = run(play(calm))
-        steps: tuple[Step, ...] = tuple((0.0, WriteFault(*fault)) for fault in sorted(faults, key=str))
-        assert run(play(Script(seed, strategy, steps + calm.steps))) == undisturbed[name]
+        steps: list[Step] = list(calm.steps)
+        for place, disturbance in around:
+            steps.insert(place, (0.0, disturbance))
+        steps = [*((0.0, WriteFault(*fault)) for fault in sorted(faults, key=str)), *steps]
+        assert run(play(Script(seed, strategy, tuple(steps), mode))) == undisturbed[name]
 
     holds()
 

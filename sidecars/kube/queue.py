@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
+HELD_FOR = 1.0
+"""Seconds after which a handler gives its turn away: it waits for something, and other keys must not wait with it."""
+
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound="Hashable")
 
@@ -150,30 +153,34 @@ async def run_workers(
     *,
     failed: Callable[[K, Exception, float], None] | None = None,
 ) -> None:
-    """Call `handler` with each key, `concurrency` at a time and never twice at once with the same, until cancelled.
+    """Call `handler` with each key, never twice at once with the same, until cancelled. `concurrency` are at work at a
+    time; one that takes longer than `HELD_FOR` goes on, and counts no more.
 
     A handler that returns ends the key's back-off; a number asks for the key again in so many seconds. One that raises
     has its key retried, and `failed(key, error, seconds until then)` is called (without it, the error is logged).
     """
 
+    async def handle(key: K) -> None:
+        try:
+            again = await handler(key)
+        except Exception as error:  # noqa: BLE001 - one key's failure is never another's
+            delay = queue.retry(key)
+            if failed is not None:
+                failed(key, error, delay)
+            else:
+                _log.error("%s failed, next try in %.1f s", key, delay, exc_info=error)
+        else:
+            queue.forget(key)
+            if again is not None:
+                queue.add_after(key, again)
+        finally:
+            queue.done(key)
+
     async def work() -> None:
         while True:
-            key = await queue.get()
-            try:
-                again = await handler(key)
-            except Exception as error:  # noqa: BLE001 - one key's failure is never another's
-                delay = queue.retry(key)
-                if failed is not None:
-                    failed(key, error, delay)
-                else:
-                    _log.error("%s failed, next try in %.1f s", key, delay, exc_info=error)
-            else:
-                queue.forget(key)
-                if again is not None:
-                    queue.add_after(key, again)
-            finally:
-                queue.done(key)
+            task = tasks.create_task(handle(await queue.get()))
+            await asyncio.wait({task}, timeout=HELD_FOR)
 
-    async with asyncio.TaskGroup() as workers:
+    async with asyncio.TaskGroup() as tasks:
         for _ in range(concurrency):
-            workers.create_task(work())
+            tasks.create_task(work())

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.kube import WorkQueue, run_workers
+from sidecars.kube.queue import HELD_FOR
 from tests.unit.kube import virtual
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ async def test_workers_never_handle_a_key_twice_at_the_same_time() -> None:
         assert key not in in_work
         in_work.add(key)
         most = max(most, len(in_work))
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.9)
         in_work.remove(key)
 
     async with workers(queue, handle, concurrency=3):
@@ -150,6 +151,23 @@ async def test_a_failing_key_is_retried_and_hinders_no_other() -> None:
         await asyncio.sleep(10)
     assert handled == ["bad", "good", "bad", "bad"]
     assert queue.failures("bad") == 0
+
+
+async def test_handlers_that_hang_hold_no_other_key_up_for_long_and_are_never_doubled() -> None:
+    queue = WorkQueue[str]()
+    began: dict[str, float] = {}
+
+    async def handle(key: str) -> None:
+        assert key not in began
+        began[key] = now()
+        if key != "sound":
+            await asyncio.sleep(60)
+
+    async with workers(queue, handle, concurrency=2):
+        for key in ("a", "b", "c", "d", "sound", "a"):
+            queue.add(key)
+        await asyncio.sleep(50)
+    assert began["sound"] - began["a"] == pytest.approx(2 * HELD_FOR)
 
 
 async def test_a_handler_can_ask_to_be_called_again() -> None:

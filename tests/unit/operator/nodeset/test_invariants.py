@@ -127,6 +127,26 @@ def test_one_sick_slurm_delays_no_other(fault: Fault) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("fault", [Fault.HANG, Fault.SLOW], ids=lambda it: it.name)
+def test_a_slurm_that_falls_silent_under_many_nodesets_delays_no_other(fault: Fault) -> None:
+    async def scenario() -> None:
+        async with world(3, machines=20, namespaces=("sick", "sound")) as w:
+            several = [f"pool-{number}" for number in range(6)]
+            for name in several:
+                w.nodeset(name, namespace="sick", slurmd={"image": "slurmd:1", "hostname": f"{name}-"})
+            w.nodeset(namespace="sound")
+            await w.run(20)
+            w.slurms["sick", "slurm"].fail(fault, seconds=60.0)
+            for name in several:
+                w.change(name, {"replicas": 1}, "sick")
+            await w.run(0.1)
+            w.change("slinky", {"replicas": 1}, "sound")
+            assert await w.until("the sound one", lambda: len(w.pods(namespace="sound")) == 1) < 5
+            assert all(len(w.pods(name, "sick")) == 2 for name in several)
+
+    run(scenario())
+
+
 def test_a_killed_operator_that_starts_from_a_stale_list_makes_no_second_pod_of_a_name() -> None:
     steps: tuple[Step, ...] = (
         (0.0, Scale(4)),

@@ -123,7 +123,7 @@ def unregistered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str
             waits += [left, *(it for it in (left - patience + NOT_REGISTERED_SECONDS,) if it > 0)]
             continue
         why = f"its slurmd has run for {patience:g} s and Slurm has no node {pod.slurm_node}"
-        delete.append(Deletion(pod, why, event=NOT_REGISTERED, severity="Warning"))
+        delete.append(Deletion(pod, why, absent=True, event=NOT_REGISTERED, severity="Warning"))
     return Lost(tuple(delete), min(waits, default=None))
 
 

@@ -149,8 +149,8 @@ class SlurmView:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A pod that may go now. `grace_seconds` None keeps the pod's own grace; `drained`: Slurm says that it is free.
-
+    """A pod that may go now. `grace_seconds` None keeps the pod's own grace; `drained`: Slurm says that it is free;
+    `absent`: that it has no such node.
     `scaled_in`: nothing comes in its place.
     `as_seen`: the pod's own status is why, so it may go only if that hasn't changed since it was read.
     `machine_lost`: that its machine is lost is why, so likewise. `event`, `severity`: of the event that tells of it.
@@ -160,6 +160,7 @@ class Deletion:
     because: str
     grace_seconds: int | None = None
     drained: bool = False
+    absent: bool = False
     scaled_in: bool = False
     as_seen: bool = False
     machine_lost: bool = False
@@ -336,7 +337,7 @@ def may_go(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> De
         left = 0.0 if pod.slurmd_since is None else pod.slurmd_since + NOT_REGISTERED_SECONDS - now
         if left > 0:
             return Waiting(pod, f"slurmd has just started and may yet register Slurm node {pod.slurm_node}", again=left)
-        return Deletion(pod, f"Slurm has no node {pod.slurm_node}")
+        return Deletion(pod, f"Slurm has no node {pod.slurm_node}", absent=True)
     if states.is_drained(node.states):
         if pod.slurm_node in slurm.unread:
             said = f"Slurm node {pod.slurm_node} is drained; whether a suspended job is there is being read"

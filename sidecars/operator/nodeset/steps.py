@@ -11,7 +11,8 @@ from sidecars.operator.nodeset import bulk, claims, creation
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
 from sidecars.policy import lost
 from sidecars.policy import nodeset as policy
-from sidecars.slurm import states
+from sidecars.slurm import protocol, states
+from sidecars.slurm.errors import NotFound as UnknownToSlurm
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import compress
 from sidecars.workloads import names
@@ -78,7 +79,8 @@ def _delete(
 
     async def delete() -> None:
         pod = deletion.pod
-        if deletion.drained and not _still_drained(cluster, pod.slurm_node):
+        drained = not deletion.drained or _still_drained(cluster, pod.slurm_node)
+        if not drained or (deletion.absent and not await _still_absent(cluster, pod.slurm_node)):
             context.expectations.deletion_observed(key, pod.uid)
             return
         try:
@@ -121,6 +123,19 @@ def _still_drained(cluster: Cluster | None, slurm_node: str) -> bool:
     """By the newest that Slurm said: before the last of many pods goes, somebody may have taken its drain back."""
     node = cluster.poller.nodes.get(slurm_node) if cluster is not None else None
     return node is not None and states.is_drained(node.states)
+
+
+async def _still_absent(cluster: Cluster | None, slurm_node: str) -> bool:
+    """By Slurm at this moment: its slurmd may have registered since the last poll, as all do again after lost state."""
+    if cluster is None or cluster.poller.trouble:
+        return False
+    try:
+        await cluster.client.call(protocol.get_node(slurm_node))
+    except UnknownToSlurm:
+        return True
+    except SlurmError as error:
+        log.warning("Slurm: %s", error)
+    return False
 
 
 def bound(

@@ -159,6 +159,9 @@ def test_a_killed_operator_that_starts_from_a_stale_list_makes_no_second_pod_of_
 
 
 FOUND: dict[str, Script] = {
+    "a slurmd that has registered again a moment ago keeps its pod": Script(
+        9171, "RollingUpdate", ((51.0, ChangeTemplate()), (0.0, LostState()), (0.32, Crash(stale=False))), "DaemonSet"
+    ),
     "a slurmrestd that hangs over the list of jobs keeps nobody from saying so": Script(
         51382, "OnDelete", ((0.0, ChangeTemplate()), (8.0, SickSlurm(Fault.HANG, 30)), (8.0, Scale(0)))
     ),

@@ -13,8 +13,8 @@ ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
 
 NUDGE_AGAIN = 0.7
-"""Seconds after which a pod that hasn't got the files is nudged once more."""
-NUDGES = 5
+"""Seconds after which a pod that hasn't got the files is nudged once more; each further wait is twice as long."""
+NUDGES = 8
 """So often at most; the kubelet looks by itself about once a minute."""
 
 
@@ -135,7 +135,7 @@ def nudge(published: Published, pod: Pod, known: Known | None, since: float) -> 
         return published.mark
     times = int(count) if count.isdecimal() else 1
     behind = known is not None and known.report is not None and known.report.candidate != published.sha256
-    if behind and times < NUDGES and since >= NUDGE_AGAIN * times:
+    if behind and times < NUDGES and since >= NUDGE_AGAIN * 2 ** (times - 1):
         return f"{mark}.{times + 1}"
     return None
 

@@ -76,6 +76,8 @@ class Kubernetes:
             ("get", "events", "-n", "slurm", "--sort-by=.lastTimestamp"),
             ("logs", "-n", "slinky", "deploy/slurm-operator", "--tail=60"),
             ("logs", "-n", "slurm", "slurm-controller-0", "-c", "logfile", "--tail=30"),
+            ("logs", "-n", "slurm", "slurm-controller-0", "-c", "reconfigure", "--tail=20"),
+            ("get", "-n", "slurm", "controllers.slinky.slurm.net", "slurm", "-o", "jsonpath={.status.conditions}"),
             ("logs", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd", "-c", "node", "--prefix", "--tail=20"),
             ("logs", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd", "-c", "slurmd", "--prefix", "--tail=20"),
             ("exec", "-n", "slurm", "deploy/slurm-login-slinky", "--", "scontrol", "show", "node"),

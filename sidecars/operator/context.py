@@ -167,7 +167,7 @@ class Context:
     def users_of(self, namespace: str, controller: str) -> list[str]:
         """Names of the NodeSets that refer to the Controller, readable or not."""
         nodesets = self.caches.nodesets.store.values()
-        return sorted(item["metadata"]["name"] for item in nodesets if _refers(item, namespace, controller))
+        return sorted(item["metadata"]["name"] for item in nodesets if controller_of(item) == (namespace, controller))
 
     def restapi_of(self, namespace: str, controller: str) -> resources.RestApi | None:
         """The RestApi that serves the Controller: the oldest, then the first by name; None if there is none."""
@@ -211,6 +211,12 @@ class Context:
                 lambda config_map: config_map_contents(config_map.get("data"), config_map.get("binaryData")),
             ),
         )
+
+    def secret_value(self, namespace: str, facts: Facts, selector: resources.KeySelector, place: str) -> bytes:
+        """What a Secret holds under a key. Raises MissingReferenceError, which names the `place` that refers to it."""
+        facts.secret(selector, place)
+        secret = self.caches.secrets.store.get(namespace, selector.name)
+        return secret.data[selector.key] if secret is not None else b""
 
     def jwt_key(self, key: Key) -> bytes | None:
         """The key that signs tokens for a Controller's Slurm; None while its Secret or the Controller is missing."""
@@ -326,7 +332,7 @@ def _ours(manifest: Manifest | None) -> bool:
 def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, controller: str) -> list[Any]:
     found = []
     for manifest in manifests:
-        if not _refers(manifest, namespace, controller):
+        if controller_of(manifest) != (namespace, controller):
             continue
         try:
             found.append(resources.read(kind, manifest))
@@ -335,6 +341,7 @@ def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, co
     return found
 
 
-def _refers(manifest: Manifest, namespace: str, controller: str) -> bool:
+def controller_of(manifest: Manifest) -> Key:
+    """Namespace and name of the Controller that a controllerRef names; the name is empty without one."""
     reference = (manifest.get("spec") or {}).get("controllerRef") or {}
-    return manifest["metadata"]["namespace"] == namespace and reference.get("name") == controller
+    return manifest["metadata"]["namespace"], reference.get("name", "")

@@ -5,7 +5,7 @@ from typing import Any
 
 from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest, Resource
 from sidecars.operator.apply import APPLIED
-from sidecars.operator.context import Context
+from sidecars.operator.context import Context, controller_of
 from sidecars.policy import upgrades
 from sidecars.policy.upgrades import Hold, Live
 from sidecars.workloads import names
@@ -105,7 +105,6 @@ def _of(manifests: Iterable[Manifest], controller: Controller) -> list[dict[str,
     return [
         item
         for item in manifests
-        if item["metadata"]["namespace"] == controller.namespace
+        if controller_of(item) == (controller.namespace, controller.name)
         and not item["metadata"].get("deletionTimestamp")
-        and (item["spec"].get("controllerRef") or {}).get("name") == controller.name
     ]

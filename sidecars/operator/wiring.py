@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from sidecars.kube import Event, Manifest, WorkQueue, records
-from sidecars.operator.context import Context, Key
-from sidecars.operator.controller.pods import controller_of_pod, pod_view
+from sidecars.operator.context import Context, Key, controller_of
+from sidecars.operator.controller.pods import pod_view
 from sidecars.operator.nodeset import machines
 from sidecars.operator.nodeset.observation import as_placed, slurm_node
 from sidecars.operator.nodeset.podstate import wake
 from sidecars.policy import podstate
+from sidecars.policy.conditions import is_true
 from sidecars.workloads import names
 
 LONGEST_PATIENCE = 0.5
@@ -30,16 +31,9 @@ def wire(context: Context) -> None:
     caches.pods.store.add_index("owner", _controlling_uids)
     caches.pods.store.add_index("slurm_node", _slurm_nodes)
     caches.kube_nodes.store.add_index("topology", _has_topology)
-    caches.login_pods.store.add_index("loginset", lambda pod: (_loginset_of(pod),))
-    caches.slurmctld_pods.store.add_index("controller", lambda pod: (controller_of_pod(pod),))
+    caches.login_pods.store.add_index("loginset", lambda pod: (_instance(pod),))
+    caches.slurmctld_pods.store.add_index("controller", lambda pod: (_instance(pod),))
     caches.pods.store.add_index("kube_node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
-
-    def key_of(manifest: Manifest) -> Key:
-        return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-
-    def controller_of(manifest: Manifest) -> Key:
-        reference = (manifest.get("spec") or {}).get("controllerRef") or {}
-        return manifest["metadata"]["namespace"], reference.get("name", "")
 
     def wake_users(controller: Key) -> None:
         """Everything that is rendered from, or waits for, this Controller."""
@@ -48,49 +42,50 @@ def wire(context: Context) -> None:
             (caches.loginsets.store, queues.loginsets),
             (caches.nodesets.store, queues.nodesets),
         ):
-            _add(queue, (key_of(item) for item in store.values() if controller_of(item) == controller))
+            _add(queue, (_key(item) for item in store.values() if controller_of(item) == controller))
 
     def controllers(event: Event[Manifest]) -> None:
         if _spec_changed(context, event):
-            queues.controllers.add_after(key_of(event.object), SETTLE_SECONDS)
-            wake_users(key_of(event.object))
+            queues.controllers.add_after(_key(event.object), SETTLE_SECONDS)
+            wake_users(_key(event.object))
         if event.new is None and context.cordon_drained_nodes:
             queues.machines.add(machines.ALL)
 
     def restapis(event: Event[Manifest]) -> None:
         if _spec_changed(context, event):
-            queues.restapis.add(key_of(event.object))
+            queues.restapis.add(_key(event.object))
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
             wake_users(controller_of(event.object))
 
     def loginsets(event: Event[Manifest]) -> None:
         if _spec_changed(context, event):
-            queues.loginsets.add(key_of(event.object))
+            queues.loginsets.add(_key(event.object))
 
     def nodesets(event: Event[Manifest]) -> None:
         if event.old is not None and event.new is not None and _partitions(event.old) != _partitions(event.new):
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
         if _spec_changed(context, event):
-            queues.nodesets.add(key_of(event.object))
+            queues.nodesets.add(_key(event.object))
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
             if event.old is not None:
                 # Whether they are protected may have changed.
                 _add(queues.pods, map(_pod_key, caches.pods.store.by("owner", event.object["metadata"]["uid"])))
             _add(
                 queues.restapis,
-                (key_of(item) for item in caches.restapis.store.values() if _finalizing(item)),
+                (_key(item) for item in caches.restapis.store.values() if _finalizing(item)),
             )
 
     def accountings(event: Event[Manifest]) -> None:
-        if _spec_changed(context, event):
-            queues.accountings.add(key_of(event.object))
-        if _spec_changed(context, event) or _readiness_changed(event):
+        changed = _spec_changed(context, event)
+        if changed:
+            queues.accountings.add(_key(event.object))
+        if changed or _readiness_changed(event):
             _add(queues.restapis, _keys_in(caches.restapis.store.values(), event.object["metadata"]["namespace"]))
             _add(queues.controllers, _keys_in(caches.controllers.store.values(), event.object["metadata"]["namespace"]))
 
     def tokens(event: Event[Manifest]) -> None:
         if _spec_changed(context, event):
-            queues.tokens.add(key_of(event.object))
+            queues.tokens.add(_key(event.object))
 
     def pods(event: Event[records.Pod]) -> None:
         owner = event.object.metadata.controller
@@ -112,16 +107,15 @@ def wire(context: Context) -> None:
             _add(queues.nodesets, _owning_nodesets(event.object))
 
     def claims(event: Event[records.PersistentVolumeClaim]) -> None:
-        metadata = event.object.metadata
-        queues.nodesets.add((metadata.namespace, metadata.labels.get(names.APP_INSTANCE, "")))
+        queues.nodesets.add(_instance(event.object))
 
     def slurmctld_pods(event: Event[records.Pod]) -> None:
         if event.old is None or event.new is None or pod_view(event.old) != pod_view(event.new):
-            queues.controllers.add(controller_of_pod(event.object))
+            queues.controllers.add(_instance(event.object))
 
     def login_pods(event: Event[records.Pod]) -> None:
         if event.old is None or event.new is None or _address(event.old) != _address(event.new):
-            queues.loginsets.add(_loginset_of(event.object))
+            queues.loginsets.add(_instance(event.object))
 
     def kube_nodes(event: Event[records.Node]) -> None:
         old, new = event.old, event.new
@@ -181,7 +175,7 @@ def wire(context: Context) -> None:
     caches.slurmctld_pods.store.subscribe(slurmctld_pods)
     caches.login_pods.store.subscribe(login_pods)
     caches.kube_nodes.store.subscribe(kube_nodes)
-    caches.claims.store.add_index("instance", _instances)
+    caches.claims.store.add_index("instance", lambda claim: (_instance(claim),))
     caches.claims.store.subscribe(claims)
     caches.controller_revisions.store.add_index("owner", _owning_uids)
     caches.controller_revisions.store.subscribe(controller_revisions)
@@ -199,7 +193,7 @@ def wire(context: Context) -> None:
 
 def slurm_changed(context: Context, controller: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
     """Slurm's node records changed, or how far they can be trusted did (both sets empty)."""
-    nodesets = [nodeset for nodeset in context.caches.nodesets.store.values() if _refers(nodeset, controller)]
+    nodesets = [nodeset for nodeset in context.caches.nodesets.store.values() if controller_of(nodeset) == controller]
     _add(context.queues.nodesets, (_key(nodeset) for nodeset in nodesets))
     wake(context, controller, changed | removed)
     if context.cordon_drained_nodes:
@@ -209,11 +203,6 @@ def slurm_changed(context: Context, controller: Key, changed: frozenset[str], re
         # What changed while Slurm couldn't be trusted has not been shown yet.
         for nodeset in nodesets:
             _add(context.queues.pods, map(_pod_key, context.caches.pods.store.by("owner", nodeset["metadata"]["uid"])))
-
-
-def _refers(nodeset: Manifest, controller: Key) -> bool:
-    reference = (nodeset.get("spec") or {}).get("controllerRef") or {}
-    return (nodeset["metadata"]["namespace"], reference.get("name")) == controller
 
 
 def _key(manifest: Manifest) -> Key:
@@ -292,15 +281,13 @@ def _state_shown(pod: records.Pod) -> tuple[object, ...]:
 
 
 def _readiness_changed(event: Event[Manifest]) -> bool:
-    def ready(manifest: Manifest) -> bool:
-        found = (manifest.get("status") or {}).get("conditions") or []
-        return any(it["type"] == "Ready" and it["status"] == "True" for it in found)
-
-    return event.old is not None and event.new is not None and ready(event.old) != ready(event.new)
+    old, new = event.old, event.new
+    return old is not None and new is not None and is_true(old, "Ready") != is_true(new, "Ready")
 
 
-def _loginset_of(pod: records.Pod) -> Key:
-    return pod.metadata.namespace, pod.metadata.labels.get(names.APP_INSTANCE, "")
+def _instance(item: records.Pod | records.PersistentVolumeClaim) -> Key:
+    """Namespace and name of the custom resource whose instance label it has."""
+    return item.metadata.namespace, item.metadata.labels.get(names.APP_INSTANCE, "")
 
 
 def _address(pod: records.Pod) -> tuple[str, str]:
@@ -320,7 +307,3 @@ def _owning_nodesets(manifest: Manifest) -> Iterable[Key]:
     metadata = manifest["metadata"]
     owners = metadata.get("ownerReferences") or ()
     return ((metadata["namespace"], owner["name"]) for owner in owners if owner["kind"] == "NodeSet")
-
-
-def _instances(claim: records.PersistentVolumeClaim) -> Iterable[Key]:
-    return ((claim.metadata.namespace, claim.metadata.labels.get(names.APP_INSTANCE, "")),)

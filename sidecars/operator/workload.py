@@ -2,9 +2,9 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, NotFound, Resource
+from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, NotFound, Resource, records
 from sidecars.operator.apply import APPLIED
 from sidecars.operator.context import Context, NotUsableError
 from sidecars.policy.conditions import Condition
@@ -88,7 +88,7 @@ def counts(context: Context, resource: Resource, namespace: str, name: str) -> d
     return {"replicas": status.get("replicas", 0), "readyReplicas": status.get("readyReplicas", 0)}
 
 
-async def nudge(context: Context, owner: Manifest, labels: Mapping[str, str], annotation: str, value: str) -> None:
+async def nudge(context: Context, owner: Manifest, pods: Iterable[records.Pod], annotation: str, value: str) -> None:
     """Have the kubelets bring a changed ConfigMap or Secret into the owner's pods at once, by annotating the pods.
 
     Without, it takes a minute or more. `value` tells the content; nothing is done for the one that was there first.
@@ -99,13 +99,16 @@ async def nudge(context: Context, owner: Manifest, labels: Mapping[str, str], an
     if before in (None, value):
         context.nudged[key] = value
         return
-    selector = ",".join(f"{name}={text}" for name, text in sorted(labels.items()))
-    pods, _ = await context.client.list(PODS, metadata["namespace"], label_selector=selector)
+    await annotate(context, pods, annotation, value)
+    context.nudged[key] = value
+
+
+async def annotate(context: Context, pods: Iterable[records.Pod], annotation: str, value: str) -> None:
+    """Give the pods this annotation; one that is gone needs none."""
+    patch = {"metadata": {"annotations": {annotation: value}}}
     for pod in pods:
         with contextlib.suppress(NotFound):
-            patch = {"metadata": {"annotations": {annotation: value}}}
-            await context.client.merge_patch(PODS, metadata["namespace"], pod["metadata"]["name"], patch)
-    context.nudged[key] = value
+            await context.client.merge_patch(PODS, pod.metadata.namespace, pod.metadata.name, patch)
 
 
 def _restart(context: Context, manifest: Manifest) -> str:

@@ -49,6 +49,12 @@ def merge(
     return merged
 
 
+def is_true(resource: Mapping[str, Any], kind: str) -> bool:
+    """Whether a custom resource has the condition of this type with status True."""
+    found = (resource.get("status") or {}).get("conditions") or []
+    return any(it["type"] == kind and it["status"] == "True" for it in found)
+
+
 def timestamp(now: float) -> str:
     """Seconds since the epoch as Kubernetes writes a time: RFC 3339, UTC, whole seconds."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -104,11 +104,6 @@ def addresses(loginset: LoginSet, pods: Mapping[str, str], live: Manifest | None
     return [assembly.owned(manifest, loginset)]
 
 
-def selector(loginset: LoginSet) -> dict[str, str]:
-    """The labels that pick this LoginSet's pods."""
-    return {names.APP_INSTANCE: loginset.name, names.APP_NAME: "login"}
-
-
 def _variables(loginset: LoginSet, controller: Controller, facts: Facts) -> dict[str, Any]:
     slurm, sssd = slurm_key(controller), loginset.spec.sssd_conf_ref
     host_keys = names.ssh_host_keys(loginset.name)

@@ -12,7 +12,7 @@ from sidecars.slurm import jwks
 from sidecars.workloads import accounting as render
 from sidecars.workloads import names
 from sidecars.workloads.facts import Facts
-from sidecars.workloads.resources import Accounting, KeySelector, ResourceError, read
+from sidecars.workloads.resources import Accounting, ResourceError, read
 
 
 async def reconcile(context: Context, key: Key) -> None:
@@ -53,16 +53,12 @@ def _shares_its_key(context: Context, accounting: Accounting) -> bool:
 
 def _secrets(context: Context, accounting: Accounting, facts: Facts) -> render.Secrets:
     """Raises MissingReferenceError and ResourceError."""
-
-    def value(selector: KeySelector, place: str) -> bytes:
-        facts.secret(selector, place)
-        secret = context.caches.secrets.store.get(accounting.namespace, selector.name)
-        return secret.data[selector.key] if secret is not None else b""
-
+    namespace = accounting.namespace
     password = render.storage_of(accounting).password_key_ref
     return render.Secrets(
-        password=value(password, "spec.storageConfig.passwordKeyRef"),
-        slurm_key=_salt(context, accounting) or value(render.slurm_key(accounting), "spec.slurmKeyRef"),
+        password=context.secret_value(namespace, facts, password, "spec.storageConfig.passwordKeyRef"),
+        slurm_key=_salt(context, accounting)
+        or context.secret_value(namespace, facts, render.slurm_key(accounting), "spec.slurmKeyRef"),
     )
 
 

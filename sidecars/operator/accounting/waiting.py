@@ -4,7 +4,6 @@ A slurmctld that was never told by slurmdbd what can be accounted for ends at on
 configuration names slurmdbd only when it is up; once it is named, slurmctld gets along without.
 """
 
-from sidecars.kube import Manifest
 from sidecars.operator.context import Context, NotUsableError
 from sidecars.operator.workload import WAITING
 from sidecars.policy import conditions
@@ -33,7 +32,7 @@ def check(context: Context, controller: Controller) -> None:
             "it is taken up as soon as there is"
         )
         raise NotUsableError("AccountingMissing", said)
-    if manifest["spec"].get("external") or _ready(manifest) or _in_use(context, controller):
+    if manifest["spec"].get("external") or conditions.is_true(manifest, "Ready") or _in_use(context, controller):
         return
     created = conditions.seconds(manifest["metadata"].get("creationTimestamp")) or 0.0
     left = created + DEADLINE_SECONDS - context.now()
@@ -45,11 +44,6 @@ def check(context: Context, controller: Controller) -> None:
             f"See `kubectl -n {controller.namespace} get accountings {reference.name} -o wide`"
         )
         raise NotUsableError(WAITING, said)
-
-
-def _ready(manifest: Manifest) -> bool:
-    found = (manifest.get("status") or {}).get("conditions") or []
-    return any(it["type"] == "Ready" and it["status"] == "True" for it in found)
 
 
 def _in_use(context: Context, controller: Controller) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, Manifest, NotFound
+from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest, records
 from sidecars.operator import workload
 from sidecars.operator.context import Context, Key, NotUsableError
 from sidecars.policy import conditions, keys
@@ -14,7 +14,7 @@ from sidecars.policy.conditions import Condition
 from sidecars.slurm import jwks, protocol
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import controller as render
-from sidecars.workloads import loginset, names
+from sidecars.workloads import names
 from sidecars.workloads.facts import Facts, MissingReferenceError
 from sidecars.workloads.resources import Controller, KeySelector
 
@@ -43,7 +43,7 @@ async def keep(context: Context, manifest: Manifest, controller: Controller, fac
     key = (controller.namespace, controller.name)
     with workload.usable():
         first = render.slurm_key(controller)
-        base = _value(context, controller, facts, first, "spec.slurmKeyRef")
+        base = context.secret_value(controller.namespace, facts, first, "spec.slurmKeyRef")
     sharing = sorted(
         item["metadata"]["name"]
         for item in context.caches.controllers.store.values()
@@ -64,7 +64,7 @@ async def keep(context: Context, manifest: Manifest, controller: Controller, fac
             )
             return Condition(keys.TYPE, "False", "Shared", said)
         try:
-            value = _value(context, controller, facts, following_ref, "spec.nextSlurmKeyRef")
+            value = context.secret_value(controller.namespace, facts, following_ref, "spec.nextSlurmKeyRef")
         except MissingReferenceError as error:
             wait_for(context, controller.namespace, first)
             said = f"{error}; it is taken up as soon as it does, and the cluster goes on with its key"
@@ -102,13 +102,6 @@ def wait_for(context: Context, namespace: str, slurm: KeySelector) -> None:
     name = names.slurm_jwks(slurm.name)
     if context.caches.secrets.store.get(namespace, name) is None:
         raise NotUsableError(workload.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being made")
-
-
-def _value(context: Context, controller: Controller, facts: Facts, selector: KeySelector, place: str) -> bytes:
-    """Raises MissingReferenceError."""
-    facts.secret(selector, place)
-    secret = context.caches.secrets.store.get(controller.namespace, selector.name)
-    return secret.data[selector.key] if secret is not None else b""
 
 
 async def _settle(context: Context, key: Key, controller: Controller, present: jwks.Ring, since: float) -> str:
@@ -158,9 +151,7 @@ def _hindrances(context: Context, key: Key, controller: Controller) -> Iterator[
         ready = workload.readiness(context, STATEFUL_SETS, namespace, names.accounting(accounting_name))
         if ready.status != "True":
             yield f"Accounting {accounting_name!r} is not ready with them: {ready.message}"
-    for pod in context.caches.pods.store.values():
-        if pod.metadata.namespace != namespace or pod.metadata.labels.get(names.CLUSTER) != name:
-            continue
+    for pod in _workers(context, key):
         node = context.caches.kube_nodes.store.get("", pod.spec.node_name) if pod.spec.node_name else None
         ready_node = node.status.condition("Ready") if node is not None else None
         if ready_node is not None and ready_node.status != "True":
@@ -169,20 +160,18 @@ def _hindrances(context: Context, key: Key, controller: Controller) -> Iterator[
 
 async def _nudge(context: Context, key: Key, mark: str) -> None:
     """Have the kubelets of workers and login nodes bring the Secret now; slurmctld's are nudged by the gate."""
-    namespace, name = key
-    pods = [
-        pod.metadata.name
+    pods = _workers(context, key)
+    for logins in context.loginsets_of(*key):
+        pods += context.caches.login_pods.store.by("loginset", (logins.namespace, logins.name))
+    await workload.annotate(context, pods, names.KEYS_NUDGE, mark)
+
+
+def _workers(context: Context, key: Key) -> list[records.Pod]:
+    return [
+        pod
         for pod in context.caches.pods.store.values()
-        if pod.metadata.namespace == namespace and pod.metadata.labels.get(names.CLUSTER) == name
+        if (pod.metadata.namespace, pod.metadata.labels.get(names.CLUSTER)) == key
     ]
-    for logins in context.loginsets_of(namespace, name):
-        selector = ",".join(f"{label}={text}" for label, text in sorted(loginset.selector(logins).items()))
-        found, _ = await context.client.list(PODS, namespace, label_selector=selector)
-        pods += [pod["metadata"]["name"] for pod in found]
-    for pod_name in pods:
-        with contextlib.suppress(NotFound):
-            patch = {"metadata": {"annotations": {names.KEYS_NUDGE: mark}}}
-            await context.client.merge_patch(PODS, namespace, pod_name, patch)
 
 
 def _settle_seconds(controller: Controller) -> float:

@@ -3,15 +3,9 @@
 from sidecars.kube import records
 from sidecars.policy.failover import ACTIVE
 from sidecars.policy.gate import Pod
-from sidecars.workloads import names
 
 NUDGE = "slinky.slurm.net/config-nudge"
 """Annotation of a slurmctld pod. A changed annotation has the kubelet refresh the pod's volumes at once."""
-
-
-def controller_of_pod(pod: records.Pod) -> tuple[str, str]:
-    """Namespace and name of the Controller that a slurmctld pod belongs to."""
-    return pod.metadata.namespace, pod.metadata.labels.get(names.APP_INSTANCE, "")
 
 
 def pod_view(pod: records.Pod) -> Pod:

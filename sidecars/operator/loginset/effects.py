@@ -37,12 +37,13 @@ async def reconcile(context: Context, key: Key) -> None:
             keys.wait_for(context, namespace, slurm_key(controller))
         await _have_host_keys(context, loginset)
         facts = context.facts(controller)
+        pods = context.caches.login_pods.store.by("loginset", key)
         with workload.usable():
             rendered = [
                 *render.objects(loginset, controller, facts),
                 *render.addresses(
                     loginset,
-                    _addresses(context.caches.login_pods.store.by("loginset", key)),
+                    _addresses(pods),
                     context.caches.live(ENDPOINT_SLICES, namespace, names.login_hosts(name)),
                 ),
             ]
@@ -50,7 +51,7 @@ async def reconcile(context: Context, key: Key) -> None:
         await workload.apply_all(context, manifest, "LoginSet", lambda: rendered)
         # sshd is told by the pod itself (workloads/login.yaml); open sessions go on.
         digest = render.ssh_config_digest(loginset, controller, facts)
-        await workload.nudge(context, manifest, render.selector(loginset), names.SSHD_CONF_HASH, digest)
+        await workload.nudge(context, manifest, pods, names.SSHD_CONF_HASH, digest)
         ready = workload.readiness(context, DEPLOYMENTS, namespace, name)
         if held is not None:
             context.queues.loginsets.add_after(key, upgrade.AGAIN_SECONDS)

@@ -4,7 +4,7 @@ from sidecars.kube import DEPLOYMENTS
 from sidecars.operator import upgrade, workload
 from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import RESTAPIS
-from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
+from sidecars.operator.context import IN_USE, Context, Key, NotUsableError, controller_of
 from sidecars.operator.controller import keys
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import names
@@ -20,8 +20,7 @@ async def reconcile(context: Context, key: Key) -> None:
     if manifest is None:
         return
     if manifest["metadata"].get("deletionTimestamp"):
-        reference = (manifest["spec"].get("controllerRef") or {}).get("name", "")
-        await context.let_go_unless_used(RESTAPIS, manifest, context.users_of(namespace, reference))
+        await context.let_go_unless_used(RESTAPIS, manifest, context.users_of(*controller_of(manifest)))
         return
     try:
         restapi = read(RestApi, manifest)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sidecars import podfiles
+from sidecars.environment import number, required
 from sidecars.node import edge, machine
 from sidecars.slurm import extra
 from sidecars.slurm.rest import Rest
@@ -119,15 +120,15 @@ def configure(environment: Mapping[str, str]) -> tuple[machine.Settings, edge.Sl
 
     The key file is read at each use, so that a new key serves at once.
     """
-    node, uid = _required(environment, "SLURM_NODE_NAME"), _required(environment, "POD_UID")
+    node, uid = required(environment, "SLURM_NODE_NAME"), required(environment, "POD_UID")
     settings = machine.Settings(
         pod_uid=uid,
-        grace=_number(environment, "TERMINATION_GRACE_SECONDS", 3600),
-        slurmd_port=_number(environment, "SLURMD_PORT", 6818),
+        grace=number(environment, "TERMINATION_GRACE_SECONDS", 3600),
+        slurmd_port=number(environment, "SLURMD_PORT", 6818),
     )
     key = Path(environment.get("SLURM_JWT_KEY_FILE") or KEY_FILE)
     tokens = TokenSource(key.read_bytes, clock=time.time, lifetime_seconds=TOKEN_SECONDS)
-    rest = Rest(_required(environment, "SLURMRESTD_URL"), tokens.token)
+    rest = Rest(required(environment, "SLURMRESTD_URL"), tokens.token)
     folder = podfiles.folder(environment)
 
     def facts() -> extra.PodFacts:
@@ -142,17 +143,3 @@ def configure(environment: Mapping[str, str]) -> tuple[machine.Settings, edge.Sl
         return extra.PodFacts(uid, pod, namespace, environment.get("NODESET_UID", ""))
 
     return settings, edge.Slurm(rest, node, facts, tokens.forget)
-
-
-def _required(environment: Mapping[str, str], name: str) -> str:
-    value = environment.get(name, "")
-    if not value:
-        raise ValueError(f"{name} isn't set; the operator's pod template sets it")
-    return value
-
-
-def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, "") or str(default)
-    if not text.isdecimal():
-        raise ValueError(f"{name} is {text!r}: it must be a whole number")
-    return int(text)

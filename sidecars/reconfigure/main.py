@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from sidecars.environment import number, required
 from sidecars.reconfigure import machine, status
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
@@ -138,7 +139,7 @@ def configure(environment: Mapping[str, str]) -> tuple[Settings, Edge, str, int]
     update = environment.get("CONFIG_UPDATE") or "Reconfigure"
     if update not in {"Reconfigure", "Recreate"}:
         raise ValueError(f"CONFIG_UPDATE is {update!r}: it must be Reconfigure or Recreate")
-    state = Path(_required(environment, "STATE_SAVE_LOCATION"))
+    state = Path(required(environment, "STATE_SAVE_LOCATION"))
     places = Places(
         candidate=Path(environment.get("CANDIDATE_DIR") or "/etc/slurm-candidate"),
         keys=Path(environment.get("KEYS_DIR") or "/etc/slurm-keys"),
@@ -146,26 +147,12 @@ def configure(environment: Mapping[str, str]) -> tuple[Settings, Edge, str, int]
         good=state / ".slurm-config",
         check=Path(environment.get("CHECK_DIR") or "/run/check"),
         state=state,
-        host=_required(environment, "POD_NAME"),
-        port=_number(environment, "SLURMCTLD_PORT", 6817),
+        host=required(environment, "POD_NAME"),
+        port=number(environment, "SLURMCTLD_PORT", 6817),
     )
     return (
         Settings(live=update == "Reconfigure"),
         Edge(places),
         environment.get("POD_IP") or "127.0.0.1",
-        _number(environment, "STATUS_PORT", status.PORT),
+        number(environment, "STATUS_PORT", status.PORT),
     )
-
-
-def _required(environment: Mapping[str, str], name: str) -> str:
-    value = environment.get(name, "")
-    if not value:
-        raise ValueError(f"{name} isn't set; the operator's pod template sets it")
-    return value
-
-
-def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, "") or str(default)
-    if not text.isdecimal():
-        raise ValueError(f"{name} is {text!r}: it must be a whole number")
-    return int(text)

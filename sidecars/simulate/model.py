@@ -203,20 +203,11 @@ class SlurmModel:
         self.jobs[job_id].states = {"SUSPENDED"}
         self._touch_job(self.jobs[job_id])
 
-    def job_resume(self, job_id: int) -> None:
-        """A suspended job goes on."""
-        self.jobs[job_id].states = {"RUNNING"}
-        self._touch_job(self.jobs[job_id])
-
     def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
         """The job ends; with `completing` its nodes are busy until it is called again without."""
         job = self.jobs[job_id]
         job.states = {state, "COMPLETING"} if completing else {state}
         self._touch_job(job)
-
-    def job_forget(self, job_id: int) -> None:
-        """The job's record is old enough (MinJobAge) to be dropped."""
-        self._touch_job(self.jobs.pop(job_id))
 
     def reserve(self, name: str, nodes: str, *, start: int, minutes: int, flags: Iterable[str] | None = None) -> None:
         """A reservation, for maintenance unless `flags` say otherwise."""

@@ -11,10 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
 from aiohttp import web
 
-from schemas import definitions
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -33,9 +31,7 @@ from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from tests.bench.figures import Figure, figure
 from tests.bench.serving import served
-from tests.cluster.commands import run
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.tools import tool
+from tests.integration.operator.world import KEYS, control_plane
 
 CLUSTERS = 50
 NAMESPACE = "bench"
@@ -60,18 +56,8 @@ def slurmrestd() -> web.Application:
 
 def bench() -> list[Figure]:
     """The figures."""
-    with TemporaryDirectory() as folder:
-        plane = ControlPlane.temporary(Path(folder))
-        try:
-            kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}"]
-            manifests = definitions.custom_resource_definitions()
-            run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(manifests), seconds=30)
-            names = [f"crd/{manifest['metadata']['name']}" for manifest in manifests]
-            run([*kubectl, "wait", "--for=condition=Established", "--timeout=20s", *names], seconds=30)
-            with served(slurmrestd) as url:
-                return asyncio.run(_settled(plane.kubeconfig, url))
-        finally:
-            plane.stop()
+    with TemporaryDirectory() as folder, control_plane(Path(folder)) as plane, served(slurmrestd) as url:
+        return asyncio.run(_settled(plane.kubeconfig, url))
 
 
 async def _settled(kubeconfig: Path, url: str) -> list[Figure]:
@@ -112,14 +98,10 @@ async def _create(client: Client) -> None:
             SECRETS,
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "data": data},
         )
-    keys = {
-        "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
-        "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
-    }
     for number in range(CLUSTERS):
         name = f"slurm-{number}"
         reference = {"controllerRef": {"name": name}}
-        await client.create(CONTROLLERS, _custom("Controller", name, {**keys, "slurmctld": {"image": "x"}}))
+        await client.create(CONTROLLERS, _custom("Controller", name, {**KEYS, "slurmctld": {"image": "x"}}))
         await client.create(RESTAPIS, _custom("RestApi", name, {**reference, "slurmrestd": {"image": "x"}}))
         await client.create(LOGINSETS, _custom("LoginSet", f"login-{number}", {**reference, "login": {"image": "x"}}))
 

@@ -25,9 +25,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import yaml
-
-from schemas import definitions
 from sidecars.kube import NODES, PODS, Client, Event, Manifest, Reflector, load_credentials, records
 from sidecars.operator.caches import NODESETS, WORKERS
 from sidecars.operator.nodeset import bulk
@@ -43,7 +40,7 @@ from tests.bench.machines import Machines, machines
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
-from tests.integration.operator.world import World, namespace
+from tests.integration.operator.world import World, control_plane, namespace
 from tests.unit.workloads import builders
 
 SIZES = (200, 1_000, 5_000)
@@ -71,17 +68,8 @@ def bench() -> list[Figure]:
 
 def measured(replicas: int, profile: Path | None = None) -> list[Figure]:
     """The figures of one size, on a control plane of its own."""
-    with TemporaryDirectory() as folder:
-        plane = ControlPlane.temporary(Path(folder))
-        try:
-            kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}"]
-            manifests = definitions.custom_resource_definitions()
-            run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(manifests), seconds=30)
-            kinds = [f"crd/{manifest['metadata']['name']}" for manifest in manifests]
-            run([*kubectl, "wait", "--for=condition=Established", "--timeout=20s", *kinds], seconds=30)
-            return asyncio.run(_run(plane, replicas, profile))
-        finally:
-            plane.stop()
+    with TemporaryDirectory() as folder, control_plane(Path(folder)) as plane:
+        return asyncio.run(_run(plane, replicas, profile))
 
 
 async def _run(plane: ControlPlane, replicas: int, profile: Path | None) -> list[Figure]:

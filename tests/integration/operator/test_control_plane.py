@@ -15,14 +15,9 @@ from sidecars.kube import (
 )
 from sidecars.operator.caches import CONTROLLERS, RESTAPIS
 from tests.integration.operator.test_services import put, until_reason
-from tests.integration.operator.world import World, custom, until
+from tests.integration.operator.world import KEYS, World, custom, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
-
-KEYS = {
-    "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
-    "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
-}
 
 
 async def config_map(world: World, name: str, **data: str) -> None:

@@ -15,7 +15,7 @@ from sidecars.operator.controller.pods import NUDGE
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
 from sidecars.slurm.tokens import user_of
-from tests.integration.operator.world import World, namespace, until
+from tests.integration.operator.world import KEYS, World, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
@@ -197,16 +197,12 @@ async def test_with_backups_the_label_follows_the_primary(kubeconfig: Path) -> N
     async with gate(kubeconfig, "gate-ha") as (world, sidecar):
         persistence = {"enabled": True, "existingClaim": "shared"}
         await world.client.delete(CONTROLLERS, world.namespace, "slurm")
-        keys = {
-            "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
-            "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
-        }
 
         async def gone() -> bool:
             return await world.get(CONTROLLERS, "slurm") is None
 
         await until("the Controller without backups to be gone", gone)
-        spec = {**keys, "slurmctld": {"image": "x"}, "ha": {"enabled": True, "backups": 1}, "persistence": persistence}
+        spec = {**KEYS, "slurmctld": {"image": "x"}, "ha": {"enabled": True, "backups": 1}, "persistence": persistence}
         await world.create(
             {
                 "apiVersion": "slinky.slurm.net/v1beta1",

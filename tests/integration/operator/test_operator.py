@@ -20,7 +20,7 @@ from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.release import release
 from sidecars.simulate import Fault, SlurmModel, serve
 from sidecars.slurm.extra import PodFacts, encode
-from tests.integration.operator.world import World, custom, namespace, until
+from tests.integration.operator.world import KEYS, World, custom, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
@@ -284,11 +284,7 @@ async def test_a_nodeset_without_a_controller_says_so_and_starts_when_it_appears
         return (await world.condition(NODESETS, "early")).get("reason") == "ControllerMissing"
 
     await until("the condition", said)
-    keys = {
-        "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
-        "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
-    }
-    await world.create(custom("Controller", "late", keys))
+    await world.create(custom("Controller", "late", KEYS))
     await world.until_pods("early-0")
 
 

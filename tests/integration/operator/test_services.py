@@ -22,14 +22,10 @@ from sidecars.kube import (
 from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, RESTAPIS, TOKENS
 from sidecars.policy.conditions import timestamp
 from sidecars.slurm.tokens import sign
-from tests.integration.operator.world import World, custom, secret, until
+from tests.integration.operator.world import KEYS, World, custom, secret, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
-KEYS = {
-    "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
-    "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
-}
 STORAGE = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "mariadb-password", "key": "password"}}
 ACCOUNTING = {**KEYS, "storageConfig": STORAGE, "slurmdbd": {"image": "slurmdbd:test"}}
 JWT_KEY = b"j" * 1024

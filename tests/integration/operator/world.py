@@ -5,9 +5,13 @@ import base64
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
+
+from schemas import definitions
 from sidecars.kube import (
     DEPLOYMENTS,
     NAMESPACES,
@@ -31,10 +35,33 @@ from sidecars.slurm.extra import PodFacts, encode
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from sidecars.workloads.names import KUBE_NODE
+from tests.cluster.commands import run
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.tools import tool
 
 T = TypeVar("T")
 
+KEYS = {
+    "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+    "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+}
+
 KINDS = {resource.kind: resource for resource in (CONTROLLERS, RESTAPIS, LOGINSETS, NODESETS, ACCOUNTINGS, TOKENS)}
+
+
+@contextlib.contextmanager
+def control_plane(folder: Path) -> Iterator[ControlPlane]:
+    """etcd and kube-apiserver with the six kinds, until the end."""
+    plane = ControlPlane.temporary(folder)
+    try:
+        kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}"]
+        manifests = definitions.custom_resource_definitions()
+        run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(manifests), seconds=30)
+        kinds = [f"crd/{manifest['metadata']['name']}" for manifest in manifests]
+        run([*kubectl, "wait", "--for=condition=Established", "--timeout=20s", *kinds], seconds=30)
+        yield plane
+    finally:
+        plane.stop()
 
 
 async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 10) -> T:
@@ -104,11 +131,7 @@ class World:
         """Keys, Controller and RestApi `slurm`."""
         await self.create(secret("slurm-auth-slurm", "slurm.key", b"s" * 1024))
         await self.create(secret("slurm-auth-jwt", "jwt.key", b"j" * 1024))
-        keys = {
-            "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
-            "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
-        }
-        await self.create(custom("Controller", "slurm", {**keys, "slurmctld": {"image": "slurmctld:test"}}))
+        await self.create(custom("Controller", "slurm", {**KEYS, "slurmctld": {"image": "slurmctld:test"}}))
         restapi = {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "slurmrestd:test"}}
         await self.create(custom("RestApi", "slurm", restapi))
 

@@ -251,6 +251,12 @@ class Service(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     spec: ServiceSpec = ServiceSpec()
 
 
+class PersistentVolumeClaimSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec of a claim."""
+
+    access_modes: tuple[str, ...] = ()
+
+
 class PersistentVolumeClaimStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """status of a claim."""
 
@@ -261,6 +267,7 @@ class PersistentVolumeClaim(msgspec.Struct, frozen=True, rename="camel", omit_de
     """v1 PersistentVolumeClaim."""
 
     metadata: ObjectMeta
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 

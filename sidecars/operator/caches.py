@@ -38,6 +38,7 @@ TOKENS = Resource(GROUP, VERSION, "Token", PLURALS["Token"])
 OURS = f"{MANAGED_BY}={FIELD_MANAGER}"
 WORKERS = "app.kubernetes.io/name=slurmd"
 SLURMCTLDS = "app.kubernetes.io/name=slurmctld"
+NOT_WORKERS = "app.kubernetes.io/name!=slurmd"
 LOGINS = "app.kubernetes.io/name=login"
 # Helm's release records are large, and none of our business.
 NO_HELM_RELEASES = "type!=helm.sh/release.v1"
@@ -66,6 +67,9 @@ class Caches:
     endpoint_slices: Reflector[Manifest]
     controller_revisions: Reflector[Manifest]
     claims: Reflector[records.PersistentVolumeClaim]
+    """Those of workers."""
+    other_claims: Reflector[records.PersistentVolumeClaim]
+    """Those that a Controller may name; of each, only what the record holds is kept."""
 
     @classmethod
     def of(cls, client: Client, namespaces: tuple[str, ...], rng: random.Random | None = None) -> "Caches":
@@ -104,6 +108,14 @@ class Caches:
                 namespaces=where,
                 type=records.PersistentVolumeClaim,
                 label_selector=WORKERS,
+            ),
+            other_claims=Reflector(
+                client,
+                PERSISTENT_VOLUME_CLAIMS,
+                namespaces=where,
+                type=records.PersistentVolumeClaim,
+                label_selector=NOT_WORKERS,
+                rng=rng,
             ),
         )
 

@@ -109,6 +109,12 @@ def wire(context: Context) -> None:
     def claims(event: Event[records.PersistentVolumeClaim]) -> None:
         queues.nodesets.add(_instance(event.object))
 
+    def other_claims(event: Event[records.PersistentVolumeClaim]) -> None:
+        metadata = event.object.metadata
+        for item in caches.controllers.store.values():
+            if _existing_claim(item) == (metadata.namespace, metadata.name):
+                queues.controllers.add(_key(item))
+
     def slurmctld_pods(event: Event[records.Pod]) -> None:
         if event.old is None or event.new is None or pod_view(event.old) != pod_view(event.new):
             queues.controllers.add(_instance(event.object))
@@ -177,6 +183,7 @@ def wire(context: Context) -> None:
     caches.kube_nodes.store.subscribe(kube_nodes)
     caches.claims.store.add_index("instance", lambda claim: (_instance(claim),))
     caches.claims.store.subscribe(claims)
+    caches.other_claims.store.subscribe(other_claims)
     caches.controller_revisions.store.add_index("owner", _owning_uids)
     caches.controller_revisions.store.subscribe(controller_revisions)
     caches.secrets.store.subscribe(references)
@@ -226,6 +233,12 @@ def _placement(node: records.Node, context: Context) -> tuple[object, ...]:
     told = tuple(node.status.condition(kind) for kind in context.propagated_node_conditions)
     explained = tuple((it.status, it.reason, it.message) for it in told if it is not None)
     return node.spec, node.metadata.annotations, node.metadata.labels, explained
+
+
+def _existing_claim(controller: Manifest) -> Key:
+    """Namespace and name of the claim that slurmctld's state is on; the name is empty without one."""
+    persistence = (controller.get("spec") or {}).get("persistence") or {}
+    return controller["metadata"]["namespace"], persistence.get("existingClaim") or ""
 
 
 def _partitions(nodeset: Manifest) -> object:

@@ -1,6 +1,6 @@
 """One pass over one Controller."""
 
-from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, Manifest, NotFound
+from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator import upgrade, workload
 from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import CONTROLLERS
@@ -10,9 +10,6 @@ from sidecars.policy.conditions import Condition
 from sidecars.workloads import config, names, nodeset
 from sidecars.workloads import controller as render
 from sidecars.workloads.resources import Controller, ResourceError
-
-CLAIM_SECONDS = 15.0
-"""How soon a claim that is missing or wrong is looked at again: no other claim than the workers' is watched."""
 
 
 async def reconcile(context: Context, key: Key) -> None:
@@ -51,7 +48,7 @@ async def _configure(
     """Publish, apply, follow. The condition `Ready`, and those of the gate. Raises NotUsableError."""
     slurm_key = await _keys(context, manifest, controller)
     waiting.check(context, controller)
-    lacks = await _claim(context, key, controller)
+    lacks = _claim(context, key, controller)
     nodesets = context.nodesets_of(*key)
     facts = context.facts(controller)
     with workload.usable():
@@ -90,29 +87,29 @@ async def _keys(context: Context, manifest: Manifest, controller: Controller) ->
         return Condition("SlurmKey", "False", error.reason, str(error))
 
 
-async def _claim(context: Context, key: Key, controller: Controller) -> Condition | None:
-    """What is wrong with the claim that spec.persistence names; raises NotUsableError if standbys can't share it.
+def _claim(context: Context, key: Key, controller: Controller) -> Condition | None:
+    """What is wrong with the claim that spec.persistence names; raises NotUsableError if standbys can't share it, or
+    if that can't be known yet.
 
-    A claim that isn't there is Kubernetes' to wait for: slurmctld's pod is scheduled as soon as it is.
+    Else a claim that isn't there is Kubernetes' to wait for: slurmctld's pod is scheduled as soon as it is.
     """
     name = controller.spec.persistence.existing_claim
     if not (controller.spec.persistence.enabled and name) or controller.spec.external:
         return None
-    try:
-        claim = await context.client.get(PERSISTENT_VOLUME_CLAIMS, key[0], name)
-    except NotFound:
-        context.queues.controllers.add_after(key, CLAIM_SECONDS)
+    claim = context.caches.other_claims.store.get(key[0], name)
+    if claim is None:
         said = (
             f"spec.persistence.existingClaim: PersistentVolumeClaim {name!r} doesn't exist; it is taken up when it does"
         )
+        if controller.spec.ha.enabled:
+            raise NotUsableError("ReferenceMissing", said)
         return Condition("Ready", "False", "ReferenceMissing", said)
-    modes = (claim.get("spec") or {}).get("accessModes") or []
+    modes = claim.spec.access_modes
     if controller.spec.ha.enabled and "ReadWriteMany" not in modes:
         said = (
             f"spec.persistence.existingClaim: PersistentVolumeClaim {name!r} has access modes {', '.join(modes)}; with "
             "spec.ha several slurmctld on several Kubernetes nodes share it: name one with ReadWriteMany"
         )
-        context.queues.controllers.add_after(key, CLAIM_SECONDS)
         raise NotUsableError("Invalid", said)
     return None
 

@@ -28,6 +28,17 @@ async def config_map(world: World, name: str, **data: str) -> None:
     )
 
 
+async def create_claim(world: World, name: str, mode: str) -> None:
+    """A claim of the user's."""
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": world.namespace},
+        "spec": {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    await world.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
+
+
 async def change(world: World, **spec: Any) -> None:
     """Change the Controller."""
     await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", {"spec": spec})
@@ -81,33 +92,20 @@ async def test_backups_need_a_claim_that_several_can_write(world: World) -> None
     await world.create(custom("Controller", "ha", spec))
     said = await until_reason(world, CONTROLLERS, "ha", "ReferenceMissing")
     assert "PersistentVolumeClaim 'state' doesn't exist" in said
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "state", "namespace": world.namespace},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
-    await world.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
-    # Anything that wakes the Controller; by itself it looks again within seconds.
-    await world.client.merge_patch(
-        CONTROLLERS, world.namespace, "ha", {"metadata": {"annotations": {"example.com/look": "1"}}}
-    )
+    await create_claim(world, "state", "ReadWriteOnce")
     said = await until_reason(world, CONTROLLERS, "ha", "Invalid")
     assert "ReadWriteMany" in said
+    assert await world.get(STATEFUL_SETS, "ha-controller") is None
     await world.client.delete(PERSISTENT_VOLUME_CLAIMS, world.namespace, "state")
     await world.client.merge_patch(
         PERSISTENT_VOLUME_CLAIMS, world.namespace, "state", {"metadata": {"finalizers": None}}
     )
-    claim["spec"]["accessModes"] = ["ReadWriteMany"]  # type: ignore[index]
 
     async def gone() -> bool:
         return await world.get(PERSISTENT_VOLUME_CLAIMS, "state") is None
 
     await until("the claim to be gone", gone)
-    await world.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
-    await world.client.merge_patch(
-        CONTROLLERS, world.namespace, "ha", {"metadata": {"annotations": {"example.com/look": "2"}}}
-    )
+    await create_claim(world, "state", "ReadWriteMany")
     lines = await until_lines(world, controller="ha")
     assert sum(line.startswith("SlurmctldHost=ha-controller-") for line in lines) == 2
     found = await until("slurmctld", lambda: world.get(STATEFUL_SETS, "ha-controller"))
@@ -118,6 +116,19 @@ async def test_backups_need_a_claim_that_several_can_write(world: World) -> None
     assert state["persistentVolumeClaim"]["claimName"] == "state"
     [slurmctld] = pod["containers"]
     assert slurmctld["readinessProbe"]["httpGet"]["path"] == "/livez"
+
+
+async def test_a_missing_claim_is_named_until_the_watch_shows_it(world: World) -> None:
+    persistence = {"enabled": True, "existingClaim": "late"}
+    await world.create(
+        custom("Controller", "alone", {**KEYS, "slurmctld": {"image": "slurmctld:test"}, "persistence": persistence})
+    )
+    said = await until_reason(world, CONTROLLERS, "alone", "ReferenceMissing")
+    assert "PersistentVolumeClaim 'late' doesn't exist" in said
+    await create_claim(world, "other", "ReadWriteOnce")
+    await create_claim(world, "late", "ReadWriteOnce")
+    # Nothing else wakes the Controller, and it looks at nothing by the clock.
+    await until_reason(world, CONTROLLERS, "alone", "Updating")
 
 
 async def test_scripts_are_named_in_order_and_come_with_the_files(world: World) -> None:

@@ -8,13 +8,22 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, STATEFUL_SETS, Client, load_credentials
+from sidecars.kube import (
+    CONFIG_MAPS,
+    EVENTS,
+    PODS,
+    SECRETS,
+    STATEFUL_SETS,
+    Client,
+    load_credentials,
+)
 from sidecars.operator.caches import CONTROLLERS
 from sidecars.operator.context import Surroundings
 from sidecars.operator.controller.pods import NUDGE
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
 from sidecars.slurm.tokens import user_of
+from tests.integration.operator.test_control_plane import create_claim
 from tests.integration.operator.world import KEYS, World, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
@@ -202,6 +211,7 @@ async def test_with_backups_the_label_follows_the_primary(kubeconfig: Path) -> N
             return await world.get(CONTROLLERS, "slurm") is None
 
         await until("the Controller without backups to be gone", gone)
+        await create_claim(world, "shared", "ReadWriteMany")
         spec = {**KEYS, "slurmctld": {"image": "x"}, "ha": {"enabled": True, "backups": 1}, "persistence": persistence}
         await world.create(
             {

@@ -182,6 +182,7 @@ def wire(context: Context) -> None:
     caches.login_pods.store.subscribe(login_pods)
     caches.kube_nodes.store.subscribe(kube_nodes)
     caches.claims.store.add_index("instance", lambda claim: (_instance(claim),))
+    caches.claims.store.add_index("place", lambda claim: ((*_instance(claim), _place(claim)),) if _place(claim) else ())
     caches.claims.store.subscribe(claims)
     caches.other_claims.store.subscribe(other_claims)
     caches.controller_revisions.store.add_index("owner", _owning_uids)
@@ -301,6 +302,11 @@ def _readiness_changed(event: Event[Manifest]) -> bool:
 def _instance(item: records.Pod | records.PersistentVolumeClaim) -> Key:
     """Namespace and name of the custom resource whose instance label it has."""
     return item.metadata.namespace, item.metadata.labels.get(names.APP_INSTANCE, "")
+
+
+def _place(claim: records.PersistentVolumeClaim) -> str | None:
+    """The Kubernetes node whose worker's it is, in DaemonSet mode."""
+    return claim.metadata.annotations.get(names.KUBE_NODE)
 
 
 def _address(pod: records.Pod) -> tuple[str, str]:

@@ -52,6 +52,11 @@ FAILED_WAIT_MOST = 900.0
 TOGETHER = 16
 """From how many pods that go for the same cause on their drain reasons are worded alike, to be one request."""
 
+_SCALE_IN = "scale-in"
+_MODE_CHANGE = "a change of scalingMode"
+_NO_MATCH = "its Kubernetes node, which no longer matches"
+_NOT_REPLACED = frozenset({_SCALE_IN, _MODE_CHANGE, _NO_MATCH})
+
 _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -182,6 +187,7 @@ class Plan:
     """Decisions of one pass. Order within each: as they are to be carried out; drains come before deletions.
 
     `create` are ordinals, or Kubernetes nodes' names in `create_on`. `problems`: pods that can't be made, and why.
+    `scaled_in`: pods that are to go, now or later, and in whose place nothing comes.
     """
 
     create: tuple[int, ...] = ()
@@ -193,6 +199,7 @@ class Plan:
     drain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     undrain: tuple[str, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    scaled_in: tuple[WorkerPod, ...] = ()
     look_again_after: float | None = None
 
 
@@ -220,7 +227,7 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
         if pod.name in condemned:
             verdict = may_go(pod, desired, slurm, now)
             if isinstance(verdict, Deletion):
-                delete.append(replace(verdict, scaled_in=condemned[pod.name] == "scale-in"))
+                delete.append(replace(verdict, scaled_in=condemned[pod.name] in _NOT_REPLACED))
             else:
                 waiting.append(verdict)
 
@@ -266,6 +273,7 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
         drain={reason: tuple(names) for reason, names in drain.items()},
         undrain=tuple(undrain),
         waiting=tuple(waiting),
+        scaled_in=tuple(pod for pod in working if condemned.get(pod.name) in _NOT_REPLACED) if condemned else (),
         look_again_after=min((it.again for it in waiting if it.again is not None), default=None),
     )
 
@@ -276,10 +284,10 @@ def condemn(
     """The pods that are to go, by name, and why. `working`: those that run or may, in deletion order."""
     if desired.leaving:
         return {pod.name: "removal of its NodeSet" for pod in working}
-    condemned = {pod.name: "a change of scalingMode" for pod in working if pod.mode != desired.mode}
+    condemned = {pod.name: _MODE_CHANGE for pod in working if pod.mode != desired.mode}
     ours = [pod for pod in working if pod.mode == desired.mode]
     if desired.places is None:
-        condemned |= {pod.name: "scale-in" for pod in ours[: max(0, len(ours) - desired.replicas)]}
+        condemned |= {pod.name: _SCALE_IN for pod in ours[: max(0, len(ours) - desired.replicas)]}
     else:
         condemned |= misplaced(ours, desired.places)
     staying = [pod for pod in everyone if pod.mode == desired.mode and pod.name not in condemned]
@@ -295,7 +303,7 @@ def misplaced(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> dict[st
         if place is None:
             found[pod.name] = "its Kubernetes node, which is gone"
         elif not place.may_stay:
-            found[pod.name] = "its Kubernetes node, which no longer matches"
+            found[pod.name] = _NO_MATCH
         elif pod.slurm_node and place.slurm_node != pod.slurm_node and not place.problem:
             found[pod.name] = "a change of its hostname"
         elif place.kube_node in taken:
@@ -357,6 +365,7 @@ def undecided(plan: Plan) -> Plan:
     return replace(
         plan,
         cordon=(),
+        scaled_in=tuple(pod for pod in plan.scaled_in if pod.name not in chosen),
         drain={why: tuple(names) for why, names in others.items() if names},
         waiting=tuple(
             replace(it, step="the jobs are being read, to see whose end first") if it.pod.name in chosen else it

@@ -1,7 +1,7 @@
 """persistentVolumeClaimRetentionPolicy: who owns the claims of the workers, and thereby takes them along.
 
-whenDeleted=Delete: the NodeSet. whenScaled=Delete: the pod, from just before it is scaled in. Claims that somebody else
-controls are left alone.
+whenDeleted=Delete: the NodeSet. whenScaled=Delete: the pod, from when it is to be scaled in until it is rescued. Claims
+that somebody else controls are left alone.
 """
 
 from collections.abc import Sequence
@@ -11,24 +11,26 @@ from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, NotFound, records
 from sidecars.operator.context import Context
 from sidecars.operator.nodeset import bulk
 from sidecars.policy import nodeset as policy
-from sidecars.workloads import assembly
-from sidecars.workloads import nodeset as render
+from sidecars.workloads import assembly, names
 from sidecars.workloads.resources import Json, NodeSet
 
 
 async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerPod], plan: policy.Plan) -> None:
-    """Bring the owners of all claims to what whenDeleted says. Raises ApiError."""
+    """Bring the owners of all claims to what the policy says. Raises ApiError."""
     if not nodeset.spec.volume_claim_templates:
         return
     going = {deletion.pod.uid for deletion in plan.delete}
     staying = {pod.uid for pod in pods if not pod.deleting and pod.uid not in going}
-    wanted = nodeset.spec.persistent_volume_claim_retention_policy.when_deleted == "Delete"
-    owners = [assembly.owner_reference(nodeset)] if wanted else []
-    steps = [
-        partial(_own, context, claim, owners)
-        for claim in context.caches.claims.store.by("instance", (nodeset.namespace, nodeset.name))
-        if _ours(claim, nodeset, staying) and (_uids(claim) != {owner["uid"] for owner in owners})
-    ]
+    policy_of = nodeset.spec.persistent_volume_claim_retention_policy
+    of_all = [assembly.owner_reference(nodeset)] if policy_of.when_deleted == "Delete" else []
+    leaving = [pod for pod in plan.scaled_in if pod.uid in staying] if policy_of.when_scaled == "Delete" else []
+    pod_of = {claim.metadata.uid: pod for pod in leaving for claim in _claims_of(context, nodeset, pod)}
+    steps = []
+    for claim in context.caches.claims.store.by("instance", (nodeset.namespace, nodeset.name)):
+        pod = pod_of.get(claim.metadata.uid)
+        owners = [_owner(pod)] if pod is not None else of_all
+        if _ours(claim, nodeset, staying) and _uids(claim) != {owner["uid"] for owner in owners}:
+            steps.append(partial(_own, context, claim, owners))
     for result in await bulk.each(steps):
         if result is not None:
             raise result
@@ -40,11 +42,23 @@ async def hand_over(context: Context, nodeset: NodeSet, deletion: policy.Deletio
     if not deletion.scaled_in or policy_of.when_scaled != "Delete" or not nodeset.spec.volume_claim_templates:
         return
     pod = deletion.pod
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
-    for wanted in render.claims(nodeset, pod.ordinal):
-        claim = context.caches.claims.store.get(nodeset.namespace, wanted["metadata"]["name"])
-        if claim is not None and _ours(claim, nodeset, {pod.uid}):
-            await _own(context, claim, [owner])
+    for claim in _claims_of(context, nodeset, pod):
+        if _ours(claim, nodeset, {pod.uid}) and _uids(claim) != {pod.uid}:
+            await _own(context, claim, [_owner(pod)])
+
+
+def _claims_of(context: Context, nodeset: NodeSet, pod: policy.WorkerPod) -> Sequence[records.PersistentVolumeClaim]:
+    """By their names in StatefulSet mode, else by the Kubernetes node that they are for."""
+    store = context.caches.claims.store
+    if pod.mode != "StatefulSet":
+        return store.by("place", (nodeset.namespace, nodeset.name, pod.place))
+    templates = nodeset.spec.volume_claim_templates or ()
+    found = (store.get(nodeset.namespace, names.claim(it["metadata"]["name"], pod.name)) for it in templates)
+    return [claim for claim in found if claim is not None]
+
+
+def _owner(pod: policy.WorkerPod) -> Json:
+    return {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
 
 
 def _ours(claim: records.PersistentVolumeClaim, nodeset: NodeSet, pods: set[str]) -> bool:

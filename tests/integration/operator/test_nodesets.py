@@ -1,5 +1,6 @@
 """Modes, revisions, update strategies and claims of NodeSets, told by what an administrator would see."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -297,29 +298,105 @@ async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
 # Claims
 
 
-async def test_claims_belong_to_whom_the_retention_policy_says(world: World) -> None:
-    claim = {
-        "metadata": {"name": "data"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+async def owners(world: World, name: str = "slinky") -> dict[str, list[str]]:
+    """The kind and name of each owner of a NodeSet's claims."""
+    items, _ = await world.client.list(
+        PERSISTENT_VOLUME_CLAIMS, world.namespace, label_selector=f"app.kubernetes.io/instance={name}"
+    )
+    return {
+        item["metadata"]["name"].removeprefix(f"data-{name}-"): [
+            f"{owner['kind']} {owner['name']}"
+            for owner in item["metadata"].get("ownerReferences", [])
+            if owner["controller"]
+        ]
+        for item in items
     }
+
+
+async def until_owned(world: World, want: dict[str, list[str]], name: str = "slinky") -> None:
+    """Wait until just these owners have the claims, by what follows `data-NAME-` in their names."""
+
+    async def look() -> bool:
+        return await owners(world, name) == want
+
+    await until(f"the owners of the claims of {name} to be {want}", look, seconds=20)
+
+
+async def test_claims_go_with_their_nodeset_or_with_a_worker_that_is_scaled_in_as_the_policy_says(world: World) -> None:
+    async with asyncio.TaskGroup() as together:
+        for when_deleted in ("Retain", "Delete"):
+            for when_scaled in ("Retain", "Delete"):
+                together.create_task(life_of_claims(world, when_deleted, when_scaled))
+
+
+async def life_of_claims(world: World, when_deleted: str, when_scaled: str) -> None:
+    """Of a NodeSet of its own with that policy: made, scaled in and out, updated, removed."""
+    name = f"{when_deleted}-{when_scaled}".lower()
+    first, last = f"{name}-0", f"{name}-1"
+    of_all = [f"NodeSet {name}"] if when_deleted == "Delete" else []
+    of_pod = [f"Pod {last}"] if when_scaled == "Delete" else of_all
+    retention = {"whenDeleted": when_deleted, "whenScaled": when_scaled}
+    await world.nodeset(name, 2, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=retention)
+    await world.until_ready(2, name)
+    await until_owned(world, {"0": of_all, "1": of_all}, name)
+
+    # A worker that is to go and waits for its job takes its claim along, whoever deletes it, until it is rescued.
+    job = world.slurm.job_start(last)
+    await world.client.merge_patch(PODS, world.namespace, first, cost(1))
+    for replicas, cordoned, want in ((1, "true", of_pod), (2, None, of_all), (1, "true", of_pod)):
+        await world.scale(replicas, name)
+
+        async def as_asked(cordoned: str | None = cordoned) -> bool:
+            annotations = (await world.pods())[last]["metadata"].get("annotations") or {}
+            return annotations.get("nodeset.slinky.slurm.net/pod-cordon") == cordoned
+
+        await until(f"{last} to be cordoned: {cordoned}", as_asked, seconds=20)
+        await until_owned(world, {"0": of_all, "1": want}, name)
+    world.slurm.job_end(job)
+
+    async def is_gone() -> bool:
+        return last not in await world.pods()
+
+    await until(f"{last} to be gone", is_gone, seconds=20)
+    assert await owners(world, name) == {"0": of_all, "1": of_pod}
+
+    # An update takes no data along.
+    await change(world, name, slurmd={"image": "slurmd:2"})
+
+    async def updated() -> bool:
+        pod = (await world.pods()).get(first)
+        return pod is not None and pod["spec"]["containers"][0]["image"] == "slurmd:2"
+
+    await until(f"{first} to be updated", updated, seconds=20)
+    assert await owners(world, name) == {"0": of_all, "1": of_pod}
+
+    # Nor does the removal, but by the NodeSet's reference.
+    await world.client.delete(NODESETS, world.namespace, name)
+
+    async def removed() -> bool:
+        return await world.get(NODESETS, name) is None
+
+    await until(f"NodeSet {name} to be gone", removed, seconds=30)
+    assert await owners(world, name) == {"0": of_all, "1": of_pod}
+
+
+def cost(value: int) -> dict[str, Any]:
+    """The patch that gives a pod a deletion cost."""
+    return {"metadata": {"annotations": {"nodeset.slinky.slurm.net/pod-deletion-cost": str(value)}}}
+
+
+async def test_a_claim_of_a_scaled_in_worker_is_waited_for_and_another_policy_is_taken_up(world: World) -> None:
     policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
-    await world.nodeset(replicas=2, volumeClaimTemplates=[claim], persistentVolumeClaimRetentionPolicy=policy)
+    await world.nodeset(replicas=2, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)
     await world.until_ready(2)
-
-    async def owners() -> dict[str, list[str]]:
-        items, _ = await world.client.list(PERSISTENT_VOLUME_CLAIMS, world.namespace)
-        return {
-            item["metadata"]["name"]: [owner["kind"] for owner in item["metadata"].get("ownerReferences", [])]
-            for item in items
-        }
-
-    async def of_the_nodeset() -> bool:
-        return await owners() == {"data-slinky-0": ["NodeSet"], "data-slinky-1": ["NodeSet"]}
-
-    await until("the NodeSet to own the claims", of_the_nodeset)
     await world.scale(1)
     await world.until_pods("slinky-0")
-    assert await owners() == {"data-slinky-0": ["NodeSet"], "data-slinky-1": ["Pod"]}
 
     # Nothing collects garbage here: the next pod must wait for the claim to go.
     await world.scale(2)
@@ -330,11 +407,32 @@ async def test_claims_belong_to_whom_the_retention_policy_says(world: World) -> 
     await until("the next pod to wait", waits)
     assert set(await world.pods()) == {"slinky-0"}
     await change(world, persistentVolumeClaimRetentionPolicy={"whenDeleted": "Retain", "whenScaled": "Retain"})
+    await until_owned(world, {"0": [], "1": ["Pod slinky-1"]})
 
-    async def of_nobody() -> bool:
-        return (await owners())["data-slinky-0"] == []
 
-    await until("the claim to be kept", of_nobody)
+async def test_a_claim_of_a_machine_that_no_longer_matches_goes_with_its_worker(world: World) -> None:
+    async with machines(world, "n1", "n2") as daemon_set:
+        policy = {"whenScaled": "Delete"}
+        await world.nodeset(volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy, **daemon_set)
+        pods = await until_hosts(world, "n1", "n2")
+        await world.until_ready(2)
+        await until_owned(world, {"n1": [], "n2": []})
+        await machine(world, "n2", {"metadata": {"labels": {"pool": None}}})
+        await until_hosts(world, "n1")
+        await until_owned(world, {"n1": [], "n2": [f"Pod {pods['n2']['metadata']['name']}"]})
+
+
+async def test_a_claim_that_somebody_else_controls_is_left_alone(world: World) -> None:
+    await world.nodeset(replicas=1, volumeClaimTemplates=[CLAIM])
+    await world.until_ready(1)
+    await until_owned(world, {"0": []})
+    foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "another", "controller": True}
+    patch = {"metadata": {"ownerReferences": [foreign]}}
+    await world.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, world.namespace, "data-slinky-0", patch)
+    policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    await change(world, persistentVolumeClaimRetentionPolicy=policy, replicas=0)
+    await world.until_pods()
+    assert await owners(world) == {"0": ["ConfigMap other"]}
 
 
 async def test_what_workers_read_beside_their_pod_follows_the_nodeset_without_a_new_pod(world: World) -> None:

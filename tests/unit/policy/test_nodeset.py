@@ -471,6 +471,38 @@ def test_pods_that_stay_are_updated_while_others_wait_to_be_scaled_in() -> None:
     assert decide(1, pods, view).drain == {update: ("slinky-0",), SCALE_IN.format(1): ("slinky-1",)}
 
 
+def test_a_pod_is_scaled_in_only_where_nothing_comes_in_its_place() -> None:
+    there = Place("a", "slinky-0", should_run=True, may_stay=True)
+    of_daemon_set = worker(0, mode="DaemonSet", place="a")
+    went: dict[str, tuple[list[WorkerPod], dict[str, object]]] = {
+        "replicas": ([worker(0)], {}),
+        "another mode": ([worker(0)], {"places": {}}),
+        "its machine no longer matches": ([of_daemon_set], {"places": {"a": replace(there, may_stay=False)}}),
+    }
+    came: dict[str, tuple[list[WorkerPod], dict[str, object]]] = {
+        "an update": ([worker(0, revision="old")], {}),
+        "its machine is gone": ([of_daemon_set], {"places": {}}),
+        "another hostname": ([of_daemon_set], {"places": {"a": replace(there, slurm_node="b")}}),
+        "removal": ([worker(0)], {"leaving": True}),
+    }
+    for word, want in (("ALLOCATED", 0), ("IDLE DRAIN", 1)):
+        view = slurm(node(0, *word.split(), reason=SCALE_IN.format(0)))
+        for what, (pods, changes) in {**went, **came}.items():
+            result = decide(1 if what == "an update" else 0, pods, view, **changes)
+            assert len(result.delete) == want, what
+            scaled_in = what in went
+            assert [pod.name for pod in result.scaled_in] == (["slinky-0"] if scaled_in else []), what
+            assert all(deletion.scaled_in == scaled_in for deletion in result.delete), what
+
+
+def test_whose_jobs_end_first_is_not_yet_known_is_not_scaled_in_yet() -> None:
+    before = decide(1, [worker(0), worker(1, cordon="operator")], slurm(node(0, "ALLOCATED"), node(1, "ALLOCATED")))
+    assert [pod.name for pod in before.scaled_in] == ["slinky-1"]
+    assert undecided(before).scaled_in == before.scaled_in
+    fresh = decide(1, [worker(0), worker(1)], slurm(node(0, "ALLOCATED"), node(1, "ALLOCATED")))
+    assert undecided(fresh).scaled_in == ()
+
+
 # Failed pods
 
 

@@ -3,7 +3,7 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Self, TypeVar
 
@@ -136,6 +136,7 @@ class Context:
     orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
     absent_since: dict[Key, dict[str, float]] = field(default_factory=dict)
     closed_since: dict[Key, dict[str, float]] = field(default_factory=dict)
+    going_since: dict[Key, tuple[Sequence[str], float]] = field(default_factory=dict)
     nudged: dict[Key, str] = field(default_factory=dict)
     walks: dict[Key, Any] = field(default_factory=dict)
     _reported: dict[tuple[str, Key], tuple[str, int, Any]] = field(default_factory=dict)

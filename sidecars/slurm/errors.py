@@ -26,7 +26,7 @@ class Unreachable(SlurmError):
 
 
 class NotYet(SlurmError):
-    """It is still being read. Who asked is told when that is over."""
+    """It is still under way. Who asked is told when that is over."""
 
 
 class NoToken(SlurmError):

@@ -19,16 +19,16 @@ known, and reads and writes are refused here until a poll succeeds.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from sidecars.slurm import protocol
-from sidecars.slurm.errors import NotFound, Refused, SlurmError, Unreachable
-from sidecars.slurm.joblist import JobList, JobLists
+from sidecars.slurm.errands import LATE_FOR, Answer, Errand, Reading
+from sidecars.slurm.errors import NotFound, NotYet, Refused, SlurmError, Unreachable
 from sidecars.slurm.protocol import Request
-from sidecars.slurm.records import Jobs, Node, Nodes, Reservation
+from sidecars.slurm.records import Jobs, Node, Nodes, Partition, Reservation
 
 T = TypeVar("T")
 
@@ -53,7 +53,6 @@ EXPECT_FOR = 600.0
 """Seconds for which an announced removal is expected."""
 
 _BATCH_FOR = 0.02  # seconds that a write waits for company
-_CACHE_FOR = 1.0  # seconds for which reservations are not read again
 _SHARE = 4.0  # pause at least so many times as long as the last answer took
 _FEW = 4  # below this many nodes, "most of them vanished" means little
 
@@ -99,23 +98,12 @@ class _Batch:
     done: asyncio.Future[dict[str, SlurmError]]
 
 
-@dataclass(slots=True)
-class _Cached(Generic[T]):
-    """An answer that several callers share for a moment."""
+@dataclass(frozen=True, slots=True)
+class _Reserving:
+    """A change of a reservation that is under way, or whose outcome nobody has taken yet."""
 
-    value: T | None = None
-    read_at: float = float("-inf")
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def get(self, clock: Callable[[], float], read: Callable[[], Awaitable[T]]) -> T:
-        """The cached value, or that of `read()`; one reader at a time."""
-        async with self.lock:
-            now = clock()
-            if self.value is not None and now - self.read_at < _CACHE_FOR:
-                return self.value
-            value = await read()
-            self.value, self.read_at = value, now
-            return value
+    request: Request[None]
+    errand: Errand[None]
 
 
 class Poller:
@@ -153,16 +141,19 @@ class Poller:
         self._ever_had_nodes = False
         self._was_known = False
         self.turns = 0
-        """How often `known` has turned true or false, or jobs for which somebody didn't wait were there."""
+        """How often `known` has turned true or false, or something was there for which somebody hadn't waited."""
         self._subscribers: list[Subscriber] = []
         self._woken = asyncio.Event()
         self._polling = asyncio.Lock()
         self._batches: list[_Batch] = []
         self._writer: asyncio.Task[None] | None = None
-        self._jobs = JobLists(self._read_jobs, clock, self._tell_of_jobs)
+        self._jobs = Reading("GET jobs/", self._read_jobs, clock, self._tell_those_who_left)
+        self._partitions = Reading("GET partitions/", self._read_partitions, clock, self._tell_those_who_left)
+        self._reservations = Reading("GET reservations/", self._read_reservations, clock, self._tell_those_who_left)
+        self._reserving: dict[str, _Reserving] = {}
+        self._reserved_at = float("-inf")
         self._changed_at: dict[str, float] = {}
         self._last_change = float("-inf")
-        self._reservations: _Cached[tuple[Reservation, ...]] = _Cached()
 
     # --- what is known
 
@@ -226,8 +217,8 @@ class Poller:
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Have `subscriber(changed, removed)` called, synchronously, after each answer that changed something.
 
-        Names new to us are in `changed`. Both sets are empty when only `known` turned true or false, and when jobs are
-        there after `NotYet`. Returns what ends the subscription.
+        Names new to us are in `changed`. Both sets are empty when only `known` turned true or false, and when what was
+        `NotYet` is over. Returns what ends the subscription.
         """
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
@@ -512,7 +503,7 @@ class Poller:
 
     # --- what is read only when asked for
 
-    async def jobs(self) -> JobList:
+    async def jobs(self) -> Answer[Jobs]:
         """All jobs: read a moment ago and after any change of a node that is known, unless that takes its time.
 
         Then NotYet is raised, subscribers are told when they are there, and for a while they are the answer however old
@@ -532,40 +523,78 @@ class Poller:
         """Seconds of `clock`."""
         return self._clock()
 
-    async def _read_jobs(self, known_to: int | None) -> Jobs | None:
-        request = protocol.get_jobs(known_to)
-        answer = await self._client.call(request, timeout=JOBS_WITHIN)
-        if answer is None and known_to is None:
-            raise Unreachable(str(request), "HTTP 304 to a question for the full list")
-        return answer
+    async def partitions(self, since: float) -> tuple[Partition, ...]:
+        """All partitions, as they were at `since` (of `clock`) or later. Raises SlurmError, NotYet as `jobs`."""
+        return await self._asked_since(since, self._partitions, protocol.get_partitions())
 
-    def _tell_of_jobs(self) -> None:
+    async def reservations(self) -> tuple[Reservation, ...]:
+        """All reservations, our own changes included. Raises SlurmError, NotYet as `jobs`."""
+        return await self._asked_since(self._reserved_at, self._reservations, protocol.get_reservations())
+
+    async def _asked_since(self, since: float, reading: Reading[T], request: Request[T]) -> T:
+        answer = reading.recent(since, since)
+        if answer is None:
+            self._guard(request)
+            answer = await reading.get()
+        # The reading under way may have begun before.
+        return answer.value if answer.asked_at >= since else (await reading.get()).value
+
+    async def _read_jobs(self, known: Jobs | None) -> Jobs:
+        request = protocol.get_jobs(None if known is None else known.last_update)
+        answer = await self._client.call(request, timeout=JOBS_WITHIN)
+        if answer is None and known is None:
+            raise Unreachable(str(request), "HTTP 304 to a question for the full list")
+        return answer or known or Jobs((), 0)
+
+    async def _read_partitions(self, _: tuple[Partition, ...] | None) -> tuple[Partition, ...]:
+        return await self._client.call(protocol.get_partitions())
+
+    async def _read_reservations(self, _: tuple[Reservation, ...] | None) -> tuple[Reservation, ...]:
+        return await self._client.call(protocol.get_reservations())
+
+    def _tell_those_who_left(self) -> None:
         self.turns += 1
         for subscriber in tuple(self._subscribers):
             subscriber(frozenset(), frozenset())
 
-    async def reservations(self) -> tuple[Reservation, ...]:
-        """All reservations, at most a second old. Raises SlurmError."""
+    async def reserve(self, name: str, request: Request[None]) -> None:
+        """Make, change or delete the reservation of that name.
 
-        async def read() -> tuple[Reservation, ...]:
-            request = protocol.get_reservations()
+        Raises SlurmError; NotYet where it takes its time: then subscribers are told when it is over, and who asks for
+        the same again a moment later gets what came of it.
+        """
+        pending = self._reserving.get(name)
+        if pending is not None and pending.request != request:
+            try:
+                await pending.errand.outcome()
+            except NotYet:
+                raise
+            except SlurmError as error:
+                log.debug("reservation %s: an earlier change failed: %s", name, error)
+            pending = None
+        if pending is None or pending.errand.ended_before(self._clock() - LATE_FOR):
             self._guard(request)
-            return await self._client.call(request)
+            errand = Errand(str(request), self._reserve(request), self._clock, self._tell_those_who_left)
+            pending = self._reserving[name] = _Reserving(request, errand)
+        try:
+            await pending.errand.outcome()
+        finally:
+            if pending.errand.ended:
+                self._reserving.pop(name, None)
 
-        return await self._reservations.get(self._clock, read)
-
-    async def reserve(self, request: Request[None]) -> None:
-        """Make, change or delete a reservation. Raises SlurmError."""
-        self._guard(request)
+    async def _reserve(self, request: Request[None]) -> None:
         try:
             await self._client.call(request)
         finally:
-            self._reservations.read_at = float("-inf")
+            self._reserved_at = self._clock()
             self.wake()
 
     async def close(self) -> None:
-        """End the writer, and the reading of jobs. Writes that wait are dropped and their callers told so."""
-        await self._jobs.close()
+        """End the writer, and all reading. Writes that wait are dropped and their callers told so."""
+        for reading in (self._jobs, self._partitions, self._reservations):
+            await reading.close()
+        for pending in tuple(self._reserving.values()):
+            await pending.errand.close()
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)

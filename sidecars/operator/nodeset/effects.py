@@ -70,6 +70,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         context.failures.pop(key, None)
         context.observed.pop(key, None)
         context.closed_since.pop(key, None)
+        context.going_since.pop(key, None)
         return None
     try:
         nodeset = read(NodeSet, manifest)
@@ -218,7 +219,7 @@ async def _with_jobs(cluster: Cluster, view: policy.SlurmView, pods: Sequence[po
         found = await cluster.poller.jobs()
         return replace(
             view,
-            held=policy.held_nodes(found.jobs),
+            held=policy.held_nodes(found.value.jobs),
             unread=cluster.poller.changed_after(found.asked_at, nodes),
         )
     except NotYet:

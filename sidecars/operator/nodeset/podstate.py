@@ -100,7 +100,7 @@ async def refresh_deadlines(context: Context, controller: Key, cluster: Cluster,
     if 0 <= now - cluster.deadlines_at < DEADLINES_FOR and cluster.deadlines.keys() >= set(busy):
         return True
     try:
-        jobs = (await cluster.poller.jobs()).jobs
+        jobs = (await cluster.poller.jobs()).value.jobs
     except NotYet:
         return False
     except SlurmError as error:

@@ -8,8 +8,7 @@ from sidecars.operator.context import Context
 from sidecars.policy import removal
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import SlurmView
-from sidecars.slurm import protocol
-from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.errors import NotYet, SlurmError
 from sidecars.slurm.records import Partition
 from sidecars.workloads.config import CLOSED
 from sidecars.workloads.resources import NodeSet
@@ -36,6 +35,9 @@ async def partitions(
     former = {*nodeset.status.partitions, *({nodeset.slurm_name} if leaving and nodeset.spec.partition.enabled else ())}
     going = sorted(former - current)
     if not going or unbound or nodeset.spec.force_removal:
+        key = (nodeset.namespace, nodeset.name)
+        context.going_since.pop(key, None)
+        context.closed_since.pop(key, None)
         return Partitions(tuple(sorted(current)))
     held = await _held(context, nodeset, going, cluster, view)
     if not held:
@@ -50,17 +52,30 @@ async def _held(
     if cluster is None or view.problem is not None:
         why = f"its jobs are unknown: {view.problem}"
         return tuple(removal.Held(name, why) for name in going)
+    poller = cluster.poller
     try:
-        found = await cluster.client.call(protocol.get_partitions())
-        since = _closed_since(context, nodeset, going, found, cluster.poller.now())
-        listed = await cluster.poller.jobs()
+        # What they were before, as long as others were to go, says nothing of now.
+        found = await poller.partitions(_going_since(context, nodeset, going, poller.now()))
+        since = _closed_since(context, nodeset, going, found, poller.now())
+        listed = await poller.jobs()
+    except NotYet:
+        return tuple(removal.Held(name, "its jobs are being read") for name in going)
     except SlurmError as error:
         return tuple(removal.Held(name, f"its jobs can't be read: {error}") for name in going)
     # Until it was closed it took jobs that such a list lacks.
     unread = [name for name, at in since.items() if at > listed.asked_at]
     if unread:
         return tuple(removal.Held(name, "its jobs are being read", 1.0) for name in unread)
-    return removal.held(going, found, listed.jobs, context.now())
+    return removal.held(going, found, listed.value.jobs, context.now())
+
+
+def _going_since(context: Context, nodeset: NodeSet, going: Sequence[str], now: float) -> float:
+    """Since when just these are to go."""
+    key = (nodeset.namespace, nodeset.name)
+    before = context.going_since.get(key)
+    if before is None or before[0] != going:
+        before = context.going_since[key] = (going, now)
+    return before[1]
 
 
 def _closed_since(

@@ -12,7 +12,7 @@ from sidecars.policy import nodeset as policy
 from sidecars.policy import reservation
 from sidecars.policy.conditions import Condition
 from sidecars.slurm import protocol
-from sidecars.slurm.errors import NotFound, Refused, SlurmError
+from sidecars.slurm.errors import NotFound, NotYet, Refused, SlurmError
 from sidecars.workloads.resources import NodeSet, duration
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ async def keep(
             return Outcome()
         await context.hold(NODESETS, manifest, FINALIZER)
         return await _step(context, nodeset, cluster, _wanted(nodeset, pods, view))
+    except NotYet as error:
+        return Outcome(_as_it_was(manifest) or Condition(CONDITION, "Unknown", "NoAnswer", str(error)), 5.0)
     except SlurmError as error:
         log.warning("NodeSet %s/%s: reservation %s: %s", nodeset.namespace, nodeset.name, name, error)
         if not isinstance(error, Refused):
@@ -84,10 +86,16 @@ async def _step(context: Context, nodeset: NodeSet, cluster: Cluster, wanted: re
             users=step.users,
             flags=step.flags,
         )
-        await cluster.poller.reserve(request)
+        await cluster.poller.reserve(wanted.name, request)
         log.info("NodeSet %s/%s: saved reservation %s", nodeset.namespace, nodeset.name, wanted.name)
     again = 1.0 if step.do == "delete" else _until_it_changes(wanted, found, now)
     return Outcome(Condition(CONDITION, "True" if step.exists else "False", step.reason, step.message), again)
+
+
+def _as_it_was(manifest: Manifest) -> Condition | None:
+    present = (manifest.get("status") or {}).get("conditions") or ()
+    found = next((it for it in present if it["type"] == CONDITION), None)
+    return Condition(CONDITION, found["status"], found["reason"], found["message"]) if found is not None else None
 
 
 def _until_it_changes(wanted: reservation.Wanted, found: object, now: float) -> float | None:
@@ -98,7 +106,7 @@ def _until_it_changes(wanted: reservation.Wanted, found: object, now: float) -> 
 
 async def _delete(cluster: Cluster, name: str) -> None:
     try:
-        await cluster.poller.reserve(protocol.delete_reservation(name))
+        await cluster.poller.reserve(name, protocol.delete_reservation(name))
     except NotFound:
         log.debug("there is no reservation %s", name)
 

@@ -12,6 +12,7 @@ from sidecars.operator.nodeset.observation import POD_CORDONED_BY
 from sidecars.policy import lost
 from sidecars.policy import nodeset as policy
 from sidecars.slurm import protocol, states
+from sidecars.slurm.errands import PATIENCE
 from sidecars.slurm.errors import NotFound as UnknownToSlurm
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import compress
@@ -130,7 +131,7 @@ async def _still_absent(cluster: Cluster | None, slurm_node: str) -> bool:
     if cluster is None or cluster.poller.trouble:
         return False
     try:
-        await cluster.client.call(protocol.get_node(slurm_node))
+        await cluster.client.call(protocol.get_node(slurm_node), timeout=PATIENCE)
     except UnknownToSlurm:
         return True
     except SlurmError as error:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidecars.operator.nodeset.scheduled import FINALIZER
 from sidecars.simulate import Fault
 from tests.world.client import WRITE_FAULTS, KubeFault
 from tests.world.loop import run
@@ -34,7 +35,7 @@ from tests.world.scripts import (
     play,
     scripts,
 )
-from tests.world.world import world
+from tests.world.world import NODESET, world
 
 pytestmark = pytest.mark.timeout(3600, func_only=True)
 
@@ -143,6 +144,58 @@ def test_a_slurm_that_falls_silent_under_many_nodesets_delays_no_other(fault: Fa
             w.change("slinky", {"replicas": 1}, "sound")
             assert await w.until("the sound one", lambda: len(w.pods(namespace="sound")) == 1) < 5
             assert all(len(w.pods(name, "sick")) == 2 for name in several)
+
+    run(scenario())
+
+
+def test_a_reservation_that_slurm_is_slow_with_holds_up_nothing_of_its_nodeset() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            slurm = w.slurms["slurm", "slurm"]
+            w.nodeset(replicas=2)
+            await w.run(20)
+            slurm.fail(Fault.SLOW, path="reservation", seconds=14.0)
+            strategy = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
+            w.change("slinky", {"updateStrategy": strategy})
+            for replicas in (3, 2):
+                await w.run(1.0)
+                w.change("slinky", {"replicas": replicas})
+                took = await w.until(f"{replicas} pods", lambda replicas=replicas: len(w.pods()) == replicas)  # type: ignore[misc]  # bound now
+                # Slurm is waited for for two seconds, and a pod that goes for its own sidecar.
+                assert took < 6
+            await w.until("the reservation", lambda: "SlurmOperatorMaint-slinky" in slurm.reservations)
+            told = lambda: w.condition("slinky", "ReservationCreated").get("status") == "True"  # noqa: E731
+            await w.until("the condition", told)
+            assert len(slurm.requests("POST", "reservation")) == 1
+
+            w.change("slinky", {"updateStrategy": {"type": "OnDelete"}})
+            await w.run(1.0)
+            w.change("slinky", {"replicas": 3})
+            assert await w.until("3 pods", lambda: len(w.pods()) == 3) < 6
+            await w.until("no reservation", lambda: not slurm.reservations)
+
+            def let_go() -> bool:
+                nodeset = w.api.get(NODESET, "slurm", "slinky")
+                return nodeset is not None and FINALIZER not in nodeset["metadata"]["finalizers"]
+
+            await w.until("the finalizer to go", let_go)
+            assert len(slurm.requests("DELETE", "reservation")) == 1
+
+    run(scenario())
+
+
+def test_partitions_that_slurm_is_slow_with_hold_up_nothing_of_their_nodeset() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            slurm = w.slurms["slurm", "slurm"]
+            w.nodeset(replicas=2, partition={"enabled": True})
+            await w.run(20)
+            slurm.fail(Fault.SLOW, path="partitions/", seconds=14.0)
+            w.change("slinky", {"partition": {"enabled": False}})
+            await w.run(0.5)
+            w.change("slinky", {"replicas": 3})
+            assert await w.until("3 pods", lambda: len(w.pods()) == 3) < 4
+            await w.until("its removal", lambda: not w.condition("slinky", "PartitionsReleased"))
 
     run(scenario())
 

@@ -9,7 +9,7 @@ from sidecars.operator.controller.pods import pod_view
 from sidecars.operator.nodeset import machines
 from sidecars.operator.nodeset.observation import as_placed, slurm_node
 from sidecars.operator.nodeset.podstate import wake
-from sidecars.policy import podstate
+from sidecars.policy import gate, podstate
 from sidecars.policy.conditions import is_true
 from sidecars.workloads import names
 
@@ -206,6 +206,10 @@ def slurm_changed(context: Context, controller: Key, changed: frozenset[str], re
     wake(context, controller, changed | removed)
     if context.cordon_drained_nodes:
         context.queues.machines.add(machines.ALL)
+    manifest = context.caches.controllers.store.get(*controller)
+    if manifest is not None and gate.is_invalid(manifest):
+        # A partition may name a node that has registered now.
+        context.queues.controllers.add_after(controller, SETTLE_SECONDS)
     if not changed and not removed:
         context.queues.controllers.add(controller)
         # What changed while Slurm couldn't be trusted has not been shown yet.

@@ -95,7 +95,7 @@ def review(
     nodesets: Sequence[NodeSet],
     facts: Facts,
     version: keys.Version | None = None,
-    known_nodes: Collection[str] = (),
+    known_nodes: Collection[str] | None = (),
 ) -> tuple[ConfigSet | None, tuple[Finding, ...]]:
     """Compose and lint at once; no set of files where none can be made.
 
@@ -112,13 +112,14 @@ def lint(
     config_set: ConfigSet,
     nodesets: Sequence[NodeSet] = (),
     version: keys.Version | None = None,
-    known_nodes: Collection[str] = (),
+    known_nodes: Collection[str] | None = (),
 ) -> tuple[Finding, ...]:
     """All findings, errors first, then by file and line.
 
     `nodesets` are those that the files were composed of, `version` is that of slurmctld (None: unknown), `known_nodes`
     are names of Slurm nodes that are registered. What isn't a key of a known version is an error; of an unknown or
-    newer version, a warning.
+    newer version, a warning. So is a partition of what may be a node where `known_nodes` is None, unknown. Those are
+    left to the dry run.
     """
     linter = _Linter(config_set, nodesets, version, known_nodes)
     linter.run()
@@ -157,7 +158,7 @@ class _Linter:
     files: ConfigSet
     nodesets: Sequence[NodeSet]
     version: keys.Version | None
-    known_nodes: Collection[str]
+    known_nodes: Collection[str] | None
     findings: list[Finding] = field(default_factory=list)
 
     def run(self) -> None:
@@ -361,7 +362,7 @@ class _Linter:
         for name in nodes.keys() & sets.keys():
             said = f"the node {name} has the name of a set of nodes, which Slurm refuses: rename one of them"
             self._tell("error", nodes[name], said)
-        known = nodes.keys() | set(self.known_nodes)
+        known = nodes.keys() | set(self.known_nodes or ())
         for at in lines:
             if at.key in {"partitionname", "nodeset"}:
                 allowed = known | sets.keys() if at.key == "partitionname" else known
@@ -393,7 +394,8 @@ class _Linter:
             said = f"NodeSet={about.value} names {name}, of which no NodeName line tells: correct its spelling"
             self._tell("warning", at, f"{said}, or leave it if it registers by itself")
         elif worker is None:
-            self._tell("error", at, f"{said}: there are {', '.join(sets) or 'none'}")
+            severity: Severity = "warning" if self.known_nodes is None else "error"
+            self._tell(severity, at, f"{said}: there are {', '.join(sets) or 'none'}")
         else:
             said = (
                 f"{about.key}={about.value} names {name}, a worker, of which slurmctld dies while it isn't registered"

@@ -12,6 +12,9 @@ from sidecars.policy.conditions import Condition
 ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
 
+INVALID = "Invalid"
+"""The reason of `ConfigurationAccepted` where the operator itself finds fault."""
+
 NUDGE_AGAIN = 0.7
 """Seconds after which a pod that hasn't got the files is nudged once more; each further wait is twice as long."""
 NUDGES = 8
@@ -146,17 +149,24 @@ def conditions(
     pods: Sequence[Pod],
     known: Mapping[str, Known],
     origin: Callable[[str, int | None], str],
+    warnings: Sequence[str] = (),
 ) -> list[Condition]:
     """`ConfigurationAccepted` and `ConfigurationRunning`.
 
     `published` None: nothing was published yet. `faults`: why the newest configuration was not published. `origin`
-    tells where a file's line comes from.
+    tells where a file's line comes from. `warnings` are told where nothing worse is.
     """
     reports = {pod.name: _report(pod, known) for pod in pods}
     return [
-        _accepted(published, faults, pods, known, reports, origin),
+        _accepted(published, faults, pods, known, reports, origin, warnings),
         _running(published, faults, pods, known, reports),
     ]
+
+
+def is_invalid(controller: Mapping[str, Any]) -> bool:
+    """Whether a Controller's newest configuration was not published, for its faults."""
+    found = (controller.get("status") or {}).get("conditions") or []
+    return any((it["type"], it["reason"]) == (ACCEPTED, INVALID) for it in found)
 
 
 def _accepted(
@@ -166,10 +176,10 @@ def _accepted(
     known: Mapping[str, Known],
     reports: Mapping[str, Report | None],
     origin: Callable[[str, int | None], str],
+    warnings: Sequence[str],
 ) -> Condition:
     if faults:
-        more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
-        return Condition(ACCEPTED, "False", "Invalid", "; ".join(faults[:3]) + more + "; nothing was changed")
+        return Condition(ACCEPTED, "False", INVALID, f"{_first(faults)}; nothing was changed")
     if published is None:
         return Condition(ACCEPTED, "Unknown", "NotPublished", "the configuration is not composed yet")
     short = published.sha256[:12]
@@ -188,7 +198,8 @@ def _accepted(
             return Condition(ACCEPTED, "Unknown", *_waiting(published, pod, known, report))
     if not pods:
         return Condition(ACCEPTED, "Unknown", "NoPod", "there is no slurmctld pod yet")
-    return Condition(ACCEPTED, "True", "DryRunPassed", f"configuration {short} passed slurmctld's dry run")
+    but = f"; but {_first(warnings)}" if warnings else ""
+    return Condition(ACCEPTED, "True", "DryRunPassed", f"configuration {short} passed slurmctld's dry run{but}")
 
 
 def _running(
@@ -216,6 +227,11 @@ def _running(
     restarts = {report.restart for report in reports.values() if report is not None and report.restart}
     because = f"; slurmctld was restarted for {'; '.join(sorted(restarts))}" if restarts else ""
     return Condition(RUNNING, "True", "Running", f"slurmctld runs configuration {wanted[:12]}{because}")
+
+
+def _first(found: Sequence[str]) -> str:
+    more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
+    return "; ".join(found[:3]) + more
 
 
 def _report(pod: Pod, known: Mapping[str, Known]) -> Report | None:

@@ -133,7 +133,8 @@ def test_a_changed_config_map_that_it_refers_to_is_taken_likewise(slurm: Slurm) 
 
 
 BAD = {
-    "PartitionName=zz Nodes=nosuch": "Invalid node names in partition zz",
+    "PartitionName=zz Nodes=nosuch": "PartitionName=zz names nosuch, which is neither a node nor a NodeSet",
+    "PartitionName=zz Nodes=ALL State=SIDEWAYS": 'Bad value "SIDEWAYS" for State',
     "TopologyPlugin=topology/tree": "topology.conf",
     "SwitchType=switch/nope": "switch/nope",
     "Licenses=a:b:c": "a:b:c",
@@ -179,8 +180,9 @@ def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm:
 def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_the_operator(slurm: Slurm) -> None:
     kubernetes = slurm.kubernetes
     before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
-    patch(slurm, extraConf=f"{before}\nPartitionName=zz Nodes=nosuch\n")
-    until("it to be refused", lambda: accepted(slurm).get("status") == "False", 60)
+    # One that the operator finds no fault with.
+    patch(slurm, extraConf=f"{before}\nPartitionName=zz Nodes=ALL State=SIDEWAYS\n")
+    until("it to be refused", lambda: accepted(slurm).get("reason") == "DryRunFailed", 60)
     kubernetes.kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=0")
     try:
         uid, _ = restarts(slurm)

@@ -53,7 +53,7 @@ async def _configure(
     facts = context.facts(controller)
     with workload.usable():
         config_set = config.compose(controller, nodesets, facts)
-    found = gating.faults(config_set)
+    found, warnings = gating.lint(context, controller, config_set, nodesets)
     # A configuration with a fault is not published, and everything else goes on.
     if not found:
         await gating.publish(context, manifest, controller, config_set, facts)
@@ -69,7 +69,7 @@ async def _configure(
         return Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster"), [slurm_key]
     await gating.label_primary(context, key, controller)
     with workload.usable():
-        gates = await gating.follow(context, key, controller, config_set, found, facts)
+        gates = await gating.follow(context, key, controller, config_set, (found, warnings), facts)
     if held is not None:
         context.queues.controllers.add_after(key, upgrade.AGAIN_SECONDS)
         return held.condition, [*gates, slurm_key]

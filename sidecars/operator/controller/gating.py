@@ -11,14 +11,14 @@ from sidecars.operator import workload
 from sidecars.operator.context import Context, Key
 from sidecars.operator.controller.failover import Pods
 from sidecars.operator.controller.pods import NUDGE, carries_label, pod_view
-from sidecars.policy import failover, gate
+from sidecars.policy import configuration, failover, gate, upgrades
 from sidecars.policy.conditions import Condition
 from sidecars.policy.gate import Published
 from sidecars.workloads import config, names
 from sidecars.workloads import controller as render
 from sidecars.workloads.config import ConfigSet
 from sidecars.workloads.facts import Facts
-from sidecars.workloads.resources import Controller
+from sidecars.workloads.resources import Controller, NodeSet
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,22 @@ EVENTS: dict[tuple[str, str], tuple[Literal["Normal", "Warning"], str]] = {
 }
 
 
-def faults(config_set: ConfigSet) -> list[str]:
-    """Why the configuration may not be published, each with its place, its value and what to do."""
-    return [f"{problem.file} ({problem.origin}): {problem.message}" for problem in config_set.problems]
+def lint(
+    context: Context, controller: Controller, config_set: ConfigSet, nodesets: Sequence[NodeSet]
+) -> tuple[list[str], list[str]]:
+    """Why the configuration may not be published, and what is only told: each with place, value and what to do."""
+    cluster = context.clusters.get((controller.namespace, controller.name))
+    view = cluster.view() if cluster is not None else None
+    findings = configuration.lint(
+        config_set,
+        nodesets,
+        upgrades.version(str(controller.spec.slurmctld.get("image") or "")),
+        view.nodes if view is not None and (view.nodes or view.problem is None) else None,
+    )
+    return (
+        [str(finding) for finding in findings if finding.severity == "error"],
+        [str(finding) for finding in findings if finding.severity == "warning"],
+    )
 
 
 async def publish(
@@ -44,9 +57,15 @@ async def publish(
 
 
 async def follow(
-    context: Context, key: Key, controller: Controller, config_set: ConfigSet, found: Sequence[str], facts: Facts
+    context: Context,
+    key: Key,
+    controller: Controller,
+    config_set: ConfigSet,
+    linted: tuple[Sequence[str], Sequence[str]],
+    facts: Facts,
 ) -> list[Condition]:
     """Nudge the pods and ask them where something is outstanding; the gate's conditions as far as they are known."""
+    found, warnings = linted
     pods = _pods(context, key)
     views = [pod_view(pod) for pod in pods]
     sha256 = _published(context, controller) if found else config_set.sha256
@@ -61,7 +80,7 @@ async def follow(
             mark = gate.nudge(published, view, known.get(view.name), context.statuses.since(key))
             if mark is not None:
                 await _patch(context, key[0], view.name, {"annotations": {NUDGE: mark}})
-    return gate.conditions(published, found, views, known, config_set.origin)
+    return gate.conditions(published, found, views, known, config_set.origin, warnings)
 
 
 async def label_primary(context: Context, key: Key, controller: Controller) -> None:

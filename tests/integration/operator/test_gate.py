@@ -1,5 +1,6 @@
 """The configuration gate as an administrator sees it: conditions, events, nudges, and the label of the primary."""
 
+import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -15,16 +16,19 @@ from sidecars.kube import (
     SECRETS,
     STATEFUL_SETS,
     Client,
+    Invalid,
+    NotFound,
     load_credentials,
 )
-from sidecars.operator.caches import CONTROLLERS
+from sidecars.operator.caches import CONTROLLERS, NODESETS
 from sidecars.operator.context import Surroundings
 from sidecars.operator.controller.pods import NUDGE
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
 from sidecars.slurm.tokens import user_of
+from tests.configurations import BadConfiguration, bad
 from tests.integration.operator.test_control_plane import create_claim
-from tests.integration.operator.world import KEYS, World, namespace, until
+from tests.integration.operator.world import KEYS, World, custom, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
@@ -182,6 +186,120 @@ async def test_a_refused_configuration_names_its_line_and_what_it_comes_from(kub
         assert message.startswith("slurm.conf line 4 (")
         assert "no such key Foo" in message
         await world.until_condition("ConfigurationRunning", "False", "Another")
+
+
+async def refused(world: World, each: BadConfiguration) -> str:
+    """Ask for a bad configuration, and for a good one again; what was said against the bad one."""
+    spec: dict[str, Any] = {"extraConf": f"# {each.name}\n{each.input.get('extraConf', '')}", "configFileRefs": []}
+    for index, files in enumerate(each.config_maps.values()):
+        name = list(each.config_maps)[index]
+        contents: dict[str, dict[str, str]] = {"data": {}, "binaryData": {}}
+        for file, content in files.items():
+            if isinstance(content, str):
+                contents["data"][file] = content
+            else:
+                contents["binaryData"][file] = base64.b64encode(content).decode()
+        metadata = {"name": name, "namespace": world.namespace}
+        await world.client.create(
+            CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **contents}
+        )
+        spec["configFileRefs"].append({"name": name})
+    for name, nodeset in each.input.get("nodesets", {}).items():
+        await world.nodeset(name, **{"replicas": 0, **nodeset})
+    controller = each.input.get("name", "slurm")
+    if "name" in each.input or "clusterName" in each.input:
+        controller = each.input.get("name", "another")
+        named = {"slurmctld": {"image": "slurmctld:26.05"}, "clusterName": each.input.get("clusterName", "")}
+        await world.create(custom("Controller", controller, {**KEYS, **named}))
+    else:
+        image = {"image": f"slurmctld:{each.input.get('version', '26.05')}"}
+        patch = {"spec": {**spec, "slurmctld": image}}
+        await world.client.merge_patch(CONTROLLERS, world.namespace, controller, patch)
+
+    message = each.message.replace(" slurm/", f" {world.namespace}/")
+
+    async def told() -> str | None:
+        for kind in ("ConfigurationAccepted", "Ready"):
+            found = await world.condition(CONTROLLERS, controller, kind)
+            if (found.get("status"), found.get("reason")) == ("False", "Invalid") and message in found["message"]:
+                return str(found["message"])
+        return None
+
+    return await until(f"{each.name} to be refused with {message!r}", told)
+
+
+async def as_before(world: World, each: BadConfiguration) -> None:
+    """Take a bad configuration back."""
+    patch = {"spec": {"extraConf": "", "configFileRefs": []}}
+    await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", patch)
+    for name in each.config_maps:
+        with contextlib.suppress(NotFound):
+            await world.client.delete(CONFIG_MAPS, world.namespace, name)
+    for name in each.input.get("nodesets", {}):
+        with contextlib.suppress(NotFound):
+            await world.client.delete(NODESETS, world.namespace, name)
+
+    async def gone() -> bool:
+        items, _ = await world.client.list(NODESETS, world.namespace)
+        return not items
+
+    await until(f"the NodeSets of {each.name} to be gone", gone)
+
+
+@pytest.mark.timeout(150, func_only=True)
+async def test_no_bad_configuration_is_published_and_each_is_told_with_its_culprit(world: World) -> None:
+    """Those that need no slurmctld to be found: tests/e2e/test_bad_configurations.py has the others."""
+    world.slurm.node_register("first")
+    for each in [it for it in bad() if it.found_by == "lint"]:
+        # Some the API server refuses before the operator sees them.
+        with contextlib.suppress(Invalid):
+            await refused(world, each)
+        items, _ = await world.client.list(CONFIG_MAPS, world.namespace)
+        published = "".join(
+            text
+            for it in items
+            if it["metadata"]["name"].startswith("slurm-config")
+            for text in (it.get("data") or {}).values()
+        )
+        assert f"# {each.name}" not in published
+        await as_before(world, each)
+
+
+async def test_a_warning_is_told_and_holds_nothing_up(kubeconfig: Path) -> None:
+    async with gate(kubeconfig, "gate-warning") as (world, _):
+        await world.slurmctld()
+        await world.change(extraConf="SlurmdTimeout=60\nSlurmdTimeout=60")
+        message = await world.until_condition("ConfigurationRunning", "True", "Running")
+
+        async def told() -> bool:
+            found = await world.condition(CONTROLLERS, "slurm", "ConfigurationAccepted")
+            return found.get("status") == "True" and "SlurmdTimeout is set already" in found["message"]
+
+        await until(f"the warning, beside {message!r}", told)
+
+
+async def test_a_partition_of_a_node_that_is_not_there_is_taken_up_when_it_registers(world: World) -> None:
+    world.slurm.node_register("first")
+
+    async def reachable() -> bool:
+        return (await world.condition(CONTROLLERS, "slurm", "SlurmReachable")).get("status") == "True"
+
+    await until("Slurm to answer", reachable)
+    patch = {"spec": {"extraConf": "PartitionName=far Nodes=outside"}}
+    await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", patch)
+
+    async def told() -> bool:
+        found = await world.condition(CONTROLLERS, "slurm", "ConfigurationAccepted")
+        return found.get("reason") == "Invalid" and "names outside" in found["message"]
+
+    await until("the absent node to be named", told)
+    world.slurm.node_register("outside")
+
+    async def published() -> bool:
+        found = await world.get(CONFIG_MAPS, "slurm-config")
+        return found is not None and "Nodes=outside" in found["data"]["slurm.conf"]
+
+    await until("the partition to be published", published)
 
 
 async def test_a_sidecar_that_cannot_be_asked_leaves_the_conditions_unknown_and_holds_up_nothing(

@@ -138,12 +138,19 @@ def _storage(storage: StorageConfig, password: bytes) -> list[str]:
         raise ResourceError(f"{place}.passwordKeyRef", said) from None
     return [
         "StorageType=accounting_storage/mysql",
-        f"StorageHost={text(storage.host, f'{place}.host')}",
+        _line("StorageHost", storage.host, f"{place}.host"),
         f"StoragePort={storage.port}",
-        *([f"StorageUser={text(storage.username, f'{place}.username')}"] if storage.username else []),
-        f"StorageLoc={text(storage.database, f'{place}.database')}",
+        *([_line("StorageUser", storage.username, f"{place}.username")] if storage.username else []),
+        _line("StorageLoc", storage.database, f"{place}.database"),
         line,
     ]
+
+
+def _line(key: str, value: str, place: str) -> str:
+    try:
+        return conf.render(key, text(value, place))
+    except ValueError as error:
+        raise ResourceError(place, str(error)) from error
 
 
 def _compose(sections: Iterable[Sequence[str]]) -> str:

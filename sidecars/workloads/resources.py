@@ -74,16 +74,18 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class LocalObjectReference(Part, frozen=True, kw_only=True):
-    """An object of the same namespace."""
+    """An object of the same namespace; the API server takes no `namespace` but an empty one."""
 
     name: str = ""
+    namespace: str = ""
 
 
 class KeySelector(Part, frozen=True, kw_only=True):
-    """One key of a Secret or ConfigMap of the same namespace."""
+    """One key of a Secret or ConfigMap of the same namespace; the API server takes no `namespace` but an empty one."""
 
     key: str
     name: str = ""
+    namespace: str = ""
     optional: bool | None = None
 
 

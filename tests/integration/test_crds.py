@@ -99,6 +99,9 @@ TAKEN: list[tuple[str, Spec]] = [
     ("Controller", {"ha": {"enabled": True, "backups": 2}, "persistence": CLAIM}),
     ("Controller", {"ha": {"enabled": False}}),
     ("Controller", {"clusterName": "c" * 40}),
+    ("Controller", {"clusterName": "Lab_1.a-b"}),
+    ("Controller", {**EXTERNAL, "externalConfig": {"host": "fd00::1", "port": 6817}}),
+    ("RestApi", {"controllerRef": {"name": "slurm", "namespace": ""}}),
     ("Controller", {"configFileRefs": None, "prologScriptRefs": [{"name": "prolog"}]}),
     ("Controller", {"persistence": {"enabled": True, "resources": {"requests": {"storage": "4Gi"}}}}),
     ("Controller", {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "1m30s"}}}),
@@ -141,11 +144,26 @@ REFUSED: list[tuple[str, Spec, str]] = [
     ("Controller", {"configUpdate": "Sometimes"}, "spec.configUpdate: Unsupported value"),
     ("Controller", {"prologScriptRefs": [{"name": ""}]}, "spec.prologScriptRefs[0].name"),
     ("Controller", {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "soon"}}}, "interval"),
+    ("Controller", {"clusterName": "../../etc"}, "spec.clusterName"),
+    ("Controller", {"clusterName": "a,b"}, "spec.clusterName"),
+    *(
+        ("Controller", {**EXTERNAL, "externalConfig": {"host": host, "port": 6817}}, "spec.externalConfig.host")
+        for host in ("h\nSlurmUser=root", "h SlurmUser=root", "h#", "h\\", "$(id)", "h\v", "h'")
+    ),
+    ("Accounting", {**EXTERNAL, "externalConfig": {"host": "h\nStorageUser=root", "port": 1}}, "externalConfig.host"),
     ("Accounting", {"slurmKeyRef": None}, "slurmKeyRef is required"),
     ("Accounting", {"jwtKeyRef": None}, "jwtKeyRef is required"),
     ("Accounting", {**EXTERNAL, "externalConfig": None}, "externalConfig is required"),
     ("Accounting", {"storageConfig": None}, "storageConfig is required"),
     ("Accounting", {"storageConfig": {"host": "db\nStorageUser=root"}}, "spec.storageConfig.host"),
+    *(
+        (
+            "Accounting",
+            {"storageConfig": SMALLEST["Accounting"]["storageConfig"] | {field: "x\nStorageHost=evil"}},
+            f"spec.storageConfig.{field}",
+        )
+        for field in ("username", "database")
+    ),
     ("RestApi", {"controllerRef": {"name": ""}}, "spec.controllerRef.name"),
     ("RestApi", {"controllerRef": None}, "spec.controllerRef: Required"),
     ("LoginSet", {"controllerRef": {"name": ""}}, "spec.controllerRef.name"),
@@ -178,6 +196,34 @@ REFUSED: list[tuple[str, Spec, str]] = [
     ("NodeSet", {"deletionTimeout": "a minute"}, "spec.deletionTimeout"),
     ("Token", {"jwtKeyRef": None}, "jwtKeyRef is required"),
     ("Token", {"jwtKeyRef": None, "jwtHs256KeyRef": {"name": "jwt"}}, "spec.jwtHs256KeyRef.key: Required"),
+    ("NodeSet", {"gpu": {"enabled": True, "type": "a\nName=x"}}, "spec.gpu.type"),
+    ("NodeSet", {"gpu": {"enabled": True, "type": "a", "devices": ["/dev/a\nName=x"]}}, "spec.gpu.devices[0]"),
+    ("NodeSet", {"gpu": {"enabled": True, "resourceName": "a/b\nc"}}, "spec.gpu.resourceName"),
+    ("NodeSet", {"health": {"disks": ["/a\nb"]}}, "spec.health.disks[0]"),
+    ("NodeSet", {"health": {"paths": ["/a\nb"]}}, "spec.health.paths[0]"),
+    ("NodeSet", {"health": {"skip": ["a\nb"]}}, "spec.health.skip[0]"),
+    ("NodeSet", {"health": {"checks": {"a\nb": "#!/bin/sh"}}}, "names of checks"),
+    *(
+        (kind, {field: value | {"namespace": "other"}}, "a reference can't leave its namespace")
+        for kind, field, value in (
+            ("Controller", "slurmKeyRef", KEY),
+            ("Controller", "nextSlurmKeyRef", KEY),
+            ("Controller", "jwtKeyRef", JWT),
+            ("Controller", "jwksKeyRef", JWT),
+            ("Controller", "accountingRef", {"name": "slurm"}),
+            ("Accounting", "slurmKeyRef", KEY),
+            ("RestApi", "controllerRef", {"name": "slurm"}),
+            ("LoginSet", "controllerRef", {"name": "slurm"}),
+            ("LoginSet", "sssdConfRef", KEY),
+            ("NodeSet", "controllerRef", {"name": "slurm"}),
+            ("Token", "jwtKeyRef", JWT),
+            ("Token", "secretRef", JWT),
+        )
+    ),
+    *(
+        ("Controller", {field: [{"name": "files", "namespace": "other"}]}, "a reference can't leave its namespace")
+        for field in ("configFileRefs", "prologScriptRefs", "epilogSlurmctldScriptRefs")
+    ),
     ("Token", {"username": None}, "spec.username: Required"),
     ("Token", {"username": "a\nb"}, "spec.username"),
     ("Token", {"username": "Jane_Doe"}, "secretRef.name is required"),

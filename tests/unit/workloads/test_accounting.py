@@ -88,6 +88,20 @@ def test_no_value_can_begin_another_line(field: str) -> None:
         config(storageConfig=STORAGE | {field: "x\nStorageHost=evil"})
 
 
+@pytest.mark.parametrize("field", ["host", "username", "database"])
+@pytest.mark.parametrize("value", ["x\\", "x#y", "x\\\\#", 'x"y', "x=y"])
+def test_no_value_swallows_what_follows_it(field: str, value: str) -> None:
+    key = {"host": "StorageHost", "username": "StorageUser", "database": "StorageLoc"}[field]
+    parsed = conf.parse(config(storageConfig=STORAGE | {field: value}))
+    assert parsed.get(key) == value
+    assert parsed.get("StoragePass") == conf.parse(config()).get("StoragePass")
+
+
+def test_an_empty_host_is_refused() -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.storageConfig\.host: "):
+        config(storageConfig=STORAGE | {"host": ""})
+
+
 def test_secrets_show_in_no_repr() -> None:
     assert "s3cret" not in repr(SECRETS)
     assert "key" not in repr(SECRETS).replace("slurm_key", "")

@@ -29,7 +29,11 @@ def asked_for(slurm: Slurm, each: BadConfiguration) -> Iterator[None]:
     if nodesets:
         slurm.kubernetes.kubectl("apply", "-f", "-", stdin=text)
     if "extraConf" in each.input:
-        patch(slurm, extraConf=f"{before.rstrip()}\n{each.input['extraConf']}\n")
+        # In place of the cluster's own: lint says of one key with two values.
+        lines = each.input["extraConf"].splitlines()
+        keys = {line.partition("=")[0].lower() for line in lines}
+        kept = [line for line in before.splitlines() if line.partition("=")[0].lower() not in keys]
+        patch(slurm, extraConf="".join(f"{line}\n" for line in (*kept, *lines)))
     try:
         yield
     finally:

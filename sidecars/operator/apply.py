@@ -85,6 +85,10 @@ class Applier:
         self._live = live
         self._settled: dict[tuple[str, str, str], tuple[str, str]] = {}
 
+    def forget(self, kind: str, namespace: str, name: str) -> None:
+        """The object is gone."""
+        self._settled.pop((kind, namespace, name), None)
+
     async def apply(self, manifest: Manifest) -> bool:
         """Make the object as `manifest` says; True when a request was needed. Raises ApiError, KeyError for a kind
         that the operator doesn't apply.

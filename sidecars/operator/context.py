@@ -12,6 +12,7 @@ from sidecars.kube import (
     EventRecorder,
     Expectations,
     Manifest,
+    NotFound,
     Resource,
     Store,
     WorkQueue,
@@ -112,6 +113,27 @@ class Observed:
 
 
 @dataclass(slots=True)
+class Memory:
+    """What is remembered of one NodeSet from pass to pass. Times are seconds since the epoch.
+
+    `rules`: where its pods may run, None in StatefulSet mode; `failures`: by the name of the pod; `observed`: by its
+    uid; `orphaned_since`: since when a Slurm node's record has no pod, by its name; `absent_since`: since when Slurm
+    doesn't know a running pod, by its uid; `going`, `going_since`: the partitions that are to go, and since when it is
+    just these; `closed_since`: since when those of them that are closed are known to be. The last two by the poller's
+    clock.
+    """
+
+    rules: Rules | None = None
+    failures: dict[str, Failures] = field(default_factory=dict)
+    observed: dict[str, Observed] = field(default_factory=dict)
+    orphaned_since: dict[str, float] = field(default_factory=dict)
+    absent_since: dict[str, float] = field(default_factory=dict)
+    going: Sequence[str] = ()
+    going_since: float = 0.0
+    closed_since: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Context:
     """The operator's parts. `now` is seconds since the epoch."""
 
@@ -130,16 +152,14 @@ class Context:
     cordon_drained_nodes: bool = False
     namespaces: tuple[str, ...] = ()
     now: Callable[[], float] = time.time
-    placement: dict[Key, Rules] = field(default_factory=dict)
-    failures: dict[Key, dict[str, Failures]] = field(default_factory=dict)
-    observed: dict[Key, dict[str, Observed]] = field(default_factory=dict)
-    orphaned_since: dict[Key, dict[str, float]] = field(default_factory=dict)
-    absent_since: dict[Key, dict[str, float]] = field(default_factory=dict)
-    closed_since: dict[Key, dict[str, float]] = field(default_factory=dict)
-    going_since: dict[Key, tuple[Sequence[str], float]] = field(default_factory=dict)
+    remembered: dict[Key, Memory] = field(default_factory=dict)
     nudged: dict[Key, str] = field(default_factory=dict)
     walks: dict[Key, Any] = field(default_factory=dict)
     _reported: dict[tuple[str, Key], tuple[str, int, Any]] = field(default_factory=dict)
+
+    def memory(self, key: Key) -> Memory:
+        """What is remembered of a NodeSet that there is; nothing at first."""
+        return self.remembered.setdefault(key, Memory())
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:
         """The Controller of that name; None if there is none. Raises ResourceError for one that can't be read."""
@@ -241,9 +261,13 @@ class Context:
             place = (resource.kind, (metadata["namespace"], metadata["name"]))
             # The watch may show it before the answer is there.
             self._reported[place] = (metadata["uid"], 0, {**present, **status})
-            stored = await self.client.merge_patch(
-                resource, metadata["namespace"], metadata["name"], {"status": status}, subresource="status"
-            )
+            try:
+                stored = await self.client.merge_patch(
+                    resource, metadata["namespace"], metadata["name"], {"status": status}, subresource="status"
+                )
+            except NotFound:
+                self.forget(manifest)
+                raise
             version = int(stored["metadata"]["resourceVersion"])
             self._reported[place] = (stored["metadata"]["uid"], version, stored.get("status"))
 

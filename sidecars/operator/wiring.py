@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sidecars.kube import Event, Manifest, WorkQueue, records
+from sidecars.kube import SECRETS, Event, Manifest, WorkQueue, records
 from sidecars.operator.context import Context, Key, controller_of
 from sidecars.operator.controller.pods import pod_view
 from sidecars.operator.nodeset import machines
@@ -98,7 +98,8 @@ def wire(context: Context) -> None:
         if deleted:
             context.expectations.deletion_observed(key, event.object.metadata.uid)
         if event.old is None or event.new is None or _decided_by(event.old) != _decided_by(event.new):
-            queues.nodesets.add_after(key, patience(len(context.observed.get(key, ()))))
+            memory = context.remembered.get(key)
+            queues.nodesets.add_after(key, patience(len(memory.observed) if memory is not None else 0))
         if event.new is not None and (event.old is None or _state_shown(event.old) != _state_shown(event.new)):
             queues.pods.add((event.new.metadata.namespace, event.new.metadata.name))
 
@@ -130,10 +131,12 @@ def wire(context: Context) -> None:
         if context.cordon_drained_nodes:
             queues.machines.add(machines.ALL)
         name = event.object.metadata.name
-        for key, rules in context.placement.items():
-            places = [rules.place(as_placed(node)) if node is not None else None for node in (old, new)]
-            if places[0] != places[1]:
-                queues.nodesets.add(key)
+        for key, memory in context.remembered.items():
+            rules = memory.rules
+            if rules is not None:
+                places = [rules.place(as_placed(node)) if node is not None else None for node in (old, new)]
+                if places[0] != places[1]:
+                    queues.nodesets.add(key)
         for pod in caches.pods.store.by("kube_node", name):
             queues.pods.add(_pod_key(pod))
             owner = pod.metadata.controller
@@ -141,6 +144,9 @@ def wire(context: Context) -> None:
                 queues.nodesets.add((pod.metadata.namespace, owner.name))
 
     def children(event: Event[Manifest]) -> None:
+        if event.new is None:
+            metadata = event.object["metadata"]
+            context.applier.forget(event.object["kind"], metadata["namespace"], metadata["name"])
         for owner in event.object["metadata"].get("ownerReferences") or ():
             key = (event.object["metadata"]["namespace"], owner["name"])
             if owner["kind"] == "NodeSet":
@@ -160,7 +166,13 @@ def wire(context: Context) -> None:
     def references(event: Event[Any]) -> None:
         """A Secret or ConfigMap that anything in its namespace may refer to."""
         item = event.object
-        namespace = item["metadata"]["namespace"] if isinstance(item, dict) else item.metadata.namespace
+        kind, namespace, name = (
+            (item["kind"], item["metadata"]["namespace"], item["metadata"]["name"])
+            if isinstance(item, dict)
+            else (SECRETS.kind, item.metadata.namespace, item.metadata.name)
+        )
+        if event.new is None:
+            context.applier.forget(kind, namespace, name)
         for store, queue in (
             (caches.controllers.store, queues.controllers),
             (caches.restapis.store, queues.restapis),

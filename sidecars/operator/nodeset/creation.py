@@ -59,7 +59,7 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
 
     Doubling batches: when the first pod is refused, thousands more need not be tried.
     """
-    now, failed = context.now(), context.failures.get(key, {})
+    now, failed = context.now(), context.memory(key).failures
     due = [order for order in wanted if order.name not in failed or failed[order.name].until <= now]
     free, taken = _unused(context, key, due)
     if free:

@@ -16,7 +16,7 @@ from sidecars.kube import (
 from sidecars.operator import upgrade, workload
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
-from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, NotUsableError, Observed
+from sidecars.operator.context import WORKERS_LEAVE_FIRST, Context, Key, Memory, NotUsableError, Observed
 from sidecars.operator.controller import keys
 from sidecars.operator.nodeset import (
     claims,
@@ -64,13 +64,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     manifest = context.caches.nodesets.store.get(namespace, name)
     if manifest is None:
         context.expectations.forget(key)
-        context.orphaned_since.pop(key, None)
-        context.absent_since.pop(key, None)
-        context.placement.pop(key, None)
-        context.failures.pop(key, None)
-        context.observed.pop(key, None)
-        context.closed_since.pop(key, None)
-        context.going_since.pop(key, None)
+        context.remembered.pop(key, None)
         return None
     try:
         nodeset = read(NodeSet, manifest)
@@ -83,7 +77,8 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if nodeset.metadata.deletion_timestamp is None:
         await context.hold(NODESETS, manifest, WORKERS_LEAVE_FIRST)
     cluster = context.clusters.get((namespace, nodeset.spec.controller_ref.name))
-    pods = _pods_of(context, nodeset)
+    memory = context.memory(key)
+    pods = _pods_of(context, memory, nodeset)
     problem: Condition | None = None
     made = Made(nodeset.status.node_set_hash, nodeset.status.collision_count, None)
     if nodeset.metadata.deletion_timestamp is None:
@@ -93,7 +88,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         except NotUsableError as error:
             # Without a template nothing can be created; what is there is still drained and scaled in safely.
             problem = Condition("Ready", "False", error.reason, str(error))
-    desired = _desired(context, nodeset, made, pods)
+    desired = _desired(context, memory, nodeset, made, pods)
     if cluster is not None:
         # Their `node` sidecars delete the records; many at once must not look like a Slurm that lost its state.
         cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.deleting)
@@ -113,13 +108,13 @@ async def reconcile(context: Context, key: Key) -> float | None:
         plan = policy.plan(desired, pods, view, context.now())
     if not decided:
         plan = policy.undecided(plan)
-    plan, lost_again = _with_lost(context, key, pods, view, plan)
-    context.failures[key], may_be_made = policy.failures(
-        context.failures.get(key, {}),
+    plan, lost_again = _with_lost(memory, pods, view, plan, context.now())
+    memory.failures, may_be_made = policy.failures(
+        memory.failures,
         pods,
         context.now(),
         unregistered={it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED},
-        absent=context.absent_since[key],
+        absent=memory.absent_since,
     )
     failure: Exception | None = None
     try:
@@ -155,7 +150,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
             return None
         left = wait
-    unregistered = lost.not_registered(pods, view, context.absent_since[key], context.now())
+    unregistered = lost.not_registered(pods, view, memory.absent_since, context.now())
     ready = (
         reporting.ready(nodeset, desired, pods, plan, unregistered) if problem is None or desired.leaving else problem
     )
@@ -193,11 +188,10 @@ async def reconcile(context: Context, key: Key) -> float | None:
 
 
 def _with_lost(
-    context: Context, key: Key, pods: Sequence[policy.WorkerPod], view: policy.SlurmView, plan: policy.Plan
+    memory: Memory, pods: Sequence[policy.WorkerPod], view: policy.SlurmView, plan: policy.Plan, now: float
 ) -> tuple[policy.Plan, float | None]:
     """The plan with the pods that are lost, and after how many seconds to look again."""
-    now = context.now()
-    since = context.absent_since[key] = lost.absent(pods, view, context.absent_since.get(key, {}), now)
+    since = memory.absent_since = lost.absent(pods, view, memory.absent_since, now)
     planned = {deletion.pod.name for deletion in plan.delete}
     found = (lost.stuck(pods, view, now), lost.unregistered(pods, view, since, now))
     more = [it for each in found for it in each.delete if it.machine_lost or it.pod.name not in planned]
@@ -263,10 +257,10 @@ def _controller_going(context: Context, nodeset: NodeSet) -> bool:
     return controller is None or controller["metadata"].get("deletionTimestamp") is not None
 
 
-def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
+def _pods_of(context: Context, memory: Memory, nodeset: NodeSet) -> list[policy.WorkerPod]:
     """The NodeSet's pods as the policy sees them; those whose records are the same objects are not looked at again."""
-    key, now, found = (nodeset.namespace, nodeset.name), context.now(), []
-    before, after = context.observed.get(key, {}), {}
+    now, found = context.now(), []
+    before, after = memory.observed, {}
     min_ready = nodeset.spec.min_ready_seconds
     for pod in context.caches.pods.store.by("owner", nodeset.metadata.uid):
         node = context.caches.kube_nodes.store.get(None, pod.spec.node_name) if pod.spec.node_name else None
@@ -280,7 +274,7 @@ def _pods_of(context: Context, nodeset: NodeSet) -> list[policy.WorkerPod]:
         )
         after[pod.metadata.uid] = Observed(pod, node, min_ready, seen)
         found.append(seen)
-    context.observed[key] = after
+    memory.observed = after
     return found
 
 
@@ -337,12 +331,14 @@ def _rendered(nodeset: NodeSet, controller: Controller, facts: Facts, revision: 
         return render.pod_template(nodeset, controller, facts)
 
 
-def _desired(context: Context, nodeset: NodeSet, made: Made, pods: Sequence[policy.WorkerPod]) -> policy.Desired:
+def _desired(
+    context: Context, memory: Memory, nodeset: NodeSet, made: Made, pods: Sequence[policy.WorkerPod]
+) -> policy.Desired:
     spec, deleted = nodeset.spec, nodeset.metadata.deletion_timestamp
     late = deleted is not None and context.now() >= deleted.timestamp() + _deletion_timeout(nodeset)
-    places = _places(context, nodeset, made, pods) if spec.scaling_mode == "DaemonSet" else None
-    if places is None:
-        context.placement.pop((nodeset.namespace, nodeset.name), None)
+    daemon_set = spec.scaling_mode == "DaemonSet"
+    memory.rules = placement.Rules.of(made.template["spec"]) if daemon_set and made.template is not None else None
+    places = _places(context, memory.rules, pods) if daemon_set else None
     replicas = spec.replicas if places is None else sum(1 for place in places.values() if place.should_run)
     maximum = spec.update_strategy.rolling_update.max_unavailable
     return policy.Desired(
@@ -371,16 +367,13 @@ def _fits(context: Context, made: Made, kube_node: str) -> bool:
 
 
 def _places(
-    context: Context, nodeset: NodeSet, made: Made, pods: Sequence[policy.WorkerPod]
+    context: Context, rules: placement.Rules | None, pods: Sequence[policy.WorkerPod]
 ) -> Mapping[str, placement.Place]:
-    """Each Kubernetes node as a place for a pod; without a template everything stays as it is."""
-    key = (nodeset.namespace, nodeset.name)
+    """Each Kubernetes node as a place for a pod; without rules, for want of a template, everything stays as it is."""
     nodes = context.caches.kube_nodes.store.values()
-    if made.template is None:
-        context.placement.pop(key, None)
+    if rules is None:
         where = {pod.place: pod.slurm_node for pod in pods if pod.place is not None}
         return {name: placement.Place(name, host, should_run=True, may_stay=True) for name, host in where.items()}
-    rules = context.placement[key] = placement.Rules.of(made.template["spec"])
     settled = {pod.slurm_node: pod.place for pod in pods if pod.place is not None}
     return placement.with_distinct_names((rules.place(as_placed(node)) for node in nodes), settled)
 

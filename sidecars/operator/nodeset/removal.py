@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.operator.clusters import Cluster
-from sidecars.operator.context import Context
+from sidecars.operator.context import Context, Memory
 from sidecars.policy import removal
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import SlurmView
@@ -34,12 +34,11 @@ async def partitions(
     current = {nodeset.slurm_name} if nodeset.spec.partition.enabled and not leaving else set()
     former = {*nodeset.status.partitions, *({nodeset.slurm_name} if leaving and nodeset.spec.partition.enabled else ())}
     going = sorted(former - current)
+    memory = context.memory((nodeset.namespace, nodeset.name))
     if not going or unbound or nodeset.spec.force_removal:
-        key = (nodeset.namespace, nodeset.name)
-        context.going_since.pop(key, None)
-        context.closed_since.pop(key, None)
+        memory.going, memory.closed_since = (), {}
         return Partitions(tuple(sorted(current)))
-    held = await _held(context, nodeset, going, cluster, view)
+    held = await _held(memory, going, cluster, view, context.now())
     if not held:
         return Partitions(tuple(sorted(current)))
     condition = Condition("PartitionsReleased", "False", "JobsRefer", removal.said(held))
@@ -47,7 +46,7 @@ async def partitions(
 
 
 async def _held(
-    context: Context, nodeset: NodeSet, going: Sequence[str], cluster: Cluster | None, view: SlurmView
+    memory: Memory, going: Sequence[str], cluster: Cluster | None, view: SlurmView, now: float
 ) -> tuple[removal.Held, ...]:
     if cluster is None or view.problem is not None:
         why = f"its jobs are unknown: {view.problem}"
@@ -55,8 +54,8 @@ async def _held(
     poller = cluster.poller
     try:
         # What they were before, as long as others were to go, says nothing of now.
-        found = await poller.partitions(_going_since(context, nodeset, going, poller.now()))
-        since = _closed_since(context, nodeset, going, found, poller.now())
+        found = await poller.partitions(_going_since(memory, going, poller.now()))
+        since = _closed_since(memory, going, found, poller.now())
         listed = await poller.jobs()
     except NotYet:
         return tuple(removal.Held(name, "its jobs are being read") for name in going)
@@ -66,24 +65,18 @@ async def _held(
     unread = [name for name, at in since.items() if at > listed.asked_at]
     if unread:
         return tuple(removal.Held(name, "its jobs are being read", 1.0) for name in unread)
-    return removal.held(going, found, listed.value.jobs, context.now())
+    return removal.held(going, found, listed.value.jobs, now)
 
 
-def _going_since(context: Context, nodeset: NodeSet, going: Sequence[str], now: float) -> float:
+def _going_since(memory: Memory, going: Sequence[str], now: float) -> float:
     """Since when just these are to go."""
-    key = (nodeset.namespace, nodeset.name)
-    before = context.going_since.get(key)
-    if before is None or before[0] != going:
-        before = context.going_since[key] = (going, now)
-    return before[1]
+    if memory.going != going:
+        memory.going, memory.going_since = going, now
+    return memory.going_since
 
 
-def _closed_since(
-    context: Context, nodeset: NodeSet, going: Sequence[str], found: Iterable[Partition], now: float
-) -> Mapping[str, float]:
+def _closed_since(memory: Memory, going: Sequence[str], found: Iterable[Partition], now: float) -> Mapping[str, float]:
     """When each of them that is closed, or gone from Slurm, was first seen so."""
-    key = (nodeset.namespace, nodeset.name)
     opened = {partition.name for partition in found if CLOSED not in partition.states}
-    before = context.closed_since.get(key, {})
-    since = context.closed_since[key] = {name: before.get(name, now) for name in going if name not in opened}
-    return since
+    memory.closed_since = {name: memory.closed_since.get(name, now) for name in going if name not in opened}
+    return memory.closed_since

@@ -24,7 +24,7 @@ async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, vie
     key = (nodeset.namespace, nodeset.name)
     if cluster is None or view.problem is not None or nodeset.spec.node_records == "Keep":
         return None
-    since = context.orphaned_since.setdefault(key, {})
+    since = context.memory(key).orphaned_since
     orphans = _orphans(context, nodeset, view.nodes)
     for name in set(since) - {node.name for node in orphans}:
         del since[name]

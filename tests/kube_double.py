@@ -25,6 +25,7 @@ Fault = Literal[
     "500",  # an error, at once
     "429",  # too many requests, come again in a second
     "410",  # HTTP 410, to a list or a watch
+    "404",  # the kind is not there
     "hang",  # no answer, ever
     "drop",  # the connection is closed instead of an answer
     "truncated",  # half an answer; of a watch, half an event
@@ -212,6 +213,8 @@ class KubeDouble:
             return _status(429, "TooManyRequests", "too many requests", {"Retry-After": "1"})
         if fault == "410":
             return _status(410, "Expired", "too old resource version")
+        if fault == "404":
+            return _status(404, "NotFound", "the server could not find the requested resource")
         if fault == "hang":
             await asyncio.Event().wait()
         if fault == "drop":

@@ -12,7 +12,7 @@ import logging
 import random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from sidecars.kube.errors import ApiError, Gone, KubeError, Malformed, TooManyRequests
+from sidecars.kube.errors import ApiError, Gone, KubeError, Malformed, NotFound, TooManyRequests
 from sidecars.kube.store import Key, Store, identity
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Reflector(Generic[T]):
         namespaces: Sequence[str] | None = None,
         label_selector: str = "",
         field_selector: str = "",
+        served: Callable[[], None] | None = None,
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
@@ -55,6 +56,7 @@ class Reflector(Generic[T]):
         type: type[T],
         label_selector: str = "",
         field_selector: str = "",
+        served: Callable[[], None] | None = None,
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
@@ -68,17 +70,24 @@ class Reflector(Generic[T]):
         type: type[Any] = dict,
         label_selector: str = "",
         field_selector: str = "",
+        served: Callable[[], None] | None = None,
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`namespaces` None: all. `clock` (seconds, monotonic) and `sleep` default to the event loop's."""
+        """`namespaces` None: all. `clock` (seconds, monotonic) and `sleep` default to the event loop's.
+
+        `served` makes it one of a kind that the API server may lack: without the kind there are no objects, and
+        `served` is called when the kind is there again.
+        """
         self.store: Store[T] = Store()
         self.resource = resource
         rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         scopes: Sequence[str | None] = [None] if namespaces is None else list(dict.fromkeys(namespaces))
         selectors = (label_selector, field_selector)
-        self._feeds = [_Feed(client, self.store, resource, s, type, selectors, clock, sleep, rng) for s in scopes]
+        self._feeds = [
+            _Feed(client, self.store, resource, s, type, selectors, served, clock, sleep, rng) for s in scopes
+        ]
 
     async def run(self) -> None:
         """List and watch until cancelled; survives every fault of the server and the network. Call once."""
@@ -90,6 +99,11 @@ class Reflector(Generic[T]):
     def synced(self) -> bool:
         """True once the store held a complete list, of every namespace."""
         return all(feed.listed.is_set() for feed in self._feeds)
+
+    @property
+    def served(self) -> bool:
+        """Whether the API server has the kind, as far as is known."""
+        return not any(feed.absent for feed in self._feeds)
 
     @property
     def fault(self) -> KubeError | None:
@@ -118,6 +132,7 @@ class _Feed(Generic[T]):
         namespace: str | None,
         type: type[T],
         selectors: tuple[str, str],
+        served: Callable[[], None] | None,
         clock: Callable[[], float] | None,
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
@@ -125,6 +140,7 @@ class _Feed(Generic[T]):
         self._client, self._store, self._resource, self._namespace = client, store, resource, namespace
         self._type = type
         self._label_selector, self._field_selector = selectors
+        self._served = served
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._sleep, self._rng = sleep, rng
         self._version = ""
@@ -132,6 +148,7 @@ class _Feed(Generic[T]):
         self._opened: float | None = None
         self._useful = False
         self.listed = asyncio.Event()
+        self.absent = False
         self.fault: KubeError | None = None
 
     async def run(self) -> None:
@@ -145,6 +162,10 @@ class _Feed(Generic[T]):
             except Gone as gone:
                 fault, self._version = gone, ""
             except (ApiError, Malformed) as error:
+                if isinstance(error, NotFound) and self._served is not None:
+                    self._lacking()
+                    await self._pause(None)
+                    continue
                 fault = error
                 if self._opened is not None:
                     self._version = ""  # the stream itself told of it: from the same version on it would tell it again
@@ -180,11 +201,25 @@ class _Feed(Generic[T]):
                 self._store.mark_malformed(key, error)
                 seen.add(key)
             version = page.resource_version
+        self._discard_all_but(seen)
+        self._version = version
+        self.listed.set()
+        if self.absent:
+            self.absent = False
+            if self._served is not None:
+                self._served()
+
+    def _lacking(self) -> None:
+        """The API server doesn't know the kind."""
+        self._discard_all_but(set())
+        self._version = ""
+        self.absent = True
+        self.listed.set()
+
+    def _discard_all_but(self, seen: set[Key]) -> None:
         for key in self._store.known():
             if key not in seen and self._namespace in (None, key.namespace):
                 self._store.discard(key)
-        self._version = version
-        self.listed.set()
 
     async def _watch(self) -> None:
         stream = self._client.watch(

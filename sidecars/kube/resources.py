@@ -63,4 +63,6 @@ STATEFUL_SETS = Resource("apps", "v1", "StatefulSet", "statefulsets")
 DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments")
 CONTROLLER_REVISIONS = Resource("apps", "v1", "ControllerRevision", "controllerrevisions")
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+SERVICE_MONITORS = Resource("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors")
+"""Of the Prometheus operator, which a cluster may lack."""
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")

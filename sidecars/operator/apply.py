@@ -14,6 +14,7 @@ from sidecars.kube import (
     ENDPOINT_SLICES,
     POD_DISRUPTION_BUDGETS,
     SECRETS,
+    SERVICE_MONITORS,
     SERVICES,
     STATEFUL_SETS,
     Client,
@@ -35,6 +36,7 @@ APPLIED = {
         DEPLOYMENTS,
         POD_DISRUPTION_BUDGETS,
         ENDPOINT_SLICES,
+        SERVICE_MONITORS,
     )
 }
 """The kinds that the operator applies."""

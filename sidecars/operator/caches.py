@@ -1,7 +1,7 @@
 """The operator's picture of the Kubernetes cluster: one reflector for each resource that it decides by."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from sidecars.kube import (
     POD_DISRUPTION_BUDGETS,
     PODS,
     SECRETS,
+    SERVICE_MONITORS,
     SERVICES,
     STATEFUL_SETS,
     Client,
@@ -70,10 +71,20 @@ class Caches:
     """Those of workers."""
     other_claims: Reflector[records.PersistentVolumeClaim]
     """Those that a Controller may name; of each, only what the record holds is kept."""
+    service_monitors: Reflector[Manifest]
+    """Of a kind that the API server may lack."""
 
     @classmethod
-    def of(cls, client: Client, namespaces: tuple[str, ...], rng: random.Random | None = None) -> "Caches":
-        """Reflectors over `namespaces`, all if empty; none runs yet. `rng` spreads their requests."""
+    def of(
+        cls,
+        client: Client,
+        namespaces: tuple[str, ...],
+        rng: random.Random | None = None,
+        monitored: Callable[[], None] = lambda: None,
+    ) -> "Caches":
+        """Reflectors over `namespaces`, all if empty; none runs yet. `rng` spreads their requests; `monitored` is
+        called when the API server has ServiceMonitors after it had none.
+        """
         where = namespaces or None
 
         def plain(resource: Resource, label_selector: str = "") -> Reflector[Manifest]:
@@ -117,6 +128,9 @@ class Caches:
                 label_selector=NOT_WORKERS,
                 rng=rng,
             ),
+            service_monitors=Reflector(
+                client, SERVICE_MONITORS, namespaces=where, label_selector=OURS, served=monitored, rng=rng
+            ),
         )
 
     def live(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
@@ -131,6 +145,7 @@ class Caches:
             DEPLOYMENTS.kind: self.deployments,
             POD_DISRUPTION_BUDGETS.kind: self.pod_disruption_budgets,
             ENDPOINT_SLICES.kind: self.endpoint_slices,
+            SERVICE_MONITORS.kind: self.service_monitors,
         }
         return by_kind[resource.kind].store.get(namespace, name)
 

@@ -117,8 +117,12 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
 async def lead(client: Client, settings: Settings, site: Site, around: Surroundings | None = None) -> None:
     """Reconcile until cancelled. `around` None: in the real world."""
     around = around or Surroundings()
-    caches = Caches.of(client, settings.namespaces, around.rng)
     queues = Queues.of(around.rng)
+
+    def monitored() -> None:
+        wiring.monitored(context)
+
+    caches = Caches.of(client, settings.namespaces, around.rng, monitored)
 
     def jwt_key(key: Key) -> bytes | None:
         return context.jwt_key(key)

@@ -207,8 +207,14 @@ def wire(context: Context) -> None:
         caches.deployments,
         caches.pod_disruption_budgets,
         caches.endpoint_slices,
+        caches.service_monitors,
     ):
         reflector.store.subscribe(children)
+
+
+def monitored(context: Context) -> None:
+    """The API server has ServiceMonitors now."""
+    _add(context.queues.controllers, map(_key, context.caches.controllers.store.values()))
 
 
 def slurm_changed(context: Context, controller: Key, changed: frozenset[str], removed: frozenset[str]) -> None:

@@ -11,6 +11,7 @@ from sidecars.workloads.resources import (
     Json,
     KeySelector,
     Manifest,
+    MetricsEndpoint,
     NodeSet,
     ResourceError,
     builtins,
@@ -57,6 +58,55 @@ def workload(controller: Controller, config_set: config.ConfigSet, facts: Facts)
         assembly.service(client, controller, controller.spec.service),
         assembly.owned(stateful_set, controller),
     ]
+
+
+METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
+"""What slurmctld's openmetrics plugin serves (https://slurm.schedmd.com/metrics.html) but jobs by user and account,
+of which there may be very many.
+"""
+
+
+def service_monitor(controller: Controller) -> Manifest | None:
+    """The ServiceMonitor (https://prometheus-operator.dev/docs/api-reference/api/); None if none is asked for.
+
+    Of the two Services it selects the clients', so that nothing is scraped twice. An external slurmctld has none.
+    """
+    monitor = controller.spec.metrics.service_monitor
+    if controller.spec.external or not (controller.spec.metrics.enabled and monitor.enabled):
+        return None
+    endpoints = [
+        {
+            "path": endpoint.path,
+            "port": "slurmctld",
+            "scheme": "http",
+            **_given("interval", endpoint.interval or monitor.interval),
+            **_given("scrapeTimeout", endpoint.scrape_timeout or monitor.scrape_timeout),
+        }
+        for endpoint in monitor.endpoints or [MetricsEndpoint(path=path) for path in METRICS_PATHS]
+    ]
+    services = {names.APP_NAME: "slurmctld", names.APP_INSTANCE: controller.name}
+    manifest = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": {
+            "name": names.controller(controller.name),
+            "labels": {**(monitor.labels or {}), **services, names.APP_COMPONENT: "controller"},
+            "annotations": dict(monitor.annotations or {}),
+        },
+        "spec": {
+            "selector": {
+                "matchLabels": services,
+                "matchExpressions": [{"key": names.INTERNAL, "operator": "DoesNotExist"}],
+            },
+            "namespaceSelector": {"matchNames": [controller.namespace]},
+            "endpoints": endpoints,
+        },
+    }
+    return assembly.owned(manifest, controller)
+
+
+def _given(field: str, value: str | None) -> dict[str, str]:
+    return {field: value} if value else {}
 
 
 def mark(controller: Controller, sha256: str, facts: Facts) -> str:

@@ -5,7 +5,7 @@ from sidecars.operator import upgrade, workload
 from sidecars.operator.accounting import waiting
 from sidecars.operator.caches import CONTROLLERS
 from sidecars.operator.context import IN_USE, Context, Key, NotUsableError
-from sidecars.operator.controller import gating, keys
+from sidecars.operator.controller import gating, keys, monitoring
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import config, names, nodeset
 from sidecars.workloads import controller as render
@@ -36,6 +36,7 @@ async def reconcile(context: Context, key: Key) -> None:
     conditions: list[Condition] = []
     try:
         ready, conditions = await _configure(context, key, manifest, controller)
+        conditions += await monitoring.keep(context, manifest, controller)
     except NotUsableError as error:
         ready = workload.refused(context, manifest, error)
     gating.tell(context, manifest, conditions)

@@ -273,3 +273,27 @@ async def test_waiting_for_a_server_that_answers_nothing_ends_with_the_reason(
         with pytest.raises(TimeoutError, match=r"no complete list of pods within 20 s.*etcdserver: no leader"):
             await reflector.wait_synced(20)
         assert not reflector.synced
+
+
+async def test_a_kind_that_may_be_absent_has_no_objects_until_it_is_there(server: KubeDouble, client: Client) -> None:
+    server.put(PODS, pod("a"))
+    server.always = "404"
+    served: list[bool] = []
+    reflector = Reflector(client, PODS, served=lambda: served.append(True))
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        assert (reflector.served, names(reflector), reflector.fault, served) == (False, set(), None, [])
+        server.always = None
+        await asyncio.sleep(31)
+        assert (reflector.served, names(reflector), served) == (True, {"a"}, [True])
+
+
+async def test_the_objects_of_a_kind_that_is_removed_are_gone(server: KubeDouble, client: Client) -> None:
+    server.put(PODS, pod("a"))
+    reflector = Reflector(client, PODS, served=lambda: None)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        server.always = "404"
+        server.end_streams()
+        await asyncio.sleep(5)
+        assert (reflector.served, names(reflector), events) == (False, set(), [("ADDED", "a"), ("DELETED", "a")])

@@ -200,6 +200,34 @@ def test_the_probes_ask_slurmctld_itself() -> None:
     assert slurmctld["ports"] == [{"name": "slurmctld", "containerPort": 6817, "protocol": "TCP"}]
 
 
+def test_a_service_monitor_is_made_for_metrics_of_a_slurmctld_of_ours_only() -> None:
+    monitored: dict[str, Any] = {"enabled": True, "serviceMonitor": {"enabled": True}}
+    found = render.service_monitor(controller(metrics=monitored))
+    assert found is not None
+    assert found["metadata"]["name"] == "slurm-controller"
+    assert [it["path"] for it in found["spec"]["endpoints"]] == list(render.METRICS_PATHS)
+    assert render.service_monitor(controller()) is None
+    assert render.service_monitor(controller(metrics={"enabled": True})) is None
+    assert render.service_monitor(controller(metrics={**monitored, "enabled": False})) is None
+    external: dict[str, Any] = {"external": True, "externalConfig": {"host": "h", "port": 6817}}
+    assert render.service_monitor(controller(metrics=monitored, **external)) is None
+
+
+def test_a_service_monitor_selects_one_service() -> None:
+    monitored: dict[str, Any] = {"enabled": True, "serviceMonitor": {"enabled": True}}
+    found = render.service_monitor(controller(metrics=monitored))
+    assert found is not None
+    selector = found["spec"]["selector"]
+
+    def selected(labels: dict[str, str]) -> bool:
+        assert all(it["operator"] == "DoesNotExist" for it in selector["matchExpressions"])
+        absent = not [it for it in selector["matchExpressions"] if it["key"] in labels]
+        return absent and selector["matchLabels"].items() <= labels.items()
+
+    services = [it for it in objects(controller()) if it["kind"] == "Service"]
+    assert [it["metadata"]["name"] for it in services if selected(it["metadata"]["labels"])] == ["slurm-controller"]
+
+
 def test_the_log_goes_through_a_sidecar() -> None:
     workload = stateful_set(controller())
     assert part(workload, "logfile")["restartPolicy"] == "Always"

@@ -55,6 +55,8 @@ TOGETHER = 16
 _SCALE_IN = "scale-in"
 _MODE_CHANGE = "a change of scalingMode"
 _NO_MATCH = "its Kubernetes node, which no longer matches"
+_OTHER_HOSTNAME = "a change of its hostname"
+_EVENTS = {_OTHER_HOSTNAME: "HostnameMismatch"}
 _NOT_REPLACED = frozenset({_SCALE_IN, _MODE_CHANGE, _NO_MATCH})
 
 _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -215,7 +217,7 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
     condemned = condemn(desired, everyone, working, slurm)
     counts = Counter(condemned.values())
 
-    delete = [Deletion(pod, f"its phase is {pod.phase}", as_seen=True) for pod in finished]
+    delete = [_made_again(pod) for pod in finished]
     if desired.forced:
         delete += [
             Deletion(pod, "its Slurm cluster is being removed", FORCED_GRACE_SECONDS)
@@ -227,7 +229,9 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
         if pod.name in condemned:
             verdict = may_go(pod, desired, slurm, now)
             if isinstance(verdict, Deletion):
-                delete.append(replace(verdict, scaled_in=condemned[pod.name] in _NOT_REPLACED))
+                cause = condemned[pod.name]
+                event = _EVENTS.get(cause, verdict.event)
+                delete.append(replace(verdict, scaled_in=cause in _NOT_REPLACED, event=event))
             else:
                 waiting.append(verdict)
 
@@ -278,6 +282,15 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
     )
 
 
+def _made_again(pod: WorkerPod) -> Deletion:
+    why = f"its phase is {pod.phase}"
+    if pod.mode != "DaemonSet":
+        return Deletion(pod, why, as_seen=True)
+    if pod.phase == "Failed":
+        return Deletion(pod, why, as_seen=True, event="FailedDaemonPod", severity="Warning")
+    return Deletion(pod, why, as_seen=True, event="SucceededDaemonPod")
+
+
 def condemn(
     desired: Desired, everyone: Sequence[WorkerPod], working: Sequence[WorkerPod], slurm: SlurmView
 ) -> dict[str, str]:
@@ -305,7 +318,7 @@ def misplaced(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> dict[st
         elif not place.may_stay:
             found[pod.name] = _NO_MATCH
         elif pod.slurm_node and place.slurm_node != pod.slurm_node and not place.problem:
-            found[pod.name] = "a change of its hostname"
+            found[pod.name] = _OTHER_HOSTNAME
         elif place.kube_node in taken:
             found[pod.name] = "another pod on its Kubernetes node"
         taken.add(pod.place or "")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sidecars.kube import EVENTS, NODES, PODS, Client, load_credentials
+from sidecars.kube import NODES, PODS, Client, load_credentials
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.context import Surroundings
 from sidecars.simulate import SlurmModel, serve
@@ -160,12 +160,7 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(watchin
     await until("the pod to be replaced", replaced, seconds=20)
     await world.until_ready(2)
     assert await uid(world, "slinky-0") == before["slinky-0"]
-
-    async def told() -> bool:
-        events, _ = await world.client.list(EVENTS, world.namespace)
-        return any(event.get("reason") == "SlurmNodeNotRegistered" for event in events)
-
-    await until("the event", told)
+    await world.until_told("SlurmNodeNotRegistered")
 
 
 async def test_a_drain_in_slurm_cordons_its_machine_and_its_end_uncordons_it_without_a_circle(

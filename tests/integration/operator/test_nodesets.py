@@ -181,7 +181,9 @@ async def test_a_cordoned_node_of_a_daemon_set_keeps_its_pod_drained_and_gets_no
         await until("n1 to be back", back)
 
 
-async def test_the_name_of_a_daemon_pod_can_be_overridden_and_changed(world: World) -> None:
+async def test_the_name_of_a_daemon_pod_can_be_overridden_and_changed_and_events_tell(
+    world: World,
+) -> None:
     async with machines(world, "n1") as daemon_set:
         override = "nodeset.slinky.slurm.net/hostname-override"
         await machine(world, "n1", {"metadata": {"annotations": {override: "rack1-n1"}}})
@@ -189,7 +191,19 @@ async def test_the_name_of_a_daemon_pod_can_be_overridden_and_changed(world: Wor
         await until_hosts(world, "rack1-n1")
         await world.until_ready(1)
         await machine(world, "n1", {"metadata": {"annotations": {override: "rack2-n1"}}})
-        await until_hosts(world, "rack2-n1", seconds=15)
+        pods = await until_hosts(world, "rack2-n1", seconds=15)
+        await world.until_told("HostnameMismatch")
+        await world.until_ready(1)
+        failed = {"status": {"phase": "Failed"}}
+        name, uid = (pods["rack2-n1"]["metadata"][field] for field in ("name", "uid"))
+        await world.client.merge_patch(PODS, world.namespace, name, failed, subresource="status")
+        await world.until_told("FailedDaemonPod")
+
+        async def again() -> bool:
+            pod = (await hosts(world)).get("rack2-n1")
+            return pod is not None and pod["metadata"]["uid"] != uid
+
+        await until("another pod", again)
 
 
 async def test_two_nodes_that_would_have_one_name_in_slurm_are_named_and_one_works(world: World) -> None:

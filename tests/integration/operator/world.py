@@ -14,6 +14,7 @@ import yaml
 from schemas import definitions
 from sidecars.kube import (
     DEPLOYMENTS,
+    EVENTS,
     NAMESPACES,
     NODES,
     PODS,
@@ -197,6 +198,15 @@ class World:
             return set(await self.pods()) == set(names)
 
         await until(f"the pods to be {names}", look)
+
+    async def until_told(self, reason: str) -> None:
+        """Wait for an event with that reason."""
+
+        async def told() -> bool:
+            events, _ = await self.client.list(EVENTS, self.namespace)
+            return any(event.get("reason") == reason for event in events)
+
+        await until(f"an event {reason}", told)
 
     async def versions(self) -> dict[str, str]:
         """The resourceVersion of everything in the namespace that an operator could write."""

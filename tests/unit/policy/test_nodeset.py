@@ -391,12 +391,27 @@ def test_a_name_that_a_pod_elsewhere_still_has_is_not_given_away() -> None:
     ],
 )
 def test_a_pod_without_its_place_is_drained_before_it_goes(where: dict[str, Place], why: str) -> None:
+    event = "HostnameMismatch" if "hostname" in why else "SuccessfulDelete"
     reason = f"slurm-operator: Pod (slurm/slinky-a) is pending termination for {why}"
     busy = Node("a", states=frozenset({"ALLOCATED"}))
     result = spread(where, [daemon("a")], slurm(busy))
     assert (names(result), result.drain) == ([], {reason: ("a",)})
     drained = slurm(Node("a", states=frozenset({"IDLE", "DRAIN"}), reason=reason))
-    assert names(spread(where, [daemon("a", cordon="operator")], drained)) == ["slinky-a"]
+    [deletion] = spread(where, [daemon("a", cordon="operator")], drained).delete
+    assert (deletion.pod.name, deletion.event) == ("slinky-a", event)
+
+
+@pytest.mark.parametrize(
+    ("mode", "phase", "event"),
+    [
+        ("DaemonSet", "Failed", ("FailedDaemonPod", "Warning")),
+        ("DaemonSet", "Succeeded", ("SucceededDaemonPod", "Normal")),
+        ("StatefulSet", "Failed", ("SuccessfulDelete", "Normal")),
+    ],
+)
+def test_the_event_of_a_finished_pod_says_so(mode: str, phase: str, event: tuple[str, str]) -> None:
+    [deletion] = decide(1, [worker(0, mode=mode, phase=phase)], slurm()).delete
+    assert (deletion.event, deletion.severity) == event
 
 
 def test_a_pod_may_stay_where_none_would_be_made() -> None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import contextlib
 import os
+import selectors
+import signal
 import ssl
+import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,7 +32,9 @@ E = TypeVar("E")
 REREAD = 60.0
 """Seconds after which files are read again. The kubelet renews a token when 20 % of its life are left."""
 _EARLY = 60.0
-_PLUGIN_DEADLINE = 60.0
+_AGAIN = 1.0
+"""Seconds until those that could not be had are asked for again."""
+_PLUGIN_MAY_PRINT = 1 << 20
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -75,7 +79,7 @@ class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
@@ -108,45 +112,68 @@ class Credentials:
     key: _Source = field(default=None, repr=False)
     token: _Source = field(default=None, repr=False)
     plugin: ExecPlugin | None = field(default=None, repr=False)
+    plugin_source: str = ""
+    """Where the plug-in is asked for, for messages."""
     directory: Path = field(default=Path(), repr=False)
     """What the plug-in's command is relative to."""
     verify: bool = True
     tls_server_name: str | None = None
+    plugin_deadline: float = 20.0
+    """Seconds. Less than a request may take, so that it fails with an error that names the plug-in."""
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     wall_clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
     def __post_init__(self) -> None:
+        self._renewal: asyncio.Task[Access | CredentialsError] | None = None
+        self._renew_at = self._expires = float("-inf")
         self._access: Access | None = None
-        self._until = float("-inf")
-        self._renewal = asyncio.Lock()
         self._context: tuple[_Material, ssl.SSLContext] | None = None
 
     async def access(self) -> Access:
-        """What the next request carries. Raises CredentialsError."""
-        if self._access is None or self.clock() >= self._until:
-            async with self._renewal:
-                if self._access is None or self.clock() >= self._until:
-                    self._access, self._until = await self._renew()
-        return self._access
+        """What the next request carries. Raises CredentialsError, at the latest after `plugin_deadline`.
+
+        Nobody waits for a plug-in that is asked early, while its answer of before is good.
+        """
+        now = self.clock()
+        if self._renewal is None or (now >= self._renew_at and self._renewal.done()):
+            self._renewal = asyncio.create_task(self._renew())
+        if self._access is not None and now < self._expires:
+            return self._access
+        # One who gives up takes nothing from the others that wait.
+        outcome = await asyncio.shield(self._renewal)
+        if isinstance(outcome, CredentialsError):
+            raise CredentialsError(str(outcome)) from outcome
+        return outcome
 
     def invalidate(self) -> None:
         """The server refused them: read everything anew at the next `access`."""
-        self._until = float("-inf")
+        self._renew_at = self._expires = float("-inf")
 
-    async def _renew(self) -> tuple[Access, float]:
+    async def _renew(self) -> Access | CredentialsError:
+        try:
+            self._access, self._renew_at, self._expires = await self._obtain()
+        except CredentialsError as error:
+            self._renew_at = self.clock() + _AGAIN
+            return error
+        return self._access
+
+    async def _obtain(self) -> tuple[Access, float, float]:
+        """What requests carry, when to renew it, and until when it is good; by `clock`."""
         until = self.clock() + REREAD
         if not any(isinstance(piece, Path) for piece in (self.ca, self.certificate, self.key, self.token)):
             until = float("inf")
+        expires = until if self.plugin is None else float("inf")
         token, certificate, key = self.token, self.certificate, self.key
         if self.plugin is not None:
             status = await self._ask(self.plugin)
-            if status.token is not None:
+            if status.token:
                 token = status.token.encode()
-            if status.client_certificate_data is not None and status.client_key_data is not None:
+            if status.client_certificate_data and status.client_key_data:
                 certificate, key = status.client_certificate_data.encode(), status.client_key_data.encode()
             if status.expiration_timestamp is not None:
                 left = (status.expiration_timestamp - self.wall_clock()).total_seconds()
-                until = min(until, self.clock() + max(left - _EARLY, 1.0))
+                until = min(until, self.clock() + max(left - _EARLY, left / 2))
+                expires = min(expires, self.clock() + left)
         material = _Material(
             token=self._token(self._read(token, "token")),
             ca=self._read(self.ca, "certificate authority"),
@@ -155,7 +182,7 @@ class Credentials:
         )
         authorization = f"Bearer {material.token}" if material.token else None
         context = self._tls(material) if self.server.startswith("https://") else None
-        return Access(authorization, context, self.tls_server_name), until
+        return Access(authorization, context, self.tls_server_name), until, expires
 
     def _read(self, piece: _Source, what: str) -> bytes | None:
         if not isinstance(piece, Path):
@@ -201,7 +228,7 @@ class Credentials:
         return context
 
     async def _ask(self, plugin: ExecPlugin) -> _ExecStatus:
-        where = f"{self.source}: exec plug-in {plugin.command!r}"
+        where = f"{self.plugin_source}: exec plug-in {plugin.command!r}"
         hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
         spec: dict[str, Any] = {"interactive": False}
         if plugin.provide_cluster_info:
@@ -213,39 +240,77 @@ class Credentials:
         env = os.environ | {item.name: item.value for item in plugin.env or ()}
         env["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(info).decode()
         command = str(self.directory / plugin.command) if "/" in plugin.command else plugin.command
-        try:
-            process = await asyncio.create_subprocess_exec(
-                command,
-                *(plugin.args or ()),
-                env=env,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-        except OSError as error:
-            raise CredentialsError(f"{where} can't be started: {error.strerror}{hint}") from error
-        try:
-            async with asyncio.timeout(_PLUGIN_DEADLINE):
-                out, err = await process.communicate()
-        except TimeoutError:
-            raise CredentialsError(f"{where} gave no answer within {_PLUGIN_DEADLINE:g} s") from None
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if process.returncode != 0:
+        status, out, err = await asyncio.to_thread(
+            _run, [command, *(plugin.args or ())], env, self.plugin_deadline, where, hint
+        )
+        if status != 0:
             last = err.decode(errors="replace").strip().rpartition("\n")[2]
-            raise CredentialsError(f"{where} failed with exit code {process.returncode}: {last or 'no message'}{hint}")
+            raise CredentialsError(f"{where} failed with exit code {status}: {last or 'no message'}{hint}")
         try:
             credential = msgspec.json.decode(out, type=_ExecCredential)
-        except msgspec.MsgspecError as error:
-            raise CredentialsError(f"{where} printed no valid ExecCredential: {error}") from None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CredentialsError(f"{where} printed no valid ExecCredential: {error}{hint}") from None
         if credential.api_version != plugin.api_version:
             raise CredentialsError(
                 f"{where} answered with apiVersion {credential.api_version}, the kubeconfig says {plugin.api_version}"
             )
-        return credential.status
+        found = credential.status
+        if not found.token and not (found.client_certificate_data and found.client_key_data):
+            raise CredentialsError(
+                f"{where} answered with neither status.token nor both of status.clientCertificateData and"
+                f" status.clientKeyData{hint}"
+            )
+        expires = found.expiration_timestamp
+        if expires is not None and expires <= self.wall_clock():
+            raise CredentialsError(
+                f"{where} answered with a credential that expired at {expires.isoformat()}: log in again, or set the"
+                f" clock of this machine{hint}"
+            )
+        return found
+
+
+def _run(command: list[str], env: dict[str, str], seconds: float, where: str, hint: str) -> tuple[int, bytes, bytes]:
+    """Run a plug-in to its end and wait for it: exit status, standard output, standard error.
+
+    One that doesn't end in time is killed, with what it has started. Raises CredentialsError.
+    """
+    end = time.monotonic() + seconds
+    try:
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CredentialsError(f"{where} can't be started: {why}{hint}") from error
+    with process, selectors.DefaultSelector() as outputs:
+        try:
+            printed = {}
+            for stream in filter(None, (process.stdout, process.stderr)):
+                printed[outputs.register(stream, selectors.EVENT_READ).fd] = bytearray()
+            while outputs.get_map():
+                ready = outputs.select(max(end - time.monotonic(), 0))
+                if not ready:
+                    raise TimeoutError
+                for key, _ in ready:
+                    data = os.read(key.fd, 1 << 16)
+                    printed[key.fd] += data
+                    if not data:
+                        outputs.unregister(key.fileobj)
+                    elif len(printed[key.fd]) > _PLUGIN_MAY_PRINT:
+                        raise CredentialsError(f"{where} printed more than {_PLUGIN_MAY_PRINT >> 20} MiB{hint}")
+            status = process.wait(max(end - time.monotonic(), 0))
+        except (TimeoutError, subprocess.TimeoutExpired):
+            raise CredentialsError(f"{where} gave no answer within {seconds:g} s{hint}") from None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    out, err = printed.values()
+    return status, bytes(out), bytes(err)
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
@@ -426,6 +491,7 @@ def _credentials(
         key=key,
         token=token,
         plugin=user.exec,
+        plugin_source=user_where,
         directory=user_folder,
         verify=not cluster.insecure_skip_tls_verify,
         tls_server_name=cluster.tls_server_name,

@@ -78,7 +78,7 @@ class KubeDouble:
     """Use as an async context manager; then `credentials` reach it.
 
     `faults` are used up by reads (lists and watches), `write_faults` by writes, one each, in order; None is a healthy
-    request. `always` applies to every read while it is set.
+    request. `always` applies to every read while it is set, and so does `body`: the answer as it stands.
     """
 
     def __init__(self) -> None:
@@ -86,6 +86,7 @@ class KubeDouble:
         self.faults: deque[Fault | None] = deque()
         self.write_faults: deque[Fault | None] = deque()
         self.always: Fault | None = None
+        self.body: bytes | None = None
         self.page_limit = 10**9
         self.bookmark_seconds = 60.0
         self.token: str | None = None
@@ -197,6 +198,8 @@ class KubeDouble:
             if refusal is not None:
                 return refusal
         if request.method == "GET":
+            if self.body is not None:
+                return web.Response(body=self.body, content_type="application/json")
             if path.name:
                 item = self._collection(path.collection).items.get((path.namespace, path.name))
                 return web.json_response(item) if item is not None else _status(404, "NotFound", "not found")

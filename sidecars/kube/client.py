@@ -19,6 +19,7 @@ import msgspec
 from yarl import URL
 
 from sidecars.kube.errors import (
+    UNREADABLE,
     ApiError,
     Gone,
     LeadershipLost,
@@ -73,7 +74,7 @@ class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Items(msgspec.Struct, Generic[T], frozen=True):
     metadata: _ListMeta
-    items: list[T] | None = None
+    items: list[T] | None
 
 
 class _Line(msgspec.Struct, Generic[T], frozen=True):
@@ -540,7 +541,7 @@ class Client:
     def _refusal(self, response: aiohttp.ClientResponse, body: bytes, request: str) -> ApiError:
         try:
             status = _decoder(_Status).decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             status = _Status(message=body[:_LONGEST_MESSAGE].decode(errors="replace").strip())
         message = status.message
         if response.status == 401:
@@ -628,7 +629,7 @@ def _decode(body: bytes | msgspec.Raw, type: type[T], request: str) -> T:
     wanted: Any = type
     try:
         item: T = _decoder(wanted).decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Malformed(f"{request}: the answer is not what the API promises: {error}") from None
     return item
 
@@ -647,7 +648,7 @@ def _page(body: bytes, type: Any, request: str, resource: Resource, *, first: bo
                 items.append(_decode(raw, type, request))
             except Malformed as fault:
                 malformed[_key(raw, request)] = fault
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Malformed(f"{request}: the answer is not what the API promises: {error}") from None
     if type is dict:
         for item in items:  # the items of built-in lists don't say what they are
@@ -659,18 +660,15 @@ def _page(body: bytes, type: Any, request: str, resource: Resource, *, first: bo
 def _event(line: bytes, type: Any, request: str) -> WatchEvent[Any]:
     """Raises ApiError for an ERROR event."""
     malformed: Malformed | None = None
-    item: Any = None
     # The two kinds whose object isn't one of the resource; the server writes the type first.
     if line[:18].find(b"BOOKMARK") < 0 and line[:18].find(b"ERROR") < 0:
         try:
             event = _decoder(_of(_Line, type)).decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            malformed = Malformed(f"{request}: an object is not what the API promises: {error}")
-        else:
-            item = event.object
             if event.type not in ("BOOKMARK", "ERROR"):
-                version = item["metadata"]["resourceVersion"] if type is dict else item.metadata.resource_version
-                return WatchEvent(event.type, item, version)
+                item = msgspec.convert(event.object, _Envelope) if type is dict else event.object
+                return WatchEvent(event.type, event.object, item.metadata.resource_version)
+        except UNREADABLE as error:
+            malformed = Malformed(f"{request}: an object is not what the API promises: {error}")
     raw = _decode(line, _of(_Line, msgspec.Raw), request)
     if raw.type == "ERROR":
         status = _decode(raw.object, _Status, request)

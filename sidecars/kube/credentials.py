@@ -19,11 +19,12 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
-from sidecars.kube.errors import CredentialsError
+from sidecars.kube.errors import UNREADABLE, CredentialsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
     env: tuple[ExecEnv, ...] | None = None
     install_hint: str | None = None
     provide_cluster_info: bool = False
-    interactive_mode: str = "IfAvailable"
+    interactive_mode: Literal["Never", "IfAvailable", "Always"] = "IfAvailable"
 
 
 class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -248,7 +249,7 @@ class Credentials:
             raise CredentialsError(f"{where} failed with exit code {status}: {last or 'no message'}{hint}")
         try:
             credential = msgspec.json.decode(out, type=_ExecCredential)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise CredentialsError(f"{where} printed no valid ExecCredential: {error}{hint}") from None
         if credential.api_version != plugin.api_version:
             raise CredentialsError(
@@ -435,7 +436,7 @@ def _read_kubeconfig(path: Path) -> _Config:
         content = yaml.safe_load(path.read_bytes())
     except OSError as error:
         raise CredentialsError(f"kubeconfig {path}: can't be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         # A parser's message may quote the line, and with it a secret: its place is all that is told.
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
@@ -457,7 +458,7 @@ def _credentials(
 ) -> Credentials:
     server = cluster.server.rstrip("/")
     where = f"{source}: cluster {context.cluster!r}"
-    if not server.startswith(("https://", "http://")):
+    if not _is_url(server):
         raise CredentialsError(f"{where}: server is {cluster.server!r}, not a URL like https://host:6443")
     if cluster.proxy_url:
         raise CredentialsError(f"{where}: proxy-url is not supported; reach the server directly")
@@ -496,6 +497,14 @@ def _credentials(
         verify=not cluster.insecure_skip_tls_verify,
         tls_server_name=cluster.tls_server_name,
     )
+
+
+def _is_url(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        return parts.scheme in {"https", "http"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _piece(folder: Path, path: str | None, data: str | None, where: str) -> _Source:

@@ -23,7 +23,7 @@ from sidecars.kube import (
     Unauthorized,
     Unreachable,
 )
-from sidecars.kube.records import ConfigMap
+from sidecars.kube.records import ConfigMap, Pod
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,6 +63,65 @@ async def test_one_malformed_object_makes_a_list_malformed(server: KubeDouble, c
     server.put(CONFIG_MAPS, config_map("bad") | {"data": {"k": 1}})
     with pytest.raises(Malformed, match=r"GET /api/v1/configmaps: .*Expected `str`, got `int` - at `\$.data\[...\]`"):
         await client.list(CONFIG_MAPS, type=ConfigMap)
+
+
+def pods_with(item: bytes) -> bytes:
+    return b'{"metadata": {"resourceVersion": "1"}, "items": [' + item + b"]}"
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"", "truncated"),
+        (b'{"metadata": {"resourceVersion": "1"}, "items": [', "truncated"),
+        (b"[" * 100_000, "Expected `object`, got `array`"),
+        (pods_with(b'{"a": ' + b"[" * 100_000), "recursion"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"null", "Expected `object`, got `null`"),
+        (b'{"items": []}', "missing required field `metadata`"),
+        (b'{"metadata": {"resourceVersion": 1}, "items": []}', r"`\$.metadata.resourceVersion`"),
+        (b'{"metadata": {"resourceVersion": "1"}}', "missing required field `items`"),
+        (b'{"metadata": {"resourceVersion": "1"}, "items": {}}', r"`\$.items`"),
+        (pods_with(b"1"), "Expected `object`, got `int`"),
+        (pods_with(b"{}"), "missing required field `metadata`"),
+        (pods_with(b'{"metadata": {"name": "\xff\xfe"}}'), "UTF-8|utf-8"),
+        (pods_with(b'{"metadata": {"name": 7}}'), r"`\$.*metadata.name`"),
+        (pods_with(b'{"metadata": {"name": "a", "generation": 1e400}}'), r"`\$.*metadata.generation`|out of range"),
+        (pods_with(b'{"metadata": {"name": "a", "generation": 1.5}}'), r"`\$.*metadata.generation`"),
+        (pods_with(b'{"metadata": {"name": "a", "deletionTimestamp": "soon"}}'), r"`\$.*metadata.deletionTimestamp`"),
+    ],
+)
+async def test_a_list_that_is_not_what_the_api_promises_names_the_call_and_the_field(
+    server: KubeDouble, client: Client, body: bytes, what: str
+) -> None:
+    server.body = body
+    with pytest.raises(Malformed, match=f"GET /api/v1/pods: .*({what})"):
+        await client.list(PODS, type=Pod)
+
+
+@pytest.mark.parametrize("type", [Pod, dict])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[]",
+        b'{"type": "ADDED"',
+        b'{"type": "ADDED"}',
+        b'{"type": "RENAMED", "object": {"metadata": {"name": "a", "resourceVersion": "1"}}}',
+        b'{"type": "ADDED", "object": 5}',
+        b'{"type": "ADDED", "object": {}}',
+        b'{"type": "ADDED", "object": {"metadata": {"name": 7}}}',
+        b'{"type": "ADDED", "object": {"metadata": {"name": "\xff", "resourceVersion": "1"}}}',
+        b'{"type": "BOOKMARK", "object": {"metadata": 5}}',
+        b'{"type": "ERROR", "object": {"code": "x"}}',
+    ],
+)
+async def test_a_watch_event_that_is_none_is_malformed_and_names_the_call(
+    server: KubeDouble, client: Client, line: bytes, type: Any
+) -> None:
+    server.body = line + b"\n"
+    with pytest.raises(Malformed, match="WATCH /api/v1/pods: "):
+        async for _ in client.watch(PODS, resource_version="1", type=type):
+            pass
 
 
 async def test_writes_carry_what_the_api_asks_for(server: KubeDouble, client: Client) -> None:

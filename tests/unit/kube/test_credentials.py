@@ -160,6 +160,8 @@ def status(**fields: Any) -> str:
         ('print(\'{"apiVersion": "v9"}\')', r"missing required field `status`"),
         ('import sys; sys.stdout.buffer.write(b\'{"apiVersion": "\\xff\\xfe"}\')', "printed no valid ExecCredential"),
         ('print(\'{"apiVersion": "client.authe\')', "printed no valid ExecCredential"),
+        ("print('{\"apiVersion\": ' + '[' * 100000)", "printed no valid ExecCredential"),
+        ("print('{\"a\": ' + '[' * 100000)", "printed no valid ExecCredential"),
         ("while True: print('x' * 10000)", "printed more than 1 MiB"),
         ("import sys\nwhile True: print('x' * 10000, file=sys.stderr)", "printed more than 1 MiB"),
         (status(token=7), r"Expected `str \| null`, got `int` - at `\$.status.token`"),
@@ -271,12 +273,21 @@ WITHOUT_TLS: dict[str, Any] = {"server": "https://127.0.0.1:1"}
         ({"auth-provider": {"name": "gcp"}}, {}, "user 'c': auth-provider is not supported"),
         ({}, {"proxy-url": "http://proxy"}, "cluster 'c': proxy-url is not supported"),
         ({}, {"server": "127.0.0.1:6443"}, "server is '127.0.0.1:6443', not a URL"),
+        ({}, {"server": "https://"}, "server is 'https://', not a URL"),
+        ({}, {"server": "https://host:99999"}, "server is 'https://host:99999', not a URL"),
+        ({}, {"server": "https://[::1"}, r"server is 'https://\[::1', not a URL"),
+        ({}, {"server": 6443}, r"Expected `str`, got `int` - at `\$.clusters\[0\].cluster.server`"),
         ({"token": 7}, {}, r"Expected `str \| null`, got `int` - at `\$.users\[0\].user.token`"),
         ({"exec": {"command": "x"}}, {}, r"missing required field `apiVersion` - at `\$.users\[0\].user.exec`"),
         (
             {"exec": {"command": "x", "apiVersion": "v1", "interactiveMode": "Always"}},
             {},
             "exec.interactiveMode is Always",
+        ),
+        (
+            {"exec": {"command": "x", "apiVersion": "v1", "interactiveMode": "Sometimes"}},
+            {},
+            r"Invalid enum value 'Sometimes' - at `\$.users\[0\].user.exec.interactiveMode`",
         ),
     ],
 )
@@ -311,6 +322,7 @@ def test_certificates_that_are_none_are_named(
     [
         ("a: [hush-hush", "is not YAML at line 1"),
         ("\x00", "is not YAML"),
+        ("[" * 5000, "is not YAML"),
         ("- a", "Expected `object`, got `array`"),
         ("", "Expected `object`, got `null`"),
         ("{}", "current-context is not set"),

@@ -169,6 +169,12 @@ class PodStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_d
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
+    @property
+    def ready(self) -> bool:
+        """Whether the kubelet says that it is Ready."""
+        found = self.condition("Ready")
+        return found is not None and found.status == "True"
+
 
 class Pod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """v1 Pod."""

@@ -100,8 +100,15 @@ def wire(context: Context) -> None:
         if event.old is None or event.new is None or _decided_by(event.old) != _decided_by(event.new):
             memory = context.remembered.get(key)
             queues.nodesets.add_after(key, patience(len(memory.observed) if memory is not None else 0))
-        if event.new is not None and (event.old is None or _state_shown(event.old) != _state_shown(event.new)):
-            queues.pods.add((event.new.metadata.namespace, event.new.metadata.name))
+        if event.new is None:
+            return
+        if event.old is None or _state_shown(event.old) != _state_shown(event.new):
+            queues.pods.add(_pod_key(event.new))
+        if event.old is not None and event.new.status.ready and not event.old.status.ready:
+            # It has registered: Slurm's record of it is new.
+            cluster = context.clusters.get((key[0], event.new.metadata.labels.get(names.CLUSTER, "")))
+            if cluster is not None:
+                cluster.poller.wake()
 
     def controller_revisions(event: Event[Manifest]) -> None:
         if event.kind != "ADDED":

@@ -243,10 +243,11 @@ class Poller:
         while True:
             await self.poll()
             pause = self._pause()
+            # However often somebody wakes us.
+            least = min(pause, max(self._interval / 5, _SHARE * self._cost))
             try:
-                # A fifth of the interval is the least, however often somebody wakes us.
-                await asyncio.sleep(min(pause, self._interval / 5))
-                async with asyncio.timeout(max(0.0, pause - self._interval / 5)):
+                await asyncio.sleep(least)
+                async with asyncio.timeout(pause - least):
                     await self._woken.wait()
             except TimeoutError:
                 pass
@@ -276,7 +277,7 @@ class Poller:
                 self._written = {name: at for name, at in self._written.items() if at > sent}
                 if answer is not None:
                     changed, removed = self._apply(answer, sent, full=full)
-                    self._cost = self._clock() - started
+                self._cost = self._clock() - started
             self._tell(changed, removed)
 
     async def _read_nodes(self, now: float) -> tuple[Nodes | None, float, bool]:

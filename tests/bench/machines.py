@@ -139,9 +139,7 @@ class _Machines:
         owner = metadata.controller
         facts = PodFacts(metadata.uid, metadata.name, target["name"], owner.uid if owner is not None else "")
         self.slurm.node_register(pod.spec.hostname, extra=encode(facts), instance_id=target["name"])
-        await self._client.merge_patch(
-            PODS, metadata.namespace, metadata.name, {"status": _running(pod)}, subresource="status"
-        )
+        await self._client.json_patch(PODS, metadata.namespace, metadata.name, _running(), subresource="status")
         self._ready[metadata.uid] = time.monotonic()
 
     async def _stop(self, pod: records.Pod) -> None:
@@ -151,16 +149,19 @@ class _Machines:
         await self._client.delete(PODS, pod.metadata.namespace, pod.metadata.name, grace_period_seconds=0)
 
 
-def _running(pod: records.Pod) -> Manifest:
+def _running() -> list[Manifest]:
+    """The patch that a kubelet's is: it adds conditions to PodScheduled, which binding has set, and to others' own."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    types = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     slurmd = {"name": "slurmd", "ready": True, "started": True, "restartCount": 0, "image": "", "imageID": ""}
-    return {
-        "phase": "Running",
-        "podIP": "10.0.0.1",
-        "conditions": [{"type": type, "status": "True", "lastTransitionTime": now} for type in types],
-        "containerStatuses": [slurmd | {"state": {"running": {"startedAt": now}}}],
-    }
+    conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+    values = [
+        ("phase", "Running"),
+        ("podIP", "10.0.0.1"),
+        ("podIPs", [{"ip": "10.0.0.1"}]),
+        *(("conditions/-", {"type": type, "status": "True", "lastTransitionTime": now}) for type in conditions),
+        ("containerStatuses", [slurmd | {"state": {"running": {"startedAt": now}}}]),
+    ]
+    return [{"op": "add", "path": f"/status/{field}", "value": value} for field, value in values]
 
 
 class Machines:

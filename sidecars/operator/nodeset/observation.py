@@ -30,8 +30,7 @@ def worker_pod(
     """
     meta, status = pod.metadata, pod.status
     ready = status.condition("Ready")
-    is_ready = ready is not None and ready.status == "True"
-    since = ready.last_transition_time if ready is not None and is_ready else None
+    since = ready.last_transition_time if ready is not None and status.ready else None
     ready_since = since.timestamp() if since is not None else None
     mode = meta.labels.get(names.SCALING_MODE, "StatefulSet")
     cordoned = meta.annotations.get(names.POD_CORDON) == "true"
@@ -43,7 +42,7 @@ def worker_pod(
         kube_node=pod.spec.node_name or None,
         revision=meta.labels.get(names.REVISION_HASH, ""),
         phase=status.phase,
-        ready=is_ready,
+        ready=status.ready,
         available=ready_since is not None and now - ready_since >= min_ready_seconds,
         started=has_started(pod),
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else now,

@@ -7,6 +7,10 @@ asked for, so the time of the last answer is asked for and nothing is missed. Sl
 nodes; an answer that lacks nodes we know is checked against a full list before it counts, because it may as well hold
 just the changed ones. A full list is read every `full_every` seconds in any case.
 
+An idle cluster, in which no node has work and nothing has stirred for `CALM_AFTER` seconds, is asked `CALM_FACTOR`
+times less often: with dozens of clusters, asking is all that an operator at rest does. Whoever knows that something is
+about to change calls `wake`.
+
 Trust. slurmrestd may answer with a list that is empty or lacks most nodes, because slurmctld came back without its
 state or is a backup that never had it. Such nodes are `suspect`: they stay in `nodes`, and nothing is `known`, until
 they are back or a full list `CONFIRM_AFTER` seconds later still lacks them. 60 s is two more full lists, and longer
@@ -24,7 +28,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
-from sidecars.slurm import protocol
+from sidecars.slurm import protocol, states
 from sidecars.slurm.errands import LATE_FOR, Answer, Errand, Reading
 from sidecars.slurm.errors import NotFound, NotYet, Refused, SlurmError, Unreachable
 from sidecars.slurm.protocol import Request
@@ -42,6 +46,12 @@ CONFIRM_AFTER = 60.0
 
 BREAKER_FAULTS = 3
 """Faults in a row that open the circuit breaker."""
+
+CALM_AFTER = 30.0
+"""Seconds without a change, a write or a `wake` after which an idle cluster is asked less often."""
+
+CALM_FACTOR = 5.0
+"""How much less often."""
 
 MAX_PAUSE = 10.0
 """Seconds between polls of a sick server, before jitter."""
@@ -131,6 +141,8 @@ class Poller:
         self._partial_answers = False
         self._good_at: float | None = None
         self._cost = 0.0
+        self._stirred_at = clock()
+        self._working = False
         self._faults = 0
         self._fault = ""
         self._suspects: dict[str, float] = {}
@@ -228,7 +240,11 @@ class Poller:
 
         Holds for `EXPECT_FOR` seconds; say it again for pods that take longer to go.
         """
-        until = self._clock() + EXPECT_FOR
+        now = self._clock()
+        until = now + EXPECT_FOR
+        names = frozenset(names)
+        if names - self._expected.keys():
+            self._stirred_at = now
         self._expected.update((name, until) for name in names)
 
     # --- polling
@@ -236,6 +252,7 @@ class Poller:
     def wake(self) -> None:
         """Poll soon instead of at the next tick. After a fault it changes nothing."""
         if self._faults == 0:
+            self._stirred_at = self._clock()
             self._woken.set()
 
     async def run(self) -> None:
@@ -243,8 +260,7 @@ class Poller:
         while True:
             await self.poll()
             pause = self._pause()
-            # However often somebody wakes us.
-            least = min(pause, max(self._interval / 5, _SHARE * self._cost))
+            least = min(pause, self._least_pause())
             try:
                 await asyncio.sleep(least)
                 async with asyncio.timeout(pause - least):
@@ -326,6 +342,9 @@ class Poller:
             self._suspects.pop(name, None)
         for name in removed:
             self._forget(name)
+        if changed or removed:
+            self._stirred_at = self._clock()
+            self._working = any(states.is_busy(node.states) for node in self._nodes.values())
         return changed, removed
 
     def _removed(self, present: Mapping[str, Node], now: float) -> frozenset[str]:
@@ -361,7 +380,12 @@ class Poller:
         if self._faults:
             doubled: float = min(MAX_PAUSE, self._interval * 2.0 ** min(self._faults - 1, 10))
             return doubled * self._rng.uniform(0.8, 1.2)
-        return max(self._interval, min(MAX_PAUSE / 2, _SHARE * self._cost))
+        calm = not self._working and not self._suspects and self._clock() - self._stirred_at >= CALM_AFTER
+        return max(self._interval * (CALM_FACTOR if calm else 1.0), self._least_pause())
+
+    def _least_pause(self) -> float:
+        """Seconds to the next poll, however often somebody wakes us: a dear answer isn't asked for all the time."""
+        return max(self._interval / 5, min(MAX_PAUSE / 2, _SHARE * self._cost))
 
     # --- writing
 

@@ -1,142 +1,204 @@
-"""Benchmark `controlplane`: what 50 settled Slurm clusters cost an operator, and what a new chart version changes.
+"""Benchmark `controlplane`: what 50 settled Slurm clusters cost, what a new version of the chart changes, and how long
+it takes until slurmctld runs a changed setting.
 
-A real kube-apiserver without kubelets; slurmrestd is a server of the benchmark's own that says that nothing changed.
-How long a changed configuration takes is measured where a kubelet and a slurmctld are: tests/e2e/test_configuration.py.
+The clusters: the operator in a process of its own on a real kube-apiserver and etcd, each Controller with Accounting,
+RestApi, LoginSet, Token and a NodeSet of two workers on simulated kubelets; one simulated Slurm answers for them all.
+The setting: real Slurm on a local cluster of its own, on which `sinfo` and `srun` are called all the time.
 """
 
 import asyncio
-import base64
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from aiohttp import web
-
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
-    NAMESPACES,
+    NODES,
+    PODS,
     SECRETS,
-    SERVICES,
     STATEFUL_SETS,
     Client,
     Manifest,
+    Resource,
     load_credentials,
 )
-from sidecars.operator.caches import CONTROLLERS, LOGINSETS, RESTAPIS
-from sidecars.operator.main import lead
-from sidecars.operator.settings import Settings
-from sidecars.workloads import structure
-from sidecars.workloads.facts import Site
+from sidecars.operator.nodeset import bulk
+from sidecars.simulate import SlurmModel
 from tests.bench.figures import Figure, figure
-from tests.bench.serving import served
-from tests.integration.operator.world import KEYS, control_plane
+from tests.bench.machines import Machines, machines
+from tests.bench.operator import WAIT_SECONDS, Operator
+from tests.cluster.control_plane import ControlPlane
+from tests.e2e.configuration import calling, change_timeout, until_running
+from tests.e2e.installed import cluster, install_operator, install_slurm
+from tests.integration.operator.world import KEYS, KINDS, World, control_plane, custom, namespace, secret
 
 CLUSTERS = 50
+WORKERS = 2
+CHANGES = 10
+IDLE_SECONDS = 60.0
+STILL_SECONDS = 5.0
 NAMESPACE = "bench"
-IDLE_SECONDS = 30.0
-SETTLE_SECONDS = 120.0
-OURS = (CONTROLLERS, RESTAPIS, LOGINSETS)
-WRITTEN = (*OURS, CONFIG_MAPS, SECRETS, SERVICES, STATEFUL_SETS, DEPLOYMENTS)
-
-
-def slurmrestd() -> web.Application:
-    """Slurm without nodes, in which nothing ever changes."""
-
-    async def nodes(request: web.Request) -> web.Response:
-        if "update_time" in request.query:
-            return web.Response(status=304)
-        return web.json_response({"nodes": [], "last_update": {"number": 1, "set": True, "infinite": False}})
-
-    application = web.Application()
-    application.router.add_get("/slurm/{version}/nodes/", nodes)
-    return application
+ROLLED = (STATEFUL_SETS, DEPLOYMENTS, PODS)
+WRITTEN = (*KINDS.values(), CONFIG_MAPS, SECRETS, *ROLLED)
 
 
 def bench() -> list[Figure]:
     """The figures."""
-    with TemporaryDirectory() as folder, control_plane(Path(folder)) as plane, served(slurmrestd) as url:
-        return asyncio.run(_settled(plane.kubeconfig, url))
+    with TemporaryDirectory() as folder, control_plane(Path(folder)) as plane:
+        settled = asyncio.run(_settled(plane))
+    return [*settled, *_changes()]
 
 
-async def _settled(kubeconfig: Path, url: str) -> list[Figure]:
-    settings = Settings(namespaces=(NAMESPACE,), slurmrestd_url=url)
-    site = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:bench")
-    async with Client.connect(load_credentials(kubeconfig)) as client:
-        await _create(client)
-        work = asyncio.create_task(lead(client, settings, site))
+async def _settled(plane: ControlPlane) -> list[Figure]:
+    async with (
+        Client.connect(load_credentials(plane.kubeconfig)) as client,
+        machines(plane.kubeconfig) as there,
+        namespace(client, NAMESPACE),
+    ):
+        await _create(World(client, NAMESPACE, SlurmModel(), there.url), there)
+        operator = Operator(plane, NAMESPACE, there.url)
         try:
+            await _until(f"{CLUSTERS * WORKERS} workers", lambda: _are_ready(there))
             await _until_still(client)
-            before, cpu, start = await _versions(client), time.process_time(), time.monotonic()
+            await operator.until_quiet()
+            there.ask("forget")
+            before, cpu, start = await _versions(client), operator.cpu(), time.monotonic()
             await asyncio.sleep(IDLE_SECONDS)
-            cpu, seconds = time.process_time() - cpu, time.monotonic() - start
-            after = await _versions(client)
-            generations = await _generations(client)
-            for resource in OURS:
-                for item in (await client.list(resource, NAMESPACE))[0]:
-                    patch = {"metadata": {"labels": {"helm.sh/chart": "slurm-2", "app.kubernetes.io/version": "2"}}}
-                    await client.merge_patch(resource, NAMESPACE, item["metadata"]["name"], patch)
+            cpu, seconds = operator.cpu() - cpu, time.monotonic() - start
+            after, (_, asked, written) = await _versions(client), there.ask("requests")
+            memory = operator.memory("VmRSS")
+            templates = await _templates(client)
+            await _upgrade_chart(client)
             await _until_still(client)
-            rolled = sum(generations[name] != now for name, now in (await _generations(client)).items())
+            rolled = sum(templates.get(name) != now for name, now in (await _templates(client)).items())
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-    writes = sum(before[name] != version for name, version in after.items()) + len(after.keys() ^ before.keys())
+            operator.stop()
+    writes = written + sum(before.get(name) != after.get(name) for name in before.keys() | after.keys())
     return [
-        figure(f"{CLUSTERS} settled Controllers: objects written", writes * 60 / seconds, "per minute", most=0),
-        figure(f"{CLUSTERS} settled Controllers: CPU of the operator", 100 * cpu / seconds, "% of a core", most=1),
-        figure("new version of the chart alone: pod templates changed", rolled, "templates", most=0),
+        figure(f"{CLUSTERS} settled clusters: objects written", writes * 60 / seconds, "per minute", most=0),
+        figure(f"{CLUSTERS} settled clusters: CPU of the operator", 100 * cpu / seconds, "% of a core", most=1),
+        figure(f"{CLUSTERS} settled clusters: RSS of the operator", memory, "MiB"),
+        figure(f"{CLUSTERS} settled clusters: requests to slurmrestd", asked * 60 / seconds, "per minute"),
+        figure("new version of the chart alone: templates and pods changed", rolled, "objects", most=0),
     ]
 
 
-async def _create(client: Client) -> None:
-    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    for name, key in (("slurm-auth-slurm", "slurm.key"), ("slurm-auth-jwt", "jwt.key")):
-        data = {key: base64.b64encode(b"k" * 1024).decode()}
-        await client.create(
-            SECRETS,
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "data": data},
-        )
+def _changes() -> list[Figure]:
+    """On the local cluster `bench`."""
+    with cluster("bench") as kubernetes:
+        install_operator(kubernetes)
+        slurm = install_slurm(kubernetes)
+        until_running(slurm)
+        with calling(slurm) as counts:
+            took = [change_timeout(slurm, 200 + number) for number in range(CHANGES)]
+    return [
+        figure("extraConf changed → running, longest", max(took), "s", most=5),
+        figure("extraConf changed → running, shortest", min(took), "s"),
+        figure("calls of sinfo and srun meanwhile", counts["calls"], "calls"),
+        figure("calls of sinfo and srun that failed", counts["failed"], "calls", most=0),
+    ]
+
+
+async def _create(world: World, there: Machines) -> None:
+    names = [f"kube-{number}" for number in range(CLUSTERS * WORKERS)]
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
+    await bulk.each(partial(world.client.create, NODES, node) for node in nodes)
+    there.ask("machines", names)
+    for name, key in (
+        ("slurm-auth-slurm", "slurm.key"),
+        ("slurm-auth-jwt", "jwt.key"),
+        ("mariadb-password", "password"),
+        ("ssh", "authorized_keys"),
+        ("sssd", "sssd.conf"),
+    ):
+        await world.create(secret(name, key, b"k" * 1024))
     for number in range(CLUSTERS):
-        name = f"slurm-{number}"
-        reference = {"controllerRef": {"name": name}}
-        await client.create(CONTROLLERS, _custom("Controller", name, {**KEYS, "slurmctld": {"image": "x"}}))
-        await client.create(RESTAPIS, _custom("RestApi", name, {**reference, "slurmrestd": {"image": "x"}}))
-        await client.create(LOGINSETS, _custom("LoginSet", f"login-{number}", {**reference, "login": {"image": "x"}}))
+        for manifest in _cluster(number):
+            manifest["metadata"]["labels"] = {"helm.sh/chart": "slurm-1"}
+            await world.create(manifest)
 
 
-def _custom(kind: str, name: str, spec: dict[str, Any]) -> Manifest:
-    return {
-        "apiVersion": "slinky.slurm.net/v1beta1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"helm.sh/chart": "slurm-1"}},
-        "spec": spec,
-    }
+def _cluster(number: int) -> list[Manifest]:
+    """All kinds of one cluster."""
+    name = f"slurm-{number}"
+    of: dict[str, Any] = {"controllerRef": {"name": name}}
+    password = {"name": "mariadb-password", "key": "password"}
+    storage = {"host": "mariadb", "username": "slurm", "passwordKeyRef": password}
+    sssd = {"name": "sssd", "key": "sssd.conf"}
+    return [
+        custom("Accounting", name, {**KEYS, "storageConfig": storage, "slurmdbd": {"image": "x"}}),
+        custom("Controller", name, {**KEYS, "slurmctld": {"image": "x"}, "accountingRef": {"name": name}}),
+        custom("RestApi", name, {**of, "slurmrestd": {"image": "x"}}),
+        custom("LoginSet", f"login-{number}", {**of, "login": {"image": "x"}, "sssdConfRef": sssd}),
+        custom("NodeSet", f"workers-{number}", {**of, "replicas": WORKERS, "slurmd": {"image": "x"}}),
+        custom("Token", name, {"jwtKeyRef": KEYS["jwtKeyRef"], "username": "slurm"}),
+    ]
 
 
-async def _versions(client: Client) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for resource in WRITTEN:
+async def _upgrade_chart(client: Client) -> None:
+    """What `helm upgrade` to a chart of another version alone changes."""
+    patch = {"metadata": {"labels": {"helm.sh/chart": "slurm-2", "app.kubernetes.io/version": "2"}}}
+    for resource in KINDS.values():
         items, _ = await client.list(resource, NAMESPACE)
-        found |= {f"{resource.kind}/{it['metadata']['name']}": it["metadata"]["resourceVersion"] for it in items}
+        for item in items:
+            await client.merge_patch(resource, NAMESPACE, item["metadata"]["name"], patch)
+
+
+def _are_ready(there: Machines) -> bool:
+    return bool(there.ask("pods")[1] == CLUSTERS * WORKERS)
+
+
+async def _by_name(client: Client, resources: tuple[Resource, ...], of: Callable[[Manifest], Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for resource in resources:
+        items, _ = await client.list(resource, NAMESPACE)
+        found |= {f"{resource.kind}/{item['metadata']['name']}": of(item) for item in items}
     return found
 
 
-async def _generations(client: Client) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+async def _versions(client: Client) -> dict[str, Any]:
+    return await _by_name(client, WRITTEN, lambda item: item["metadata"]["resourceVersion"])
+
+
+async def _templates(client: Client) -> dict[str, Any]:
+    """What a pod is made from, and each pod's uid."""
+    return await _by_name(client, ROLLED, lambda item: item["spec"].get("template") or item["metadata"]["uid"])
+
+
+async def _say_ready(client: Client) -> None:
+    """What the controllers of Kubernetes would report; each of these has one pod."""
+    counts = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas")
     for resource in (STATEFUL_SETS, DEPLOYMENTS):
         items, _ = await client.list(resource, NAMESPACE)
-        found |= {f"{resource.kind}/{it['metadata']['name']}": it["spec"]["template"] for it in items}
-    return found
+        for item in items:
+            status = {"observedGeneration": item["metadata"]["generation"], **dict.fromkeys(counts, 1)}
+            if item.get("status", {}).get("observedGeneration") != status["observedGeneration"]:
+                name = item["metadata"]["name"]
+                await client.merge_patch(resource, NAMESPACE, name, {"status": status}, subresource="status")
 
 
 async def _until_still(client: Client) -> None:
-    """Wait until three seconds bring no write, and every cluster has its daemons."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while time.monotonic() < deadline:
+    async def still() -> bool:
+        await _say_ready(client)
         before = await _versions(client)
-        await asyncio.sleep(3)
-        if await _versions(client) == before and sum(name.startswith("Deployment/") for name in before) == 2 * CLUSTERS:
-            return
-    raise TimeoutError(f"{CLUSTERS} clusters were not settled within {SETTLE_SECONDS:g} s")
+        await asyncio.sleep(STILL_SECONDS)
+        daemons = sum(name.startswith(("Deployment/", "StatefulSet/")) for name in before)
+        return daemons == 4 * CLUSTERS and await _versions(client) == before
+
+    await _until(f"{4 * CLUSTERS} StatefulSets and Deployments, and nothing is written", still)
+
+
+async def _until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                found = look()
+                if found if isinstance(found, bool) else await found:
+                    return
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise TimeoutError(f"waited {WAIT_SECONDS:g} s until there were {what}") from None

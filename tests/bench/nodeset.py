@@ -12,12 +12,9 @@ import argparse
 import asyncio
 import collections
 import contextlib
-import os
 import random
 import re
-import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -37,6 +34,7 @@ from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 from tests.bench.figures import Figure, figure, table
 from tests.bench.machines import Machines, machines
+from tests.bench.operator import WAIT_SECONDS, Operator
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
@@ -44,7 +42,6 @@ from tests.integration.operator.world import World, control_plane, namespace
 from tests.unit.workloads import builders
 
 SIZES = (200, 1_000, 5_000)
-ROOT = Path(__file__).parents[2]
 NAMESPACE, BARE = "bench", "bare"
 NODESET = "slinky"
 WARM_UP = 100
@@ -52,8 +49,6 @@ CORDONS = 20
 JOBS = 20
 SCALED_IN = 500
 IDLE_SECONDS = 60.0
-QUIET_SECONDS = 2.0
-WAIT_SECONDS = 240.0
 HOSTNAME = "kubernetes.io/hostname"
 WRITES = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
 
@@ -95,54 +90,6 @@ async def _run(plane: ControlPlane, replicas: int, profile: Path | None) -> list
             raise
 
 
-class _Operator:
-    """The operator as a process."""
-
-    def __init__(self, plane: ControlPlane, url: str, profile: Path | None) -> None:
-        python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
-        command = [
-            *(*python, "-m", "sidecars", "operator", f"--kubeconfig={plane.kubeconfig}", f"--slurmrestd-url={url}"),
-            *(f"--namespaces={NAMESPACE}", "--health-addr=0", "--metrics-addr=0"),
-            *("--leader-elect", f"--leader-elect-namespace={NAMESPACE}"),
-        ]
-        self.log = plane.folder / "operator.log"
-        self._begin = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-
-    def cpu(self) -> float:
-        """Seconds of CPU so far; see proc_pid_stat(5)."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def memory(self, field: str) -> float:
-        """MiB of VmRSS or VmHWM; see proc_pid_status(5)."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        found = re.search(rf"^{field}:\s+([0-9]+) kB$", status, re.MULTILINE)
-        if found is None:
-            raise RuntimeError(f"the operator has ended: {self.log.read_text()[-2000:]}")
-        return int(found[1]) / 1024
-
-    async def until_quiet(self) -> float:
-        """Wait until it does next to nothing; its CPU up to then."""
-        before = self.cpu()
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                await asyncio.sleep(QUIET_SECONDS)
-                spent, before = self.cpu() - before, self.cpu()
-                if spent < 0.05 * QUIET_SECONDS:
-                    return before
-
-    def stop(self) -> None:
-        """End it, as Kubernetes does."""
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
-
-    def said(self) -> str:
-        """Its log since it was started."""
-        return self.log.read_text()[self._begin :]
-
-
 class _Bench:
     """One size, step by step."""
 
@@ -174,7 +121,7 @@ class _Bench:
     async def creation(self) -> list[Figure]:
         """From nothing to a complete status: the bare loop first, then the operator."""
         bare_created, bare_ready = await self._bare()
-        self.operator = _Operator(self._plane, self._there.url, self._profile)
+        self.operator = Operator(self._plane, NAMESPACE, self._there.url, self._profile)
         await self.operator.until_quiet()
         self._there.ask("forget")
         served, cpu = self._served(), self.operator.cpu()
@@ -267,7 +214,7 @@ class _Bench:
         """The operator ends and another one begins."""
         peak = self.operator.memory("VmHWM")
         self.operator.stop()
-        self.operator = _Operator(self._plane, self._there.url, None)
+        self.operator = Operator(self._plane, NAMESPACE, self._there.url)
         await self._until("the new one to lead", lambda: "reconciling" in self.operator.said())
         spent = await self.operator.until_quiet()
         self.operator.stop()

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.configurations import BadConfiguration, bad
+from tests.e2e.configuration import accepted, controller, patch, restarts, until_running
 from tests.e2e.harness import Slurm, until
-from tests.e2e.test_configuration import accepted, controller, patch, restarts, until_running
 
 BY_SLURMCTLD = [it for it in bad() if it.found_by != "lint"]
 

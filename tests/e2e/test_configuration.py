@@ -1,67 +1,23 @@
 """A changed configuration reaches slurmctld in seconds, a bad one never; a slurmctld that is killed is soon back."""
 
 import json
-import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from tests.e2e.harness import CommandError, Slurm, condition, until
-
-CTLD = "slurm-controller-0"
-
-
-def controller(slurm: Slurm) -> dict[str, Any]:
-    """The Controller."""
-    return dict(slurm.kubernetes.get("-n", "slurm", "controllers.slinky.slurm.net", "slurm"))
-
-
-def patch(slurm: Slurm, **spec: Any) -> None:
-    """Change the Controller's spec."""
-    text = json.dumps({"spec": spec})
-    slurm.kubernetes.kubectl(
-        "-n", "slurm", "patch", "controllers.slinky.slurm.net", "slurm", "--type=merge", "-p", text
-    )
-
-
-def setting(slurm: Slurm, key: str) -> str:
-    """A value as the running slurmctld has it."""
-    words = ("-n", "slurm", "exec", CTLD, "-c", "slurmctld", "--", "scontrol", "show", "config")
-    lines = slurm.kubernetes.kubectl(*words).splitlines()
-    return next((line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == key), "")
-
-
-def until_set(slurm: Slurm, key: str, value: str) -> None:
-    """Wait until the running slurmctld has the value."""
-    until(f"{key}={value} to run", lambda: setting(slurm, key) == value, 60, 0.05)
-
-
-def accepted(slurm: Slurm) -> dict[str, Any]:
-    """The condition ConfigurationAccepted."""
-    return condition(controller(slurm), "ConfigurationAccepted")
-
-
-def until_running(slurm: Slurm, seconds: float = 60) -> None:
-    """Wait until the newest configuration runs."""
-
-    def look() -> bool:
-        found = controller(slurm)
-        return all(
-            condition(found, kind).get("status") == "True" for kind in ("ConfigurationAccepted", "ConfigurationRunning")
-        )
-
-    until("the configuration to run", look, seconds)
-
-
-def restarts(slurm: Slurm) -> tuple[str, int]:
-    """uid of slurmctld's pod, and how often its slurmctld was started anew."""
-    pod = slurm.kubernetes.get("-n", "slurm", "pod", CTLD)
-    status = next(it for it in pod["status"]["containerStatuses"] if it["name"] == "slurmctld")
-    return pod["metadata"]["uid"], int(status["restartCount"])
+from tests.e2e.configuration import (
+    CTLD,
+    accepted,
+    calling,
+    change_timeout,
+    controller,
+    patch,
+    restarts,
+    until_running,
+    until_set,
+)
+from tests.e2e.harness import Slurm, until
 
 
 @pytest.fixture(autouse=True)
@@ -73,40 +29,10 @@ def _as_before(slurm: Slurm) -> Iterator[None]:
     slurm.kubernetes.kubectl("-n", "slurm", "delete", "configmap", "more", "--ignore-not-found")
 
 
-@contextmanager
-def calling(slurm: Slurm) -> Iterator[dict[str, int]]:
-    """Run sinfo and srun in turn, all the time, and count the calls and those that failed."""
-    counts = {"calls": 0, "failed": 0}
-    over = threading.Event()
-
-    def loop() -> None:
-        while not over.is_set():
-            for words in (("sinfo", "-h"), ("srun", "-N1", "true")):
-                counts["calls"] += 1
-                try:
-                    slurm.login(*words)
-                except (CommandError, subprocess.TimeoutExpired) as error:
-                    counts["failed"] += 1
-                    print(error)
-
-    thread = threading.Thread(target=loop)
-    thread.start()
-    try:
-        yield counts
-    finally:
-        over.set()
-        thread.join(90)
-
-
 def test_changes_run_in_seconds_and_no_call_fails_meanwhile(slurm: Slurm) -> None:
-    life, took = restarts(slurm), []
-    before = controller(slurm)["spec"].get("extraConf", "")
+    life = restarts(slurm)
     with calling(slurm) as counts:
-        for value in ("131", "132", "133"):
-            start = time.monotonic()
-            patch(slurm, extraConf=f"{before}\nSlurmctldTimeout={value}\n")
-            until_set(slurm, "SlurmctldTimeout", f"{value} sec")
-            took.append(time.monotonic() - start)
+        took = [change_timeout(slurm, seconds) for seconds in (131, 132, 133)]
         until_running(slurm)
     print(f"extraConf changed -> running: {', '.join(f'{it:.2f} s' for it in took)}; {counts}")
     assert counts["calls"] > 5

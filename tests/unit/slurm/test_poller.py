@@ -12,7 +12,7 @@ from sidecars.simulate import Fault, ModelCarrier, SlurmModel
 from sidecars.slurm import protocol
 from sidecars.slurm.errands import PATIENCE
 from sidecars.slurm.errors import NotFound, NotYet, Refused, Rejected, SlurmError, Unreachable
-from sidecars.slurm.poller import CONFIRM_AFTER, JOBS_WITHIN, MAX_PAUSE, STALE_AFTER, Poller
+from sidecars.slurm.poller import CALM_AFTER, CALM_FACTOR, CONFIRM_AFTER, JOBS_WITHIN, MAX_PAUSE, STALE_AFTER, Poller
 from sidecars.slurm.protocol import Request
 
 pytestmark = pytest.mark.looptime
@@ -103,13 +103,48 @@ async def test_a_node_is_unsettled_from_a_write_until_an_answer_that_was_asked_f
     assert "DRAIN" in scene.poller.nodes["n1"].states
 
 
-async def test_an_unchanged_cluster_is_asked_once_a_second_for_news_and_every_thirty_for_everything() -> None:
-    async with Scene().running() as scene:
+async def test_an_unchanged_cluster_with_work_is_asked_once_a_second_for_news_and_every_thirty_for_everything() -> None:
+    scene = Scene()
+    scene.model.job_start(["n1"])
+    async with scene.running():
+        await asyncio.sleep(CALM_AFTER)
+        scene.model.calls.clear()
         await asyncio.sleep(60)
         asked = scene.lists()
         assert 55 <= len(asked) <= 61
         assert asked.count(None) == 2
-        assert scene.told == []
+
+
+async def test_an_idle_cluster_is_asked_less_often_once_nothing_has_stirred_for_a_while() -> None:
+    async with Scene().running() as scene:
+        await asyncio.sleep(CALM_AFTER)
+        scene.model.calls.clear()
+        await asyncio.sleep(60)
+        asked = scene.lists()
+        assert len(asked) <= 60 / CALM_FACTOR + 1
+        assert asked.count(None) == 2
+        assert scene.poller.known
+
+
+@pytest.mark.parametrize(
+    "stir",
+    [
+        lambda scene: scene.poller.wake(),
+        lambda scene: scene.poller.expect_removal(["n0"]),
+        lambda scene: scene.model.job_start(["n0"]),
+    ],
+    ids=["somebody wakes it", "a record is about to go", "a job starts"],
+)
+async def test_an_idle_cluster_in_which_something_stirs_is_asked_every_second_again(
+    stir: Callable[[Scene], object],
+) -> None:
+    async with Scene().running() as scene:
+        await asyncio.sleep(2 * CALM_AFTER)
+        stir(scene)
+        await asyncio.sleep(CALM_FACTOR)
+        scene.model.calls.clear()
+        await asyncio.sleep(10)
+        assert len(scene.lists()) >= 9
 
 
 async def test_a_change_is_told_within_a_second_with_just_its_name() -> None:

@@ -1,0 +1,66 @@
+"""The operator as its users run it, in a process that a benchmark looks at.
+
+`profile`: a file into which cProfile writes, at its end, what it did.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cluster.control_plane import ControlPlane
+
+ROOT = Path(__file__).parents[2]
+QUIET_SECONDS = 2.0
+WAIT_SECONDS = 240.0
+
+
+class Operator:
+    """The operator as a process, for everything in one namespace. `url` is slurmrestd's."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, url: str, profile: Path | None = None) -> None:
+        python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
+        command = [
+            *(*python, "-m", "sidecars", "operator", f"--kubeconfig={plane.kubeconfig}", f"--slurmrestd-url={url}"),
+            *(f"--namespaces={namespace}", "--health-addr=0", "--metrics-addr=0"),
+            *("--leader-elect", f"--leader-elect-namespace={namespace}"),
+        ]
+        self.log = plane.folder / "operator.log"
+        self._begin = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far; see proc_pid_stat(5)."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self, field: str) -> float:
+        """MiB of VmRSS or VmHWM; see proc_pid_status(5)."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        found = re.search(rf"^{field}:\s+([0-9]+) kB$", status, re.MULTILINE)
+        if found is None:
+            raise RuntimeError(f"the operator has ended: {self.log.read_text()[-2000:]}")
+        return int(found[1]) / 1024
+
+    async def until_quiet(self) -> float:
+        """Wait until it does next to nothing; its CPU up to then."""
+        before = self.cpu()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                await asyncio.sleep(QUIET_SECONDS)
+                spent, before = self.cpu() - before, self.cpu()
+                if spent < 0.05 * QUIET_SECONDS:
+                    return before
+
+    def stop(self) -> None:
+        """End it, as Kubernetes does."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+
+    def said(self) -> str:
+        """Its log since it was started."""
+        return self.log.read_text()[self._begin :]

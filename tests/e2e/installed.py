@@ -1,0 +1,48 @@
+"""A local cluster with Slurm on it, installed by Helm as a user would."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.cluster.local import cluster_down, cluster_up
+from tests.cluster.tools import tool
+from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+
+
+@contextmanager
+def cluster(name: str) -> Iterator[Kubernetes]:
+    """A local cluster with nothing of ours on it, which ends with the block."""
+    try:
+        yield Kubernetes(cluster_up(name).kubeconfig, tool("kubectl"), tool("helm"))
+    finally:
+        cluster_down(name)
+
+
+def install_operator(kubernetes: Kubernetes) -> None:
+    """CRDs and operator, as the README says."""
+    for release in ("slurm-operator-crds", "slurm-operator"):
+        kubernetes.helm(
+            *("upgrade", "--install", release, str(CHARTS / release), "-n", "slinky", "--create-namespace"),
+            *("--wait", "--timeout", "3m"),
+        )
+
+
+def install_slurm(kubernetes: Kubernetes) -> Slurm:
+    """A Slurm cluster with two workers, ready for jobs."""
+    kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", "slurm", "--create-namespace"),
+        *("-f", str(VALUES), "--set", "nodesets.slinky.oversubscribeNode=true"),
+    )
+    for kind, name in (
+        ("controllers.slinky.slurm.net", "slurm"),
+        ("restapis.slinky.slurm.net", "slurm"),
+        ("loginsets.slinky.slurm.net", "slurm-login-slinky"),
+        ("nodesets.slinky.slurm.net", "slurm-worker-slinky"),
+    ):
+
+        def ready(kind: str = kind, name: str = name) -> bool | None:
+            return condition(kubernetes.get("-n", "slurm", kind, name), "Ready").get("status") == "True" or None
+
+        until(f"{kind} {name} to be Ready", ready, 180)
+    slurm = Slurm(kubernetes)
+    slurm.until_idle(2)
+    return slurm

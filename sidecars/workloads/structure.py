@@ -67,7 +67,10 @@ class Workloads:
                     objects[index] = merge.merge(objects[index], patch, str(patch["kind"]))
                 except ResourceError as error:
                     raise StructureError(f"{name}.yaml: {error}") from error
-        return [_filled(document, variables, f"{base}.yaml") for document in objects]
+        try:
+            return [_filled(document, variables) for document in objects]
+        except StructureError as error:
+            raise StructureError(f"{base}.yaml: {error}") from None
 
     def _file(self, name: str) -> Sequence[Json]:
         if name not in self.files:
@@ -82,14 +85,21 @@ def _identity(document: Json) -> tuple[Any, Any]:
 _DROPPED = object()
 
 
-def _filled(value: Any, variables: Mapping[str, Any], place: str) -> Any:
+def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
     if isinstance(value, dict):
-        filled = {key: _filled(item, variables, f"{place}: {key}") for key, item in value.items()}
-        return {key: item for key, item in filled.items() if item is not _DROPPED}
+        filled = {}
+        for key, item in value.items():
+            try:
+                new = _filled(item, variables)
+            except StructureError as error:
+                raise StructureError(f"{key}: {error}") from None
+            if new is not _DROPPED:
+                filled[key] = new
+        return filled
     if isinstance(value, list):
         items: list[Any] = []
         for item in value:
-            new = _filled(item, variables, place)
+            new = _filled(item, variables)
             if isinstance(new, list) and isinstance(item, str):
                 items.extend(new)
             elif new is not _DROPPED:
@@ -99,23 +109,23 @@ def _filled(value: Any, variables: Mapping[str, Any], place: str) -> Any:
         return value
     whole = _VARIABLE.fullmatch(value)
     if whole is not None and not value.startswith("$$"):
-        new = _variable(whole[1], variables, place)
+        new = _variable(whole[1], variables)
         return _DROPPED if new is None else new
-    return _VARIABLE.sub(lambda match: _text(match, variables, place), value)
+    return _VARIABLE.sub(lambda match: _text(match, variables), value)
 
 
-def _text(match: re.Match[str], variables: Mapping[str, Any], place: str) -> str:
+def _text(match: re.Match[str], variables: Mapping[str, Any]) -> str:
     if match[0].startswith("$$"):
         return match[0][1:]
-    value = _variable(match[1], variables, place)
+    value = _variable(match[1], variables)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise StructureError(f"{place}: ${{{match[1]}}} stands within a text, but its value is no text or number")
+        raise StructureError(f"${{{match[1]}}} stands within a text, but its value is no text or number")
     return str(value)
 
 
-def _variable(name: str, variables: Mapping[str, Any], place: str) -> Any:
+def _variable(name: str, variables: Mapping[str, Any]) -> Any:
     if name not in variables:
-        raise StructureError(f"{place}: ${{{name}}} isn't one of {', '.join(sorted(variables))}")
+        raise StructureError(f"${{{name}}} isn't one of {', '.join(sorted(variables))}")
     return variables[name]
 
 

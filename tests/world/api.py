@@ -10,10 +10,8 @@ Objects are shared and never changed in place; whoever wants another one makes i
 
 import functools
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -325,7 +323,7 @@ class Api:
         if old is None:
             managed[manager] = paths
             return self.create(place.collection, wanted)
-        new: Any = deepcopy(old)
+        new: Any = _copied(old)
         for path in dropped:
             _drop(new, path)
         new = _overlaid(new, wanted)
@@ -349,6 +347,11 @@ def place_of(path: str) -> Place:
     return Place(f"{group}/{plural}", namespace, name, subresource)
 
 
+def _copied(value: Any) -> Any:
+    """A copy of what JSON can say; many times faster than `copy.deepcopy`."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
 def merged(old: Any, patch: Any) -> Any:
     """RFC 7386, sharing what stays."""
     if not isinstance(patch, dict):
@@ -364,7 +367,7 @@ def merged(old: Any, patch: Any) -> Any:
 
 def json_patched(old: Manifest, operations: Iterable[Mapping[str, Any]]) -> Manifest:
     """RFC 6902: add, replace, remove and test. Raises Invalid for a test that fails or a path that isn't there."""
-    new: Any = deepcopy(old)
+    new: Any = _copied(old)
     for operation in operations:
         *way, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         try:
@@ -469,7 +472,7 @@ def _schemas() -> dict[str, Any]:
 def _defaulted(collection: str, item: Manifest) -> Manifest:
     schema = _schemas().get(collection)
     if schema is not None:
-        item = json.loads(json.dumps(item))
+        item = _copied(item)
         _default(schema, item)
     elif collection.startswith("/apis/apps/") and "spec" in item and "replicas" not in item["spec"]:
         item = {**item, "spec": {**item["spec"], "replicas": 1}}
@@ -480,7 +483,7 @@ def _default(schema: Any, value: Any) -> None:
     if isinstance(value, dict):
         for name, inner in (schema.get("properties") or {}).items():
             if name not in value and "default" in inner:
-                value[name] = deepcopy(inner["default"])
+                value[name] = _copied(inner["default"])
             if name in value:
                 _default(inner, value[name])
         if isinstance(schema.get("additionalProperties"), dict):

@@ -40,8 +40,8 @@ from tests.world.world import NODESET, world
 pytestmark = pytest.mark.timeout(3600, func_only=True)
 
 PROFILE = settings().max_examples
-# A play takes about 0.1 s.
-RUNS = settings(max_examples=PROFILE if PROFILE > 100 else 5)
+# A run plays two scripts, half a second each. The twelve tests that take this many make 6,000 in a long run.
+RUNS = settings(max_examples=PROFILE // 4 if PROFILE > 100 else 5)
 
 SCENARIOS: dict[str, tuple[tuple[float, Action], ...]] = {
     "scale-in under a job": ((0.0, Submit(1, 20)), (3.0, Scale(0)), (30.0, Scale(2))),

@@ -1,13 +1,14 @@
 """Holds a changed image of a Slurm daemon back until what goes before it is up to date and healthy."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest, Resource
 from sidecars.operator.apply import APPLIED
 from sidecars.operator.context import Context, controller_of
 from sidecars.policy import upgrades
-from sidecars.policy.upgrades import Hold, Live
+from sidecars.policy.upgrades import Before, Hold, Live
 from sidecars.workloads import names
 from sidecars.workloads.assembly import container
 from sidecars.workloads.resources import Controller
@@ -16,8 +17,10 @@ AGAIN_SECONDS = 2.0
 """How soon one that waits looks again, if nothing wakes it earlier."""
 
 
-def arrange(context: Context, manifests: list[Manifest], daemon: str, earlier: str) -> Hold | None:
-    """Put the image of before back into the workload among `manifests` if that is to wait; why. `manifests` change."""
+def arrange(context: Context, manifests: list[Manifest], daemon: str, before: Before) -> Hold | None:
+    """Put the image of before back into the workload among `manifests` if that is to wait, or take it out if there is
+    none yet; why. `manifests` change.
+    """
     workload = next((it for it in manifests if it["kind"] in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}), None)
     if workload is None:
         return None
@@ -28,8 +31,10 @@ def arrange(context: Context, manifests: list[Manifest], daemon: str, earlier: s
         metadata["annotations"] = {**metadata.get("annotations", {}), names.RAN_VERSION: upgrades.text(newest)}
     if not wanted:
         return None
-    held = upgrades.hold(daemon, found, wanted, earlier)
-    if held is not None and found is not None:
+    held = upgrades.hold(daemon, found, wanted, before)
+    if held is not None and found is None:
+        manifests.remove(workload)
+    elif held is not None and found is not None:
         for item in (*spec.get("initContainers", ()), *spec["containers"]):
             if item.get("image") == wanted:
                 item["image"] = found.image
@@ -56,40 +61,51 @@ def live(context: Context, resource: Resource, namespace: str, name: str, daemon
     return Live(image, ready, ran)
 
 
-def before_slurmctld(context: Context, controller: Controller) -> str:
-    """What slurmctld waits for; empty for nothing."""
+def again(held: Hold | None) -> float | None:
+    """After how many seconds to look again at what is held, None for what only another image changes."""
+    return AGAIN_SECONDS if held is not None and held.reason == upgrades.WAITING else None
+
+
+def before_slurmctld(context: Context, controller: Controller) -> Before:
+    """What goes before slurmctld."""
     reference = controller.spec.accounting_ref
     if reference is None:
-        return ""
+        return upgrades.NOTHING
     manifest = context.caches.accountings.store.get(controller.namespace, reference.name)
     if manifest is None or manifest["spec"].get("external"):
-        return ""
-    name = names.accounting(reference.name)
-    return _not_done(context, "Accounting", manifest, STATEFUL_SETS, name, "slurmdbd")
+        return upgrades.NOTHING
+    return _before(context, "Accounting", manifest, names.accounting(reference.name), "slurmdbd")
 
 
-def before_clients(context: Context, controller: Controller) -> str:
-    """What slurmrestd and login nodes wait for; empty for nothing."""
+def before_clients(context: Context, controller: Controller) -> Before:
+    """What goes before slurmrestd and login nodes."""
     manifest = context.caches.controllers.store.get(controller.namespace, controller.name)
     if manifest is None or controller.spec.external:
-        return ""
-    return _not_done(
-        context, "Controller", manifest, STATEFUL_SETS, names.controller(controller.name), "slurmctld"
-    ) or before_slurmctld(context, controller)
+        return upgrades.NOTHING
+    before = _before(context, "Controller", manifest, names.controller(controller.name), "slurmctld")
+    waits = before.waits or before_slurmctld(context, controller).waits
+    return replace(before, waits=waits, moves=bool(waits))
 
 
-def before_workers(context: Context, controller: Controller) -> str:
-    """What NodeSets wait for; empty for nothing."""
-    waits = before_clients(context, controller)
+def before_workers(context: Context, controller: Controller) -> Before:
+    """What goes before NodeSets."""
+    before = before_clients(context, controller)
+    waits = before.waits
     if waits:
-        return waits
+        return before
     for manifest in _of(context.caches.restapis.store.values(), controller):
         name = names.restapi(manifest["metadata"]["name"])
         waits = waits or _not_done(context, "RestApi", manifest, DEPLOYMENTS, name, "slurmrestd")
     for manifest in _of(context.caches.loginsets.store.values(), controller):
         name = manifest["metadata"]["name"]
         waits = waits or _not_done(context, "LoginSet", manifest, DEPLOYMENTS, name, "login")
-    return waits
+    return replace(before, waits=waits)
+
+
+def _before(context: Context, kind: str, manifest: Manifest, name: str, daemon: str) -> Before:
+    found = live(context, STATEFUL_SETS, manifest["metadata"]["namespace"], name, daemon)
+    waits = _not_done(context, kind, manifest, STATEFUL_SETS, name, daemon)
+    return Before(waits, daemon, found.image if found is not None else "", bool(waits))
 
 
 def _not_done(context: Context, kind: str, manifest: Manifest, resource: Resource, name: str, daemon: str) -> str:

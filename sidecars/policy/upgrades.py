@@ -12,6 +12,7 @@ from sidecars.policy.conditions import Condition
 
 WAITING = "WaitingForUpgrade"
 OLDER = "OlderThanState"
+NEWER = "NewerThanLeader"
 
 _VERSION = re.compile(r"(\d\d)\.(0[1-9]|1[0-2])(?![0-9])")
 
@@ -28,6 +29,22 @@ class Live:
     image: str
     ready: bool
     ran: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What goes before a daemon. `waits` says what must be up to date and healthy first, and is not; empty when
+    everything is. `daemon` with `image` is the one that may not be older, as it is now; empty where that is unknown.
+    `moves`: that one is about to change.
+    """
+
+    waits: str = ""
+    daemon: str = ""
+    image: str = ""
+    moves: bool = False
+
+
+NOTHING = Before()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +73,37 @@ def ran(live: Live) -> Version | None:
     return max((it for it in (now, live.ran) if it is not None), default=None)
 
 
-def hold(daemon: str, live: Live | None, wanted: str, earlier: str) -> Hold | None:
-    """Why `daemon` keeps its image rather than take `wanted`; None if it may have that.
+def hold(daemon: str, live: Live | None, wanted: str, before: Before) -> Hold | None:
+    """Why `daemon` keeps its image, or is not made, rather than take `wanted`; None if it may have that.
 
-    `earlier` says what must be up to date and healthy first, and is not; empty when everything is. A daemon that is not
-    there, or is broken as it is, has nothing to lose.
+    A daemon that is not there, or is broken as it is, has nothing to lose; but it is no cure to be newer than the one
+    that goes before it. Versions that no tag tells hold nothing.
     """
-    if live is None or live.image == wanted:
+    if live is not None and live.image == wanted:
         return None
-    newest, asked = ran(live), version(wanted)
+    asked, leads = version(wanted), version(before.image)
+    newer = asked is not None and leads is not None and asked > leads
+    keeps = f"keeps image {live.image}" if live is not None else "is not made"
+    if newer and before.moves:
+        return Hold(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
+    if newer and asked is not None and leads is not None:
+        said = (
+            f"{daemon} {_text(asked)} (image {wanted}) is newer than {before.daemon} {_text(leads)} (image "
+            f"{before.image}), which doesn't understand it, so {daemon} {keeps}: give {before.daemon} an image of "
+            f"{_text(asked)} or newer first, or ask for {daemon} of {_text(leads)} or older"
+        )
+        return Hold(NEWER, said)
+    if live is None:
+        return None
+    newest = ran(live)
     if newest is not None and asked is not None and asked < newest and daemon in {"slurmctld", "slurmdbd"}:
         said = (
             f"{daemon} {_text(asked)} (image {wanted}) can't read what {daemon} {_text(newest)} has stored, so image "
             f"{live.image} is kept: ask for an image of {_text(newest)} or newer, or restore the state of before"
         )
         return Hold(OLDER, said)
-    if earlier and live.ready:
-        return Hold(WAITING, f"{daemon} keeps image {live.image}, and gets {wanted} as soon as {earlier}")
+    if before.waits and live.ready:
+        return Hold(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     return None
 
 

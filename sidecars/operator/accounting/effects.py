@@ -7,6 +7,7 @@ from sidecars.operator import upgrade, workload
 from sidecars.operator.caches import ACCOUNTINGS
 from sidecars.operator.context import Context, Key, NotUsableError
 from sidecars.operator.controller import keys
+from sidecars.policy import upgrades
 from sidecars.policy.conditions import Condition
 from sidecars.slurm import jwks
 from sidecars.workloads import accounting as render
@@ -33,7 +34,7 @@ async def reconcile(context: Context, key: Key) -> None:
 
         with workload.usable():
             rendered = objects()
-        held = upgrade.arrange(context, rendered, "slurmdbd", "")
+        held = upgrade.arrange(context, rendered, "slurmdbd", upgrades.NOTHING)
         await workload.apply_all(context, manifest, "Accounting", lambda: rendered)
         ready = held.condition if held is not None else _readiness(context, accounting)
     except (NotUsableError, ResourceError) as error:

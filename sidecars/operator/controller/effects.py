@@ -72,7 +72,8 @@ async def _configure(
     with workload.usable():
         gates = await gating.follow(context, key, controller, config_set, (found, warnings), facts)
     if held is not None:
-        context.queues.controllers.add_after(key, upgrade.AGAIN_SECONDS)
+        if (seconds := upgrade.again(held)) is not None:
+            context.queues.controllers.add_after(key, seconds)
         return held.condition, [*gates, slurm_key]
     ready = workload.readiness(context, STATEFUL_SETS, key[0], names.controller(key[1]))
     return lacks if lacks is not None and ready.status != "True" else ready, [*gates, slurm_key]

@@ -54,8 +54,9 @@ async def reconcile(context: Context, key: Key) -> None:
         await workload.nudge(context, manifest, pods, names.SSHD_CONF_HASH, digest)
         ready = workload.readiness(context, DEPLOYMENTS, namespace, name)
         if held is not None:
-            context.queues.loginsets.add_after(key, upgrade.AGAIN_SECONDS)
             ready = held.condition
+            if (seconds := upgrade.again(held)) is not None:
+                context.queues.loginsets.add_after(key, seconds)
     except NotUsableError as error:
         ready = workload.refused(context, manifest, error)
     selector = f"{names.APP_INSTANCE}={name},{names.APP_NAME}=login"

@@ -182,7 +182,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         _forced_in(context, nodeset) if pods else None,
         lost.OVERDUE_SECONDS if pods and desired.forced else None,
         context.expectations.remaining(key) or None,
-        upgrade.AGAIN_SECONDS if made.held is not None else None,
+        upgrade.again(made.held),
     )
     return min((hint for hint in hints if hint is not None), default=None)
 
@@ -295,9 +295,11 @@ async def _template(context: Context, manifest: Manifest, nodeset: NodeSet) -> M
         await workload.apply_all(context, manifest, "NodeSet", lambda: render.objects(nodeset, controller, facts))
         held = _held(context, nodeset, controller)
         if held is not None:
-            return Made(
-                held[0].hash, nodeset.status.collision_count, _rendered(nodeset, controller, facts, held[0]), held[1]
-            )
+            stays, hold = held
+            if stays is None:
+                return Made(nodeset.status.node_set_hash, nodeset.status.collision_count, None, hold)
+            stay = _rendered(nodeset, controller, facts, stays)
+            return Made(stays.hash, nodeset.status.collision_count, stay, hold)
         revision, collisions = await revisions.current(context, nodeset, controller, facts)
         return Made(revision.hash, collisions or None, _rendered(nodeset, controller, facts, revision))
     except MissingReferenceError as error:
@@ -308,12 +310,15 @@ async def _template(context: Context, manifest: Manifest, nodeset: NodeSet) -> M
         raise NotUsableError("Refused", f"the API server refuses the ControllerRevision: {error}") from error
 
 
-def _held(context: Context, nodeset: NodeSet, controller: Controller) -> tuple[render.Revision, Hold] | None:
-    """The revision to stay with while what goes before the workers gets another image; None for none."""
+def _held(context: Context, nodeset: NodeSet, controller: Controller) -> tuple[render.Revision | None, Hold] | None:
+    """Why not to go on to the newest revision, and which to stay with, if any; None if nothing is in the way."""
     stored = revisions.stored_of(context, nodeset)
     wanted = str(nodeset.spec.slurmd.get("image") or "")
-    if not stored or not wanted:
+    if not wanted:
         return None
+    if not stored:
+        hold = upgrades.hold("slurmd", None, wanted, upgrade.before_workers(context, controller))
+        return (None, hold) if hold is not None else None
     newest = max(stored, key=lambda item: item.number).revision
     image = str((newest.data["spec"].get("slurmd") or {}).get("image") or "")
     if not image or image == wanted:

@@ -41,8 +41,9 @@ async def reconcile(context: Context, key: Key) -> None:
         await workload.apply_all(context, manifest, "RestApi", lambda: rendered)
         ready = workload.readiness(context, DEPLOYMENTS, namespace, names.restapi(name))
         if held is not None:
-            context.queues.restapis.add_after(key, upgrade.AGAIN_SECONDS)
             ready = held.condition
+            if (seconds := upgrade.again(held)) is not None:
+                context.queues.restapis.add_after(key, seconds)
     except NotUsableError as error:
         ready = workload.refused(context, manifest, error)
     await context.report(

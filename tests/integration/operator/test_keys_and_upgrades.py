@@ -182,6 +182,52 @@ async def test_another_version_rolls_in_order_and_never_back(world: World) -> No
     assert await has(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
 
 
+async def test_a_successor_that_is_newer_than_slurmctld_is_held_back(world: World) -> None:
+    await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
+    await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
+    await world.nodeset(replicas=1, slurmd={"image": "slurmd:25.11"})
+    await world.until_ready(1)
+    workloads = ((STATEFUL_SETS, "slurm-controller", "slurmctld"), (DEPLOYMENTS, "slurm-restapi", "slurmrestd"))
+
+    async def until_has(resource: Resource, name: str, daemon: str, version: str) -> None:
+        async def has() -> bool:
+            found = await world.get(resource, name)
+            return found is not None and image(found, daemon) == f"{daemon}:{version}"
+
+        await until(f"{daemon} of {version}", has)
+
+    for resource, name, daemon in workloads:
+        await until_has(resource, name, daemon, "25.11")
+        await update_status(world, resource, name)
+
+    async def held(kind: Resource, name: str) -> bool:
+        found = await world.condition(kind, name)
+        return found.get("reason") == "NewerThanLeader" and "slurmctld 25.11" in found["message"]
+
+    await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:26.05"}})
+    await until("slurmrestd to be held back", lambda: held(RESTAPIS, "slurm"))
+    await change(world, NODESETS, "slinky", spec={"slurmd": {"image": "slurmd:26.05"}})
+    await until("the workers to be held back", lambda: held(NODESETS, "slinky"))
+    await world.nodeset("late", replicas=1, slurmd={"image": "slurmd:26.05"})
+    await until("new workers to be held back", lambda: held(NODESETS, "late"))
+    await until_has(*workloads[1], "25.11")
+    assert set(await world.pods()) == {"slinky-0"}
+
+    await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:26.05"}})
+    for resource, name, daemon in workloads:
+        await until_has(resource, name, daemon, "26.05")
+        await update_status(world, resource, name)
+
+    async def new() -> bool:
+        pods = await world.pods()
+        return set(pods) == {"slinky-0", "late-0"} and all(
+            next(it["image"] for it in pod["spec"]["containers"] if it["name"] == "slurmd") == "slurmd:26.05"
+            for pod in pods.values()
+        )
+
+    await until("all workers of 26.05", new, 20)
+
+
 async def test_a_release_of_the_charts_alone_changes_no_pod(world: World) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)

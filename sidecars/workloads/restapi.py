@@ -1,10 +1,24 @@
 """slurmrestd: its Service and Deployment."""
 
+import re
+
 from sidecars.workloads import assembly, names
 from sidecars.workloads.config import more_sources, slurm_conf
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi
+
+_READ = (
+    *("AccountingStorageBackupHost", "AccountingStorageExternalHost", "AccountingStorageHost", "AccountingStoragePass"),
+    *("AccountingStoragePort", "AccountingStorageType", "AuthAltParameters", "AuthAltTypes", "AuthInfo", "AuthType"),
+    *("CertgenParameters", "CertgenType", "CertmgrParameters", "CertmgrType", "ClusterName", "CommunicationParameters"),
+    *("CredType", "DataParserParameters", "DebugFlags", "FederationParameters", "GresTypes", "HashPlugin"),
+    *("MessageTimeout", "PluginDir", "SelectType", "SelectTypeParameters", "SlurmUser", "SlurmctldAddr"),
+    *("SlurmctldHost", "SlurmctldPort", "SwitchType", "TCPTimeout", "TLSParameters", "TLSType", "TopologyPlugin"),
+)
+"""Keys of slurm.conf that say how to reach and understand slurmctld and slurmdbd. The rest slurmrestd asks them for."""
+
+_READ_LINE = re.compile(rf"(?im)^[ \t]*(?:{'|'.join(_READ)})[ \t]*=(?:.*\\\n)*.*$")
 
 
 def url(restapi: RestApi) -> str:
@@ -34,10 +48,7 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts) -> list[Mani
             "slurmKeyKey": slurm.key,
             "slurmJwksSecret": names.slurm_jwks(slurm.name),
             "slurmKeyHash": facts.slurm_keys(slurm, "spec.slurmKeyRef"),
-            # slurmrestd asks slurmctld about nodes and partitions: a new NodeSet is no reason to restart it.
-            "configHash": combined(
-                {"": {name: digest(text) for name, text in slurm_conf(controller, (), facts).items()}}
-            ),
+            "configHash": combined({"": {"slurm.conf": digest(_read(controller, facts))}}),
             "fileSources": more_sources(controller.name),
             "arguments": _arguments(restapi, controller),
         },
@@ -52,6 +63,12 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts) -> list[Mani
         assembly.service(assembly.find(rendered, "Service"), restapi, restapi.spec.service),
         assembly.owned(deployment, restapi),
     ]
+
+
+def _read(controller: Controller, facts: Facts) -> str:
+    """What of the configuration slurmrestd restarts for, which reads it at its start only."""
+    files = slurm_conf(controller, (), facts)
+    return "\n".join(line.strip() for name in sorted(files) for line in _READ_LINE.findall(files[name]))
 
 
 def _arguments(restapi: RestApi, controller: Controller) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from sidecars.kube import (
     CONFIG_MAPS,
+    DEPLOYMENTS,
     EVENTS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
@@ -184,6 +185,8 @@ async def test_a_setting_changes_the_template_with_recreate_only(world: World) -
     await change(world, extraConf="SlurmctldTimeout=61\n")
     await until_lines(world, "SlurmctldTimeout=61")
     assert await template(world) == before
+    restapi = await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
+    assert restapi["metadata"]["generation"] == 1, "slurmrestd has been rolled"
 
     async def digest() -> str:
         found = (await template(world))["metadata"]["annotations"]

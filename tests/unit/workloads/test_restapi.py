@@ -1,5 +1,7 @@
 """slurmrestd's objects."""
 
+import pytest
+
 from sidecars.workloads import restapi as render
 from sidecars.workloads.assembly import find
 from sidecars.workloads.config import CONFIG_MAPS
@@ -74,14 +76,31 @@ def test_slurmrestd_reads_the_configuration_and_one_key() -> None:
     }
 
 
-def test_a_changed_key_or_setting_restarts_slurmrestd() -> None:
-    def annotations(cluster: Controller) -> dict[str, str]:
-        found: dict[str, str] = deployment(cluster=cluster)["spec"]["template"]["metadata"]["annotations"]
-        return found
+def annotations(extra_conf: str = "") -> dict[str, str]:
+    """Of the pods, with these lines in slurm.conf."""
+    template = deployment(cluster=controller(extraConf=extra_conf))["spec"]["template"]
+    return dict(template["metadata"]["annotations"])
 
-    before, after = annotations(controller()), annotations(controller(extraConf="SlurmctldTimeout=10"))
-    assert before["slinky.slurm.net/slurm-key-hash"] == digest("keys")
-    assert before["slinky.slurm.net/slurm-config-hash"] != after["slinky.slurm.net/slurm-config-hash"]
+
+@pytest.mark.parametrize(
+    "line", ["MessageTimeout=20", "  authinfo = ttl=60", "TLSType=tls/s2n", "SelectType=\\\nselect/linear"]
+)
+def test_a_setting_of_how_to_reach_slurm_restarts_slurmrestd(line: str) -> None:
+    assert annotations()["slinky.slurm.net/slurm-key-hash"] == digest("keys")
+    assert annotations(line) != annotations()
+    assert annotations(f"{line}0") != annotations(line)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["SlurmctldTimeout=10", "PartitionName=p Nodes=ALL", "#MessageTimeout=20", "NodeName=n Weight=2", "KillWait=9"],
+)
+def test_what_slurmctld_tells_slurmrestd_restarts_nothing(lines: str) -> None:
+    assert annotations(lines) == annotations()
+
+
+def test_another_slurmrestd_answers_before_one_goes() -> None:
+    assert deployment()["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 def test_a_changed_file_restarts_slurmrestd_if_slurm_conf_includes_it() -> None:
@@ -91,10 +110,10 @@ def test_a_changed_file_restarts_slurmrestd_if_slurm_conf_includes_it() -> None:
         found = find(render.objects(restapi(), cluster, known), "Deployment")
         return str(found["spec"]["template"]["metadata"]["annotations"]["slinky.slurm.net/slurm-config-hash"])
 
-    assert config_hash("SlurmctldTimeout=10", "Include more.conf") != config_hash(
-        "SlurmctldTimeout=11", "Include more.conf"
+    assert config_hash("MessageTimeout=10", "Include more.conf") != config_hash(
+        "MessageTimeout=11", "Include more.conf"
     )
-    assert config_hash("SlurmctldTimeout=10", "") == config_hash("SlurmctldTimeout=11", "")
+    assert config_hash("MessageTimeout=10", "") == config_hash("MessageTimeout=11", "")
 
 
 def test_the_address_follows_the_service() -> None:

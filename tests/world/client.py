@@ -5,7 +5,7 @@ Requests take a moment, may fail as `Faults` says, and are seen by the `Watcher`
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -69,9 +69,17 @@ class Faults:
     lists: deque[KubeFault] = field(default_factory=deque)
     lag_until: float = 0.0
     """Watches deliver nothing before."""
+    silent_until: float = 0.0
+    """A write is not answered before."""
     slurm_lost: int = 0
     """So many of the next writes to Slurm are done, and their answers lost."""
     done: int = 0
+    injected: Counter[str] = field(default_factory=Counter)
+    """How often each has come to pass, by its name."""
+
+    def keep_from_saying(self, now: float) -> bool:
+        """Whether the operator doesn't know yet, or what it says doesn't get through."""
+        return max(self.lag_until, self.silent_until) > now
 
 
 class Process:
@@ -117,12 +125,15 @@ class WorldClient(kube.Client):
         if place.plural != "events":
             self._faults.done += 1
             fault = self._faults.writes.pop(self._faults.done, None)
+        if fault is not None:
+            self._faults.injected[fault.name] += 1
         match fault:
             case KubeFault.CONFLICT:
                 raise api_error(409, "Conflict", "injected: another writer was quicker", request=request)
             case KubeFault.ERROR:
                 raise api_error(500, "InternalError", "injected: etcd has no leader", request=request)
             case KubeFault.TIMEOUT:
+                self._faults.silent_until = asyncio.get_running_loop().time() + 30.0
                 await self._pass(30.0)
                 raise Unreachable(f"{request}: injected: no answer within 30 s")
             case KubeFault.CRASH_BEFORE:
@@ -141,6 +152,8 @@ class WorldClient(kube.Client):
         if place.name:
             return self._api.handle("GET", place, query, None, "")
         fault = self._faults.lists.popleft() if self._faults.lists else None
+        if fault is not None:
+            self._faults.injected[f"list {fault.name}"] += 1
         if fault is KubeFault.GONE:
             raise api_error(410, "Expired", "injected: too old", request=request)
         if fault is KubeFault.ERROR:
@@ -238,13 +251,15 @@ class WorldSlurm(slurm_client.Client):
         made = asyncio.get_running_loop().time()
 
         def carry() -> tuple[Any, bool]:
-            honest = not any(request.method in (None, it.method) for it in self._model._planned)
-            return self._model.handle(request.method, target, request.content(), token), honest
+            planned = [it.fault.name for it in self._model._planned if it.method in (None, request.method)]
+            self._faults.injected.update(f"Slurm {name}" for name in planned)
+            return self._model.handle(request.method, target, request.content(), token), not planned
 
         reply, honest = self._watcher.slurm_request(self._model, request.method, target, request.content(), carry)
         await self._pass(3600.0 if reply.delay is None else reply.delay + self._random.uniform(0.001, 0.01))
         if request.method != "GET" and self._faults.slurm_lost > 0:
             self._faults.slurm_lost -= 1
+            self._faults.injected["Slurm LOST"] += 1
             raise slurm_errors.Unreachable(str(request), "injected: the connection was cut")
         if reply.cut:
             raise slurm_errors.Unreachable(str(request), "the answer was cut off")

@@ -4,6 +4,7 @@ A script is played twice: as it is, and without its faults. Both must end in the
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -311,8 +312,11 @@ def scripts(strategy: str, mode: str = "StatefulSet", most: int = 12) -> st.Sear
     return st.builds(Script, st.integers(0, 2**16), st.just(strategy), steps, st.just(mode))
 
 
-async def play(script: Script) -> dict[str, Any]:
-    """Play it, end what is left of it, and let everything settle; the state at the end. Raises Broken."""
+async def play(script: Script, injected: Counter[str] | None = None) -> dict[str, Any]:
+    """Play it, end what is left of it, and let everything settle; the state at the end. Raises Broken.
+
+    `injected` gets which faults came to pass.
+    """
     async with world(script.seed) as w:
         w.nodeset(replicas=2, scalingMode=script.mode, updateStrategy=STRATEGIES[script.strategy])
         await w.run(5.0)
@@ -323,6 +327,8 @@ async def play(script: Script) -> dict[str, Any]:
         tidy(w)
         await w.settle()
         check_settled(w)
+        if injected is not None:
+            injected.update(w.faults.injected)
         return w.end_state()
 
 

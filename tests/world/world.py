@@ -190,6 +190,7 @@ class World:
     def lose_state(self, namespace: str = "slurm") -> None:
         """slurmctld comes back without its state; every slurmd registers anew."""
         model = self.slurms[namespace, "slurm"]
+        self.faults.injected["Slurm LOST_STATE"] += 1
         self.lost_state.add(id(model))
         model.restart(lost_state=True)
         self.kubelets.register_again(model)
@@ -316,7 +317,7 @@ class World:
         alive = self._process is not None and not self._process.dead
         for nodeset in self.api.all(NODESET):
             key = (nodeset["metadata"]["namespace"], nodeset["metadata"]["name"], nodeset["metadata"]["uid"])
-            if not alive or self.faults.lag_until > now or self._as_asked(nodeset):
+            if not alive or self.faults.keep_from_saying(now) or self._as_asked(nodeset):
                 self._unlike_since.pop(key, None)
                 continue
             since = self._unlike_since.setdefault(key, now)

@@ -3,6 +3,7 @@
 Not for pods: those are created by POST, where a conflict matters.
 """
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable
@@ -73,6 +74,34 @@ def stamped(manifest: Manifest) -> Manifest:
             },
         },
     }
+
+
+def with_former_image(wanted: Manifest, live: Manifest | None, image: str) -> Manifest:
+    """`wanted`, a StatefulSet or Deployment, with the image that its containers of `image` have in `live`, if its pods
+    differ in nothing else: another release of the operator alone is no reason to replace them.
+    """
+    if live is None:
+        return wanted
+    kept = copy.deepcopy(wanted)
+    former = {it["name"]: it.get("image") for it in _containers(live)}
+    changed = False
+    for container in _containers(kept):
+        before = former.get(container["name"])
+        if container.get("image") == image and before not in (None, image):
+            container["image"] = before
+            changed = True
+    # By its hash, too, as the API server may have written a quantity another way.
+    applied = (live["metadata"].get("annotations") or {}).get(APPLIED_HASH)
+    same = changed and (
+        covers(live["spec"]["template"], kept["spec"]["template"])
+        or stamped(kept)["metadata"]["annotations"][APPLIED_HASH] == applied
+    )
+    return kept if same else wanted
+
+
+def _containers(workload: Manifest) -> list[dict[str, Any]]:
+    spec = workload["spec"]["template"]["spec"]
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
 class Applier:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, NotFound, Resource, records
-from sidecars.operator.apply import APPLIED
+from sidecars.operator.apply import APPLIED, with_former_image
 from sidecars.operator.context import Context, NotUsableError
 from sidecars.policy.conditions import Condition
 from sidecars.workloads.facts import MissingReferenceError
@@ -34,7 +34,8 @@ async def apply_all(context: Context, owner: Manifest, kind: str, render: Callab
     """Render and apply. Raises NotUsableError, with what to do, when the resource can't be rendered or is refused."""
     with usable():
         manifests = render()
-    for manifest in manifests:
+    for each in manifests:
+        manifest = _with_former_sidecars(context, each)
         restart = _restart(context, manifest)
         try:
             changed = await context.applier.apply(manifest)
@@ -109,6 +110,14 @@ async def annotate(context: Context, pods: Iterable[records.Pod], annotation: st
     for pod in pods:
         with contextlib.suppress(NotFound):
             await context.client.merge_patch(PODS, pod.metadata.namespace, pod.metadata.name, patch)
+
+
+def _with_former_sidecars(context: Context, manifest: Manifest) -> Manifest:
+    if manifest["kind"] not in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}:
+        return manifest
+    metadata = manifest["metadata"]
+    live = context.caches.live(APPLIED[manifest["kind"]], metadata["namespace"], metadata["name"])
+    return with_former_image(manifest, live, context.site.sidecars_image)
 
 
 def _restart(context: Context, manifest: Manifest) -> str:

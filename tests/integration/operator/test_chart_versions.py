@@ -95,10 +95,13 @@ async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(ku
             await until_reason(world, TOKENS, "slurm-token-api", "Issued")
             await world.until_ready(2, "slurm-worker-slinky")
 
-            async def all_made() -> bool:
-                return (await pods_are_made_of(world)).keys() >= WORKLOADS
+            # Host keys take their time.
+            for workload in sorted(WORKLOADS):
 
-            await until(f"{WORKLOADS} to be made", all_made)
+                async def made(workload: str = workload) -> bool:
+                    return workload in await pods_are_made_of(world)
+
+                await until(f"{workload} to be made", made, 30)
             before = await pods_are_made_of(world)
 
             # Helm keeps the generated Secrets, which it looks up.
@@ -121,3 +124,17 @@ async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(ku
             assert {it: after[it] for it in before if it != login} == {it: before[it] for it in before if it != login}
             items, _ = await client.list(EVENTS, name)
             assert not [it for it in items if it["reason"] == "Restarting"]
+        # Nor does another version of the operator's chart, whose image the sidecars have.
+        async with world.operator(image="sidecars:next"):
+            await client.merge_patch(NODESETS, name, "slurm-worker-slinky", {"spec": {"replicas": 2}})
+            await client.merge_patch(LOGINSETS, name, "slurm-login-slinky", {"spec": {"replicas": 1}})
+            await world.until_ready(2, "slurm-worker-slinky")
+
+            async def again() -> bool:
+                found = await world.get(DEPLOYMENTS, "slurm-login-slinky")
+                return found is not None and found["spec"]["replicas"] == 1
+
+            await until("the login nodes to be scaled again", again)
+            last = await pods_are_made_of(world)
+            assert last[login][1] == before[login][1]
+            assert {it: last[it] for it in before if it != login} == {it: before[it] for it in before if it != login}

@@ -110,10 +110,14 @@ class World:
     """Where pods go that are for no machine in particular."""
 
     @contextlib.asynccontextmanager
-    async def operator(self, around: Surroundings | None = None, **changes: Any) -> AsyncIterator[None]:
-        """An operator and kubelets while the block runs; a crash of either fails the test. `changes`: of settings."""
+    async def operator(
+        self, around: Surroundings | None = None, image: str = "sidecars:test", **changes: Any
+    ) -> AsyncIterator[None]:
+        """An operator and kubelets while the block runs; a crash of either fails the test. `image` is that of the
+        sidecars, `changes` are of settings.
+        """
         settings = Settings(namespaces=(self.namespace,), slurmrestd_url=self.url, **changes)
-        site = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
+        site = Site(workloads=structure.load(structure.folder(None)), sidecars_image=image)
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(lead(self.client, settings, site, around)), tasks.create_task(self._kubelets())]
             try:

@@ -34,9 +34,9 @@ def setting(slurm: Slurm, key: str) -> str:
     return next((line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == key), "")
 
 
-def until_set(slurm: Slurm, key: str, value: str) -> None:
+def until_set(slurm: Slurm, key: str, value: str, seconds: float = 60) -> None:
     """Wait until the running slurmctld has the value."""
-    until(f"{key}={value} to run", lambda: setting(slurm, key) == value, 60, 0.05)
+    until(f"{key}={value} to run", lambda: setting(slurm, key) == value, seconds, 0.05)
 
 
 def accepted(slurm: Slurm) -> dict[str, Any]:

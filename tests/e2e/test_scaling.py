@@ -13,6 +13,8 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(autouse=True)
 def _two_workers_again(slurm: Slurm) -> Iterator[None]:
     yield
+    # What a test has seen enough of.
+    slurm.login("scancel", "--user=root")
     slurm.scale(2)
     slurm.until_idle(2)
 

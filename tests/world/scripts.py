@@ -105,6 +105,8 @@ class Annotate(Action):
         pods = w.pods()
         if pods:
             pod = pods[self.which % len(pods)]["metadata"]
+            if self.key == CORDON:
+                w.cordoned_by_users.add(pod["uid"])
             with contextlib.suppress(ApiError):
                 patch = {"metadata": {"annotations": {self.key: self.value}}}
                 w.api.change(POD, pod["namespace"], pod["name"], patch)
@@ -345,7 +347,8 @@ def tidy(w: World) -> None:
         w.api.change(NODE, "", name, {"spec": {"unschedulable": None}})
     for pod in w.api.all(POD):
         metadata = pod["metadata"]
-        if metadata["annotations"].get(CORDON) and not any("cordoned-by" in key for key in metadata["annotations"]):
+        marked = metadata["annotations"].get(CORDON) and metadata["uid"] in w.cordoned_by_users
+        if marked and not any("cordoned-by" in key for key in metadata["annotations"]):
             w.api.change(POD, metadata["namespace"], metadata["name"], {"metadata": {"annotations": {CORDON: None}}})
     for name, node in list(w.slurms["slurm", "slurm"].nodes.items()):
         if node.reason == FOREIGN:

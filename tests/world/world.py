@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from sidecars.kube import PODS, SECRETS, Manifest
+from sidecars.kube import CONFIG_MAPS, PODS, SECRETS, Manifest
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.context import Surroundings
 from sidecars.operator.main import lead
@@ -85,6 +85,8 @@ class World:
         self.jobs: list[Job] = []
         self.machines = [f"machine-{number}" for number in range(machines)]
         self.lost_state: set[int] = set()
+        self.cordoned_by_users: set[str] = set()
+        """uids of pods that somebody has annotated as cordoned."""
         self.restarts_after = 1.0
         self._unlucky: set[tuple[int, str]] = set()
         self._process: Process | None = None
@@ -297,16 +299,25 @@ class World:
         return self.loop.time() - begun
 
     async def settle(self) -> None:
-        """Run until nothing is written any more; then the same for longer, to see that it stays so."""
+        """Run until nothing is written any more; then the same for longer, to see that it stays so, whatever makes the
+        operator look at everything again.
+        """
         begun = self.loop.time()
         while self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER or self._waits_for_jobs():
             if self.loop.time() - begun > SETTLE_LIMIT:
                 raise Broken("\n".join(["I7: it never comes to rest:", *self.watchdog.log[-60:]]))
             await self.run(1.0)
         writes = self.watchdog.writes
+        self._have_everything_looked_at()
         await self.run(SETTLED_AFTER)
         if self.watchdog.writes != writes:
             raise Broken("\n".join(["I5: a settled cluster is written to:", *self.watchdog.log[-20:]]))
+
+    def _have_everything_looked_at(self) -> None:
+        """Anything may refer to a ConfigMap of its namespace."""
+        for namespace, _ in self.slurms:
+            metadata = {"name": f"somebodys-{self.loop.time():.0f}", "namespace": namespace}
+            self.api.create(CONFIG_MAPS.path(), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
     def _waits_for_jobs(self) -> bool:
         return any(job.job_id and not job.over for job in self.jobs)

@@ -1,0 +1,92 @@
+"""Slurm's own fail-over, in a Slurm cluster of its own: the machine of the primary slurmctld is lost."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.cluster.local import existing, named_by
+from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.e2e.test_states import processes
+
+pytestmark = pytest.mark.timeout(400)
+
+TIMEOUT = 10
+"""SlurmctldTimeout: seconds without the primary after which a standby takes over."""
+
+ACTIVE = "controller.slinky.slurm.net/active=true"
+STATE = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "state"},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+@pytest.fixture(scope="module")
+def doubled(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
+    """A cluster with a standby and one worker. The operator is there, because `slurm` is."""
+    found = Slurm(kubernetes, "doubled")
+    kubernetes.kubectl("create", "namespace", found.namespace)
+    kubernetes.kubectl("-n", found.namespace, "create", "-f", "-", stdin=json.dumps(STATE))
+    kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", str(VALUES)),
+        *("--set", "controller.ha.enabled=true", "--set", "controller.persistence.existingClaim=state"),
+        *("--set", f"controller.extraConfMap.SlurmctldTimeout={TIMEOUT}", "--set", "nodesets.slinky.replicas=1"),
+    )
+    until("both slurmctld to be ready", lambda: len(ready(found)) == 2, 180)
+    found.until_idle(1)
+    yield found
+    kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
+
+
+def ready(slurm: Slurm) -> list[str]:
+    """The pods of slurmctld that are ready."""
+    pods = slurm.kubernetes.items("-n", slurm.namespace, "pods", "-l", "app.kubernetes.io/name=slurmctld")
+    return sorted(pod["metadata"]["name"] for pod in pods if condition(pod, "Ready").get("status") == "True")
+
+
+def active(slurm: Slurm) -> list[str]:
+    """The pods to which slurmctld's Service leads."""
+    pods = slurm.kubernetes.items("-n", slurm.namespace, "pods", "-l", ACTIVE)
+    return [pod["metadata"]["name"] for pod in pods]
+
+
+@contextmanager
+def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
+    """What is left of a pod whose machine is gone: nothing that runs, and nobody who says so, until the block ends."""
+    pod = kubernetes.get("-n", namespace, "pod", name)
+    cluster = existing(named_by(str(kubernetes.kubeconfig)) or "")
+    node = next(node for node in cluster.nodes if node.name == pod["spec"]["nodeName"])
+    kubelet = node.daemons()[0]
+    kubelet.signal(signal.SIGSTOP)
+    try:
+        for pid in processes(pod["metadata"]["uid"]):
+            os.kill(pid, signal.SIGKILL)
+        yield
+    finally:
+        kubelet.signal(signal.SIGCONT)
+
+
+def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Slurm) -> None:
+    until("the Service to lead to the primary", lambda: active(doubled) == ["slurm-controller-0"], 30)
+    job = doubled.submit("#!/bin/sh\nsleep 45\n", "-N1")
+    until("the job to run", lambda: doubled.job(job)["JobState"] == "RUNNING", 30)
+    with lost(doubled.kubernetes, doubled.namespace, "slurm-controller-0"):
+        start = time.monotonic()
+        until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 120)
+        took = time.monotonic() - start
+        print(f"primary lost -> jobs are taken again: {took:.1f} s, of which SlurmctldTimeout is {TIMEOUT} s")
+        until("the Service to lead to the standby", lambda: active(doubled) == ["slurm-controller-1"], 30)
+        assert doubled.job(job)["JobState"] == "RUNNING"
+        assert took < TIMEOUT + 15
+    until("both slurmctld to be ready again", lambda: len(ready(doubled)) == 2, 120)
+    until("the job to end", lambda: doubled.job(job)["JobState"] == "COMPLETED", 90)
+    assert doubled.job(job)["Restarts"] == "0"
+    until("the Service to lead to one of them", lambda: len(active(doubled)) == 1, 60)
+    assert doubled.login("srun", "hostname").strip() == "slinky-0"

@@ -36,6 +36,10 @@ def pool(slurm: Slurm) -> Iterator[Slurm]:
     slurm.scale(WORKERS)
     slurm.until_idle(WORKERS)
     yield slurm
+    # Which two are left is chance, and Slurm may believe for a while in a job of one that was killed.
+    slurm.login("scancel", "--user=root")
+    slurm.scale(0)
+    until("all workers to be gone", lambda: not slurm.pods() and not slurm.nodes(), 120)
     slurm.scale(2)
     slurm.until_idle(2)
 

@@ -51,12 +51,7 @@ def live(context: Context, resource: Resource, namespace: str, name: str, daemon
     except LookupError:
         return None
     status, wanted = manifest.get("status") or {}, manifest["spec"].get("replicas", 1)
-    # Where no controller of Kubernetes has ever looked at it, there are no pods to wait for.
-    ready = not status.get("observedGeneration") or (
-        status.get("observedGeneration", 0) >= manifest["metadata"].get("generation", 0)
-        and status.get("updatedReplicas", 0) >= wanted
-        and status.get("readyReplicas", 0) >= wanted
-    )
+    ready = upgrades.rolled_out(status, manifest["metadata"].get("generation", 0), wanted)
     ran = upgrades.parse((manifest["metadata"].get("annotations") or {}).get(names.RAN_VERSION, ""))
     return Live(image, ready, ran)
 

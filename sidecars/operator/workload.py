@@ -75,6 +75,9 @@ def readiness(context: Context, resource: Resource, namespace: str, name: str) -
         return Condition(
             "Ready", "False", "Updating", f"{updated} of {wanted} pods of {resource.kind} {name} are updated"
         )
+    if status.get("replicas", 0) > max(updated, wanted):
+        said = f"pods of {resource.kind} {name} that are out of date stay until the updated ones are ready"
+        return Condition("Ready", "False", "Updating", said)
     if not wanted:
         return Condition("Ready", "True", "ScaledToZero", "spec.replicas is 0: there are no pods")
     if ready < wanted:

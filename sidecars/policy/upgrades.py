@@ -6,7 +6,9 @@ one has stored.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sidecars.policy.conditions import Condition
 
@@ -71,6 +73,22 @@ def ran(live: Live) -> Version | None:
     """The newest version that is known to have run, now that this is seen."""
     now = version(live.image) if live.ready else None
     return max((it for it in (now, live.ran) if it is not None), default=None)
+
+
+def rolled_out(status: Mapping[str, Any], generation: int, wanted: int) -> bool:
+    """Whether a StatefulSet or Deployment of `wanted` pods, with this status, has brought its newest template about:
+    each pod is made of it and ready. So it is where no controller of Kubernetes ever looked: there are no pods.
+    """
+    if not status.get("observedGeneration"):
+        return True
+    updated = status.get("updatedReplicas", 0)
+    return bool(
+        status["observedGeneration"] >= generation
+        and updated >= wanted
+        and status.get("readyReplicas", 0) >= wanted
+        # A Deployment's new pod comes beside an old one, which counts as ready, and goes only when the new one is.
+        and status.get("replicas", 0) <= updated
+    )
 
 
 def hold(daemon: str, live: Live | None, wanted: str, before: Before) -> Hold | None:

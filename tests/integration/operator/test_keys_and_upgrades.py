@@ -112,15 +112,27 @@ async def test_another_version_rolls_in_order_and_never_back(world: World) -> No
         await until(f"{name} with {wanted}", lambda: has(resource, name, daemon, wanted))
 
     async def report(resource: Resource, name: str, *, done: bool) -> None:
-        """What Kubernetes' controllers would: the newest pods are ready, or not yet."""
+        """What Kubernetes' controllers would: the newest pods are ready, or not yet.
+
+        Those of a Deployment come beside the ones of before, which are ready and go when they aren't needed any more.
+        """
         found = await until(name, lambda: world.get(resource, name))
         generation, count = found["metadata"]["generation"], found["spec"]["replicas"]
+        beside = 0 if done or resource is STATEFUL_SETS else count
         status = {
             "observedGeneration": generation,
-            **dict.fromkeys(("replicas", "updatedReplicas"), count),
-            "readyReplicas": count if done else 0,
+            "replicas": count + beside,
+            "updatedReplicas": count,
+            "readyReplicas": count if done else beside,
         }
         await world.client.merge_patch(resource, world.namespace, name, {"status": status}, subresource="status")
+
+    async def until_says(kind: Resource, name: str, words: str) -> None:
+        async def says() -> bool:
+            found = await world.condition(kind, name)
+            return words in f"{found.get('reason')}: {found.get('message')}"
+
+        await until(f"{name} to say {words!r}", says)
 
     for resource, name, daemon, *_ in workloads:
         await until_has(resource, name, daemon, f"{daemon}:25.11")
@@ -155,11 +167,15 @@ async def test_another_version_rolls_in_order_and_never_back(world: World) -> No
         await until(f"{owner}'s {daemon} to wait", waits)
         assert await has(resource, name, daemon, f"{daemon}:25.11")
     await change(world, ACCOUNTINGS, "slurm", spec={"slurmdbd": {"image": "slurmdbd:26.05"}})
-    for index, (resource, name, daemon, _kind, _owner) in enumerate(workloads):
+    for index, (resource, name, daemon, kind, owner) in enumerate(workloads):
         await until_has(resource, name, daemon, f"{daemon}:26.05")
         if index < 2:
             for later, later_name, later_daemon, _, _ in workloads[index + 1 :]:
                 assert await has(later, later_name, later_daemon, f"{later_daemon}:25.11")
+        await report(resource, name, done=False)
+
+        why = "PodsNotReady" if resource is STATEFUL_SETS else "until the updated ones are ready"
+        await until_says(kind, owner, why)
         assert (await world.condition(NODESETS, "slinky")).get("reason") == "WaitingForUpgrade"
         await report(resource, name, done=True)
 

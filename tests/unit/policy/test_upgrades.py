@@ -93,3 +93,29 @@ def test_a_daemon_of_the_same_an_older_or_an_unknown_release_is_taken(image: str
         assert upgrades.hold("slurmd", live, "slurmd:26.05.5", Before(daemon="slurmctld", image=image)) is None
     unknown = Before(daemon="slurmctld", image="slurmctld:25.11")
     assert upgrades.hold("slurmd", Live(OLD, ready=True), "slurmd:mine", unknown) is None
+
+
+def counts(replicas: int, updated: int, ready: int, generation: int = 2) -> dict[str, int]:
+    """A status of a Deployment of one pod, changed once."""
+    return {
+        "observedGeneration": generation,
+        "replicas": replicas,
+        "updatedReplicas": updated,
+        "readyReplicas": ready,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "done"),
+    [
+        (counts(1, 1, 1, generation=1), False),
+        (counts(1, 0, 1), False),
+        (counts(2, 1, 1), False),
+        (counts(1, 1, 0), False),
+        (counts(1, 1, 1), True),
+        ({}, True),
+    ],
+    ids=["not looked at yet", "old alone", "new beside old", "new and not ready", "new", "nobody ever looked"],
+)
+def test_a_deployment_is_rolled_out_when_only_new_pods_are_left_and_ready(status: dict[str, int], done: bool) -> None:
+    assert upgrades.rolled_out(status, 2, 1) is done

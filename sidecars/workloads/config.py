@@ -44,6 +44,8 @@ MIN_MAX_NODE_COUNT = 1024
 CLOSED = "INACTIVE"
 """The State of a partition that is to go: it takes no job and starts none."""
 
+_STATE = re.compile(r"(?i)(?<!\S)State=\S+\s*")
+
 STATE_FOLDER = "/var/spool/slurmctld"
 
 _LOG = "/var/log/slurm"
@@ -347,9 +349,11 @@ class _Composer:
                 if reason:
                     self._problem(place, f"{rest!r} {reason}")
                     rest = ""
+                if closed:
+                    # Its own State would contradict that.
+                    rest = f"{_STATE.sub('', rest).strip()} State={CLOSED}".lstrip()
                 if not reason or closed:
-                    line = f"PartitionName={name} Nodes={name} {rest}".rstrip()
-                    self._add([f"{line} State={CLOSED}" if closed else line], place)
+                    self._add([f"PartitionName={name} Nodes={name} {rest}".rstrip()], place)
         for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
             source = f"NodeSet {nodeset.namespace}/{nodeset.name}"
             for former in nodeset.status.partitions:

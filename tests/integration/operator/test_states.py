@@ -158,7 +158,7 @@ async def test_a_nodeset_whose_partition_jobs_ask_for_stays_until_they_are_gone_
     await until("one to say what it waits for", lambda: waiting("one"))
     await until("two to say what it waits for", lambda: waiting("two"))
     assert await world.pods() == {}
-    closed = [f"PartitionName={name} Nodes={name} State=UP State=INACTIVE" for name in ("one", "two")]
+    closed = [f"PartitionName={name} Nodes={name} State=INACTIVE" for name in ("one", "two")]
 
     async def are_closed() -> bool:
         return await conf(world) == closed
@@ -191,9 +191,7 @@ async def test_a_partition_that_is_switched_off_is_closed_until_no_job_asks_for_
         return await conf(world) == list(wanted)
 
     await until("the condition", said)
-    await until(
-        "the partition to be closed", lambda: lines("PartitionName=slinky Nodes=slinky State=UP State=INACTIVE")
-    )
+    await until("the partition to be closed", lambda: lines("PartitionName=slinky Nodes=slinky State=INACTIVE"))
     world.slurm.job_end(job.job_id, state="CANCELLED")
     await until("the line to go", lines)
     assert await world.condition(NODESETS, "slinky", "PartitionsReleased") == {}

@@ -395,7 +395,7 @@ def test_a_partition_that_is_to_go_is_closed_and_stays_as_long_as_jobs_may_name_
         made = msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, partitions=partitions))
         return [line for line in lines(controller(), (made,)) if line.startswith(("NodeSet=", "PartitionName="))]
 
-    closed = "PartitionName=a Nodes=a State=UP MaxTime=60 State=INACTIVE"
+    closed = "PartitionName=a Nodes=a MaxTime=60 State=INACTIVE"
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert of(leaving, partition=enabled) == ["NodeSet=a Feature=a", closed]
     assert of(partitions=("a",), partition=enabled | {"enabled": False}) == ["NodeSet=a Feature=a", closed]

@@ -51,6 +51,9 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
     candidate: Id | None = None
     told: State | None = None
     read_at = 0.0
+    # Whether the last step left everything as it was. Only then is there nothing to do until something changes: what
+    # came while another configuration was being brought in has not been looked at yet.
+    still = False
     good = edge.good()
     present = edge.present()
     while True:
@@ -60,14 +63,15 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
             candidate, good = edge.candidate(), edge.good()
             if candidate != before:
                 world.say(f"candidate: {candidate or edge.problem}")
-        elif answer is None and not machine.due(state, now) and told is state:
+        elif still and answer is None and not machine.due(state, now):
             if world.wait(LOOK):
                 return
             continue
         before_step = state
         seen = Seen(candidate=candidate, good=good, present=present, answer=answer)
         state, actions = machine.step(settings, state, seen, now)
-        if state == before_step:
+        still = state == before_step
+        if still:
             state = before_step
         answer, installed = None, before_step.running or before_step.installed
         if told is not state:

@@ -100,10 +100,21 @@ class Nvidia:
 def default_sources(visible: str) -> tuple[Source, ...]:
     """The sources of a real machine, in their order. `visible` is NVIDIA_VISIBLE_DEVICES."""
     return (
-        Source("NVML", lambda: read_nvml(importlib.import_module("pynvml"))),
+        Source("NVML", lambda: read_nvml(_pynvml())),
         Source("/proc", lambda: read_proc(PROC, names_mig_devices(visible))),
         Source("nvidia-smi", read_smi),
     )
+
+
+def _pynvml() -> Any:
+    """The module, where it is of any use: to import it takes as long as all else that `register` does."""
+    import ctypes
+
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        raise UnreadableError(str(error)) from error
+    return importlib.import_module("pynvml")
 
 
 def _visible(environment: Mapping[str, str]) -> str:

@@ -55,7 +55,8 @@ def compress(names: Iterable[str]) -> str:
     """
     items: list[tuple[str, int, str]] = []
     ranges: dict[tuple[str, int], list[int]] = defaultdict(list)
-    unique = set(names)
+    # In their order: most are sorted as they come.
+    unique = dict.fromkeys(names)
     if "" in unique or _NO_NAME.search("".join(unique)):
         bad = min(name for name in unique if not name or _NO_NAME.search(name))
         raise HostlistError(f"{bad!r} can't be a node name in a hostlist")

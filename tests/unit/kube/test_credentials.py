@@ -239,8 +239,8 @@ async def test_a_plugin_that_no_longer_answers_fails_no_request_before_its_last_
 ) -> None:
     clock = Clock()
     credentials = clock.give(load_credentials(plugin(tmp_path, ANSWER)))
-    credentials.plugin_deadline = 0.5
     assert (await credentials.access()).authorization == "Bearer token-1"
+    credentials.plugin_deadline = 0.5
     write(tmp_path, SILENT + "time.sleep(1000)", "plugin.py")
     clock.now = 3599
     assert (await credentials.access()).authorization == "Bearer token-1"

@@ -1,8 +1,10 @@
 """NVIDIA's sources, over the fixtures of tests/fixtures/gpu and over what a broken driver does."""
 
+import ctypes
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from sidecars.register.nvidia import (
     Source,
     UnreadableError,
     apart,
+    default_sources,
     parse_smi,
     read_nvml,
     read_proc,
@@ -172,6 +175,17 @@ def script(folder: Path, text: str) -> list[str]:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return [str(path)]
+
+
+def test_without_the_drivers_library_nothing_is_spent_on_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> NoReturn:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    with pytest.raises(UnreadableError, match=r"libnvidia-ml\.so\.1: cannot open"):
+        default_sources("")[0].read()
+    assert "pynvml" not in sys.modules
 
 
 def test_nvidia_smi_is_run_and_read(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The custom resource definitions and the page about them; what they refuse is tested with a real API server."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,3 +64,40 @@ def test_the_page_shows_fields_defaults_and_rules() -> None:
     assert "| `spec.scalingMode` | `StatefulSet`, `DaemonSet` | `StatefulSet` |" in page
     assert "| `spec.controllerRef` | object | required |" in page
     assert "- cannot change controllerRef after deployment" in page
+
+
+TEXTS = {"extraConf", "extraSshdConfig", "rootSshAuthorizedKeys", "checks{}"}
+"""Whole files or parts of one, of as many lines as the user likes."""
+
+OBJECTS = re.compile(
+    r"(.*Refs?(\[\])?\.(name|key|namespace)|persistence\..*|volumeClaimTemplates\[\]\..*|.*\.(labels|annotations)\{\}"
+    r"|metrics\.serviceMonitor\.endpoints\[\]\.path|updateStrategy\.scheduledUpdate\.flags\[\])"
+)
+"""Names and fields of Kubernetes objects, or of requests to Slurm: they are no part of a file."""
+
+
+def strings(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """All strings of a schema by their path."""
+    if schema.get("type") == "string":
+        yield path.removeprefix("."), schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from strings(inner, f"{path}.{name}")
+    if "items" in schema:
+        yield from strings(schema["items"], f"{path}[]")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from strings(schema["additionalProperties"], f"{path}{{}}")
+
+
+@pytest.mark.parametrize("kind", definitions.KINDS)
+def test_no_string_that_reaches_a_file_can_have_a_line_break(kind: str) -> None:
+    manifests = definitions.custom_resource_definitions()
+    manifest = next(it for it in manifests if it["spec"]["names"]["kind"] == kind)
+    [version] = manifest["spec"]["versions"]
+    for path, schema in strings(version["schema"]["openAPIV3Schema"]["properties"]["spec"]):
+        if path.rpartition(".")[2] in TEXTS or OBJECTS.fullmatch(path) or {"enum", "format"} & schema.keys():
+            continue
+        assert "pattern" in schema, f"{path} may hold anything: give it a pattern"
+        # `$` is the end of the text to the API server, and to Python with \Z alone.
+        pattern = re.compile(schema["pattern"].replace("$", r"\Z"))
+        for text in ("a\nb", "a\n", "\na", "/a\nb", "a/b\nc", "5m\n"):
+            assert not pattern.search(text), f"{path} takes {text!r}"

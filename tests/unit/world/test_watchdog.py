@@ -12,9 +12,10 @@ from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
 from sidecars.slurm import protocol
 from sidecars.slurm.tokens import TokenSource
+from tests.world.api import Change
 from tests.world.client import Faults, KubeFault, Process, WorldClient, WorldSlurm
 from tests.world.loop import run
-from tests.world.scripts import FOREIGN, check_settled
+from tests.world.scripts import CORDON, FOREIGN, check_settled, tidy
 from tests.world.world import _SECRET, NODESET, POD, Broken, World, world
 
 
@@ -131,6 +132,26 @@ async def a_write_now_and_then(w: World) -> None:
         writing.cancel()
 
 
+async def a_write_whenever_it_looks(w: World) -> None:
+    writing: list[asyncio.Task[Any]] = []
+
+    def look(change: Change) -> None:
+        if change.collection == CONFIG_MAPS.path():
+            patch = {"metadata": {"labels": {"seen": change.object["metadata"]["name"]}}}
+            writing.append(asyncio.create_task(rogue(w).merge_patch(PODS, "slurm", "slinky-0", patch)))
+
+    w.api.listeners.append(look)
+    await w.settle()
+
+
+async def a_cordon_left_behind(w: World) -> None:
+    cordon = {"metadata": {"annotations": {CORDON: "true"}}}
+    await rogue(w).merge_patch(PODS, "slurm", "slinky-0", cordon)
+    tidy(w)
+    await w.settle()
+    check_settled(w)
+
+
 async def a_status_that_flatters(w: World) -> None:
     w.change("slinky", {"replicas": 3})
     w.kubelets.broken_images.add("slurmd:1")
@@ -163,6 +184,8 @@ async def a_drain_left_behind(w: World) -> None:
         (a_foreign_reason_replaced, "I4: "),
         (writes_without_end, "I7: it never comes to rest"),
         (a_write_now_and_then, "I5: a settled cluster is written to"),
+        (a_write_whenever_it_looks, "I5: a settled cluster is written to"),
+        (a_cordon_left_behind, "'cordoned': 1"),
         (a_status_that_flatters, "I7: NodeSet slinky isn't as asked for"),
         (a_drain_left_behind, "'drained': ['slinky-0']"),
         (a_secret_told, "I10: a secret value in POST configmaps"),

@@ -31,6 +31,7 @@ __all__ = [
     "ObjectMeta",
     "OwnerReference",
     "PersistentVolumeClaim",
+    "PersistentVolumeClaimSpec",
     "PersistentVolumeClaimStatus",
     "Pod",
     "PodSpec",

@@ -1,6 +1,7 @@
 """How the end-to-end tests speak to the cluster: kubectl and Helm as a user would call them, and one way to wait."""
 
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -160,10 +161,10 @@ class Slurm:
         until(f"{count} idle nodes in Slurm", look, seconds)
 
     @contextmanager
-    def watching_pods(self) -> Iterator["PodWatch"]:
-        """Record every change of the worker pods while the block runs."""
+    def watching_pods(self, selector: str = "app.kubernetes.io/name=slurmd") -> Iterator["PodWatch"]:
+        """Record every change of the pods that the labels select while the block runs."""
         k8s = self.kubernetes
-        command = [str(k8s.kubectl_path), "-n", self.namespace, "get", "pods", "-l", "app.kubernetes.io/name=slurmd"]
+        command = [str(k8s.kubectl_path), "-n", self.namespace, "get", "pods", "-l", selector]
         watch = PodWatch()
         # A file and not a pipe: nobody reads while the test goes on, and a full pipe would stop the watch.
         with tempfile.TemporaryFile("w+") as events:
@@ -173,6 +174,7 @@ class Slurm:
                 env={"KUBECONFIG": str(k8s.kubeconfig), "HOME": "/nonexistent"},
             )
             try:
+                until("the watch to begin", lambda: os.fstat(events.fileno()).st_size, 20)
                 yield watch
             finally:
                 process.terminate()
@@ -182,9 +184,13 @@ class Slurm:
 
 
 class PodWatch:
-    """When each pod was asked to go: pod name → metadata.deletionTimestamp less its grace, as epoch seconds."""
+    """`history`: the pods as they were at first and after each change, in the API server's order.
+
+    `deletion_asked`: when each was asked to go: pod name → metadata.deletionTimestamp less its grace, as epoch seconds.
+    """
 
     def __init__(self) -> None:
+        self.history: list[dict[str, Any]] = []
         self.deletion_asked: dict[str, float] = {}
 
     def read(self, text: str) -> None:
@@ -198,6 +204,7 @@ class PodWatch:
                 event, position = decoder.raw_decode(text, position)
             except ValueError:
                 return  # the last event was cut off when the watch ended
+            self.history.append(event["object"])
             metadata = event["object"]["metadata"]
             if metadata.get("deletionTimestamp"):
                 grace = metadata.get("deletionGracePeriodSeconds") or 0

@@ -1,4 +1,4 @@
-"""slurmdbd with a real MariaDB, in a Slurm cluster of its own beside the one of the other tests."""
+"""slurmdbd with a real MariaDB, in a Slurm cluster of its own beside the one of the other tests; and its upgrade."""
 
 import base64
 import re
@@ -11,6 +11,7 @@ from tests.contract.commands import CommandJobs
 from tests.contract.scenarios import ACCOUNTING as CONTRACT
 from tests.contract.scenarios import Scenario
 from tests.contract.target import Target
+from tests.e2e import upgrading
 from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 from tests.e2e.test_contract import jwt_key, slurmrestd
 
@@ -23,10 +24,7 @@ ACCOUNTING = VALUES.with_name("accounting-values.yaml")
 def accounted(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     """A cluster with accounting and one worker. The operator is there, because `slurm` is."""
     found = Slurm(kubernetes, "accounted")
-    kubernetes.helm(
-        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "--create-namespace"),
-        *("-f", str(VALUES), "-f", str(ACCOUNTING), "--set", "nodesets.slinky.replicas=1"),
-    )
+    install(found)
     for kind in ("accountings", "controllers", "restapis"):
 
         def ready(kind: str = kind) -> bool | None:
@@ -38,6 +36,15 @@ def accounted(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     yield found
     kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
     kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
+
+
+def install(slurm: Slurm, **tags: str) -> None:
+    """Install or upgrade the release, with these tags of the daemons' images and else those of the values files."""
+    images = [f"{upgrading.IMAGES[daemon]}={upgrading.reference(daemon, tag)}" for daemon, tag in tags.items()]
+    slurm.kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "--create-namespace"),
+        *("-f", str(VALUES), "-f", str(ACCOUNTING), "--set", ",".join(["nodesets.slinky.replicas=1", *images])),
+    )
 
 
 def accounts(slurm: Slurm) -> dict[str, tuple[str, str]]:
@@ -127,3 +134,57 @@ async def test_slurmdbd_keeps_the_contract_of_the_simulator(scenario: Scenario, 
     nodes = ("slinky-0", "slinky-0")  # none of these scenarios uses a node
     url, key = slurmrestd(kubernetes, namespace), jwt_key(kubernetes, namespace)
     await scenario(Target(url, key, nodes, CommandJobs(accounted.login), version, "accounted_slurm"))
+
+
+def until_ready_says(slurm: Slurm, kind: str, reason: str) -> str:
+    """Wait until the condition Ready of the resource `slurm` of a kind gives this reason; its message."""
+
+    def look() -> str | None:
+        of = slurm.kubernetes.get("-n", slurm.namespace, f"{kind}.slinky.slurm.net", "slurm")
+        found = condition(of, "Ready")
+        current = found.get("observedGeneration") == of["metadata"]["generation"] and found["reason"] == reason
+        return str(found["message"]) if current else None
+
+    return until(f"{kind} slurm to be {reason}", look, 60)
+
+
+def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_never_back(accounted: Slurm) -> None:
+    newer = dict.fromkeys(upgrading.IMAGES, upgrading.NEXT)
+    script = "#!/bin/sh\nsleep {}\n"
+    with upgrading.next_release():
+        accounted.until_idle(1)
+        through = accounted.submit(script.format(30), "-J", "through", "-n1", "--no-requeue")
+        until("the job to run", lambda: accounted.job(through)["JobState"] == "RUNNING", 20)
+        names = [f"begins-{seconds}" for seconds in range(5, 30, 5)]
+        for name in names:
+            begin = f"--begin=now+{name.removeprefix('begins-')}"
+            accounted.submit(script.format(1), "-J", name, "-n1", "--no-requeue", begin)
+
+        # All images at once.
+        with accounted.watching_pods(upgrading.PODS) as watch:
+            install(accounted, **newer)
+            wanted = {upgrading.reference(daemon, tag) for daemon, tag in newer.items()}
+            until("all pods to run the new images", lambda: set(upgrading.uids(accounted).values()) == wanted, 120)
+            for kind in ("accountings", "controllers", "restapis"):
+                until_ready_says(accounted, kind, "Ready")
+            accounted.until_idle(1)
+        upgrading.assert_in_order(watch)
+        states = dict.fromkeys(("through", *names), "COMPLETED")
+
+        def completed() -> bool:
+            return {name: state for name, (_, state) in accounts(accounted).items()}.items() >= states.items()
+
+        until("all jobs to be in the database as completed", completed, 60)
+
+        # And the daemons with a state back again.
+        before = upgrading.uids(accounted)
+        install(accounted, **newer | {"slurmdbd": upgrading.RELEASE, "slurmctld": upgrading.RELEASE})
+        for kind, daemon in (("accountings", "slurmdbd"), ("controllers", "slurmctld")):
+            said = until_ready_says(accounted, kind, "OlderThanState")
+            assert f"{daemon} {upgrading.RELEASE}" in said
+            assert f"what {daemon} {upgrading.NEXT} has stored" in said
+        assert accounted.login("srun", "hostname") == "slinky-0\n"
+        install(accounted, **newer)
+        for kind in ("accountings", "controllers"):
+            until_ready_says(accounted, kind, "Ready")
+        until("the same pods to be ready", lambda: upgrading.uids(accounted) == before, 20)

@@ -129,7 +129,7 @@ def _kind_parts(source: sources.Schema) -> list[str]:
     parts.append(markdown.field_table(_fields(source["spec"], "spec")))
     rules = [rule["message"] for rule in [*source.get("rules", []), *_rules(source["spec"])]]
     if rules:
-        parts += ["The apiserver also enforces:", "\n".join(f"- {message}" for message in rules)]
+        parts += ["The apiserver also enforces:", "\n".join(f"- {message}" for message in dict.fromkeys(rules))]
     if "status" in source:
         parts.append("Status, beside `observedGeneration` and `conditions`:")
         parts.append(markdown.field_table(_fields(source["status"], "status")))

@@ -155,6 +155,7 @@ class Context:
     remembered: dict[Key, Memory] = field(default_factory=dict)
     nudged: dict[Key, str] = field(default_factory=dict)
     walks: dict[Key, Any] = field(default_factory=dict)
+    _controllers: dict[Key, tuple[Manifest, resources.Controller]] = field(default_factory=dict)
     _reported: dict[tuple[str, Key], tuple[str, int, Any]] = field(default_factory=dict)
 
     def memory(self, key: Key) -> Memory:
@@ -164,7 +165,14 @@ class Context:
     def controller(self, namespace: str, name: str) -> resources.Controller | None:
         """The Controller of that name; None if there is none. Raises ResourceError for one that can't be read."""
         manifest = self.caches.controllers.store.get(namespace, name)
-        return resources.read(resources.Controller, manifest) if manifest is not None else None
+        if manifest is None:
+            self._controllers.pop((namespace, name), None)
+            return None
+        known = self._controllers.get((namespace, name))
+        # Each poll of its Slurm asks for its key, and most of them are all that goes on.
+        if known is None or known[0] is not manifest:
+            known = self._controllers[namespace, name] = manifest, resources.read(resources.Controller, manifest)
+        return known[1]
 
     def needed_controller(self, namespace: str, name: str) -> resources.Controller:
         """The Controller that a controllerRef names. Raises NotUsableError if there is none, ResourceError."""

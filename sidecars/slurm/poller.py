@@ -39,7 +39,8 @@ T = TypeVar("T")
 Subscriber = Callable[[frozenset[str], frozenset[str]], None]
 
 STALE_AFTER = 10.0
-"""Seconds (or ten intervals, if that is more) after which the last good answer says nothing about now."""
+"""Seconds (or ten intervals, if that is more) after which the last good answer says nothing about now; so many more as
+the cluster is asked less often."""
 
 CONFIRM_AFTER = 60.0
 """Seconds for which full lists must lack suspect nodes before they count as removed."""
@@ -50,7 +51,7 @@ BREAKER_FAULTS = 3
 CALM_AFTER = 30.0
 """Seconds without a change, a write or a `wake` after which an idle cluster is asked less often."""
 
-CALM_FACTOR = 5.0
+CALM_FACTOR = 7.0
 """How much less often."""
 
 MAX_PAUSE = 10.0
@@ -181,7 +182,8 @@ class Poller:
 
     def fresh(self, now: float) -> bool:
         """Whether the last good answer is recent enough at `now` (of `clock`)."""
-        return self._good_at is not None and now - self._good_at <= max(STALE_AFTER, 10 * self._interval)
+        late = max(STALE_AFTER, 10 * self._interval) + self._interval * (self._tempo() - 1)
+        return self._good_at is not None and now - self._good_at <= late
 
     @property
     def known(self) -> bool:
@@ -380,8 +382,12 @@ class Poller:
         if self._faults:
             doubled: float = min(MAX_PAUSE, self._interval * 2.0 ** min(self._faults - 1, 10))
             return doubled * self._rng.uniform(0.8, 1.2)
+        return max(self._interval * self._tempo(), self._least_pause())
+
+    def _tempo(self) -> float:
+        """How many times less often than each interval the cluster is asked."""
         calm = not self._working and not self._suspects and self._clock() - self._stirred_at >= CALM_AFTER
-        return max(self._interval * (CALM_FACTOR if calm else 1.0), self._least_pause())
+        return CALM_FACTOR if calm else 1.0
 
     def _least_pause(self) -> float:
         """Seconds to the next poll, however often somebody wakes us: a dear answer isn't asked for all the time."""

@@ -41,6 +41,8 @@ WORKERS = 2
 CHANGES = 10
 IDLE_SECONDS = 60.0
 STILL_SECONDS = 5.0
+SETTLE_SECONDS = 90.0
+"""What the operator does once for each new cluster is over by then."""
 NAMESPACE = "bench"
 ROLLED = (STATEFUL_SETS, DEPLOYMENTS, PODS)
 WRITTEN = (*KINDS.values(), CONFIG_MAPS, SECRETS, *ROLLED)
@@ -64,6 +66,7 @@ async def _settled(plane: ControlPlane) -> list[Figure]:
         try:
             await _until(f"{CLUSTERS * WORKERS} workers", lambda: _are_ready(there))
             await _until_still(client)
+            await asyncio.sleep(SETTLE_SECONDS)
             await operator.until_quiet()
             there.ask("forget")
             before, cpu, start = await _versions(client), operator.cpu(), time.monotonic()

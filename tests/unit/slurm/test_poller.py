@@ -119,10 +119,10 @@ async def test_an_idle_cluster_is_asked_less_often_once_nothing_has_stirred_for_
     async with Scene().running() as scene:
         await asyncio.sleep(CALM_AFTER)
         scene.model.calls.clear()
-        await asyncio.sleep(60)
+        await asyncio.sleep(120)
         asked = scene.lists()
-        assert len(asked) <= 60 / CALM_FACTOR + 1
-        assert asked.count(None) == 2
+        assert len(asked) <= 120 / CALM_FACTOR + 1
+        assert asked.count(None) >= 3
         assert scene.poller.known
 
 

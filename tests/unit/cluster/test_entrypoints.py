@@ -76,10 +76,9 @@ def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, 
     )
     daemon.chmod(0o755)
     script = f". {SUPERVISE}; supervise daemon {daemon}; hold; echo over"
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        ["bash", "-c", script], cwd=tmp_path, stdout=pipe, text=True, start_new_session=True
-    ) as process:
+    # Tests in the background of a shell have SIGINT ignored, and bash can't trap what it was started to ignore.
+    words = ["env", "--default-signal=INT", "bash", "-c", script]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         try:
             assert [process.stdout.readline() for _ in range(2)] == ["run\n", "run\n"]

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 
 from sidecars.slurm.extra import pod_facts
 from tests.e2e.harness import Slurm, until
-from tests.e2e.test_states import jobs_all_the_time, processes
+from tests.e2e.test_states import jobs_all_the_time, kill_processes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -57,15 +56,6 @@ def records(slurm: Slurm) -> dict[str, list[str]]:
     return {fact.pod_uid if fact else "": node["state"] for fact, node in zip(facts, nodes, strict=True)}
 
 
-def kill(pod_uid: str) -> None:
-    """End all processes of a pod, its sandbox's too, without a warning."""
-    for pid in processes(pod_uid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-
-
 def delete(slurm: Slurm, pods: dict[str, str], rng: random.Random) -> Counter[str]:
     """Delete these pods, each in a way of its own; how many in each way."""
     ways = {name: rng.choice(list(WAYS)) for name in pods}
@@ -73,7 +63,7 @@ def delete(slurm: Slurm, pods: dict[str, str], rng: random.Random) -> Counter[st
         names = [name for name in pods if ways[name] == way]
         if way.startswith("killed"):
             for name in names:
-                kill(pods[name])
+                kill_processes(pods[name])
         if names:
             slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", *names, "--ignore-not-found", *words)
     return Counter(ways.values())

@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
@@ -130,8 +130,7 @@ def test_a_pod_that_is_lost_with_a_job_on_it_is_healed(pool: Slurm) -> None:
     number = pool.submit("#!/bin/sh\nsleep 120\n", "-w", "slinky-1", "--exclusive")
     until_state(pool, number, "RUNNING", 30)
     before = pool.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
-    for pid in processes(before):
-        os.kill(pid, signal.SIGKILL)
+    kill_processes(before)
     pool.kubernetes.kubectl("-n", "slurm", "delete", "pod", "slurm-worker-slinky-1", "--force", "--grace-period=0")
 
     def back() -> bool:
@@ -158,6 +157,13 @@ def processes(pod_uid: str) -> list[int]:
     return found
 
 
+def kill_processes(pod_uid: str) -> None:
+    """End them all without a warning; some end by themselves when others do."""
+    for pid in processes(pod_uid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def operator_leads(slurm: Slurm) -> str | None:
     """The operator's pod, once it holds the lease."""
     holders = [it["spec"].get("holderIdentity", "") for it in slurm.kubernetes.items("-n", "slinky", "lease")]
@@ -169,11 +175,7 @@ def operator_leads(slurm: Slurm) -> str | None:
 def kill_operator(slurm: Slurm, name: str) -> None:
     """End that pod's processes without a warning, and have another one take over."""
     k8s = slurm.kubernetes
-    for pid in processes(k8s.get("-n", "slinky", "pod", name)["metadata"]["uid"]):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    kill_processes(k8s.get("-n", "slinky", "pod", name)["metadata"]["uid"])
     # Another pod, because a kubelet waits longer before each start of the same; and without waiting for the lease of
     # one that is known to be dead.
     k8s.kubectl("-n", "slinky", "delete", "pod", name, "--force", "--grace-period=0")

@@ -1,8 +1,6 @@
 """The life of a worker pod when things go wrong around it: killed, replaced, drained by hand, without its slurmctld."""
 
 import json
-import os
-import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import Slurm, until
-from tests.e2e.test_states import processes, until_state
+from tests.e2e.test_states import kill_processes, processes, until_state
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -120,8 +118,7 @@ def test_a_pod_that_is_killed_leaves_a_record_that_the_operator_prunes(slurm: Sl
     slurm.scale(1)
     try:
         until("the node to drain", lambda: slurm.nodes()["slinky-1"] == "draining", 30)
-        for pid in processes(gone):
-            os.kill(pid, signal.SIGKILL)
+        kill_processes(gone)
         slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--force", "--grace-period=0")
         assert gone in record(slurm)["extra"]
         until("the record to be gone", lambda: set(slurm.nodes()) == {"slinky-0"}, 60)

@@ -28,6 +28,7 @@ from sidecars.kube import (
 )
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.policy import gres_doctor
+from sidecars.policy.conditions import find
 from sidecars.slurm import client as slurm_client
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import SlurmError
@@ -216,7 +217,6 @@ def _worker(pod: Manifest) -> gres_doctor.Worker:
 
 def _refusal(manifest: Manifest) -> str | None:
     """Why the operator makes no pods for a NodeSet; None where it does."""
-    for condition in (manifest.get("status") or {}).get("conditions") or ():
-        if (condition.get("type"), condition.get("status")) == ("Ready", "False"):
-            return str(condition.get("message", "")) if condition.get("reason") in _REFUSALS else None
-    return None
+    ready = find(manifest, "Ready")
+    refused = ready.get("status") == "False" and ready.get("reason") in _REFUSALS
+    return str(ready.get("message", "")) if refused else None

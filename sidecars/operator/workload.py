@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, NotFound, Resource, records
 from sidecars.operator.apply import APPLIED, with_former_image
 from sidecars.operator.context import Context, NotUsableError
-from sidecars.policy.conditions import Condition
+from sidecars.policy.conditions import Condition, find
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import GROUP, ResourceError
 
@@ -54,10 +54,9 @@ def refused(context: Context, manifest: Manifest, error: NotUsableError | Resour
     """The condition `Ready` of a resource that can't be acted upon, and an Event if that is news."""
     reason = error.reason if isinstance(error, NotUsableError) else "Invalid"
     condition = Condition("Ready", "False", reason, str(error))
-    present = ((manifest.get("status") or {}).get("conditions")) or []
-    if reason not in _WITH_EVERY_START and not any(
-        (it["type"], it["reason"], it["message"]) == ("Ready", reason, condition.message) for it in present
-    ):
+    present = find(manifest, "Ready")
+    told = (present.get("reason"), present.get("message")) == (reason, condition.message)
+    if reason not in _WITH_EVERY_START and not told:
         context.events.emit(manifest, "Warning", "SyncFailed", "Sync", f"{reason}: {error}")
     return condition
 

@@ -49,10 +49,15 @@ def merge(
     return merged
 
 
+def find(resource: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """The condition of this type in a custom resource's status; empty if it has none."""
+    present = (resource.get("status") or {}).get("conditions") or ()
+    return next((it for it in present if it.get("type") == kind), {})
+
+
 def is_true(resource: Mapping[str, Any], kind: str) -> bool:
     """Whether a custom resource has the condition of this type with status True."""
-    found = (resource.get("status") or {}).get("conditions") or []
-    return any(it["type"] == kind and it["status"] == "True" for it in found)
+    return bool(find(resource, kind).get("status") == "True")
 
 
 def timestamp(now: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sidecars.policy.conditions import Condition
+from sidecars.policy.conditions import Condition, find
 
 ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
@@ -165,8 +165,7 @@ def conditions(
 
 def is_invalid(controller: Mapping[str, Any]) -> bool:
     """Whether a Controller's newest configuration was not published, for its faults."""
-    found = (controller.get("status") or {}).get("conditions") or []
-    return any((it["type"], it["reason"]) == (ACCEPTED, INVALID) for it in found)
+    return bool(find(controller, ACCEPTED).get("reason") == INVALID)
 
 
 def _accepted(

@@ -10,7 +10,7 @@ from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context
 from sidecars.policy import nodeset as policy
 from sidecars.policy import reservation
-from sidecars.policy.conditions import Condition
+from sidecars.policy.conditions import Condition, find
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import NotFound, NotYet, Refused, SlurmError
 from sidecars.workloads.resources import NodeSet, duration
@@ -93,9 +93,8 @@ async def _step(context: Context, nodeset: NodeSet, cluster: Cluster, wanted: re
 
 
 def _as_it_was(manifest: Manifest) -> Condition | None:
-    present = (manifest.get("status") or {}).get("conditions") or ()
-    found = next((it for it in present if it["type"] == CONDITION), None)
-    return Condition(CONDITION, found["status"], found["reason"], found["message"]) if found is not None else None
+    found = find(manifest, CONDITION)
+    return Condition(CONDITION, found["status"], found["reason"], found["message"]) if found else None
 
 
 def _until_it_changes(wanted: reservation.Wanted, found: object, now: float) -> float | None:

@@ -22,6 +22,7 @@ from sidecars.kube import (
     Manifest,
     Resource,
 )
+from sidecars.workloads.assembly import containers_of
 
 FIELD_MANAGER = "slurm-operator"
 APPLIED_HASH = "slinky.slurm.net/applied-hash"
@@ -82,26 +83,27 @@ def with_former_image(wanted: Manifest, live: Manifest | None, image: str) -> Ma
     """
     if live is None:
         return wanted
-    kept = copy.deepcopy(wanted)
     former = {it["name"]: it.get("image") for it in _containers(live)}
-    changed = False
+    ours = {it["name"] for it in _containers(wanted) if it.get("image") == image}
+    # Nearly always all of them have it already.
+    others = {name for name in ours if former.get(name) not in (None, image)}
+    if not others:
+        return wanted
+    kept = copy.deepcopy(wanted)
     for container in _containers(kept):
-        before = former.get(container["name"])
-        if container.get("image") == image and before not in (None, image):
-            container["image"] = before
-            changed = True
+        if container["name"] in others:
+            container["image"] = former[container["name"]]
     # By its hash, too, as the API server may have written a quantity another way.
     applied = (live["metadata"].get("annotations") or {}).get(APPLIED_HASH)
-    same = changed and (
+    same = (
         covers(live["spec"]["template"], kept["spec"]["template"])
         or stamped(kept)["metadata"]["annotations"][APPLIED_HASH] == applied
     )
     return kept if same else wanted
 
 
-def _containers(workload: Manifest) -> list[dict[str, Any]]:
-    spec = workload["spec"]["template"]["spec"]
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+def _containers(workload: Manifest) -> list[Manifest]:
+    return containers_of(workload["spec"]["template"]["spec"])
 
 
 class Applier:

@@ -10,7 +10,7 @@ from sidecars.operator.context import Context, controller_of
 from sidecars.policy import upgrades
 from sidecars.policy.upgrades import Before, Hold, Live
 from sidecars.workloads import names
-from sidecars.workloads.assembly import container
+from sidecars.workloads.assembly import container, containers_of
 from sidecars.workloads.resources import Controller
 
 AGAIN_SECONDS = 2.0
@@ -35,7 +35,7 @@ def arrange(context: Context, manifests: list[Manifest], daemon: str, before: Be
     if held is not None and found is None:
         manifests.remove(workload)
     elif held is not None and found is not None:
-        for item in (*spec.get("initContainers", ()), *spec["containers"]):
+        for item in containers_of(spec):
             if item.get("image") == wanted:
                 item["image"] = found.image
     return held

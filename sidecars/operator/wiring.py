@@ -8,7 +8,7 @@ from sidecars.operator.context import Context, Key, controller_of
 from sidecars.operator.controller.pods import pod_view
 from sidecars.operator.nodeset import machines
 from sidecars.operator.nodeset.observation import as_placed, slurm_node
-from sidecars.operator.nodeset.podstate import wake
+from sidecars.operator.nodeset.podstate import cluster_of, wake
 from sidecars.policy import gate, podstate
 from sidecars.policy.conditions import is_true
 from sidecars.workloads import names
@@ -106,7 +106,7 @@ def wire(context: Context) -> None:
             queues.pods.add(_pod_key(event.new))
         if event.old is not None and event.new.status.ready and not event.old.status.ready:
             # It has registered: Slurm's record of it is new.
-            cluster = context.clusters.get((key[0], event.new.metadata.labels.get(names.CLUSTER, "")))
+            cluster = cluster_of(context, event.new)
             if cluster is not None:
                 cluster.poller.wake()
 

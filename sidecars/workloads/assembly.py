@@ -1,7 +1,7 @@
 """What the objects of every kind go through: owner, labels, and the custom resource's overrides."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from sidecars.workloads import merge, names
 from sidecars.workloads.resources import (
@@ -140,12 +140,16 @@ def find(manifests: Iterable[Manifest], kind: str, name: str | None = None) -> M
     raise LookupError(f"no {kind} {name or ''} was rendered")
 
 
+def containers_of(spec: Json) -> list[Json]:
+    """The init containers and containers of a PodSpec: the very objects, in their order."""
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
 def container(spec: Json, name: str) -> Json:
     """The container or init container of this name in a PodSpec. Raises LookupError."""
-    for field in ("initContainers", "containers"):
-        for item in spec.get(field, ()):
-            if item["name"] == name:
-                return cast("Json", item)
+    for item in containers_of(spec):
+        if item["name"] == name:
+            return item
     raise LookupError(f"no container {name}")
 
 

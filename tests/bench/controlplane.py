@@ -8,7 +8,7 @@ The setting: real Slurm on a local cluster of its own, on which `sinfo` and `sru
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,7 @@ from sidecars.operator.nodeset import bulk
 from sidecars.simulate import SlurmModel
 from tests.bench.figures import Figure, figure
 from tests.bench.machines import Machines, machines
-from tests.bench.operator import WAIT_SECONDS, Operator
+from tests.bench.operator import Operator, until
 from tests.cluster.control_plane import ControlPlane
 from tests.e2e.configuration import calling, change_timeout, until_running
 from tests.e2e.installed import cluster, install_operator, install_slurm
@@ -64,7 +64,7 @@ async def _settled(plane: ControlPlane) -> list[Figure]:
         await _create(World(client, NAMESPACE, SlurmModel(), there.url), there)
         operator = Operator(plane, NAMESPACE, there.url)
         try:
-            await _until(f"{CLUSTERS * WORKERS} workers", lambda: _are_ready(there))
+            await until("the workers are ready", lambda: there.ask("pods")[1] == CLUSTERS * WORKERS)
             await _until_still(client)
             await asyncio.sleep(SETTLE_SECONDS)
             await operator.until_quiet()
@@ -115,7 +115,6 @@ async def _create(world: World, there: Machines) -> None:
         ("slurm-auth-slurm", "slurm.key"),
         ("slurm-auth-jwt", "jwt.key"),
         ("mariadb-password", "password"),
-        ("ssh", "authorized_keys"),
         ("sssd", "sssd.conf"),
     ):
         await world.create(secret(name, key, b"k" * 1024))
@@ -149,10 +148,6 @@ async def _upgrade_chart(client: Client) -> None:
         items, _ = await client.list(resource, NAMESPACE)
         for item in items:
             await client.merge_patch(resource, NAMESPACE, item["metadata"]["name"], patch)
-
-
-def _are_ready(there: Machines) -> bool:
-    return bool(there.ask("pods")[1] == CLUSTERS * WORKERS)
 
 
 async def _by_name(client: Client, resources: tuple[Resource, ...], of: Callable[[Manifest], Any]) -> dict[str, Any]:
@@ -192,16 +187,4 @@ async def _until_still(client: Client) -> None:
         daemons = sum(name.startswith(("Deployment/", "StatefulSet/")) for name in before)
         return daemons == 4 * CLUSTERS and await _versions(client) == before
 
-    await _until(f"{4 * CLUSTERS} StatefulSets and Deployments, and nothing is written", still)
-
-
-async def _until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
-    try:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                found = look()
-                if found if isinstance(found, bool) else await found:
-                    return
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise TimeoutError(f"waited {WAIT_SECONDS:g} s until there were {what}") from None
+    await until(f"there are {4 * CLUSTERS} StatefulSets and Deployments, and nothing is written", still)

@@ -17,7 +17,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +34,7 @@ from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 from tests.bench.figures import Figure, figure, table
 from tests.bench.machines import Machines, machines
-from tests.bench.operator import WAIT_SECONDS, Operator
+from tests.bench.operator import WAIT_SECONDS, Operator, until
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
@@ -127,7 +127,7 @@ class _Bench:
         served, cpu = self._served(), self.operator.cpu()
         start = time.monotonic()
         await self._world.nodeset(NODESET, self._replicas)
-        status = await self._until("its status is complete", self._complete) - start
+        status = await until("its status is complete", self._complete) - start
         created = self._there.ask("pods")[2] - start
         spent = await self.operator.until_quiet() - cpu
         kubelets, slurm, _ = self._there.ask("requests")
@@ -189,15 +189,15 @@ class _Bench:
         self._there.ask("forget")
         start = time.monotonic()
         await self._world.scale(self._replicas - count, NODESET)
-        await self._until("the nodes are drained", lambda: len(self._there.ask("drained")) >= count)
+        await until("the nodes are drained", lambda: len(self._there.ask("drained")) >= count)
         drained = max(self._there.ask("drained").values()) - start
-        await self._until("the idle ones are gone", lambda: self._there.ask("pods")[0] == self._replicas - count + JOBS)
+        await until("the idle ones are gone", lambda: self._there.ask("pods")[0] == self._replicas - count + JOBS)
         gone = time.monotonic() - start
         ended = {}
         for name, job in jobs.items():
             await asyncio.sleep(self._rng.uniform(0.1, 0.6))
             ended[name] = self._there.ask("end_job", job)
-        await self._until("the others are gone", lambda: self._there.ask("pods")[0] == self._replicas - count)
+        await until("the others are gone", lambda: self._there.ask("pods")[0] == self._replicas - count)
         deleted = self._there.ask("deleting")
         took = [deleted[name] - at for name, at in ended.items()]
         await self.operator.until_quiet()
@@ -215,7 +215,7 @@ class _Bench:
         peak = self.operator.memory("VmHWM")
         self.operator.stop()
         self.operator = Operator(self._plane, NAMESPACE, self._there.url)
-        await self._until("the new one to lead", lambda: "reconciling" in self.operator.said())
+        await until("the new one to lead", lambda: "reconciling" in self.operator.said())
         spent = await self.operator.until_quiet()
         self.operator.stop()
         start = time.process_time()
@@ -254,11 +254,11 @@ class _Bench:
 
     async def _post(self, bodies: Sequence[Manifest]) -> None:
         await bulk.each(partial(self._client.create, PODS, body) for body in bodies)
-        await self._until("the bare loop's pods are ready", lambda: self._there.ask("pods")[1] == len(bodies))
+        await until("the bare loop's pods are ready", lambda: self._there.ask("pods")[1] == len(bodies))
 
     async def _delete(self, bodies: Sequence[Manifest]) -> None:
         await bulk.each(partial(self._client.delete, PODS, BARE, body["metadata"]["name"]) for body in bodies)
-        await self._until("the bare loop's pods are gone", lambda: self._there.ask("pods")[0] == 0)
+        await until("the bare loop's pods are gone", lambda: self._there.ask("pods")[0] == 0)
 
     async def _least_reaction(self, nodes: Reflector[records.Node]) -> float:
         """Seconds from a cordon to the drain where a watch tells of it and one request goes out; the median."""
@@ -289,7 +289,7 @@ class _Bench:
         self._there.ask("forget")
         start = time.monotonic()
         await self._client.merge_patch(NODES, None, machine, {"spec": {"unschedulable": True}})
-        await self._until(f"{host} is drained", lambda: host in self._there.ask("drained"))
+        await until(f"{host} is drained", lambda: host in self._there.ask("drained"))
         took: float = self._there.ask("drained")[host] - start
         await self._client.merge_patch(NODES, None, machine, {"spec": {"unschedulable": None}})
         return took
@@ -310,19 +310,6 @@ class _Bench:
                 labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
                 served[labels["verb"], labels["resource"]] += int(float(line.rpartition(" ")[2]))
         return served
-
-    @staticmethod
-    async def _until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> float:
-        """Wait until it is so; when it was seen."""
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                while True:
-                    found = look()
-                    if found if isinstance(found, bool) else await found:
-                        return time.monotonic()
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            raise TimeoutError(f"waited {WAIT_SECONDS:g} s until {what}") from None
 
 
 def _body(wanted: NodeSet, template: Manifest, ordinal: int) -> Manifest:

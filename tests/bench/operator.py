@@ -9,6 +9,8 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.cluster.control_plane import ControlPlane
@@ -16,6 +18,19 @@ from tests.cluster.control_plane import ControlPlane
 ROOT = Path(__file__).parents[2]
 QUIET_SECONDS = 2.0
 WAIT_SECONDS = 240.0
+
+
+async def until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> float:
+    """Wait until it is so; when it was seen, by `time.monotonic`. Raises TimeoutError, which names `what`."""
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                found = look()
+                if found if isinstance(found, bool) else await found:
+                    return time.monotonic()
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise TimeoutError(f"waited {WAIT_SECONDS:g} s until {what}") from None
 
 
 class Operator:

@@ -78,6 +78,16 @@ async def pods_are_made_of(world: World) -> dict[str, Any]:
     return found | {f"Pod/{name}": pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
 
 
+async def until_logins_are_scaled(world: World, replicas: int) -> None:
+    """Wait until the Deployment of the login nodes says so."""
+
+    async def scaled() -> bool:
+        found = await world.get(DEPLOYMENTS, "slurm-login-slinky")
+        return found is not None and found["spec"]["replicas"] == replicas
+
+    await until(f"the login nodes to be scaled to {replicas}", scaled)
+
+
 async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(kubeconfig: Path, tmp_path: Path) -> None:
     slurm, where = SlurmModel(), "chart-versions"
     async with (
@@ -112,12 +122,7 @@ async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(ku
                 assert labels["helm.sh/chart"] == "slurm-1.0.1"
                 await client.merge_patch(resource, name, kind, {"spec": {"replicas": 3}})
             await world.until_ready(3, "slurm-worker-slinky")
-
-            async def scaled() -> bool:
-                found = await world.get(DEPLOYMENTS, "slurm-login-slinky")
-                return found is not None and found["spec"]["replicas"] == 3
-
-            await until("the login nodes to be scaled", scaled)
+            await until_logins_are_scaled(world, 3)
             after = await pods_are_made_of(world)
             login = "Deployment/slurm-login-slinky"
             assert after[login][1] == before[login][1]
@@ -129,12 +134,7 @@ async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(ku
             await client.merge_patch(NODESETS, name, "slurm-worker-slinky", {"spec": {"replicas": 2}})
             await client.merge_patch(LOGINSETS, name, "slurm-login-slinky", {"spec": {"replicas": 1}})
             await world.until_ready(2, "slurm-worker-slinky")
-
-            async def again() -> bool:
-                found = await world.get(DEPLOYMENTS, "slurm-login-slinky")
-                return found is not None and found["spec"]["replicas"] == 1
-
-            await until("the login nodes to be scaled again", again)
+            await until_logins_are_scaled(world, 1)
             last = await pods_are_made_of(world)
             assert last[login][1] == before[login][1]
             assert {it: last[it] for it in before if it != login} == {it: before[it] for it in before if it != login}

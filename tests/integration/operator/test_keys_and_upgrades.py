@@ -8,7 +8,7 @@ import pytest
 
 from sidecars.kube import CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, SECRETS, STATEFUL_SETS, Invalid, Resource
 from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
-from tests.integration.operator.test_services import ACCOUNTING, put, until_event, update_status
+from tests.integration.operator.test_services import ACCOUNTING, put, update_status
 from tests.integration.operator.world import World, custom, secret, until
 
 pytestmark = pytest.mark.timeout(90, func_only=True)
@@ -56,7 +56,7 @@ async def test_a_key_that_is_swapped_is_refused_and_one_that_is_named_is_brought
     await until_key(world, "InUse", "'next'", 50)
     assert await keys_of_daemons(world) == [NEW]
     for step in ("step 1 of 3", "step 2 of 3", "step 3 of 3"):
-        await until_event(world, "Controller", "SlurmKey", step)
+        await world.until_told("SlurmKey", "Controller", step)
     after = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
     assert after == template
     await change(world, CONTROLLERS, "slurm", spec={"nextSlurmKeyRef": None})

@@ -10,7 +10,6 @@ from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
-    EVENTS,
     PODS,
     SECRETS,
     SERVICES,
@@ -44,18 +43,6 @@ async def until_reason(world: World, resource: Resource, name: str, reason: str)
     return str(found["message"])
 
 
-async def until_event(world: World, kind: str, reason: str, words: str) -> None:
-    """Wait for an Event about a resource of this kind."""
-
-    async def look() -> bool:
-        items, _ = await world.client.list(EVENTS, world.namespace)
-        return any(
-            it["regarding"]["kind"] == kind and it["reason"] == reason and words in it.get("note", "") for it in items
-        )
-
-    await until(f"an Event {reason} about a {kind} with {words!r}", look)
-
-
 async def update_status(world: World, resource: Resource, name: str, ready: int = 1) -> None:
     """What the controllers of Kubernetes would report of running pods."""
     status = {
@@ -83,7 +70,7 @@ async def test_accounting_waits_for_its_password_and_takes_it_up(world: World) -
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
     said = await until_reason(world, ACCOUNTINGS, "slurm", "ReferenceMissing")
     assert "spec.storageConfig.passwordKeyRef: Secret 'mariadb-password' doesn't exist" in said
-    await until_event(world, "Accounting", "SyncFailed", "'mariadb-password'")
+    await world.until_told("SyncFailed", "Accounting", "'mariadb-password'")
     assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
     await world.create(secret("mariadb-password", "password", b"first"))
     stateful_set = await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))
@@ -118,7 +105,7 @@ async def test_another_password_is_published_and_restarts_slurmdbd(world: World)
 
     await until("another hash", changed)
     assert "StoragePass=second" in await slurmdbd_conf(world)
-    await until_event(world, "Accounting", "Restarting", "slurmdbd conf changed")
+    await world.until_told("Restarting", "Accounting", "slurmdbd conf changed")
     await put(world, "mariadb-password", "password", b"third\nStorageHost=evil")
     said = await until_reason(world, ACCOUNTINGS, "slurm", "Invalid")
     assert "evil" not in said
@@ -216,7 +203,7 @@ async def test_a_token_is_signed_kept_and_signed_again_with_another_key(world: W
         return second not in {None, first} and jwt.decode(second or "", b"k" * 1024, algorithms=["HS256"]) != claims
 
     await until("a token of the new key", again)
-    await until_event(world, "Token", "Signed", "the key that signs tokens has changed")
+    await world.until_told("Signed", "Token", "the key that signs tokens has changed")
     await world.client.delete(SECRETS, world.namespace, "api-jwt-root")
     await until("a token in place of one that was deleted", lambda: token_of(world, "api-jwt-root"))
 
@@ -378,7 +365,7 @@ async def test_what_waits_for_a_controller_says_so_and_starts_when_it_is_there(w
     await world.create(custom("LoginSet", "early", {**late, **sssd, "login": {"image": "x"}}))
     for resource in (RESTAPIS, LOGINSETS):
         assert "no Controller 'late'" in await until_reason(world, resource, "early", "ControllerMissing")
-        await until_event(world, resource.kind, "SyncFailed", "'late'")
+        await world.until_told("SyncFailed", resource.kind, "'late'")
     await world.create(custom("Controller", "late", {**KEYS, "slurmctld": {"image": "x"}}))
     for name in ("early-restapi", "early"):
         await until(f"Deployment {name}", lambda name=name: world.get(DEPLOYMENTS, name))  # type: ignore[misc]

@@ -203,14 +203,19 @@ class World:
 
         await until(f"the pods to be {names}", look)
 
-    async def until_told(self, reason: str) -> None:
-        """Wait for an event with that reason."""
+    async def until_told(self, reason: str, kind: str = "", words: str = "") -> None:
+        """Wait for an event with that reason: about a resource of this kind if one is named, and with these words."""
 
         async def told() -> bool:
             events, _ = await self.client.list(EVENTS, self.namespace)
-            return any(event.get("reason") == reason for event in events)
+            return any(
+                it.get("reason") == reason
+                and (not kind or it["regarding"]["kind"] == kind)
+                and words in (it.get("note") or "")
+                for it in events
+            )
 
-        await until(f"an event {reason}", told)
+        await until(f"an event {reason} about a {kind or 'resource'} with {words!r}", told)
 
     async def versions(self) -> dict[str, str]:
         """The resourceVersion of everything in the namespace that an operator could write."""

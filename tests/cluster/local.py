@@ -249,14 +249,18 @@ def _up(
         preconditions.demand(preconditions.observe(plan, running=cluster is not None, cold=not built("kube")))
     with progress.step("programs of the distribution"):
         debian.unpacked()
-    with progress.step("Kubernetes programs" if built("kube") else "Kubernetes programs (built once, some minutes)"):
-        tool("kube")
-    if check is not None:
-        check(progress)
-    archives = [pause_archive()]
-    if images is not None:
-        with progress.step("images"):
-            archives.append(images(cache.root(), progress.say))
+    with ThreadPoolExecutor(1) as beside:
+        # Downloads and unpacking fill the gaps that the compiler leaves.
+        archive = beside.submit(images, cache.root(), progress.say) if images is not None else None
+        once = "" if built("kube") else " (built once, some minutes)"
+        with progress.step(f"Kubernetes programs{once}"):
+            tool("kube")
+        if check is not None:
+            check(progress)
+        archives = [pause_archive()]
+        if archive is not None:
+            with progress.step("images"):
+                archives.append(archive.result())
     if cluster is None:
         for leftover in (clusters() / name / "state", clusters() / name / "gone"):
             shutil.rmtree(leftover, ignore_errors=True)

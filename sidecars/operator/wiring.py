@@ -99,7 +99,9 @@ def wire(context: Context) -> None:
             context.expectations.deletion_observed(key, event.object.metadata.uid)
         if event.old is None or event.new is None or _decided_by(event.old) != _decided_by(event.new):
             memory = context.remembered.get(key)
-            queues.nodesets.add_after(key, patience(len(memory.observed) if memory is not None else 0))
+            goes_on = memory is not None and memory.creating and context.expectations.satisfied(key)
+            wait = 0.0 if memory is None or goes_on else patience(len(memory.observed))
+            queues.nodesets.add_after(key, wait)
         if event.new is None:
             return
         if event.old is None or _state_shown(event.old) != _state_shown(event.new):

@@ -43,6 +43,10 @@ class Shown:
     deadline: str | None
 
 
+IDLE = Shown({CONDITION_PREFIX + SHOWN["IDLE"]: ""}, protect=False, deadline=None)
+"""A worker that could have a job and has none."""
+
+
 def shown(node: Node | None, *, protection: bool, deadline: float | None) -> Shown:
     """What the pod of this node record is to show. None: Slurm, which answers, has no such node.
 

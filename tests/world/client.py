@@ -71,6 +71,8 @@ class Faults:
     """Watches deliver nothing before."""
     silent_until: float = 0.0
     """A write is not answered before."""
+    slow: float = 0.0
+    """Seconds by which each write is answered later."""
     slurm_lost: int = 0
     """So many of the next writes to Slurm are done, and their answers lost."""
     done: int = 0
@@ -143,7 +145,7 @@ class WorldClient(kube.Client):
         answer = self._api.handle(method, place, query or {}, sent, content_type)
         if fault is KubeFault.CRASH_AFTER:
             self._process.kill()
-        await self._pass(8.0 if fault is KubeFault.LATE else self._random.uniform(0.001, 0.01))
+        await self._pass(8.0 if fault is KubeFault.LATE else self._random.uniform(0.001, 0.01) + self._faults.slow)
         if fault is KubeFault.LOST:
             raise Unreachable(f"{request}: injected: the connection was cut")
         return answer

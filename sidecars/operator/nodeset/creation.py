@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
-from sidecars.operator.context import Context, Key, NotUsableError
+from sidecars.operator.context import Context, Key, Memory, NotUsableError
 from sidecars.operator.nodeset import bulk, placement
 from sidecars.policy import nodeset as policy
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 
 log = logging.getLogger(__name__)
+
+SLICE_SECONDS = 2.0
+"""For how long one pass creates pods: drains and the status don't wait for the last of thousands."""
+
+LARGEST_BATCH = 4 * bulk.AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,40 +60,60 @@ def orders(
 
 
 async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[Order]) -> None:
-    """Make the pods. Raises ApiError or NotUsableError for the first that can't be; a taken name stops no other pod.
+    """Make the pods, for SLICE_SECONDS; the pass that their arrival brings about goes on with the others.
 
-    Doubling batches: when the first pod is refused, thousands more need not be tried.
+    Raises ApiError or NotUsableError for the first that can't be made; a taken name stops no other pod. Batches double:
+    when the first pod is refused, thousands more need not be tried.
     """
-    now, failed = context.now(), context.memory(key).failures
-    due = [order for order in wanted if order.name not in failed or failed[order.name].until <= now]
-    free, taken = _unused(context, key, due)
-    if free:
-        context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(free)} pod(s)")
-    context.expectations.expect_creations(key, len(free))
-    size, rest = 1, free
+    start, memory = context.now(), context.memory(key)
+    due = [order for order in wanted if order.name not in memory.failures or memory.failures[order.name].until <= start]
+    rest, taken = _unused(context, key, due)
+    if rest and not memory.creating:
+        context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(rest)} pod(s)")
+        memory.creating = 1
     made = 0
-    while rest:
-        batch, rest = rest[:size], rest[size:]
-        results = await bulk.each(partial(_make, context, key, order) for order in batch)
-        errors = [result for result in results if result is not None]
-        made += len(batch) - len(errors)
-        for _ in errors:
-            context.expectations.creation_observed(key)
-        ours = [error for error in errors if isinstance(error, AlreadyExists | NotUsableError)]
-        taken = taken or next(iter(ours), None)
-        worse = [error for error in errors if not isinstance(error, AlreadyExists | NotUsableError)]
-        if worse:
-            for _ in rest:
-                context.expectations.creation_observed(key)
-            if isinstance(worse[0], Forbidden | Invalid):
-                said = f"The API server refuses the pod: {worse[0]}"
-                context.events.emit(owner, "Warning", "FailedCreate", "Create", said)
-            raise worse[0]
-        size *= 2
-    if made:
-        log.info("NodeSet %s/%s: created %d pod(s)", *key, made)
-    if taken is not None:
-        raise taken
+    try:
+        while rest and 0 <= context.now() - start < SLICE_SECONDS:
+            batch, rest = rest[: memory.creating], rest[memory.creating :]
+            errors = await _make_all(context, key, batch)
+            made += len(batch) - len(errors)
+            ours = [error for error in errors if isinstance(error, AlreadyExists | NotUsableError)]
+            taken = taken or next(iter(ours), None)
+            worse = [error for error in errors if not isinstance(error, AlreadyExists | NotUsableError)]
+            if worse:
+                if isinstance(worse[0], Forbidden | Invalid):
+                    said = f"The API server refuses the pod: {worse[0]}"
+                    context.events.emit(owner, "Warning", "FailedCreate", "Create", said)
+                raise worse[0]
+            memory.creating = min(2 * memory.creating, LARGEST_BATCH)
+        if taken is not None and not (made and rest):
+            raise taken
+    except BaseException:
+        rest = []
+        raise
+    finally:
+        if made:
+            log.info("NodeSet %s/%s: created %d pod(s)", *key, made)
+        if not rest:
+            _finished(context, memory)
+
+
+async def _make_all(context: Context, key: Key, orders: Sequence[Order]) -> list[Exception]:
+    """The errors."""
+    context.expectations.expect_creations(key, len(orders))
+    results = await bulk.each(partial(_make, context, key, order) for order in orders)
+    errors = [result for result in results if result is not None]
+    for _ in errors:
+        context.expectations.creation_observed(key)
+    return errors
+
+
+def _finished(context: Context, memory: Memory) -> None:
+    """What waited for the last pod waits no longer."""
+    memory.creating = 0
+    for pod in memory.unshown:
+        context.queues.pods.add(pod)
+    memory.unshown.clear()
 
 
 def _unused(context: Context, key: Key, wanted: Iterable[Order]) -> tuple[list[Order], Exception | None]:

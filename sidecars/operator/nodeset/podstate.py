@@ -72,8 +72,19 @@ async def _show(context: Context, pod: records.Pod, nodeset: Manifest, cluster: 
         protection=(nodeset.get("spec") or {}).get("workloadDisruptionProtection") is not False,
         deadline=cluster.deadlines.get(name),
     )
-    await _write(context, pod, wanted)
+    memory = context.remembered.get((pod.metadata.namespace, nodeset["metadata"]["name"]))
+    if memory is not None and memory.creating and _can_wait(pod, wanted):
+        # That it is idle is of no use to anybody before the others are there, and would hold them up.
+        memory.unshown.add((pod.metadata.namespace, pod.metadata.name))
+    else:
+        await _write(context, pod, wanted)
     return DEADLINES_FOR if draining else again
+
+
+def _can_wait(pod: records.Pod, wanted: podstate.Shown) -> bool:
+    """A worker that shows nothing yet, has no work and is not drained."""
+    new = not any(it.type.startswith(podstate.CONDITION_PREFIX) for it in pod.status.conditions)
+    return new and wanted == podstate.IDLE
 
 
 def nodeset_of(context: Context, pod: records.Pod) -> Manifest | None:

@@ -54,10 +54,8 @@ async def carry_out(
         asked = [deletion.pod.uid for deletion in plan.delete if not deletion.machine_lost]
         context.expectations.expect_deletions(key, asked)
         await all_of([_delete(context, nodeset, owner, deletion, cluster) for deletion in plan.delete])
-    if template is not None:
-        wanted = creation.orders(nodeset, template, revision, desired, plan)
-        if wanted:
-            await creation.create(context, key, owner, wanted)
+    orders = creation.orders(nodeset, template, revision, desired, plan) if template is not None else []
+    await creation.create(context, key, owner, orders)
 
 
 def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:

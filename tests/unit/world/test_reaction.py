@@ -1,9 +1,15 @@
 """How soon the operator sees what has happened, in virtual time."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sidecars.workloads import names
+from tests.world.kubelets import NODE
 from tests.world.loop import run
 from tests.world.world import NODESET, World, world
 
 WORKERS = 6
+MANY = 250
 
 
 async def until_counted(w: World, field: str, count: int) -> float:
@@ -26,5 +32,64 @@ def test_a_worker_that_became_ready_counts_as_idle_without_waiting_for_the_next_
                 await until_counted(w, "readyReplicas", count)
                 took.append(await until_counted(w, "slurmIdle", count))
             assert max(took) <= 0.25
+
+    run(scenario())
+
+
+@asynccontextmanager
+async def many_being_created() -> AsyncIterator[World]:
+    """A world with a slow API server, and a NodeSet of which some pods are ready and most are still to be made."""
+    async with world(1, machines=MANY) as w:
+        await w.run(5)
+        w.faults.slow = 1.0
+        w.nodeset(replicas=MANY)
+        await w.until("a pod has its node in Slurm", lambda: w.slurms["slurm", "slurm"].nodes)
+        assert len(w.pods()) < MANY / 4
+        yield w
+
+
+def test_a_machine_that_is_cordoned_while_many_pods_are_created_is_drained_long_before_the_last_is_there() -> None:
+    async def scenario() -> None:
+        async with many_being_created() as w:
+            name, node = next(iter(w.slurms["slurm", "slurm"].nodes.items()))
+            machine = next(pod["spec"]["nodeName"] for pod in w.pods() if pod["spec"]["hostname"] == name)
+            w.api.change(NODE, "", machine, {"spec": {"unschedulable": True}})
+            assert await w.until("the node is drained", lambda: "DRAIN" in node.flags) <= 4
+            assert len(w.pods()) < MANY
+
+    run(scenario())
+
+
+def test_the_status_of_a_nodeset_counts_up_while_its_pods_are_created() -> None:
+    async def scenario() -> None:
+        async with many_being_created() as w:
+            seen = set()
+            while len(w.pods()) < MANY:
+                seen.add(((w.api.get(NODESET, "slurm", "slinky") or {}).get("status") or {}).get("replicas"))
+                await w.run(0.5)
+            assert len(seen) >= 3
+
+    run(scenario())
+
+
+def test_while_pods_are_created_a_busy_worker_is_protected_at_once_and_an_idle_one_shows_it_when_all_are_there() -> (
+    None
+):
+    async def scenario() -> None:
+        async with many_being_created() as w:
+            w.job(1, 600.0)
+
+            def protected() -> list[str]:
+                return [p["metadata"]["name"] for p in w.pods() if p["metadata"]["labels"].get(names.POD_PROTECT)]
+
+            def idle() -> int:
+                conditions = [it["type"] for pod in w.pods() for it in pod["status"].get("conditions") or ()]
+                return conditions.count("SlurmNodeStateIdle")
+
+            assert await w.until("its worker is protected", protected) <= 4
+            while len(w.pods()) < MANY:
+                assert idle() == 0
+                await w.run(0.5)
+            await w.until("the idle ones show it", lambda: idle() == MANY - 1)
 
     run(scenario())

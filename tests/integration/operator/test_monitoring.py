@@ -73,7 +73,11 @@ async def test_a_service_monitor_is_made_where_its_kind_is_and_goes_when_it_is_t
     await ask(world, True, MONITOR)
     assert "install the Prometheus operator" in await until_told(world, "False", "KindMissing")
     assert await until("slurmctld, which doesn't wait for it", lambda: world.get(STATEFUL_SETS, "slurm-controller"))
-    assert (await world.condition(CONTROLLERS, "slurm"))["reason"] == "Updating"
+
+    async def updating() -> bool:
+        return (await world.condition(CONTROLLERS, "slurm")).get("reason") == "Updating"
+
+    await until("Controller to tell of slurmctld's pods", updating)
 
     await world.client.create(DEFINITIONS, DEFINITION)
     try:
@@ -104,7 +108,11 @@ async def test_a_service_monitor_is_made_where_its_kind_is_and_goes_when_it_is_t
         await until("the user's endpoints", changed)
         await ask(world, False, MONITOR)
         await until_gone(world)
-        assert await world.condition(CONTROLLERS, "slurm", "ServiceMonitor") == {}
+
+        async def untold() -> bool:
+            return await world.condition(CONTROLLERS, "slurm", "ServiceMonitor") == {}
+
+        await until("the condition to go, too", untold)
         await ask(world, True, MONITOR)
         await until("the ServiceMonitor again", lambda: monitor(world))
         await ask(world, True, {"enabled": False})

@@ -325,6 +325,7 @@ class Client:
         query = {"fieldManager": field_manager}
         return await self._write("PATCH", path, patch, _MANIFEST, query, "application/merge-patch+json")
 
+    @overload
     async def json_patch(
         self,
         resource: Resource,
@@ -334,11 +335,34 @@ class Client:
         *,
         subresource: str | None = None,
         field_manager: str = "",
-    ) -> Manifest:
+    ) -> Manifest: ...
+    @overload
+    async def json_patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        operations: Sequence[Mapping[str, Any]],
+        type: type[T],
+        *,
+        subresource: str | None = None,
+        field_manager: str = "",
+    ) -> T: ...
+    async def json_patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        operations: Sequence[Mapping[str, Any]],
+        type: type[Any] = dict,
+        *,
+        subresource: str | None = None,
+        field_manager: str = "",
+    ) -> Any:
         """JSON patch (RFC 6902); a failed `test` operation raises Invalid. The object as stored."""
         path = resource.path(namespace, name, subresource)
         query = {"fieldManager": field_manager}
-        return await self._write("PATCH", path, operations, _MANIFEST, query, "application/json-patch+json")
+        return await self._write("PATCH", path, operations, type, query, "application/json-patch+json")
 
     async def delete(
         self,

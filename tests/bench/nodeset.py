@@ -22,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
+
 from sidecars.kube import NODES, PODS, Client, Event, Manifest, Reflector, load_credentials, records
 from sidecars.operator.caches import NODESETS, WORKERS
 from sidecars.operator.nodeset import bulk
@@ -253,7 +255,7 @@ class _Bench:
         return created - start, ready - start
 
     async def _post(self, bodies: Sequence[Manifest]) -> None:
-        await bulk.each(partial(self._client.create, PODS, body) for body in bodies)
+        await bulk.each(partial(self._client.create, PODS, body, msgspec.Raw) for body in bodies)
         await until("the bare loop's pods are ready", lambda: self._there.ask("pods")[1] == len(bodies))
 
     async def _delete(self, bodies: Sequence[Manifest]) -> None:

@@ -14,14 +14,20 @@ AT_ONCE = 32
 """Requests of one pass that are under way together; half of what the client lets through."""
 
 
-async def each(steps: Iterable[Callable[[], Awaitable[T]]]) -> list[T | Exception]:
-    """Do every step, begun in this order, whatever becomes of the others; what each returned or raised, in order."""
+async def each(
+    steps: Iterable[Callable[[], Awaitable[T]]], going_on: Callable[[], bool] = lambda: True
+) -> list[T | Exception]:
+    """Do every step, begun in this order, whatever becomes of the others; what each returned or raised, in order.
+
+    Once `going_on` says no, none is begun any more: the answers are those of the first so many.
+    """
     todo = list(steps)
     results: dict[int, T | Exception] = {}
     numbered = iter(enumerate(todo))
 
     async def work() -> None:
-        for number, step in numbered:
+        while going_on() and (following := next(numbered, None)) is not None:
+            number, step = following
             try:
                 results[number] = await step()
             except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
@@ -30,4 +36,4 @@ async def each(steps: Iterable[Callable[[], Awaitable[T]]]) -> list[T | Exceptio
     async with asyncio.TaskGroup() as workers:
         for _ in range(min(AT_ONCE, len(todo))):
             workers.create_task(work())
-    return [results[number] for number in range(len(todo))]
+    return [results[number] for number in range(len(results))]

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
 from sidecars.operator.context import Context, Key, Memory, NotUsableError
 from sidecars.operator.nodeset import bulk, placement
@@ -14,10 +16,8 @@ from sidecars.workloads.resources import NodeSet
 
 log = logging.getLogger(__name__)
 
-SLICE_SECONDS = 2.0
+SLICE_SECONDS = 3.0
 """For how long one pass creates pods: drains and the status don't wait for the last of thousands."""
-
-LARGEST_BATCH = 4 * bulk.AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ def orders(
 async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[Order]) -> None:
     """Make the pods, for SLICE_SECONDS; the pass that their arrival brings about goes on with the others.
 
-    Raises ApiError or NotUsableError for the first that can't be made; a taken name stops no other pod. Batches double:
-    when the first pod is refused, thousands more need not be tried.
+    Raises ApiError or NotUsableError for the first that can't be made; a taken name stops no other pod. It begins with
+    one, then two, then four: when the first pod is refused, thousands more need not be tried.
     """
     start, memory = context.now(), context.memory(key)
     due = [order for order in wanted if order.name not in memory.failures or memory.failures[order.name].until <= start]
@@ -71,21 +71,35 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
     if rest and not memory.creating:
         context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(rest)} pod(s)")
         memory.creating = 1
-    made = 0
+    made, worse = 0, []
+
+    async def make(order: Order) -> None:
+        context.expectations.expect_creations(key, 1)
+        try:
+            await _make(context, key, order)
+        except BaseException as error:
+            context.expectations.creation_observed(key)
+            if not isinstance(error, AlreadyExists | NotUsableError):
+                worse.append(error)
+            raise
+
+    def going_on() -> bool:
+        return not worse and 0 <= context.now() - start < SLICE_SECONDS
+
     try:
-        while rest and 0 <= context.now() - start < SLICE_SECONDS:
-            batch, rest = rest[: memory.creating], rest[memory.creating :]
-            errors = await _make_all(context, key, batch)
-            made += len(batch) - len(errors)
-            ours = [error for error in errors if isinstance(error, AlreadyExists | NotUsableError)]
-            taken = taken or next(iter(ours), None)
-            worse = [error for error in errors if not isinstance(error, AlreadyExists | NotUsableError)]
-            if worse:
-                if isinstance(worse[0], Forbidden | Invalid):
-                    said = f"The API server refuses the pod: {worse[0]}"
-                    context.events.emit(owner, "Warning", "FailedCreate", "Create", said)
-                raise worse[0]
-            memory.creating = min(2 * memory.creating, LARGEST_BATCH)
+        while rest and going_on():
+            batch = rest if memory.creating >= bulk.AT_ONCE else rest[: memory.creating]
+            results = await bulk.each((partial(make, order) for order in batch), going_on)
+            rest = rest[len(results) :]
+            errors = [result for result in results if result is not None]
+            made += len(results) - len(errors)
+            taken = taken or next((error for error in errors if error not in worse), None)
+            memory.creating *= 2
+        if worse:
+            if isinstance(worse[0], Forbidden | Invalid):
+                said = f"The API server refuses the pod: {worse[0]}"
+                context.events.emit(owner, "Warning", "FailedCreate", "Create", said)
+            raise worse[0]
         if taken is not None and not (made and rest):
             raise taken
     except BaseException:
@@ -96,16 +110,6 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
             log.info("NodeSet %s/%s: created %d pod(s)", *key, made)
         if not rest:
             _finished(context, memory)
-
-
-async def _make_all(context: Context, key: Key, orders: Sequence[Order]) -> list[Exception]:
-    """The errors."""
-    context.expectations.expect_creations(key, len(orders))
-    results = await bulk.each(partial(_make, context, key, order) for order in orders)
-    errors = [result for result in results if result is not None]
-    for _ in errors:
-        context.expectations.creation_observed(key)
-    return errors
 
 
 def _finished(context: Context, memory: Memory) -> None:
@@ -144,7 +148,7 @@ async def _make(context: Context, key: Key, order: Order) -> None:
             await context.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
         except AlreadyExists:
             await _check_claim(context, key, claim["metadata"]["name"])
-    await context.client.create(PODS, placement.stamped_at_creation(context, order.pod()))
+    await context.client.create(PODS, placement.stamped_at_creation(context, order.pod()), msgspec.Raw)
 
 
 async def _check_claim(context: Context, key: Key, name: str) -> None:

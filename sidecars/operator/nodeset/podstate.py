@@ -4,6 +4,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from sidecars.kube import PODS, Invalid, Manifest, NotFound, records
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
@@ -144,7 +146,9 @@ async def _write(context: Context, pod: records.Pod, wanted: podstate.Shown) -> 
         )
     operations = condition_operations(pod, wanted.conditions, context.now())
     if operations:
-        await context.client.json_patch(PODS, metadata.namespace, metadata.name, operations, subresource="status")
+        await context.client.json_patch(
+            PODS, metadata.namespace, metadata.name, operations, msgspec.Raw, subresource="status"
+        )
 
 
 def _changes(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -45,3 +45,18 @@ def test_a_step_that_fails_stops_no_other_and_its_error_is_handed_back_in_its_pl
 
 def test_nothing_to_do_is_done_at_once() -> None:
     assert run(bulk.each([])) == []
+
+
+def test_once_it_is_to_stop_no_step_is_begun_and_those_under_way_are_waited_for() -> None:
+    async def step(number: int) -> int:
+        await asyncio.sleep(1)
+        return number
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        steps = (partial(step, number) for number in range(5 * bulk.AT_ONCE))
+        done = await bulk.each(steps, lambda: loop.time() - begun < 1.5)
+        assert done == [*range(2 * bulk.AT_ONCE)]
+
+    run(scenario())

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sidecars.kube import SECRETS, Event, Manifest, WorkQueue, records
-from sidecars.operator.context import Context, Key, controller_of
+from sidecars.operator.context import Context, Key, Memory, controller_of
 from sidecars.operator.controller.pods import pod_view
 from sidecars.operator.nodeset import machines
 from sidecars.operator.nodeset.observation import as_placed, slurm_node
@@ -14,7 +14,7 @@ from sidecars.policy.conditions import is_true
 from sidecars.workloads import names
 
 LONGEST_PATIENCE = 0.5
-"""Seconds for which a NodeSet of 5,000 pods or more waits for more of their events."""
+"""Seconds for which a NodeSet of 1,000 pods or more waits for more of their events."""
 
 SETTLE_SECONDS = 0.3
 """How long a Controller waits after a change around it: `helm install` creates its NodeSets just after it."""
@@ -22,7 +22,7 @@ SETTLE_SECONDS = 0.3
 
 def patience(pods: int) -> float:
     """Seconds that a NodeSet of so many pods waits: a pass over thousands is dear, and events come in crowds."""
-    return min(LONGEST_PATIENCE, pods * LONGEST_PATIENCE / 5_000)
+    return min(LONGEST_PATIENCE, pods * LONGEST_PATIENCE / 1_000)
 
 
 def wire(context: Context) -> None:
@@ -97,17 +97,16 @@ def wire(context: Context) -> None:
         deleted = event.kind == "DELETED" or event.object.metadata.deletion_timestamp is not None
         if deleted:
             context.expectations.deletion_observed(key, event.object.metadata.uid)
+        memory = context.remembered.get(key) or Memory()
         if event.old is None or event.new is None or _decided_by(event.old) != _decided_by(event.new):
-            memory = context.remembered.get(key)
-            goes_on = memory is not None and memory.creating and context.expectations.satisfied(key)
-            wait = 0.0 if memory is None or goes_on else patience(len(memory.observed))
-            queues.nodesets.add_after(key, wait)
+            goes_on = memory.creating and context.expectations.satisfied(key)
+            queues.nodesets.add_after(key, 0.0 if goes_on else patience(len(memory.observed)))
         if event.new is None:
             return
         if event.old is None or _state_shown(event.old) != _state_shown(event.new):
             queues.pods.add(_pod_key(event.new))
-        if event.old is not None and event.new.status.ready and not event.old.status.ready:
-            # It has registered: Slurm's record of it is new.
+        if event.old is not None and event.new.status.ready and not event.old.status.ready and not memory.creating:
+            # It has registered: Slurm's record of it is new. Of a crowd, the poller hears soon enough.
             cluster = cluster_of(context, event.new)
             if cluster is not None:
                 cluster.poller.wake()

@@ -62,15 +62,14 @@ def orders(
 async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[Order]) -> None:
     """Make the pods, for SLICE_SECONDS; the pass that their arrival brings about goes on with the others.
 
-    Raises ApiError or NotUsableError for the first that can't be made; a taken name stops no other pod. It begins with
-    one, then two, then four: when the first pod is refused, thousands more need not be tried.
+    Raises ApiError or NotUsableError for the first that can't be made; a taken name stops no other pod. The first one
+    goes alone: when it is refused, the others need not be tried.
     """
     start, memory = context.now(), context.memory(key)
     due = [order for order in wanted if order.name not in memory.failures or memory.failures[order.name].until <= start]
     rest, taken = _unused(context, key, due)
     if rest and not memory.creating:
         context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(rest)} pod(s)")
-        memory.creating = 1
     made, worse = 0, []
 
     async def make(order: Order) -> None:
@@ -88,13 +87,13 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
 
     try:
         while rest and going_on():
-            batch = rest if memory.creating >= bulk.AT_ONCE else rest[: memory.creating]
+            batch = rest if memory.creating else rest[:1]
             results = await bulk.each((partial(make, order) for order in batch), going_on)
             rest = rest[len(results) :]
             errors = [result for result in results if result is not None]
             made += len(results) - len(errors)
             taken = taken or next((error for error in errors if error not in worse), None)
-            memory.creating *= 2
+            memory.creating = True
         if worse:
             if isinstance(worse[0], Forbidden | Invalid):
                 said = f"The API server refuses the pod: {worse[0]}"
@@ -114,7 +113,7 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
 
 def _finished(context: Context, memory: Memory) -> None:
     """What waited for the last pod waits no longer."""
-    memory.creating = 0
+    memory.creating = False
     for pod in memory.unshown:
         context.queues.pods.add(pod)
     memory.unshown.clear()

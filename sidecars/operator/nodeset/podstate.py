@@ -25,10 +25,6 @@ CHANGED_AGAIN = 0.1
 WORKERS = 8
 """Pods that are written to at once."""
 
-CROWD = 200
-CROWD_SECONDS = 5.0
-"""How long after it is ready a new worker of a NodeSet of so many shows that it is idle; fewer wait for less long."""
-
 UNSHOWN_AGAIN = 60.0
 """Seconds after which a worker looks again whether pods are still being created, which it is told anyway."""
 
@@ -100,16 +96,10 @@ def _later(context: Context, pod: records.Pod, nodeset: Manifest) -> float:
     That it is idle is of no use to anybody while many others are still to come, and would hold them up.
     """
     memory = context.remembered.get((pod.metadata.namespace, nodeset["metadata"]["name"]))
-    if memory is None:
+    if memory is None or not memory.creating:
         return 0.0
-    if memory.creating:
-        memory.unshown.add((pod.metadata.namespace, pod.metadata.name))
-        return UNSHOWN_AGAIN
-    ready = pod.status.condition("Ready")
-    since = ready.last_transition_time if ready is not None and pod.status.ready else pod.metadata.creation_timestamp
-    passed = context.now() - since.timestamp() if since is not None else 0.0
-    wait = CROWD_SECONDS * min(1.0, len(memory.observed) / CROWD)
-    return wait - passed if 0 <= passed < wait else 0.0
+    memory.unshown.add((pod.metadata.namespace, pod.metadata.name))
+    return UNSHOWN_AGAIN
 
 
 def nodeset_of(context: Context, pod: records.Pod) -> Manifest | None:

@@ -325,18 +325,6 @@ class Client:
         query = {"fieldManager": field_manager}
         return await self._write("PATCH", path, patch, _MANIFEST, query, "application/merge-patch+json")
 
-    @overload
-    async def json_patch(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        operations: Sequence[Mapping[str, Any]],
-        *,
-        subresource: str | None = None,
-        field_manager: str = "",
-    ) -> Manifest: ...
-    @overload
     async def json_patch(
         self,
         resource: Resource,
@@ -347,18 +335,7 @@ class Client:
         *,
         subresource: str | None = None,
         field_manager: str = "",
-    ) -> T: ...
-    async def json_patch(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        operations: Sequence[Mapping[str, Any]],
-        type: type[Any] = dict,
-        *,
-        subresource: str | None = None,
-        field_manager: str = "",
-    ) -> Any:
+    ) -> T:
         """JSON patch (RFC 6902); a failed `test` operation raises Invalid. The object as stored."""
         path = resource.path(namespace, name, subresource)
         query = {"fieldManager": field_manager}

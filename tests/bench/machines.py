@@ -139,7 +139,7 @@ class _Machines:
         owner = metadata.controller
         facts = PodFacts(metadata.uid, metadata.name, target["name"], owner.uid if owner is not None else "")
         self.slurm.node_register(pod.spec.hostname, extra=encode(facts), instance_id=target["name"])
-        await self._client.json_patch(PODS, metadata.namespace, metadata.name, _running(), subresource="status")
+        await self._client.json_patch(PODS, metadata.namespace, metadata.name, _running(), dict, subresource="status")
         self._ready[metadata.uid] = time.monotonic()
 
     async def _stop(self, pod: records.Pod) -> None:

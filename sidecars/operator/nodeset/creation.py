@@ -70,7 +70,7 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
     rest, taken = _unused(context, key, due)
     if rest and not memory.creating:
         context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(rest)} pod(s)")
-    made, worse = 0, []
+    made, worse, unfinished = 0, [], False
 
     async def make(order: Order) -> None:
         context.expectations.expect_creations(key, 1)
@@ -101,13 +101,11 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
             raise worse[0]
         if taken is not None and not (made and rest):
             raise taken
-    except BaseException:
-        rest = []
-        raise
+        unfinished = bool(rest)
     finally:
         if made:
             log.info("NodeSet %s/%s: created %d pod(s)", *key, made)
-        if not rest:
+        if not unfinished:
             _finished(context, memory)
 
 

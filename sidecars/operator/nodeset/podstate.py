@@ -25,9 +25,6 @@ CHANGED_AGAIN = 0.1
 WORKERS = 8
 """Pods that are written to at once."""
 
-UNSHOWN_AGAIN = 60.0
-"""Seconds after which a worker looks again whether pods are still being created, which it is told anyway."""
-
 DEADLINES_FOR = 30.0
 """Seconds for which the jobs' ends are not read again: on a large cluster the list of jobs is dear."""
 
@@ -77,10 +74,12 @@ async def _show(context: Context, pod: records.Pod, nodeset: Manifest, cluster: 
         protection=(nodeset.get("spec") or {}).get("workloadDisruptionProtection") is not False,
         deadline=cluster.deadlines.get(name),
     )
-    later = _later(context, pod, nodeset) if _can_wait(pod, wanted) else 0.0
-    if later > 0:
-        return later if again is None else min(later, again)
-    await _write(context, pod, wanted)
+    memory = context.remembered.get((pod.metadata.namespace, nodeset["metadata"]["name"]))
+    if memory is not None and memory.creating and _can_wait(pod, wanted):
+        # That it is idle is of no use to anybody while others are still to come, and would hold them up.
+        memory.unshown.add((pod.metadata.namespace, pod.metadata.name))
+    else:
+        await _write(context, pod, wanted)
     return DEADLINES_FOR if draining else again
 
 
@@ -88,18 +87,6 @@ def _can_wait(pod: records.Pod, wanted: podstate.Shown) -> bool:
     """A worker that shows nothing yet, has no work and is not drained."""
     new = not any(it.type.startswith(podstate.CONDITION_PREFIX) for it in pod.status.conditions)
     return new and wanted == podstate.IDLE
-
-
-def _later(context: Context, pod: records.Pod, nodeset: Manifest) -> float:
-    """Seconds after which to look again at a new worker that can wait; 0.0 when it is to show its state now.
-
-    That it is idle is of no use to anybody while many others are still to come, and would hold them up.
-    """
-    memory = context.remembered.get((pod.metadata.namespace, nodeset["metadata"]["name"]))
-    if memory is None or not memory.creating:
-        return 0.0
-    memory.unshown.add((pod.metadata.namespace, pod.metadata.name))
-    return UNSHOWN_AGAIN
 
 
 def nodeset_of(context: Context, pod: records.Pod) -> Manifest | None:

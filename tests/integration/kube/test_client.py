@@ -117,10 +117,10 @@ async def test_patches_change_what_they_say(client: Client, namespace: str) -> N
     assert stored["data"] == {"y": "2"}
     test = {"op": "test", "path": "/data/y", "value": "2"}
     replace = {"op": "replace", "path": "/data/y", "value": "3"}
-    stored = await client.json_patch(CONFIG_MAPS, namespace, "a", [test, replace])
+    stored = await client.json_patch(CONFIG_MAPS, namespace, "a", [test, replace], dict)
     assert stored["data"] == {"y": "3"}
     with pytest.raises(Invalid):
-        await client.json_patch(CONFIG_MAPS, namespace, "a", [test, replace])
+        await client.json_patch(CONFIG_MAPS, namespace, "a", [test, replace], dict)
     with pytest.raises(Conflict):
         await client.replace(CONFIG_MAPS, created)
     stored["data"] = {"z": "1"}

@@ -281,7 +281,7 @@ async def test_a_renewed_token_is_taken_up_after_a_401(server: KubeDouble) -> No
         lambda client: client.apply(CONFIG_MAPS, config_map(), field_manager="us"),
         lambda client: client.replace(CONFIG_MAPS, config_map()),
         lambda client: client.merge_patch(CONFIG_MAPS, "ns", "a", {}),
-        lambda client: client.json_patch(CONFIG_MAPS, "ns", "a", []),
+        lambda client: client.json_patch(CONFIG_MAPS, "ns", "a", [], dict),
         lambda client: client.delete(CONFIG_MAPS, "ns", "a"),
         lambda client: client.evict("ns", "a"),
     ],

@@ -117,8 +117,9 @@ class Memory:
     """What is remembered of one NodeSet from pass to pass. Times are seconds since the epoch.
 
     `rules`: where its pods may run, None in StatefulSet mode; `failures`: by the name of the pod; `observed`: by its
-    uid; `creating`: some pods have just been made and others are still to be made; `unshown`: pods that show their
-    state in Slurm when that is over; `orphaned_since`: since when a Slurm node's record has no pod, by its name;
+    uid; `creating`: some pods have just been made and others are still to be made; `coming_until`: until when at the
+    latest pods that were made are waited for; `unshown`: pods that show their state in Slurm when both are over;
+    `orphaned_since`: since when a Slurm node's record has no pod, by its name;
     `absent_since`: since when Slurm doesn't know a running pod, by its uid; `going`, `going_since`: the partitions that
     are to go, and since when it is just these; `closed_since`: since when those of them that are closed are known to
     be. The last two by the poller's clock.
@@ -128,6 +129,7 @@ class Memory:
     failures: dict[str, Failures] = field(default_factory=dict)
     observed: dict[str, Observed] = field(default_factory=dict)
     creating: bool = False
+    coming_until: float = 0.0
     unshown: set[Key] = field(default_factory=set)
     orphaned_since: dict[str, float] = field(default_factory=dict)
     absent_since: dict[str, float] = field(default_factory=dict)

@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 SLICE_SECONDS = 3.0
 """For how long one pass creates pods: drains and the status don't wait for the last of thousands."""
 
+COMING_SECONDS = 5.0
+"""For how long after the last pod was made the workers that have come wait for the others before they show that they
+are idle: many small writes would hold those up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -105,16 +109,25 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
     finally:
         if made:
             log.info("NodeSet %s/%s: created %d pod(s)", *key, made)
-        if not unfinished:
-            _finished(context, memory)
+        if memory.creating and not unfinished:
+            memory.creating, memory.coming_until = False, context.now() + COMING_SECONDS
 
 
-def _finished(context: Context, memory: Memory) -> None:
-    """What waited for the last pod waits no longer."""
-    memory.creating = False
+def coming(context: Context, memory: Memory, *, missing: bool) -> float | None:
+    """Have workers that wait for the others show what they are, once none is `missing` or COMING_SECONDS have passed.
+
+    Returns after how many seconds to ask again; None if nobody waits.
+    """
+    if missing and memory.creating:
+        return None
+    left = memory.coming_until - context.now()
+    if missing and 0 < left <= COMING_SECONDS:
+        return left
+    memory.creating, memory.coming_until = False, 0.0
     for pod in memory.unshown:
         context.queues.pods.add(pod)
     memory.unshown.clear()
+    return None
 
 
 def _unused(context: Context, key: Key, wanted: Iterable[Order]) -> tuple[list[Order], Exception | None]:

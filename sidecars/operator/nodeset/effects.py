@@ -70,6 +70,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         nodeset = read(NodeSet, manifest)
     except ResourceError as error:
         await context.report(NODESETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        creation.coming(context, context.memory(key), missing=False)
         gone = not context.caches.pods.store.by("owner", manifest["metadata"]["uid"])
         if manifest["metadata"].get("deletionTimestamp") and gone:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
@@ -169,9 +170,12 @@ async def reconcile(context: Context, key: Key) -> float | None:
         | _pins(nodeset, desired)
         | {"partitions": list(named.declared)},
     )
+    missing = failure is None and sum(1 for pod in pods if pod.ready) < desired.replicas
+    coming = creation.coming(context, memory, missing=missing)
     if failure is not None:
         raise failure
     hints = (
+        coming,
         plan.look_again_after,
         left,
         outcome.again,

@@ -75,7 +75,7 @@ async def _show(context: Context, pod: records.Pod, nodeset: Manifest, cluster: 
         deadline=cluster.deadlines.get(name),
     )
     memory = context.remembered.get((pod.metadata.namespace, nodeset["metadata"]["name"]))
-    if memory is not None and memory.creating and _can_wait(pod, wanted):
+    if memory is not None and (memory.creating or memory.coming_until) and _can_wait(pod, wanted):
         # That it is idle is of no use to anybody while others are still to come, and would hold them up.
         memory.unshown.add((pod.metadata.namespace, pod.metadata.name))
     else:

@@ -72,9 +72,18 @@ def test_the_status_of_a_nodeset_counts_up_while_its_pods_are_created() -> None:
     run(scenario())
 
 
-def test_while_pods_are_created_a_busy_worker_is_protected_at_once_and_an_idle_one_shows_it_when_all_are_there() -> (
-    None
-):
+def shown_idle(w: World) -> int:
+    """How many pods show that they are idle."""
+    return [it["type"] for pod in w.pods() for it in pod["status"].get("conditions") or ()].count("SlurmNodeStateIdle")
+
+
+def ready(w: World) -> int:
+    """How many pods are ready."""
+    conditions = [it for pod in w.pods() for it in pod["status"].get("conditions") or ()]
+    return [it["status"] for it in conditions if it["type"] == "Ready"].count("True")
+
+
+def test_while_pods_come_up_a_busy_worker_is_protected_at_once_and_an_idle_one_shows_it_when_all_are_ready() -> None:
     async def scenario() -> None:
         async with many_being_created() as w:
             w.job(1, 600.0)
@@ -82,14 +91,32 @@ def test_while_pods_are_created_a_busy_worker_is_protected_at_once_and_an_idle_o
             def protected() -> list[str]:
                 return [p["metadata"]["name"] for p in w.pods() if p["metadata"]["labels"].get(names.POD_PROTECT)]
 
-            def idle() -> int:
-                conditions = [it["type"] for pod in w.pods() for it in pod["status"].get("conditions") or ()]
-                return conditions.count("SlurmNodeStateIdle")
-
             assert await w.until("its worker is protected", protected) <= 4
-            while len(w.pods()) < MANY:
-                assert idle() == 0
-                await w.run(0.5)
-            await w.until("the idle ones show it", lambda: idle() == MANY - 1)
+            await w.until("all are there", lambda: len(w.pods()) == MANY)
+            while ready(w) < MANY:
+                assert shown_idle(w) == 0
+                await w.run(0.1)
+            w.faults.slow = 0.0
+            assert await w.until("the idle ones show it", lambda: shown_idle(w) == MANY - 1) <= 5
+
+    run(scenario())
+
+
+def test_a_worker_that_never_comes_up_holds_up_what_the_others_show_for_five_seconds() -> None:
+    async def scenario() -> None:
+        async with world(1, machines=WORKERS) as w:
+            w.nodeset(replicas=WORKERS + 1)
+            await w.until("all pods but one are ready", lambda: ready(w) == WORKERS)
+            assert await w.until("the others show that they are idle", lambda: shown_idle(w) == WORKERS) <= 6
+
+    run(scenario())
+
+
+def test_a_lone_worker_shows_that_it_is_idle_as_soon_as_slurm_says_so() -> None:
+    async def scenario() -> None:
+        async with world(1, machines=WORKERS) as w:
+            w.nodeset(replicas=1)
+            await until_counted(w, "slurmIdle", 1)
+            assert await w.until("it shows that it is idle", lambda: shown_idle(w) == 1) <= 0.5
 
     run(scenario())

@@ -75,7 +75,7 @@ bench: $(READY) ## benchmarks; B=NAME for one
 
 .PHONY: soak
 soak: $(READY) ## the long runs: property tests with many more examples
-	$(PYTEST) -n 2 --hypothesis-profile=soak --timeout=3600 tests/unit
+	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=soak --timeout=3600 tests/unit
 
 ## Upkeep
 

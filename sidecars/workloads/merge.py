@@ -197,7 +197,9 @@ def _without_handler(ours: Json, wanted: Json, path: tuple[str, ...]) -> Json:
 
 def _without_renamed_ports(ours: Json, wanted: Json) -> Json:
     numbers = {
-        port.get("name"): port.get("containerPort") for port in wanted.get("ports", ()) if isinstance(port, dict)
+        port["name"]: port.get("containerPort")
+        for port in wanted.get("ports", ())
+        if isinstance(port, dict) and isinstance(port.get("name"), str)
     }
     ports = [
         port for port in ours.get("ports", ()) if numbers.get(port.get("name")) in (None, port.get("containerPort"))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sidecars.workloads.merge import chosen, container, merge, pod_spec
@@ -270,6 +270,7 @@ def outcome(call: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
 
 
 @given(st.dictionaries(container_fields, json))
+@example({"ports": [{"containerPort": 1, "name": []}]})
 def test_any_nonsense_in_a_container_is_merged_or_refused(user: dict[str, Any]) -> None:
     found = outcome(lambda: container(BASE, user, "spec.slurmd"))
     assert found.startswith("spec.slurmd") if isinstance(found, str) else found["args"][0] == "-Z"

@@ -20,8 +20,8 @@ SLICE_SECONDS = 3.0
 """For how long one pass creates pods: drains and the status don't wait for the last of thousands."""
 
 COMING_SECONDS = 5.0
-"""For how long after the last pod was made the workers that have come wait for the others before they show that they
-are idle: many small writes would hold those up."""
+"""For how long after the last pod was made or became ready the workers that have come wait for the others before they
+show that they are idle: many small writes would hold those up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +110,20 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
         if made:
             log.info("NodeSet %s/%s: created %d pod(s)", *key, made)
         if memory.creating and not unfinished:
-            memory.creating, memory.coming_until = False, context.now() + COMING_SECONDS
+            memory.creating, memory.come, memory.coming_until = False, 0, context.now() + COMING_SECONDS
 
 
-def coming(context: Context, memory: Memory, *, missing: bool) -> float | None:
-    """Have workers that wait for the others show what they are, once none is `missing` or COMING_SECONDS have passed.
+def coming(context: Context, memory: Memory, ready: int, wanted: int) -> float | None:
+    """Have workers that wait for the others show what they are, once as many are ready as are wanted.
 
-    Returns after how many seconds to ask again; None if nobody waits.
+    They wait no longer than COMING_SECONDS after the last change for the better. Returns after how many seconds to ask
+    again; None if nobody waits.
     """
+    missing = ready < wanted
     if missing and memory.creating:
         return None
+    if memory.coming_until and ready > memory.come:
+        memory.come, memory.coming_until = ready, context.now() + COMING_SECONDS
     left = memory.coming_until - context.now()
     if missing and 0 < left <= COMING_SECONDS:
         return left

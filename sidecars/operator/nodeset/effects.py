@@ -70,7 +70,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         nodeset = read(NodeSet, manifest)
     except ResourceError as error:
         await context.report(NODESETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
-        creation.coming(context, context.memory(key), missing=False)
+        creation.coming(context, context.memory(key), 0, 0)
         gone = not context.caches.pods.store.by("owner", manifest["metadata"]["uid"])
         if manifest["metadata"].get("deletionTimestamp") and gone:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
@@ -170,8 +170,8 @@ async def reconcile(context: Context, key: Key) -> float | None:
         | _pins(nodeset, desired)
         | {"partitions": list(named.declared)},
     )
-    missing = failure is None and sum(1 for pod in pods if pod.ready) < desired.replicas
-    coming = creation.coming(context, memory, missing=missing)
+    there = sum(1 for pod in pods if pod.ready)
+    coming = creation.coming(context, memory, there, desired.replicas if failure is None else 0)
     if failure is not None:
         raise failure
     hints = (

@@ -117,18 +117,20 @@ class Memory:
     """What is remembered of one NodeSet from pass to pass. Times are seconds since the epoch.
 
     `rules`: where its pods may run, None in StatefulSet mode; `failures`: by the name of the pod; `observed`: by its
-    uid; `creating`: some pods have just been made and others are still to be made; `coming_until`: until when at the
-    latest pods that were made are waited for; `come`: how many were ready at the most meanwhile; `unshown`: pods that
-    show their state in Slurm when both are over; `orphaned_since`: since when a Slurm node's record has no pod, by its
-    name; `absent_since`: since when Slurm doesn't know a running pod, by its uid; `going`, `going_since`: the
-    partitions that are to go, and since when it is just these; `closed_since`: since when those of them that are closed
-    are known to be. The last two by the poller's clock.
+    uid; `creating`: some pods have just been made and others are still to be made; `urgent`: since the pass began, its
+    spec has changed or a machine that it uses; `coming_until`: until when at the latest pods that were made are waited
+    for; `come`: how many were ready at the most meanwhile; `unshown`: pods that show their state in Slurm when both are
+    over; `orphaned_since`: since when a Slurm node's record has no pod, by its name; `absent_since`: since when Slurm
+    doesn't know a running pod, by its uid; `going`, `going_since`: the partitions that are to go, and since when it is
+    just these; `closed_since`: since when those of them that are closed are known to be. The last two by the poller's
+    clock.
     """
 
     rules: Rules | None = None
     failures: dict[str, Failures] = field(default_factory=dict)
     observed: dict[str, Observed] = field(default_factory=dict)
     creating: bool = False
+    urgent: bool = False
     coming_until: float = 0.0
     come: int = 0
     unshown: set[Key] = field(default_factory=set)

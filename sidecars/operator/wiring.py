@@ -61,11 +61,17 @@ def wire(context: Context) -> None:
         if _spec_changed(context, event):
             queues.loginsets.add(_key(event.object))
 
+    def urgent(key: Key) -> None:
+        """Look at the NodeSet at once, even while its pods are created."""
+        if key in context.remembered:
+            context.remembered[key].urgent = True
+        queues.nodesets.add(key)
+
     def nodesets(event: Event[Manifest]) -> None:
         if event.old is not None and event.new is not None and _partitions(event.old) != _partitions(event.new):
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
         if _spec_changed(context, event):
-            queues.nodesets.add(_key(event.object))
+            urgent(_key(event.object))
             queues.controllers.add_after(controller_of(event.object), SETTLE_SECONDS)
             if event.old is not None:
                 # Whether they are protected may have changed.
@@ -144,12 +150,12 @@ def wire(context: Context) -> None:
             if rules is not None:
                 places = [rules.place(as_placed(node)) if node is not None else None for node in (old, new)]
                 if places[0] != places[1]:
-                    queues.nodesets.add(key)
+                    urgent(key)
         for pod in caches.pods.store.by("kube_node", name):
             queues.pods.add(_pod_key(pod))
             owner = pod.metadata.controller
             if owner is not None:
-                queues.nodesets.add((pod.metadata.namespace, owner.name))
+                urgent((pod.metadata.namespace, owner.name))
 
     def children(event: Event[Manifest]) -> None:
         if event.new is None:

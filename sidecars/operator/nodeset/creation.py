@@ -16,8 +16,11 @@ from sidecars.workloads.resources import NodeSet
 
 log = logging.getLogger(__name__)
 
-SLICE_SECONDS = 3.0
-"""For how long one pass creates pods: drains and the status don't wait for the last of thousands."""
+SLICE_SECONDS = 6.0
+"""For how long one pass creates pods: the status doesn't wait for the last of thousands."""
+
+URGENT_SECONDS = 1.0
+"""The same when there is something urgent, like a cordon; all the same some are created in every pass."""
 
 COMING_SECONDS = 5.0
 """For how long after the last pod was made or became ready the workers that have come wait for the others before they
@@ -64,7 +67,7 @@ def orders(
 
 
 async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[Order]) -> None:
-    """Make the pods, for SLICE_SECONDS; the pass that their arrival brings about goes on with the others.
+    """Make the pods, for SLICE_SECONDS at most; the pass that their arrival brings about goes on with the others.
 
     Raises ApiError or NotUsableError for the first that can't be made; a taken name stops no other pod. The first one
     goes alone: when it is refused, the others need not be tried.
@@ -87,7 +90,8 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
             raise
 
     def going_on() -> bool:
-        return not worse and 0 <= context.now() - start < SLICE_SECONDS
+        limit = URGENT_SECONDS if memory.urgent else SLICE_SECONDS
+        return not worse and 0 <= context.now() - start < limit
 
     try:
         while rest and going_on():

@@ -79,6 +79,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         await context.hold(NODESETS, manifest, WORKERS_LEAVE_FIRST)
     cluster = context.clusters.get((namespace, nodeset.spec.controller_ref.name))
     memory = context.memory(key)
+    memory.urgent = False
     pods = _pods_of(context, memory, nodeset)
     problem: Condition | None = None
     made = Made(nodeset.status.node_set_hash, nodeset.status.collision_count, None)

@@ -9,7 +9,7 @@ from tests.world.loop import run
 from tests.world.world import NODESET, World, world
 
 WORKERS = 6
-MANY = 250
+MANY = 500
 
 
 async def until_counted(w: World, field: str, count: int) -> float:
@@ -56,6 +56,18 @@ def test_a_machine_that_is_cordoned_while_many_pods_are_created_is_drained_long_
             w.api.change(NODE, "", machine, {"spec": {"unschedulable": True}})
             assert await w.until("the node is drained", lambda: "DRAIN" in node.flags) <= 4
             assert len(w.pods()) < MANY
+
+    run(scenario())
+
+
+def test_a_nodeset_that_is_scaled_in_while_many_pods_are_created_stops_creating_them() -> None:
+    async def scenario() -> None:
+        async with many_being_created() as w:
+            w.change("slinky", {"replicas": 1})
+            await w.run(3)
+            there = len(w.pods())
+            await w.run(5)
+            assert len(w.pods()) <= there < MANY / 2
 
     run(scenario())
 

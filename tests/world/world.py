@@ -338,7 +338,7 @@ class World:
 
     def _as_asked(self, nodeset: Manifest) -> bool:
         pods = self.pods(nodeset["metadata"]["name"], nodeset["metadata"]["namespace"])
-        return len(pods) == self.wanted(nodeset) and all(_ready(pod) for pod in pods)
+        return len(pods) == self.wanted(nodeset) and all(is_ready(pod) for pod in pods)
 
     def wanted(self, nodeset: Manifest) -> int:
         """How many pods there should be. In DaemonSet mode a pod on a cordoned machine stays, but no new one comes, and
@@ -366,7 +366,7 @@ class World:
             records = {n: it for n, it in model.nodes.items() if _made_by(it.extra, metadata["uid"])}
             found[f"{metadata['namespace']}/{metadata['name']}"] = {
                 "pods": len(pods),
-                "ready": sum(_ready(pod) for pod in pods),
+                "ready": sum(is_ready(pod) for pod in pods),
                 "cordoned": sum("pod-cordon" in key for pod in pods for key in pod["metadata"]["annotations"]),
                 "registered": len(hosts & records.keys()),
                 "records without a pod": sorted(n for n, it in records.items() if n not in hosts),
@@ -439,7 +439,8 @@ def _owner(pod: Manifest) -> tuple[str, str]:
     return pod["metadata"]["namespace"], next((it["name"] for it in owners if it.get("controller")), "")
 
 
-def _ready(pod: Manifest) -> bool:
+def is_ready(pod: Manifest) -> bool:
+    """Whether the pod is ready and not on its way out."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     ready = any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
     return ready and not pod["metadata"].get("deletionTimestamp")

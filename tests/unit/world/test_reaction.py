@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from sidecars.workloads import names
 from tests.world.kubelets import NODE
 from tests.world.loop import run
-from tests.world.world import NODESET, World, world
+from tests.world.world import NODESET, World, is_ready, world
 
 WORKERS = 6
 MANY = 500
@@ -91,8 +91,7 @@ def shown_idle(w: World) -> int:
 
 def ready(w: World) -> int:
     """How many pods are ready."""
-    conditions = [it for pod in w.pods() for it in pod["status"].get("conditions") or ()]
-    return [it["status"] for it in conditions if it["type"] == "Ready"].count("True")
+    return sum(map(is_ready, w.pods()))
 
 
 def test_while_pods_come_up_a_busy_worker_is_protected_at_once_and_an_idle_one_shows_it_when_all_are_ready() -> None:

@@ -141,6 +141,19 @@ class Memory:
     closed_since: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """Our status writes of one object, by its uid: the last that was answered, and the one that is under way.
+
+    `version`: the resourceVersion that the answer told; 0 before the first.
+    """
+
+    uid: str
+    version: int = 0
+    status: Mapping[str, Any] = field(default_factory=dict)
+    coming: Mapping[str, Any] | None = None
+
+
 @dataclass(slots=True)
 class Context:
     """The operator's parts. `now` is seconds since the epoch."""
@@ -164,7 +177,7 @@ class Context:
     nudged: dict[Key, str] = field(default_factory=dict)
     walks: dict[Key, Any] = field(default_factory=dict)
     _controllers: dict[Key, tuple[Manifest, resources.Controller]] = field(default_factory=dict)
-    _reported: dict[tuple[str, Key], tuple[str, int, Any]] = field(default_factory=dict)
+    _reported: dict[tuple[str, Key], _Reported] = field(default_factory=dict)
 
     def memory(self, key: Key) -> Memory:
         """What is remembered of a NodeSet that there is; nothing at first."""
@@ -275,8 +288,11 @@ class Context:
         }
         if any(present.get(name) != value for name, value in status.items()):
             place = (resource.kind, (metadata["namespace"], metadata["name"]))
+            before = self._reported.get(place)
+            if before is None or before.uid != metadata["uid"]:
+                before = _Reported(metadata["uid"])
             # The watch may show it before the answer is there.
-            self._reported[place] = (metadata["uid"], 0, {**present, **status})
+            self._reported[place] = replace(before, coming={**present, **status})
             try:
                 stored = await self.client.merge_patch(
                     resource, metadata["namespace"], metadata["name"], {"status": status}, subresource="status"
@@ -285,7 +301,7 @@ class Context:
                 self.forget(manifest)
                 raise
             version = int(stored["metadata"]["resourceVersion"])
-            self._reported[place] = (stored["metadata"]["uid"], version, stored.get("status"))
+            self._reported[place] = _Reported(stored["metadata"]["uid"], version, stored.get("status") or {})
 
     def _status_of(self, resource: Resource, manifest: Manifest) -> Mapping[str, Any]:
         """The newest status known: what we wrote last may not have come back by the watch yet.
@@ -295,15 +311,22 @@ class Context:
         """
         metadata = manifest["metadata"]
         reported = self._reported.get((resource.kind, (metadata["namespace"], metadata["name"])))
-        if reported is not None and reported[0] == metadata["uid"] and reported[1] > int(metadata["resourceVersion"]):
-            return reported[2] or {}
+        if (
+            reported is not None
+            and reported.uid == metadata["uid"]
+            and reported.version > int(metadata["resourceVersion"])
+        ):
+            return reported.status
         return manifest.get("status") or {}
 
     def is_reported(self, manifest: Manifest) -> bool:
-        """Whether its status is what this operator wrote last, so that nobody needs to look at it again."""
+        """Whether its status is what this operator wrote, or older than that, so that nobody needs to look at it."""
         metadata = manifest["metadata"]
         reported = self._reported.get((manifest["kind"], (metadata["namespace"], metadata["name"])))
-        return reported is not None and reported[0] == metadata["uid"] and reported[2] == manifest.get("status")
+        if reported is None or reported.uid != metadata["uid"]:
+            return False
+        old = int(metadata["resourceVersion"]) <= reported.version
+        return old or manifest.get("status") in (reported.status, reported.coming)
 
     def forget(self, manifest: Manifest) -> None:
         """The object is gone."""

@@ -23,6 +23,7 @@ known, and reads and writes are refused here until a poll succeeds.
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -64,7 +65,8 @@ EXPECT_FOR = 600.0
 """Seconds for which an announced removal is expected."""
 
 _BATCH_FOR = 0.02  # seconds that a write waits for company
-_SHARE = 4.0  # pause at least so many times as long as the last answer took
+_SHARE = 4.0  # pause at least so many times as long as an answer takes
+_COSTS = 3  # answers of which the quickest tells that: now and then one is late only because we were busy ourselves
 _FEW = 4  # below this many nodes, "most of them vanished" means little
 
 log = logging.getLogger(__name__)
@@ -141,6 +143,7 @@ class Poller:
         self._full_wanted = True
         self._partial_answers = False
         self._good_at: float | None = None
+        self._costs: dict[bool, deque[float]] = {news: deque(maxlen=_COSTS) for news in (False, True)}
         self._cost = 0.0
         self._stirred_at = clock()
         self._working = False
@@ -295,7 +298,9 @@ class Poller:
                 self._written = {name: at for name, at in self._written.items() if at > sent}
                 if answer is not None:
                     changed, removed = self._apply(answer, sent, full=full)
-                self._cost = self._clock() - started
+                costs = self._costs[answer is not None]
+                costs.append(self._clock() - started)
+                self._cost = min(costs)
             self._tell(changed, removed)
 
     async def _read_nodes(self, now: float) -> tuple[Nodes | None, float, bool]:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import gc
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sidecars.kube import CONFIG_MAPS, PODS, SECRETS, Manifest
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
-from sidecars.operator.context import Surroundings
+from sidecars.operator.context import Context, Surroundings
 from sidecars.operator.main import lead
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
@@ -90,6 +91,7 @@ class World:
         self.restarts_after = 1.0
         self._unlucky: set[tuple[int, str]] = set()
         self._process: Process | None = None
+        self._client: WorldClient | None = None
         self._processes: list[Process] = []
         self._lead: asyncio.Task[None] | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -240,6 +242,11 @@ class World:
         if self._process is not None:
             self._process.kill()
 
+    def context(self) -> Context:
+        """What the operator that runs now has in its hands."""
+        [found] = [it for it in gc.get_objects() if isinstance(it, Context) and it.client is self._client]
+        return found
+
     async def _supervise(self) -> None:
         settings = Settings(nodeset_workers=4)
         while True:
@@ -247,7 +254,7 @@ class World:
             process = self._process = Process(ended.set)
             self._processes.append(process)  # what it left behind waits for ever, as the tasks of a dead process do
             rng = seeded(self.rng.random())
-            client = WorldClient(self.api, process, self.faults, self.watchdog, rng)
+            client = self._client = WorldClient(self.api, process, self.faults, self.watchdog, rng)
             self.watchdog.restarted()
 
             def connect(url: str, tokens: TokenSource, process: Process = process) -> WorldSlurm:

@@ -80,6 +80,8 @@ async def reconcile(context: Context, key: Key) -> float | None:
     cluster = context.clusters.get((namespace, nodeset.spec.controller_ref.name))
     memory = context.memory(key)
     memory.urgent = False
+    # Asked before the pods are looked at: what is seen of our own writes later does not count for what was decided.
+    settled = context.expectations.satisfied(key)
     pods = _pods_of(context, memory, nodeset)
     problem: Condition | None = None
     made = Made(nodeset.status.node_set_hash, nodeset.status.collision_count, None)
@@ -120,7 +122,9 @@ async def reconcile(context: Context, key: Key) -> float | None:
     )
     failure: Exception | None = None
     try:
-        await steps.carry_out(context, manifest, nodeset, made.template, made.revision, desired, plan, cluster)
+        await steps.carry_out(
+            context, manifest, nodeset, made.template, made.revision, desired, plan, cluster, settled=settled
+        )
     except (KubeError, SlurmError, NotUsableError) as error:
         # The rest of the pass is done all the same; the error is for the queue's back-off.
         failure = error
@@ -128,7 +132,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if cluster is not None and view.problem is None:
         # A Slurm that has fallen silent since must not be waited for once more.
         view = replace(view, problem=cluster.poller.trouble or None)
-    if made.template is not None and failure is None:
+    if made.template is not None and failure is None and settled:
         await revisions.prune(context, nodeset, pods, made.revision)
     outcome = scheduled.Outcome()
     try:
@@ -146,7 +150,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         leaving=desired.leaving and not remaining,
         unbound=desired.leaving and _controller_going(context, nodeset),
     )
-    if desired.leaving and not remaining and failure is None and context.expectations.satisfied(key):
+    if desired.leaving and not remaining and failure is None and settled:
         wait = named.again or _record_wait(context, nodeset, view, left)
         if wait is None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)

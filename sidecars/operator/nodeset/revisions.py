@@ -56,9 +56,7 @@ async def current(
 
 
 async def prune(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerPod], current_hash: str) -> None:
-    """Delete what `revisionHistoryLimit` leaves no room for. Not while creations are under way."""
-    if not context.expectations.satisfied((nodeset.namespace, nodeset.name)):
-        return
+    """Delete what `revisionHistoryLimit` leaves no room for. Not to be called while creations are under way."""
     in_use = {pod.revision for pod in pods}
     limit = nodeset.spec.revision_history_limit
     for name in revisions.surplus(stored_of(context, nodeset), current_hash, in_use, limit):

@@ -31,8 +31,14 @@ async def carry_out(
     desired: policy.Desired,
     plan: policy.Plan,
     cluster: Cluster | None,
+    *,
+    settled: bool,
 ) -> None:
-    """Drains first: a pod must not go before Slurm knows. What fails is raised after everything else was tried."""
+    """Drains first: a pod must not go before Slurm knows. What fails is raised after everything else was tried.
+
+    `settled`: the plan is made from pods of which all earlier creations and deletions had been seen; unless it is, no
+    pod is made or deleted.
+    """
     key = (nodeset.namespace, nodeset.name)
     owner = {**manifest, "apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet"}
     steps: list[Callable[[], Awaitable[None]]] = []
@@ -47,7 +53,7 @@ async def carry_out(
     await all_of(steps)
     if drained:
         context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
-    if not context.expectations.satisfied(key):
+    if not settled:
         return
     if plan.delete:
         # What is deleted by force has its deletionTimestamp already.

@@ -1,6 +1,6 @@
 """What the operator remembers."""
 
-import gc
+import asyncio
 from collections import deque
 from collections.abc import Iterator
 from types import MappingProxyType
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from sidecars.kube import Manifest
 from sidecars.kube.events import EventRecorder
-from sidecars.operator.context import Context
+from sidecars.operator.caches import NODESETS
+from sidecars.policy.conditions import Condition
 from sidecars.simulate import SlurmModel
 from sidecars.slurm.errands import Reading
 from tests.world.loop import run
@@ -61,6 +63,34 @@ async def life(w: World, name: str, **spec: Any) -> None:
     await w.until("its removal", lambda: w.api.get(NODESET, "slurm", name) is None, 600)
 
 
+def test_a_status_that_the_watch_shows_after_the_next_was_sent_is_known_as_our_own_and_another_s_is_not() -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            w.nodeset("echoed", 1)
+            await w.run(10)
+            context = w.context()
+
+            def live() -> Manifest:
+                return w.api.get(NODESET, "slurm", "echoed") or {}
+
+            manifest, seen = live(), []
+            for reason in ("First", "Second"):
+                await context.report(NODESETS, manifest, [Condition("Ready", "False", reason, "")])
+                seen.append(live())
+            w.faults.slow = 1.0
+            last = asyncio.create_task(context.report(NODESETS, manifest, [Condition("Ready", "False", "Third", "")]))
+            await w.run(0.5)
+            assert not last.done()
+            assert [it["status"]["conditions"][0]["reason"] for it in (*seen, live())] == ["First", "Second", "Third"]
+            assert all(map(context.is_reported, (*seen, live())))
+            await last
+            assert all(map(context.is_reported, (*seen, live())))
+            w.api.change(NODESET, "slurm", "echoed", {"status": {"readyReplicas": 7}}, status=True)
+            assert not context.is_reported(live())
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])
 def test_of_a_nodeset_that_is_gone_nothing_stays(mode: str) -> None:
     keeper = f"keeper-{mode}".lower()
@@ -69,9 +99,7 @@ def test_of_a_nodeset_that_is_gone_nothing_stays(mode: str) -> None:
         async with world(5) as w:
             w.nodeset(keeper, 1)
             await w.run(10)
-            [context] = [
-                it for it in gc.get_objects() if isinstance(it, Context) and ("slurm", keeper) in it.remembered
-            ]
+            context = w.context()
             await life(w, "fleeting", scalingMode=mode)
             # Longer than announced removals of records are expected, and failures remembered.
             await w.run(1000)

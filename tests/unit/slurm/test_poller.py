@@ -221,6 +221,18 @@ async def test_an_expensive_list_makes_the_pause_longer() -> None:
         assert len(scene.lists()) <= 7
 
 
+async def test_a_single_late_list_does_not_make_the_pause_longer() -> None:
+    async with Scene().running() as scene:
+        for _ in range(3):
+            scene.model._touch("n0")
+            await asyncio.sleep(1)
+        scene.model.fail(Fault.SLOW, 1, seconds=1.8)
+        scene.model._touch("n0")
+        await until(lambda: "1800000003" in scene.lists(), 2)
+        asked = len(scene.lists())
+        await until(lambda: len(scene.lists()) > asked, 1.8 + 1.1)
+
+
 async def test_a_subscriber_that_has_left_is_told_nothing() -> None:
     scene = Scene()
     told: list[object] = []

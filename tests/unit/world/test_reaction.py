@@ -2,8 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+from sidecars.simulate import Fault
 from sidecars.workloads import names
+from tests.world.api import Place
 from tests.world.kubelets import NODE
 from tests.world.loop import run
 from tests.world.world import NODESET, World, is_ready, world
@@ -129,5 +132,31 @@ def test_a_lone_worker_shows_that_it_is_idle_as_soon_as_slurm_says_so() -> None:
             w.nodeset(replicas=1)
             await until_counted(w, "slurmIdle", 1)
             assert await w.until("it shows that it is idle", lambda: shown_idle(w) == 1) <= 0.5
+
+    run(scenario())
+
+
+def test_a_pass_that_began_before_deletions_were_seen_sends_none_of_them_again() -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            w.nodeset(replicas=4)
+            await until_counted(w, "slurmIdle", 4)
+            await w.run(5)
+            asked: list[str] = []
+            handle = w.api.handle
+
+            def watched(method: str, place: Place, *rest: Any) -> bytes:
+                if method == "DELETE" and place.plural == "pods" and place.name.startswith("slinky-"):
+                    asked.append(place.name)
+                    w.faults.lag_until = w.loop.time() + 0.5
+                return handle(method, place, *rest)
+
+            w.api.handle = watched  # type: ignore[assignment, method-assign]
+            w.slurms["slurm", "slurm"].fail(Fault.SLOW, path="jobs/", seconds=1.0)
+            w.change("slinky", {"replicas": 2})
+            await w.until("a pod is deleted", lambda: asked)
+            w.context().queues.nodesets.add(("slurm", "slinky"))
+            await w.run(4)
+            assert sorted(asked) == ["slinky-2", "slinky-3"]
 
     run(scenario())

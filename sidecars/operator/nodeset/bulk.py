@@ -5,13 +5,32 @@ than a request may take.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
+
+from sidecars.operator.context import Context, Memory
 
 T = TypeVar("T")
 
 AT_ONCE = 32
 """Requests of one pass that are under way together; half of what the client lets through."""
+
+SLICE_SECONDS = 6.0
+"""For how long a pass marks pods, deletes or creates them; the next one goes on, after the status was written."""
+
+URGENT_SECONDS = 1.0
+"""The same when there is something urgent, like a cordon; all the same some requests are sent in every pass."""
+
+
+def a_slice(context: Context, memory: Memory) -> Callable[[], bool]:
+    """For `each`: whether a pass that began these requests now may begin another of them."""
+    start = context.now()
+
+    def going_on() -> bool:
+        limit = URGENT_SECONDS if memory.urgent else SLICE_SECONDS
+        return 0 <= context.now() - start < limit
+
+    return going_on
 
 
 async def each(
@@ -37,3 +56,12 @@ async def each(
         for _ in range(min(AT_ONCE, len(todo))):
             workers.create_task(work())
     return [results[number] for number in range(len(results))]
+
+
+async def all_of(steps: Sequence[Callable[[], Awaitable[None]]], going_on: Callable[[], bool] = lambda: True) -> bool:
+    """Do every step while `going_on` says so, then raise the first failure. Returns whether all were begun."""
+    results = await each(steps, going_on)
+    for result in results:
+        if result is not None:
+            raise result
+    return len(results) == len(steps)

@@ -15,10 +15,10 @@ from sidecars.workloads import assembly, names
 from sidecars.workloads.resources import Json, NodeSet
 
 
-async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerPod], plan: policy.Plan) -> None:
-    """Bring the owners of all claims to what the policy says. Raises ApiError."""
+async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerPod], plan: policy.Plan) -> bool:
+    """Bring the owners of all claims to what the policy says. Returns whether time sufficed. Raises ApiError."""
     if not nodeset.spec.volume_claim_templates:
-        return
+        return True
     going = {deletion.pod.uid for deletion in plan.delete}
     staying = {pod.uid for pod in pods if not pod.deleting and pod.uid not in going}
     policy_of = nodeset.spec.persistent_volume_claim_retention_policy
@@ -31,9 +31,8 @@ async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerP
         owners = [_owner(pod)] if pod is not None else of_all
         if _ours(claim, nodeset, staying) and _uids(claim) != {owner["uid"] for owner in owners}:
             steps.append(partial(_own, context, claim, owners))
-    for result in await bulk.each(steps):
-        if result is not None:
-            raise result
+    memory = context.memory((nodeset.namespace, nodeset.name))
+    return await bulk.all_of(steps, bulk.a_slice(context, memory))
 
 
 async def hand_over(context: Context, nodeset: NodeSet, deletion: policy.Deletion) -> None:

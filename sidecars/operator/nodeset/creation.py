@@ -16,12 +16,6 @@ from sidecars.workloads.resources import NodeSet
 
 log = logging.getLogger(__name__)
 
-SLICE_SECONDS = 6.0
-"""For how long one pass creates pods: the status doesn't wait for the last of thousands."""
-
-URGENT_SECONDS = 1.0
-"""The same when there is something urgent, like a cordon; all the same some are created in every pass."""
-
 COMING_SECONDS = 5.0
 """For how long after the last pod was made or became ready the workers that have come wait for the others before they
 show that they are idle: many small writes would hold those up."""
@@ -67,7 +61,7 @@ def orders(
 
 
 async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[Order]) -> None:
-    """Make the pods, for SLICE_SECONDS at most; the pass that their arrival brings about goes on with the others.
+    """Make the pods, for a slice of time; the pass that their arrival brings about goes on with the others.
 
     Raises ApiError or NotUsableError for the first that can't be made; a taken name stops no other pod. The first one
     goes alone: when it is refused, the others need not be tried.
@@ -89,9 +83,10 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
                 worse.append(error)
             raise
 
+    in_time = bulk.a_slice(context, memory)
+
     def going_on() -> bool:
-        limit = URGENT_SECONDS if memory.urgent else SLICE_SECONDS
-        return not worse and 0 <= context.now() - start < limit
+        return not worse and in_time()
 
     try:
         while rest and going_on():

@@ -7,9 +7,9 @@ from functools import partial
 from sidecars.kube import PODS, NotFound, records
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context
-from sidecars.operator.nodeset.bulk import each
+from sidecars.operator.nodeset.bulk import all_of, each
 from sidecars.operator.nodeset.observation import slurm_node
-from sidecars.operator.nodeset.steps import all_of, bound
+from sidecars.operator.nodeset.steps import bound
 from sidecars.policy import nodeset as policy
 from sidecars.slurm.extra import pod_facts
 from sidecars.slurm.hostlists import compress

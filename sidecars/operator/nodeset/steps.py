@@ -1,7 +1,7 @@
 """Carrying out a plan: cordons, drains, deletions and creations, each step tried whatever becomes of the others."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from sidecars.kube import NODES, PODS, Manifest, NotFound
@@ -33,13 +33,14 @@ async def carry_out(
     cluster: Cluster | None,
     *,
     settled: bool,
-) -> None:
+) -> bool:
     """Drains first: a pod must not go before Slurm knows. What fails is raised after everything else was tried.
 
     `settled`: the plan is made from pods of which all earlier creations and deletions had been seen; unless it is, no
-    pod is made or deleted.
+    pod is made or deleted. Returns False when time ran out for some of the pods to be marked or deleted.
     """
     key = (nodeset.namespace, nodeset.name)
+    memory = context.memory(key)
     owner = {**manifest, "apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet"}
     steps: list[Callable[[], Awaitable[None]]] = []
     drained: list[str] = []
@@ -50,18 +51,16 @@ async def carry_out(
             steps.append(bound(poller.undrain, plan.undrain))
     steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
     steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
-    await all_of(steps)
+    complete = await bulk.all_of(steps, bulk.a_slice(context, memory))
     if drained:
         context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
     if not settled:
-        return
-    if plan.delete:
-        # What is deleted by force has its deletionTimestamp already.
-        asked = [deletion.pod.uid for deletion in plan.delete if not deletion.machine_lost]
-        context.expectations.expect_deletions(key, asked)
-        await all_of([_delete(context, nodeset, owner, deletion, cluster) for deletion in plan.delete])
+        return complete
+    deletions = [_delete(context, nodeset, owner, deletion, cluster) for deletion in plan.delete]
+    complete = await bulk.all_of(deletions, bulk.a_slice(context, memory)) and complete
     orders = creation.orders(nodeset, template, revision, desired, plan) if template is not None else []
     await creation.create(context, key, owner, orders)
+    return complete
 
 
 def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
@@ -86,8 +85,10 @@ def _delete(
         pod = deletion.pod
         drained = not deletion.drained or _still_drained(cluster, pod.slurm_node)
         if not drained or (deletion.absent and not await _still_absent(cluster, pod.slurm_node)):
-            context.expectations.deletion_observed(key, pod.uid)
             return
+        if not deletion.machine_lost:
+            # What is deleted by force has its deletionTimestamp already.
+            context.expectations.expect_deletions(key, [pod.uid])
         try:
             if deletion.machine_lost and not await _is_lost(context, pod.kube_node or ""):
                 return
@@ -159,10 +160,3 @@ def bound(
                 done.extend(nodes)
 
     return carry
-
-
-async def all_of(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Do every step, then raise the first failure."""
-    for result in await bulk.each(steps):
-        if result is not None:
-            raise result

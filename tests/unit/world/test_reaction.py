@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
+from sidecars.kube import Manifest
 from sidecars.simulate import Fault
 from sidecars.workloads import names
 from tests.world.api import Place
@@ -158,5 +160,55 @@ def test_a_pass_that_began_before_deletions_were_seen_sends_none_of_them_again()
             w.context().queues.nodesets.add(("slurm", "slinky"))
             await w.run(4)
             assert sorted(asked) == ["slinky-2", "slinky-3"]
+
+    run(scenario())
+
+
+def is_marked(pod: Manifest) -> bool:
+    """Whether it is to go."""
+    return names.POD_CORDON in pod["metadata"].get("annotations", {})
+
+
+def is_drained(w: World, pod: Manifest) -> bool:
+    """Whether its node is drained in Slurm."""
+    node = w.slurms["slurm", "slurm"].nodes.get(pod["spec"]["hostname"])
+    return node is not None and "DRAIN" in node.flags
+
+
+@asynccontextmanager
+async def many_that_go() -> AsyncIterator[World]:
+    """A world with a slow API server, and a NodeSet that has just been scaled in by most of its pods."""
+    async with world(1, machines=MANY) as w:
+        w.nodeset(replicas=MANY)
+        await until_counted(w, "slurmIdle", MANY)
+        await w.run(10)
+        w.faults.slow = 1.0
+        w.change("slinky", {"replicas": WORKERS})
+        yield w
+
+
+def test_a_machine_that_is_cordoned_while_many_pods_go_is_drained_long_before_the_last_has_gone() -> None:
+    async def scenario() -> None:
+        async with many_that_go() as w:
+            await w.until("the pods that go are marked", lambda: any(map(is_marked, w.pods())))
+            for _ in range(2):
+                pod = next(pod for pod in w.pods() if not is_drained(w, pod))
+                w.api.change(NODE, "", pod["spec"]["nodeName"], {"spec": {"unschedulable": True}})
+                assert await w.until("its node is drained", partial(is_drained, w, pod)) <= 4
+                assert len(w.pods()) > MANY / 2
+                await w.until("pods are deleted", lambda: len(w.pods()) < MANY - WORKERS)
+
+    run(scenario())
+
+
+def test_a_nodeset_that_is_scaled_out_again_while_many_pods_go_keeps_those_that_are_left() -> None:
+    async def scenario() -> None:
+        async with many_that_go() as w:
+            await w.until("pods are deleted", lambda: len(w.pods()) < MANY - WORKERS)
+            there = {pod["metadata"]["uid"] for pod in w.pods()}
+            w.change("slinky", {"replicas": MANY})
+            await w.until("all are there again", lambda: len(w.pods()) == MANY and not any(map(is_marked, w.pods())))
+            kept = there & {pod["metadata"]["uid"] for pod in w.pods()}
+            assert len(kept) > MANY / 2
 
     run(scenario())

@@ -22,6 +22,7 @@ from decimal import Decimal
 from sidecars.register.gpus import Verdict
 from sidecars.slurm import extra
 
+_WORD = re.compile(r"""(?:"[^"]*"|\S)+""")
 _ITEM = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)=(?P<value>.*)", re.DOTALL)
 _NOT_EXPRESSIBLE = re.compile(r"""["'\\\s\x00-\x1f\x7f]""")
 
@@ -133,17 +134,20 @@ def _items(conf: str) -> tuple[list[tuple[str, str]], list[str]]:
     """The NodeSet's items in order, and the keys of those without a value, which slurmd must not see."""
     items: list[tuple[str, str]] = []
     unset: list[str] = []
-    for word in conf.split():
+    for word in _WORD.findall(conf):
         match = _ITEM.fullmatch(word)
         if match is None:
             raise BadFact(
-                f"NODESET_CONF: {word!r} is not Key=Value; items of the NodeSet's extraConf are separated by spaces, "
-                "and a value can't hold one"
+                f"NODESET_CONF: {word!r} is not Key=Value; items of the NodeSet's extraConf are separated by spaces; "
+                "a value that holds one is between double quotes"
             )
         if not match["value"]:
             unset.append(match["key"])
             continue
-        value = _plain(match["value"], f"NODESET_CONF: the value of {match['key']}", "write it without, in extraConf")
+        value = match["value"]
+        quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        bare = value[1:-1].replace(" ", "") if quoted else value
+        _plain(bare, f"NODESET_CONF: the value of {match['key']}", "write it without, in extraConf")
         items.append((match["key"], value))
     return items, unset
 

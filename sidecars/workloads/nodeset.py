@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -36,6 +36,9 @@ CHOICES = ("template", "slurmd", "gpu", "extraConf", "logfile", "ssh", "ordinalP
 
 _LABEL_LIMIT = 63
 _DIGEST = 10
+_EXTRA_CONF_ITEM = re.compile(
+    r"""(?P<key>[^\s=]+)=(?:"(?P<double>[^"]+)"|'(?P<single>[^']+)'|(?P<plain>[^\s"']\S*))(?:\s+|$)"""
+)
 _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -296,17 +299,15 @@ def selector(nodeset: NodeSet) -> dict[str, str]:
 def node_conf(nodeset: NodeSet) -> str:
     """The items of slurmd's --conf that the NodeSet decides: `Features` first of the sorted keys, then extraConf's.
 
-    Raises ResourceError for an extraConf that isn't `Key=Value` items separated by spaces, or has a key that slurmd of
-    the image's release would end over; of a release that isn't known every key is taken.
+    A value with a space is between double quotes. Raises ResourceError for an extraConf that isn't `Key=Value` items
+    separated by spaces, has a value that slurmd's command line can't hold, or a key that slurmd of the image's release
+    would end over; of a release that isn't known every key is taken.
     """
     items: dict[str, str] = {}
     release = keys.version(str(nodeset.spec.slurmd.get("image") or ""))
     known = keys.of("NodeName", release) if release is not None and release <= keys.KNOWN[-1] else None
     features = {nodeset.slurm_name}
-    for item in assembly.text(nodeset.spec.extra_conf.replace("\n", " "), "spec.extraConf").split():
-        key, separator, value = item.partition("=")
-        if not (key and separator and value):
-            raise ResourceError("spec.extraConf", f"{item!r} isn't of the form Key=Value")
+    for key, value in _extra_conf(assembly.text(nodeset.spec.extra_conf.replace("\n", " "), "spec.extraConf").strip()):
         if known is not None and key.lower() not in known:
             near = difflib.get_close_matches(key.lower(), known, 1)
             meant = next((f"; is it {word}?" for word in keys.spelled("NodeName") if [word.lower()] == near), "")
@@ -317,6 +318,26 @@ def node_conf(nodeset: NodeSet) -> str:
             items[key[0].upper() + key[1:]] = value
     items["Features"] = ",".join(sorted(features))
     return " ".join(f"{key}={items[key]}" for key in sorted(items))
+
+
+def _extra_conf(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values in order."""
+    begin = 0
+    while begin < len(text):
+        found = _EXTRA_CONF_ITEM.match(text, begin)
+        if found is None:
+            item = text[begin:].split()[0]
+            said = f"{item!r} isn't of the form Key=Value; a value with spaces goes between double quotes"
+            raise ResourceError("spec.extraConf", said)
+        value = next(it for it in found.group("plain", "double", "single") if it is not None)
+        refused = re.search(r"""["'\\]""", value)
+        if refused is not None:
+            said = (
+                f"the value of {found['key']} has a {refused[0]!r} in it, which slurmd can't be told; write it without"
+            )
+            raise ResourceError("spec.extraConf", said)
+        yield found["key"], f'"{value}"' if " " in value else value
+        begin = found.end()
 
 
 def _index(nodeset: NodeSet, ordinal: int) -> str:

@@ -85,7 +85,7 @@ def test_nothing_of_an_earlier_run_of_the_pod_is_left(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_told_stops_the_pod_with_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _ = register(tmp_path, NODESET_CONF='Comment="x"')
+    status, _ = register(tmp_path, NODESET_CONF='Comment="x')
     assert status == 1
     assert "Comment" in capsys.readouterr().err
     assert not (tmp_path / "conf").exists()

@@ -92,6 +92,10 @@ def test_a_key_without_a_value_never_reaches_slurmd() -> None:
     assert "left out for want of a value: Topology, Gres" in found.summary
 
 
+def test_a_value_with_a_space_is_told_between_double_quotes() -> None:
+    assert registration(facts('Reason="bad disk" Weight=1')).conf == 'NodeAddr=10.0.0.9 Reason="bad disk" Weight=1'
+
+
 def test_the_pods_topology_is_told_unless_the_nodeset_has_its_own() -> None:
     assert conf(facts(topology="tree:s1,block:b2")) == ["Topology=tree:s1,block:b2"]
     assert conf(facts("Topology=tree:s9", topology="tree:s1")) == ["Topology=tree:s9"]
@@ -103,6 +107,7 @@ def test_the_pods_topology_is_told_unless_the_nodeset_has_its_own() -> None:
         ("Weight", "'Weight'"),
         ("Comment=two words", "'words'"),
         ('Comment="a', "Comment"),
+        ('Comment="a\\b c"', "Comment"),
         ("Features=a'b", "Features"),
         ("Features=a\\b", "Features"),
         ("Features=a\x00b", "Features"),

@@ -12,7 +12,12 @@ from sidecars.slurm import hostlists
 from sidecars.slurm.records import Reservation
 
 RECURRING = frozenset({"HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY"})
-_NOT_SHOWN = frozenset({"FORCE_START"})
+_SHOWN = RECURRING | {
+    *("MAINT", "IGNORE_JOBS", "ANY_NODES", "FLEX", "MAGNETIC", "NO_HOLD_JOBS_AFTER_END", "OVERLAP", "PURGE_COMP"),
+    *("SPEC_NODES", "STATIC", "TIME_FLOAT", "TRES_PER_NODE", "USER_DELETE"),
+}
+"""The flags that slurmrestd 26.05 shows of a reservation made with them; of others it can't be told whether one has
+them."""
 _DAY = 86_400
 _PERIODS = {"HOURLY": 3600, "WEEKLY": 7 * _DAY}
 
@@ -74,11 +79,14 @@ def decide(wanted: Wanted, found: Reservation | None, now: float) -> Step:
     if found is None:
         return _make(wanted, now)
     there = f"reservation {wanted.name} exists"
+    hidden = sorted(wanted.flags - _SHOWN - found.flags - {"FORCE_START"})
+    if hidden:
+        there += f" (of its flags Slurm doesn't show {', '.join(hidden)})"
     begun = found.start_time <= now < found.end_time
     nodes = tuple(sorted(wanted.nodes)) if wanted.nodes and set(_expanded(found.node_list)) != wanted.nodes else None
     if begun:
         return Step("save" if nodes else "nothing", True, "Created", f"{there} and has begun", nodes=nodes)
-    if wanted.all_flags - _NOT_SHOWN - found.flags or (found.flags ^ wanted.flags) & RECURRING:
+    if (wanted.all_flags & _SHOWN) - found.flags or (found.flags ^ wanted.flags) & RECURRING:
         # Flags can't be taken away; it is made anew.
         return Step("delete", False, "Recreating", f"reservation {wanted.name} gets other flags")
     start = None if _same_start(wanted, found, now) or wanted.next_start(now) < now else wanted.next_start(now)

@@ -65,7 +65,15 @@ def test_once_begun_only_its_nodes_change() -> None:
     assert decide(WANTED, FOUND, START + 1).do == "nothing"
 
 
+@pytest.mark.parametrize("flag", ["NO_FLEX", "DURATION_PLUS", "BOGUS"])
+def test_a_flag_that_slurm_never_shows_is_named_and_doesnt_make_it_anew(flag: str) -> None:
+    step = decide(replace(WANTED, flags=frozenset({flag})), FOUND, NOW)
+    assert (step.do, step.exists, step.reason) == ("nothing", True, "Created")
+    assert flag in step.message
+
+
 def test_other_flags_make_it_anew() -> None:
+    assert decide(replace(WANTED, flags=frozenset({"FLEX"})), FOUND, NOW).do == "delete"
     assert decide(replace(WANTED, flags=frozenset({"DAILY"})), FOUND, NOW).do == "delete"
     daily = replace(FOUND, flags=FOUND.flags | {"DAILY"})
     assert decide(WANTED, daily, NOW).do == "delete"

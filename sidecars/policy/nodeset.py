@@ -242,11 +242,12 @@ def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: flo
     uncordon: list[WorkerPod] = []
     for pod in working:
         why = condemned.get(pod.name)
-        if why is not None and pod.cordon is None and pod.name not in going:
-            cordon.append(pod)
-        elif why is None and pod.cordon == "operator":
-            uncordon.append(pod)
         node = slurm.nodes.get(pod.slurm_node)
+        machine = _machine_cordon(pod, node if slurm.problem is None else None)
+        if (why is not None or machine is True) and pod.cordon is None and pod.name not in going:
+            cordon.append(pod)
+        elif why is None and machine is False and pod.cordon == "operator":
+            uncordon.append(pod)
         if node is None or slurm.problem is not None or pod.name in going:
             continue
         reason = drain_reason(pod, desired.namespace, why)
@@ -373,11 +374,12 @@ def may_go(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> De
 
 def undecided(plan: Plan) -> Plan:
     """The plan while it is being read whose jobs end first: nobody new is chosen to go."""
-    chosen = {pod.name: pod.slurm_node for pod in plan.cordon}
+    condemned = {it.pod.name for it in plan.waiting}
+    chosen = {pod.name: pod.slurm_node for pod in plan.cordon if pod.name in condemned}
     others = {why: [name for name in names if name not in chosen.values()] for why, names in plan.drain.items()}
     return replace(
         plan,
-        cordon=(),
+        cordon=tuple(pod for pod in plan.cordon if pod.name not in chosen),
         scaled_in=tuple(pod for pod in plan.scaled_in if pod.name not in chosen),
         drain={why: tuple(names) for why, names in others.items() if names},
         waiting=tuple(
@@ -407,6 +409,13 @@ def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> s
     return None
 
 
+def _machine_cordon(pod: WorkerPod, node: Node | None) -> bool | None:
+    """Whether the pod's node is, or is to be, drained because its Kubernetes node is cordoned; None if unknown."""
+    if pod.kube_node_cordon is None:
+        return False
+    return _is_ours(node) if node is not None else None
+
+
 def common_reason(desired: Desired, condemned_for: str) -> str:
     """The wording of a drain reason for many pods that go for the same cause."""
     whose = f"{desired.namespace}/{desired.name}"
@@ -415,9 +424,12 @@ def common_reason(desired: Desired, condemned_for: str) -> str:
 
 def should_drain(node: Node, reasons: Collection[str]) -> bool:
     """Drain what is not drained yet, and say one of the right reasons; a reason of somebody else stays."""
-    if not states.is_drain(node.states):
-        return True
-    return node.reason.startswith(OPERATOR_REASON) and node.reason not in reasons
+    return not states.is_drain(node.states) or (_is_ours(node) and node.reason not in reasons)
+
+
+def _is_ours(node: Node) -> bool:
+    """Whether nobody else has drained it."""
+    return not states.is_drain(node.states) or node.reason.startswith(OPERATOR_REASON)
 
 
 def should_undrain(node: Node, pod: WorkerPod) -> bool:
@@ -466,12 +478,11 @@ def outdated(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView) -> l
     worker is that while slurmctld restarts. RollingUpdate takes of the others, those not ready first, while fewer than
     `max_unavailable` pods are missing or not available, so that it stops when new pods fail. ScheduledUpdate takes
     those whose Slurm node is in maintenance by the reservation. Pods already condemned keep their place, so that a roll
-    doesn't wander between victims.
+    doesn't wander between victims. One on a Kubernetes node where none would be made anew is left until one would.
     """
-    everyone = tuple(pods)
     if desired.leaving or not (desired.rolling or desired.reservation is not None):
         return []
-    live = [pod for pod in everyone if not pod.deleting and not pod.finished]
+    live = [pod for pod in pods if not pod.deleting and not pod.finished and not _lingers(pod, desired)]
     old = [pod for pod in live if pod.revision != desired.revision]
     if not old:
         return []
@@ -487,6 +498,11 @@ def outdated(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView) -> l
         unavailable = sum(1 for pod in live if pod.revision == desired.revision and not pod.available)
         chosen = others[: max(0, desired.max_unavailable - missing - unavailable)]
     return [*(pod.name for pod in old if pod.name in useless), *(pod.name for pod in chosen)]
+
+
+def _lingers(pod: WorkerPod, desired: Desired) -> bool:
+    place = desired.places.get(pod.place or "") if desired.places is not None else None
+    return place is not None and not place.should_run
 
 
 def in_maintenance(node: Node | None, reservation: str) -> bool:

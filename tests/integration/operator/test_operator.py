@@ -150,20 +150,28 @@ async def _none(world: World) -> bool:
 async def test_a_cordoned_machine_drains_its_node_and_an_uncordoned_one_does_not(world: World) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
+
+    async def marked() -> bool:
+        pod = (await world.pods())["slinky-0"]
+        return bool(pod["metadata"]["annotations"].get("nodeset.slinky.slurm.net/pod-cordon") == "true")
+
     try:
         await world.client.merge_patch(NODES, None, "machine", {"spec": {"unschedulable": True}})
 
         async def drained() -> bool:
-            return world.slurm.nodes["slinky-0"].reason.startswith("slurm-operator: Node (machine) was cordoned")
+            return world.slurm.nodes["slinky-0"].reason == (
+                f"slurm-operator: Node (machine) was cordoned, Pod ({world.namespace}/slinky-0) must be cordoned"
+            )
 
         await until("the drain", drained)
+        await until("the mark", marked)
     finally:
         await world.client.merge_patch(NODES, None, "machine", {"spec": {"unschedulable": False}})
 
     async def back() -> bool:
-        return "DRAIN" not in world.slurm.states("slinky-0")
+        return "DRAIN" not in world.slurm.states("slinky-0") and not await marked()
 
-    await until("the drain to be lifted", back)
+    await until("the drain and the mark to be lifted", back)
 
 
 async def test_records_of_lost_pods_are_deleted_unless_somebody_else_wants_them(world: World) -> None:

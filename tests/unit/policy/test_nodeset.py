@@ -31,6 +31,9 @@ NOW = 1_000_000.0
 SCALE_IN = "slurm-operator: Pod (slurm/slinky-{}) is pending termination for scale-in"
 
 
+CORDONED = "Node (m) was cordoned"
+
+
 def worker(ordinal: int, **changes: object) -> WorkerPod:
     """A healthy worker that has been ready for ten minutes."""
     pod = WorkerPod(
@@ -176,6 +179,14 @@ def test_nobody_new_is_chosen_while_it_is_being_read_whose_jobs_end_first() -> N
     assert {name: "whose end first" in step for name, step in steps.items()} == {"slinky-1": True, "slinky-2": False}
 
 
+def test_a_cordoned_kubernetes_node_is_heeded_while_it_is_being_read_whose_jobs_end_first() -> None:
+    view = slurm(*(node(number, "MIXED") for number in range(2)))
+    pods = [worker(0, kube_node_cordon=CORDONED), worker(1)]
+    result = undecided(decide(1, pods, view))
+    assert [pod.name for pod in result.cordon] == ["slinky-0"]
+    assert result.drain == {f"slurm-operator: {CORDONED}": ("slinky-0",)}
+
+
 def test_an_administrators_drain_is_left_as_it_is() -> None:
     view = slurm(node(0, "IDLE", "DRAIN", reason="bad disk"), node(1, "MIXED", "DRAIN", reason="bad disk"))
     result = decide(1, [worker(0), worker(1)], view)
@@ -218,6 +229,39 @@ def test_a_cordoned_kubernetes_node_drains_its_slurm_node() -> None:
     view = slurm(node(0, "IDLE"))
     result = decide(1, [worker(0, kube_node_cordon="Node (m) was cordoned")], view)
     assert result.drain == {"slurm-operator: Node (m) was cordoned": ("slinky-0",)}
+
+
+@pytest.mark.parametrize(
+    ("states", "reason", "marked"),
+    [
+        ("IDLE", "", True),
+        ("IDLE DRAIN", f"slurm-operator: {CORDONED}", True),
+        ("IDLE DRAIN", "admin: bad disk", False),
+    ],
+)
+def test_a_pod_is_marked_for_a_cordoned_kubernetes_node_unless_somebody_else_has_drained_it(
+    states: str, reason: str, marked: bool
+) -> None:
+    view = slurm(node(0, *states.split(), reason=reason))
+    assert bool(decide(1, [worker(0, kube_node_cordon=CORDONED)], view).cordon) is marked
+    already = decide(1, [worker(0, kube_node_cordon=CORDONED, cordon="operator")], view)
+    assert bool(already.uncordon) is not marked
+
+
+@pytest.mark.parametrize("view", [slurm(), slurm(node(0, "IDLE"), problem="it does not answer")])
+def test_a_mark_for_a_cordoned_kubernetes_node_is_left_as_it_is_while_its_slurm_node_is_unknown(
+    view: SlurmView,
+) -> None:
+    for cordon in (None, "operator", "user"):
+        result = decide(1, [worker(0, kube_node_cordon=CORDONED, cordon=cordon)], view)
+        assert (result.cordon, result.uncordon) == ((), ())
+
+
+def test_the_mark_of_a_pod_goes_with_the_cordon_of_its_kubernetes_node() -> None:
+    view = slurm(node(0, "IDLE", "DRAIN", reason=f"slurm-operator: {CORDONED}"))
+    result = decide(1, [worker(0, cordon="operator")], view)
+    assert [pod.name for pod in result.uncordon] == ["slinky-0"]
+    assert result.undrain == ("slinky-0",)
 
 
 def test_a_users_cordon_of_a_pod_drains_it_and_is_not_taken_back() -> None:
@@ -380,6 +424,28 @@ def test_a_name_that_a_pod_elsewhere_still_has_is_not_given_away() -> None:
     result = spread(moved, [daemon("a")], slurm(Node("a", states=frozenset({"IDLE"}))))
     assert result.create_on == ()
     assert list(result.drain.values()) == [("a",)]
+
+
+HERE = Place("a", "a", should_run=True, may_stay=True)
+CLOSED = replace(HERE, should_run=False)
+
+
+@pytest.mark.parametrize("reservation", [None, "maintenance"])
+def test_a_worker_on_a_cordoned_kubernetes_node_is_updated_when_one_would_be_made_there_again(
+    reservation: str | None,
+) -> None:
+    old = daemon("a", revision="old", kube_node_cordon=CORDONED)
+    idle = Node("a", states=frozenset({"IDLE", "MAINTENANCE"}), reservation="maintenance")
+    for place, updated in ((CLOSED, False), (HERE, True)):
+        result = spread({"a": place}, [old], slurm(idle), reservation=reservation)
+        assert [it.pod.name for it in result.waiting] == (["slinky-a"] if updated else [])
+
+
+def test_workers_on_cordoned_kubernetes_nodes_make_no_room_for_more_updates_at_a_time() -> None:
+    where = places("a", "b", "c") | {name: Place(name, name, False, True) for name in ("x", "y")}
+    pods = [daemon("a", deleting=True), *(daemon(name, revision="old") for name in ("b", "c", "x", "y"))]
+    idle = slurm(*(Node(name, states=frozenset({"IDLE"})) for name in where))
+    assert spread(where, pods, idle, max_unavailable=1).waiting == ()
 
 
 @pytest.mark.parametrize(

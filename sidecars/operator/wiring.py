@@ -161,9 +161,16 @@ def wire(context: Context) -> None:
         if event.new is None:
             metadata = event.object["metadata"]
             context.applier.forget(event.object["kind"], metadata["namespace"], metadata["name"])
-        for owner in event.object["metadata"].get("ownerReferences") or ():
-            key = (event.object["metadata"]["namespace"], owner["name"])
-            if owner["kind"] == "NodeSet":
+        # Those too that have just been taken away: they want it back.
+        versions = (item for item in (event.old, event.new) if item is not None)
+        owners = dict.fromkeys(
+            (owner["kind"], owner["name"])
+            for item in versions
+            for owner in item["metadata"].get("ownerReferences") or ()
+        )
+        for kind, name in owners:
+            key = (event.object["metadata"]["namespace"], name)
+            if kind == "NodeSet":
                 # What all NodeSets of a Controller share is made by the Controller's pass.
                 nodeset = caches.nodesets.store.get(*key)
                 if nodeset is not None:
@@ -173,7 +180,7 @@ def wire(context: Context) -> None:
                 "RestApi": queues.restapis,
                 "LoginSet": queues.loginsets,
                 "Accounting": queues.accountings,
-            }.get(owner["kind"])
+            }.get(kind)
             if queue is not None:
                 queue.add(key)
 

@@ -152,7 +152,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         unbound=desired.leaving and _controller_going(context, nodeset),
     )
     if desired.leaving and not remaining and failure is None and settled:
-        wait = named.again or _record_wait(context, nodeset, view, left)
+        wait = named.again or outcome.again or _record_wait(context, nodeset, view, left)
         if wait is None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
             return None

@@ -1,8 +1,10 @@
 """A real kube-apiserver with our CRDs, and a world of its own for each test."""
 
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -21,9 +23,9 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield plane.kubeconfig
 
 
-@pytest_asyncio.fixture
-async def world(kubeconfig: Path) -> AsyncIterator[World]:
-    """A namespace with keys, Controller and RestApi, watched by an operator."""
+@contextlib.asynccontextmanager
+async def a_world(kubeconfig: Path, **settings: Any) -> AsyncIterator[World]:
+    """A namespace with keys, Controller and RestApi, watched by an operator with these settings."""
     slurm = SlurmModel()
     async with (
         Client.connect(load_credentials(kubeconfig)) as client,
@@ -32,5 +34,19 @@ async def world(kubeconfig: Path) -> AsyncIterator[World]:
     ):
         world = World(client, name, slurm, url)
         await world.cluster()
-        async with world.operator():
+        async with world.operator(**settings):
             yield world
+
+
+@pytest_asyncio.fixture
+async def world(kubeconfig: Path) -> AsyncIterator[World]:
+    """As `a_world`."""
+    async with a_world(kubeconfig) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def propagating(kubeconfig: Path) -> AsyncIterator[World]:
+    """One whose operator explains cordons by the conditions Gpu and Disk of machines."""
+    async with a_world(kubeconfig, propagated_node_conditions=("Gpu", "Disk")) as made:
+        yield made

@@ -203,10 +203,12 @@ async def test_a_setting_changes_the_template_with_recreate_only(world: World) -
 
 
 async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(world: World) -> None:
+    world.slurm.key = b"j" * 1024
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     before = await template(world)
     await put(world, "slurm-auth-jwt", "jwt.key", b"k" * 1024)
+    world.slurm.key = b"k" * 1024
     await world.scale(2)
     await world.until_ready(2)
     reachable = await world.condition(CONTROLLERS, "slurm", "SlurmReachable")

@@ -137,7 +137,19 @@ async def test_a_daemon_set_has_a_pod_on_each_matching_node(world: World) -> Non
         terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         here = {"key": "metadata.name", "operator": "In", "values": [f"n1.{world.namespace}"]}
         assert terms == [{"matchFields": [here]}]
-        assert "node.kubernetes.io/unschedulable" not in {item.get("key") for item in spec["tolerations"]}
+        # https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations
+        of_kubernetes = {
+            (it["key"].removeprefix("node.kubernetes.io/"), it["operator"], it["effect"], it.get("tolerationSeconds"))
+            for it in spec["tolerations"]
+            if it["key"].startswith("node.kubernetes.io/")
+        }
+        assert of_kubernetes == {
+            ("not-ready", "Exists", "NoExecute", None),
+            ("unreachable", "Exists", "NoExecute", None),
+            ("disk-pressure", "Exists", "NoSchedule", None),
+            ("memory-pressure", "Exists", "NoSchedule", None),
+            ("pid-pressure", "Exists", "NoSchedule", None),
+        }
         nodeset = await world.get(NODESETS, "slinky")
         assert nodeset is not None
         assert nodeset["status"]["desired"] == 2
@@ -291,7 +303,8 @@ async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
 
     await until("the pin", pinned)
     uid = (await world.pods())["slinky-0"]["metadata"]["uid"]
-    await world.client.delete(PODS, world.namespace, "slinky-0")
+    world.kubelet_works = False
+    await world.client.delete(PODS, world.namespace, "slinky-0", grace_period_seconds=0)
 
     async def again() -> Manifest | None:
         pod = (await world.pods()).get("slinky-0")
@@ -300,6 +313,14 @@ async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
     spec = (await until("its successor", again))["spec"]
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["machine"]}]}]
+
+    async def pending() -> Manifest | None:
+        found = ((await world.get(NODESETS, "slinky")) or {})["status"]
+        return found if (found["replicas"], found["readyReplicas"]) == (1, 0) else None
+
+    seen = await until("the operator to see it pending", pending)
+    assert seen["ordinalToNode"] == {"0": "machine"}
+    world.kubelet_works = True
     await change(world, pinToNode=False)
 
     async def unpinned() -> bool:

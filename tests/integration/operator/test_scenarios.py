@@ -13,6 +13,7 @@ from sidecars.kube import CONFIG_MAPS, NODES, POD_DISRUPTION_BUDGETS, PODS, SERV
 from sidecars.operator.caches import CONTROLLERS, NODESETS
 from sidecars.policy.gate import ACCEPTED
 from sidecars.policy.podstate import deadline_text
+from sidecars.simulate import Fault
 from sidecars.slurm.extra import PodFacts, encode
 from sidecars.slurm.hostlists import expand
 from tests.integration.operator.test_nodesets import change, machine, machines
@@ -227,6 +228,48 @@ async def test_a_cordon_of_a_kubernetes_node_is_explained_by_its_annotation_and_
             await holds("its end", lambda: drained(world))
 
 
+async def test_a_cordon_is_explained_by_the_conditions_of_the_machine_that_are_propagated(
+    propagating: World,
+) -> None:
+    world = propagating
+
+    async def conditions(**status: str) -> None:
+        found = [
+            {"type": kind, "status": status[kind], "reason": f"{kind}Broken", "message": f"{kind} 0 fails"}
+            for kind in ("Fan", "Disk", "Gpu")
+        ]
+        await world.client.merge_patch(
+            NODES, None, f"n1.{world.namespace}", {"status": {"conditions": found}}, subresource="status"
+        )
+
+    async def shown() -> bool:
+        """Whether the pod shows the reason that Slurm has: the operator has nothing more to do."""
+        [pod] = (await world.pods()).values()
+        said = {it["type"]: it.get("message") for it in pod["status"]["conditions"]}
+        return said.get("SlurmNodeStateDrain") == world.slurm.nodes["n1"].reason
+
+    async with machines(world, "n1") as daemon_set:
+        await world.nodeset(**daemon_set)
+        await world.until_ready(1)
+        await machine(world, "n1", {"spec": {"unschedulable": True}})
+        await holds("the drain", lambda: drained(world, "n1"))
+        said = world.slurm.nodes["n1"].reason
+        assert said.startswith(f"slurm-operator: Node (n1.{world.namespace}) was cordoned")
+        await until("the reason at the pod", shown)
+        gpu = "slurm-operator: (GpuBroken: Gpu 0 fails)"
+        both = f"{gpu}; (DiskBroken: Disk 0 fails)"
+        await conditions(Gpu="True", Disk="False", Fan="True")
+        await holds("a condition that comes after the cordon", lambda: world.slurm.nodes["n1"].reason == gpu)
+        await until("that at the pod", shown)
+        await conditions(Gpu="True", Disk="True", Fan="True")
+        await holds("the conditions in the order of the setting", lambda: world.slurm.nodes["n1"].reason == both)
+        await machine(world, "n1", {"spec": {"unschedulable": None}})
+        await holds("the end of the drain", lambda: drained(world))
+        await machine(world, "n1", {"spec": {"unschedulable": True}})
+        await holds("a drain with the conditions from the start", lambda: drained(world, "n1"))
+        assert world.slurm.nodes["n1"].reason == both
+
+
 async def test_somebody_elses_drain_is_not_touched_by_a_cordon_of_the_machine_or_its_end(world: World) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
@@ -362,6 +405,38 @@ async def test_an_unavailable_new_pod_uses_up_what_may_be_unavailable(world: Wor
     await holds("just one to drain", lambda: drained(world, "slinky-3"))
     await asyncio.sleep(1)
     assert drained(world, "slinky-3")
+    counts = {"replicas": 4, "updatedReplicas": 1, "readyReplicas": 3, "availableReplicas": 3, "unavailableReplicas": 1}
+    assert {name: (await status(world)).get(name) for name in counts} == counts
+
+
+async def test_a_worker_counts_as_available_when_it_was_ready_for_long_enough_and_an_update_waits_for_that(
+    world: World,
+) -> None:
+    least = 3
+    await world.nodeset(replicas=2, minReadySeconds=least, updateStrategy=rolling(1))
+
+    async def made_and_ready() -> list[tuple[float, float]]:
+        """When each pod was made, and has been ready since, in the order in which they were made."""
+        found = []
+        for pod in (await world.pods()).values():
+            ready = next(it for it in pod["status"]["conditions"] if it["type"] == "Ready")
+            times = (pod["metadata"]["creationTimestamp"], ready["lastTransitionTime"])
+            found.append((datetime.fromisoformat(times[0]).timestamp(), datetime.fromisoformat(times[1]).timestamp()))
+        return sorted(found)
+
+    async def available() -> bool:
+        found = await status(world)
+        return (found.get("availableReplicas"), found.get("unavailableReplicas")) == (2, 0)
+
+    await world.until_ready(2)
+    await until("both to be available", available)
+    assert time.time() >= max(ready for _, ready in await made_and_ready()) + least
+    before = await uids(world)
+    await change(world, slurmd={"image": "slurmd:next"})
+    await until("both to be replaced", lambda: replaced(world, before, "slinky-0", "slinky-1"), seconds=20)
+    await world.until_ready(2)
+    (_, ready), (made, _) = await made_and_ready()
+    assert made >= ready + least, "the second went before the successor of the first was available"
 
 
 # Scheduled updates
@@ -412,6 +487,33 @@ async def test_an_update_in_maintenance_takes_those_in_its_own_reservation_and_f
     assert world.slurm.reservations[NAME].end_time == end, "what is under way is not changed otherwise"
 
 
+async def test_a_reservation_has_the_flags_of_its_nodeset_and_leaves_before_it(world: World) -> None:
+    start = int(time.time()) + 3600
+    await world.nodeset(replicas=1, updateStrategy=scheduled(start, flags=["DAILY", "NO_HOLD_JOBS"]))
+    await holds("the reservation", lambda: NAME in world.slurm.reservations)
+    made = world.slurm.reservations[NAME]
+    assert set(made.flags) == {"MAINT", "IGNORE_JOBS", "DAILY", "NO_HOLD_JOBS", "SPEC_NODES"}
+    assert (made.start_time, made.end_time, made.nodes) == (start, start + 600, "slinky-0")
+    world.slurm.fail(Fault.RESET, method="DELETE", path="reservation")
+    await world.client.delete(NODESETS, world.namespace, "slinky")
+
+    async def said() -> bool:
+        nodeset = await world.get(NODESETS, "slinky")
+        assert nodeset is not None, "it left before its reservation"
+        condition = await world.condition(NODESETS, "slinky", "ReservationCreated")
+        return not await world.pods() and condition.get("reason") == "NoAnswer"
+
+    await until("the workers to have left and the condition", said)
+    assert NAME in world.slurm.reservations
+    world.slurm.heal()
+
+    async def gone() -> bool:
+        return await world.get(NODESETS, "slinky") is None
+
+    await until("the NodeSet to be gone", gone)
+    assert NAME not in world.slurm.reservations
+
+
 # What is left of a pod
 
 
@@ -426,8 +528,34 @@ async def test_a_pin_is_dropped_with_its_machine_and_with_the_setting(world: Wor
             return ((await status(world)).get("ordinalToNode") or {}) == wanted
 
         await until("the pin", lambda: pins({"0": f"n1.{world.namespace}"}))
+        await change(world, scalingMode="DaemonSet")
+        await until("the pin to be dropped with the mode", lambda: pins({}))
+        await change(world, scalingMode="StatefulSet")
+        await until("the pin again", lambda: pins({"0": f"n1.{world.namespace}"}))
         await world.client.delete(NODES, None, f"n1.{world.namespace}")
         await until("the pin to be dropped with its machine", lambda: pins({}))
+
+
+async def test_a_pin_is_dropped_when_the_template_admits_its_machine_no_longer(world: World) -> None:
+    async with machines(world, "n1", "n2") as only_there:
+        del only_there["scalingMode"]
+        first, second = (f"{host}.{world.namespace}" for host in ("n1", "n2"))
+        world.default_machine = first
+        await world.nodeset(replicas=1, pinToNode=True, **only_there)
+        await world.until_ready(1)
+        before = await uids(world)
+
+        async def pinned(machine: str) -> bool:
+            return (await status(world)).get("ordinalToNode") == {"0": machine}
+
+        await until("the pin", lambda: pinned(first))
+        await machine(world, "n2", {"metadata": {"labels": {"rack": "2"}}})
+        world.default_machine = second
+        await change(world, template={"spec": {"nodeSelector": {"rack": "2"}}})
+        await until("a new pod", lambda: replaced(world, before, "slinky-0"))
+        spec = (await world.pods())["slinky-0"]["spec"]
+        assert "nodeAffinity" not in spec["affinity"]
+        await until("a pin to the machine that is admitted", lambda: pinned(second))
 
 
 async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_ready(world: World) -> None:
@@ -472,6 +600,22 @@ async def test_what_all_workers_of_a_controller_share_is_put_right_when_somebody
             return look()
 
         await until(f"{name} to be put right", put_right)
+
+        def belongs(resource: Any = resource, name: str = name) -> Awaitable[str | None]:
+            async def look() -> str | None:
+                found = ((await world.get(resource, name)) or {}).get("metadata") or {}
+                owners = [
+                    (it["kind"], it["name"], it.get("controller", False)) for it in found.get("ownerReferences", ())
+                ]
+                return str(found["uid"]) if owners == [("NodeSet", "slinky", False)] else None
+
+            return look()
+
+        before = await until(f"the owner of {name}", belongs)
+        await world.client.merge_patch(resource, world.namespace, name, {"metadata": {"ownerReferences": None}})
+        assert await until(f"{name} to have its owner again", belongs) == before
+        await world.client.delete(resource, world.namespace, name)
+        assert await until(f"{name} to come back", belongs) != before
 
 
 # Bad input

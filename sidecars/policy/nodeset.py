@@ -557,7 +557,7 @@ def failures(
         if failed and (known is None or known.uid != pod.uid):
             count = 1 if known is None else known.count + 1
             found[pod.name] = Failures(count, pod.uid, now + min(FAILED_WAIT_MOST, 2.0 ** (count - 1)))
-        elif pod.available and pod.uid not in absent:
+        elif pod.available and not pod.deleting and pod.uid not in absent:
             found.pop(pod.name, None)
     waits = [item.until - now for item in found.values() if item.until > now]
     return found, min(waits, default=None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -162,6 +163,37 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(watchin
     await world.until_ready(2)
     assert await uid(world, "slinky-0") == before["slinky-0"]
     await world.until_told("SlurmNodeNotRegistered")
+
+
+async def test_a_pod_that_never_registers_is_replaced_and_each_time_later(watching: tuple[World, Later]) -> None:
+    world, later = watching
+    world.mute.add("slinky-1")
+    await world.nodeset(replicas=2)
+
+    async def put_forward(seconds: float) -> None:
+        later.ahead += seconds
+        look = {"metadata": {"annotations": {"look": str(later.ahead)}}}
+        await world.client.merge_patch(NODESETS, world.namespace, "slinky", look)
+
+    async def runs() -> bool:
+        status = ((await world.get(NODESETS, "slinky")) or {}).get("status") or {}
+        return (status.get("readyReplicas"), status.get("slurmIdle")) == (2, 1)
+
+    async def said() -> bool:
+        return (await world.condition(NODESETS, "slinky")).get("reason") == "NotRegistered"
+
+    for wait in (1, 2):
+        await until("both to run and one to be known", runs)
+        await put_forward(11)
+        await until("the condition", said)
+        before, since = await uid(world, "slinky-1"), time.monotonic()
+        await put_forward(50)
+
+        async def replaced(before: str | None = before) -> bool:
+            return await uid(world, "slinky-1") not in (None, before)
+
+        await until("the pod to be replaced", replaced)
+        assert time.monotonic() - since >= wait
 
 
 async def test_a_drain_in_slurm_cordons_its_machine_and_its_end_uncordons_it_without_a_circle(

@@ -106,6 +106,8 @@ class World:
     """Machines whose kubelet does nothing."""
     broken_images: set[str] = dataclasses.field(default_factory=set)
     """Images of slurmd that nobody can pull."""
+    mute: set[str] = dataclasses.field(default_factory=set)
+    """Hostnames whose slurmd runs and never registers."""
     default_machine: str = "machine"
     """Where pods go that are for no machine in particular."""
 
@@ -263,7 +265,8 @@ class World:
             }
             owner = next(owner["uid"] for owner in metadata["ownerReferences"] if owner.get("controller"))
             extra = encode(PodFacts(metadata["uid"], metadata["name"], "", owner))
-            self.slurm.node_register(host, extra=extra, instance_id=machine)
+            if host not in self.mute:
+                self.slurm.node_register(host, extra=extra, instance_id=machine)
             await self.client.merge_patch(
                 PODS, self.namespace, metadata["name"], {"status": status}, subresource="status"
             )

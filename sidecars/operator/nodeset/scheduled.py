@@ -12,7 +12,7 @@ from sidecars.policy import nodeset as policy
 from sidecars.policy import reservation
 from sidecars.policy.conditions import Condition, find
 from sidecars.slurm import protocol
-from sidecars.slurm.errors import NotFound, NotYet, Refused, SlurmError
+from sidecars.slurm.errors import NotFound, NotYet, Refused, ServerFault, SlurmError
 from sidecars.workloads.resources import NodeSet, duration
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ async def keep(
         return Outcome(_as_it_was(manifest) or Condition(CONDITION, "Unknown", "NoAnswer", str(error)), 5.0)
     except SlurmError as error:
         log.warning("NodeSet %s/%s: reservation %s: %s", nodeset.namespace, nodeset.name, name, error)
-        if not isinstance(error, Refused):
+        if isinstance(error, ServerFault) or not isinstance(error, Refused):
             return Outcome(Condition(CONDITION, "Unknown", "NoAnswer", str(error)), 5.0)
         said = f"Slurm refuses it: {error}; see spec.updateStrategy.scheduledUpdate"
         return Outcome(Condition(CONDITION, "False", "Refused", said), 30.0)

@@ -212,3 +212,24 @@ def test_a_nodeset_that_is_scaled_out_again_while_many_pods_go_keeps_those_that_
             assert len(kept) > MANY / 2
 
     run(scenario())
+
+
+def test_a_slurmctld_that_is_down_is_no_refusal_of_the_reservation_which_is_made_soon_after() -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            await w.run(5)
+            slurm = w.slurms["slurm", "slurm"]
+            slurm.fail(Fault.NO_SLURMCTLD, method="POST", path="reservation")
+            start = {"startTime": "2026-12-24T12:00:00Z", "duration": "1h"}
+            w.nodeset(replicas=1, updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": start})
+
+            def shown() -> dict[str, Any]:
+                return w.condition("slinky", "ReservationCreated")
+
+            await w.until("the reservation is tried", lambda: slurm.requests("POST", "reservation"))
+            await w.run(1)
+            assert (shown()["status"], shown()["reason"]) == ("Unknown", "NoAnswer")
+            slurm.heal()
+            assert await w.until("it is there", lambda: shown()["status"] == "True") <= 10
+
+    run(scenario())

@@ -16,13 +16,14 @@ from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
 from tests.world.client import WRITE_FAULTS, KubeFault
 from tests.world.kubelets import NODE
-from tests.world.world import EPOCH, NODESET, POD, World, world
+from tests.world.world import EPOCH, NODESET, POD, World, strategy_of, world
 
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
 FOREIGN = "maintenance: disk 3"
 MOST = 4
 MAINTENANCE_AT = 30.0  # seconds after the beginning of a play
+BEFORE_MAINTENANCE, MAINTENANCE = 60.0, 120.0  # of the last one, when all else is over
 MODES = ("StatefulSet", "DaemonSet")
 STRATEGIES: dict[str, dict[str, Any]] = {
     "RollingUpdate": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
@@ -327,6 +328,7 @@ async def play(script: Script, injected: Counter[str] | None = None) -> dict[str
             step.do(w)
         await w.run(5.0)
         tidy(w)
+        await maintain(w)
         await w.settle()
         check_settled(w)
         if injected is not None:
@@ -355,6 +357,16 @@ def tidy(w: World) -> None:
             w.admin(name, None)
 
 
+async def maintain(w: World) -> None:
+    """When no job runs any more, a NodeSet with ScheduledUpdate gets a maintenance window, and that passes."""
+    await w.until("the jobs to end", lambda: not w.waits_for_jobs())
+    if w.strategy("slinky") == "ScheduledUpdate":
+        start = int(w.wall_clock() + BEFORE_MAINTENANCE)
+        scheduled = {"startTime": timestamp(start), "duration": f"{MAINTENANCE:.0f}s"}
+        w.change("slinky", {"updateStrategy": {"scheduledUpdate": scheduled}})
+        await w.run(start + MAINTENANCE - w.wall_clock())
+
+
 def check_settled(w: World) -> None:
     """A settled cluster is as asked for. AssertionError."""
     for key, found in w.end_state().items():
@@ -366,5 +378,8 @@ def check_settled(w: World) -> None:
         expected = {"pods": wanted, "ready": wanted, "cordoned": 0, "registered": wanted, "drained": []}
         said = {name: found[name] for name in expected}
         assert said == expected, f"{key}: {said}\n" + "\n".join(w.watchdog.log[-60:])
-        if (nodeset["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
-            assert w.outdated(key.split("/")[1]) == 0, "\n".join(w.watchdog.log[-60:])
+        if strategy_of(nodeset) != "OnDelete":
+            outdated, updated = w.outdated(key.split("/")[1]), nodeset["status"].get("updatedReplicas")
+            assert (outdated, updated) == (0, wanted), f"{key}: {outdated=}, {updated=}\n" + "\n".join(
+                w.watchdog.log[-60:]
+            )

@@ -160,6 +160,10 @@ class World:
         status = (self.api.get(NODESET, namespace, name) or {}).get("status") or {}
         return next((dict(it) for it in status.get("conditions") or () if it["type"] == kind), {})
 
+    def strategy(self, name: str, namespace: str = "slurm") -> str:
+        """The type of update strategy that its users want."""
+        return strategy_of({"spec": self._wanted[namespace, name]})
+
     def new_image(self) -> str:
         """An image that no pod has yet."""
         self._templates += 1
@@ -310,7 +314,7 @@ class World:
         operator look at everything again.
         """
         begun = self.loop.time()
-        while self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER or self._waits_for_jobs():
+        while self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER or self.waits_for_jobs():
             if self.loop.time() - begun > SETTLE_LIMIT:
                 raise Broken("\n".join(["I7: it never comes to rest:", *self.watchdog.log[-60:]]))
             await self.run(1.0)
@@ -326,7 +330,8 @@ class World:
             metadata = {"name": f"somebodys-{self.loop.time():.0f}", "namespace": namespace}
             self.api.create(CONFIG_MAPS.path(), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
-    def _waits_for_jobs(self) -> bool:
+    def waits_for_jobs(self) -> bool:
+        """Whether a job that has started is not over."""
         return any(job.job_id and not job.over for job in self.jobs)
 
     def _look(self) -> None:
@@ -382,11 +387,12 @@ class World:
                 "finalizers": metadata.get("finalizers") or [],
                 "conditions": {it["type"]: it["status"] for it in status.get("conditions") or ()},
                 "seen": status.get("observedGeneration") == metadata["generation"],
-                # With OnDelete, which pods are replaced depends on which one somebody happened to delete.
                 "counts": {
                     key: value
                     for key, value in status.items()
-                    if isinstance(value, int) and key not in {"observedGeneration", "updatedReplicas"}
+                    if isinstance(value, int) and key != "observedGeneration"
+                    # Which pods are replaced depends on which one somebody happened to delete.
+                    if key != "updatedReplicas" or strategy_of(nodeset) != "OnDelete"
                 },
             }
         return found
@@ -444,6 +450,11 @@ def _custom(kind: str, namespace: str, name: str, spec: dict[str, Any]) -> Manif
 def _owner(pod: Manifest) -> tuple[str, str]:
     owners = pod["metadata"].get("ownerReferences") or ()
     return pod["metadata"]["namespace"], next((it["name"] for it in owners if it.get("controller")), "")
+
+
+def strategy_of(nodeset: Manifest) -> str:
+    """The type of its update strategy."""
+    return str((nodeset["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate"))
 
 
 def is_ready(pod: Manifest) -> bool:

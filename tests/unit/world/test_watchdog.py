@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sidecars.kube import CONFIG_MAPS, PODS
+from sidecars.policy import nodeset as policy
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
 from sidecars.slurm import protocol
@@ -15,7 +16,7 @@ from sidecars.slurm.tokens import TokenSource
 from tests.world.api import Change
 from tests.world.client import Faults, KubeFault, Process, WorldClient, WorldSlurm
 from tests.world.loop import run
-from tests.world.scripts import CORDON, FOREIGN, check_settled, tidy
+from tests.world.scripts import CORDON, FOREIGN, ChangeTemplate, Script, check_settled, play, tidy
 from tests.world.world import _SECRET, NODESET, POD, Broken, World, world
 
 
@@ -247,6 +248,14 @@ def test_it_sees_a_job_that_somebody_ends() -> None:
                 await w.run(3)
 
     run(scenario())
+
+
+def test_it_sees_a_maintenance_in_which_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "ScheduledUpdate", ((0.0, ChangeTemplate()),))
+    run(play(script))
+    monkeypatch.setattr(policy, "in_maintenance", lambda *_: False)
+    with pytest.raises(AssertionError, match="outdated=2, updated=0"):
+        run(play(script))
 
 
 def test_a_world_is_the_same_for_the_same_seed() -> None:

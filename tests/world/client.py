@@ -46,6 +46,17 @@ WRITE_FAULTS = (
 )
 
 
+class SlurmFault(Enum):
+    """What becomes of one write to Slurm."""
+
+    ERROR = "500, not done"
+    UNREACHABLE = "the connection is refused, not done"
+    TIMEOUT = "done, but never answered"
+    LOST = "done, but the answer is lost"
+    CRASH_BEFORE = "the operator is killed before it is sent"
+    CRASH_AFTER = "the operator is killed when it is done, before it knows"
+
+
 class Watcher(Protocol):
     """Sees every request of the operator's. Raises nothing: what it finds, it notes."""
 
@@ -73,9 +84,9 @@ class Faults:
     """A write is not answered before."""
     slow: float = 0.0
     """Seconds by which each write is answered later."""
-    slurm_lost: int = 0
-    """So many of the next writes to Slurm are done, and their answers lost."""
     done: int = 0
+    slurm_writes: dict[int, SlurmFault] = field(default_factory=dict)
+    slurm_done: int = 0
     injected: Counter[str] = field(default_factory=Counter)
     """How often each has come to pass, by its name."""
 
@@ -251,6 +262,20 @@ class WorldSlurm(slurm_client.Client):
         await self._pass(self._random.uniform(0.001, 0.01))
         target = request.target(VERSIONS[0])
         made = asyncio.get_running_loop().time()
+        fault = None
+        if request.method != "GET":
+            self._faults.slurm_done += 1
+            fault = self._faults.slurm_writes.pop(self._faults.slurm_done, None)
+        if fault is not None:
+            self._faults.injected[f"Slurm write {fault.name}"] += 1
+        match fault:
+            case SlurmFault.ERROR:
+                return 500, b"Internal Server Error"
+            case SlurmFault.UNREACHABLE:
+                raise slurm_errors.Unreachable(str(request), "injected: the connection was refused")
+            case SlurmFault.CRASH_BEFORE:
+                self._process.kill()
+                await self._pass(0)
 
         def carry() -> tuple[Any, bool]:
             planned = [it.fault.name for it in self._model._planned if it.method in (None, request.method)]
@@ -258,10 +283,11 @@ class WorldSlurm(slurm_client.Client):
             return self._model.handle(request.method, target, request.content(), token), not planned
 
         reply, honest = self._watcher.slurm_request(self._model, request.method, target, request.content(), carry)
-        await self._pass(3600.0 if reply.delay is None else reply.delay + self._random.uniform(0.001, 0.01))
-        if request.method != "GET" and self._faults.slurm_lost > 0:
-            self._faults.slurm_lost -= 1
-            self._faults.injected["Slurm LOST"] += 1
+        if fault is SlurmFault.CRASH_AFTER:
+            self._process.kill()
+        silent = reply.delay is None or fault is SlurmFault.TIMEOUT
+        await self._pass(3600.0 if silent else (reply.delay or 0.0) + self._random.uniform(0.001, 0.01))
+        if fault is SlurmFault.LOST:
             raise slurm_errors.Unreachable(str(request), "injected: the connection was cut")
         if reply.cut:
             raise slurm_errors.Unreachable(str(request), "the answer was cut off")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sidecars.kube.errors import ApiError
 from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
-from tests.world.client import WRITE_FAULTS, KubeFault
+from tests.world.client import WRITE_FAULTS, KubeFault, SlurmFault
 from tests.world.kubelets import NODE
 from tests.world.world import EPOCH, NODESET, POD, World, strategy_of, world
 
@@ -230,13 +230,14 @@ class SickSlurm(Disturbance):
 
 
 @dataclass(frozen=True)
-class LostSlurmAnswers(Disturbance):
-    """The next writes to Slurm are done, and their answers lost."""
+class SlurmWriteFault(Disturbance):
+    """One of the operator's next writes to Slurm goes wrong."""
 
-    count: int
+    ahead: int
+    fault: SlurmFault
 
     def do(self, w: World) -> None:
-        w.faults.slurm_lost += self.count
+        w.faults.slurm_writes[w.faults.slurm_done + self.ahead] = self.fault
 
 
 @dataclass(frozen=True)
@@ -302,7 +303,7 @@ def disturbances() -> st.SearchStrategy[Disturbance]:
         st.builds(ReadFault, lists, st.integers(0, 20), st.booleans()),
         st.builds(Crash, st.booleans()),
         st.builds(SickSlurm, st.sampled_from(SLURM_FAULTS), st.sampled_from([3, 30, 120])),
-        st.builds(LostSlurmAnswers, st.integers(1, 3)),
+        st.builds(SlurmWriteFault, st.integers(1, 4), st.sampled_from(SlurmFault)),
         st.builds(LostState),
     )
 
@@ -339,6 +340,7 @@ async def play(script: Script, injected: Counter[str] | None = None) -> dict[str
 def tidy(w: World) -> None:
     """Everybody takes back what he did, and all machines work."""
     w.faults.writes.clear()
+    w.faults.slurm_writes.clear()
     w.faults.lists.clear()
     for model in w.slurms.values():
         model.heal()

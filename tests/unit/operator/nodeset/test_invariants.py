@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sidecars.operator.nodeset.scheduled import FINALIZER
 from sidecars.simulate import Fault
-from tests.world.client import WRITE_FAULTS, KubeFault
+from tests.world.client import WRITE_FAULTS, KubeFault, SlurmFault
 from tests.world.loop import run
 from tests.world.scripts import (
     CORDON,
@@ -23,7 +23,6 @@ from tests.world.scripts import (
     Crash,
     DeletePod,
     Disturbance,
-    LostSlurmAnswers,
     LostState,
     Machine,
     ReadFault,
@@ -31,6 +30,7 @@ from tests.world.scripts import (
     Scale,
     Script,
     SickSlurm,
+    SlurmWriteFault,
     Step,
     Submit,
     WriteFault,
@@ -112,10 +112,16 @@ FAULTS: dict[str, tuple[Disturbance, ...]] = {
         for fault in (KubeFault.STALE, KubeFault.GONE, KubeFault.ERROR)
     },
     **{f"Slurm {fault.name}": (SickSlurm(fault, 30),) for fault in SLURM_FAULTS},
-    "Slurm LOST": (LostSlurmAnswers(2),),
+    **{f"Slurm write {it.name}": tuple(SlurmWriteFault(number, it) for number in (1, 2)) for it in SlurmFault},
     "Slurm LOST_STATE": (LostState(),),
 }
 """Each thing that may go wrong, by the name under which the world counts it."""
+
+WRITING = (
+    *(("scale-in under a job", "StatefulSet"), ("maintenance", "DaemonSet")),
+    *(("scale-in and out again", "StatefulSet"), ("maintenance", "StatefulSet")),
+)
+"""Scenarios in which the operator writes to Slurm under each update strategy."""
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
@@ -128,9 +134,8 @@ def test_each_fault_comes_to_pass_and_no_scenario_ends_otherwise(strategy: str) 
     for number, disturbing in enumerate(FAULTS.values()):
         # In `make check` a fault meets another scenario under each strategy, in `make soak` all.
         chosen = every if PROFILE > 100 else [some[(5 * number + 3 * turn) % len(some)]]
-        if isinstance(disturbing[0], LostSlurmAnswers):
-            # Under some strategies others write nothing to Slurm.
-            chosen = [("scale-in under a job", MODES[0]), *chosen]
+        if isinstance(disturbing[0], SlurmWriteFault) and PROFILE <= 100:
+            chosen = [WRITING[(number + turn) % len(WRITING)]]
         for name, mode in chosen:
             calm = Script(0, strategy, SCENARIOS[name], mode)
             if (name, mode) not in undisturbed:
@@ -149,6 +154,18 @@ def test_the_operator_may_be_killed_after_any_single_write() -> None:
     for number in range(1, 40, 3 if PROFILE <= 100 else 1):
         crash = (0.0, WriteFault(number, KubeFault.CRASH_AFTER))
         assert run(play(Script(0, calm.strategy, (crash, *calm.steps)))) == wanted, f"killed after write {number}"
+
+
+@pytest.mark.parametrize("fault", [SlurmFault.CRASH_BEFORE, SlurmFault.CRASH_AFTER], ids=lambda it: it.name)
+def test_the_operator_may_be_killed_around_any_single_write_to_slurm(fault: SlurmFault) -> None:
+    calm = Script(0, "RollingUpdate", SCENARIOS["roll under a job"])
+    wanted = run(play(calm))
+    injected: Counter[str] = Counter()
+    for number in range(1, 8, 2 if PROFILE <= 100 else 1):
+        crash = (0.0, SlurmWriteFault(number, fault))
+        ended = run(play(Script(0, calm.strategy, (crash, *calm.steps)), injected))
+        assert ended == wanted, f"write {number}"
+    assert injected[f"Slurm write {fault.name}"] > 2
 
 
 @pytest.mark.parametrize("fault", [Fault.HANG, Fault.SERVER_ERROR, Fault.EMPTY, Fault.SLOW], ids=lambda it: it.name)

@@ -57,6 +57,20 @@ class SlurmFault(Enum):
     CRASH_AFTER = "the operator is killed when it is done, before it knows"
 
 
+class WatchFault(Enum):
+    """What becomes of all watches that are open."""
+
+    ENDED = "the server ends them"
+    CUT = "their connections are cut, with what was on its way"
+    GONE = "an event of type ERROR says 410"
+
+
+_EXPIRED = (
+    b'{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired",'
+    b'"message":"injected: too old resource version"}}'
+)
+
+
 class Watcher(Protocol):
     """Sees every request of the operator's. Raises nothing: what it finds, it notes."""
 
@@ -80,6 +94,8 @@ class Faults:
     lists: deque[KubeFault] = field(default_factory=deque)
     lag_until: float = 0.0
     """Watches deliver nothing before."""
+    watches: list[Callable[[WatchFault], None]] = field(default_factory=list)
+    """Those that are open: what ends each."""
     silent_until: float = 0.0
     """A write is not answered before."""
     slow: float = 0.0
@@ -195,7 +211,7 @@ class WorldClient(kube.Client):
         await self._pass(self._random.uniform(0.001, 0.01))
         loop = asyncio.get_running_loop()
         ends = loop.time() + timeout_seconds
-        queue: deque[tuple[float, bytes]] = deque()
+        queue: deque[tuple[float, bytes | WatchFault]] = deque()
         woken = asyncio.Event()
 
         def take(change: Change) -> None:
@@ -205,9 +221,17 @@ class WorldClient(kube.Client):
                     queue.append((loop.time() + self._random.uniform(0.0, 0.02), line))
                     woken.set()
 
+        def end(fault: WatchFault) -> None:
+            queue.clear()
+            queue.append((loop.time(), fault))
+            woken.set()
+
+        if int(resource_version) < self._api.compacted:
+            self._faults.injected["watch OLD"] += 1
         for change in self._api.changes(place.collection, int(resource_version)):
             take(change)
         self._api.listeners.append(take)
+        self._faults.watches.append(end)
         try:
             yield WatchEvent("BOOKMARK", None, resource_version)
             while True:
@@ -219,10 +243,22 @@ class WorldClient(kube.Client):
                     except TimeoutError:
                         return
                 due, line = queue.popleft()
+                if isinstance(line, WatchFault):
+                    self._faults.injected[f"watch {line.name}"] += 1
+                match line:
+                    case WatchFault.ENDED:
+                        return
+                    case WatchFault.CUT:
+                        raise Unreachable(f"WATCH {path}: injected: the connection was cut")
+                    case WatchFault.GONE:
+                        line = _EXPIRED
+                if self._faults.lag_until > max(due, loop.time()):
+                    self._faults.injected["watch SILENT"] += 1
                 await self._pass(max(due, self._faults.lag_until) - loop.time())
                 yield _event(line, type, f"WATCH {path}")
         finally:
             self._api.listeners.remove(take)
+            self._faults.watches.remove(end)
 
     async def _pass(self, seconds: float) -> None:
         """Let time pass; for a process that was killed it never ends."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sidecars.kube.errors import ApiError
 from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
-from tests.world.client import WRITE_FAULTS, KubeFault, SlurmFault
+from tests.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault
 from tests.world.kubelets import NODE
 from tests.world.world import EPOCH, NODESET, POD, World, strategy_of, world
 
@@ -205,6 +205,17 @@ class ReadFault(Disturbance):
 
 
 @dataclass(frozen=True)
+class EndWatches(Disturbance):
+    """All watches end so."""
+
+    fault: WatchFault
+
+    def do(self, w: World) -> None:
+        for end in tuple(w.faults.watches):
+            end(self.fault)
+
+
+@dataclass(frozen=True)
 class Crash(Disturbance):
     """The operator is killed; what it lists first may be an API server's that lags behind."""
 
@@ -301,6 +312,7 @@ def disturbances() -> st.SearchStrategy[Disturbance]:
     return st.one_of(
         st.builds(WriteFault, st.integers(1, 12), st.sampled_from(WRITE_FAULTS)),
         st.builds(ReadFault, lists, st.integers(0, 20), st.booleans()),
+        st.builds(EndWatches, st.sampled_from(WatchFault)),
         st.builds(Crash, st.booleans()),
         st.builds(SickSlurm, st.sampled_from(SLURM_FAULTS), st.sampled_from([3, 30, 120])),
         st.builds(SlurmWriteFault, st.integers(1, 4), st.sampled_from(SlurmFault)),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sidecars.operator.nodeset.scheduled import FINALIZER
 from sidecars.simulate import Fault
-from tests.world.client import WRITE_FAULTS, KubeFault, SlurmFault
+from tests.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault
 from tests.world.loop import run
 from tests.world.scripts import (
     CORDON,
@@ -23,6 +23,7 @@ from tests.world.scripts import (
     Crash,
     DeletePod,
     Disturbance,
+    EndWatches,
     LostState,
     Machine,
     ReadFault,
@@ -111,6 +112,9 @@ FAULTS: dict[str, tuple[Disturbance, ...]] = {
         f"list {fault.name}": (ReadFault((fault,) * 3, 0, False), Crash(stale=False))
         for fault in (KubeFault.STALE, KubeFault.GONE, KubeFault.ERROR)
     },
+    **{f"watch {fault.name}": (EndWatches(fault),) for fault in WatchFault},
+    "watch OLD": (ReadFault((), 0, True), EndWatches(WatchFault.CUT)),
+    "watch SILENT": (ReadFault((), 20, False),),
     **{f"Slurm {fault.name}": (SickSlurm(fault, 30),) for fault in SLURM_FAULTS},
     **{f"Slurm write {it.name}": tuple(SlurmWriteFault(number, it) for number in (1, 2)) for it in SlurmFault},
     "Slurm LOST_STATE": (LostState(),),

@@ -72,6 +72,46 @@ class ChangeTemplate(Action):
 
 
 @dataclass(frozen=True)
+class BreakImage(Action):
+    """Another image, which can't be pulled before the end."""
+
+    def do(self, w: World) -> None:
+        image = w.new_image()
+        w.kubelets.broken_images.add(image)
+        w.change("slinky", {"slurmd": {"image": image}})
+
+
+@dataclass(frozen=True)
+class SwitchMode(Action):
+    """spec.scalingMode."""
+
+    mode: str
+
+    def do(self, w: World) -> None:
+        w.change("slinky", {"scalingMode": self.mode})
+
+
+@dataclass(frozen=True)
+class ChangeMinReady(Action):
+    """spec.minReadySeconds."""
+
+    seconds: int
+
+    def do(self, w: World) -> None:
+        w.change("slinky", {"minReadySeconds": self.seconds})
+
+
+@dataclass(frozen=True)
+class SwitchPartition(Action):
+    """spec.partition.enabled."""
+
+    enabled: bool
+
+    def do(self, w: World) -> None:
+        w.change("slinky", {"partition": {"enabled": self.enabled}})
+
+
+@dataclass(frozen=True)
 class ChangeStrategy(Action):
     """spec.updateStrategy."""
 
@@ -302,6 +342,10 @@ def actions() -> st.SearchStrategy[Action]:
         st.builds(Admin, pick(), st.booleans()),
         st.builds(Machine, pick(), st.sampled_from(["kill", "revive", "remove", "switch off"])),
         st.builds(Replace),
+        st.builds(BreakImage),
+        st.builds(SwitchMode, st.sampled_from(MODES)),
+        st.builds(ChangeMinReady, st.sampled_from([0, 15])),
+        st.builds(SwitchPartition, st.booleans()),
         st.builds(ChangeStrategy, st.sampled_from(sorted(STRATEGIES))),
     )
 
@@ -356,6 +400,7 @@ def tidy(w: World) -> None:
     w.faults.lists.clear()
     for model in w.slurms.values():
         model.heal()
+    w.kubelets.broken_images.clear()
     for job in w.jobs:
         job.over = job.over or not job.job_id
     for name in w.machines:

@@ -7,6 +7,7 @@ import functools
 import gc
 import logging
 import random
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from sidecars.operator.context import Context, Surroundings
 from sidecars.operator.main import lead
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
+from sidecars.simulate.records import SimPartition
 from sidecars.slurm.extra import pod_facts
 from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import structure
@@ -36,6 +38,7 @@ LATE = 45.0
 """Seconds after which a NodeSet that isn't as asked for must say so: longer than a request to the API server takes."""
 
 POD, NODESET, CONTROLLER, RESTAPI = PODS.path(), NODESETS.path(), CONTROLLERS.path(), RESTAPIS.path()
+_STATE = re.compile(r"State=(\w+)")
 _SECRET = "c2VjcmV0LXZhbHVlLW9mLXRoZS1rZXk"
 _KEYS = {
     "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
@@ -98,6 +101,7 @@ class World:
         self._unlike_since: dict[tuple[str, str, str], float] = {}
         self._templates = 0
         self._wanted: dict[tuple[str, str], dict[str, Any]] = {}
+        self.api.listeners.append(self._configured)
         for name in self.machines:
             self.kubelets.machine(name)
 
@@ -172,6 +176,23 @@ class World:
     def _slurm_of(self, pod: Manifest) -> SlurmModel:
         return self.slurms[pod["metadata"]["namespace"], pod["metadata"]["labels"]["slinky.slurm.net/cluster"]]
 
+    # --- slurmctld and its `reconfigure` sidecar
+
+    def _configured(self, change: Change) -> None:
+        if change.collection == CONFIG_MAPS.path() and "slurm.conf" in ((change.new or {}).get("data") or {}):
+            metadata = change.object["metadata"]
+            self.loop.call_later(
+                self.rng.uniform(1.0, 20.0), self._reconfigure, metadata["namespace"], metadata["name"]
+            )
+
+    def _reconfigure(self, namespace: str, name: str) -> None:
+        """Slurm has the partitions of slurm.conf as it is now, and `all`; the nodes of each are all."""
+        config = self.api.get(CONFIG_MAPS.path(), namespace, name)
+        text = config["data"]["slurm.conf"] if config is not None else ""
+        lines = re.findall(r"^PartitionName=(\S+)(.*)$", text, re.MULTILINE)
+        declared = {it: SimPartition(it, states=tuple(_STATE.findall(rest)) or ("UP",)) for it, rest in lines}
+        self.slurms[namespace, "slurm"].partitions = {"all": SimPartition("all"), **declared}
+
     # --- jobs and administrators
 
     def job(self, count: int, seconds: float, namespace: str = "slurm") -> Job:
@@ -220,7 +241,8 @@ class World:
                 free = [name for name in sorted(model.nodes) if _free(model, name)]
                 if len(free) >= job.count:
                     job.nodes = tuple(self.rng.sample(free, job.count))
-                    job.job_id = model.job_start(job.nodes)
+                    opened = [name for name, it in model.partitions.items() if "UP" in it.states]
+                    job.job_id = model.job_start(job.nodes, partition=max(opened, key=len))
                     job.ends = now + job.seconds
                 continue
             record = model.jobs.get(job.job_id)

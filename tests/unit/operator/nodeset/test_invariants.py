@@ -18,6 +18,8 @@ from tests.world.scripts import (
     STRATEGIES,
     Action,
     Annotate,
+    BreakImage,
+    ChangeMinReady,
     ChangeTemplate,
     CordonMachine,
     Crash,
@@ -34,6 +36,8 @@ from tests.world.scripts import (
     SlurmWriteFault,
     Step,
     Submit,
+    SwitchMode,
+    SwitchPartition,
     WriteFault,
     disturbances,
     play,
@@ -62,6 +66,12 @@ SCENARIOS: dict[str, tuple[tuple[float, Action], ...]] = {
         (0.0, Submit(2, 90)),
         (3.0, Machine(0, "kill")),
         (90.0, Machine(0, "switch off")),
+    ),
+    "another mode and back": ((0.0, Submit(1, 20)), (3.0, SwitchMode("DaemonSet")), (9.0, SwitchMode("StatefulSet"))),
+    "an image that doesn't start": ((0.0, Submit(1, 20)), (3.0, BreakImage()), (9.0, DeletePod(0)), (60.0, Scale(3))),
+    "a partition that goes under a job": (
+        *((0.0, SwitchPartition(True)), (30.0, ChangeMinReady(15)), (0.0, Submit(1, 90))),
+        *((3.0, SwitchPartition(False)), (9.0, ChangeTemplate())),
     ),
     "removal and a new one": ((0.0, Submit(1, 20)), (3.0, Replace()), (30.0, Scale(1))),
 }
@@ -259,6 +269,24 @@ def test_partitions_that_slurm_is_slow_with_hold_up_nothing_of_their_nodeset() -
             w.change("slinky", {"replicas": 3})
             assert await w.until("3 pods", lambda: len(w.pods()) == 3) < 4
             await w.until("its removal", lambda: not w.condition("slinky", "PartitionsReleased"))
+
+    run(scenario())
+
+
+def test_a_partition_stays_closed_until_the_job_in_it_is_over() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            slurm = w.slurms["slurm", "slurm"]
+            w.nodeset(replicas=2, partition={"enabled": True})
+            await w.until("the partition", lambda: "slinky" in slurm.partitions)
+            await w.run(20)
+            job = w.job(1, 90)
+            await w.until("the job", lambda: job.job_id)
+            w.change("slinky", {"partition": {"enabled": False}})
+            await w.until("it to close", lambda: "UP" not in slurm.partitions["slinky"].states)
+            assert not job.over
+            await w.until("it to go", lambda: "slinky" not in slurm.partitions, 300)
+            assert job.over
 
     run(scenario())
 

@@ -352,7 +352,8 @@ def may_go(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> De
     if desired.forced:
         return Deletion(pod, "its Slurm cluster is being removed", FORCED_GRACE_SECONDS)
     if slurm.problem is not None:
-        return Waiting(pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.problem}")
+        # Nobody tells when what failed once, like the list of all jobs, could be read again.
+        return Waiting(pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.problem}", again=5.0)
     if pod.slurm_node in slurm.unsettled:
         return Waiting(pod, f"Slurm node {pod.slurm_node} was changed just now and is being read again", again=1.0)
     if node is None:
@@ -482,7 +483,7 @@ def outdated(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView) -> l
     """
     if desired.leaving or not (desired.rolling or desired.reservation is not None):
         return []
-    live = [pod for pod in pods if not pod.deleting and not pod.finished and not _lingers(pod, desired)]
+    live = [pod for pod in pods if not pod.deleting and not pod.finished and not lingers(pod, desired)]
     old = [pod for pod in live if pod.revision != desired.revision]
     if not old:
         return []
@@ -500,7 +501,8 @@ def outdated(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView) -> l
     return [*(pod.name for pod in old if pod.name in useless), *(pod.name for pod in chosen)]
 
 
-def _lingers(pod: WorkerPod, desired: Desired) -> bool:
+def lingers(pod: WorkerPod, desired: Desired) -> bool:
+    """Whether the pod is on a Kubernetes node where it may stay and none would be made anew: it is not a replica."""
     place = desired.places.get(pod.place or "") if desired.places is not None else None
     return place is not None and not place.should_run
 

@@ -121,9 +121,9 @@ async def reconcile(context: Context, key: Key) -> float | None:
         absent=memory.absent_since,
     )
     failure: Exception | None = None
-    complete = True
+    again: float | None = None
     try:
-        complete = await steps.carry_out(
+        again = await steps.carry_out(
             context, manifest, nodeset, made.template, made.revision, desired, plan, cluster, settled=settled
         )
     except (KubeError, SlurmError, NotUsableError) as error:
@@ -137,7 +137,8 @@ async def reconcile(context: Context, key: Key) -> float | None:
         await revisions.prune(context, nodeset, pods, made.revision)
     outcome = scheduled.Outcome()
     try:
-        complete = await claims.keep(context, nodeset, pods, plan) and complete
+        if not await claims.keep(context, nodeset, pods, plan):
+            again = 0.0
         outcome = await scheduled.keep(context, manifest, nodeset, desired, pods, cluster, view)
     except KubeError as error:
         failure = failure or error
@@ -181,7 +182,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if failure is not None:
         raise failure
     hints = (
-        None if complete else 0.0,
+        again,
         coming,
         plan.look_again_after,
         left,

@@ -15,7 +15,7 @@ def ready(
     nodeset: NodeSet, desired: policy.Desired, pods: Sequence[policy.WorkerPod], plan: policy.Plan, unregistered: str
 ) -> Condition:
     """The condition that sums up. `unregistered`: what `lost.not_registered` says."""
-    count = sum(1 for pod in pods if pod.ready and not pod.deleting)
+    count = sum(1 for pod in pods if pod.ready and not pod.deleting and not policy.lingers(pod, desired))
     terminating = sum(1 for pod in pods if pod.deleting)
     if plan.waiting:
         first = plan.waiting[0]
@@ -55,6 +55,7 @@ def status(
 ) -> dict[str, Any]:
     live = [pod for pod in pods if not pod.deleting]
     available = sum(1 for pod in live if pod.available)
+    lingering = sum(1 for pod in live if pod.available and policy.lingers(pod, desired))
     nodes = [node for pod in live if (node := view.nodes.get(pod.slurm_node)) is not None]
     words = [node.states for node in nodes]
     return {
@@ -62,7 +63,7 @@ def status(
         "updatedReplicas": sum(1 for pod in live if pod.revision == revision),
         "readyReplicas": sum(1 for pod in live if pod.ready),
         "availableReplicas": available,
-        "unavailableReplicas": max(0, desired.replicas - available),
+        "unavailableReplicas": max(0, desired.replicas - available + lingering),
         "desired": 0 if desired.leaving else desired.replicas,
         "slurmIdle": sum(1 for word in words if states.base_state(word) == "IDLE"),
         "slurmAllocated": sum(1 for word in words if states.base_state(word) in {"ALLOCATED", "MIXED"}),

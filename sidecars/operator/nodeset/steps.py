@@ -21,6 +21,9 @@ from sidecars.workloads.resources import NodeSet
 
 log = logging.getLogger(__name__)
 
+FAILED_AGAIN = 5.0
+"""Seconds after which a drain that Slurm failed to set or to lift is tried again."""
+
 
 async def carry_out(
     context: Context,
@@ -33,34 +36,40 @@ async def carry_out(
     cluster: Cluster | None,
     *,
     settled: bool,
-) -> bool:
+) -> float | None:
     """Drains first: a pod must not go before Slurm knows. What fails is raised after everything else was tried.
 
     `settled`: the plan is made from pods of which all earlier creations and deletions had been seen; unless it is, no
-    pod is made or deleted. Returns False when time ran out for some of the pods to be marked or deleted.
+    pod is made or deleted. Returns after how many seconds to look again if nothing wakes the NodeSet earlier: when time
+    ran out, or Slurm failed to do something.
     """
     key = (nodeset.namespace, nodeset.name)
     memory = context.memory(key)
     owner = {**manifest, "apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet"}
     steps: list[Callable[[], Awaitable[None]]] = []
     drained: list[str] = []
+    failed: list[SlurmError] = []
     if cluster is not None:
         poller = cluster.poller
-        steps += [bound(poller.drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
+        steps += [
+            bound(poller.drain, nodes, reason, done=drained, failed=failed) for reason, nodes in plan.drain.items()
+        ]
         if plan.undrain:
-            steps.append(bound(poller.undrain, plan.undrain))
+            steps.append(bound(poller.undrain, plan.undrain, failed=failed))
     steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
     steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
     complete = await bulk.all_of(steps, bulk.a_slice(context, memory))
     if drained:
         context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
+    again = 0.0 if not complete else FAILED_AGAIN if failed else None
     if not settled:
-        return complete
+        return again
     deletions = [_delete(context, nodeset, owner, deletion, cluster) for deletion in plan.delete]
-    complete = await bulk.all_of(deletions, bulk.a_slice(context, memory)) and complete
+    if not await bulk.all_of(deletions, bulk.a_slice(context, memory)):
+        again = 0.0
     orders = creation.orders(nodeset, template, revision, desired, plan) if template is not None else []
     await creation.create(context, key, owner, orders)
-    return complete
+    return again
 
 
 def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
@@ -145,16 +154,22 @@ async def _still_absent(cluster: Cluster | None, slurm_node: str) -> bool:
 
 
 def bound(
-    write: Callable[..., Awaitable[None]], nodes: Sequence[str], *arguments: Any, done: list[str] | None = None
+    write: Callable[..., Awaitable[None]],
+    nodes: Sequence[str],
+    *arguments: Any,
+    done: list[str] | None = None,
+    failed: list[SlurmError] | None = None,
 ) -> Callable[[], Awaitable[None]]:
-    """A write to Slurm as a step. `done` gets the nodes when it succeeds."""
+    """A write to Slurm as a step. `done` gets the nodes when it succeeds, `failed` the error when it doesn't."""
 
     async def carry() -> None:
         try:
             await write(nodes, *arguments)
         except SlurmError as error:
-            # Not an error of the pass: the poller knows, and the next pass decides anew.
+            # Not an error of the pass: the next one decides anew.
             log.warning("Slurm: %s", error)
+            if failed is not None:
+                failed.append(error)
         else:
             if done is not None:
                 done.extend(nodes)

@@ -5,13 +5,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import pytest
+
 from sidecars.kube import Manifest
 from sidecars.simulate import Fault
 from sidecars.workloads import names
 from tests.world.api import Place
+from tests.world.client import SlurmFault
 from tests.world.kubelets import NODE
 from tests.world.loop import run
-from tests.world.world import NODESET, World, is_ready, world
+from tests.world.world import NODESET, POD, World, is_ready, world
 
 WORKERS = 6
 MANY = 500
@@ -231,5 +234,30 @@ def test_a_slurmctld_that_is_down_is_no_refusal_of_the_reservation_which_is_made
             assert (shown()["status"], shown()["reason"]) == ("Unknown", "NoAnswer")
             slurm.heal()
             assert await w.until("it is there", lambda: shown()["status"] == "True") <= 10
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("mark", ["true", None], ids=["drain", "undrain"])
+def test_what_slurm_failed_to_do_for_a_users_cordon_is_tried_again_though_nothing_else_happens(
+    mark: str | None,
+) -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            w.nodeset(replicas=1)
+            await until_counted(w, "slurmIdle", 1)
+            [pod] = w.pods()
+
+            def annotate(value: str | None) -> None:
+                patch = {"metadata": {"annotations": {names.POD_CORDON: value}}}
+                w.api.change(POD, "slurm", pod["metadata"]["name"], patch)
+
+            if mark is None:
+                annotate("true")
+                await w.until("its node is drained", lambda: is_drained(w, pod))
+            await w.run(10)
+            w.faults.slurm_writes[w.faults.slurm_done + 1] = SlurmFault.ERROR
+            annotate(mark)
+            assert await w.until("Slurm is told", lambda: is_drained(w, pod) is (mark is not None)) <= 10
 
     run(scenario())

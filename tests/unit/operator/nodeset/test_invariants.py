@@ -303,6 +303,15 @@ def test_a_killed_operator_that_starts_from_a_stale_list_makes_no_second_pod_of_
 
 
 FOUND: dict[str, Script] = {
+    "jobs that Slurm couldn't list are asked for again though nothing else happens": Script(
+        0, "RollingUpdate", ((0.0, ChangeTemplate()), (0.3, SickSlurm(Fault.SERVER_ERROR, 3)))
+    ),
+    "a worker on a cordoned machine doesn't make up for one that isn't ready": Script(
+        1286,
+        "OnDelete",
+        ((0.0, CordonMachine(0, True)), (0.0, BreakImage()), (1.0, DeletePod(3)), (60.0, Scale(1))),
+        "DaemonSet",
+    ),
     "a slurmd that has registered again a moment ago keeps its pod": Script(
         9171, "RollingUpdate", ((51.0, ChangeTemplate()), (0.0, LostState()), (0.32, Crash(stale=False))), "DaemonSet"
     ),

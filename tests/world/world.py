@@ -22,6 +22,7 @@ from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimPartition
 from sidecars.slurm.extra import pod_facts
+from sidecars.slurm.poller import JOBS_WITHIN
 from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
@@ -31,8 +32,10 @@ from tests.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 from tests.world.watchdog import Watchdog, is_foreign
 
 EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
-SETTLED_AFTER = 100.0
-"""Seconds without a write after which nothing more is expected: longer than any back-off of the operator's."""
+SETTLED_AFTER = JOBS_WITHIN + 30.0
+"""Seconds without a write after which nothing more is expected: longer than any back-off of the operator's, and than it
+waits for a list of jobs.
+"""
 SETTLE_LIMIT = 1800.0
 LATE = 45.0
 """Seconds after which a NodeSet that isn't as asked for must say so: longer than a request to the API server takes."""

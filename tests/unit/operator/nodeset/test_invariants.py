@@ -306,6 +306,9 @@ FOUND: dict[str, Script] = {
     "jobs that Slurm couldn't list are asked for again though nothing else happens": Script(
         0, "RollingUpdate", ((0.0, ChangeTemplate()), (0.3, SickSlurm(Fault.SERVER_ERROR, 3)))
     ),
+    "a list of jobs that hangs is given up and asked for again": Script(
+        0, "OnDelete", ((0.0, Replace()), (0.3, SickSlurm(Fault.HANG, 3)))
+    ),
     "a worker on a cordoned machine doesn't make up for one that isn't ready": Script(
         1286,
         "OnDelete",

@@ -150,7 +150,7 @@ class _Reported:
 
     uid: str
     version: int = 0
-    status: Mapping[str, Any] = field(default_factory=dict)
+    status: Mapping[str, Any] | None = None
     coming: Mapping[str, Any] | None = None
 
 
@@ -288,11 +288,8 @@ class Context:
         }
         if any(present.get(name) != value for name, value in status.items()):
             place = (resource.kind, (metadata["namespace"], metadata["name"]))
-            before = self._reported.get(place)
-            if before is None or before.uid != metadata["uid"]:
-                before = _Reported(metadata["uid"])
             # The watch may show it before the answer is there.
-            self._reported[place] = replace(before, coming={**present, **status})
+            self._reported[place] = replace(self._reported_of(resource.kind, manifest), coming={**present, **status})
             try:
                 stored = await self.client.merge_patch(
                     resource, metadata["namespace"], metadata["name"], {"status": status}, subresource="status"
@@ -301,7 +298,7 @@ class Context:
                 self.forget(manifest)
                 raise
             version = int(stored["metadata"]["resourceVersion"])
-            self._reported[place] = _Reported(stored["metadata"]["uid"], version, stored.get("status") or {})
+            self._reported[place] = _Reported(stored["metadata"]["uid"], version, stored.get("status"))
 
     def _status_of(self, resource: Resource, manifest: Manifest) -> Mapping[str, Any]:
         """The newest status known: what we wrote last may not have come back by the watch yet.
@@ -309,24 +306,21 @@ class Context:
         resourceVersions can be compared:
         https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
         """
-        metadata = manifest["metadata"]
-        reported = self._reported.get((resource.kind, (metadata["namespace"], metadata["name"])))
-        if (
-            reported is not None
-            and reported.uid == metadata["uid"]
-            and reported.version > int(metadata["resourceVersion"])
-        ):
-            return reported.status
-        return manifest.get("status") or {}
+        reported = self._reported_of(resource.kind, manifest)
+        newer = reported.version > int(manifest["metadata"]["resourceVersion"])
+        return (reported.status if newer else manifest.get("status")) or {}
 
     def is_reported(self, manifest: Manifest) -> bool:
         """Whether its status is what this operator wrote, or older than that, so that nobody needs to look at it."""
+        reported, status = self._reported_of(manifest["kind"], manifest), manifest.get("status")
+        old = int(manifest["metadata"]["resourceVersion"]) <= reported.version
+        return old or (status is not None and status in (reported.status, reported.coming))
+
+    def _reported_of(self, kind: str, manifest: Manifest) -> _Reported:
+        """Our status writes of this very object."""
         metadata = manifest["metadata"]
-        reported = self._reported.get((manifest["kind"], (metadata["namespace"], metadata["name"])))
-        if reported is None or reported.uid != metadata["uid"]:
-            return False
-        old = int(metadata["resourceVersion"]) <= reported.version
-        return old or manifest.get("status") in (reported.status, reported.coming)
+        found = self._reported.get((kind, (metadata["namespace"], metadata["name"])))
+        return found if found is not None and found.uid == metadata["uid"] else _Reported(metadata["uid"])
 
     def forget(self, manifest: Manifest) -> None:
         """The object is gone."""

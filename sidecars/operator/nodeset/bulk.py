@@ -8,23 +8,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from sidecars.operator.context import Context, Memory
+from sidecars.operator.context import Context, Key
 
 T = TypeVar("T")
 
 AT_ONCE = 32
 """Requests of one pass that are under way together; half of what the client lets through."""
 
-SLICE_SECONDS = 6.0
+SLICE_SECONDS = 10.0
 """For how long a pass marks pods, deletes or creates them; the next one goes on, after the status was written."""
 
 URGENT_SECONDS = 1.0
 """The same when there is something urgent, like a cordon; all the same some requests are sent in every pass."""
 
 
-def a_slice(context: Context, memory: Memory) -> Callable[[], bool]:
-    """For `each`: whether a pass that began these requests now may begin another of them."""
-    start = context.now()
+def a_slice(context: Context, key: Key) -> Callable[[], bool]:
+    """For `each`: whether a pass over this NodeSet that began these requests now may begin another of them."""
+    start, memory = context.now(), context.memory(key)
 
     def going_on() -> bool:
         limit = URGENT_SECONDS if memory.urgent else SLICE_SECONDS

@@ -31,8 +31,7 @@ async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerP
         owners = [_owner(pod)] if pod is not None else of_all
         if _ours(claim, nodeset, staying) and _uids(claim) != {owner["uid"] for owner in owners}:
             steps.append(partial(_own, context, claim, owners))
-    memory = context.memory((nodeset.namespace, nodeset.name))
-    return await bulk.all_of(steps, bulk.a_slice(context, memory))
+    return await bulk.all_of(steps, bulk.a_slice(context, (nodeset.namespace, nodeset.name)))
 
 
 async def hand_over(context: Context, nodeset: NodeSet, deletion: policy.Deletion) -> None:

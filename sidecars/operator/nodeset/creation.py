@@ -83,7 +83,7 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
                 worse.append(error)
             raise
 
-    in_time = bulk.a_slice(context, memory)
+    in_time = bulk.a_slice(context, key)
 
     def going_on() -> bool:
         return not worse and in_time()

@@ -158,9 +158,13 @@ async def reconcile(context: Context, key: Key) -> float | None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
             return None
         left = wait
-    unregistered = lost.not_registered(pods, view, memory.absent_since, context.now())
+    # What was made and deleted meanwhile is told too.
+    now_there = _pods_of(context, memory, nodeset)
+    unregistered = lost.not_registered(now_there, view, memory.absent_since, context.now())
     ready = (
-        reporting.ready(nodeset, desired, pods, plan, unregistered) if problem is None or desired.leaving else problem
+        reporting.ready(nodeset, desired, now_there, plan, unregistered)
+        if problem is None or desired.leaving
+        else problem
     )
     if named.condition is not None and desired.leaving and not remaining:
         ready = replace(named.condition, type="Ready")
@@ -172,13 +176,13 @@ async def reconcile(context: Context, key: Key) -> float | None:
             reporting.slurm_reachable(view),
             *(it for it in (outcome.condition, named.condition) if it is not None),
         ],
-        reporting.status(nodeset, desired, pods, view, made.revision)
+        reporting.status(nodeset, desired, now_there, view, made.revision)
         | ({"collisionCount": made.collisions} if made.collisions else {})
         | _pins(nodeset, desired)
         | {"partitions": list(named.declared)},
     )
-    there = sum(1 for pod in pods if pod.ready)
-    coming = creation.coming(context, memory, there, desired.replicas if failure is None else 0)
+    ready_pods = sum(1 for pod in now_there if pod.ready)
+    coming = creation.coming(context, memory, ready_pods, desired.replicas if failure is None else 0)
     if failure is not None:
         raise failure
     hints = (
@@ -190,7 +194,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
         may_be_made,
         lost_again,
         named.again,
-        _available_in(nodeset, pods),
+        _available_in(nodeset, now_there),
         _forced_in(context, nodeset) if pods else None,
         lost.OVERDUE_SECONDS if pods and desired.forced else None,
         context.expectations.remaining(key) or None,

@@ -16,7 +16,7 @@ def ready(
 ) -> Condition:
     """The condition that sums up. `unregistered`: what `lost.not_registered` says."""
     count = sum(1 for pod in pods if pod.ready and not pod.deleting and not policy.lingers(pod, desired))
-    terminating = sum(1 for pod in pods if pod.deleting)
+    going = {pod.uid for pod in pods if pod.deleting} | {deletion.pod.uid for deletion in plan.delete}
     if plan.waiting:
         first = plan.waiting[0]
         more = f" (and {len(plan.waiting) - 1} more pods are waiting)" if len(plan.waiting) > 1 else ""
@@ -34,8 +34,8 @@ def ready(
         return Condition("Ready", "False", "PodsNotReady", said)
     if unregistered:
         return Condition("Ready", "False", "NotRegistered", unregistered)
-    if terminating or plan.delete:
-        return Condition("Ready", "False", "ScalingIn", f"{terminating + len(plan.delete)} pods are terminating")
+    if going:
+        return Condition("Ready", "False", "ScalingIn", f"{len(going)} pods are terminating")
     return Condition("Ready", "True", "Ready", f"{count} of {desired.replicas} pods are ready")
 
 
@@ -54,16 +54,16 @@ def status(
     revision: str,
 ) -> dict[str, Any]:
     live = [pod for pod in pods if not pod.deleting]
-    available = sum(1 for pod in live if pod.available)
-    lingering = sum(1 for pod in live if pod.available and policy.lingers(pod, desired))
+    available = [pod for pod in live if pod.available]
+    serving = sum(1 for pod in available if not policy.lingers(pod, desired))
     nodes = [node for pod in live if (node := view.nodes.get(pod.slurm_node)) is not None]
     words = [node.states for node in nodes]
     return {
         "replicas": len([pod for pod in pods if pod.phase]),
         "updatedReplicas": sum(1 for pod in live if pod.revision == revision),
         "readyReplicas": sum(1 for pod in live if pod.ready),
-        "availableReplicas": available,
-        "unavailableReplicas": max(0, desired.replicas - available + lingering),
+        "availableReplicas": len(available),
+        "unavailableReplicas": max(0, desired.replicas - serving),
         "desired": 0 if desired.leaving else desired.replicas,
         "slurmIdle": sum(1 for word in words if states.base_state(word) == "IDLE"),
         "slurmAllocated": sum(1 for word in words if states.base_state(word) in {"ALLOCATED", "MIXED"}),

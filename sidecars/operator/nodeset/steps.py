@@ -44,28 +44,27 @@ async def carry_out(
     ran out, or Slurm failed to do something.
     """
     key = (nodeset.namespace, nodeset.name)
-    memory = context.memory(key)
     owner = {**manifest, "apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet"}
     steps: list[Callable[[], Awaitable[None]]] = []
     drained: list[str] = []
-    failed: list[SlurmError] = []
+    undrained: list[str] = []
     if cluster is not None:
         poller = cluster.poller
-        steps += [
-            bound(poller.drain, nodes, reason, done=drained, failed=failed) for reason, nodes in plan.drain.items()
-        ]
+        steps += [bound(poller.drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
         if plan.undrain:
-            steps.append(bound(poller.undrain, plan.undrain, failed=failed))
+            steps.append(bound(poller.undrain, plan.undrain, done=undrained))
     steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
     steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
-    complete = await bulk.all_of(steps, bulk.a_slice(context, memory))
+    complete = await bulk.all_of(steps, bulk.a_slice(context, key))
     if drained:
         context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
+    wanted = len(plan.undrain) + sum(map(len, plan.drain.values()))
+    failed = cluster is not None and len(drained) + len(undrained) < wanted
     again = 0.0 if not complete else FAILED_AGAIN if failed else None
     if not settled:
         return again
     deletions = [_delete(context, nodeset, owner, deletion, cluster) for deletion in plan.delete]
-    if not await bulk.all_of(deletions, bulk.a_slice(context, memory)):
+    if not await bulk.all_of(deletions, bulk.a_slice(context, key)):
         again = 0.0
     orders = creation.orders(nodeset, template, revision, desired, plan) if template is not None else []
     await creation.create(context, key, owner, orders)
@@ -158,9 +157,8 @@ def bound(
     nodes: Sequence[str],
     *arguments: Any,
     done: list[str] | None = None,
-    failed: list[SlurmError] | None = None,
 ) -> Callable[[], Awaitable[None]]:
-    """A write to Slurm as a step. `done` gets the nodes when it succeeds, `failed` the error when it doesn't."""
+    """A write to Slurm as a step. `done` gets the nodes when it succeeds."""
 
     async def carry() -> None:
         try:
@@ -168,8 +166,6 @@ def bound(
         except SlurmError as error:
             # Not an error of the pass: the next one decides anew.
             log.warning("Slurm: %s", error)
-            if failed is not None:
-                failed.append(error)
         else:
             if done is not None:
                 done.extend(nodes)

@@ -83,11 +83,12 @@ def test_a_nodeset_that_is_scaled_in_while_many_pods_are_created_stops_creating_
 def test_the_status_of_a_nodeset_counts_up_while_its_pods_are_created() -> None:
     async def scenario() -> None:
         async with many_being_created() as w:
+            w.faults.slow = 2.0
             seen = set()
             while len(w.pods()) < MANY:
                 seen.add(((w.api.get(NODESET, "slurm", "slinky") or {}).get("status") or {}).get("replicas"))
                 await w.run(0.5)
-            assert len(seen) >= 3
+            assert len({count for count in seen if count}) >= 2
 
     run(scenario())
 

@@ -17,7 +17,7 @@ from tests.world.api import Change
 from tests.world.client import Faults, KubeFault, Process, WorldClient, WorldSlurm
 from tests.world.loop import run
 from tests.world.scripts import CORDON, FOREIGN, ChangeTemplate, Script, check_settled, play, tidy
-from tests.world.world import _SECRET, NODESET, POD, Broken, World, world
+from tests.world.world import _SECRET, NODESET, POD, SETTLED_AFTER, Broken, World, world
 
 
 def rogue(w: World) -> WorldClient:
@@ -123,7 +123,7 @@ async def writes_without_end(w: World) -> None:
 
 async def a_write_now_and_then(w: World) -> None:
     async def write() -> None:
-        await asyncio.sleep(150.0)
+        await asyncio.sleep(1.5 * SETTLED_AFTER)
         await rogue(w).merge_patch(PODS, "slurm", "slinky-0", {"metadata": {"labels": {"x": "y"}}})
 
     writing = asyncio.create_task(write())

@@ -434,14 +434,17 @@ def _is_ours(node: Node) -> bool:
 
 
 def should_undrain(node: Node, pod: WorkerPod) -> bool:
-    """The operator lifts its own drains, and one that a pod asked for that is gone, once a successor is ready."""
+    """The operator lifts its own drains, and one that a pod asked for that is gone.
+
+    On a record that another pod left behind only when this one is ready: before, no slurmd may be there for a job.
+    """
     if not states.is_drain(node.states):
         return False
-    if node.reason.startswith(OPERATOR_REASON):
-        return True
     facts = pod_facts(node.extra)
-    left_behind = facts is not None and facts.pod_uid != pod.uid
-    return node.reason.startswith(POD_REASON) and left_behind and pod.ready
+    own = facts is not None and facts.pod_uid == pod.uid
+    if node.reason.startswith(OPERATOR_REASON):
+        return own or pod.ready
+    return node.reason.startswith(POD_REASON) and facts is not None and not own and pod.ready
 
 
 def is_busy(pod: WorkerPod, slurm: SlurmView) -> bool:

@@ -219,6 +219,19 @@ def test_a_drain_of_a_pod_that_is_gone_is_lifted_once_its_successor_is_ready() -
     assert decide(1, [worker(0, ready=False)], slurm(left)).undrain == ()
 
 
+def test_the_operators_own_drain_of_a_record_that_another_pod_left_is_lifted_only_when_there_is_a_slurmd_again() -> (
+    None
+):
+    drain = node(0, "IDLE", "DRAIN", reason=SCALE_IN.format(0))
+    left = replace(drain, extra=encode(PodFacts("uid-of-another")))
+    for ready in (True, False):
+        lifted = ("slinky-0",) if ready else ()
+        assert decide(1, [worker(0, ready=ready)], slurm(left)).undrain == lifted
+        assert decide(1, [worker(0, ready=ready)], slurm(replace(drain, extra="made by hand"))).undrain == lifted
+    own = replace(drain, extra=encode(PodFacts(worker(0).uid)))
+    assert decide(1, [worker(0, ready=False)], slurm(own)).undrain == ("slinky-0",)
+
+
 def test_a_machine_that_is_gone_lifts_no_drain() -> None:
     view = slurm(node(0, "IDLE", "DRAIN", reason="slurm-operator: Node (m) was cordoned"))
     assert decide(1, [worker(0, kube_node_gone=True)], view).undrain == ()

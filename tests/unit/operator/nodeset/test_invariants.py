@@ -330,6 +330,23 @@ FOUND: dict[str, Script] = {
     "an empty list for two minutes costs no pod": Script(
         779, "OnDelete", ((2.0, SickSlurm(Fault.EMPTY, 120)), (3.0, Machine(1, "kill")), (130.0, Scale(2))), "DaemonSet"
     ),
+    "no job is sent to a pod whose slurmd has never run": Script(
+        1340,
+        "ScheduledUpdate",
+        (
+            *((0.0, Scale(2)), (40.0, ChangeMinReady(0)), (0.0, BreakImage()), (0.0, Submit(1, 90)), (0.0, Scale(1))),
+            *((8.0, Scale(2)), (8.0, Scale(0))),
+        ),
+    ),
+    "no job is sent to a pod on a machine whose slurmd has never run": Script(
+        1340,
+        "ScheduledUpdate",
+        (
+            *((0.0, Scale(0)), (40.0, ChangeMinReady(0)), (0.0, BreakImage()), (0.0, Submit(2, 90)), (0.0, Scale(0))),
+            *((8.0, Scale(2)), (8.0, Replace()), (8.0, Submit(1, 3))),
+        ),
+        "DaemonSet",
+    ),
     "a pod that the watch doesn't show yet keeps its record": Script(
         65535,
         "ScheduledUpdate",

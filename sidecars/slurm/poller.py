@@ -24,7 +24,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol, TypeVar
@@ -81,10 +81,11 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What a write sets; equal ones go out together."""
+    """What a write sets; equal ones go out together. `ours`: how the reasons begin of drains that it may touch."""
 
     state: tuple[str, ...] = ()
     reason: str | None = None
+    ours: tuple[str, ...] = ("",)
     comment: str | None = None
     features: tuple[str, ...] | None = None
     active_features: tuple[str, ...] | None = None
@@ -404,20 +405,23 @@ class Poller:
 
     # --- writing
 
-    async def drain(self, names: Iterable[str], reason: str) -> None:
+    async def drain(self, names: Iterable[str], reason: str, *, ours: Sequence[str] = ("",)) -> None:
         """Set DRAIN with `reason`. Raises SlurmError for the first name that failed; the others are done all the same.
 
         Like all writes: those made within 20 ms with the same content go out as one request, in the order of the calls.
+        A node that has meanwhile come to be seen drained, with a reason that begins with none of `ours`, is left as it
+        is, which is no error.
         """
-        await self._write(_Change(state=("DRAIN",), reason=reason), names)
+        await self._write(_Change(state=("DRAIN",), reason=reason, ours=tuple(ours)), names)
 
-    async def undrain(self, names: Iterable[str]) -> None:
-        """Take a drain back, which clears the reason; a node that is DOWN stays so and keeps it. Raises as `drain`."""
-        await self._write(_Change(state=("UNDRAIN",)), names)
+    async def undrain(self, names: Iterable[str], *, ours: Sequence[str] = ("",)) -> None:
+        """Take a drain back, which clears the reason; a node that is DOWN stays so and keeps it. See `drain`."""
+        await self._write(_Change(state=("UNDRAIN",), ours=tuple(ours)), names)
 
-    async def down(self, names: Iterable[str], reason: str | None) -> None:
-        """Set DOWN with `reason` (None: as it is). Slurm ends or requeues the jobs there. Raises as `drain`."""
-        await self._write(_Change(state=("DOWN",), reason=reason), names)
+    async def down(self, names: Iterable[str], reason: str | None, *, ours: Sequence[str] = ("",)) -> None:
+        """Set DOWN with `reason` (None: as it is, whosever). Slurm ends or requeues the jobs there. See `drain`."""
+        touched = ("",) if reason is None else tuple(ours)
+        await self._write(_Change(state=("DOWN",), reason=reason, ours=touched), names)
 
     async def resume(self, names: Iterable[str]) -> None:
         """Set IDLE, which ends DOWN, and DRAIN too whosever it is, and clears the reason. Raises as `drain`."""
@@ -510,7 +514,7 @@ class Poller:
         if batch.change.state:
             self._written.update(dict.fromkeys(batch.names, float("inf")))
         try:
-            await self._send(batch.change, sorted(batch.names), failures)
+            await self._send(batch.change, [it for it in sorted(batch.names) if self._may(batch.change, it)], failures)
         except BaseException as error:
             batch.done.set_exception(Unreachable("POST nodes/", f"not known to be done: {type(error).__name__}"))
             # Whoever asked for it may have been cancelled as well; asyncio would complain of an error that nobody took.
@@ -523,6 +527,8 @@ class Poller:
 
     async def _send(self, change: _Change, names: list[str], failures: dict[str, SlurmError]) -> None:
         """Send one write; when a name spoils it, halve until that one is found and the others are done."""
+        if not names:
+            return
         request = change.request(names)
         try:
             self._guard(request)
@@ -536,6 +542,11 @@ class Poller:
             await self._send(change, names[middle:], failures)
         except SlurmError as error:
             failures.update(dict.fromkeys(names, error))
+
+    def _may(self, change: _Change, name: str) -> bool:
+        """Whether the write may still be sent: while it waited, somebody else may have drained the node."""
+        node = self.nodes.get(name)
+        return node is None or not states.is_drain(node.states) or node.reason.startswith(change.ours)
 
     def _guard(self, request: Request[T]) -> None:
         if self._faults >= BREAKER_FAULTS:

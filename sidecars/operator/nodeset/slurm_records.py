@@ -39,9 +39,9 @@ async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, vie
 
     deleted: list[str] = []
     steps = [bound(delete, [name], done=deleted) for name in plan.delete if name not in unseen]
+    down = partial(cluster.poller.down, ours=(policy.OPERATOR_REASON, policy.POD_REASON))
     steps += [
-        bound(cluster.poller.down, [name for name in nodes if name not in unseen], reason)
-        for reason, nodes in plan.down.items()
+        bound(down, [name for name in nodes if name not in unseen], reason) for reason, nodes in plan.down.items()
     ]
     await all_of(steps)
     if deleted:

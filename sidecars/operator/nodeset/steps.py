@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from sidecars.kube import NODES, PODS, Manifest, NotFound
@@ -50,9 +51,11 @@ async def carry_out(
     undrained: list[str] = []
     if cluster is not None:
         poller = cluster.poller
-        steps += [bound(poller.drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
+        drain = partial(poller.drain, ours=(policy.OPERATOR_REASON,))
+        undrain = partial(poller.undrain, ours=(policy.OPERATOR_REASON, policy.POD_REASON))
+        steps += [bound(drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
         if plan.undrain:
-            steps.append(bound(poller.undrain, plan.undrain, done=undrained))
+            steps.append(bound(undrain, plan.undrain, done=undrained))
     steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
     steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
     complete = await bulk.all_of(steps, bulk.a_slice(context, key))

@@ -392,6 +392,34 @@ async def test_writes_of_one_node_arrive_in_the_order_of_the_calls() -> None:
         assert "DRAIN" in scene.model.states("n0")
 
 
+async def test_what_somebody_else_drains_while_a_write_waits_is_left_as_it_is() -> None:
+    ours = ("slurm-operator: ",)
+    async with Scene(4).running() as scene:
+        await scene.poller.drain(["n0", "n1"], "slurm-operator: scale-in")
+        # What comes later in the order of the calls is held up by what comes first.
+        scene.model.fail(Fault.SLOW, method="POST", times=1, seconds=1.0)
+        first = asyncio.create_task(scene.poller.drain(["n0", "n2", "n3"], "slurm-operator: update", ours=ours))
+        await until(lambda: len(scene.model.requests("POST")) > 1)
+        later = [
+            asyncio.create_task(scene.poller.undrain(["n0", "n1"], ours=ours)),
+            asyncio.create_task(scene.poller.drain(["n2", "n3"], "slurm-operator: scale-in", ours=ours)),
+            asyncio.create_task(scene.poller.down(["n2", "n3"], "slurm-operator: gone", ours=ours)),
+        ]
+        await scene.carrier.call(protocol.update_nodes(["n1", "n2"], state=("DRAIN",), reason="bad disk"))
+        await until(lambda: scene.poller.nodes["n2"].reason == "bad disk")
+        await asyncio.gather(first, *later)
+        now = {name: ("DRAIN" in it.flags, it.base, it.reason) for name, it in scene.model.nodes.items()}
+        assert now == {
+            "n0": (False, "IDLE", ""),
+            "n1": (True, "IDLE", "bad disk"),
+            "n2": (True, "IDLE", "bad disk"),
+            "n3": (True, "DOWN", "slurm-operator: gone"),
+        }
+        await scene.poller.down(["n1"], None, ours=ours)
+        marked = scene.model.nodes["n1"]
+        assert (marked.base, marked.reason) == ("DOWN", "bad disk")
+
+
 async def test_a_spoiled_name_fails_alone_and_only_for_its_caller() -> None:
     async with Scene(16).running() as scene:
         good = asyncio.create_task(scene.poller.drain([f"n{number}" for number in range(16)], "r"))

@@ -17,6 +17,7 @@ from tests.world.scripts import (
     SLURM_FAULTS,
     STRATEGIES,
     Action,
+    Admin,
     Annotate,
     BreakImage,
     ChangeMinReady,
@@ -329,6 +330,11 @@ FOUND: dict[str, Script] = {
     ),
     "an empty list for two minutes costs no pod": Script(
         779, "OnDelete", ((2.0, SickSlurm(Fault.EMPTY, 120)), (3.0, Machine(1, "kill")), (130.0, Scale(2))), "DaemonSet"
+    ),
+    "somebody's drain that comes to be seen at the last moment stays": Script(
+        0,
+        "RollingUpdate",
+        ((0.0, EndWatches(WatchFault.ENDED)), (0.0, ChangeTemplate()), (0.0, ChangeTemplate()), (1.5, Admin(0, True))),
     ),
     "no job is sent to a pod whose slurmd has never run": Script(
         1340,

@@ -26,6 +26,9 @@ OPERATOR_REASON = "slurm-operator: "
 POD_REASON = "slurm-node: "
 """Prefix of the drain reasons that the `node` sidecar of a worker pod owns."""
 
+OUR_REASONS = (OPERATOR_REASON, POD_REASON)
+"""Prefixes of the drain reasons of this product."""
+
 RECORD_ORPHANED_SECONDS = 5.0
 """How long a Slurm node record must have been without its pod before it is deleted: longer than a watch event takes."""
 
@@ -607,4 +610,4 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
 
 def is_foreign(reason: str) -> bool:
     """Whether a person or another program gave this reason, rather than the operator, the pod or slurmctld itself."""
-    return bool(reason) and not reason.startswith((OPERATOR_REASON, POD_REASON)) and reason not in _SLURMCTLD_REASONS
+    return bool(reason) and not reason.startswith(OUR_REASONS) and reason not in _SLURMCTLD_REASONS

@@ -24,7 +24,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol, TypeVar
@@ -405,22 +405,22 @@ class Poller:
 
     # --- writing
 
-    async def drain(self, names: Iterable[str], reason: str, *, ours: Sequence[str] = ("",)) -> None:
+    async def drain(self, names: Iterable[str], reason: str, *, ours: tuple[str, ...] = ("",)) -> None:
         """Set DRAIN with `reason`. Raises SlurmError for the first name that failed; the others are done all the same.
 
         Like all writes: those made within 20 ms with the same content go out as one request, in the order of the calls.
         A node that has meanwhile come to be seen drained, with a reason that begins with none of `ours`, is left as it
         is, which is no error.
         """
-        await self._write(_Change(state=("DRAIN",), reason=reason, ours=tuple(ours)), names)
+        await self._write(_Change(state=("DRAIN",), reason=reason, ours=ours), names)
 
-    async def undrain(self, names: Iterable[str], *, ours: Sequence[str] = ("",)) -> None:
+    async def undrain(self, names: Iterable[str], *, ours: tuple[str, ...] = ("",)) -> None:
         """Take a drain back, which clears the reason; a node that is DOWN stays so and keeps it. See `drain`."""
-        await self._write(_Change(state=("UNDRAIN",), ours=tuple(ours)), names)
+        await self._write(_Change(state=("UNDRAIN",), ours=ours), names)
 
-    async def down(self, names: Iterable[str], reason: str | None, *, ours: Sequence[str] = ("",)) -> None:
+    async def down(self, names: Iterable[str], reason: str | None, *, ours: tuple[str, ...] = ("",)) -> None:
         """Set DOWN with `reason` (None: as it is, whosever). Slurm ends or requeues the jobs there. See `drain`."""
-        touched = ("",) if reason is None else tuple(ours)
+        touched = ("",) if reason is None else ours
         await self._write(_Change(state=("DOWN",), reason=reason, ours=touched), names)
 
     async def resume(self, names: Iterable[str]) -> None:

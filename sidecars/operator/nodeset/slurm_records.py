@@ -39,7 +39,7 @@ async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, vie
 
     deleted: list[str] = []
     steps = [bound(delete, [name], done=deleted) for name in plan.delete if name not in unseen]
-    down = partial(cluster.poller.down, ours=(policy.OPERATOR_REASON, policy.POD_REASON))
+    down = partial(cluster.poller.down, ours=policy.OUR_REASONS)
     steps += [
         bound(down, [name for name in nodes if name not in unseen], reason) for reason, nodes in plan.down.items()
     ]

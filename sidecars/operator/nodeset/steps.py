@@ -52,7 +52,7 @@ async def carry_out(
     if cluster is not None:
         poller = cluster.poller
         drain = partial(poller.drain, ours=(policy.OPERATOR_REASON,))
-        undrain = partial(poller.undrain, ours=(policy.OPERATOR_REASON, policy.POD_REASON))
+        undrain = partial(poller.undrain, ours=policy.OUR_REASONS)
         steps += [bound(drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
         if plan.undrain:
             steps.append(bound(undrain, plan.undrain, done=undrained))
@@ -62,7 +62,7 @@ async def carry_out(
     if drained:
         context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
     wanted = len(plan.undrain) + sum(map(len, plan.drain.values()))
-    failed = cluster is not None and len(drained) + len(undrained) < wanted
+    failed = len(drained) + len(undrained) < wanted
     again = 0.0 if not complete else FAILED_AGAIN if failed else None
     if not settled:
         return again
@@ -156,10 +156,7 @@ async def _still_absent(cluster: Cluster | None, slurm_node: str) -> bool:
 
 
 def bound(
-    write: Callable[..., Awaitable[None]],
-    nodes: Sequence[str],
-    *arguments: Any,
-    done: list[str] | None = None,
+    write: Callable[..., Awaitable[None]], nodes: Sequence[str], *arguments: Any, done: list[str] | None = None
 ) -> Callable[[], Awaitable[None]]:
     """A write to Slurm as a step. `done` gets the nodes when it succeeds."""
 

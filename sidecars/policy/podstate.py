@@ -33,6 +33,11 @@ SHOWN = {
 }
 """States of a Slurm node that are shown, and the end of their condition's type."""
 
+ENDLESS_MINUTES = 365 * 24 * 60
+"""The time limit with which the backfill scheduler starts a job that has none (slurmctld, sched/backfill/backfill.c);
+the main scheduler leaves it without, so of two such jobs one may seem to end.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -66,14 +71,15 @@ def shown(node: Node | None, *, protection: bool, deadline: float | None) -> Sho
 def deadlines(jobs: Iterable[Job]) -> dict[str, float]:
     """When the last running job of each node ends at the latest, in seconds since the epoch.
 
-    A job without a time limit, and a suspended one, whose clock stands still, never ends as far as this goes: infinity.
+    A job without a time limit (see `ENDLESS_MINUTES`), and a suspended one, whose clock stands still, never ends as far
+    as this goes: infinity.
     """
     ends: dict[str, float] = {}
     for job in jobs:
         if not job.nodes or job.states.isdisjoint({"RUNNING", "SUSPENDED"}):
             continue
-        endless = job.time_limit is None or "SUSPENDED" in job.states
-        end = math.inf if endless else job.start_time + 60.0 * (job.time_limit or 0)
+        limit = math.inf if job.time_limit is None or job.time_limit >= ENDLESS_MINUTES else job.time_limit
+        end = math.inf if "SUSPENDED" in job.states else job.start_time + 60.0 * limit
         for node in hostlists.expand(job.nodes):
             ends[node] = max(end, ends.get(node, end))
     return ends

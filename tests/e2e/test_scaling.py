@@ -46,10 +46,10 @@ def until_completed(slurm: Slurm, number: int) -> dict[str, str]:
     return slurm.job(number)
 
 
-def occupy(slurm: Slurm, *nodes: str, sleep: int) -> dict[str, int]:
+def occupy(slurm: Slurm, *nodes: str, sleep: int, limit: str = "UNLIMITED") -> dict[str, int]:
     """A running job on each of these nodes, by node."""
     script = f"#!/bin/sh\nsleep {sleep}\necho done\n"
-    jobs = {node: slurm.submit(script, "-w", node, "--exclusive") for node in nodes}
+    jobs = {node: slurm.submit(script, "-w", node, "--exclusive", f"--time={limit}") for node in nodes}
     for number in jobs.values():
         until_running(slurm, number)
     return jobs
@@ -74,7 +74,8 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
 
 
 def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
-    occupy(slurm, "slinky-0", sleep=40)
+    # The first as backfill starts it: that job ends no sooner than one without a limit.
+    occupy(slurm, "slinky-0", sleep=40, limit="365-0")
     occupy(slurm, "slinky-1", sleep=15)
     slurm.scale(1)
     until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 10)

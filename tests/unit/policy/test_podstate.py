@@ -65,6 +65,12 @@ def test_a_job_without_a_limit_and_a_suspended_one_never_end() -> None:
     assert found == {"n0": math.inf, "n1": math.inf}
 
 
+def test_a_limit_of_a_year_is_what_backfill_writes_where_there_is_none() -> None:
+    year = 365 * 24 * 60
+    found = deadlines([running(1, "n0", year), running(2, "n1", year - 1)])
+    assert found == {"n0": math.inf, "n1": START + 60.0 * (year - 1)}
+
+
 def test_a_deadline_beyond_all_calendars_is_written_as_their_end() -> None:
     assert deadline_text(1e20) == "9999-12-31T23:59:59Z"
     assert deadline_text(math.inf) == "9999-12-31T23:59:59Z"

@@ -394,6 +394,9 @@ async def test_what_belongs_to_a_resource_that_leaves_is_not_made_again(world: W
     patch = {"metadata": {"finalizers": ["example.com/held"]}}
     await world.client.merge_patch(ACCOUNTINGS, world.namespace, "slurm", patch)
     await world.client.delete(ACCOUNTINGS, world.namespace, "slurm")
+    # Whoever has seen the second has seen the first leave: one watch tells of both, in order.
+    await world.create(custom("Accounting", "second", ACCOUNTING))
+    await until("the second slurmdbd", lambda: world.get(STATEFUL_SETS, "second-accounting"))
     await world.client.delete(STATEFUL_SETS, world.namespace, "slurm-accounting")
     # Something that wakes every resource of the namespace, and one that answers when it was its turn.
     await world.create(token())

@@ -72,11 +72,12 @@ class Kubernetes:
 
     def describe(self) -> str:
         """What an administrator would look at first."""
+        slurmctld = ("-l", "app.kubernetes.io/name=slurmctld", "-c", "logfile", "--prefix", "--tail=60")
         looks = (
             ("get", "pods,slurm", "--all-namespaces", "-o", "wide"),
             ("get", "events", "-n", "slurm", "--sort-by=.lastTimestamp"),
             ("logs", "-n", "slinky", "deploy/slurm-operator", "--tail=60"),
-            ("logs", "-n", "slurm", "slurm-controller-0", "-c", "logfile", "--tail=30"),
+            *(("logs", "-n", namespace, *slurmctld) for namespace in ("slurm", "doubled")),
             ("logs", "-n", "slurm", "slurm-controller-0", "-c", "reconfigure", "--tail=20"),
             ("get", "-n", "slurm", "controllers.slinky.slurm.net", "slurm", "-o", "jsonpath={.status.conditions}"),
             ("logs", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd", "-c", "node", "--prefix", "--tail=20"),

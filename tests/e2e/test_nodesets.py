@@ -34,6 +34,7 @@ def uids(slurm: Slurm) -> set[str]:
 def pool(slurm: Slurm) -> Iterator[Slurm]:
     """The worker pool, put back to what the chart made of it."""
     slurm.until_idle(2)
+    until("the pods of other workers to be gone", lambda: len(slurm.pods()) == 2, 60)
     before = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
     yield slurm
     fields = ("scalingMode", "updateStrategy")

@@ -22,6 +22,9 @@ CLUSTER_FILE = "clustername"
 READY = "Running as primary controller"
 """What slurmctld says once it has read everything."""
 
+_CLIENT_KEYS = ("ClusterName", "SlurmUser", "AuthType", "AuthInfo", "CredType")
+"""A shutdown is signed for SlurmUser's eyes only."""
+
 NOBODYS_PORT = 9
 """The discard port: no slurmd listens there."""
 
@@ -103,10 +106,25 @@ def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
     return prepared
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One slurmctld of SlurmctldHost: its hostname, and where it is reached."""
+
+    name: str
+    address: str
+
+
+def hosts(files: Mapping[str, bytes]) -> list[Host]:
+    """Those of slurm.conf, in order: the first is the primary (https://slurm.schedmd.com/slurm.conf.html)."""
+    found = _parsed(files[SLURM_CONF])
+    values = [line.pairs[0].value for line in found.all("SlurmctldHost")] if found else []
+    return [Host(name, address.rstrip(")") or name) for name, _, address in (it.partition("(") for it in values)]
+
+
 def client_conf(files: Mapping[str, bytes], host: str, port: int) -> bytes:
     """A slurm.conf for scontrol that reaches the slurmctld of this pod, and no other, at its own address."""
     found = _parsed(files[SLURM_CONF])
-    kept = {key: found.get(key) for key in ("ClusterName", "AuthType", "AuthInfo", "CredType")} if found else {}
+    kept = {key: found.get(key) for key in _CLIENT_KEYS} if found else {}
     lines = [f"{key}={value}" for key, value in kept.items() if value]
     return "\n".join([*lines, f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={port}", ""]).encode()
 

@@ -9,12 +9,13 @@ import contextlib
 import os
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sidecars.reconfigure import dryrun, fileset
+from sidecars.reconfigure import dryrun, fileset, handover
 from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
 from sidecars.reconfigure.machine import (
     Action,
@@ -75,6 +76,8 @@ class Edge:
     problem: str = ""
     """Why there is no candidate; empty if there is one."""
     _asked: int = 0
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    """The machine asks, and the server's threads do when the primary wants this standby to end."""
 
     # -- seeing
 
@@ -155,7 +158,7 @@ class Edge:
         _relink(live / DATA, folder.name)
         for left in live.iterdir():
             # A slurmctld that is reading the former set finds it until the next change.
-            if left.name not in names | {DATA, folder.name, former}:
+            if left.name not in names | {DATA, folder.name, former, handover.GATE, handover.HOOK}:
                 _remove(left)
 
     def keep(self, new: FileSet) -> None:
@@ -183,6 +186,23 @@ class Edge:
         except OSError as error:
             return NoAnswer(f"{health.LIVEZ}: {error}")
 
+    def hosts(self) -> list[dryrun.Host]:
+        """Every slurmctld of the configuration that lies there. Raises OSError without one."""
+        files = _read(self.places.live)
+        if dryrun.SLURM_CONF not in files:
+            raise FileNotFoundError(f"{self.places.live}: no {dryrun.SLURM_CONF} yet")
+        return dryrun.hosts(files)
+
+    def end_if_leading(self) -> str:
+        """Have slurmctld save its state and end if it is the primary; why it doesn't, empty if it does or isn't."""
+        try:
+            if not health.leads("127.0.0.1", self.places.port, PROBE_SECONDS):
+                return ""
+            code, said = self._ask("scontrol shutdown slurmctld", CALL_SECONDS, _read(self.places.live))
+        except OSError as error:
+            return str(error)
+        return "" if code == 0 else said.strip()[-300:] or f"scontrol: exit status {code}"
+
     def _check(self, new: FileSet, live: FileSet | None) -> Answer:
         location = dryrun.setting(new.files, "StateSaveLocation")
         if location and Path(location) != self.places.state:
@@ -190,7 +210,7 @@ class Edge:
             return Refused(dryrun.Culprit(said, dryrun.SLURM_CONF))
         nodes: tuple[str, ...] = ()
         if live is not None and isinstance(self.probe(), Alive):
-            code, said = self._ask("scontrol -o show nodes", CALL_SECONDS, live)
+            code, said = self._ask("scontrol -o show nodes", CALL_SECONDS, live.files)
             nodes = dryrun.dynamic_nodes(said) if code == 0 else ()
         check, state = self.places.check, self.places.check / GATE / "state"
         for left in check.iterdir():
@@ -210,7 +230,7 @@ class Edge:
 
     def _scontrol(self, words: str) -> Answer:
         found = self.sets.get(self.present() or Id("", ""))
-        code, said = self._ask(f"scontrol {words}", CALL_SECONDS, found)
+        code, said = self._ask(f"scontrol {words}", CALL_SECONDS, found.files if found else None)
         if code == 0:
             return Taken()
         if code is None or any(text in said for text in _UNREACHED):
@@ -219,11 +239,18 @@ class Edge:
             return Taken()
         return Refused(dryrun.diagnose(said, found.files if found else {dryrun.SLURM_CONF: b""}))
 
-    def _ask(self, request: str, seconds: float, conf_of: FileSet | None = None) -> tuple[int | None, str]:
-        """Exit status and output of a request to the container `check`; None and what is wrong without an answer."""
+    def _ask(self, request: str, seconds: float, files: Mapping[str, bytes] | None = None) -> tuple[int | None, str]:
+        """Exit status and output of a request to the container `check`; None and what is wrong without an answer.
+
+        `files`: the configuration of the slurmctld of this pod, for scontrol.
+        """
+        with self._one_at_a_time:
+            return self._asked_alone(request, seconds, files)
+
+    def _asked_alone(self, request: str, seconds: float, files: Mapping[str, bytes] | None) -> tuple[int | None, str]:
         gate = self.places.check / GATE
-        if conf_of is not None:
-            _write(gate, {CLIENT_CONF: dryrun.client_conf(conf_of.files, self.places.host, self.places.port)})
+        if files is not None:
+            _write(gate, {CLIENT_CONF: dryrun.client_conf(files, self.places.host, self.places.port)})
         self._asked += 1
         name = f"{os.getpid()}-{self._asked}"
         deadline = time.monotonic() + seconds

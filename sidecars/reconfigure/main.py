@@ -7,16 +7,19 @@ at each of the kubelet's swaps: under 0.1 % of a core.
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from sidecars.environment import number, required
-from sidecars.reconfigure import machine, status
+from sidecars.reconfigure import handover, machine, status
+from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Say, Seen, Settings, State
+from sidecars.slurm import health
 
 LOOK = 0.25
 """Seconds between two looks at the links."""
@@ -121,6 +124,33 @@ class Here:
         self._server.publish(status.document(state, candidate, problem, lambda at: at + self._ahead))
 
 
+class Others:
+    """The other pods of slurmctld, as handover.World. Their sidecars listen at the port of this one."""
+
+    def __init__(self, edge: Edge, port: int, here: Here) -> None:
+        self._edge, self._port = edge, port
+        self.now, self.say, self.pause = here.now, here.say, time.sleep
+
+    def standbys(self) -> Sequence[Host]:
+        """Those behind this one; none for a slurmctld that isn't the first of SlurmctldHost. Raises OSError."""
+        return handover.behind(self._edge.hosts(), self._edge.places.host)
+
+    def leads(self, standby: Host) -> bool | None:
+        """Whether it is the primary now; None without an answer."""
+        try:
+            return health.leads(standby.address, self._edge.places.port, 1.0)
+        except OSError:
+            return None
+
+    def ask_to_end(self, standby: Host) -> str:
+        """Have its pod end its slurmctld if that leads; why it doesn't, empty if it does."""
+        try:
+            key = (self._edge.places.keys / "jwt.key").read_bytes()
+        except OSError as error:
+            return str(error)
+        return status.ask_to_yield(standby.address, self._port, key, time.time())
+
+
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
     """Returns 0 when the pod ends, 2 for a wrong configuration: arguments, as it takes none, or environment."""
     try:
@@ -133,8 +163,12 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     # Before the server's threads begin, which inherit it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     key = edge.places.keys / "jwt.key"
-    server = status.Server(host, port, key.read_bytes, time.time)
-    run(settings, edge, Here(server))
+    server = status.Server(host, port, key.read_bytes, time.time, edge.end_if_leading)
+    here = Here(server)
+    live = edge.places.live
+    handover.prepare(live)
+    threading.Thread(target=handover.keep_gate, args=(live, Others(edge, port, here)), daemon=True).start()
+    run(settings, edge, here)
     return 0
 
 

@@ -1,10 +1,12 @@
-"""What the sidecar tells: `GET /status` for the operator, `GET /started` for the kubelet.
+"""What the sidecar tells: `GET /status` for the operator, `GET /started` for the kubelet. What it does for another one:
+`POST /yield` for the primary's, so that a slurmctld that took over saves its state and ends.
 
-/status wants a bearer token that is signed with the cluster's jwt.key for the user OPERATOR, which no user of Slurm can
-be, so that the token serves nowhere else, and no token of Slurm serves here. The answer holds no file's content but the
-word or line that slurmctld stumbled over.
+/status and /yield want a bearer token that is signed with the cluster's jwt.key for the user OPERATOR or PRIMARY, which
+no user of Slurm can be, so that the token serves nowhere else, and no token of Slurm serves here. The answer to /status
+holds no file's content but the word or line that slurmctld stumbled over.
 """
 
+import http.client
 import http.server
 import json
 import socket
@@ -15,11 +17,13 @@ from typing import Any
 
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Rejected, State
-from sidecars.slurm.tokens import user_of
+from sidecars.slurm.tokens import sign, user_of
 
 OPERATOR = "@slurm-operator"
+PRIMARY = "@slurmctld-primary"
 PORT = 6816
 _SECONDS = 5.0
+_YIELD = "/yield"
 
 
 def document(state: State, candidate: Id | None, problem: str, wall: Callable[[float], float]) -> dict[str, Any]:
@@ -49,10 +53,33 @@ def _rejected(rejected: Rejected, wall: Callable[[float], float]) -> dict[str, A
     }
 
 
-class Server:
-    """Serves the last `publish`ed state, in threads of its own. `key` gives jwt.key."""
+def ask_to_yield(host: str, port: int, key: bytes, now: float) -> str:
+    """Ask another pod's sidecar to end its slurmctld if that leads; why it doesn't, else empty."""
+    connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    try:
+        token = sign(key, PRIMARY, 60, now)
+        connection.request("POST", _YIELD, headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        if answer.status == HTTPStatus.OK:
+            return ""
+        said = answer.read().decode(errors="replace")
+        return f"{host} says {answer.status} {answer.reason} {said}".strip()
+    except (OSError, http.client.HTTPException) as error:
+        return f"{host}: {error}"
+    finally:
+        connection.close()
 
-    def __init__(self, host: str, port: int, key: Callable[[], bytes], clock: Callable[[], float]) -> None:
+
+class Server:
+    """Serves the last `publish`ed state, in threads of its own. `key` gives jwt.key.
+
+    `end` has slurmctld end if it leads, and says why it doesn't; empty if it does or doesn't lead.
+    """
+
+    def __init__(
+        self, host: str, port: int, key: Callable[[], bytes], clock: Callable[[], float], end: Callable[[], str]
+    ) -> None:
+        self._key, self._clock, self._end = key, clock, end
         self._body = b"{}"
         self._started = False
         outer = self
@@ -61,7 +88,12 @@ class Server:
             timeout = _SECONDS
 
             def do_GET(self) -> None:
-                status, body = outer.answer(self.path, self.headers.get("Authorization", ""), key, clock())
+                self._reply(*outer.answer(self.path, self.headers.get("Authorization", "")))
+
+            def do_POST(self) -> None:
+                self._reply(*outer.carry_out(self.path, self.headers.get("Authorization", "")))
+
+            def _reply(self, status: HTTPStatus, body: bytes) -> None:
                 self.send_response_only(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
@@ -87,17 +119,28 @@ class Server:
         self._body = json.dumps(document).encode()
         self._started = document["installed"] is not None
 
-    def answer(self, path: str, authorization: str, key: Callable[[], bytes], now: float) -> tuple[HTTPStatus, bytes]:
-        """Status and body for a request."""
+    def answer(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
+        """Status and body for a GET."""
         if path == "/started":
             return (HTTPStatus.OK if self._started else HTTPStatus.SERVICE_UNAVAILABLE), b""
         if path != "/status":
             return HTTPStatus.NOT_FOUND, b""
+        return (HTTPStatus.OK, self._body) if self._is(OPERATOR, authorization) else (HTTPStatus.UNAUTHORIZED, b"")
+
+    def carry_out(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
+        """Status and body for a POST."""
+        if path != _YIELD:
+            return HTTPStatus.NOT_FOUND, b""
+        if not self._is(PRIMARY, authorization):
+            return HTTPStatus.UNAUTHORIZED, b""
+        why_not = self._end()
+        return (HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK), json.dumps({"whyNot": why_not}).encode()
+
+    def _is(self, user: str, authorization: str) -> bool:
         try:
-            user = user_of(authorization.removeprefix("Bearer ").strip(), key(), now)
+            return user_of(authorization.removeprefix("Bearer ").strip(), self._key(), self._clock()) == user
         except OSError:
-            user = None
-        return (HTTPStatus.OK, self._body) if user == OPERATOR else (HTTPStatus.UNAUTHORIZED, b"")
+            return False
 
     def close(self) -> None:
         """End it; for a server on loopback."""

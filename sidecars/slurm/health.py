@@ -4,6 +4,7 @@ Standard library only, blocking. The operator asks by `sidecars.slurm.client.rea
 """
 
 import http.client
+import socket
 
 LIVEZ, READYZ = "/livez", "/readyz"
 PORT = 6817
@@ -11,12 +12,34 @@ PORT = 6817
 
 def alive(host: str, port: int, seconds: float) -> bool:
     """Whether slurmctld says so; False when nobody listens. Raises OSError for no answer within `seconds`."""
-    connection = http.client.HTTPConnection(host, port, timeout=seconds)
     try:
-        connection.request("GET", LIVEZ)
-        return connection.getresponse().status < 300
+        return _says(host, port, LIVEZ, seconds)
     except ConnectionError:
         return False
+
+
+def leads(host: str, port: int, seconds: float) -> bool:
+    """Whether slurmctld says that it is the primary; False when nobody listens, or no such host is known.
+
+    Raises OSError for no answer within `seconds`, as of one that is about to end.
+    """
+    try:
+        return _says(host, port, READYZ, seconds)
+    except ConnectionRefusedError:
+        return False
+    except socket.gaierror as error:
+        if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+            return False
+        raise
+
+
+def _says(host: str, port: int, path: str, seconds: float) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=seconds)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status < 300
+    except ConnectionError:
+        raise
     except http.client.HTTPException as error:
         raise OSError(f"no HTTP: {error!r}") from error
     finally:

@@ -104,6 +104,18 @@ def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm:
     assert slurm.job(job)["ExitCode"] == "0:0"
 
 
+def test_a_setting_that_a_running_slurmctld_cannot_take_restarts_it_and_jobs_go_on(slurm: Slurm) -> None:
+    uid, count = restarts(slurm)
+    job = slurm.submit("#!/bin/sh\nsleep 15\n", "-N1")
+    until("the job to run", lambda: slurm.job(job)["JobState"] == "RUNNING", 60)
+    before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
+    patch(slurm, extraConf=f"{before}\nCommunicationParameters=NoAddrCache\n")
+    until_set(slurm, "CommunicationParameters", "NoAddrCache")
+    until_running(slurm)
+    assert restarts(slurm) == (uid, count + 1)
+    until("the job to end by itself", lambda: slurm.job(job)["JobState"] == "COMPLETED", 60)
+
+
 def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_the_operator(slurm: Slurm) -> None:
     kubernetes = slurm.kubernetes
     before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")

@@ -84,6 +84,13 @@ def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Sl
         until("the Service to lead to the standby", lambda: active(doubled) == ["slurm-controller-1"], 30)
         assert doubled.job(job)["JobState"] == "RUNNING"
         assert took < TIMEOUT + 15
+    start = time.monotonic()
+    until("the Service to lead to the primary again", lambda: active(doubled) == ["slurm-controller-0"], 60)
+    until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 30)
+    print(f"primary back -> it leads again: {time.monotonic() - start:.1f} s")
+    said = doubled.kubernetes.kubectl("-n", doubled.namespace, "logs", "slurm-controller-0", "-c", "reconfigure")
+    assert "slurm-controller-1 has saved its state and ended" in said
+    assert doubled.job(job)["JobState"] in {"RUNNING", "COMPLETED"}
     until("both slurmctld to be ready again", lambda: len(ready(doubled)) == 2, 120)
     until("the job to end", lambda: doubled.job(job)["JobState"] == "COMPLETED", 90)
     assert doubled.job(job)["Restarts"] == "0"

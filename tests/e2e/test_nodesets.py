@@ -59,6 +59,7 @@ def test_a_daemon_set_has_a_worker_on_each_node_and_drains_a_cordoned_one(pool: 
     change(pool, scalingMode="DaemonSet")
     hosts = {machine.partition(".")[0] for machine in machines}
     until("a worker on each Kubernetes node", lambda: pool.nodes() == dict.fromkeys(hosts, "idle"), 120)
+    until("the pods of the former workers to be gone", lambda: len(pool.pods()) == len(machines), 60)
     cordoned = min(machines)
     host = cordoned.partition(".")[0]
     pool.kubernetes.kubectl("cordon", cordoned)

@@ -59,11 +59,22 @@ def test_included_files_are_made_harmless_as_well() -> None:
 
 
 def test_scontrol_gets_the_way_to_this_pod_alone() -> None:
-    assert dryrun.client_conf(FILES, "ctl-0", 6817).decode().splitlines() == [
+    files = {"slurm.conf": FILES["slurm.conf"] + b"SlurmUser=slurm\n"}
+    assert dryrun.client_conf(files, "ctl-0", 6817).decode().splitlines() == [
         "ClusterName=lab",
+        "SlurmUser=slurm",
         "SlurmctldHost=ctl-0(127.0.0.1)",
         "SlurmctldPort=6817",
     ]
+
+
+def test_every_slurmctld_is_known_by_name_and_address_in_order() -> None:
+    text = b"SlurmctldHost=ctl-0(ctl-0.internal.lab)\nslurmctldhost=ctl-1\n"
+    assert dryrun.hosts({"slurm.conf": text}) == [
+        dryrun.Host("ctl-0", "ctl-0.internal.lab"),
+        dryrun.Host("ctl-1", "ctl-1"),
+    ]
+    assert dryrun.hosts({"slurm.conf": b"nonsense\n"}) == []
 
 
 def test_dynamic_nodes_are_told_from_declared_ones() -> None:

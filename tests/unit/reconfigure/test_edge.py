@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.reconfigure import handover
+from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
-from sidecars.reconfigure.fileset import IncompleteError, assemble
+from sidecars.reconfigure.fileset import FileSet, IncompleteError, assemble
 from sidecars.reconfigure.machine import Check, Install, Keep, NoAnswer, Passed, Refused
 
 KEYS = {"slurm.key": b"s", "jwt.key": b"j"}
@@ -71,6 +73,11 @@ def checker(edge: Edge, code: int, said: str) -> Iterator[list[str]]:
     thread.start()
     yield asked
     thread.join(5)
+
+
+def installed(edge: Edge, text: str) -> FileSet:
+    """A whole set with that slurm.conf."""
+    return assemble(candidate({"slurm.conf": text}), edge.keys())
 
 
 def test_a_candidate_counts_only_when_every_file_is_its_manifests(edge: Edge) -> None:
@@ -174,3 +181,46 @@ def test_without_the_container_check_nothing_is_accepted(edge: Edge, monkeypatch
     found = edge.candidate()
     assert found is not None
     assert isinstance(edge.perform(Check(found), None), NoAnswer)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_only_a_slurmctld_that_leads_is_ended_for_the_primary(
+    edge: Edge, leads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecars.slurm.health.leads", lambda *_: leads)
+    edge.install(installed(edge, "ClusterName=lab\n"))
+    if leads:
+        with checker(edge, 0, "") as asked:
+            assert edge.end_if_leading() == ""
+        assert asked == ["scontrol shutdown slurmctld"]
+    else:
+        assert edge.end_if_leading() == ""  # nobody serves requests here
+
+
+def test_the_primary_is_told_what_scontrol_said(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecars.slurm.health.leads", lambda *_: True)
+    edge.install(installed(edge, "ClusterName=lab\n"))
+    with checker(edge, 1, "slurm_shutdown error: Unable to contact slurm controller\n"):
+        assert edge.end_if_leading() == "slurm_shutdown error: Unable to contact slurm controller"
+
+
+def test_a_slurmctld_that_says_nothing_is_not_ended(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> bool:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("sidecars.slurm.health.leads", silent)
+    assert edge.end_if_leading() == "timed out"
+
+
+def test_the_other_slurmctld_are_those_of_the_installed_set(edge: Edge) -> None:
+    with pytest.raises(FileNotFoundError):
+        edge.hosts()
+    edge.install(installed(edge, "SlurmctldHost=ctl-0(a)\nSlurmctldHost=ctl-1(b)\n"))
+    assert edge.hosts() == [Host("ctl-0", "a"), Host("ctl-1", "b")]
+
+
+def test_a_new_set_leaves_the_gate_of_slurmctlds_start(edge: Edge) -> None:
+    handover.prepare(edge.places.live)
+    edge.install(installed(edge, "ClusterName=lab\n"))
+    assert (edge.places.live / handover.GATE).is_fifo()
+    assert (edge.places.live / handover.HOOK).is_file()

@@ -3,6 +3,7 @@
 import http.client
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import pytest
@@ -11,7 +12,7 @@ from sidecars.policy import gate
 from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Rejected, State
-from sidecars.reconfigure.status import OPERATOR, Server, document
+from sidecars.reconfigure.status import OPERATOR, PRIMARY, Server, ask_to_yield, document
 from sidecars.slurm import tokens
 
 NOW = 1_700_000_000.0
@@ -27,19 +28,37 @@ STATE = State(
 )
 
 
+@dataclass
+class Slurmctld:
+    """One that can be ended. `why_not`: why it won't end."""
+
+    why_not: str = ""
+    ended: int = 0
+
+    def end(self) -> str:
+        self.ended += not self.why_not
+        return self.why_not
+
+
 @pytest.fixture
-def server() -> Iterator[Server]:
+def slurmctld() -> Slurmctld:
+    """The slurmctld of the server's pod."""
+    return Slurmctld()
+
+
+@pytest.fixture
+def server(slurmctld: Slurmctld) -> Iterator[Server]:
     """A server on loopback."""
-    found = Server("127.0.0.1", 0, lambda: KEY, lambda: NOW)
+    found = Server("127.0.0.1", 0, lambda: KEY, lambda: NOW, slurmctld.end)
     yield found
     found.close()
 
 
-def ask(server: Server, path: str, token: str = "") -> tuple[int, bytes]:
+def ask(server: Server, path: str, token: str = "", method: str = "GET") -> tuple[int, bytes]:
     """Status and body."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token else {})
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:
@@ -66,6 +85,26 @@ def test_nobody_else_is(server: Server) -> None:
         tokens.sign(KEY, OPERATOR, 60, NOW).rsplit(".", 1)[0] + ".",
     )
     assert [ask(server, "/status", token) for token in refused] == [(HTTPStatus.UNAUTHORIZED, b"")] * len(refused)
+
+
+def test_the_primarys_sidecar_has_slurmctld_end(server: Server, slurmctld: Slurmctld) -> None:
+    assert ask_to_yield("127.0.0.1", server.port, KEY, NOW) == ""
+    assert slurmctld.ended == 1
+
+
+def test_the_primarys_sidecar_is_told_why_slurmctld_does_not_end(server: Server, slurmctld: Slurmctld) -> None:
+    slurmctld.why_not = "the container check took no request for 20 s"
+    assert slurmctld.why_not in ask_to_yield("127.0.0.1", server.port, KEY, NOW)
+    assert "refused" in ask_to_yield("127.0.0.1", 1, KEY, NOW)
+
+
+def test_nobody_else_has_slurmctld_end(server: Server, slurmctld: Slurmctld) -> None:
+    for token in ("", tokens.sign(KEY, OPERATOR, 60, NOW), tokens.sign(KEY, "slurm", 60, NOW)):
+        assert ask(server, "/yield", token, "POST") == (HTTPStatus.UNAUTHORIZED, b"")
+    assert "401" in ask_to_yield("127.0.0.1", server.port, b"other" * 8, NOW)
+    assert ask(server, "/yield", tokens.sign(KEY, PRIMARY, 60, NOW))[0] == HTTPStatus.NOT_FOUND
+    assert ask(server, "/status", tokens.sign(KEY, PRIMARY, 60, NOW), "POST")[0] == HTTPStatus.NOT_FOUND
+    assert slurmctld.ended == 0
 
 
 def test_it_has_started_once_slurmctlds_folder_is_filled(server: Server) -> None:

@@ -50,6 +50,41 @@ def test_nobody_who_listens_is_not_alive() -> None:
     assert health.alive("127.0.0.1", unused_port(), 5) is False
 
 
+@pytest.mark.parametrize(("status", "leads"), [(200, True), (503, False)])
+def test_slurmctld_leads_when_it_says_so(status: int, leads: bool) -> None:
+    with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:
+        assert health.leads("127.0.0.1", port, 5) is leads
+
+
+def test_nobody_who_listens_leads() -> None:
+    assert health.leads("127.0.0.1", unused_port(), 5) is False
+
+
+def test_a_host_that_is_not_known_does_not_lead_but_one_that_could_not_be_looked_up_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def looked_up(host: str, *_: object) -> list[object]:
+        raise socket.gaierror({"gone": socket.EAI_NONAME}.get(host, socket.EAI_AGAIN), "no address")
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    assert health.leads("gone", 6817, 5) is False
+    with pytest.raises(socket.gaierror):
+        health.leads("unknown", 6817, 5)
+
+
+def test_one_that_hangs_up_may_lead() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            server.accept()[0].close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ConnectionError):
+            health.leads("127.0.0.1", server.getsockname()[1], 5)
+        thread.join()
+
+
 @pytest.mark.parametrize("text", [b"", b"slurm\r\n\r\n"])
 def test_silence_and_what_is_no_http_say_nothing(text: bytes) -> None:
     with answering(text) as port, pytest.raises(OSError, match=r"timed out|no HTTP"):

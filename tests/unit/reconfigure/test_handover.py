@@ -1,0 +1,165 @@
+"""A primary that comes back while a standby leads, in virtual time, and the hook in a real bash."""
+
+import itertools
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sidecars.reconfigure import handover
+from sidecars.reconfigure.dryrun import Host
+
+FIRST, SECOND, THIRD = (Host(f"ctl-{i}", f"ctl-{i}.internal") for i in range(3))
+SAVING = 0.5
+"""Seconds that a slurmctld which was asked to end gives no answer for."""
+
+
+@dataclass
+class Slurm:
+    """Others behind a primary. `leads`: what each says of itself, a missing one is not there. A standby that leads ends
+    when it is asked to, unless it is `stubborn`.
+    """
+
+    says: dict[str, bool | None]
+    stubborn: bool = False
+    why_not: str = ""
+    time: float = 100.0
+    asked: list[tuple[float, str]] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    began: float | None = None
+
+    def standbys(self) -> Sequence[Host]:
+        return (SECOND, THIRD)
+
+    def leads(self, standby: Host) -> bool | None:
+        if self.began is not None and not self.stubborn:
+            return False if self.time >= self.began + SAVING else None
+        return self.says.get(standby.name, False)
+
+    def ask_to_end(self, standby: Host) -> str:
+        self.asked.append((self.time, standby.name))
+        if not self.why_not:
+            self.began = self.time
+        return self.why_not
+
+    def now(self) -> float:
+        return self.time
+
+    def pause(self, seconds: float) -> None:
+        self.time += seconds
+
+    def say(self, text: str) -> None:
+        self.log.append(text)
+
+
+def test_only_the_first_slurmctld_has_standbys_behind_it() -> None:
+    hosts = [FIRST, SECOND, THIRD]
+    assert list(handover.behind(hosts, "ctl-0")) == [SECOND, THIRD]
+    assert list(handover.behind(hosts, "ctl-1")) == []
+    assert list(handover.behind([], "ctl-0")) == []
+
+
+def test_where_no_standby_leads_slurmctld_starts_at_once_and_none_is_ended() -> None:
+    slurm = Slurm({"ctl-1": False})
+    handover.lead_alone(slurm)
+    assert (slurm.time, slurm.asked, slurm.log) == (100.0, [], [])
+
+
+@pytest.mark.parametrize("leader", ["ctl-1", "ctl-2"])
+def test_a_standby_that_leads_ends_first(leader: str) -> None:
+    slurm = Slurm({leader: True})
+    handover.lead_alone(slurm)
+    assert slurm.asked == [(100.0, leader)]
+    assert slurm.time >= 100.0 + SAVING
+    assert slurm.log[0].startswith(f"{leader} leads: ")
+
+
+def test_one_that_still_leads_is_asked_again_and_slurmctld_starts_after_a_minute() -> None:
+    slurm = Slurm({"ctl-1": True}, stubborn=True)
+    handover.lead_alone(slurm)
+    times = [at for at, _ in slurm.asked]
+    assert min(b - a for a, b in itertools.pairwise(times)) >= handover.AGAIN
+    assert handover.LIMIT <= slurm.time - 100.0 < handover.LIMIT + 1
+    assert slurm.log[-1].startswith("ctl-1 led for 60 s")
+
+
+def test_why_it_does_not_end_is_said() -> None:
+    slurm = Slurm({"ctl-1": True}, why_not="ctl-1.internal: Connection refused")
+    handover.lead_alone(slurm)
+    assert "ctl-1.internal: Connection refused" in slurm.log[0]
+
+
+def test_one_that_says_nothing_is_waited_for_a_while_and_not_ended() -> None:
+    slurm = Slurm({"ctl-1": None})
+    handover.lead_alone(slurm)
+    assert handover.SILENT <= slurm.time - 100.0 < handover.SILENT + 1
+    assert slurm.asked == []
+    assert slurm.log == ["ctl-1 did not say whether it leads for 10 s; slurmctld starts, and asks it for control"]
+
+
+def bash(folder: Path, command: str) -> "subprocess.Popen[str]":
+    """The command in a bash that reads the hook."""
+    environment = {"PATH": os.defpath, "BASH_ENV": str(folder / handover.HOOK)}
+    return subprocess.Popen(["bash", "-c", command], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+class Sidecar(Slurm):
+    """Lets one start through, in a thread; a standby leads. `meanwhile`: happens until that has ended."""
+
+    def __init__(self, folder: Path, meanwhile: Callable[[], object]) -> None:
+        super().__init__({"ctl-1": True})
+        self.meanwhile, self.starts = meanwhile, 0
+        self.thread = threading.Thread(target=handover.keep_gate, args=(folder, self, self.ended), daemon=True)
+        self.thread.start()
+
+    def ended(self) -> bool:
+        self.starts += 1
+        return self.starts > 1
+
+    def leads(self, standby: Host) -> bool | None:
+        self.meanwhile()
+        return super().leads(standby)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A stand-in for slurmctld that says whether it would pass the hook on to what it starts."""
+    found = tmp_path / "sbin" / "slurmctld"
+    found.parent.mkdir()
+    found.write_text('#!/bin/sh\necho "started $* ${BASH_ENV-}"\n')
+    found.chmod(0o755)
+    handover.prepare(tmp_path)
+    return found
+
+
+def test_slurmctld_starts_only_when_it_leads_alone(tmp_path: Path, program: Path) -> None:
+    early: list[int | None] = []
+    process = bash(tmp_path, f"exec {program} -D ")
+    sidecar = Sidecar(tmp_path, lambda: early.append(process.poll()))
+    said, _ = process.communicate(timeout=10)
+    sidecar.thread.join(10)
+    assert said == "started -D \n"
+    assert early
+    assert set(early) == {None}
+    assert [name for _, name in sidecar.asked] == ["ctl-1"]
+
+
+def test_a_sidecar_that_ends_meanwhile_lets_nothing_through(tmp_path: Path, program: Path) -> None:
+    process = bash(tmp_path, f"exec {program} -D ")
+    with (tmp_path / handover.GATE).open("wb"):
+        pass
+    sidecar = Sidecar(tmp_path, lambda: None)
+    assert process.communicate(timeout=10)[0] == "started -D \n"
+    sidecar.thread.join(10)
+    assert sidecar.asked
+
+
+def test_another_bash_of_the_container_does_not_wait(tmp_path: Path, program: Path) -> None:
+    assert program.exists()
+    assert (
+        bash(tmp_path, "echo here; scontrol() { :; }; scontrol show slurmctld").communicate(timeout=10)[0] == "here\n"
+    )

@@ -35,8 +35,11 @@ AGAIN = 5.0
 """Seconds until one that still leads is asked once more."""
 SILENT = 10.0
 """Seconds for which one that gives no answer is asked whether it leads."""
-LIMIT = 60.0
-"""Seconds for one that leads to save its state and end. After them slurmctld starts, and asks it for control itself."""
+LIMIT = 25.0
+"""Seconds for one that leads to save its state and end. After them slurmctld starts, and asks it for control itself.
+
+The kubelet gives all of it a minute (startupProbe), of which 29 s may pass until that is answered.
+"""
 
 
 class World(Protocol):

@@ -195,12 +195,16 @@ class Edge:
 
     def end_if_leading(self) -> str:
         """Have slurmctld save its state and end if it is the primary; why it doesn't, empty if it does or isn't."""
+        if not self._one_at_a_time.acquire(blocking=False):
+            return "its sidecar is busy with a configuration"
         try:
             if not health.leads("127.0.0.1", self.places.port, PROBE_SECONDS):
                 return ""
-            code, said = self._ask("scontrol shutdown slurmctld", CALL_SECONDS, _read(self.places.live))
+            code, said = self._asked_alone("scontrol shutdown slurmctld", CALL_SECONDS, _read(self.places.live))
         except OSError as error:
             return str(error)
+        finally:
+            self._one_at_a_time.release()
         return "" if code == 0 else said.strip()[-300:] or f"scontrol: exit status {code}"
 
     def _check(self, new: FileSet, live: FileSet | None) -> Answer:

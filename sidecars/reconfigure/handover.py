@@ -2,7 +2,8 @@
 
 Left to itself a primary asks the standby for control (slurmctld(8)). One of Slurm 26.05 answers that 29 s later, having
 done nothing meanwhile, and then writes its state while the primary already reads it: running jobs and dynamic nodes
-were lost. A slurmctld that is shut down saves within tenths, and closes its port only after that.
+were lost. A slurmctld that is shut down saves within tenths, and closes its port only after that. A standby that takes
+over in the moment of the primary's start is still asked by slurmctld.
 
 `GATE` is a FIFO beside slurmctld's configuration. `HOOK` is a file that bash reads before it runs slurmctld, where
 BASH_ENV names it; it opens the FIFO, and reads a line once slurmctld may start. Standard library only.
@@ -10,9 +11,9 @@ BASH_ENV names it; it opens the FIFO, and reads a line once slurmctld may start.
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from sidecars.reconfigure.dryrun import Host
 
@@ -31,14 +32,14 @@ esac
 
 PAUSE = 0.1
 """Seconds between two looks at a standby that leads."""
-AGAIN = 5.0
+AGAIN = 2.0
 """Seconds until one that still leads is asked once more."""
 SILENT = 10.0
 """Seconds for which one that gives no answer is asked whether it leads."""
-LIMIT = 25.0
-"""Seconds for one that leads to save its state and end. After them slurmctld starts, and asks it for control itself.
+LIMIT = 20.0
+"""Seconds for all that; then slurmctld starts, and asks for control itself.
 
-The kubelet gives all of it a minute (startupProbe), of which 29 s may pass until that is answered.
+The kubelet gives a start a minute (startupProbe), of which 29 s may pass until that is answered.
 """
 
 
@@ -77,11 +78,12 @@ def behind(hosts: Sequence[Host], name: str) -> Sequence[Host]:
 
 def lead_alone(world: World) -> None:
     """Returns when no standby leads any more, or none that leads can be moved to end."""
+    began = world.now()
     for standby in world.standbys():
-        _hand_over(world, standby)
+        _hand_over(world, standby, began + LIMIT)
 
 
-def _hand_over(world: World, standby: Host) -> None:
+def _hand_over(world: World, standby: Host, deadline: float) -> None:
     began = world.now()
     asked: float | None = None
     while True:
@@ -90,7 +92,7 @@ def _hand_over(world: World, standby: Host) -> None:
             if asked is not None:
                 world.say(f"{standby.name} has saved its state and ended, after {now - began:.1f} s")
             return
-        if now - began >= (SILENT if asked is None and leads is None else LIMIT):
+        if now >= deadline or (asked is None and leads is None and now - began >= SILENT):
             known = "led" if asked is not None else "did not say whether it leads"
             world.say(f"{standby.name} {known} for {now - began:.0f} s; slurmctld starts, and asks it for control")
             return
@@ -104,15 +106,16 @@ def _hand_over(world: World, standby: Host) -> None:
 
 def prepare(folder: Path) -> None:
     """Put hook and FIFO into slurmctld's folder."""
-    hook, gate = folder / HOOK, folder / GATE
-    hook.write_text(HOOK_TEXT)
+    draft, gate = folder / f"{HOOK}.new", folder / GATE
+    draft.write_text(HOOK_TEXT)
+    draft.replace(folder / HOOK)  # at once: a bash that found it empty would not wait
     if not gate.is_fifo():
         os.mkfifo(gate, 0o644)
 
 
-def keep_gate(folder: Path, world: World, ended: Callable[[], bool] = lambda: False) -> None:
-    """Let each start of slurmctld through when it leads alone, until `ended`."""
-    while not ended():
+def keep_gate(folder: Path, world: World) -> NoReturn:
+    """Let each start of slurmctld through when it leads alone."""
+    while True:
         # Opens when the hook has opened its end.
         with contextlib.suppress(BrokenPipeError), (folder / GATE).open("wb", buffering=0) as gate:
             try:

@@ -9,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -151,6 +152,15 @@ class Others:
         return status.ask_to_yield(standby.address, self._port, key, time.time())
 
 
+def keep_gate(live: Path, world: handover.World, end: Callable[[int], object] = os._exit) -> None:
+    """Let slurmctld's starts through; whatever ends that ends the container too, as slurmctld would wait for ever."""
+    try:
+        handover.keep_gate(live, world)
+    finally:
+        traceback.print_exc()
+        end(1)
+
+
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
     """Returns 0 when the pod ends, 2 for a wrong configuration: arguments, as it takes none, or environment."""
     try:
@@ -167,7 +177,7 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     here = Here(server)
     live = edge.places.live
     handover.prepare(live)
-    threading.Thread(target=handover.keep_gate, args=(live, Others(edge, port, here)), daemon=True).start()
+    threading.Thread(target=keep_gate, args=(live, Others(edge, port, here)), daemon=True).start()
     run(settings, edge, here)
     return 0
 

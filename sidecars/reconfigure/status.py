@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any
 
 from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import Rejected, State
+from sidecars.reconfigure.machine import Phase, Rejected, State
 from sidecars.slurm.tokens import sign, user_of
 
 OPERATOR = "@slurm-operator"
@@ -64,7 +64,7 @@ def ask_to_yield(host: str, port: int, key: bytes, now: float) -> str:
             return ""
         said = answer.read().decode(errors="replace")
         return f"{host} says {answer.status} {answer.reason} {said}".strip()
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         return f"{host}: {error}"
     finally:
         connection.close()
@@ -81,7 +81,7 @@ class Server:
     ) -> None:
         self._key, self._clock, self._end = key, clock, end
         self._body = b"{}"
-        self._started = False
+        self._started = self._settled = False
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -118,6 +118,7 @@ class Server:
         """Have this served from now on."""
         self._body = json.dumps(document).encode()
         self._started = document["installed"] is not None
+        self._settled = document["phase"] == Phase.SETTLED.value
 
     def answer(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
         """Status and body for a GET."""
@@ -133,7 +134,8 @@ class Server:
             return HTTPStatus.NOT_FOUND, b""
         if not self._is(PRIMARY, authorization):
             return HTTPStatus.UNAUTHORIZED, b""
-        why_not = self._end()
+        # slurmctld that ends while it takes a configuration would seem to die of it.
+        why_not = self._end() if self._settled else "a configuration is being brought in"
         return (HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK), json.dumps({"whyNot": why_not}).encode()
 
     def _is(self, user: str, authorization: str) -> bool:

@@ -197,6 +197,14 @@ def test_only_a_slurmctld_that_leads_is_ended_for_the_primary(
         assert edge.end_if_leading() == ""  # nobody serves requests here
 
 
+def test_slurmctld_does_not_end_while_its_container_check_is_asked_something_else(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecars.slurm.health.leads", lambda *_: True)
+    with edge._one_at_a_time:
+        assert edge.end_if_leading() == "its sidecar is busy with a configuration"
+
+
 def test_the_primary_is_told_what_scontrol_said(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sidecars.slurm.health.leads", lambda *_: True)
     edge.install(installed(edge, "ClusterName=lab\n"))

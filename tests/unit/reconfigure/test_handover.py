@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecars.reconfigure import handover
+from sidecars.reconfigure import handover, main
 from sidecars.reconfigure.dryrun import Host
 
 FIRST, SECOND, THIRD = (Host(f"ctl-{i}", f"ctl-{i}.internal") for i in range(3))
@@ -84,7 +84,7 @@ def test_one_that_still_leads_is_asked_again_and_slurmctld_starts_after_a_while(
     times = [at for at, _ in slurm.asked]
     assert min(b - a for a, b in itertools.pairwise(times)) >= handover.AGAIN
     assert handover.LIMIT <= slurm.time - 100.0 < handover.LIMIT + 1
-    assert slurm.log[-1].startswith("ctl-1 led for 25 s")
+    assert slurm.log[-1].startswith("ctl-1 led for 20 s")
 
 
 def test_why_it_does_not_end_is_said() -> None:
@@ -108,21 +108,16 @@ def bash(folder: Path, command: str) -> "subprocess.Popen[str]":
 
 
 class Sidecar(Slurm):
-    """Lets one start through, in a thread; a standby leads. `meanwhile`: happens until that has ended."""
+    """Lets slurmctld's starts through, in a thread; a standby leads. `meanwhile`: happens until that has ended."""
 
-    def __init__(self, folder: Path, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, folder: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
         super().__init__({"ctl-1": True})
-        self.meanwhile, self.starts = meanwhile, 0
-        self.thread = threading.Thread(target=handover.keep_gate, args=(folder, self, self.ended), daemon=True)
-        self.thread.start()
+        self.meanwhile = meanwhile
+        threading.Thread(target=handover.keep_gate, args=(folder, self), daemon=True).start()
 
-    def ended(self) -> bool:
-        self.starts += 1
-        return self.starts > 1
-
-    def leads(self, standby: Host) -> bool | None:
+    def ask_to_end(self, standby: Host) -> str:
         self.meanwhile()
-        return super().leads(standby)
+        return super().ask_to_end(standby)
 
 
 @pytest.fixture
@@ -138,15 +133,16 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", ["exec {program} -D ", "exec slurmctld -D -v"])
 def test_slurmctld_starts_only_when_it_leads_alone(tmp_path: Path, program: Path, command: str) -> None:
-    early: list[int | None] = []
     process = bash(tmp_path, command.format(program=program))
-    sidecar = Sidecar(tmp_path, lambda: early.append(process.poll()))
+
+    def waits() -> None:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+
+    sidecar = Sidecar(tmp_path, waits)
     said, _ = process.communicate(timeout=10)
-    sidecar.thread.join(10)
     assert said.startswith("started -D ")
     assert said.endswith(" \n"), "the hook isn't passed on"
-    assert early
-    assert set(early) == {None}
     assert [name for _, name in sidecar.asked] == ["ctl-1"]
 
 
@@ -154,10 +150,25 @@ def test_a_sidecar_that_ends_meanwhile_lets_nothing_through(tmp_path: Path, prog
     process = bash(tmp_path, f"exec {program} -D ")
     with (tmp_path / handover.GATE).open("wb"):
         pass
-    sidecar = Sidecar(tmp_path, lambda: None)
+    sidecar = Sidecar(tmp_path)
     assert process.communicate(timeout=10)[0] == "started -D \n"
-    sidecar.thread.join(10)
     assert sidecar.asked
+
+
+def test_a_gate_that_fails_ends_the_container(
+    tmp_path: Path, program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(Slurm):
+        def standbys(self) -> Sequence[Host]:
+            raise RuntimeError("a fault of ours")
+
+    statuses: list[int] = []
+    with bash(tmp_path, f"exec {program} -D ") as process:
+        with pytest.raises(RuntimeError):
+            main.keep_gate(tmp_path, Broken({}), statuses.append)
+        process.kill()
+    assert statuses == [1]
+    assert "a fault of ours" in capsys.readouterr().err
 
 
 def test_another_bash_of_the_container_does_not_wait(tmp_path: Path, program: Path) -> None:

@@ -1,5 +1,6 @@
 """Who is told what."""
 
+import dataclasses
 import http.client
 import json
 from collections.abc import Iterator
@@ -88,14 +89,26 @@ def test_nobody_else_is(server: Server) -> None:
 
 
 def test_the_primarys_sidecar_has_slurmctld_end(server: Server, slurmctld: Slurmctld) -> None:
+    server.publish(document(STATE, A, "", lambda at: at))
     assert ask_to_yield("127.0.0.1", server.port, KEY, NOW) == ""
     assert slurmctld.ended == 1
 
 
 def test_the_primarys_sidecar_is_told_why_slurmctld_does_not_end(server: Server, slurmctld: Slurmctld) -> None:
+    server.publish(document(STATE, A, "", lambda at: at))
     slurmctld.why_not = "the container check took no request for 20 s"
     assert slurmctld.why_not in ask_to_yield("127.0.0.1", server.port, KEY, NOW)
     assert "refused" in ask_to_yield("127.0.0.1", 1, KEY, NOW)
+    assert "the JWT key is empty" in ask_to_yield("127.0.0.1", server.port, b"", NOW)
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SETTLED])
+def test_slurmctld_does_not_end_while_a_configuration_is_brought_in(
+    server: Server, slurmctld: Slurmctld, phase: Phase
+) -> None:
+    server.publish(document(dataclasses.replace(STATE, phase=phase), A, "", lambda at: at))
+    assert "a configuration is being brought in" in ask_to_yield("127.0.0.1", server.port, KEY, NOW)
+    assert slurmctld.ended == 0
 
 
 def test_nobody_else_has_slurmctld_end(server: Server, slurmctld: Slurmctld) -> None:

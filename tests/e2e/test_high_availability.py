@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cluster.local import existing, named_by
-from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, seconds, until
 from tests.e2e.test_states import kill_processes
 
 pytestmark = pytest.mark.timeout(400)
@@ -56,6 +56,14 @@ def active(slurm: Slurm) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods]
 
 
+def saved(slurm: Slurm, job: int) -> int:
+    """When slurmctld saved its jobs last, as epoch seconds. Changes one, that it may soon do so again."""
+    slurm.login("scontrol", "update", f"JobId={job}", f"Comment={time.monotonic()}")
+    path = f"/var/spool/slurmctld/{slurm.namespace}_slurm/job_state"
+    words = ("-n", slurm.namespace, "exec", "slurm-controller-0", "-c", "slurmctld", "--", "stat", "-c", "%Y", path)
+    return int(slurm.kubernetes.kubectl(*words))
+
+
 @contextmanager
 def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
     """What is left of a pod whose machine is gone: nothing that runs, and nobody who says so, until the block ends."""
@@ -73,9 +81,11 @@ def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
 
 def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Slurm) -> None:
     until("the Service to lead to the primary", lambda: active(doubled) == ["slurm-controller-0"], 30)
-    job = doubled.submit("#!/bin/sh\nsleep 60\n", "-N1")
-    # slurmctld saves its state seconds after a change; of a job that it has started since, a standby doesn't know.
-    until("the job to have run for ten seconds", lambda: doubled.job(job)["RunTime"] >= "00:00:10", 60)
+    job = doubled.submit("#!/bin/sh\nsleep 75\n", "-N1")
+    until("the job to run", lambda: doubled.job(job)["JobState"] == "RUNNING", 60)
+    began = seconds(doubled.job(job)["StartTime"] + "+00:00")
+    # Of a job, a standby knows what was saved last.
+    until("slurmctld to have saved that the job runs", lambda: saved(doubled, job) > began, 60, 1)
     with lost(doubled.kubernetes, doubled.namespace, "slurm-controller-0"):
         start = time.monotonic()
         until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 120)
@@ -92,7 +102,7 @@ def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Sl
     assert "slurm-controller-1 has saved its state and ended" in said
     assert doubled.job(job)["JobState"] in {"RUNNING", "COMPLETED"}
     until("both slurmctld to be ready again", lambda: len(ready(doubled)) == 2, 120)
-    until("the job to end", lambda: doubled.job(job)["JobState"] == "COMPLETED", 90)
+    until("the job to end", lambda: doubled.job(job)["JobState"] == "COMPLETED", 120)
     assert doubled.job(job)["Restarts"] == "0"
     until("the Service to lead to one of them", lambda: len(active(doubled)) == 1, 60)
     assert doubled.login("srun", "hostname").strip() == "slinky-0"

@@ -26,15 +26,15 @@ from sidecars.kube import (
     Resource,
     load_credentials,
 )
-from sidecars.operator.nodeset import bulk
 from sidecars.simulate import SlurmModel
 from tests.bench.figures import Figure, figure
 from tests.bench.machines import Machines, machines
 from tests.bench.operator import Operator, until
 from tests.cluster.control_plane import ControlPlane
-from tests.e2e.configuration import calling, change_timeout, until_running
-from tests.e2e.installed import cluster, install_operator, install_slurm
-from tests.integration.operator.world import KEYS, KINDS, World, control_plane, custom, namespace, secret
+from tests.support import bulk
+from tests.support.apiserver import KEYS, KINDS, World, control_plane, custom, namespace, secret
+from tests.support.real.configuration import calling, change_timeout, until_running
+from tests.support.real.installed import cluster, install_operator, install_slurm
 
 CLUSTERS = 50
 WORKERS = 2

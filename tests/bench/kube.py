@@ -24,12 +24,11 @@ from tests.bench.figures import Figure, figure
 from tests.bench.serving import served
 from tests.bench.watchers import PODS_PATH, Spent
 from tests.cluster.control_plane import ControlPlane
-from tests.integration.kube.candidate import LEASE_DURATION, Log, running
-from tests.integration.kube.test_client import config_map
-from tests.integration.kube.test_reflector import following, until
-from tests.kube_double import KubeDouble
-from tests.unit.kube import virtual
-from tests.unit.workloads import builders
+from tests.support import builders
+from tests.support.candidate import LEASE_DURATION, Log, running
+from tests.support.config_maps import config_map, following, until
+from tests.support.kube_double import KubeDouble
+from tests.support.virtual_time import run_with_sockets
 
 PODS = 5_000
 TIMES = 5
@@ -60,7 +59,10 @@ def bench() -> list[Figure]:
         figure("peak RSS growth", ours.peak_rss, "MiB", against=(floor, bare.peak_rss), most=60),
         figure("peak RSS growth, and the official client", ours.peak_rss, "MiB", against=(peer, official.peak_rss)),
         figure(
-            "requests of a watch in 60 s of HTTP 500", virtual.run(_requests_of_a_sick_minute()), "requests", most=30
+            "requests of a watch in 60 s of HTTP 500",
+            run_with_sockets(_requests_of_a_sick_minute()),
+            "requests",
+            most=30,
         ),
         figure(
             "leader killed: the next one's first write",

@@ -26,7 +26,6 @@ import msgspec
 
 from sidecars.kube import NODES, PODS, Client, Event, Manifest, Reflector, load_credentials, records
 from sidecars.operator.caches import NODESETS, WORKERS
-from sidecars.operator.nodeset import bulk
 from sidecars.simulate import SlurmModel
 from sidecars.slurm import protocol
 from sidecars.slurm.client import Client as SlurmClient
@@ -40,8 +39,8 @@ from tests.bench.operator import WAIT_SECONDS, Operator, until
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
-from tests.integration.operator.world import World, control_plane, namespace
-from tests.unit.workloads import builders
+from tests.support import builders, bulk
+from tests.support.apiserver import World, control_plane, namespace
 
 SIZES = (200, 1_000, 5_000)
 NAMESPACE, BARE = "bench", "bare"

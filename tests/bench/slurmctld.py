@@ -25,7 +25,7 @@ import aiohttp
 from sidecars.slurm.protocol import TOKEN_HEADER, VERSIONS
 from sidecars.slurm.tokens import sign
 from tests.bench.figures import Figure, figure, table
-from tests.e2e import outside
+from tests.support.real import outside
 
 AT_ONCE = 16
 ADDRESS, PORT, COMPACT, PLAIN = "127.0.0.1", 7819, 7820, 7821

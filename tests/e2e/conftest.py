@@ -4,8 +4,8 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.e2e.harness import Kubernetes, Slurm
-from tests.e2e.installed import cluster, install_operator, install_slurm
+from tests.support.real.harness import Kubernetes, Slurm
+from tests.support.real.installed import cluster, install_operator, install_slurm
 
 RUNNING: list[Kubernetes] = []
 

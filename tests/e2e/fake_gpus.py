@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from tests.cluster.tools import tool
-from tests.e2e.harness import Kubernetes, until
+from tests.support.real.harness import Kubernetes, until
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/gpu"
 RESOURCE = "nvidia.com/gpu"

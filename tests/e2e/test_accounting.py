@@ -12,8 +12,8 @@ from tests.contract.scenarios import ACCOUNTING as CONTRACT
 from tests.contract.scenarios import Scenario
 from tests.contract.target import Target
 from tests.e2e import upgrading
-from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 from tests.e2e.test_contract import jwt_key, slurmrestd
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(300)
 

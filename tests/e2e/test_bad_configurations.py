@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.configurations import BadConfiguration, bad
-from tests.e2e.configuration import accepted, controller, patch, restarts, until_running
-from tests.e2e.harness import Slurm, until
+from tests.support.configurations import BadConfiguration, bad
+from tests.support.real.configuration import accepted, controller, patch, restarts, until_running
+from tests.support.real.harness import Slurm, until
 
 BY_SLURMCTLD = [it for it in bad() if it.found_by != "lint"]
 

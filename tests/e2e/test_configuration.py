@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.configuration import (
+from tests.support.real.configuration import (
     CTLD,
     accepted,
     calling,
@@ -17,7 +17,7 @@ from tests.e2e.configuration import (
     until_running,
     until_set,
 )
-from tests.e2e.harness import Slurm, until
+from tests.support.real.harness import Slurm, until
 
 
 @pytest.fixture(autouse=True)

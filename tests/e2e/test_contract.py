@@ -16,7 +16,7 @@ from tests.contract import scenarios
 from tests.contract.commands import CommandJobs
 from tests.contract.scenarios import SCENARIOS, Scenario
 from tests.contract.target import Target
-from tests.e2e.harness import Kubernetes, Slurm, condition, until
+from tests.support.real.harness import Kubernetes, Slurm, condition, until
 
 READING: list[Scenario] = [
     scenarios.nodes_are_listed_with_the_time_of_the_answer,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fake_gpus import FakeGpus
-from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cluster.local import existing, named_by
-from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, seconds, until
 from tests.e2e.test_states import kill_processes
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, seconds, until
 
 pytestmark = pytest.mark.timeout(400)
 

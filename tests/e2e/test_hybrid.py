@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.cluster.local import existing
-from tests.e2e import outside
-from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real import outside
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(180)
 

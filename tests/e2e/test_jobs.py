@@ -1,6 +1,6 @@
 """Jobs on a freshly installed cluster."""
 
-from tests.e2e.harness import Slurm, until
+from tests.support.real.harness import Slurm, until
 
 
 def test_every_node_is_idle_after_installation(slurm: Slurm) -> None:

@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from tests.e2e.harness import Slurm, condition, until
+from tests.support.real.harness import Slurm, condition, until
 
 CTLD = "slurm-controller-0"
 NEW = bytes(range(1, 201))

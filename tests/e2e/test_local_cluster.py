@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import cache
-from tests.e2e.harness import REPOSITORY, until
+from tests.support.real.harness import REPOSITORY, until
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import CommandError, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CommandError, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import NODESET, Slurm, condition, until
+from tests.support.real.harness import NODESET, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.e2e.harness import Slurm, condition, seconds, until
+from tests.support.real.harness import Slurm, condition, seconds, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import NODESET, CommandError, Slurm, condition, until
 from tests.e2e.test_nodesets import KIND, change, marked, uids
 from tests.e2e.test_nodesets import pool as pool
+from tests.support.real.harness import NODESET, CommandError, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Slurm, until
 from tests.e2e.test_states import kill_processes, processes, until_state
+from tests.support.real.harness import Slurm, until
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.e2e.harness import Kubernetes, Slurm, until
-from tests.e2e.installed import install_operator, install_slurm
+from tests.support.real.harness import Kubernetes, Slurm, until
+from tests.support.real.installed import install_operator, install_slurm
 
 pytestmark = pytest.mark.timeout(600)
 

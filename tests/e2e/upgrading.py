@@ -8,7 +8,7 @@ from typing import Any
 from sidecars.workloads.names import POD_CORDON
 from tests.cluster.commands import run
 from tests.cluster.local import existing
-from tests.e2e.harness import PodWatch, Slurm, condition
+from tests.support.real.harness import PodWatch, Slurm, condition
 
 RELEASE, NEXT = "26.05", "26.11"
 IMAGES = {

@@ -28,6 +28,7 @@ from sidecars.kube import (
     records,
 )
 from sidecars.kube.resources import EVENTS
+from tests.support.config_maps import config_map
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,11 +39,6 @@ pytestmark = pytest.mark.timeout(60, func_only=True)
 
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 SELF_REVIEWS = Resource("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False)
-
-
-def config_map(namespace: str, name: str, **data: str) -> Manifest:
-    metadata = {"namespace": namespace, "name": name}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 async def running_pod(client: Client, namespace: str) -> records.Pod:

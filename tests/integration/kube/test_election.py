@@ -11,9 +11,8 @@ import pytest
 
 from sidecars.kube import CONFIG_MAPS, Reflector
 from sidecars.kube.records import ConfigMap
-from tests.integration.kube.candidate import LEASE_DURATION, Log, running
-from tests.integration.kube.test_client import config_map
-from tests.integration.kube.test_reflector import following, until
+from tests.support.candidate import LEASE_DURATION, Log, running
+from tests.support.config_maps import config_map, following, until
 
 if TYPE_CHECKING:
     from sidecars.kube import Client

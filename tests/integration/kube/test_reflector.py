@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecars.kube import CONFIG_MAPS, Client, Event, Reflector, load_credentials
+from sidecars.kube import CONFIG_MAPS, Client, Reflector, load_credentials
 from sidecars.kube.records import ConfigMap
 from tests.integration.kube.cut import Relay, compact
-from tests.integration.kube.test_client import config_map
+from tests.support.config_maps import config_map, following, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
-
-
-async def until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - other processes bring it about
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        pytest.fail(f"waited {seconds:g} s for {what}")
-
-
-@contextlib.asynccontextmanager
-async def following(reflector: Reflector[ConfigMap]) -> AsyncIterator[list[tuple[str, str]]]:
-    seen: list[tuple[str, str]] = []
-    reflector.store.subscribe(lambda event: seen.append((event.kind, name(event))))
-    task = asyncio.create_task(reflector.run())
-    try:
-        await reflector.wait_synced(10)
-        yield seen
-    finally:
-        assert not task.done()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-def name(event: Event[ConfigMap]) -> str:
-    return event.object.metadata.name
 
 
 async def test_changes_arrive_as_they_happen(client: Client, namespace: str) -> None:

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from sidecars.kube import Client, load_credentials
 from sidecars.simulate import SlurmModel, serve
-from tests.integration.operator.world import World, control_plane, namespace
+from tests.support.apiserver import World, control_plane, namespace
 
 NUMBERS = itertools.count()
 

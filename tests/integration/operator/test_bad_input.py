@@ -8,7 +8,7 @@ import pytest
 
 from sidecars.kube import PODS, Manifest
 from sidecars.operator.caches import NODESETS
-from tests.integration.operator.world import World, until
+from tests.support.apiserver import World, until
 
 pytestmark = pytest.mark.timeout(90, func_only=True)
 

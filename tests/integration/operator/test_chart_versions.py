@@ -24,7 +24,7 @@ from sidecars.simulate import SlurmModel, serve
 from tests.cluster.commands import run
 from tests.cluster.tools import tool
 from tests.integration.operator.test_services import until_reason, update_status
-from tests.integration.operator.world import KINDS, World, namespace, until
+from tests.support.apiserver import KINDS, World, namespace, until
 
 pytestmark = pytest.mark.timeout(90, func_only=True)
 

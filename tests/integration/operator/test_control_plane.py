@@ -16,7 +16,7 @@ from sidecars.kube import (
 )
 from sidecars.operator.caches import CONTROLLERS, RESTAPIS
 from tests.integration.operator.test_services import put, until_reason
-from tests.integration.operator.world import KEYS, World, custom, until
+from tests.support.apiserver import KEYS, World, custom, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

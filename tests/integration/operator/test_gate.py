@@ -26,9 +26,9 @@ from sidecars.operator.controller.pods import NUDGE
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
 from sidecars.slurm.tokens import user_of
-from tests.configurations import BadConfiguration, bad
 from tests.integration.operator.test_control_plane import create_claim
-from tests.integration.operator.world import KEYS, World, custom, namespace, until
+from tests.support.apiserver import KEYS, World, custom, namespace, until
+from tests.support.configurations import BadConfiguration, bad
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

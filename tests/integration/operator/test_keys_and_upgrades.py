@@ -9,7 +9,7 @@ import pytest
 from sidecars.kube import CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, SECRETS, STATEFUL_SETS, Invalid, Resource
 from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
 from tests.integration.operator.test_services import ACCOUNTING, put, update_status
-from tests.integration.operator.world import World, custom, secret, until
+from tests.support.apiserver import World, custom, secret, until
 
 pytestmark = pytest.mark.timeout(90, func_only=True)
 

@@ -16,7 +16,7 @@ from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.context import Surroundings
 from sidecars.simulate import SlurmModel, serve
 from tests.integration.operator.test_nodesets import machine, machines
-from tests.integration.operator.world import World, namespace, until
+from tests.support.apiserver import World, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

@@ -6,7 +6,7 @@ import pytest
 
 from sidecars.kube import SERVICE_MONITORS, STATEFUL_SETS, Manifest, Resource
 from sidecars.operator.caches import CONTROLLERS
-from tests.integration.operator.world import World, until
+from tests.support.apiserver import World, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 

@@ -11,7 +11,7 @@ import pytest
 from sidecars.kube import CONFIG_MAPS, CONTROLLER_REVISIONS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Manifest, NotFound
 from sidecars.operator.caches import NODESETS
 from sidecars.policy import conditions
-from tests.integration.operator.world import World, secret, until
+from tests.support.apiserver import World, secret, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

@@ -20,7 +20,7 @@ from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.release import release
 from sidecars.simulate import Fault, SlurmModel, serve
 from sidecars.slurm.extra import PodFacts, encode
-from tests.integration.operator.world import KEYS, World, custom, namespace, until
+from tests.support.apiserver import KEYS, World, custom, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

@@ -17,7 +17,7 @@ from sidecars.simulate import Fault
 from sidecars.slurm.extra import PodFacts, encode
 from sidecars.slurm.hostlists import expand
 from tests.integration.operator.test_nodesets import change, machine, machines
-from tests.integration.operator.world import World, custom, until
+from tests.support.apiserver import World, custom, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

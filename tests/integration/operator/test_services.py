@@ -21,7 +21,7 @@ from sidecars.kube import (
 from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, RESTAPIS, TOKENS
 from sidecars.policy.conditions import timestamp
 from sidecars.slurm.tokens import sign
-from tests.integration.operator.world import KEYS, World, custom, secret, until
+from tests.support.apiserver import KEYS, World, custom, secret, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

@@ -8,7 +8,7 @@ import pytest
 from sidecars.kube import CONFIG_MAPS, NODES, PODS
 from sidecars.operator.caches import NODESETS
 from sidecars.policy.podstate import deadline_text
-from tests.integration.operator.world import World, until
+from tests.support.apiserver import World, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 

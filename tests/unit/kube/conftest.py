@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sidecars.kube import Client
-from tests.kube_double import KubeDouble
+from tests.support.kube_double import KubeDouble
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

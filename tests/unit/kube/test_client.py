@@ -28,7 +28,7 @@ from sidecars.kube.records import ConfigMap, Pod
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.kube_double import Fault, KubeDouble
+    from tests.support.kube_double import Fault, KubeDouble
 
 pytestmark = pytest.mark.looptime
 

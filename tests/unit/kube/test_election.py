@@ -14,7 +14,7 @@ import pytest
 from sidecars.kube import CONFIG_MAPS, LEASES, Client, Election, LeadershipLost, run_until_lost
 
 if TYPE_CHECKING:
-    from tests.kube_double import KubeDouble
+    from tests.support.kube_double import KubeDouble
 
 pytestmark = pytest.mark.looptime
 DURATION = 15

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sidecars.kube import EVENTS, Client, EventRecorder, Manifest
 
 if TYPE_CHECKING:
-    from tests.kube_double import KubeDouble
+    from tests.support.kube_double import KubeDouble
 
 CONTROLLER: Manifest = {
     "apiVersion": "slinky.slurm.net/v1beta1",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sidecars.kube import WorkQueue, run_workers
 from sidecars.kube.queue import HELD_FOR
-from tests.unit.kube import virtual
+from tests.support.virtual_time import run_with_sockets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -244,4 +244,4 @@ async def play(script: list[tuple[str, str, float]]) -> None:
 
 @given(st.lists(steps, max_size=40))
 def test_any_order_of_calls_loses_no_key_and_doubles_none(script: list[tuple[str, str, float]]) -> None:
-    virtual.run(play(script))
+    run_with_sockets(play(script))

@@ -14,7 +14,7 @@ from sidecars.kube.records import Pod
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.kube_double import Fault, KubeDouble
+    from tests.support.kube_double import Fault, KubeDouble
 
 pytestmark = pytest.mark.looptime
 

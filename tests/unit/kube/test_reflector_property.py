@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecars.kube import PODS, Client, Event, Key, Manifest, Reflector
-from tests.kube_double import READ_FAULTS, KubeDouble
-from tests.unit.kube import virtual
+from tests.support.kube_double import READ_FAULTS, KubeDouble
+from tests.support.virtual_time import run_with_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,4 +104,4 @@ async def play(script: Sequence[tuple[Any, ...]], page_limit: int, only: list[st
 def test_after_any_script_the_cache_equals_the_server(
     script: list[tuple[Any, ...]], page_limit: int, only: list[str] | None
 ) -> None:
-    virtual.run(play(script, page_limit, only))
+    run_with_sockets(play(script, page_limit, only))

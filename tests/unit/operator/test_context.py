@@ -14,8 +14,8 @@ from sidecars.operator.caches import NODESETS
 from sidecars.policy.conditions import Condition
 from sidecars.simulate import SlurmModel
 from sidecars.slurm.errands import Reading
-from tests.world.loop import run
-from tests.world.world import NODESET, POD, World, world
+from tests.support.virtual_time import run
+from tests.support.world.world import NODESET, POD, World, world
 
 CONTAINERS = (list, tuple, set, frozenset, deque)
 

@@ -10,7 +10,7 @@ from sidecars.kube import CONFIG_MAPS, NODES, PODS, SECRETS, Client
 from sidecars.operator import doctor
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.simulate import Fault, SlurmModel, serve
-from tests.kube_double import KubeDouble
+from tests.support.kube_double import KubeDouble
 
 GPU = "nvidia.com/gpu"
 H100 = "gpu:nvidia_h100_80gb_hbm3:8"

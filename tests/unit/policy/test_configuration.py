@@ -10,9 +10,9 @@ import yaml
 from sidecars.policy.configuration import RESTART_KEYS, Finding, review
 from sidecars.slurm import keys
 from sidecars.workloads.resources import Controller, NodeSet, read
-from tests.configurations import BadConfiguration, bad
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import nodeset
+from tests.support import builders
+from tests.support.builders import nodeset
+from tests.support.configurations import BadConfiguration, bad
 
 CHARTS = Path(__file__).resolve().parents[3] / "charts"
 

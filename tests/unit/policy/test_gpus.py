@@ -6,7 +6,7 @@ import pytest
 
 from sidecars.policy.gpus import KubeNode, refusal
 from sidecars.workloads import nodeset as render
-from tests.unit.workloads import builders
+from tests.support import builders
 
 
 def node(name: str = "kube-1", count: str = "8", **labels: str) -> KubeNode:

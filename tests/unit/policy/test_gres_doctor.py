@@ -7,7 +7,7 @@ import pytest
 
 from sidecars.policy.gres_doctor import Finding, KubeNode, Seen, Worker, examine, pod_limits, pod_trouble, summary
 from sidecars.slurm.records import Node
-from tests.unit.workloads import builders
+from tests.support import builders
 
 GPU = "nvidia.com/gpu"
 H100 = "gpu:nvidia_h100_80gb_hbm3:8"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecars.workloads import nodeset as render
-from tests.unit.workloads import builders
+from tests.support import builders
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/gpu/nvidia-smi"
 

@@ -10,8 +10,8 @@ from sidecars.workloads import accounting as render
 from sidecars.workloads.assembly import find
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import Manifest, ResourceError
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import mounts, part, pod_spec, volume
+from tests.support import builders
+from tests.support.builders import mounts, part, pod_spec, volume
 
 STORAGE = {
     "host": "mariadb",

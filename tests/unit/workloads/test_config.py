@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sidecars.workloads.config import CGROUP_CONF, ConfigSet, compose, config_maps, max_node_count, slurm_conf
 from sidecars.workloads.facts import MissingReferenceError, digest
 from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError, read
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import controller, nodeset
+from tests.support import builders
+from tests.support.builders import controller, nodeset
 
 DEFAULTS = """\
 # Composed by slurm-operator for Controller slurm/slurm; changes here are lost.

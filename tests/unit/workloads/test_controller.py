@@ -8,8 +8,8 @@ from sidecars.workloads import controller as render
 from sidecars.workloads.assembly import find
 from sidecars.workloads.facts import MissingReferenceError, digest
 from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import controller, env, mounts, nodeset, part, pod_spec, volume
+from tests.support import builders
+from tests.support.builders import controller, env, mounts, nodeset, part, pod_spec, volume
 
 SELECTOR = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
 ACTIVE = {"controller.slinky.slurm.net/active": "true"}

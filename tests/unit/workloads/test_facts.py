@@ -15,7 +15,7 @@ from sidecars.workloads.facts import (
     secret_digests,
 )
 from sidecars.workloads.resources import KeySelector, LocalObjectReference
-from tests.unit.workloads import builders
+from tests.support import builders
 
 
 def test_the_same_content_has_the_same_digest_wherever_it_is_kept() -> None:

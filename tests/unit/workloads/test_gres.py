@@ -7,7 +7,7 @@ import pytest
 from sidecars.slurm import conf
 from sidecars.workloads import config, gres, nodeset
 from sidecars.workloads.resources import ResourceError
-from tests.unit.workloads import builders
+from tests.support import builders
 
 
 def env(container: dict[str, Any]) -> dict[str, Any]:

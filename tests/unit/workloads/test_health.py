@@ -12,7 +12,7 @@ from sidecars.slurm import conf
 from sidecars.workloads import health, nodeset, structure
 from sidecars.workloads.config import compose
 from sidecars.workloads.resources import Manifest, ResourceError
-from tests.unit.workloads import builders
+from tests.support import builders
 
 OURS = ["disk", "gpu-answers", "gpu-count", "gpu-ecc", "gpu-xid", "memory", "mounts"]
 

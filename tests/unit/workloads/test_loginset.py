@@ -9,8 +9,8 @@ from sidecars.workloads import loginset as render
 from sidecars.workloads.assembly import find
 from sidecars.workloads.facts import NOTHING, MissingReferenceError
 from sidecars.workloads.resources import LoginSet, Manifest
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import controller, env, loginset, mounts, part, pod_spec, volume
+from tests.support import builders
+from tests.support.builders import controller, env, loginset, mounts, part, pod_spec, volume
 
 KEYS = {f"ssh_host_{kind}_key{end}": f"{kind}{end}" for kind in ("rsa", "ecdsa", "ed25519") for end in ("", ".pub")}
 

@@ -12,8 +12,8 @@ from sidecars.workloads.assembly import find
 from sidecars.workloads.facts import NOTHING, Facts, Site, digest
 from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError
 from sidecars.workloads.structure import Workloads
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import controller, env, mounts, nodeset, part, pod_spec, restapi, volume
+from tests.support import builders
+from tests.support.builders import controller, env, mounts, nodeset, part, pod_spec, restapi, volume
 
 SLINKY: dict[str, Any] = {"template": {"spec": {"hostname": "slinky-", "nodeSelector": {"kubernetes.io/os": "linux"}}}}
 

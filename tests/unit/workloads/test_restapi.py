@@ -7,8 +7,8 @@ from sidecars.workloads.assembly import find
 from sidecars.workloads.config import CONFIG_MAPS
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import SLURM_JWKS_SOURCE, controller, env, mounts, part, pod_spec, restapi, volume
+from tests.support import builders
+from tests.support.builders import SLURM_JWKS_SOURCE, controller, env, mounts, part, pod_spec, restapi, volume
 
 
 def objects(of: RestApi | None = None, cluster: Controller | None = None) -> list[Manifest]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sidecars.workloads import nodeset as render
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import controller, nodeset, part
+from tests.support import builders
+from tests.support.builders import controller, nodeset, part
 
 DEADLINE = 8.0
 

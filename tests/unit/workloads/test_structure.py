@@ -10,7 +10,7 @@ import yaml
 
 from sidecars.workloads import structure
 from sidecars.workloads.structure import VERSION, StructureError, Workloads
-from tests.unit.workloads import builders
+from tests.support import builders
 
 ROOT = Path(__file__).parents[3]
 

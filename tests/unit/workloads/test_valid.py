@@ -12,8 +12,8 @@ from sidecars.workloads import nodeset as nodesets
 from sidecars.workloads import restapi as restapis
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import Manifest, NodeSet
-from tests.unit.workloads import builders
-from tests.unit.workloads.builders import controller, loginset, nodeset, restapi
+from tests.support import builders
+from tests.support.builders import controller, loginset, nodeset, restapi
 
 # It has no type information.
 kubernetes_validate: Any = importlib.import_module("kubernetes_validate")

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from sidecars.operator.nodeset import bulk
-from tests.world.loop import run
+from tests.support.virtual_time import run
 
 
 def test_each_step_is_done_and_only_so_many_are_under_way_at_once() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from sidecars.operator.nodeset.scheduled import FINALIZER
 from sidecars.simulate import Fault
-from tests.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault
-from tests.world.loop import run
-from tests.world.scripts import (
+from tests.support.virtual_time import run
+from tests.support.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault
+from tests.support.world.scripts import (
     CORDON,
     MODES,
     SLURM_FAULTS,
@@ -44,7 +44,7 @@ from tests.world.scripts import (
     play,
     scripts,
 )
-from tests.world.world import NODESET, world
+from tests.support.world.world import NODESET, world
 
 pytestmark = pytest.mark.timeout(3600, func_only=True)
 

@@ -10,11 +10,11 @@ import pytest
 from sidecars.kube import Manifest
 from sidecars.simulate import Fault
 from sidecars.workloads import names
-from tests.world.api import Place
-from tests.world.client import SlurmFault
-from tests.world.kubelets import NODE
-from tests.world.loop import run
-from tests.world.world import NODESET, POD, World, is_ready, world
+from tests.support.virtual_time import run
+from tests.support.world.api import Place
+from tests.support.world.client import SlurmFault
+from tests.support.world.kubelets import NODE
+from tests.support.world.world import NODESET, POD, World, is_ready, world
 
 WORKERS = 6
 MANY = 500

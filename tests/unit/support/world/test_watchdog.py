@@ -13,11 +13,11 @@ from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
 from sidecars.slurm import protocol
 from sidecars.slurm.tokens import TokenSource
-from tests.world.api import Change
-from tests.world.client import Faults, KubeFault, Process, WorldClient, WorldSlurm
-from tests.world.loop import run
-from tests.world.scripts import CORDON, FOREIGN, ChangeTemplate, Script, check_settled, play, tidy
-from tests.world.world import _SECRET, NODESET, POD, SETTLED_AFTER, Broken, World, world
+from tests.support.virtual_time import run
+from tests.support.world.api import Change
+from tests.support.world.client import Faults, KubeFault, Process, WorldClient, WorldSlurm
+from tests.support.world.scripts import CORDON, FOREIGN, ChangeTemplate, Script, check_settled, play, tidy
+from tests.support.world.world import _SECRET, NODESET, POD, SETTLED_AFTER, Broken, World, world
 
 
 def rogue(w: World) -> WorldClient:

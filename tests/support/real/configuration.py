@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.e2e.harness import CommandError, Slurm, condition, until
+from tests.support.real.harness import CommandError, Slurm, condition, until
 
 CTLD = "slurm-controller-0"
 

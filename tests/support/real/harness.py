@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 CHARTS = REPOSITORY / "charts"
 VALUES = CHARTS / "slurm" / "ci" / "local-values.yaml"
 NODESET = "slurm-worker-slinky"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from tests.cluster.local import cluster_down, cluster_up
 from tests.cluster.tools import tool
-from tests.e2e.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sidecars.kube.errors import ApiError
 from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
-from tests.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault
-from tests.world.kubelets import NODE
-from tests.world.world import EPOCH, NODESET, POD, World, strategy_of, world
+from tests.support.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault
+from tests.support.world.kubelets import NODE
+from tests.support.world.world import EPOCH, NODESET, POD, World, strategy_of, world
 
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 COST = "nodeset.slinky.slurm.net/pod-deletion-cost"

@@ -21,7 +21,7 @@ from sidecars.slurm import client as slurm_client
 from sidecars.slurm import errors as slurm_errors
 from sidecars.slurm.protocol import VERSIONS, Request
 from sidecars.slurm.tokens import TokenSource
-from tests.world.api import Api, Change, Place, Selector, place_of
+from tests.support.world.api import Api, Change, Place, Selector, place_of
 
 T = TypeVar("T")
 

@@ -26,10 +26,10 @@ from sidecars.slurm.poller import JOBS_WITHIN
 from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
-from tests.world.api import Api, Change, merged
-from tests.world.client import Faults, Process, WorldClient, WorldSlurm
-from tests.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
-from tests.world.watchdog import Watchdog, is_foreign
+from tests.support.world.api import Api, Change, merged
+from tests.support.world.client import Faults, Process, WorldClient, WorldSlurm
+from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
+from tests.support.world.watchdog import Watchdog, is_foreign
 
 EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 SETTLED_AFTER = JOBS_WITHIN + 30.0

@@ -1,6 +1,6 @@
 """A process of its own that runs for a lease, and counts in a ConfigMap while it leads.
 
-Usage: python -m tests.integration.kube.candidate KUBECONFIG NAMESPACE IDENTITY
+Usage: python -m tests.support.candidate KUBECONFIG NAMESPACE IDENTITY
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RETRY_PERIOD = 0.5
 @contextlib.asynccontextmanager
 async def running(kubeconfig: Path, namespace: str, identity: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """A candidate in a process of its own, killed at the end."""
-    module = "tests.integration.kube.candidate"
+    module = "tests.support.candidate"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, str(kubeconfig), namespace, identity),
         stderr=asyncio.subprocess.DEVNULL,

@@ -25,7 +25,7 @@ from sidecars.kube import (
 from sidecars.kube.errors import ApiError
 from sidecars.simulate import SlurmModel
 from sidecars.slurm.extra import PodFacts, encode, pod_facts
-from tests.world.api import Api, Change
+from tests.support.world.api import Api, Change
 
 POD, NODE, STATEFUL_SET, DEPLOYMENT = PODS.path(), NODES.path(), STATEFUL_SETS.path(), DEPLOYMENTS.path()
 CLAIM = PERSISTENT_VOLUME_CLAIMS.path()

@@ -16,8 +16,8 @@ from sidecars.operator.context import NotUsableError
 from sidecars.simulate import SlurmModel
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import expand
-from tests.world.api import Api, Place
-from tests.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets, slurm_node
+from tests.support.world.api import Api, Place
+from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets, slurm_node
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ def is_foreign(reason: str) -> bool:
 
 
 class Watchdog(logging.Handler):
-    """Sees requests (`tests.world.client.Watcher`) and log records. `clock` is the loop's."""
+    """Sees requests (`tests.support.world.client.Watcher`) and log records. `clock` is the loop's."""
 
     def __init__(self, api: Api, clock: Callable[[], float], secrets: tuple[str, ...]) -> None:
         super().__init__(logging.INFO)

@@ -3,8 +3,8 @@
 import random
 
 from sidecars.slurm.extra import pod_facts
-from tests.world.loop import run
-from tests.world.world import POD, World, world
+from tests.support.virtual_time import run
+from tests.support.world.world import POD, World, world
 
 DELETIONS = 100
 

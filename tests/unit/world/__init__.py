@@ -1,1 +1,0 @@
-"""Tests of tests.world: that the model is like a cluster, and that its watchdog barks."""

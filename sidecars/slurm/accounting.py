@@ -10,11 +10,11 @@ What Slurm 26.05 was found to do:
   unknown cluster: 500 with 7104.
 """
 
-import urllib.parse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sidecars.slurm.protocol import Fields, Request
+from sidecars.slurm.protocol.request import nothing, segment
 from sidecars.slurm.records import Account, Association, Qos, User
 
 _SERVICE = "slurmdb"
@@ -136,17 +136,17 @@ def save_qos(
 
 def delete_account(name: str) -> Request[bool]:
     """Remove an account with its associations; False when there was none."""
-    return _deleting(f"account/{_segment(name)}")
+    return _deleting(f"account/{segment(name)}")
 
 
 def delete_user(name: str) -> Request[bool]:
     """Remove a user with the user's associations; False when there was none."""
-    return _deleting(f"user/{_segment(name)}")
+    return _deleting(f"user/{segment(name)}")
 
 
 def delete_qos(name: str) -> Request[bool]:
     """Remove a QOS; False when there was none."""
-    return _deleting(f"qos/{_segment(name)}")
+    return _deleting(f"qos/{segment(name)}")
 
 
 def delete_association(account: str, cluster: str, user: str) -> Request[bool]:
@@ -158,7 +158,7 @@ def delete_association(account: str, cluster: str, user: str) -> Request[bool]:
 
 
 def _writing(path: str, body: dict[str, Any]) -> Request[None]:
-    return Request("POST", path, body=body, read=_nothing, service=_SERVICE)
+    return Request("POST", path, body=body, read=nothing, service=_SERVICE)
 
 
 def _adding(path: str, body: dict[str, Any]) -> Request[bool]:
@@ -214,19 +214,9 @@ def _all_qos(answer: Fields) -> tuple[Qos, ...]:
     )
 
 
-def _nothing(answer: Fields) -> None:
-    """Only that there were no errors."""
-
-
 def _done(answer: Fields) -> bool:
     return True
 
 
 def _not_done() -> bool:
     return False
-
-
-def _segment(name: str) -> str:
-    if not name or name in {".", ".."}:
-        raise ValueError(f"{name!r} can't name anything in slurmdbd")
-    return urllib.parse.quote(name, safe="")

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.workloads import resources
-from sidecars.workloads.resources import Controller, NodeSet, Part, ResourceError, decode, duration, read
+from sidecars.workloads.resources import Controller, NodeSet, ResourceError, duration, read
+from sidecars.workloads.resources.common import Part
+from sidecars.workloads.resources.reading import KINDS, decode
 
 NODESET = {
     "apiVersion": "slinky.slurm.net/v1beta1",
@@ -63,18 +65,18 @@ def differences(record: type[Part], schema: dict[str, Any], place: str) -> Itera
             yield from differences(part, inner.get("items", inner), f"{place}.{name}")
 
 
-@pytest.mark.parametrize("kind", sorted(resources.KINDS))
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_record_has_the_fields_and_defaults_of_its_crd(kind: str) -> None:
     [version] = crd(kind)["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(resources.KINDS[kind])}
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(KINDS[kind])}
     found = [
         difference for field in ("spec", "status") for difference in differences(fields[field], schema[field], field)
     ]
     assert found == []
 
 
-@pytest.mark.parametrize("kind", sorted(resources.KINDS))
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_plural_is_that_of_its_crd(kind: str) -> None:
     assert crd(kind)["spec"]["names"] | {"kind": kind, "plural": resources.PLURALS[kind]} == crd(kind)["spec"]["names"]
 

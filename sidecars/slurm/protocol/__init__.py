@@ -1,0 +1,69 @@
+"""Slurm's REST API as values: requests that a carrier sends, and answers decoded from HTTP status and body.
+
+No I/O, no clock, no token. `sidecars.slurm.client` (aiohttp) and `sidecars.slurm.rest` (standard library) are the
+carriers. One module per subject makes the requests and decodes their records; `fields` reads JSON, `decoding` tells
+answers from errors.
+
+How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/rest_api.html):
+- Nothing new: HTTP 304 for nodes; for jobs HTTP 200 with an empty list and a `last_update` of 0.
+- Anything new: all records, not only the changed ones.
+- `last_update` is the time of the answer. To see a later change within the same second, ask from one second earlier.
+- An unknown node: HTTP 200 without a list and with error number 0 when read; 422 with number 2018 when written or
+  deleted.
+- An unknown reservation: the same when read; 422 with number 2053 when deleted.
+- A hostlist with one unknown node: 422 with number 2018. All other nodes are changed, unless the unknown one is first
+  in order; then none is.
+- A refused token: 511 with number 1007 (500 in older releases). No token: 401 as plain text. `ping/` answers 200 in
+  both cases.
+- slurmctld is down: 502 with number 1800 after 10 seconds. slurmdbd is down: 502 with number 7000 at once.
+"""
+
+from sidecars.slurm.protocol.decoding import decode
+from sidecars.slurm.protocol.fields import Fields
+from sidecars.slurm.protocol.jobs import JobFields, cancel_job, get_job, get_jobs, job_or_fields
+from sidecars.slurm.protocol.nodes import (
+    ONE_NODES_FAULT,
+    count_allocations,
+    delete_node,
+    get_node,
+    get_nodes,
+    update_nodes,
+)
+from sidecars.slurm.protocol.partitions import get_partitions
+from sidecars.slurm.protocol.request import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, VERSIONS, Request, versions_to_try
+from sidecars.slurm.protocol.reservations import (
+    delete_reservation,
+    get_reservation,
+    get_reservations,
+    save_reservation,
+)
+from sidecars.slurm.protocol.slurmctld import diag, ping, reconfigure
+
+__all__ = [
+    "ONE_NODES_FAULT",
+    "STATUS_NO_SUCH_ENDPOINT",
+    "TOKEN_HEADER",
+    "VERSIONS",
+    "Fields",
+    "JobFields",
+    "Request",
+    "cancel_job",
+    "count_allocations",
+    "decode",
+    "delete_node",
+    "delete_reservation",
+    "diag",
+    "get_job",
+    "get_jobs",
+    "get_node",
+    "get_nodes",
+    "get_partitions",
+    "get_reservation",
+    "get_reservations",
+    "job_or_fields",
+    "ping",
+    "reconfigure",
+    "save_reservation",
+    "update_nodes",
+    "versions_to_try",
+]

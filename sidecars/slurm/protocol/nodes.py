@@ -1,0 +1,126 @@
+"""Requests about nodes."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sidecars.slurm import hostlists
+from sidecars.slurm.protocol.fields import Fields, WrongField
+from sidecars.slurm.protocol.request import Request, no_news, nothing, segment, since
+from sidecars.slurm.records import Node, Nodes
+
+_FAR_FUTURE = 2**32 - 1  # seconds since the epoch: nothing has changed since
+
+ONE_NODES_FAULT = frozenset(
+    {
+        2016,  # ESLURM_NODES_BUSY
+        2018,  # ESLURM_INVALID_NODE_NAME
+        2180,  # ESLURM_INVALID_NODE_STATE_TRANSITION
+    }
+)
+"""Error numbers of a write that one of its nodes is responsible for, not the write itself."""
+
+
+def get_nodes(update_time: int | None = None) -> Request[Nodes | None]:
+    """All nodes; with `update_time`, None when no node changed in that second or later."""
+    return Request("GET", "nodes/", since(update_time), read=_nodes, unchanged=no_news)
+
+
+def count_allocations() -> Request[None]:
+    """Make slurmctld count what jobs use on its nodes, so that `get_node` shows it. Cheap."""
+    return Request("GET", "nodes/", since(_FAR_FUTURE), read=nothing, unchanged=no_news)
+
+
+def get_node(name: str) -> Request[Node]:
+    """One node. An unknown one is NotFound.
+
+    Its states and `alloc_cpus` show the allocations at the last request for the list of nodes, whoever made it: a node
+    whose job has ended stays MIXED until then. Send `count_allocations` first where no poller reads the list.
+    """
+    return Request("GET", f"node/{segment(name)}", read=_one_node)
+
+
+def update_nodes(
+    names: Iterable[str],
+    *,
+    state: Sequence[str] = (),
+    reason: str | None = None,
+    comment: str | None = None,
+    extra: str | None = None,
+    features: Sequence[str] | None = None,
+    active_features: Sequence[str] | None = None,
+    topology: str | None = None,
+) -> Request[None]:
+    """The same change for all the named nodes, in one call. None leaves a field alone, "" clears it (but not a reason).
+
+    NotFound means that at least one of several names is unknown. The others are changed in spite of it, unless the
+    unknown one is first in order. Raises HostlistError for a name that no node can have.
+
+    What the states do besides setting themselves:
+    - DRAIN keeps the old reason unless one is given.
+    - UNDRAIN clears the reason unless the node is DOWN, and leaves DOWN as it is.
+    - IDLE and RESUME end DOWN and DRAIN and clear the reason.
+    - DOWN ends or requeues the node's jobs at once, including those that are COMPLETING.
+    - After UNDRAIN, IDLE and RESUME the node is NOT_RESPONDING for about a second.
+    """
+    body: dict[str, Any] = {"name": [hostlists.compress(names)]}
+    if state:
+        body["state"] = list(state)
+    texts = {"reason": reason, "comment": comment, "extra": extra, "topology_str": topology}
+    body.update((key, text) for key, text in texts.items() if text is not None)
+    if features is not None:
+        body["features"] = list(features)
+    if active_features is not None:
+        body["features_act"] = list(active_features)
+    return Request("POST", "nodes/", body=body, read=nothing)
+
+
+def delete_node(name: str) -> Request[None]:
+    """Delete a dynamic node's record. An unknown one is NotFound, one with a job on it is Rejected (number 2016).
+
+    A node in a reservation that has begun is Rejected, too. Slurm does delete the record of a node that is DOWN
+    whatever ran there, of one that is reserved for later, and while slurmd runs: that slurmd stays unknown until it is
+    restarted or slurmctld is reconfigured.
+    """
+    return Request("DELETE", f"node/{segment(name)}", read=nothing)
+
+
+def _nodes(answer: Fields) -> Nodes:
+    return Nodes(answer.records("nodes", Node, _node), answer.number("last_update"))
+
+
+def _one_node(answer: Fields) -> Node:
+    nodes = _nodes(answer).nodes
+    if len(nodes) != 1:
+        raise WrongField("nodes", f"should hold one node, holds {len(nodes)}")
+    return nodes[0]
+
+
+def _node(node: Fields) -> Node:
+    return Node(
+        name=node.text("name", required=True),
+        states=node.states("state"),
+        reason=node.text("reason"),
+        reason_changed_at=node.number("reason_changed_at"),
+        reason_set_by_user=node.text("reason_set_by_user"),
+        comment=node.text("comment"),
+        extra=node.text("extra"),
+        instance_id=node.text("instance_id"),
+        features=node.words("features"),
+        active_features=node.words("active_features"),
+        partitions=node.words("partitions"),
+        topology=node.text("topology"),
+        reservation=node.text("reservation"),
+        address=node.text("address"),
+        hostname=node.text("hostname"),
+        port=node.number("port"),
+        gres=node.text("gres"),
+        gres_used=node.text("gres_used"),
+        cpus=node.number("cpus"),
+        alloc_cpus=node.number("alloc_cpus"),
+        real_memory=node.number("real_memory"),
+        alloc_memory=node.number("alloc_memory"),
+        boot_time=node.number("boot_time"),
+        slurmd_start_time=node.number("slurmd_start_time"),
+        last_busy=node.number("last_busy"),
+        version=node.text("version"),
+    )

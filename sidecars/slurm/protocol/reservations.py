@@ -1,0 +1,76 @@
+"""Requests about reservations."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sidecars.slurm import hostlists
+from sidecars.slurm.protocol.fields import Fields, WrongField
+from sidecars.slurm.protocol.request import Request, named, nothing, segment
+from sidecars.slurm.records import Reservation
+
+
+def get_reservations() -> Request[tuple[Reservation, ...]]:
+    """All reservations."""
+    return Request("GET", "reservations/", read=lambda answer: tuple(map(_reservation, answer.items("reservations"))))
+
+
+def get_reservation(name: str) -> Request[Reservation]:
+    """One reservation. An unknown one is NotFound."""
+    return Request("GET", f"reservation/{segment(name)}", read=_one_reservation)
+
+
+def save_reservation(
+    name: str,
+    *,
+    start_time: int | None = None,
+    minutes: int | None = None,
+    nodes: Iterable[str] | None = None,
+    users: Sequence[str] | None = None,
+    flags: Sequence[str] = (),
+) -> Request[None]:
+    """Create the reservation of that name, or change it if it exists. None leaves a field of it alone.
+
+    A new one needs `start_time`, `minutes`, `nodes` and `users`. Slurm adds the flag SPEC_NODES. Raises HostlistError
+    for a name that no node can have.
+
+    - NotFound: an unknown node.
+    - Rejected with 2053: something is missing, or FORCE_START without recurrence.
+    - Rejected with 2054: a start more than ten minutes ago.
+    - Rejected with 2104: another start of one that has begun.
+    - Rejected with 9207: an unknown flag. The reservation is created in spite of it.
+    """
+    body: dict[str, Any] = {"name": named(name)}
+    numbers = {"start_time": start_time, "duration": minutes}
+    body.update((key, {"set": True, "number": number}) for key, number in numbers.items() if number is not None)
+    if nodes is not None:
+        body["node_list"] = [hostlists.compress(nodes)]
+    if users is not None:
+        body["users"] = list(users)
+    if flags:
+        body["flags"] = list(flags)
+    return Request("POST", "reservation", body=body, read=nothing)
+
+
+def delete_reservation(name: str) -> Request[None]:
+    """Delete a reservation. An unknown one is NotFound."""
+    return Request("DELETE", f"reservation/{segment(name)}", read=nothing)
+
+
+def _reservation(reservation: Fields) -> Reservation:
+    return Reservation(
+        name=reservation.text("name", required=True),
+        node_list=reservation.text("node_list"),
+        flags=frozenset(reservation.words("flags")),
+        users=reservation.words("users"),
+        accounts=reservation.words("accounts"),
+        partition=reservation.text("partition"),
+        start_time=reservation.number("start_time"),
+        end_time=reservation.number("end_time"),
+    )
+
+
+def _one_reservation(answer: Fields) -> Reservation:
+    reservations = tuple(map(_reservation, answer.items("reservations")))
+    if len(reservations) != 1:
+        raise WrongField("reservations", f"should hold one reservation, holds {len(reservations)}")
+    return reservations[0]

@@ -1,0 +1,120 @@
+"""The kind Controller: slurmctld and its configuration."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from sidecars.workloads.resources.common import (
+    ExternalConfig,
+    Json,
+    KeySelector,
+    LocalObjectReference,
+    Part,
+    PodTemplate,
+    Resource,
+    Service,
+    Status,
+)
+
+
+class HighAvailability(Part, frozen=True, kw_only=True):
+    """spec.ha: `backups` standby slurmctld beside the primary."""
+
+    enabled: bool = False
+    backups: int = 1
+
+
+class Persistence(Part, frozen=True, kw_only=True):
+    """spec.persistence: slurmctld's state. The fields after `existing_claim` are a PersistentVolumeClaimSpec."""
+
+    enabled: bool = True
+    existing_claim: str = ""
+    access_modes: list[str] | None = None
+    data_source: Json | None = None
+    data_source_ref: Json | None = None
+    resources: Json | None = None
+    selector: Json | None = None
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_name: str | None = None
+
+
+class MetricsEndpoint(Part, frozen=True, kw_only=True):
+    """One path that Prometheus scrapes."""
+
+    path: str
+    interval: str | None = None
+    scrape_timeout: str | None = None
+
+
+class ServiceMonitor(Part, frozen=True, kw_only=True):
+    """spec.metrics.serviceMonitor: a monitoring.coreos.com/v1 ServiceMonitor."""
+
+    enabled: bool = False
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+    interval: str | None = None
+    scrape_timeout: str | None = None
+    endpoints: list[MetricsEndpoint] | None = None
+
+
+class Metrics(Part, frozen=True, kw_only=True):
+    """spec.metrics: slurmctld's own OpenMetrics endpoints."""
+
+    enabled: bool = False
+    service_monitor: ServiceMonitor = ServiceMonitor()
+
+
+class ControllerSpec(Part, frozen=True, kw_only=True):
+    """Controller.spec. `inplace_reconfigure` is accepted; `config_update` decides."""
+
+    cluster_name: str = ""
+    slurm_key_ref: KeySelector | None = None
+    jwt_hs256_key_ref: KeySelector | None = msgspec.field(name="jwtHs256KeyRef", default=None)
+    jwt_key_ref: KeySelector | None = None
+    jwks_key_ref: KeySelector | None = None
+    next_slurm_key_ref: KeySelector | None = None
+    accounting_ref: LocalObjectReference | None = None
+    external: bool = False
+    external_config: ExternalConfig | None = None
+    ha: HighAvailability = HighAvailability()
+    slurmctld: Json = {}
+    reconfigure: Json = {}
+    logfile: Json = {}
+    inplace_reconfigure: bool = False
+    config_update: Literal["Reconfigure", "Recreate"] = "Reconfigure"
+    template: PodTemplate = PodTemplate()
+    extra_conf: str = ""
+    config_file_refs: list[LocalObjectReference] | None = None
+    prolog_script_refs: list[LocalObjectReference] | None = None
+    epilog_script_refs: list[LocalObjectReference] | None = None
+    prolog_slurmctld_script_refs: list[LocalObjectReference] | None = None
+    epilog_slurmctld_script_refs: list[LocalObjectReference] | None = None
+    persistence: Persistence = Persistence()
+    service: Service = Service()
+    metrics: Metrics = Metrics()
+
+
+class Controller(Resource, frozen=True, kw_only=True):
+    """A Slurm cluster: slurmctld and its configuration."""
+
+    kind: str = "Controller"
+    spec: ControllerSpec = ControllerSpec()
+    status: Status = Status()
+
+    @property
+    def cluster_name(self) -> str:
+        """Slurm's ClusterName."""
+        return self.spec.cluster_name or f"{self.namespace}_{self.name}"
+
+    @property
+    def jwt_key_ref(self) -> KeySelector | None:
+        """The key that signs Slurm's tokens, by whichever of its two fields."""
+        return self.spec.jwt_key_ref or self.spec.jwt_hs256_key_ref
+
+    @property
+    def replicas(self) -> int:
+        """How many slurmctld run."""
+        return 1 + self.spec.ha.backups if self.spec.ha.enabled else 1

@@ -28,7 +28,7 @@ from sidecars.kube.errors import (
     Unreachable,
     api_error,
 )
-from sidecars.kube.records import ObjectMeta
+from sidecars.kube.records import ObjectMeta, PartialObjectMetadata
 from sidecars.kube.store import Key
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ _MANIFEST: type[Manifest] = dict
 PAGE = 250
 """Objects asked for per page of a list. The text of a page is held beside all records: 500 pods of 18 kB are 15 MiB."""
 _LONGEST_MESSAGE = 300
+_JSON = "application/json"
+_METADATA_LIST = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_METADATA = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _APART = 4
 
 
@@ -177,7 +180,7 @@ class Client:
             read_bufsize=2**18,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
             # Compression would cost more CPU than the bytes it saves inside a cluster.
-            headers={"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
+            headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
         )
         async with session:
             yield cls(session, credentials, concurrency=concurrency, timeout=timeout, sleep=sleep, rng=rng)
@@ -256,8 +259,12 @@ class Client:
         field_selector: str = "",
         page_size: int = PAGE,
     ) -> AsyncIterator[Page[T]]:
-        """The same, page by page. When a continue token expires on the way, the list starts anew, unpaged."""
+        """The same, page by page. When a continue token expires on the way, the list starts again, unpaged.
+
+        With the type PartialObjectMetadata, the server sends metadata only.
+        """
         path = resource.path(namespace)
+        accept = _METADATA_LIST if type is PartialObjectMetadata else _JSON
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         token, limit = "", page_size
         while True:
@@ -265,7 +272,7 @@ class Client:
             try:
                 # The body has no name here, so that it is gone before the next one is asked for.
                 page, token_after = _page(
-                    await self._call("GET", path, query), type, f"GET {path}", resource, first=not token
+                    await self._call("GET", path, query, accept=accept), type, f"GET {path}", resource, first=not token
                 )
             except Gone:
                 if not token:
@@ -415,7 +422,8 @@ class Client:
 
         The first event is a BOOKMARK of that version: the server has accepted.
         Raises Gone when the version is too old, Unreachable when the stream is cut or silent for `read_deadline`
-        seconds (bookmarks come about once a minute).
+        seconds (bookmarks come about once a minute). With the type PartialObjectMetadata, the server sends metadata
+        only.
         """
         path = resource.path(namespace)
         query = {
@@ -428,11 +436,12 @@ class Client:
         }
         request = f"WATCH {path}"
         access = await self._credentials.access()
+        headers = {"Accept": _METADATA if type is PartialObjectMetadata else _JSON}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=read_deadline)
         try:
             async with self._session.get(
                 self._url(path, query),
-                headers=_authorization(access.authorization),
+                headers=headers | _authorization(access.authorization),
                 ssl=access.ssl or True,
                 server_hostname=access.server_hostname,
                 timeout=timeout,
@@ -459,7 +468,7 @@ class Client:
         body: object,
         type: type[T],
         query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
     ) -> T:
         answer = await self._call(method, path, query, body, content_type)
         return _decode(answer, type, f"{method} {path}")
@@ -470,8 +479,9 @@ class Client:
         path: str,
         query: Mapping[str, str] | None = None,
         body: object = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
         *,
+        accept: str = _JSON,
         wait_out: bool = True,
     ) -> bytes:
         """The body of a 2xx answer."""
@@ -487,7 +497,7 @@ class Client:
                 renewed = False
                 while True:
                     try:
-                        return await self._send(method, url, content, content_type, request)
+                        return await self._send(method, url, content, content_type, accept, request)
                     except Unauthorized:
                         if renewed:
                             raise
@@ -503,7 +513,9 @@ class Client:
         except TimeoutError:
             raise Unreachable(f"{request}: no answer within {deadline:g} s") from None
 
-    async def _send(self, method: str, url: URL, content: bytes | None, content_type: str, request: str) -> bytes:
+    async def _send(
+        self, method: str, url: URL, content: bytes | None, content_type: str, accept: str, request: str
+    ) -> bytes:
         access = await self._credentials.access()
         body = None
         if content is not None:
@@ -513,7 +525,7 @@ class Client:
                 method,
                 url,
                 data=body,
-                headers=_authorization(access.authorization),
+                headers={"Accept": accept} | _authorization(access.authorization),
                 ssl=access.ssl or True,
                 server_hostname=access.server_hostname,
                 allow_redirects=False,

@@ -30,6 +30,8 @@ __all__ = [
     "NodeStatus",
     "ObjectMeta",
     "OwnerReference",
+    "PartialMeta",
+    "PartialObjectMetadata",
     "PersistentVolumeClaim",
     "PersistentVolumeClaimSpec",
     "PersistentVolumeClaimStatus",
@@ -77,6 +79,28 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     def controller(self) -> OwnerReference | None:
         """The owner marked `controller: true`; None for an object that nobody controls."""
         return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class PartialMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """metadata of a PartialObjectMetadata. Annotations are left out: `kubectl apply` stores the whole object in one."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: Mapping[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    deletion_timestamp: datetime | None = None
+
+
+class PartialObjectMetadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """meta.k8s.io/v1 PartialObjectMetadata: an object of any kind without its contents.
+
+    Lists and watches of this type ask the API server to send metadata only:
+    https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
+    """
+
+    metadata: PartialMeta
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import logging
 import random
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from sidecars.kube.errors import ApiError, Gone, KubeError, Malformed, NotFound, TooManyRequests
+from sidecars.kube.records import PartialObjectMetadata
 from sidecars.kube.store import Key, Store, identity
 
 if TYPE_CHECKING:
@@ -48,6 +49,21 @@ class Reflector(Generic[T]):
     ) -> None: ...
     @overload
     def __init__(
+        self: Reflector[PartialObjectMetadata],
+        client: Client,
+        resource: Resource,
+        *,
+        namespaces: Sequence[str] | None = None,
+        metadata_only: Literal[True],
+        label_selector: str = "",
+        field_selector: str = "",
+        served: Callable[[], None] | None = None,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
         self,
         client: Client,
         resource: Resource,
@@ -68,6 +84,7 @@ class Reflector(Generic[T]):
         *,
         namespaces: Sequence[str] | None = None,
         type: type[Any] = dict,
+        metadata_only: bool = False,
         label_selector: str = "",
         field_selector: str = "",
         served: Callable[[], None] | None = None,
@@ -77,9 +94,12 @@ class Reflector(Generic[T]):
     ) -> None:
         """`namespaces` None: all. `clock` (seconds, monotonic) and `sleep` default to the event loop's.
 
+        With `metadata_only`, the server sends no contents, and the store holds records.PartialObjectMetadata.
         `served` makes it one of a kind that the API server may lack: without the kind there are no objects, and
         `served` is called when the kind is there again.
         """
+        if metadata_only:
+            type = PartialObjectMetadata
         self.store: Store[T] = Store()
         self.resource = resource
         rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing

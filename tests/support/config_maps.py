@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
-from sidecars.kube import Manifest, Reflector
-from sidecars.kube.records import ConfigMap
+from sidecars.kube import Manifest, Reflector, identity
 
 
 def config_map(namespace: str, name: str, **data: str) -> Manifest:
@@ -25,10 +25,10 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 30.0)
 
 
 @contextlib.asynccontextmanager
-async def following(reflector: Reflector[ConfigMap]) -> AsyncIterator[list[tuple[str, str]]]:
+async def following(reflector: Reflector[Any]) -> AsyncIterator[list[tuple[str, str]]]:
     """Run the reflector while the block runs; its events so far as (kind, name)."""
     seen: list[tuple[str, str]] = []
-    reflector.store.subscribe(lambda event: seen.append((event.kind, event.object.metadata.name)))
+    reflector.store.subscribe(lambda event: seen.append((event.kind, identity(event.object).key.name)))
     task = asyncio.create_task(reflector.run())
     try:
         await reflector.wait_synced(10)

@@ -1,6 +1,7 @@
 """A Kubernetes API server's double in this process: real HTTP, objects in memory, faults by script.
 
-Serves any resource: list (paged), watch (with bookmarks), get, create, replace, patch, delete, eviction. It does what
+Serves any resource: list (paged), watch (with bookmarks), get, create, replace, patch, delete, eviction; lists and
+watches as PartialObjectMetadata where the request accepts only that. It does what
 controllers see of resourceVersion, uid, 409, 404 and 410; it validates and defaults nothing, and an apply is
 a merge. Runs in the test's event loop, in virtual time too.
 """
@@ -205,7 +206,7 @@ class KubeDouble:
                 return web.json_response(item) if item is not None else _status(404, "NotFound", "not found")
             if "watch" in query:
                 return await self._watch(request, path, int(query["resourceVersion"]), fault)
-            return self._list(path, query)
+            return self._list(request, path, query)
         return self._write(request.method, path, body)
 
     async def _refuse(self, fault: Fault, request: web.BaseRequest, *, watch: bool) -> web.StreamResponse | None:
@@ -235,7 +236,7 @@ class KubeDouble:
             return response
         return None
 
-    def _list(self, path: _Path, query: dict[str, str]) -> web.Response:
+    def _list(self, request: web.BaseRequest, path: _Path, query: dict[str, str]) -> web.Response:
         token = query.get("continue")
         if token:
             if token not in self._pages:
@@ -248,7 +249,9 @@ class KubeDouble:
         if len(items) > limit:
             metadata["continue"] = f"{version}-{len(items) - limit}-{path.namespace}"
             self._pages[metadata["continue"]] = version, items[limit:]
-        return web.json_response({"kind": "List", "metadata": metadata, "items": items[:limit]})
+        partial = _partial(request, "PartialObjectMetadataList")
+        sent = [_without_contents(item) if partial else item for item in items[:limit]]
+        return web.json_response({"kind": "List", "metadata": metadata, "items": sent})
 
     def _items(self, path: _Path) -> list[Manifest]:
         items = self._collection(path.collection).items
@@ -281,6 +284,7 @@ class KubeDouble:
     async def _stream(
         self, request: web.BaseRequest, response: web.StreamResponse, path: _Path, since: int, *, cut: bool
     ) -> None:
+        partial = _partial(request, "PartialObjectMetadata")
         changed = asyncio.Event()
         self._changed.add(changed)
         try:
@@ -288,7 +292,7 @@ class KubeDouble:
                 changed.clear()
                 for change in list(self._collection(path.collection).history):
                     if change.version > since and path.namespace in ("", change.item["metadata"].get("namespace")):
-                        line = _line(change.kind, change.item)
+                        line = _line(change.kind, _without_contents(change.item) if partial else change.item)
                         await response.write(line[: len(line) // 2] if cut else line)
                         if cut:
                             assert request.transport is not None
@@ -329,6 +333,15 @@ class KubeDouble:
             return _status(200, "", "")
         new = _merged(copy.deepcopy(old), body) if method == "PATCH" else body
         return web.json_response(self._store(path.collection, new))
+
+
+def _partial(request: web.BaseRequest, kind: str) -> bool:
+    """Whether the request accepts the objects only in that form."""
+    return request.headers.get("Accept") == f"application/json;as={kind};g=meta.k8s.io;v=v1"
+
+
+def _without_contents(item: Manifest) -> Manifest:
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": item["metadata"]}
 
 
 def _metadata(body: Any) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sidecars.kube import CONFIG_MAPS, Client, Reflector, load_credentials
-from sidecars.kube.records import ConfigMap
+from sidecars.kube.records import ConfigMap, PartialObjectMetadata
 from tests.integration.kube.cut import Relay, compact
 from tests.support.config_maps import config_map, following, until
 
@@ -41,6 +41,28 @@ async def test_an_object_that_leaves_the_selector_is_deleted(client: Client, nam
         await until(lambda: events == [("ADDED", "a"), ("DELETED", "a")], "the deletion")
 
 
+async def test_metadata_only_brings_what_the_whole_object_has_but_no_contents(client: Client, namespace: str) -> None:
+    manifest = config_map(namespace, "a")
+    manifest["metadata"]["labels"] = {"app": "a"}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
+    manifest["metadata"]["ownerReferences"] = [owner]
+    await client.create(CONFIG_MAPS, manifest)
+    reflector = Reflector(client, CONFIG_MAPS, namespaces=[namespace], metadata_only=True)
+    async with following(reflector) as events:
+        await client.merge_patch(CONFIG_MAPS, namespace, "a", {"data": {"k": "v"}})
+        await client.create(CONFIG_MAPS, config_map(namespace, "b"))
+        await client.delete(CONFIG_MAPS, namespace, "b")
+        want = [("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "b")]
+        await until(lambda: events == want, f"{want}")
+        whole = (await client.get(CONFIG_MAPS, namespace, "a", ConfigMap)).metadata
+        stored = reflector.store.get(namespace, "a")
+        assert isinstance(stored, PartialObjectMetadata)
+        found = stored.metadata
+        assert (found.uid, found.resource_version) == (whole.uid, whole.resource_version)
+        assert (found.labels, found.owner_references) == (whole.labels, whole.owner_references)
+        assert not reflector.store.malformed
+
+
 async def test_what_happened_behind_a_broken_connection_is_caught_up(
     control_plane: ControlPlane, client: Client, namespace: str, tmp_path: Path
 ) -> None:
@@ -60,8 +82,9 @@ async def test_what_happened_behind_a_broken_connection_is_caught_up(
             assert reflector.fault is None
 
 
+@pytest.mark.parametrize("metadata_only", [False, True], ids=["whole", "metadata"])
 async def test_the_cache_survives_a_killed_compacted_and_newly_certified_server(
-    control_plane: ControlPlane, client: Client, namespace: str, tmp_path: Path
+    control_plane: ControlPlane, client: Client, namespace: str, tmp_path: Path, metadata_only: bool
 ) -> None:
     for letter in "abc":
         await client.create(CONFIG_MAPS, config_map(namespace, letter))
@@ -69,7 +92,11 @@ async def test_the_cache_survives_a_killed_compacted_and_newly_certified_server(
         Relay(control_plane, tmp_path) as relay,
         Client.connect(load_credentials(relay.kubeconfig)) as through,
     ):
-        reflector = Reflector(through, CONFIG_MAPS, namespaces=[namespace], type=ConfigMap)
+        reflector: Reflector[Any]
+        if metadata_only:
+            reflector = Reflector(through, CONFIG_MAPS, namespaces=[namespace], metadata_only=True)
+        else:
+            reflector = Reflector(through, CONFIG_MAPS, namespaces=[namespace], type=ConfigMap)
         async with following(reflector) as events:
             relay.cut()
             await client.delete(CONFIG_MAPS, namespace, "a")

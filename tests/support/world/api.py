@@ -215,8 +215,12 @@ class Api:
             new = merged(old, body)
         return msgspec.json.encode(self._update(place, old, new))
 
-    def page(self, place: Place, query: Mapping[str, str], version: int | None = None) -> bytes:
-        """The answer to a list, as of `version` (None: now). Raises Gone for a continue token that is too old."""
+    def page(
+        self, place: Place, query: Mapping[str, str], version: int | None = None, *, metadata_only: bool = False
+    ) -> bytes:
+        """The answer to a list, as of `version` (None: now), of whole objects or as PartialObjectMetadataList.
+        Raises Gone for a continue token that is too old.
+        """
         selector = Selector.of(place, query)
         token = query.get("continue") or ""
         start = 0
@@ -234,7 +238,10 @@ class Api:
         metadata = {"resourceVersion": str(version)}
         if start + limit < len(found):
             metadata["continue"] = f"{version}:{start + limit}"
-        return msgspec.json.encode({"metadata": metadata, "items": found[start : start + limit]})
+        items = found[start : start + limit]
+        return msgspec.json.encode(
+            {"metadata": metadata, "items": [partial(item) for item in items] if metadata_only else items}
+        )
 
     def changes(self, collection: str, since: int) -> list[Change]:
         """What a watch from that version on begins with. Raises Gone."""
@@ -331,6 +338,11 @@ class Api:
         for name in managed.keys() - {manager}:
             managed[name] -= paths
         return self._update(place, old, new)
+
+
+def partial(item: Manifest) -> Manifest:
+    """The object as PartialObjectMetadata."""
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": item["metadata"]}
 
 
 def place_of(path: str) -> Place:

@@ -16,12 +16,13 @@ import msgspec
 from sidecars import kube
 from sidecars.kube.client import WatchEvent, _event
 from sidecars.kube.errors import Unreachable, api_error
+from sidecars.kube.records import PartialObjectMetadata
 from sidecars.simulate import SlurmModel
 from sidecars.slurm import client as slurm_client
 from sidecars.slurm import errors as slurm_errors
 from sidecars.slurm.protocol import VERSIONS, Request
 from sidecars.slurm.tokens import TokenSource
-from tests.support.world.api import Api, Change, Place, Selector, place_of
+from tests.support.world.api import Api, Change, Place, Selector, partial, place_of
 
 T = TypeVar("T")
 
@@ -141,13 +142,14 @@ class WorldClient(kube.Client):
         body: object = None,
         content_type: str = "application/json",
         *,
+        accept: str = "application/json",
         wait_out: bool = True,
     ) -> bytes:
         place, request = place_of(path), f"{method} {path}"
         sent = None if body is None else msgspec.json.decode(msgspec.json.encode(body))
         if method == "GET":
             await self._pass(self._random.uniform(0.001, 0.01))
-            return await self._read(place, query or {}, request)
+            return await self._read(place, query or {}, request, accept)
         # The watchdog judges a write by what its sender knew, so nothing may happen on its way.
         await self._pass(0)
         fault = None
@@ -177,7 +179,7 @@ class WorldClient(kube.Client):
             raise Unreachable(f"{request}: injected: the connection was cut")
         return answer
 
-    async def _read(self, place: Place, query: Mapping[str, str], request: str) -> bytes:
+    async def _read(self, place: Place, query: Mapping[str, str], request: str, accept: str) -> bytes:
         if place.name:
             return self._api.handle("GET", place, query, None, "")
         fault = self._faults.lists.popleft() if self._faults.lists else None
@@ -190,7 +192,7 @@ class WorldClient(kube.Client):
         version = None
         if fault is KubeFault.STALE and not query.get("continue"):
             version = max(self._api.compacted, self._api.version - self._random.randint(1, 30))
-        return self._api.page(place, query, version)
+        return self._api.page(place, query, version, metadata_only="as=PartialObjectMetadataList;" in accept)
 
     async def watch(
         self,
@@ -216,7 +218,7 @@ class WorldClient(kube.Client):
 
         def take(change: Change) -> None:
             if change.collection == place.collection:
-                line = _line(change, selector)
+                line = _line(change, selector, metadata_only=type is PartialObjectMetadata)
                 if line:
                     queue.append((loop.time() + self._random.uniform(0.0, 0.02), line))
                     woken.set()
@@ -268,13 +270,14 @@ class WorldClient(kube.Client):
             await self._process.never.wait()
 
 
-def _line(change: Change, selector: Selector) -> bytes:
+def _line(change: Change, selector: Selector, *, metadata_only: bool) -> bytes:
     """The event of a watch with this selector; nothing for one that it doesn't concern."""
     before, after = selector.matches(change.old), selector.matches(change.new)
     if not (before or after):
         return b""
     kind = "MODIFIED" if before and after else "ADDED" if after else "DELETED"
-    return b'{"type":"%s","object":%s}' % (kind.encode(), change.raw)
+    raw = msgspec.json.encode(partial(change.object)) if metadata_only else change.raw
+    return b'{"type":"%s","object":%s}' % (kind.encode(), raw)
 
 
 class WorldSlurm(slurm_client.Client):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sidecars.kube import PODS, Client, Event, Key, Manifest, Reflector, identity
-from sidecars.kube.records import Pod
+from sidecars.kube import PODS, SECRETS, Client, Event, Key, Manifest, Reflector, identity
+from sidecars.kube.records import PartialObjectMetadata, Pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -239,6 +239,34 @@ async def test_selectors_go_with_lists_and_watches(server: KubeDouble, client: C
         await asyncio.sleep(1)
         selectors = [(call.query["labelSelector"], call.query["fieldSelector"]) for call in server.reads(PODS)]
         assert selectors == [("app in (slurmd)", "spec.nodeName=n1")] * 2
+
+
+async def test_metadata_only_asks_for_no_contents_and_follows_as_usual(server: KubeDouble, client: Client) -> None:
+    for number in range(3):
+        secret = {"metadata": {"name": f"s{number}", "namespace": "ns", "labels": {"app": "a"}}, "data": {"k": "djE="}}
+        server.put(SECRETS, secret)
+    server.page_limit = 2
+    reflector = Reflector(client, SECRETS, metadata_only=True)
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        assert names(reflector) == {"s0", "s1", "s2"}
+        server.put(SECRETS, {"metadata": {"name": "s0", "namespace": "ns"}, "data": {"k": "djI="}})
+        server.remove(SECRETS, "ns", "s1")
+        await asyncio.sleep(1)
+        assert events[3:] == [("MODIFIED", "s0"), ("DELETED", "s1")]
+        changed, kept = reflector.store.get("ns", "s0"), reflector.store.get("ns", "s2")
+        assert isinstance(changed, PartialObjectMetadata)
+        assert isinstance(kept, PartialObjectMetadata)
+        assert changed.metadata.labels == {}
+        assert kept.metadata.labels == {"app": "a"}
+        server.compact()  # a version that only a bookmark tells
+        await asyncio.sleep(61)
+        server.end_streams()
+        await asyncio.sleep(5)
+        asked = [(call.headers["Accept"], "watch" in call.query) for call in server.reads(SECRETS)]
+    lists = ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", False)
+    watches = ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", True)
+    assert asked == [lists, lists, watches, watches]
 
 
 async def test_an_object_that_does_not_decode_keeps_its_last_state_and_hinders_no_other(

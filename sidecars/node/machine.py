@@ -29,14 +29,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 
+from sidecars.contract.reasons import POD_GONE, POD_LEAVING, is_departure, is_foreign
 from sidecars.slurm import extra, states
 from sidecars.slurm.records import Node
-
-LEAVING = "slurm-node: the pod is leaving"
-GONE = "slurm-node: the pod has gone"
-_OWN_REASONS = (LEAVING, GONE)
-_NOT_FOREIGN = ("slurm-node: ", "slurm-operator: ", "Not responding")
-"""Reasons that stand in no one's way: this product's, and the one slurmctld sets itself when a slurmd has vanished."""
 
 STALE = 5.0
 """Seconds after which a `stop` file that is no longer renewed says nothing: its hook has been cut off."""
@@ -91,7 +86,7 @@ class Claim:
 class Drain:
     """Set DRAIN with the reason."""
 
-    reason: str = LEAVING
+    reason: str = POD_LEAVING
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +98,7 @@ class Undrain:
 class Down:
     """Set DOWN; None leaves the reason as it is."""
 
-    reason: str | None = GONE
+    reason: str | None = POD_GONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +302,7 @@ def _claim(this: _Step) -> None:
                 this.call(Claim())
             elif state.record is not None and states.is_busy(state.record.states):
                 # slurmctld would go on to see that slurmd's jobs as running on its successor.
-                this.call(Down(None if _is_foreign(state.record.reason) else GONE))
+                this.call(Down(None if is_foreign(state.record.reason) else POD_GONE))
             else:
                 _clear(this)
         case Done(Down()):
@@ -414,7 +409,7 @@ def _drain_answer(this: _Step, steps: int | None) -> None:
                 this.state.polls = this.state.polls + 1
                 this.sleep(pause * (0.75 + this.seen.jitter / 2))
         case Done(_):
-            this.say(f"drained the Slurm node: {LEAVING}")
+            this.say(f"drained the Slurm node: {POD_LEAVING}")
             this.state.heard = this.now
             this.state.faults = 0
             this.state.wake = this.now
@@ -516,7 +511,7 @@ def _take_away(this: _Step, node: Node) -> None:
             this.say(f"left the record: {why}")
             this.enter(Phase.DONE)
         else:
-            this.call(Down(None if _is_foreign(node.reason) else GONE))
+            this.call(Down(None if is_foreign(node.reason) else POD_GONE))
     elif states.is_busy(node.states):
         # The work that Slurm still sees here died with slurmd's container.
         this.call(Down())
@@ -562,16 +557,12 @@ def _is_own(this: _Step, node: Node) -> bool:
 
 
 def _is_own_drain(node: Node) -> bool:
-    return states.is_drain(node.states) and node.reason.startswith(_OWN_REASONS)
-
-
-def _is_foreign(reason: str) -> bool:
-    return bool(reason) and not reason.startswith(_NOT_FOREIGN)
+    return states.is_drain(node.states) and is_departure(node.reason)
 
 
 def _why_kept(node: Node) -> str:
     """Why the record must not be deleted, or ""."""
-    if _is_foreign(node.reason):
+    if is_foreign(node.reason):
         return f"somebody else's reason is on it: {node.reason}"
     if node.reservation:
         return f"reservation {node.reservation} is on it"

@@ -7,6 +7,8 @@ https://slurm.schedmd.com/gres.html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sidecars.contract import reasons
+from sidecars.contract.reasons import Owner
 from sidecars.policy import placement
 from sidecars.slurm import conf, gres, states
 from sidecars.slurm.records import Node
@@ -15,7 +17,6 @@ from sidecars.workloads import quantities
 from sidecars.workloads.resources import Json, Manifest, NodeSet, ResourceError
 
 _VENDOR = "nvidia.com/"
-_OWN = ("slurm-node: ", "slurm-operator: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +288,7 @@ def _workers(seen: Seen, nodeset: NodeSet) -> Iterable[Finding]:
 def _registered(nodeset: NodeSet, worker: Worker, node: Node) -> Iterable[Finding]:
     place = f"Slurm node {node.name}"
     renew = f"kubectl delete pod {worker.pod}: a record keeps what it was made with, its successor's is new"
-    if states.is_drain(node.states) and node.reason and not node.reason.startswith(_OWN):
+    if states.is_drain(node.states) and reasons.is_foreign(node.reason):
         # Such a record outlives its pod, and slurmctld 26.05 refuses another number of devices for it (2072).
         renew = f"scontrol update NodeName={node.name} State=UNDRAIN ({node.reason}), as its record else stays; {renew}"
     expected = _expected(nodeset)
@@ -297,7 +298,7 @@ def _registered(nodeset: NodeSet, worker: Worker, node: Node) -> Iterable[Findin
         yield Finding(place, f"Gres can't be read: {error}", renew)
         return
     count = sum(item.count for item in items)
-    own_drain = states.is_drain(node.states) and node.reason.startswith(_OWN)
+    own_drain = states.is_drain(node.states) and reasons.owner(node.reason) in reasons.OURS
     if "INVALID_REG" in node.states:
         what = f"slurmd found other devices than it registered with: {node.reason or 'no reason given'}"
         look = f"kubectl exec {worker.pod} -c slurmd -- slurmd -G"
@@ -310,7 +311,7 @@ def _registered(nodeset: NodeSet, worker: Worker, node: Node) -> Iterable[Findin
     elif count != expected:
         what = f"has {count} GPUs (Gres={node.gres}), {expected} are expected{f': {node.reason}' if own_drain else ''}"
         yield Finding(place, what, f"repair the GPUs, then {renew}; or set gpu.expected to {count}")
-    elif states.is_drain(node.states) and node.reason.startswith("slurm-node: "):
+    elif states.is_drain(node.states) and reasons.owner(node.reason) is Owner.POD:
         yield Finding(place, f"is drained: {node.reason}", "repair what the reason says; see docs/health.md")
     wrong = sorted({item.type for item in items if nodeset.spec.gpu.type and item.type != nodeset.spec.gpu.type})
     if wrong:

@@ -8,12 +8,9 @@ not contradicted until that drain is lifted.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sidecars.policy.nodeset import POD_REASON, is_foreign
+from sidecars.contract.reasons import is_foreign, is_health_check
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
-
-HEALTH_REASON = POD_REASON + "health: "
-"""Prefix of the reasons of Slurm's HealthCheckProgram: what is ill is the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ def to_cordon(nodes: Iterable[Node]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for node in nodes:
-        ill = is_foreign(node.reason) or node.reason.startswith(HEALTH_REASON)
+        ill = is_foreign(node.reason) or is_health_check(node.reason)
         if node.instance_id and states.is_drain(node.states) and ill:
             found.setdefault(node.instance_id, node.reason)
     return found

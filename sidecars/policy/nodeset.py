@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from sidecars.contract import reasons
+from sidecars.contract.reasons import Owner
 from sidecars.slurm import hostlists, states
 from sidecars.slurm.extra import pod_facts
 
@@ -20,23 +22,11 @@ if TYPE_CHECKING:
     from sidecars.policy.placement import Place
     from sidecars.slurm.records import Job, Node
 
-OPERATOR_REASON = "slurm-operator: "
-"""Prefix of the drain reasons that the operator owns; any other non-empty reason is somebody else's."""
-
-POD_REASON = "slurm-node: "
-"""Prefix of the drain reasons that the `node` sidecar of a worker pod owns."""
-
-OUR_REASONS = (OPERATOR_REASON, POD_REASON)
-"""Prefixes of the drain reasons of this product."""
-
 RECORD_ORPHANED_SECONDS = 5.0
 """How long a Slurm node record must have been without its pod before it is deleted: longer than a watch event takes."""
 
 NOT_REGISTERED_SECONDS = 10.0
 """How long a started slurmd gets to register before its absence from Slurm's list counts as "no job can be there"."""
-
-_SLURMCTLD_REASONS = frozenset({"Not responding", "Node unexpectedly rebooted", "none"})
-"""What slurmctld writes by itself on a node that fell silent (slurmctld/ping_nodes.c, node_mgr.c)."""
 
 _JOB_NOT_THERE = frozenset(
     {
@@ -405,11 +395,11 @@ def held_nodes(jobs: Iterable[Job]) -> frozenset[str]:
 def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> str | None:
     """The reason that the operator wants on the pod's Slurm node; None when it wants no drain."""
     if condemned_for is not None:
-        return f"{OPERATOR_REASON}Pod ({namespace}/{pod.name}) is pending termination for {condemned_for}"
+        return reasons.of_operator(f"Pod ({namespace}/{pod.name}) is pending termination for {condemned_for}")
     if pod.kube_node_cordon is not None:
-        return OPERATOR_REASON + pod.kube_node_cordon
+        return reasons.of_operator(pod.kube_node_cordon)
     if pod.cordon == "user":
-        return f"{OPERATOR_REASON}Pod ({namespace}/{pod.name}) was cordoned"
+        return reasons.of_operator(f"Pod ({namespace}/{pod.name}) was cordoned")
     return None
 
 
@@ -423,17 +413,17 @@ def _machine_cordon(pod: WorkerPod, node: Node | None) -> bool | None:
 def common_reason(desired: Desired, condemned_for: str) -> str:
     """The wording of a drain reason for many pods that go for the same cause."""
     whose = f"{desired.namespace}/{desired.name}"
-    return f"{OPERATOR_REASON}Pods of NodeSet ({whose}) are pending termination for {condemned_for}"
+    return reasons.of_operator(f"Pods of NodeSet ({whose}) are pending termination for {condemned_for}")
 
 
-def should_drain(node: Node, reasons: Collection[str]) -> bool:
+def should_drain(node: Node, wordings: Collection[str]) -> bool:
     """Drain what is not drained yet, and say one of the right reasons; a reason of somebody else stays."""
-    return not states.is_drain(node.states) or (_is_ours(node) and node.reason not in reasons)
+    return not states.is_drain(node.states) or (_is_ours(node) and node.reason not in wordings)
 
 
 def _is_ours(node: Node) -> bool:
     """Whether nobody else has drained it."""
-    return not states.is_drain(node.states) or node.reason.startswith(OPERATOR_REASON)
+    return not states.is_drain(node.states) or reasons.owner(node.reason) is Owner.OPERATOR
 
 
 def should_undrain(node: Node, pod: WorkerPod) -> bool:
@@ -445,9 +435,10 @@ def should_undrain(node: Node, pod: WorkerPod) -> bool:
         return False
     facts = pod_facts(node.extra)
     own = facts is not None and facts.pod_uid == pod.uid
-    if node.reason.startswith(OPERATOR_REASON):
+    owner = reasons.owner(node.reason)
+    if owner is Owner.OPERATOR:
         return own or pod.ready
-    return node.reason.startswith(POD_REASON) and facts is not None and not own and pod.ready
+    return owner is Owner.POD and facts is not None and not own and pod.ready
 
 
 def is_busy(pod: WorkerPod, slurm: SlurmView) -> bool:
@@ -596,18 +587,13 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
             wait.append(RECORD_ORPHANED_SECONDS - age)
             continue
         busy = states.is_busy(node.states)
-        foreign = is_foreign(node.reason)
+        foreign = reasons.is_foreign(node.reason)
         keep = foreign or bool(node.reservation)
         if (keep or busy) and not states.is_down(node.states):
-            down.setdefault(None if foreign else f"{OPERATOR_REASON}its pod is gone", []).append(node.name)
+            down.setdefault(None if foreign else reasons.RECORD_ORPHANED, []).append(node.name)
         if busy and not keep:
             wait.append(1.0)
         elif not keep:
             delete.append(node.name)
-    reasons = {reason: tuple(names) for reason, names in down.items()}
-    return RecordPlan(tuple(delete), reasons, min(wait) if wait else None)
-
-
-def is_foreign(reason: str) -> bool:
-    """Whether a person or another program gave this reason, rather than the operator, the pod or slurmctld itself."""
-    return bool(reason) and not reason.startswith(OUR_REASONS) and reason not in _SLURMCTLD_REASONS
+    by_reason = {reason: tuple(names) for reason, names in down.items()}
+    return RecordPlan(tuple(delete), by_reason, min(wait) if wait else None)

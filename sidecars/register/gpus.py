@@ -11,12 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from sidecars.contract import reasons
 from sidecars.slurm import gres
 
-OWN_REASON = "slurm-node: "
-"""How the reasons begin that a pod may set, and lift, by itself."""
-
-_REASON_LENGTH = 200
 _SAYS_NOTHING = frozenset({"", "all", "none", "void"})
 _MIG_UUID = re.compile(r"MIG-.+")
 
@@ -116,7 +113,7 @@ def decide(found: Found, wanted: Wanted) -> Verdict:
     wrong = _mismatch(len(items), wanted.expected, found.source, why)
     if wrong and wanted.refuse:
         raise GpuMismatchError(f"{wrong}; the NodeSet's gpu.onMismatch is Refuse, so this pod doesn't register")
-    reason = f"{OWN_REASON}{wrong}"[:_REASON_LENGTH] if wrong else ""
+    reason = reasons.of_pod(wrong)
     return Verdict(told, reason, summary)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from sidecars.contract.reasons import NOT_RESPONDING
 from sidecars.simulate import answers
 from sidecars.simulate.accounting import Accounting
 from sidecars.simulate.answers import (
@@ -159,7 +160,7 @@ class SlurmModel:
         node.silent_until = math.inf
         self._down(node)
         if not node.reason:
-            self._set_reason(node, "Not responding")
+            self._set_reason(node, NOT_RESPONDING)
 
     def node_lose(self, *names: str) -> None:
         """The records are gone without anybody deleting them."""

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
+from sidecars.contract.reasons import Owner, owner
 from sidecars.slurm import protocol, states
 from sidecars.slurm.errands import LATE_FOR, Answer, Errand, Reading
 from sidecars.slurm.errors import NotFound, NotYet, Refused, SlurmError, Unreachable
@@ -38,6 +39,9 @@ from sidecars.slurm.records import Jobs, Node, Nodes, Partition, Reservation
 T = TypeVar("T")
 
 Subscriber = Callable[[frozenset[str], frozenset[str]], None]
+
+ANY_OWNER = frozenset(Owner)
+"""A write may touch any drain, whoever set it."""
 
 STALE_AFTER = 10.0
 """Seconds (or ten intervals, if that is more) after which the last good answer says nothing about now; so many more as
@@ -81,11 +85,11 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What a write sets; equal ones go out together. `ours`: how the reasons begin of drains that it may touch."""
+    """What a write sets; equal ones go out together. `owners`: of the drains that it may touch."""
 
     state: tuple[str, ...] = ()
     reason: str | None = None
-    ours: tuple[str, ...] = ("",)
+    owners: frozenset[Owner] = ANY_OWNER
     comment: str | None = None
     features: tuple[str, ...] | None = None
     active_features: tuple[str, ...] | None = None
@@ -405,23 +409,23 @@ class Poller:
 
     # --- writing
 
-    async def drain(self, names: Iterable[str], reason: str, *, ours: tuple[str, ...] = ("",)) -> None:
+    async def drain(self, names: Iterable[str], reason: str, *, owners: frozenset[Owner] = ANY_OWNER) -> None:
         """Set DRAIN with `reason`. Raises SlurmError for the first name that failed; the others are done all the same.
 
         Like all writes: those made within 20 ms with the same content go out as one request, in the order of the calls.
-        A node that has meanwhile come to be seen drained, with a reason that begins with none of `ours`, is left as it
-        is, which is no error.
+        A node that has meanwhile come to be seen drained, with a reason of none of the `owners`, is left as it is,
+        which is no error.
         """
-        await self._write(_Change(state=("DRAIN",), reason=reason, ours=ours), names)
+        await self._write(_Change(state=("DRAIN",), reason=reason, owners=owners), names)
 
-    async def undrain(self, names: Iterable[str], *, ours: tuple[str, ...] = ("",)) -> None:
+    async def undrain(self, names: Iterable[str], *, owners: frozenset[Owner] = ANY_OWNER) -> None:
         """Take a drain back, which clears the reason; a node that is DOWN stays so and keeps it. See `drain`."""
-        await self._write(_Change(state=("UNDRAIN",), ours=ours), names)
+        await self._write(_Change(state=("UNDRAIN",), owners=owners), names)
 
-    async def down(self, names: Iterable[str], reason: str | None, *, ours: tuple[str, ...] = ("",)) -> None:
+    async def down(self, names: Iterable[str], reason: str | None, *, owners: frozenset[Owner] = ANY_OWNER) -> None:
         """Set DOWN with `reason` (None: as it is, whosever). Slurm ends or requeues the jobs there. See `drain`."""
-        touched = ("",) if reason is None else ours
-        await self._write(_Change(state=("DOWN",), reason=reason, ours=touched), names)
+        touched = ANY_OWNER if reason is None else owners
+        await self._write(_Change(state=("DOWN",), reason=reason, owners=touched), names)
 
     async def resume(self, names: Iterable[str]) -> None:
         """Set IDLE, which ends DOWN, and DRAIN too whosever it is, and clears the reason. Raises as `drain`."""
@@ -546,7 +550,7 @@ class Poller:
     def _may(self, change: _Change, name: str) -> bool:
         """Whether the write may still be sent: while it waited, somebody else may have drained the node."""
         node = self.nodes.get(name)
-        return node is None or not states.is_drain(node.states) or node.reason.startswith(change.ours)
+        return node is None or not states.is_drain(node.states) or owner(node.reason) in change.owners
 
     def _guard(self, request: Request[T]) -> None:
         if self._faults >= BREAKER_FAULTS:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
+from sidecars.contract import reasons
 from sidecars.kube import PODS, NotFound, records
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context
@@ -39,7 +40,7 @@ async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, vie
 
     deleted: list[str] = []
     steps = [bound(delete, [name], done=deleted) for name in plan.delete if name not in unseen]
-    down = partial(cluster.poller.down, ours=policy.OUR_REASONS)
+    down = partial(cluster.poller.down, owners=reasons.NOT_FOREIGN)
     steps += [
         bound(down, [name for name in nodes if name not in unseen], reason) for reason, nodes in plan.down.items()
     ]

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from sidecars.contract import reasons
+from sidecars.contract.reasons import Owner
 from sidecars.kube import NODES, PODS, Manifest, NotFound
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
@@ -51,8 +53,8 @@ async def carry_out(
     undrained: list[str] = []
     if cluster is not None:
         poller = cluster.poller
-        drain = partial(poller.drain, ours=(policy.OPERATOR_REASON,))
-        undrain = partial(poller.undrain, ours=policy.OUR_REASONS)
+        drain = partial(poller.drain, owners=frozenset({Owner.OPERATOR}))
+        undrain = partial(poller.undrain, owners=reasons.OURS)
         steps += [bound(drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
         if plan.undrain:
             steps.append(bound(undrain, plan.undrain, done=undrained))

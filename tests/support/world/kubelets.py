@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from sidecars.contract import reasons
 from sidecars.kube import (
     DEPLOYMENTS,
     NODES,
@@ -29,7 +30,6 @@ from tests.support.world.api import Api, Change
 
 POD, NODE, STATEFUL_SET, DEPLOYMENT = PODS.path(), NODES.path(), STATEFUL_SETS.path(), DEPLOYMENTS.path()
 CLAIM = PERSISTENT_VOLUME_CLAIMS.path()
-LEAVING = "slurm-node: the pod is leaving"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
@@ -265,7 +265,7 @@ class Kubelets:
         facts = pod_facts(record.extra) if record is not None else None
         if record is None or (facts is not None and facts.pod_uid == uid):
             return
-        foreign = record.reason and not record.reason.startswith(_OURS)
+        foreign = reasons.is_foreign(record.reason)
         if foreign or not self._rest(model, "DELETE", f"node/{name}"):
             record.extra = _extra(pod)
             self._lift(uid)
@@ -274,7 +274,7 @@ class Kubelets:
         """`node` takes back the drain that an earlier pod of its name left on a record that had to stay."""
         slurmd = self.running.get(uid)
         record = self._models[uid].nodes.get(slurmd.slurm_node) if slurmd is not None else None
-        if record is None or uid in self._stopping or not record.reason.startswith("slurm-node: "):
+        if record is None or uid in self._stopping or reasons.owner(record.reason) is not reasons.Owner.POD:
             return
         if not self._rest(self._models[uid], "POST", f"node/{record.name}", {"state": ["UNDRAIN"]}):
             self._later(2.0, self._lift, uid)
@@ -368,7 +368,7 @@ class Kubelets:
             facts = pod_facts(record.extra) if record is not None else None
             if record is None or facts is None or facts.pod_uid != slurmd.uid:
                 return
-            foreign = bool(record.reason) and not record.reason.startswith(_OURS)
+            foreign = reasons.is_foreign(record.reason)
             reserved = any(name in it.nodes for it in model.reservations.values())
             if foreign or reserved or self._work(slurmd):
                 self._rest(model, "POST", f"node/{name}", {"state": ["DOWN"]})
@@ -378,7 +378,7 @@ class Kubelets:
         self._later(SLURMD_TIMEOUT, self._vanish, slurmd)
 
     def _drain(self, slurmd: Slurmd) -> bool:
-        body = {"state": ["DRAIN"], "reason": LEAVING}
+        body = {"state": ["DRAIN"], "reason": reasons.POD_LEAVING}
         return self._rest(self.model_of(slurmd), "POST", f"node/{slurmd.slurm_node}", body)
 
     def _rest(self, model: SlurmModel, method: str, path: str, body: dict[str, Any] | None = None) -> bool:
@@ -457,7 +457,6 @@ class Kubelets:
 
 
 _HOST = "kubernetes.io/hostname"
-_OURS = ("slurm-node: ", "slurm-operator: ", "Not responding")
 
 
 def slurm_node(pod: Manifest) -> str:

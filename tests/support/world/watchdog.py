@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from sidecars.contract.reasons import is_foreign
 from sidecars.kube import PODS, KubeError, Manifest
 from sidecars.operator.caches import CONTROLLERS, NODESETS
 from sidecars.operator.context import NotUsableError
@@ -23,13 +24,6 @@ T = TypeVar("T")
 
 BELIEVED = 12.0
 """Seconds after which what Slurm said says nothing any more: the poller's 10, and what is under way."""
-
-_NOT_FOREIGN = ("slurm-operator: ", "slurm-node: ", "Not responding", "Node unexpectedly rebooted", "none")
-
-
-def is_foreign(reason: str) -> bool:
-    """Whether neither this product nor slurmctld wrote that reason."""
-    return bool(reason) and not reason.startswith(_NOT_FOREIGN)
 
 
 class Watchdog(logging.Handler):

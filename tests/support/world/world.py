@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from sidecars.contract.reasons import is_foreign
 from sidecars.kube import CONFIG_MAPS, PODS, SECRETS, Manifest
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.context import Context, Surroundings
@@ -29,7 +30,7 @@ from sidecars.workloads.facts import Site
 from tests.support.world.api import Api, Change, merged
 from tests.support.world.client import Faults, Process, WorldClient, WorldSlurm
 from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
-from tests.support.world.watchdog import Watchdog, is_foreign
+from tests.support.world.watchdog import Watchdog
 
 EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 SETTLED_AFTER = JOBS_WITHIN + 30.0

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from sidecars.contract.reasons import POD_GONE, POD_LEAVING
 from sidecars.node.machine import (
-    GONE,
-    LEAVING,
     Claim,
     Delete,
     Down,
@@ -42,7 +41,7 @@ def test_a_record_that_a_dead_predecessor_left_is_deleted_so_that_slurmd_registe
 def test_jobs_of_a_dead_predecessor_go_back_to_the_queue() -> None:
     pod = Pod(Slurm(node("MIXED", uid="uid-0")))
     pod.run(0.1)
-    assert pod.slurm.calls == [Read(), Down(GONE), Delete()]
+    assert pod.slurm.calls == [Read(), Down(POD_GONE), Delete()]
 
 
 def test_a_job_that_turns_up_between_reading_and_deleting_goes_back_to_the_queue_or_stays_on_the_record() -> None:
@@ -67,7 +66,7 @@ def test_a_foreign_drain_outlives_the_pod_it_was_put_on() -> None:
 
 
 def test_a_drain_that_a_predecessor_put_on_itself_is_lifted_where_its_record_must_stay() -> None:
-    pod = Pod(Slurm(node("IDLE", "DRAIN", uid="uid-0", reason=LEAVING, reservation="maintenance")))
+    pod = Pod(Slurm(node("IDLE", "DRAIN", uid="uid-0", reason=POD_LEAVING, reservation="maintenance")))
     pod.run(5)
     assert pod.slurm.record == node("IDLE", reservation="maintenance")
 
@@ -80,7 +79,7 @@ def test_the_record_of_this_pod_is_left_as_it_is_when_node_alone_is_restarted() 
 
 
 def test_a_drain_left_by_a_node_that_died_during_the_hook_is_lifted_when_slurmd_runs_on() -> None:
-    pod = Pod(Slurm(node("IDLE", "DRAIN", reason=LEAVING)), slurmd_may_run=True)
+    pod = Pod(Slurm(node("IDLE", "DRAIN", reason=POD_LEAVING)), slurmd_may_run=True)
     pod.run(5)
     assert pod.slurm.record == node("IDLE")
 
@@ -128,9 +127,9 @@ def test_the_hook_is_held_until_the_last_step_has_ended_and_slurm_says_drained()
     pod = running_pod("MIXED")
     pod.hook(2)
     pod.run(30)
-    assert pod.slurm.record == node("MIXED", "DRAIN", reason=LEAVING)
+    assert pod.slurm.record == node("MIXED", "DRAIN", reason=POD_LEAVING)
     pod.steps = 0
-    pod.slurm.record = node("IDLE", "DRAIN", "COMPLETING", reason=LEAVING)
+    pod.slurm.record = node("IDLE", "DRAIN", "COMPLETING", reason=POD_LEAVING)
     pod.run(20)
     assert not pod.released
     pod.slurm.end_jobs()
@@ -148,7 +147,7 @@ def test_slurm_is_not_asked_while_steps_run() -> None:
     pod = running_pod("MIXED", grace=3600)
     pod.hook(3)
     pod.run(400)
-    assert pod.slurm.calls == [Read(), Drain(LEAVING), Read()]
+    assert pod.slurm.calls == [Read(), Drain(POD_LEAVING), Read()]
 
 
 def test_an_allocation_without_a_step_holds_the_hook_and_asks_slurm_ever_less_often() -> None:
@@ -243,7 +242,7 @@ def test_the_log_says_once_what_is_waited_for() -> None:
     pod.steps = 1
     pod.run(300)
     assert pod.log[1:] == [
-        f"drained the Slurm node: {LEAVING}",
+        f"drained the Slurm node: {POD_LEAVING}",
         "waiting for 2 slurmstepd to end",
         "waiting for 1 slurmstepd to end",
     ]
@@ -314,14 +313,16 @@ def test_a_second_hook_that_cleared_the_release_itself_is_held_too() -> None:
 
 
 def test_the_record_is_deleted_within_a_second_of_slurmds_end() -> None:
-    pod = running_pod("IDLE", "DRAIN", reason=LEAVING)
+    pod = running_pod("IDLE", "DRAIN", reason=POD_LEAVING)
     pod.slurmd_stops()
     assert pod.run(30) < 1
     assert pod.slurm.record is None
     assert pod.log == ["deleted the record"]
 
 
-@pytest.mark.parametrize("reason", ["", LEAVING, "slurm-operator: scale-in", "Not responding"])
+@pytest.mark.parametrize(
+    "reason", ["", POD_LEAVING, "slurm-operator: scale-in", "Not responding", "Node unexpectedly rebooted", "none"]
+)
 def test_reasons_of_nobody_else_let_the_record_go(reason: str) -> None:
     pod = running_pod("IDLE", reason=reason)
     pod.slurmd_stops()
@@ -329,11 +330,12 @@ def test_reasons_of_nobody_else_let_the_record_go(reason: str) -> None:
     assert pod.slurm.record is None
 
 
-def test_a_record_with_a_foreign_reason_is_set_down_and_keeps_the_reason() -> None:
-    pod = running_pod("IDLE", "DRAIN", reason="admin: bad memory")
+@pytest.mark.parametrize("reason", ["admin: bad memory", "Not responding to my mails"])
+def test_a_record_with_a_foreign_reason_is_set_down_and_keeps_the_reason(reason: str) -> None:
+    pod = running_pod("IDLE", "DRAIN", reason=reason)
     pod.slurmd_stops()
     pod.run(30)
-    assert pod.slurm.record == node("DOWN", "DRAIN", reason="admin: bad memory")
+    assert pod.slurm.record == node("DOWN", "DRAIN", reason=reason)
     assert pod.phase is Phase.DONE
 
 
@@ -341,7 +343,7 @@ def test_a_reserved_record_is_set_down_and_left() -> None:
     pod = running_pod("IDLE", reservation="maintenance")
     pod.slurmd_stops()
     pod.run(30)
-    assert pod.slurm.record == node("DOWN", reason=GONE, reservation="maintenance")
+    assert pod.slurm.record == node("DOWN", reason=POD_GONE, reservation="maintenance")
 
 
 def test_the_record_of_a_successor_is_neither_deleted_nor_set_down() -> None:
@@ -361,10 +363,10 @@ def test_a_record_without_a_pod_uid_is_nobodys_to_delete() -> None:
 
 
 def test_jobs_that_died_with_slurmd_are_given_back_before_the_record_goes() -> None:
-    pod = running_pod("MIXED", "DRAIN", reason=LEAVING)
+    pod = running_pod("MIXED", "DRAIN", reason=POD_LEAVING)
     pod.slurmd_stops()
     pod.run(30)
-    assert pod.slurm.calls == [Read(), Down(GONE), Delete()]
+    assert pod.slurm.calls == [Read(), Down(POD_GONE), Delete()]
     assert pod.slurm.record is None
 
 
@@ -375,7 +377,7 @@ def test_a_deletion_that_is_refused_is_tried_again_after_setting_the_node_down()
     pod.run(2)
     pod.slurm.refuse = ()
     pod.run(10)
-    assert pod.slurm.calls[:4] == [Read(), Delete(), Down(GONE), Delete()]
+    assert pod.slurm.calls[:4] == [Read(), Delete(), Down(POD_GONE), Delete()]
     assert pod.slurm.record is None
 
 

@@ -5,13 +5,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidecars.contract.reasons import POD_GONE, POD_LEAVING
 from sidecars.node import machine
-from sidecars.node.machine import GONE, LEAVING, Answer, Call, Claim, Delete, Down, Drain, Phase, Probe, Read, Undrain
+from sidecars.node.machine import Answer, Call, Claim, Delete, Down, Drain, Phase, Probe, Read, Undrain
 from sidecars.slurm.records import Node
 from tests.unit.node.simulation import UID, Pod, Slurm, node
 
 FOREIGN = "admin: bad memory"
-REASONS = ("", LEAVING, GONE, "slurm-operator: scale-in", FOREIGN)
+REASONS = ("", POD_LEAVING, POD_GONE, "slurm-operator: scale-in", FOREIGN)
 
 
 class WatchedSlurm(Slurm):
@@ -31,7 +32,7 @@ class WatchedSlurm(Slurm):
                 case Undrain() | Drain():
                     assert own
                     assert record.reason != FOREIGN or "DRAIN" not in record.states
-                    assert not isinstance(call, Undrain) or record.reason.startswith((LEAVING, GONE))
+                    assert not isinstance(call, Undrain) or record.reason.startswith((POD_LEAVING, POD_GONE))
                 case Down(reason):
                     assert record.reason != FOREIGN or reason is None
         return super().perform(call)

@@ -188,6 +188,11 @@ def test_a_record_that_outlives_its_pod_for_a_foreign_drain_has_to_be_undrained_
     assert found.fix.index("UNDRAIN") < found.fix.index(f"kubectl delete pod {POD}")
 
 
+def test_a_record_that_slurmctld_itself_set_a_reason_on_goes_with_its_pod() -> None:
+    found = only(nodes=[slurm_node("gpu:h:7", "DOWN", "DRAIN", reason="Not responding")])
+    assert "UNDRAIN" not in found.fix
+
+
 def test_a_node_that_its_health_checks_drained() -> None:
     reason = "slurm-node: health: gpu-ecc: uncorrected memory errors on GPU 3"
     assert only(nodes=[slurm_node(H100, "IDLE", "DRAIN", reason=reason)]).what == f"is drained: {reason}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract.reasons import NOT_FOREIGN, Owner
 from sidecars.simulate import Fault, ModelCarrier, SlurmModel
 from sidecars.slurm import protocol
 from sidecars.slurm.errands import PATIENCE
@@ -393,17 +394,17 @@ async def test_writes_of_one_node_arrive_in_the_order_of_the_calls() -> None:
 
 
 async def test_what_somebody_else_drains_while_a_write_waits_is_left_as_it_is() -> None:
-    ours = ("slurm-operator: ",)
+    own = frozenset({Owner.OPERATOR})
     async with Scene(4).running() as scene:
         await scene.poller.drain(["n0", "n1"], "slurm-operator: scale-in")
         # What comes later in the order of the calls is held up by what comes first.
         scene.model.fail(Fault.SLOW, method="POST", times=1, seconds=1.0)
-        first = asyncio.create_task(scene.poller.drain(["n0", "n2", "n3"], "slurm-operator: update", ours=ours))
+        first = asyncio.create_task(scene.poller.drain(["n0", "n2", "n3"], "slurm-operator: update", owners=own))
         await until(lambda: len(scene.model.requests("POST")) > 1)
         later = [
-            asyncio.create_task(scene.poller.undrain(["n0", "n1"], ours=ours)),
-            asyncio.create_task(scene.poller.drain(["n2", "n3"], "slurm-operator: scale-in", ours=ours)),
-            asyncio.create_task(scene.poller.down(["n2", "n3"], "slurm-operator: gone", ours=ours)),
+            asyncio.create_task(scene.poller.undrain(["n0", "n1"], owners=own)),
+            asyncio.create_task(scene.poller.drain(["n2", "n3"], "slurm-operator: scale-in", owners=own)),
+            asyncio.create_task(scene.poller.down(["n2", "n3"], "slurm-operator: gone", owners=own)),
         ]
         await scene.carrier.call(protocol.update_nodes(["n1", "n2"], state=("DRAIN",), reason="bad disk"))
         await until(lambda: scene.poller.nodes["n2"].reason == "bad disk")
@@ -415,9 +416,19 @@ async def test_what_somebody_else_drains_while_a_write_waits_is_left_as_it_is() 
             "n2": (True, "IDLE", "bad disk"),
             "n3": (True, "DOWN", "slurm-operator: gone"),
         }
-        await scene.poller.down(["n1"], None, ours=ours)
+        await scene.poller.down(["n1"], None, owners=own)
         marked = scene.model.nodes["n1"]
         assert (marked.base, marked.reason) == ("DOWN", "bad disk")
+
+
+async def test_a_drain_that_only_slurmctld_gave_a_reason_for_is_written_over_and_a_foreign_one_is_not() -> None:
+    async with Scene(2).running() as scene:
+        await scene.carrier.call(protocol.update_nodes(["n0"], state=("DRAIN",), reason="Not responding"))
+        await scene.carrier.call(protocol.update_nodes(["n1"], state=("DRAIN",), reason="bad disk"))
+        await until(lambda: scene.poller.nodes["n1"].reason == "bad disk")
+        await scene.poller.down(["n0", "n1"], "slurm-operator: gone", owners=NOT_FOREIGN)
+        now = {name: (it.base, it.reason) for name, it in scene.model.nodes.items()}
+        assert now == {"n0": ("DOWN", "slurm-operator: gone"), "n1": ("IDLE", "bad disk")}
 
 
 async def test_a_spoiled_name_fails_alone_and_only_for_its_caller() -> None:

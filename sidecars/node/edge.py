@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from sidecars import podfiles
+from sidecars.contract import extra, podfiles
 from sidecars.node.machine import (
     Absent,
     Answer,
@@ -24,7 +24,7 @@ from sidecars.node.machine import (
     Stop,
     Undrain,
 )
-from sidecars.slurm import extra, protocol
+from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, SlurmError
 
 T = TypeVar("T")

@@ -29,8 +29,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 
+from sidecars.contract import extra
 from sidecars.contract.reasons import POD_GONE, POD_LEAVING, is_departure, is_foreign
-from sidecars.slurm import extra, states
+from sidecars.slurm import states
 from sidecars.slurm.records import Node
 
 STALE = 5.0

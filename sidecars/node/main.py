@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from sidecars import podfiles
-from sidecars.environment import number, required
+from sidecars.contract import extra, podfiles
+from sidecars.contract.environment import number, required
 from sidecars.node import edge, machine
-from sidecars.slurm import extra
 from sidecars.slurm.rest import Rest
 from sidecars.slurm.tokens import TokenSource
 

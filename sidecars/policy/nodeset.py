@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from sidecars.contract import reasons
+from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import Owner
 from sidecars.slurm import hostlists, states
-from sidecars.slurm.extra import pod_facts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from sidecars.environment import number, required
+from sidecars.contract.environment import number, required
 from sidecars.reconfigure import handover, machine, status
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places

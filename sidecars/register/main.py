@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sidecars import podfiles
+from sidecars.contract import podfiles
 from sidecars.register import annotations, facts
 from sidecars.register.facts import read_facts, read_gpus, read_host
 from sidecars.register.gpus import GpuMismatchError, Vendor

@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from sidecars.contract import extra
 from sidecars.register.gpus import Verdict
-from sidecars.slurm import extra
 
 _WORD = re.compile(r"""(?:"[^"]*"|\S)+""")
 _ITEM = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)=(?P<value>.*)", re.DOTALL)

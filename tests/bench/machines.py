@@ -16,10 +16,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from sidecars.contract.extra import PodFacts, encode
 from sidecars.kube import PODS, Client, Event, Manifest, NotFound, Reflector, Resource, load_credentials, records
 from sidecars.simulate import SlurmModel, serve
 from sidecars.simulate.records import Reply
-from sidecars.slurm.extra import PodFacts, encode
 from sidecars.slurm.hostlists import expand
 
 START_SECONDS = 60.0

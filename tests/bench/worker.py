@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sidecars import podfiles
+from sidecars.contract import podfiles
 from sidecars.simulate import SlurmModel, serve
 from tests.bench.figures import Figure, figure
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecars.slurm.extra import pod_facts
+from sidecars.contract.extra import pod_facts
 from tests.e2e.test_states import jobs_all_the_time, kill_processes
 from tests.support.real.harness import Slurm, until
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 from schemas import definitions
+from sidecars.contract.extra import PodFacts, encode
 from sidecars.kube import (
     DEPLOYMENTS,
     EVENTS,
@@ -32,7 +33,6 @@ from sidecars.operator.context import Surroundings
 from sidecars.operator.main import lead
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
-from sidecars.slurm.extra import PodFacts, encode
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from sidecars.workloads.names import KUBE_NODE

@@ -3,13 +3,13 @@
 import logging
 from typing import Any
 
+from sidecars.contract.extra import pod_facts
 from sidecars.kube import PODS, Manifest, records
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context
 from sidecars.operator.nodeset.observation import slurm_node
 from sidecars.policy import annotations as policy
 from sidecars.slurm.errors import Refused
-from sidecars.slurm.extra import pod_facts
 from sidecars.slurm.records import Node
 from sidecars.workloads import names
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from sidecars.contract import reasons
+from sidecars.contract.extra import pod_facts
 from sidecars.kube import PODS, NotFound, records
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context
@@ -12,7 +13,6 @@ from sidecars.operator.nodeset.bulk import all_of, each
 from sidecars.operator.nodeset.observation import slurm_node
 from sidecars.operator.nodeset.steps import bound
 from sidecars.policy import nodeset as policy
-from sidecars.slurm.extra import pod_facts
 from sidecars.slurm.hostlists import compress
 from sidecars.slurm.records import Node
 from sidecars.workloads.resources import NodeSet

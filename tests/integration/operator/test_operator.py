@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.contract.extra import PodFacts, encode
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -19,7 +20,6 @@ from sidecars.kube import (
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.operator.release import release
 from sidecars.simulate import Fault, SlurmModel, serve
-from sidecars.slurm.extra import PodFacts, encode
 from tests.support.apiserver import KEYS, World, custom, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract.extra import PodFacts, encode
 from sidecars.kube import CONFIG_MAPS, NODES, POD_DISRUPTION_BUDGETS, PODS, SERVICES, Manifest
 from sidecars.operator.caches import CONTROLLERS, NODESETS
 from sidecars.policy.gate import ACCEPTED
 from sidecars.policy.podstate import deadline_text
 from sidecars.simulate import Fault
-from sidecars.slurm.extra import PodFacts, encode
 from sidecars.slurm.hostlists import expand
 from tests.integration.operator.test_nodesets import change, machine, machines
 from tests.support.apiserver import World, custom, until

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from sidecars.contract import reasons
+from sidecars.contract.extra import PodFacts, encode, pod_facts
 from sidecars.kube import (
     DEPLOYMENTS,
     NODES,
@@ -25,7 +26,6 @@ from sidecars.kube import (
 )
 from sidecars.kube.errors import ApiError
 from sidecars.simulate import SlurmModel
-from sidecars.slurm.extra import PodFacts, encode, pod_facts
 from tests.support.world.api import Api, Change
 
 POD, NODE, STATEFUL_SET, DEPLOYMENT = PODS.path(), NODES.path(), STATEFUL_SETS.path(), DEPLOYMENTS.path()

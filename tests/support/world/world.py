@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import is_foreign
 from sidecars.kube import CONFIG_MAPS, PODS, SECRETS, Manifest
 from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
@@ -22,7 +23,6 @@ from sidecars.operator.main import lead
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimPartition
-from sidecars.slurm.extra import pod_facts
 from sidecars.slurm.poller import JOBS_WITHIN
 from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import structure

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from sidecars.contract import extra
 from sidecars.node import edge
 from sidecars.node.machine import (
     Absent,
@@ -24,7 +25,7 @@ from sidecars.node.machine import (
     Stop,
     Undrain,
 )
-from sidecars.slurm import extra, protocol
+from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, ErrorEntry, NotFound, Rejected, ServerFault, Unreachable
 from tests.unit.node.simulation import node
 

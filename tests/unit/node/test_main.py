@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.contract.extra import PodFacts
 from sidecars.node import machine, main
-from sidecars.slurm.extra import PodFacts
 from tests.unit.node.simulation import UID, Slurm, node
 
 ROOT = Path(__file__).parents[3]

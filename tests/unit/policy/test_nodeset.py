@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecars.contract.extra import PodFacts, encode
 from sidecars.policy.nodeset import (
     NOT_REGISTERED_SECONDS,
     RECORD_ORPHANED_SECONDS,
@@ -24,7 +25,6 @@ from sidecars.policy.nodeset import (
 )
 from sidecars.policy.placement import Place
 from sidecars.slurm import states
-from sidecars.slurm.extra import PodFacts, encode
 from sidecars.slurm.records import Job, Node
 
 NOW = 1_000_000.0

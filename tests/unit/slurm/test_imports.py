@@ -6,7 +6,7 @@ import sys
 
 from sidecars import contract
 
-CORE = ("conf", "errors", "extra", "hostlists", "protocol", "records", "rest", "states", "tokens")
+CORE = ("conf", "errors", "hostlists", "protocol", "records", "rest", "states", "tokens")
 
 
 def test_the_core_imports_nothing_outside_the_standard_library() -> None:

@@ -2,7 +2,7 @@
 
 import random
 
-from sidecars.slurm.extra import pod_facts
+from sidecars.contract.extra import pod_facts
 from tests.support.virtual_time import run
 from tests.support.world.world import POD, World, world
 

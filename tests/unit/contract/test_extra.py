@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecars.slurm.extra import PodFacts, encode, pod_facts
+from sidecars.contract.extra import PodFacts, encode, pod_facts
 
 
 def test_what_a_pod_says_is_read_back() -> None:

@@ -1,7 +1,7 @@
-"""The maintenance reservation of a NodeSet with update strategy ScheduledUpdate: pure.
+"""The maintenance reservation of a NodeSet with update strategy ScheduledUpdate.
 
-Slurm makes one for a start in the future, moves a recurring one on by itself when it is over, and forgets one that
-isn't recurring (scontrol, RESERVATIONS).
+Slurm creates one for a start in the future, moves a recurring one automatically when it is over, and deletes one that is
+not recurring (scontrol, RESERVATIONS).
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,7 @@ _SHOWN = RECURRING | {
     *("MAINT", "IGNORE_JOBS", "ANY_NODES", "FLEX", "MAGNETIC", "NO_HOLD_JOBS_AFTER_END", "OVERLAP", "PURGE_COMP"),
     *("SPEC_NODES", "STATIC", "TIME_FLOAT", "TRES_PER_NODE", "USER_DELETE"),
 }
-"""The flags that slurmrestd 26.05 shows of a reservation made with them; of others it can't be told whether one has
-them."""
+"""The flags that slurmrestd 26.05 shows of a reservation that has them; it does not show others."""
 _DAY = 86_400
 _PERIODS = {"HOURLY": 3600, "WEEKLY": 7 * _DAY}
 
@@ -28,14 +27,16 @@ def name_of(nodeset: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The reservation as the NodeSet asks for it. `start` is seconds since the epoch; `nodes` are names in Slurm."""
+class DesiredReservation:
+    """The reservation as the NodeSet asks for it."""
 
     name: str
     start: int
+    """Seconds since the epoch."""
     minutes: int
     flags: frozenset[str]
     nodes: frozenset[str]
+    """Names in Slurm."""
     users: tuple[str, ...] = ("slurm",)
 
     @property
@@ -45,7 +46,7 @@ class Wanted:
 
     @property
     def period(self) -> int | None:
-        """Seconds between two starts, None for one that isn't recurring; of WEEKDAY and WEEKEND a day."""
+        """Seconds between two starts; None for one that isn't recurring, a day for WEEKDAY and WEEKEND."""
         recurring = self.flags & RECURRING
         return min((_PERIODS.get(flag, _DAY) for flag in recurring), default=None)
 
@@ -58,15 +59,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do next: nothing, make the reservation, change what isn't None, or delete it.
-
-    `reason` and `message` are for the condition ReservationCreated, `exists` its status.
-    """
+    """What to do next."""
 
     do: Literal["nothing", "save", "delete"]
+    """`save` creates the reservation, or changes the fields below that aren't None."""
     exists: bool
+    """Status of the condition ReservationCreated."""
     reason: str
+    """Its reason."""
     message: str
+    """Its message."""
     start: int | None = None
     minutes: int | None = None
     nodes: tuple[str, ...] | None = None
@@ -74,34 +76,34 @@ class Step:
     users: tuple[str, ...] | None = None
 
 
-def decide(wanted: Wanted, found: Reservation | None, now: float) -> Step:
+def next_step(wanted: DesiredReservation, found: Reservation | None, now: float) -> Step:
     """The next step towards the reservation."""
     if found is None:
-        return _make(wanted, now)
-    there = f"reservation {wanted.name} exists"
+        return _create(wanted, now)
+    message = f"reservation {wanted.name} exists"
     hidden = sorted(wanted.flags - _SHOWN - found.flags - {"FORCE_START"})
     if hidden:
-        there += f" (of its flags Slurm doesn't show {', '.join(hidden)})"
+        message += f" (of its flags Slurm doesn't show {', '.join(hidden)})"
     begun = found.start_time <= now < found.end_time
     nodes = tuple(sorted(wanted.nodes)) if wanted.nodes and set(_expanded(found.node_list)) != wanted.nodes else None
     if begun:
-        return Step("save" if nodes else "nothing", True, "Created", f"{there} and has begun", nodes=nodes)
+        return Step("save" if nodes else "nothing", True, "Created", f"{message} and has begun", nodes=nodes)
     if (wanted.all_flags & _SHOWN) - found.flags or (found.flags ^ wanted.flags) & RECURRING:
-        # Flags can't be taken away; it is made anew.
+        # Flags can't be removed: it is created again.
         return Step("delete", False, "Recreating", f"reservation {wanted.name} gets other flags")
     start = None if _same_start(wanted, found, now) or wanted.next_start(now) < now else wanted.next_start(now)
     minutes = wanted.minutes if found.end_time - found.start_time != wanted.minutes * 60 else None
     changed = nodes is not None or start is not None or minutes is not None
-    return Step("save" if changed else "nothing", True, "Created", there, start, minutes, nodes)
+    return Step("save" if changed else "nothing", True, "Created", message, start, minutes, nodes)
 
 
-def _make(wanted: Wanted, now: float) -> Step:
+def _create(wanted: DesiredReservation, now: float) -> Step:
     if wanted.start < now and "FORCE_START" not in wanted.flags:
-        said = (
+        expired = (
             f"reservation {wanted.name} doesn't exist and its startTime is over: set "
             "spec.updateStrategy.scheduledUpdate.startTime to a time in the future for another update"
         )
-        return Step("nothing", False, "NotExists", said)
+        return Step("nothing", False, "NotExists", expired)
     if not wanted.nodes:
         return Step("nothing", False, "NoNodes", "no worker is registered in Slurm yet")
     return Step(
@@ -117,10 +119,10 @@ def _make(wanted: Wanted, now: float) -> Step:
     )
 
 
-def _same_start(wanted: Wanted, found: Reservation, now: float) -> bool:
+def _same_start(wanted: DesiredReservation, found: Reservation, now: float) -> bool:
     if wanted.period is None or wanted.start > now:
         return found.start_time == wanted.start
-    # Slurm moved it on; summer time may have moved it by an hour.
+    # Slurm moved it; daylight saving time may have shifted it by an hour.
     off = (found.start_time - wanted.start) % wanted.period % _DAY
     return off in {0, 3600 % wanted.period, -3600 % wanted.period} or off == _DAY - 3600
 

@@ -1,59 +1,61 @@
-"""Worker pods that nobody else will bring back: stuck on a lost machine, or unknown to Slurm. Pure.
+"""Worker pods that nobody else brings back: stuck on a lost Kubernetes node, or unknown to Slurm.
 
-A pod that is being deleted stays until the kubelet of its machine says that it has ended, so one on a machine that
-lost its power stays for good, and with it its name. Only two things say that nothing of it runs any more: there is no
-Node object, or the Node is tainted `node.kubernetes.io/out-of-service`, by which an administrator says that the machine
-is off (https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown).
+A terminating pod stays until the kubelet reports that it has ended. On a host that lost its power that never happens,
+and the pod keeps its name. Only two facts prove that nothing of it runs: no Node object exists, or the Node has the
+taint `node.kubernetes.io/out-of-service`, by which an administrator declares that the host is off
+(https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sidecars.policy.nodeset import NOT_REGISTERED_SECONDS, Deletion, SlurmView, WorkerPod
+from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS
+from sidecars.policy.nodeset.records import Deletion, SlurmView, WorkerPod
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 NOT_REGISTERED = "SlurmNodeNotRegistered"
-"""Event of a pod that is deleted because Slurm doesn't know it."""
+"""Event of a pod that is deleted because Slurm has no node of it."""
 
 OVERDUE_SECONDS = 15.0
-"""How long a kubelet may take to tell of the end of a pod whose grace is over."""
+"""How long a kubelet may take to report the end of a pod whose grace is over."""
 
 UNREGISTERED_SECONDS = 60.0
 """How long a running slurmd may be unknown to Slurm: it tries to register every few seconds."""
 
 ALL_UNREGISTERED_SECONDS = 600.0
-"""The same where Slurm lists no node at all, which is also what a sick slurmrestd says: jobs may run on them all."""
+"""The same where Slurm lists no node at all, as a faulty slurmrestd does too: jobs may run on all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Pods to delete, and after how many seconds to look again, None for never by time alone."""
+    """Pods to delete."""
 
     delete: tuple[Deletion, ...] = ()
-    again: float | None = None
+    look_again: float | None = None
+    """Seconds until time alone may have changed that."""
 
 
 def stuck(pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Lost:
-    """The terminating pods that are to be deleted by force. Their machine is to be looked at again just before that.
+    """The terminating pods to delete by force, once their Kubernetes node has been read again.
 
-    The Node object of a living machine can be deleted too: its kubelet then stops the pod within its grace. So one
-    without a Node goes once that is over, or when slurmctld doesn't reach its slurmd.
+    The Node object of a running host can be deleted too: its kubelet then stops the pod within its grace. A pod without
+    a Node is therefore deleted when that is over, or when slurmctld does not reach its slurmd.
     """
     delete: list[Deletion] = []
     waits: list[float] = []
     for pod in pods:
-        if not pod.deleting:
+        if not pod.terminating:
             continue
         left = 0.0 if pod.terminating_until is None else pod.terminating_until - now
         if left > 0:
             waits.append(left)
         if pod.out_of_service:
             why = f"it is stuck terminating on Kubernetes node {pod.kube_node}, which is out of service"
-            delete.append(Deletion(pod, why, grace_seconds=0, machine_lost=True))
+            delete.append(Deletion(pod, why, grace_seconds=0, kube_node_lost=True))
         elif pod.kube_node_gone and (left <= 0 or _silent(pod, slurm)):
             why = f"it is stuck terminating on Kubernetes node {pod.kube_node}, which is gone"
-            delete.append(Deletion(pod, why, grace_seconds=0, machine_lost=True))
+            delete.append(Deletion(pod, why, grace_seconds=0, kube_node_lost=True))
     return Lost(tuple(delete), min(waits, default=None))
 
 
@@ -63,30 +65,33 @@ def _silent(pod: WorkerPod, slurm: SlurmView) -> bool:
 
 
 def is_overdue(pod: WorkerPod, now: float) -> bool:
-    """Whether its kubelet should have ended it by now."""
-    return pod.deleting and pod.terminating_until is not None and now >= pod.terminating_until + OVERDUE_SECONDS
+    """Whether its kubelet should have reported its end."""
+    return pod.terminating and pod.terminating_until is not None and now >= pod.terminating_until + OVERDUE_SECONDS
 
 
-def said(pods: Iterable[WorkerPod]) -> str:
-    """What an administrator is to do about terminating pods on a silent machine, for a condition; "" for none."""
-    found = [pod for pod in pods if pod.deleting and pod.machine_silent and not pod.out_of_service]
+def stuck_message(pods: Iterable[WorkerPod]) -> str:
+    """What an administrator can do about terminating pods of a silent kubelet, for a condition; "" for none."""
+    found = [pod for pod in pods if pod.terminating and pod.kubelet_silent and not pod.out_of_service]
     if not found:
         return ""
     first, more = found[0], f" (and {len(found) - 1} more pods likewise)" if len(found) > 1 else ""
     return (
         f"pod {first.name} is terminating on Kubernetes node {first.kube_node}, whose kubelet doesn't report{more}; if "
-        f"the machine is off, say so: kubectl taint nodes {first.kube_node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+        f"the host is off, declare it: kubectl taint nodes {first.kube_node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     )
 
 
 def absent(pods: Iterable[WorkerPod], slurm: SlurmView, before: Mapping[str, float], now: float) -> dict[str, float]:
-    """Since when Slurm has no node of a pod whose slurmd runs, by the pod's uid. Time in which nobody knows is none."""
+    """Since when Slurm has no node of a pod whose slurmd runs, by the pod's uid.
+
+    Time during which Slurm's state is unknown does not count.
+    """
     if slurm.problem is not None:
         return {}
     return {
         pod.uid: max(pod.slurmd_since, before.get(pod.uid, now))
         for pod in pods
-        if not pod.deleting
+        if not pod.terminating
         and not pod.finished
         and pod.slurmd_since is not None
         and pod.slurm_node
@@ -96,7 +101,7 @@ def absent(pods: Iterable[WorkerPod], slurm: SlurmView, before: Mapping[str, flo
 
 
 def not_registered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str, float], now: float) -> str:
-    """What to know of pods that Slurm should know by now, for a condition; "" for none. `since`: see `absent`."""
+    """About pods that should have registered in Slurm, for a condition; "" for none. `since`: see `absent`."""
     late = [pod for pod in pods if pod.uid in since and now - since[pod.uid] >= NOT_REGISTERED_SECONDS]
     if not late:
         return ""
@@ -108,9 +113,10 @@ def not_registered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[s
 
 
 def unregistered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str, float], now: float) -> Lost:
-    """The pods that Slurm doesn't know although their slurmd runs: only a new slurmd registers again. `since`: `absent`
+    """The pods to delete that Slurm does not know although their slurmd runs: only a new slurmd registers again.
 
-    So it is when somebody deletes the record of a node whose slurmd runs (scontrol delete, of a dynamic node).
+    That happens when the record of a dynamic node is deleted while its slurmd runs (scontrol delete). `since`: see
+    `absent`.
     """
     delete: list[Deletion] = []
     waits: list[float] = []

@@ -1,0 +1,129 @@
+"""Drains of Slurm nodes: which reason the operator sets, when it lifts one, and when a drained pod may be deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sidecars.contract import reasons
+from sidecars.contract.reasons import Owner
+from sidecars.policy.nodeset.records import Deletion, Waiting
+from sidecars.slurm import hostlists, states
+from sidecars.slurm.extra import pod_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
+    from sidecars.slurm.records import Job, Node
+
+NOT_REGISTERED_SECONDS = 10.0
+"""How long a started slurmd gets to register before its absence from Slurm's list means that no job can be there."""
+
+FORCED_GRACE_SECONDS = 30
+"""Grace of a pod that is deleted because its Slurm cluster is."""
+
+CLUSTER_REMOVED = "its Slurm cluster is being removed"
+"""Why such a pod is deleted."""
+
+_HAS_NOT_BEGUN_OR_HAS_ENDED = frozenset(
+    {
+        *("PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
+        *("DEADLINE", "OUT_OF_MEMORY", "LAUNCH_FAILED", "REVOKED"),
+    }
+)
+"""States of a job that has no process on any node (squeue, JOB STATE CODES)."""
+
+
+def verdict(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> Deletion | Waiting:
+    """Whether a condemned pod can be deleted without losing a job, and if not, what it waits for."""
+    node = slurm.nodes.get(pod.slurm_node)
+    facts = pod_facts(node.extra) if node is not None else None
+    # The kubelet's report may lag behind: a pod that Slurm knows has started.
+    if not pod.started and (facts is None or facts.pod_uid != pod.uid):
+        return Deletion(pod, "its slurmd never started", only_unchanged=True)
+    if desired.forced:
+        return Deletion(pod, CLUSTER_REMOVED, FORCED_GRACE_SECONDS)
+    if slurm.problem is not None:
+        # No event says when a read that failed, such as that of all jobs, would succeed.
+        return Waiting(pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.problem}", look_again=5.0)
+    if pod.slurm_node in slurm.unsettled:
+        return Waiting(pod, f"Slurm node {pod.slurm_node} was changed just now and is being read again", look_again=1.0)
+    if node is None:
+        left = 0.0 if pod.slurmd_since is None else pod.slurmd_since + NOT_REGISTERED_SECONDS - now
+        if left > 0:
+            return Waiting(pod, f"slurmd has just started and may yet register Slurm node {pod.slurm_node}", look_again=left)
+        return Deletion(pod, f"Slurm has no node {pod.slurm_node}", absent=True)
+    if states.is_drained(node.states):
+        if pod.slurm_node in slurm.unread:
+            step = f"Slurm node {pod.slurm_node} is drained; the jobs are being read, in case a suspended one is on it"
+            return Waiting(pod, step, look_again=5.0)
+        if slurm.nodes_with_jobs is not None and pod.slurm_node in slurm.nodes_with_jobs:
+            return Waiting(pod, f"Slurm node {pod.slurm_node} is drained but holds a suspended job", look_again=5.0)
+        return Deletion(pod, f"Slurm node {pod.slurm_node} is drained", drained=True)
+    if states.is_drain(node.states):
+        return Waiting(pod, f"Slurm node {pod.slurm_node} is draining: its jobs are still running")
+    return Waiting(pod, f"Slurm node {pod.slurm_node} is about to be drained", look_again=1.0)
+
+
+def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:
+    """Nodes with a job that has begun and not ended: a suspended one leaves its node IDLE (scontrol, suspend)."""
+    found: set[str] = set()
+    for job in jobs:
+        if job.nodes and job.states.isdisjoint(_HAS_NOT_BEGUN_OR_HAS_ENDED):
+            found.update(hostlists.expand(job.nodes))
+    return frozenset(found)
+
+
+def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> str | None:
+    """The reason that the operator wants on the pod's Slurm node; None when it wants no drain."""
+    if condemned_for is not None:
+        return reasons.of_operator(f"Pod ({namespace}/{pod.name}) is pending termination for {condemned_for}")
+    if pod.kube_node_cordon is not None:
+        return reasons.of_operator(pod.kube_node_cordon)
+    if pod.cordon == "user":
+        return reasons.of_operator(f"Pod ({namespace}/{pod.name}) was cordoned")
+    return None
+
+
+def kube_node_asks(pod: WorkerPod, node: Node | None) -> bool | None:
+    """Whether the pod's Slurm node is, or is to be, drained because its Kubernetes node is cordoned; None if unknown."""
+    if pod.kube_node_cordon is None:
+        return False
+    return _is_ours(node) if node is not None else None
+
+
+def common_reason(desired: Desired, condemned_for: str) -> str:
+    """The drain reason that many pods share which are deleted for one cause."""
+    whose = f"{desired.namespace}/{desired.name}"
+    return reasons.of_operator(f"Pods of NodeSet ({whose}) are pending termination for {condemned_for}")
+
+
+def should_drain(node: Node, accepted: Collection[str]) -> bool:
+    """Whether to drain the node, or to replace the operator's own reason by one of those `accepted`."""
+    return not states.is_drain(node.states) or (_is_ours(node) and node.reason not in accepted)
+
+
+def _is_ours(node: Node) -> bool:
+    """Whether no one else has drained it."""
+    return not states.is_drain(node.states) or reasons.owner(node.reason) is Owner.OPERATOR
+
+
+def should_undrain(node: Node, pod: WorkerPod) -> bool:
+    """Whether to lift the drain: one of the operator's, or one that an earlier pod of this name asked for.
+
+    On a record that another pod left behind only once this pod is ready: earlier no slurmd may run there.
+    """
+    if not states.is_drain(node.states):
+        return False
+    facts = pod_facts(node.extra)
+    own = facts is not None and facts.pod_uid == pod.uid
+    owner = reasons.owner(node.reason)
+    if owner is Owner.OPERATOR:
+        return own or pod.ready
+    return owner is Owner.POD and facts is not None and not own and pod.ready
+
+
+def is_busy(pod: WorkerPod, slurm: SlurmView) -> bool:
+    """Whether Slurm says that the pod's node holds a job."""
+    node = slurm.nodes.get(pod.slurm_node)
+    return node is not None and states.is_busy(node.states)

@@ -1,0 +1,56 @@
+"""Slurm node records that pods of a NodeSet left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sidecars.contract import reasons
+from sidecars.slurm import states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sidecars.slurm.records import Node
+
+ORPHANED_SECONDS = 5.0
+"""How long a node record must have been without its pod before it is deleted: longer than a watch event takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlan:
+    """What to do about node records without a pod."""
+
+    delete: tuple[str, ...] = ()
+    down: Mapping[str | None, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes to set DOWN by reason; None leaves the reason as it is."""
+    look_again: float | None = None
+    """Seconds until time alone may have changed this; None when no record is left to be deleted."""
+
+
+def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float], now: float) -> RecordPlan:
+    """What to do about node records that carry the uid of a pod that no longer exists.
+
+    `orphaned_since`: when each was first seen so; one that is missing there is seen for the first time. A record with a
+    foreign reason or a reservation is set DOWN and left to the administrator. A busy one is set DOWN, which ends its
+    jobs in Slurm, and deleted once it is free.
+    """
+    delete: list[str] = []
+    down: dict[str | None, list[str]] = {}
+    wait: list[float] = []
+    for node in orphans:
+        age = now - orphaned_since.get(node.name, now)
+        if age < ORPHANED_SECONDS:
+            wait.append(ORPHANED_SECONDS - age)
+            continue
+        busy = states.is_busy(node.states)
+        foreign = reasons.is_foreign(node.reason)
+        retain = foreign or bool(node.reservation)
+        if (retain or busy) and not states.is_down(node.states):
+            down.setdefault(None if foreign else reasons.RECORD_ORPHANED, []).append(node.name)
+        if busy and not retain:
+            wait.append(1.0)
+        elif not retain:
+            delete.append(node.name)
+    by_reason = {reason: tuple(names) for reason, names in down.items()}
+    return RecordPlan(tuple(delete), by_reason, min(wait, default=None))

@@ -1,0 +1,84 @@
+"""When a NodeSet's partition may be removed from slurm.conf.
+
+The jobs of a partition that slurm.conf lacks are lost: at the next reconfigure or start Slurm 26.05 ends those that run
+or pend there as NODE_FAIL. Older releases crash over job records that still name it, finished ones too, and crash again
+at each start. So a partition is first closed (State=INACTIVE: it accepts no job and starts none,
+https://slurm.schedmd.com/slurm.conf.html), and its line stays until no job record names it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sidecars.slurm.records import Job, Partition
+from sidecars.workloads.config import CLOSED
+
+FINISHED_FOR = 330.0
+"""Seconds for which the record of a finished job may block: MinJobAge's 300, and the interval of the purge."""
+
+LOOK_AGAIN = 5.0
+"""Seconds between reads of the jobs while they block a partition."""
+
+_SHOWN = 5
+
+_OVER = frozenset(
+    {
+        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
+        *("DEADLINE", "OUT_OF_MEMORY", "LAUNCH_FAILED", "REVOKED"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedPartition:
+    """A partition that can't be removed yet."""
+
+    partition: str
+    why: str
+    look_again: float = LOOK_AGAIN
+    """Seconds until time alone may have changed that."""
+
+
+def blocked(
+    removed: Sequence[str], partitions: Iterable[Partition], jobs: Iterable[Job], now: float
+) -> tuple[BlockedPartition, ...]:
+    """Which of the `removed` partitions have to stay, given Slurm's partitions and all jobs."""
+    known = {partition.name: partition for partition in partitions}
+    everything = tuple(jobs)
+    found = []
+    for name in removed:
+        if name in known and CLOSED not in known[name].states:
+            found.append(BlockedPartition(name, "Slurm has not closed it yet", look_again=1.0))
+            continue
+        waiting = sorted(job.job_id for job in everything if _needs(job, name, removed))
+        if waiting:
+            found.append(BlockedPartition(name, f"{_jobs(waiting)} would be lost: cancel or move them"))
+            continue
+        ages = [now - job.end_time for job in everything if _names(job, name) and not job.states.isdisjoint(_OVER)]
+        recent = [age for age in ages if age < FINISHED_FOR]
+        if recent:
+            left = FINISHED_FOR - min(recent)
+            why = f"Slurm keeps the records of {len(recent)} finished jobs for some minutes"
+            found.append(BlockedPartition(name, why, look_again=min(left, 30.0)))
+    return tuple(found)
+
+
+def _needs(job: Job, partition: str, removed: Sequence[str]) -> bool:
+    """Whether the job would be lost with the partition: a pending one may name others too."""
+    if not _names(job, partition) or not job.states.isdisjoint(_OVER):
+        return False
+    return "PENDING" not in job.states or set(job.partition.split(",")) <= set(removed)
+
+
+def _names(job: Job, partition: str) -> bool:
+    return partition in job.partition.split(",")
+
+
+def _jobs(ids: Sequence[int]) -> str:
+    some = ", ".join(map(str, ids[:_SHOWN]))
+    return f"{len(ids)} job{'s' if len(ids) > 1 else ''} ({some}{', …' if len(ids) > _SHOWN else ''})"
+
+
+def message(blocked: Sequence[BlockedPartition]) -> str:
+    """What the partitions wait for, with the remedy, for a condition."""
+    each = "; ".join(f"partition {it.partition} is being closed and stays while {it.why}" for it in blocked)
+    return f"{each}. spec.forceRemoval lets it go all the same"

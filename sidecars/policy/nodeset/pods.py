@@ -1,0 +1,193 @@
+"""One pass over the pods of a NodeSet: which to create, cordon, drain and delete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sidecars.policy.nodeset import drain as drains
+from sidecars.policy.nodeset import replicas
+from sidecars.policy.nodeset.records import Deletion, Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
+
+SHARED_REASON_PODS = 16
+"""At this many pods with one cause they share one drain reason, so that Slurm gets one request."""
+
+_EVENTS = {replicas.OTHER_HOSTNAME: "HostnameMismatch"}
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """What to do with the pods. Each tuple is in the order in which it is to be applied."""
+
+    create: tuple[int, ...] = ()
+    """Ordinals without a pod."""
+    create_on: tuple[str, ...] = ()
+    """Kubernetes nodes without a pod, in DaemonSet mode."""
+    problems: tuple[str, ...] = ()
+    """Why other pods can't be created."""
+    delete: tuple[Deletion, ...] = ()
+    cordon: tuple[WorkerPod, ...] = ()
+    """Pods to be marked as condemned, or as drained because of their Kubernetes node."""
+    uncordon: tuple[WorkerPod, ...] = ()
+    drain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Slurm nodes by drain reason."""
+    undrain: tuple[str, ...] = ()
+    """Slurm nodes."""
+    waiting: tuple[Waiting, ...] = ()
+    """Condemned pods that can't be deleted yet."""
+    scaled_in: tuple[WorkerPod, ...] = ()
+    """Pods that are to be deleted, now or later, and that no pod replaces."""
+    look_again: float | None = None
+    """Seconds until time alone may have changed this."""
+
+
+def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> PodPlan:
+    """Decide one pass over the pods."""
+    everyone = tuple(pods)
+    live = [pod for pod in everyone if not pod.terminating]
+    if desired.deleting or len(live) > desired.replicas:
+        # Sorting thousands is expensive, so only where the order counts.
+        live.sort(key=lambda pod: replicas.deletion_order(pod, slurm))
+    working = [pod for pod in live if not pod.finished]
+    condemned = replicas.condemn(desired, everyone, working, slurm)
+
+    delete = [_replacement(pod) for pod in live if pod.finished]
+    if desired.forced:
+        delete += _shortened(everyone)
+    waiting: list[Waiting] = []
+    for pod in working if condemned else ():
+        if pod.name in condemned:
+            verdict = drains.verdict(pod, desired, slurm, now)
+            if isinstance(verdict, Deletion):
+                delete.append(_with_cause(verdict, condemned[pod.name]))
+            else:
+                waiting.append(verdict)
+
+    deleted = {deletion.pod.name for deletion in delete}
+    staying = [pod for pod in working if pod.name not in deleted]
+    cordon, uncordon = _cordons(staying, condemned, slurm)
+    drain, undrain = _drains(desired, staying, condemned, slurm)
+    create, create_on, problems = _missing(desired, everyone)
+    return PodPlan(
+        create=create,
+        create_on=create_on,
+        problems=problems,
+        delete=tuple(delete),
+        cordon=cordon,
+        uncordon=uncordon,
+        drain=drain,
+        undrain=undrain,
+        waiting=tuple(waiting),
+        scaled_in=tuple(pod for pod in working if condemned.get(pod.name) in replicas.NOT_REPLACED)
+        if condemned
+        else (),
+        look_again=min((it.look_again for it in waiting if it.look_again is not None), default=None),
+    )
+
+
+def undecided(plan: PodPlan) -> PodPlan:
+    """The plan while the jobs are being read, to see whose end first: no further pod is chosen for deletion."""
+    condemned = {it.pod.name for it in plan.waiting}
+    chosen = {pod.name: pod.slurm_node for pod in plan.cordon if pod.name in condemned}
+    spared = set(chosen.values())
+    drain = {why: tuple(name for name in names if name not in spared) for why, names in plan.drain.items()}
+    return replace(
+        plan,
+        cordon=tuple(pod for pod in plan.cordon if pod.name not in chosen),
+        scaled_in=tuple(pod for pod in plan.scaled_in if pod.name not in chosen),
+        drain={why: names for why, names in drain.items() if names},
+        waiting=tuple(
+            replace(it, step="the jobs are being read, to see whose end first") if it.pod.name in chosen else it
+            for it in plan.waiting
+        ),
+    )
+
+
+def _replacement(pod: WorkerPod) -> Deletion:
+    """The deletion of a finished pod, which the next pass creates again."""
+    why = f"its phase is {pod.phase}"
+    if pod.mode != "DaemonSet":
+        return Deletion(pod, why, only_unchanged=True)
+    if pod.phase == "Failed":
+        return Deletion(pod, why, only_unchanged=True, event="FailedDaemonPod", severity="Warning")
+    return Deletion(pod, why, only_unchanged=True, event="SucceededDaemonPod")
+
+
+def _shortened(pods: Iterable[WorkerPod]) -> list[Deletion]:
+    """Pods that are being deleted with a longer grace than the removal of their Slurm cluster leaves them."""
+    limit = drains.FORCED_GRACE_SECONDS
+    return [
+        Deletion(pod, drains.CLUSTER_REMOVED, limit)
+        for pod in pods
+        if pod.terminating and (pod.terminating_grace or 0) > limit
+    ]
+
+
+def _with_cause(deletion: Deletion, cause: str) -> Deletion:
+    return replace(deletion, scaled_in=cause in replicas.NOT_REPLACED, event=_EVENTS.get(cause, deletion.event))
+
+
+def _cordons(
+    pods: Iterable[WorkerPod], condemned: Mapping[str, str], slurm: SlurmView
+) -> tuple[tuple[WorkerPod, ...], tuple[WorkerPod, ...]]:
+    """The pods to mark, and those whose mark of the operator's is over."""
+    cordon: list[WorkerPod] = []
+    uncordon: list[WorkerPod] = []
+    for pod in pods:
+        if pod.name in condemned:
+            if pod.cordon is None:
+                cordon.append(pod)
+            continue
+        if pod.cordon is None and pod.kube_node_cordon is None:
+            continue
+        node = slurm.nodes.get(pod.slurm_node) if slurm.problem is None else None
+        asks = drains.kube_node_asks(pod, node)
+        if asks is True and pod.cordon is None:
+            cordon.append(pod)
+        elif asks is False and pod.cordon == "operator":
+            uncordon.append(pod)
+    return tuple(cordon), tuple(uncordon)
+
+
+def _drains(
+    desired: Desired, pods: Iterable[WorkerPod], condemned: Mapping[str, str], slurm: SlurmView
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """The Slurm nodes to drain, by reason, and those to undrain."""
+    if slurm.problem is not None:
+        return {}, ()
+    counts = Counter(condemned.values())
+    drain: dict[str, list[str]] = {}
+    undrain: list[str] = []
+    for pod in pods:
+        node = slurm.nodes.get(pod.slurm_node)
+        if node is None:
+            continue
+        cause = condemned.get(pod.name)
+        reason = drains.drain_reason(pod, desired.namespace, cause)
+        if reason is None:
+            if drains.should_undrain(node, pod) and not pod.kube_node_gone:
+                undrain.append(pod.slurm_node)
+            continue
+        shared = drains.common_reason(desired, cause) if cause is not None else reason
+        if drains.should_drain(node, (reason, shared)):
+            wording = shared if cause is not None and counts[cause] >= SHARED_REASON_PODS else reason
+            drain.setdefault(wording, []).append(pod.slurm_node)
+    return {reason: tuple(names) for reason, names in drain.items()}, tuple(undrain)
+
+
+def _missing(
+    desired: Desired, everyone: Sequence[WorkerPod]
+) -> tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]]:
+    """Ordinals and Kubernetes nodes without a pod, and why others can't have one."""
+    if desired.deleting:
+        return (), (), ()
+    if desired.places is not None:
+        return (), *replicas.free_places(everyone, desired.places)
+    numbered = sum(1 for pod in everyone if pod.mode == desired.mode)
+    return replicas.free_ordinals(everyone, max(0, desired.replicas - numbered)), (), ()

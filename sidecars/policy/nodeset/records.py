@@ -1,0 +1,149 @@
+"""What the decisions for a NodeSet are made from, and what they say about a pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecars.policy.placement import Place
+    from sidecars.slurm.records import Node
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPod:
+    """One pod of the NodeSet as observed. Times are seconds since the epoch."""
+
+    name: str
+    uid: str
+    ordinal: int
+    """Its number in StatefulSet mode, else -1."""
+    slurm_node: str
+    """The name that its slurmd registers with; "" while only its future Kubernetes node decides that."""
+    kube_node: str | None
+    """The Kubernetes node that it is bound to."""
+    revision: str
+    """Hash of the revision that it was created from."""
+    phase: str
+    ready: bool
+    available: bool
+    """Ready for at least spec.minReadySeconds."""
+    started: bool
+    """False only while the slurmd container is known never to have run."""
+    created: float
+    ready_since: float | None = None
+    slurmd_since: float | None = None
+    """When slurmd started; None while it does not run."""
+    terminating: bool = False
+    """It has a deletionTimestamp."""
+    terminating_until: float | None = None
+    """When the grace of a terminating pod ends."""
+    terminating_grace: int | None = None
+    """Seconds of grace that a terminating pod was given."""
+    cordon: Literal["user", "operator"] | None = None
+    """Who asked for its drain by annotation."""
+    kube_node_cordon: str | None = None
+    """The drain reason that its Kubernetes node asks for; None while that one is schedulable or unknown."""
+    deletion_cost: int = 0
+    kube_node_gone: bool = False
+    """It is bound to a Kubernetes node that does not exist."""
+    out_of_service: bool = False
+    """Its Kubernetes node has the taint that says that the host is off."""
+    kubelet_silent: bool = False
+    """The kubelet of its Kubernetes node does not report."""
+    mode: str = "StatefulSet"
+    """The spec.scalingMode that it was created in."""
+    place: str | None = None
+    """The Kubernetes node that it was created for, in DaemonSet mode."""
+    resource_version: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """All its containers have ended for good."""
+        return self.phase in {"Failed", "Succeeded"}
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What the NodeSet asks for."""
+
+    namespace: str
+    replicas: int
+    """In DaemonSet mode the number of Kubernetes nodes on which a pod belongs."""
+    revision: str
+    """Hash of the revision that new pods are created from."""
+    rolling: bool = True
+    """Pods of an old revision are replaced, at most `max_unavailable` at a time."""
+    max_unavailable: int = 1
+    """A number of pods, at least 1."""
+    deleting: bool = False
+    """The NodeSet is being deleted."""
+    forced: bool = False
+    """Its Slurm cluster is being deleted as well and `deletionTimeout` is over: jobs are not waited for."""
+    name: str = ""
+    places: Mapping[str, Place] | None = None
+    """In DaemonSet mode each Kubernetes node by name; None in StatefulSet mode."""
+    reservation: str | None = None
+    """Pods of an old revision are replaced while their Slurm node is in the maintenance of this reservation."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """The Kubernetes node on which the pod of an ordinal has to run."""
+
+    @property
+    def mode(self) -> str:
+        """spec.scalingMode."""
+        return "StatefulSet" if self.places is None else "DaemonSet"
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmView:
+    """What is known of Slurm."""
+
+    nodes: Mapping[str, Node]
+    """The node records by name."""
+    problem: str | None
+    """Why `nodes` is not a complete and fresh view; None when it is one."""
+    unsettled: frozenset[str] = frozenset()
+    """Nodes that were written to since they were read."""
+    nodes_with_jobs: frozenset[str] | None = None
+    """Nodes with a job that has begun and not ended, whatever the state of the node; None while nobody has asked."""
+    unread: frozenset[str] = frozenset()
+    """Nodes that changed since the jobs were read: whether they have one is unknown."""
+    deadlines: Mapping[str, float] = field(default_factory=dict)
+    """When the jobs of a node end at the latest, as far as that has been read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A pod that may be deleted."""
+
+    pod: WorkerPod
+    because: str
+    grace_seconds: int | None = None
+    """None keeps the pod's own grace."""
+    drained: bool = False
+    """It may be deleted because its Slurm node is drained."""
+    absent: bool = False
+    """It may be deleted because Slurm has no such node."""
+    scaled_in: bool = False
+    """No pod replaces it."""
+    only_unchanged: bool = False
+    """Its own status is the cause: it may be deleted only if it has not changed since it was read."""
+    kube_node_lost: bool = False
+    """The loss of its Kubernetes node is the cause."""
+    event: str = "SuccessfulDelete"
+    """Reason of the event that reports the deletion."""
+    severity: Literal["Normal", "Warning"] = "Normal"
+    """Type of that event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A condemned pod that can't be deleted yet."""
+
+    pod: WorkerPod
+    step: str
+    """What it waits for."""
+    look_again: float | None = None
+    """Seconds until time alone may have changed that."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar
 
-from sidecars.policy.nodeset import SlurmView
+from sidecars.policy.nodeset.records import SlurmView
 from sidecars.slurm.client import Client
 from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.poller import Carrier, Poller

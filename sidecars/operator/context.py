@@ -28,7 +28,8 @@ from sidecars.operator.controller.failover import Primaries
 from sidecars.operator.controller.statuses import Statuses
 from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
-from sidecars.policy.nodeset import Failures, WorkerPod
+from sidecars.policy.nodeset.failures import Failures
+from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.policy.placement import Rules
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.client import ready as slurm_ready

@@ -1,7 +1,7 @@
 """Which Kubernetes nodes to cordon because the Slurm node of a worker there was drained. Pure.
 
-Three rules prevent a loop. Drains of the operator and of terminating pods do not count. A cordon of the operator's has a
-mark, and drains no Slurm node. A marked Kubernetes node that is schedulable was uncordoned by someone, and stays so
+Three rules prevent a loop. Drains of the operator and of terminating pods do not count. A cordon of the operator's has
+a mark, and drains no Slurm node. A marked Kubernetes node that is schedulable was uncordoned by someone, and stays so
 until that drain is lifted.
 """
 
@@ -55,13 +55,13 @@ def plan(
     kube_nodes: Iterable[KubeNode],
     namespaces: Collection[str] = (),
 ) -> Changes:
-    """What to change. `drained`: `to_cordon` of each Slurm cluster (NAMESPACE/NAME). `unknown`: clusters that don't answer.
+    """What to change. `drained`: `to_cordon` of each Slurm cluster (NAMESPACE/NAME). `unknown`: silent clusters.
 
     `namespaces`: those that the operator watches, empty for all. Other marks are another operator's.
     """
     wanted: dict[str, str] = {}
-    for cluster, reasons in sorted(drained.items()):
-        for name, reason in reasons.items():
+    for cluster, reason_of in sorted(drained.items()):
+        for name, reason in reason_of.items():
             wanted.setdefault(name, f"{cluster}: {reason}")
     cordon: dict[str, str] = {}
     uncordon: list[str] = []

@@ -10,17 +10,18 @@ from functools import partial
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, NotFound, records
 from sidecars.operator.context import Context
 from sidecars.operator.nodeset import bulk
-from sidecars.policy import nodeset as policy
+from sidecars.policy.nodeset.pods import PodPlan
+from sidecars.policy.nodeset.records import Deletion, WorkerPod
 from sidecars.workloads import assembly, names
 from sidecars.workloads.resources import Json, NodeSet
 
 
-async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerPod], plan: policy.Plan) -> bool:
+async def keep(context: Context, nodeset: NodeSet, pods: Sequence[WorkerPod], plan: PodPlan) -> bool:
     """Bring the owners of all claims to what the policy says. Returns whether time sufficed. Raises ApiError."""
     if not nodeset.spec.volume_claim_templates:
         return True
     going = {deletion.pod.uid for deletion in plan.delete}
-    staying = {pod.uid for pod in pods if not pod.deleting and pod.uid not in going}
+    staying = {pod.uid for pod in pods if not pod.terminating and pod.uid not in going}
     policy_of = nodeset.spec.persistent_volume_claim_retention_policy
     of_all = [assembly.owner_reference(nodeset)] if policy_of.when_deleted == "Delete" else []
     leaving = [pod for pod in plan.scaled_in if pod.uid in staying] if policy_of.when_scaled == "Delete" else []
@@ -34,7 +35,7 @@ async def keep(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerP
     return await bulk.all_of(steps, bulk.a_slice(context, (nodeset.namespace, nodeset.name)))
 
 
-async def hand_over(context: Context, nodeset: NodeSet, deletion: policy.Deletion) -> None:
+async def hand_over(context: Context, nodeset: NodeSet, deletion: Deletion) -> None:
     """Before a pod is scaled in, have it take its claims along if whenScaled says so. Raises ApiError."""
     policy_of = nodeset.spec.persistent_volume_claim_retention_policy
     if not deletion.scaled_in or policy_of.when_scaled != "Delete" or not nodeset.spec.volume_claim_templates:
@@ -45,7 +46,7 @@ async def hand_over(context: Context, nodeset: NodeSet, deletion: policy.Deletio
             await _own(context, claim, [_owner(pod)])
 
 
-def _claims_of(context: Context, nodeset: NodeSet, pod: policy.WorkerPod) -> Sequence[records.PersistentVolumeClaim]:
+def _claims_of(context: Context, nodeset: NodeSet, pod: WorkerPod) -> Sequence[records.PersistentVolumeClaim]:
     """By their names in StatefulSet mode, else by the Kubernetes node that they are for."""
     store = context.caches.claims.store
     if pod.mode != "StatefulSet":
@@ -55,7 +56,7 @@ def _claims_of(context: Context, nodeset: NodeSet, pod: policy.WorkerPod) -> Seq
     return [claim for claim in found if claim is not None]
 
 
-def _owner(pod: policy.WorkerPod) -> Json:
+def _owner(pod: WorkerPod) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
 
 

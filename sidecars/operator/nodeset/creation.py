@@ -10,7 +10,8 @@ import msgspec
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
 from sidecars.operator.context import Context, Key, Memory, NotUsableError
 from sidecars.operator.nodeset import bulk, placement
-from sidecars.policy import nodeset as policy
+from sidecars.policy.nodeset.pods import PodPlan
+from sidecars.policy.nodeset.records import Desired, WorkerPod
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 
@@ -31,9 +32,7 @@ class Order:
     pod: Callable[[], Manifest]
 
 
-def orders(
-    nodeset: NodeSet, template: Manifest, revision: str, desired: policy.Desired, plan: policy.Plan
-) -> list[Order]:
+def orders(nodeset: NodeSet, template: Manifest, revision: str, desired: Desired, plan: PodPlan) -> list[Order]:
     """The pods that the plan asks for, rendered when their turn comes."""
     host_network = bool(template["spec"].get("hostNetwork"))
     found = []
@@ -204,7 +203,7 @@ def _prefix(nodeset: NodeSet) -> str:
     return str(nodeset.spec.template.spec.get("hostname") or f"{nodeset.name}-")
 
 
-def pins(nodeset: NodeSet, pods: Iterable[policy.WorkerPod], fits: Callable[[str], bool]) -> Mapping[str, str]:
+def pins(nodeset: NodeSet, pods: Iterable[WorkerPod], fits: Callable[[str], bool]) -> Mapping[str, str]:
     """status.ordinalToNode: the Kubernetes node of each ordinal that ever ran, as long as a pod fits there."""
     if not nodeset.spec.pin_to_node or nodeset.spec.scaling_mode != "StatefulSet":
         return {}

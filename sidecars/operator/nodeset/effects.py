@@ -31,9 +31,12 @@ from sidecars.operator.nodeset import (
     steps,
 )
 from sidecars.operator.nodeset.observation import as_placed, worker_pod
-from sidecars.policy import lost, placement, reservation, upgrades
-from sidecars.policy import nodeset as policy
+from sidecars.policy import placement, upgrades
 from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset import drain, lost, maintenance
+from sidecars.policy.nodeset import pods as policy
+from sidecars.policy.nodeset.failures import failures
+from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
 from sidecars.policy.upgrades import Hold, Live
 from sidecars.slurm.errors import NotYet, SlurmError
 from sidecars.workloads import nodeset as render
@@ -95,12 +98,12 @@ async def reconcile(context: Context, key: Key) -> float | None:
     desired = _desired(context, memory, nodeset, made, pods)
     if cluster is not None:
         # Their `node` sidecars delete the records; many at once must not look like a Slurm that lost its state.
-        cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.deleting)
-    view = cluster.view() if cluster is not None else policy.SlurmView({}, _unconnected(context, nodeset))
+        cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.terminating)
+    view = cluster.view() if cluster is not None else SlurmView({}, _unconnected(context, nodeset))
     plan = policy.plan(desired, pods, view, context.now())
     decided = True
-    busy = [pod.slurm_node for pod in pods if policy.is_busy(pod, view)] if plan.cordon else []
-    if cluster is not None and busy and len(pods) > desired.replicas > 0 and not desired.leaving:
+    busy = [pod.slurm_node for pod in pods if drain.is_busy(pod, view)] if plan.cordon else []
+    if cluster is not None and busy and len(pods) > desired.replicas > 0 and not desired.deleting:
         # Whose jobs end first decides who goes.
         controller = (namespace, nodeset.spec.controller_ref.name)
         decided = await podstate.refresh_deadlines(context, controller, cluster, busy)
@@ -113,7 +116,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     if not decided:
         plan = policy.undecided(plan)
     plan, lost_again = _with_lost(memory, pods, view, plan, context.now())
-    memory.failures, may_be_made = policy.failures(
+    memory.failures, may_be_made = failures(
         memory.failures,
         pods,
         context.now(),
@@ -149,10 +152,10 @@ async def reconcile(context: Context, key: Key) -> float | None:
         nodeset,
         cluster,
         view,
-        leaving=desired.leaving and not remaining,
-        unbound=desired.leaving and _controller_going(context, nodeset),
+        leaving=desired.deleting and not remaining,
+        unbound=desired.deleting and _controller_going(context, nodeset),
     )
-    if desired.leaving and not remaining and failure is None and settled:
+    if desired.deleting and not remaining and failure is None and settled:
         wait = named.again or outcome.again or _record_wait(context, nodeset, view, left)
         if wait is None:
             await context.let_go(NODESETS, manifest, WORKERS_LEAVE_FIRST)
@@ -163,10 +166,10 @@ async def reconcile(context: Context, key: Key) -> float | None:
     unregistered = lost.not_registered(now_there, view, memory.absent_since, context.now())
     ready = (
         reporting.ready(nodeset, desired, now_there, plan, unregistered)
-        if problem is None or desired.leaving
+        if problem is None or desired.deleting
         else problem
     )
-    if named.condition is not None and desired.leaving and not remaining:
+    if named.condition is not None and desired.deleting and not remaining:
         ready = replace(named.condition, type="Ready")
     await context.report(
         NODESETS,
@@ -188,7 +191,7 @@ async def reconcile(context: Context, key: Key) -> float | None:
     hints = (
         again,
         coming,
-        plan.look_again_after,
+        plan.look_again,
         left,
         outcome.again,
         may_be_made,
@@ -204,18 +207,18 @@ async def reconcile(context: Context, key: Key) -> float | None:
 
 
 def _with_lost(
-    memory: Memory, pods: Sequence[policy.WorkerPod], view: policy.SlurmView, plan: policy.Plan, now: float
-) -> tuple[policy.Plan, float | None]:
+    memory: Memory, pods: Sequence[WorkerPod], view: SlurmView, plan: policy.PodPlan, now: float
+) -> tuple[policy.PodPlan, float | None]:
     """The plan with the pods that are lost, and after how many seconds to look again."""
     since = memory.absent_since = lost.absent(pods, view, memory.absent_since, now)
     planned = {deletion.pod.name for deletion in plan.delete}
     found = (lost.stuck(pods, view, now), lost.unregistered(pods, view, since, now))
-    more = [it for each in found for it in each.delete if it.machine_lost or it.pod.name not in planned]
-    again = min((each.again for each in found if each.again is not None), default=None)
+    more = [it for each in found for it in each.delete if it.kube_node_lost or it.pod.name not in planned]
+    again = min((each.look_again for each in found if each.look_again is not None), default=None)
     return (replace(plan, delete=(*plan.delete, *more)) if more else plan), again
 
 
-def _pins(nodeset: NodeSet, desired: policy.Desired) -> dict[str, Any]:
+def _pins(nodeset: NodeSet, desired: Desired) -> dict[str, Any]:
     """status.ordinalToNode as a merge patch: an entry is taken away by null."""
     present = nodeset.status.ordinal_to_node or {}
     if not desired.pins:
@@ -223,13 +226,13 @@ def _pins(nodeset: NodeSet, desired: policy.Desired) -> dict[str, Any]:
     return {"ordinalToNode": dict.fromkeys(present) | dict(desired.pins)}
 
 
-async def _with_jobs(cluster: Cluster, view: policy.SlurmView, pods: Sequence[policy.WorkerPod]) -> policy.SlurmView:
+async def _with_jobs(cluster: Cluster, view: SlurmView, pods: Sequence[WorkerPod]) -> SlurmView:
     nodes = frozenset(pod.slurm_node for pod in pods)
     try:
         found = await cluster.poller.jobs()
         return replace(
             view,
-            held=policy.held_nodes(found.value.jobs),
+            nodes_with_jobs=drain.nodes_with_jobs(found.value.jobs),
             unread=cluster.poller.changed_after(found.asked_at, nodes),
         )
     except NotYet:
@@ -246,7 +249,7 @@ def _reason_of(error: Exception) -> str:
     return "Refused" if isinstance(error, Forbidden | Invalid) else "Failed"
 
 
-def _record_wait(context: Context, nodeset: NodeSet, view: policy.SlurmView, left: float | None) -> float | None:
+def _record_wait(context: Context, nodeset: NodeSet, view: SlurmView, left: float | None) -> float | None:
     """How long the last step of leaving, the removal of records, is still waited for; None when it is over."""
     deleted = nodeset.metadata.deletion_timestamp
     over = deleted is None or context.now() >= deleted.timestamp() + _deletion_timeout(nodeset)
@@ -273,7 +276,7 @@ def _controller_going(context: Context, nodeset: NodeSet) -> bool:
     return controller is None or controller["metadata"].get("deletionTimestamp") is not None
 
 
-def _pods_of(context: Context, memory: Memory, nodeset: NodeSet) -> list[policy.WorkerPod]:
+def _pods_of(context: Context, memory: Memory, nodeset: NodeSet) -> list[WorkerPod]:
     """The NodeSet's pods as the policy sees them; those whose records are the same objects are not looked at again."""
     now, found = context.now(), []
     before, after = memory.observed, {}
@@ -352,9 +355,7 @@ def _rendered(nodeset: NodeSet, controller: Controller, facts: Facts, revision: 
         return render.pod_template(nodeset, controller, facts)
 
 
-def _desired(
-    context: Context, memory: Memory, nodeset: NodeSet, made: Made, pods: Sequence[policy.WorkerPod]
-) -> policy.Desired:
+def _desired(context: Context, memory: Memory, nodeset: NodeSet, made: Made, pods: Sequence[WorkerPod]) -> Desired:
     spec, deleted = nodeset.spec, nodeset.metadata.deletion_timestamp
     late = deleted is not None and context.now() >= deleted.timestamp() + _deletion_timeout(nodeset)
     daemon_set = spec.scaling_mode == "DaemonSet"
@@ -362,7 +363,7 @@ def _desired(
     places = _places(context, memory.rules, pods) if daemon_set else None
     replicas = spec.replicas if places is None else sum(1 for place in places.values() if place.should_run)
     maximum = spec.update_strategy.rolling_update.max_unavailable
-    return policy.Desired(
+    return Desired(
         namespace=nodeset.namespace,
         name=nodeset.name,
         replicas=replicas,
@@ -370,9 +371,9 @@ def _desired(
         revision=made.revision,
         rolling=made.template is not None and spec.update_strategy.type == "RollingUpdate",
         max_unavailable=_pods_that_may_be_unavailable(maximum, replicas),
-        leaving=deleted is not None,
+        deleting=deleted is not None,
         forced=late and _controller_going(context, nodeset),
-        reservation=reservation.name_of(nodeset.name)
+        reservation=maintenance.name_of(nodeset.name)
         if made.template is not None and spec.update_strategy.type == "ScheduledUpdate"
         else None,
         pins=creation.pins(nodeset, pods, lambda name: _fits(context, made, name)),
@@ -388,7 +389,7 @@ def _fits(context: Context, made: Made, kube_node: str) -> bool:
 
 
 def _places(
-    context: Context, rules: placement.Rules | None, pods: Sequence[policy.WorkerPod]
+    context: Context, rules: placement.Rules | None, pods: Sequence[WorkerPod]
 ) -> Mapping[str, placement.Place]:
     """Each Kubernetes node as a place for a pod; without rules, for want of a template, everything stays as it is."""
     nodes = context.caches.kube_nodes.store.values()
@@ -414,6 +415,6 @@ def _unconnected(context: Context, nodeset: NodeSet) -> str:
     return f"the JWT key of Controller {name!r} is missing"
 
 
-def _available_in(nodeset: NodeSet, pods: Sequence[policy.WorkerPod]) -> float | None:
+def _available_in(nodeset: NodeSet, pods: Sequence[WorkerPod]) -> float | None:
     """A pod becomes available by time alone."""
     return nodeset.spec.min_ready_seconds + 1.0 if any(pod.ready and not pod.available for pod in pods) else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from sidecars.kube import NODES, NotFound, records
 from sidecars.operator.context import Context, Key
-from sidecars.policy import machines as policy
+from sidecars.policy import kube_nodes as policy
 from sidecars.workloads import names
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ async def reconcile(context: Context, _: Key) -> float | None:
         else:
             drained["/".join(key)] = policy.to_cordon(cluster.view().nodes.values())
     found = {node.metadata.name: node for node in context.caches.kube_nodes.store.values()}
-    changes = policy.plan(drained, unknown, map(_machine, found.values()), context.namespaces)
+    changes = policy.plan(drained, unknown, map(_kube_node, found.values()), context.namespaces)
     steps = [_patch(context, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()]
     steps += [_patch(context, found[name], unschedulable=None, mark=None) for name in changes.uncordon]
     steps += [_patch(context, found[name], mark=None) for name in changes.unmark]
@@ -43,9 +43,9 @@ async def reconcile(context: Context, _: Key) -> float | None:
     return None
 
 
-def _machine(node: records.Node) -> policy.Machine:
+def _kube_node(node: records.Node) -> policy.KubeNode:
     mark = node.metadata.annotations.get(names.CORDONED_FOR, "")
-    return policy.Machine(node.metadata.name, cordoned=node.spec.unschedulable, mark=mark)
+    return policy.KubeNode(node.metadata.name, cordoned=node.spec.unschedulable, mark=mark)
 
 
 async def _patch(context: Context, node: records.Node, *, mark: str | None, **spec: Any) -> None:

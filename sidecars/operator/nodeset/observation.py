@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from sidecars.kube import records
-from sidecars.policy import lost, placement
-from sidecars.policy import nodeset as policy
+from sidecars.policy import placement
+from sidecars.policy.nodeset import lost
+from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import names
 
 POD_CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordoned-by"
@@ -23,7 +24,7 @@ def worker_pod(
     now: float,
     min_ready_seconds: int = 0,
     explained_by: Iterable[str] = (),
-) -> policy.WorkerPod:
+) -> WorkerPod:
     """The pod as the policy sees it. `kube_node` is the node that it is bound to, None when unbound or unknown.
 
     `explained_by`: see `cordon_reason`.
@@ -34,7 +35,7 @@ def worker_pod(
     ready_since = since.timestamp() if since is not None else None
     mode = meta.labels.get(names.SCALING_MODE, "StatefulSet")
     cordoned = meta.annotations.get(names.POD_CORDON) == "true"
-    return policy.WorkerPod(
+    return WorkerPod(
         name=meta.name,
         uid=meta.uid,
         ordinal=ordinal(meta.name) if mode == "StatefulSet" else -1,
@@ -48,7 +49,7 @@ def worker_pod(
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else now,
         ready_since=ready_since,
         slurmd_since=_running_since(pod),
-        deleting=meta.deletion_timestamp is not None,
+        terminating=meta.deletion_timestamp is not None,
         cordon=("operator" if meta.annotations.get(POD_CORDONED_BY) == "operator" else "user") if cordoned else None,
         kube_node_cordon=cordon_reason(kube_node, meta.namespace, meta.name, explained_by)
         if kube_node is not None
@@ -56,7 +57,7 @@ def worker_pod(
         deletion_cost=deletion_cost(meta.annotations.get(names.POD_DELETION_COST, "")),
         kube_node_gone=bool(pod.spec.node_name) and kube_node is None,
         out_of_service=kube_node is not None and is_out_of_service(kube_node),
-        machine_silent=kube_node is not None and _has_taint(kube_node, UNREACHABLE),
+        kubelet_silent=kube_node is not None and _has_taint(kube_node, UNREACHABLE),
         terminating_grace=meta.deletion_grace_period_seconds,
         terminating_until=meta.deletion_timestamp.timestamp() if meta.deletion_timestamp is not None else None,
         resource_version=meta.resource_version,

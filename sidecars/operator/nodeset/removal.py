@@ -1,13 +1,13 @@
-"""Partitions that are to go: which of them have to stay in slurm.conf yet. See `sidecars.policy.removal`."""
+"""Partitions that are to go: which of them have to stay in slurm.conf yet. See `sidecars.policy.nodeset.partitions`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Memory
-from sidecars.policy import removal
 from sidecars.policy.conditions import Condition
-from sidecars.policy.nodeset import SlurmView
+from sidecars.policy.nodeset import partitions as policy
+from sidecars.policy.nodeset.records import SlurmView
 from sidecars.slurm.errors import NotYet, SlurmError
 from sidecars.slurm.records import Partition
 from sidecars.workloads.config import CLOSED
@@ -41,16 +41,18 @@ async def partitions(
     held = await _held(memory, going, cluster, view, context.now())
     if not held:
         return Partitions(tuple(sorted(current)))
-    condition = Condition("PartitionsReleased", "False", "JobsRefer", removal.said(held))
-    return Partitions(tuple(sorted(current | {it.partition for it in held})), condition, min(it.again for it in held))
+    condition = Condition("PartitionsReleased", "False", "JobsRefer", policy.message(held))
+    return Partitions(
+        tuple(sorted(current | {it.partition for it in held})), condition, min(it.look_again for it in held)
+    )
 
 
 async def _held(
     memory: Memory, going: Sequence[str], cluster: Cluster | None, view: SlurmView, now: float
-) -> tuple[removal.Held, ...]:
+) -> tuple[policy.BlockedPartition, ...]:
     if cluster is None or view.problem is not None:
         why = f"its jobs are unknown: {view.problem}"
-        return tuple(removal.Held(name, why) for name in going)
+        return tuple(policy.BlockedPartition(name, why) for name in going)
     poller = cluster.poller
     try:
         # What they were before, as long as others were to go, says nothing of now.
@@ -58,14 +60,14 @@ async def _held(
         since = _closed_since(memory, going, found, poller.now())
         listed = await poller.jobs()
     except NotYet:
-        return tuple(removal.Held(name, "its jobs are being read") for name in going)
+        return tuple(policy.BlockedPartition(name, "its jobs are being read") for name in going)
     except SlurmError as error:
-        return tuple(removal.Held(name, f"its jobs can't be read: {error}") for name in going)
+        return tuple(policy.BlockedPartition(name, f"its jobs can't be read: {error}") for name in going)
     # Until it was closed it took jobs that such a list lacks.
     unread = [name for name, at in since.items() if at > listed.asked_at]
     if unread:
-        return tuple(removal.Held(name, "its jobs are being read", 1.0) for name in unread)
-    return removal.held(going, found, listed.value.jobs, now)
+        return tuple(policy.BlockedPartition(name, "its jobs are being read", 1.0) for name in unread)
+    return policy.blocked(going, found, listed.value.jobs, now)
 
 
 def _going_since(memory: Memory, going: Sequence[str], now: float) -> float:

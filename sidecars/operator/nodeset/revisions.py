@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sidecars.kube import CONTROLLER_REVISIONS, AlreadyExists, Manifest, NotFound
 from sidecars.operator.context import Context
-from sidecars.policy import nodeset as policy
-from sidecars.policy import revisions
+from sidecars.policy.nodeset import revisions
+from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.facts import Facts
 from sidecars.workloads.resources import Controller, NodeSet
@@ -55,7 +55,7 @@ async def current(
     raise RuntimeError(f"{_COLLISIONS} names of ControllerRevisions in a row are taken")
 
 
-async def prune(context: Context, nodeset: NodeSet, pods: Sequence[policy.WorkerPod], current_hash: str) -> None:
+async def prune(context: Context, nodeset: NodeSet, pods: Sequence[WorkerPod], current_hash: str) -> None:
     """Delete what `revisionHistoryLimit` leaves no room for. Not to be called while creations are under way."""
     in_use = {pod.revision for pod in pods}
     limit = nodeset.spec.revision_history_limit

@@ -8,9 +8,9 @@ from sidecars.kube import Manifest
 from sidecars.operator.caches import NODESETS
 from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context
-from sidecars.policy import nodeset as policy
-from sidecars.policy import reservation
 from sidecars.policy.conditions import Condition, find
+from sidecars.policy.nodeset import maintenance
+from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import NotFound, NotYet, Refused, ServerFault, SlurmError
 from sidecars.workloads.resources import NodeSet, duration
@@ -35,24 +35,24 @@ async def keep(
     context: Context,
     manifest: Manifest,
     nodeset: NodeSet,
-    desired: policy.Desired,
-    pods: Sequence[policy.WorkerPod],
+    desired: Desired,
+    pods: Sequence[WorkerPod],
     cluster: Cluster | None,
-    view: policy.SlurmView,
+    view: SlurmView,
 ) -> Outcome:
     """Bring the reservation one step on. A refusal of Slurm's is a condition; raises ApiError."""
-    scheduled = nodeset.spec.update_strategy.type == "ScheduledUpdate" and desired.replicas > 0 and not desired.leaving
+    scheduled = nodeset.spec.update_strategy.type == "ScheduledUpdate" and desired.replicas > 0 and not desired.deleting
     held = FINALIZER in nodeset.metadata.finalizers
     if not scheduled and not held:
         return Outcome()
     if cluster is None or view.problem is not None:
-        going = desired.leaving and (cluster is None or desired.forced)
+        going = desired.deleting and (cluster is None or desired.forced)
         if not scheduled and going:
             await context.let_go(NODESETS, manifest, FINALIZER)
             return Outcome()
         said = f"what becomes of the reservation is unknown: {view.problem}"
         return Outcome(Condition(CONDITION, "Unknown", "NoAnswer", said), 5.0)
-    name = reservation.name_of(nodeset.name)
+    name = maintenance.name_of(nodeset.name)
     try:
         if not scheduled:
             await _delete(cluster, name)
@@ -70,11 +70,13 @@ async def keep(
         return Outcome(Condition(CONDITION, "False", "Refused", said), 30.0)
 
 
-async def _step(context: Context, nodeset: NodeSet, cluster: Cluster, wanted: reservation.Wanted) -> Outcome:
+async def _step(
+    context: Context, nodeset: NodeSet, cluster: Cluster, wanted: maintenance.DesiredReservation
+) -> Outcome:
     now = context.now()
     known = await cluster.poller.reservations()
     found = next((item for item in known if item.name == wanted.name), None)
-    step = reservation.decide(wanted, found, now)
+    step = maintenance.next_step(wanted, found, now)
     if step.do == "delete":
         await _delete(cluster, wanted.name)
     elif step.do == "save":
@@ -97,7 +99,7 @@ def _as_it_was(manifest: Manifest) -> Condition | None:
     return Condition(CONDITION, found["status"], found["reason"], found["message"]) if found else None
 
 
-def _until_it_changes(wanted: reservation.Wanted, found: object, now: float) -> float | None:
+def _until_it_changes(wanted: maintenance.DesiredReservation, found: object, now: float) -> float | None:
     """Seconds to the next start of the reservation; Slurm's nodes tell the rest."""
     start = wanted.next_start(now)
     return max(1.0, start - now + 1.0) if found is not None and start >= now else None
@@ -110,13 +112,13 @@ async def _delete(cluster: Cluster, name: str) -> None:
         log.debug("there is no reservation %s", name)
 
 
-def _wanted(nodeset: NodeSet, pods: Sequence[policy.WorkerPod], view: policy.SlurmView) -> reservation.Wanted:
+def _wanted(nodeset: NodeSet, pods: Sequence[WorkerPod], view: SlurmView) -> maintenance.DesiredReservation:
     spec = nodeset.spec.update_strategy.scheduled_update
     assert spec is not None  # noqa: S101 - a rule of the CRD
     assert spec.start_time is not None  # noqa: S101 - likewise
     seconds = duration(spec.duration, "spec.updateStrategy.scheduledUpdate.duration")
-    return reservation.Wanted(
-        name=reservation.name_of(nodeset.name),
+    return maintenance.DesiredReservation(
+        name=maintenance.name_of(nodeset.name),
         start=int(spec.start_time.timestamp()),
         minutes=max(1, round(seconds / 60)) if seconds else 30,
         flags=frozenset(flag.upper() for flag in spec.flags or ()),

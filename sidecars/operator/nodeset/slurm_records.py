@@ -12,7 +12,8 @@ from sidecars.operator.context import Context
 from sidecars.operator.nodeset.bulk import all_of, each
 from sidecars.operator.nodeset.observation import slurm_node
 from sidecars.operator.nodeset.steps import bound
-from sidecars.policy import nodeset as policy
+from sidecars.policy.nodeset.node_records import RecordPlan, orphaned_records
+from sidecars.policy.nodeset.records import SlurmView
 from sidecars.slurm.hostlists import compress
 from sidecars.slurm.records import Node
 from sidecars.workloads.resources import NodeSet
@@ -20,7 +21,7 @@ from sidecars.workloads.resources import NodeSet
 log = logging.getLogger(__name__)
 
 
-async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, view: policy.SlurmView) -> float | None:
+async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, view: SlurmView) -> float | None:
     """Records that pods of this NodeSet left behind. Returns when to look again, None when there is nothing left."""
     key = (nodeset.namespace, nodeset.name)
     if cluster is None or view.problem is not None or nodeset.spec.node_records == "Keep":
@@ -31,7 +32,7 @@ async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, vie
         del since[name]
     for node in orphans:
         since.setdefault(node.name, context.now())
-    plan = policy.orphaned_records(orphans, since, context.now())
+    plan = orphaned_records(orphans, since, context.now())
     unseen = await _unseen(context, nodeset, plan, {node.name: node for node in orphans})
 
     async def delete(nodes: Sequence[str]) -> None:
@@ -47,11 +48,11 @@ async def prune(context: Context, nodeset: NodeSet, cluster: Cluster | None, vie
     await all_of(steps)
     if deleted:
         log.info("NodeSet %s/%s: deleted the records of Slurm nodes %s, whose pods are gone", *key, compress(deleted))
-    return 1.0 if unseen or len(deleted) < len(plan.delete) else plan.look_again_after
+    return 1.0 if unseen or len(deleted) < len(plan.delete) else plan.look_again
 
 
 async def _unseen(
-    context: Context, nodeset: NodeSet, plan: policy.RecordPlan, records_of: Mapping[str, Node]
+    context: Context, nodeset: NodeSet, plan: RecordPlan, records_of: Mapping[str, Node]
 ) -> frozenset[str]:
     """Those of the plan's nodes whose pod the cache may just not show yet: slurmd may run there."""
     names = sorted({*plan.delete, *(name for nodes in plan.down.values() for name in nodes)})

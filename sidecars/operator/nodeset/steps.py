@@ -12,8 +12,9 @@ from sidecars.operator.clusters import Cluster
 from sidecars.operator.context import Context, Key
 from sidecars.operator.nodeset import bulk, claims, creation
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
-from sidecars.policy import lost
-from sidecars.policy import nodeset as policy
+from sidecars.policy.nodeset import lost
+from sidecars.policy.nodeset.pods import PodPlan
+from sidecars.policy.nodeset.records import Deletion, Desired, WorkerPod
 from sidecars.slurm import protocol, states
 from sidecars.slurm.errands import PATIENCE
 from sidecars.slurm.errors import NotFound as UnknownToSlurm
@@ -34,8 +35,8 @@ async def carry_out(
     nodeset: NodeSet,
     template: Manifest | None,
     revision: str,
-    desired: policy.Desired,
-    plan: policy.Plan,
+    desired: Desired,
+    plan: PodPlan,
     cluster: Cluster | None,
     *,
     settled: bool,
@@ -76,7 +77,7 @@ async def carry_out(
     return again
 
 
-def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
+def _cordon(context: Context, namespace: str, pod: WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
     async def patch() -> None:
         annotations = {names.POD_CORDON: "true" if by else None, POD_CORDONED_BY: by}
         try:
@@ -90,7 +91,7 @@ def _cordon(context: Context, namespace: str, pod: policy.WorkerPod, by: str | N
 
 
 def _delete(
-    context: Context, nodeset: NodeSet, owner: Manifest, deletion: policy.Deletion, cluster: Cluster | None
+    context: Context, nodeset: NodeSet, owner: Manifest, deletion: Deletion, cluster: Cluster | None
 ) -> Callable[[], Awaitable[None]]:
     key: Key = (nodeset.namespace, nodeset.name)
 
@@ -99,11 +100,11 @@ def _delete(
         drained = not deletion.drained or _still_drained(cluster, pod.slurm_node)
         if not drained or (deletion.absent and not await _still_absent(cluster, pod.slurm_node)):
             return
-        if not deletion.machine_lost:
+        if not deletion.kube_node_lost:
             # What is deleted by force has its deletionTimestamp already.
             context.expectations.expect_deletions(key, [pod.uid])
         try:
-            if deletion.machine_lost and not await _is_lost(context, pod.kube_node or ""):
+            if deletion.kube_node_lost and not await _is_lost(context, pod.kube_node or ""):
                 return
             await claims.hand_over(context, nodeset, deletion)
             await context.client.delete(
@@ -112,7 +113,7 @@ def _delete(
                 pod.name,
                 uid=pod.uid,
                 # The cache may be behind: slurmd may have started, and a job on it.
-                resource_version=pod.resource_version if deletion.as_seen else None,
+                resource_version=pod.resource_version if deletion.only_unchanged else None,
                 grace_period_seconds=deletion.grace_seconds,
             )
         except NotFound:

@@ -2,7 +2,7 @@
 
 `decide` is the one entry point. It steps through the other modules in the order in which a NodeSet lives:
 `replicas` and `pods` (which pods to create, drain and delete), `drain` (reasons, and when a pod may be deleted), `lost`
-(pods that nobody else brings back), `failures` (back-off), `claims`, `maintenance` (the reservation of ScheduledUpdate),
+(pods that nobody else brings back), `failures` (back-off), `claims`, `maintenance` (ScheduledUpdate's reservation),
 `node_records` (records without a pod), `partitions`, `revisions` and `report` (conditions and status).
 
 The rule behind all of it: a pod is deleted only when its Slurm node is known to be drained, or when its slurmd never

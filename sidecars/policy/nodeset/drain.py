@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sidecars.contract import reasons
+from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import Owner
 from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.slurm import hostlists, states
-from sidecars.slurm.extra import pod_facts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -51,7 +51,9 @@ def verdict(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> D
     if node is None:
         left = 0.0 if pod.slurmd_since is None else pod.slurmd_since + NOT_REGISTERED_SECONDS - now
         if left > 0:
-            return Waiting(pod, f"slurmd has just started and may yet register Slurm node {pod.slurm_node}", look_again=left)
+            return Waiting(
+                pod, f"slurmd has just started and may yet register Slurm node {pod.slurm_node}", look_again=left
+            )
         return Deletion(pod, f"Slurm has no node {pod.slurm_node}", absent=True)
     if states.is_drained(node.states):
         if pod.slurm_node in slurm.unread:
@@ -86,7 +88,7 @@ def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> s
 
 
 def kube_node_asks(pod: WorkerPod, node: Node | None) -> bool | None:
-    """Whether the pod's Slurm node is, or is to be, drained because its Kubernetes node is cordoned; None if unknown."""
+    """Whether the pod's Slurm node is or will be drained for the cordon of its Kubernetes node; None if unknown."""
     if pod.kube_node_cordon is None:
         return False
     return _is_ours(node) if node is not None else None

@@ -1,7 +1,7 @@
 """The maintenance reservation of a NodeSet with update strategy ScheduledUpdate.
 
-Slurm creates one for a start in the future, moves a recurring one automatically when it is over, and deletes one that is
-not recurring (scontrol, RESERVATIONS).
+Slurm creates one for a start in the future, moves a recurring one automatically when it is over, and deletes one that
+is not recurring (scontrol, RESERVATIONS).
 """
 
 from collections.abc import Iterable

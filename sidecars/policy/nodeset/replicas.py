@@ -42,7 +42,7 @@ def condemn(
 
 
 def misplaced(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> dict[str, str]:
-    """The pods of DaemonSet mode that have no place, by name, with the cause. Of several in one place the oldest stays."""
+    """The pods of DaemonSet mode without a place, by name, with the cause. Of several in one place the oldest stays."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for pod in sorted(pods, key=lambda pod: pod.created):

@@ -1,9 +1,9 @@
-"""Kubernetes nodes that are cordoned for a drain in Slurm: `sidecars.policy.machines`."""
+"""Kubernetes nodes that are cordoned for a drain in Slurm: `sidecars.policy.kube_nodes`."""
 
-from sidecars.policy.machines import Changes, Machine, plan, to_cordon
+from sidecars.policy.kube_nodes import Changes, KubeNode, plan, to_cordon
 from sidecars.slurm.records import Node
 
-FREE, CORDONED = Machine("m0", cordoned=False), Machine("m0", cordoned=True)
+FREE, CORDONED = KubeNode("m0", cordoned=False), KubeNode("m0", cordoned=True)
 MARK = "slurm/slurm: bad disk"
 DRAINED = {"slurm/slurm": {"m0": "bad disk"}}
 
@@ -26,7 +26,7 @@ def test_a_machine_is_to_be_cordoned_for_somebody_elses_drain_and_for_its_health
 
 
 def test_a_machine_is_cordoned_with_the_cluster_and_reason_as_its_mark() -> None:
-    assert plan(DRAINED, (), [FREE, Machine("m1", cordoned=False)]) == Changes({"m0": MARK})
+    assert plan(DRAINED, (), [FREE, KubeNode("m1", cordoned=False)]) == Changes({"m0": MARK})
 
 
 def test_a_machine_that_is_cordoned_already_is_left_as_it_is() -> None:
@@ -35,7 +35,7 @@ def test_a_machine_that_is_cordoned_already_is_left_as_it_is() -> None:
 
 
 def test_a_machine_is_uncordoned_when_no_drain_speaks_against_it_any_more() -> None:
-    marked = Machine("m0", cordoned=True, mark=MARK)
+    marked = KubeNode("m0", cordoned=True, mark=MARK)
     assert plan(DRAINED, (), [marked]) == Changes({})
     assert plan({"slurm/slurm": {}}, (), [marked]) == Changes({}, uncordon=("m0",))
     assert plan({"slurm/slurm": {}, "b/b": {"m0": "noisy"}}, (), [marked]) == Changes({})
@@ -43,18 +43,18 @@ def test_a_machine_is_uncordoned_when_no_drain_speaks_against_it_any_more() -> N
 
 
 def test_a_machine_stays_cordoned_while_its_slurm_cluster_can_not_be_asked() -> None:
-    marked = Machine("m0", cordoned=True, mark=MARK)
+    marked = KubeNode("m0", cordoned=True, mark=MARK)
     assert plan({}, ("slurm/slurm",), [marked]) == Changes({})
     assert plan({"slurm/slurm": {}}, ("b/b",), [marked]) == Changes({}, uncordon=("m0",))
 
 
 def test_who_uncordons_the_machine_is_not_contradicted_until_the_drain_is_lifted() -> None:
-    overruled = Machine("m0", cordoned=False, mark=MARK)
+    overruled = KubeNode("m0", cordoned=False, mark=MARK)
     assert plan(DRAINED, (), [overruled]) == Changes({})
     assert plan({"slurm/slurm": {}}, (), [overruled]) == Changes({}, unmark=("m0",))
 
 
 def test_what_another_operator_has_cordoned_is_not_given_free() -> None:
-    marked = Machine("m0", cordoned=True, mark=MARK)
+    marked = KubeNode("m0", cordoned=True, mark=MARK)
     assert plan({}, (), [marked], ("elsewhere",)) == Changes({})
     assert plan({}, (), [marked], ("elsewhere", "slurm")) == Changes({}, uncordon=("m0",))

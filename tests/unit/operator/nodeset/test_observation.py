@@ -123,7 +123,7 @@ def test_a_pod_tells_what_is_known_of_a_lost_machine() -> None:
     off = msgspec.convert({"metadata": {"name": "m"}, "spec": {"taints": taints}}, records.Node)
     seen = [worker_pod(leaving, node, now=0) for node in (silent, off, None)]
     assert [it.terminating_until for it in seen] == [READY_AT.timestamp()] * 3
-    assert [(it.machine_silent, it.out_of_service, it.kube_node_gone) for it in seen] == [
+    assert [(it.kubelet_silent, it.out_of_service, it.kube_node_gone) for it in seen] == [
         (True, False, False),
         (True, True, False),
         (False, False, True),

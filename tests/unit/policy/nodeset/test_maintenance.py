@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from sidecars.policy.reservation import Step, Wanted, decide
+from sidecars.policy.nodeset.maintenance import DesiredReservation, Step, next_step
 from sidecars.slurm.records import Reservation
 
 NOW = 1_000_000.0
 START = int(NOW) + 3600
 NAME = "SlurmOperatorMaint-slinky"
-WANTED = Wanted(NAME, START, 30, frozenset(), frozenset({"slinky-0", "slinky-1"}))
+WANTED = DesiredReservation(NAME, START, 30, frozenset(), frozenset({"slinky-0", "slinky-1"}))
 FOUND = Reservation(
     NAME,
     node_list="slinky-[0-1]",
@@ -21,28 +21,28 @@ FOUND = Reservation(
 
 
 def test_it_is_made_for_a_start_in_the_future() -> None:
-    step = decide(WANTED, None, NOW)
+    step = next_step(WANTED, None, NOW)
     assert (step.do, step.start, step.minutes, step.nodes) == ("save", START, 30, ("slinky-0", "slinky-1"))
     assert (step.flags, step.users) == (("IGNORE_JOBS", "MAINT"), ("slurm",))
 
 
 def test_it_is_not_made_once_its_start_is_over_and_the_remedy_is_said() -> None:
-    step = decide(replace(WANTED, start=int(NOW) - 1), None, NOW)
+    step = next_step(replace(WANTED, start=int(NOW) - 1), None, NOW)
     assert (step.do, step.exists, step.reason) == ("nothing", False, "NotExists")
     assert "startTime" in step.message
 
 
 def test_a_recurring_one_is_forced_to_its_next_start() -> None:
     wanted = replace(WANTED, start=START - 86_400, flags=frozenset({"DAILY", "FORCE_START"}))
-    assert decide(wanted, None, NOW).start == START
+    assert next_step(wanted, None, NOW).start == START
 
 
 def test_it_waits_for_the_first_worker() -> None:
-    assert decide(replace(WANTED, nodes=frozenset()), None, NOW).reason == "NoNodes"
+    assert next_step(replace(WANTED, nodes=frozenset()), None, NOW).reason == "NoNodes"
 
 
 def test_one_that_is_as_wanted_is_left_alone() -> None:
-    assert decide(WANTED, FOUND, NOW).do == "nothing"
+    assert next_step(WANTED, FOUND, NOW).do == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -53,30 +53,30 @@ def test_one_that_is_as_wanted_is_left_alone() -> None:
         (replace(WANTED, nodes=frozenset({"slinky-0"})), {"nodes": ("slinky-0",)}),
     ],
 )
-def test_what_differs_is_changed_before_it_begins(wanted: Wanted, expected: dict[str, object]) -> None:
-    step = decide(wanted, FOUND, NOW)
+def test_what_differs_is_changed_before_it_begins(wanted: DesiredReservation, expected: dict[str, object]) -> None:
+    step = next_step(wanted, FOUND, NOW)
     assert {field: getattr(step, field) for field in ("start", "minutes", "nodes") if getattr(step, field)} == expected
 
 
 def test_once_begun_only_its_nodes_change() -> None:
     wanted = replace(WANTED, minutes=45, start=START + 60, nodes=WANTED.nodes | {"slinky-2"})
-    step = decide(wanted, FOUND, START + 1)
+    step = next_step(wanted, FOUND, START + 1)
     assert (step.do, step.nodes, step.start, step.minutes) == ("save", ("slinky-0", "slinky-1", "slinky-2"), None, None)
-    assert decide(WANTED, FOUND, START + 1).do == "nothing"
+    assert next_step(WANTED, FOUND, START + 1).do == "nothing"
 
 
 @pytest.mark.parametrize("flag", ["NO_FLEX", "DURATION_PLUS", "BOGUS"])
 def test_a_flag_that_slurm_never_shows_is_named_and_doesnt_make_it_anew(flag: str) -> None:
-    step = decide(replace(WANTED, flags=frozenset({flag})), FOUND, NOW)
+    step = next_step(replace(WANTED, flags=frozenset({flag})), FOUND, NOW)
     assert (step.do, step.exists, step.reason) == ("nothing", True, "Created")
     assert flag in step.message
 
 
 def test_other_flags_make_it_anew() -> None:
-    assert decide(replace(WANTED, flags=frozenset({"FLEX"})), FOUND, NOW).do == "delete"
-    assert decide(replace(WANTED, flags=frozenset({"DAILY"})), FOUND, NOW).do == "delete"
+    assert next_step(replace(WANTED, flags=frozenset({"FLEX"})), FOUND, NOW).do == "delete"
+    assert next_step(replace(WANTED, flags=frozenset({"DAILY"})), FOUND, NOW).do == "delete"
     daily = replace(FOUND, flags=FOUND.flags | {"DAILY"})
-    assert decide(WANTED, daily, NOW).do == "delete"
+    assert next_step(WANTED, daily, NOW).do == "delete"
 
 
 @pytest.mark.parametrize("days", [1, 30])
@@ -89,7 +89,7 @@ def test_a_recurring_one_keeps_the_start_that_slurm_moved_it_to(days: int) -> No
         end_time=START + days * 86_400 + 1800,
     )
     now = START + (days - 1) * 86_400 + 7200
-    assert decide(wanted, moved, now).do == "nothing"
+    assert next_step(wanted, moved, now).do == "nothing"
     another_hour = replace(wanted, start=START + 2 * 3600)
-    assert isinstance(decide(another_hour, moved, now), Step)
-    assert decide(another_hour, moved, now).start is not None
+    assert isinstance(next_step(another_hour, moved, now), Step)
+    assert next_step(another_hour, moved, now).start is not None

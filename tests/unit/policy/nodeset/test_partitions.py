@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecars.policy.removal import FINISHED_FOR, held, said
+from sidecars.policy.nodeset.partitions import FINISHED_FOR, blocked, message
 from sidecars.slurm.records import Job, Partition
 
 NOW = 1_000_000.0
@@ -14,39 +14,39 @@ def job(job_id: int, state: str, partition: str = "gpu", ended: float = 0.0) -> 
 
 
 def test_a_partition_that_no_job_names_may_go() -> None:
-    assert held(["gpu"], [CLOSED], [job(1, "RUNNING", "all"), job(2, "PENDING", "cpu")], NOW) == ()
+    assert blocked(["gpu"], [CLOSED], [job(1, "RUNNING", "all"), job(2, "PENDING", "cpu")], NOW) == ()
 
 
 def test_one_that_slurm_does_not_have_may_go() -> None:
-    assert held(["gpu"], [], [], NOW) == ()
+    assert blocked(["gpu"], [], [], NOW) == ()
 
 
 def test_it_has_to_be_closed_first_so_that_no_job_comes_meanwhile() -> None:
-    (found,) = held(["gpu"], [Partition("gpu", states=frozenset({"UP"}))], [], NOW)
+    (found,) = blocked(["gpu"], [Partition("gpu", states=frozenset({"UP"}))], [], NOW)
     assert found.why == "Slurm has not closed it yet"
 
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "SOMETHING_NEW"])
 def test_an_unfinished_job_is_named(state: str) -> None:
-    (found,) = held(["gpu"], [CLOSED], [job(7, state)], NOW)
+    (found,) = blocked(["gpu"], [CLOSED], [job(7, state)], NOW)
     assert "1 job (7)" in found.why
 
 
 def test_a_pending_job_with_another_partition_to_go_to_is_no_obstacle() -> None:
-    assert held(["gpu"], [CLOSED], [job(7, "PENDING", "gpu,all")], NOW) == ()
-    assert held(["gpu"], [CLOSED], [job(7, "RUNNING", "gpu,all")], NOW) != ()
-    both = held(["gpu", "all"], [CLOSED], [job(7, "PENDING", "gpu,all")], NOW)
+    assert blocked(["gpu"], [CLOSED], [job(7, "PENDING", "gpu,all")], NOW) == ()
+    assert blocked(["gpu"], [CLOSED], [job(7, "RUNNING", "gpu,all")], NOW) != ()
+    both = blocked(["gpu", "all"], [CLOSED], [job(7, "PENDING", "gpu,all")], NOW)
     assert [it.partition for it in both] == ["gpu", "all"]
 
 
 def test_records_of_finished_jobs_are_waited_for_as_long_as_slurm_keeps_them() -> None:
-    (found,) = held(["gpu"], [CLOSED], [job(7, "COMPLETED", ended=NOW - FINISHED_FOR + 4)], NOW)
-    assert (found.again, "1 finished" in found.why) == (4.0, True)
-    assert held(["gpu"], [CLOSED], [job(7, "COMPLETED", ended=NOW - FINISHED_FOR)], NOW) == ()
+    (found,) = blocked(["gpu"], [CLOSED], [job(7, "COMPLETED", ended=NOW - FINISHED_FOR + 4)], NOW)
+    assert (found.look_again, "1 finished" in found.why) == (4.0, True)
+    assert blocked(["gpu"], [CLOSED], [job(7, "COMPLETED", ended=NOW - FINISHED_FOR)], NOW) == ()
 
 
 def test_the_condition_names_partition_jobs_and_remedy() -> None:
-    text = said(held(["gpu"], [CLOSED], [job(number, "PENDING") for number in range(1, 9)], NOW))
+    text = message(blocked(["gpu"], [CLOSED], [job(number, "PENDING") for number in range(1, 9)], NOW))
     assert text == (
         "partition gpu is being closed and stays while 8 jobs (1, 2, 3, 4, 5, …) would be lost: cancel or move them. "
         "spec.forceRemoval lets it go all the same"

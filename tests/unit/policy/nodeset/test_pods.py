@@ -1,4 +1,4 @@
-"""Which worker pods are created, drained and deleted: the rules of `sidecars.policy.nodeset`, one by one."""
+"""Which worker pods are created, drained and deleted: the rules of `sidecars.policy.nodeset.pods`, one by one."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,65 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.contract.extra import PodFacts, encode
-from sidecars.policy.nodeset import (
-    NOT_REGISTERED_SECONDS,
-    RECORD_ORPHANED_SECONDS,
-    Desired,
-    Failures,
-    Plan,
-    SlurmView,
-    WorkerPod,
-    deletion_order,
-    failures,
-    held_nodes,
-    orphaned_records,
-    plan,
-    undecided,
-)
+from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS, nodes_with_jobs
+from sidecars.policy.nodeset.pods import PodPlan, plan, undecided
+from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
+from sidecars.policy.nodeset.replicas import deletion_order
 from sidecars.policy.placement import Place
 from sidecars.slurm import states
 from sidecars.slurm.records import Job, Node
-
-NOW = 1_000_000.0
-SCALE_IN = "slurm-operator: Pod (slurm/slinky-{}) is pending termination for scale-in"
-
+from tests.unit.policy.nodeset.builders import NOW, SCALE_IN, node, slurm, worker
 
 CORDONED = "Node (m) was cordoned"
 
 
-def worker(ordinal: int, **changes: object) -> WorkerPod:
-    """A healthy worker that has been ready for ten minutes."""
-    pod = WorkerPod(
-        name=f"slinky-{ordinal}",
-        uid=f"uid-{ordinal}",
-        ordinal=ordinal,
-        slurm_node=f"slinky-{ordinal}",
-        kube_node=f"machine-{ordinal}",
-        revision="new",
-        phase="Running",
-        ready=True,
-        available=True,
-        started=True,
-        created=NOW - 700,
-        ready_since=NOW - 600,
-    )
-    return replace(pod, **changes)  # type: ignore[arg-type]  # keyword bundle of a test builder
-
-
-def slurm(*nodes: Node, problem: str | None = None) -> SlurmView:
-    return SlurmView({node.name: node for node in nodes}, problem)
-
-
-def node(ordinal: int, *words: str, reason: str = "", reservation: str = "") -> Node:
-    return Node(f"slinky-{ordinal}", states=frozenset(words), reason=reason, reservation=reservation)
-
-
-def decide(replicas: int, pods: Iterable[WorkerPod], view: SlurmView, **changes: object) -> Plan:
+def decide(replicas: int, pods: Iterable[WorkerPod], view: SlurmView, **changes: object) -> PodPlan:
     desired = replace(Desired("slurm", replicas, "new"), **changes)  # type: ignore[arg-type]  # as above
     return plan(desired, pods, view, NOW)
 
 
-def names(result: Plan) -> list[str]:
+def names(result: PodPlan) -> list[str]:
     return [deletion.pod.name for deletion in result.delete]
 
 
@@ -79,7 +38,7 @@ def test_creation_does_not_wait_for_slurm() -> None:
 
 
 def test_a_terminating_pod_keeps_its_ordinal_until_it_is_gone() -> None:
-    assert decide(2, [worker(0), worker(1, deleting=True)], slurm()).create == ()
+    assert decide(2, [worker(0), worker(1, terminating=True)], slurm()).create == ()
 
 
 def test_scale_in_drains_before_it_deletes() -> None:
@@ -128,7 +87,7 @@ def test_a_running_slurmd_that_has_not_registered_yet_is_given_time_to() -> None
     young = worker(1, ready_since=None, ready=False, slurmd_since=NOW - NOT_REGISTERED_SECONDS + 2)
     old = replace(young, slurmd_since=NOW - NOT_REGISTERED_SECONDS)
     waits = decide(1, [worker(0), young], slurm(node(0, "IDLE")))
-    assert (names(waits), waits.look_again_after) == ([], 2.0)
+    assert (names(waits), waits.look_again) == ([], 2.0)
     assert names(decide(1, [worker(0), old], slurm(node(0, "IDLE")))) == ["slinky-1"]
 
 
@@ -155,8 +114,8 @@ def test_a_suspended_job_keeps_its_pod() -> None:
         Job(2, states=frozenset({"COMPLETED"}), nodes="slinky-0"),
         Job(3, states=frozenset({"PENDING"})),
     ]
-    assert held_nodes(jobs) == {"slinky-1", "slinky-2"}
-    result = decide(1, [worker(0), worker(1, cordon="operator")], replace(view, held=held_nodes(jobs)))
+    assert nodes_with_jobs(jobs) == {"slinky-1", "slinky-2"}
+    result = decide(1, [worker(0), worker(1, cordon="operator")], replace(view, nodes_with_jobs=nodes_with_jobs(jobs)))
     assert names(result) == []
     assert "suspended" in result.waiting[0].step
 
@@ -203,7 +162,7 @@ def test_a_pod_condemned_no_longer_is_undrained() -> None:
 
 def test_a_node_whose_pod_is_being_deleted_is_never_undrained() -> None:
     view = slurm(node(0, "IDLE"), node(1, "MIXED", "DRAIN", reason=SCALE_IN.format(1)))
-    assert decide(2, [worker(0), worker(1, deleting=True)], view).undrain == ()
+    assert decide(2, [worker(0), worker(1, terminating=True)], view).undrain == ()
 
 
 def test_a_drain_that_the_pod_asked_for_is_not_the_operators_to_lift() -> None:
@@ -292,20 +251,20 @@ def test_a_failed_pod_is_replaced_at_once() -> None:
 
 def test_removal_of_the_nodeset_drains_every_node_first() -> None:
     view = slurm(node(0, "IDLE"), node(1, "ALLOCATED"))
-    result = decide(2, [worker(0), worker(1)], view, leaving=True)
+    result = decide(2, [worker(0), worker(1)], view, deleting=True)
     assert result.create == ()
     assert names(result) == []
     assert drained(result) == ["slinky-0", "slinky-1"]
 
 
 def test_removal_is_forced_with_a_short_grace_once_the_cluster_goes_as_well() -> None:
-    result = decide(1, [worker(0)], slurm(problem="gone"), leaving=True, forced=True)
+    result = decide(1, [worker(0)], slurm(problem="gone"), deleting=True, forced=True)
     assert [(deletion.pod.name, deletion.grace_seconds) for deletion in result.delete] == [("slinky-0", 30)]
 
 
 def test_removal_that_is_forced_shortens_the_grace_of_pods_that_are_going_already() -> None:
-    pods = [worker(0, deleting=True, terminating_grace=3600), worker(1, deleting=True, terminating_grace=30)]
-    assert names(decide(1, pods, slurm(problem="gone"), leaving=True, forced=True)) == ["slinky-0"]
+    pods = [worker(0, terminating=True, terminating_grace=3600), worker(1, terminating=True, terminating_grace=30)]
+    assert names(decide(1, pods, slurm(problem="gone"), deleting=True, forced=True)) == ["slinky-0"]
 
 
 def test_a_rolling_update_takes_no_more_healthy_pods_than_may_be_unavailable() -> None:
@@ -315,7 +274,7 @@ def test_a_rolling_update_takes_no_more_healthy_pods_than_may_be_unavailable() -
     assert drained(result) == ["slinky-2", "slinky-3"]
 
 
-def drained(result: Plan) -> list[str]:
+def drained(result: PodPlan) -> list[str]:
     return sorted(name for group in result.drain.values() for name in group)
 
 
@@ -351,28 +310,6 @@ def test_pods_are_preferred_for_deletion_in_the_documented_order() -> None:
     assert sorted(want, key=lambda pod: deletion_order(pod, SlurmView(view, None))) == want
 
 
-def test_a_record_is_deleted_only_after_its_pod_has_been_gone_for_a_while() -> None:
-    record = node(0, "DOWN", "NOT_RESPONDING", reason="Not responding")
-    early = orphaned_records([record], {"slinky-0": NOW - RECORD_ORPHANED_SECONDS + 2}, NOW)
-    assert (early.delete, early.look_again_after) == ((), 2.0)
-    assert orphaned_records([record], {"slinky-0": NOW - RECORD_ORPHANED_SECONDS}, NOW).delete == ("slinky-0",)
-
-
-def test_a_record_with_a_foreign_reason_or_a_reservation_is_set_down_and_left() -> None:
-    gone = {"slinky-0": NOW - 60, "slinky-1": NOW - 60}
-    records = [node(0, "IDLE", "DRAIN", reason="bad disk"), node(1, "IDLE", reservation="maintenance")]
-    result = orphaned_records(records, gone, NOW)
-    ours = "slurm-operator: its pod is gone"
-    assert (result.delete, result.down) == ((), {None: ("slinky-0",), ours: ("slinky-1",)})
-
-
-def test_a_busy_record_without_a_pod_is_set_down_before_it_is_deleted() -> None:
-    gone = {"slinky-0": NOW - 60}
-    result = orphaned_records([node(0, "ALLOCATED")], gone, NOW)
-    assert (result.delete, list(result.down.values()), result.look_again_after) == ((), [("slinky-0",)], 1.0)
-    assert orphaned_records([node(0, "DOWN")], gone, NOW).delete == ("slinky-0",)
-
-
 SOME_STATES = st.sets(
     st.sampled_from(["IDLE", "MIXED", "ALLOCATED", "DOWN", "DRAIN", "UNDRAIN", "COMPLETING", "UNKNOWN"])
 )
@@ -384,18 +321,18 @@ SOME_REASONS = st.sampled_from(["", "bad disk", SCALE_IN.format(0), "slurm-node:
     nodes=st.lists(st.tuples(SOME_STATES, SOME_REASONS), max_size=5),
     flags=st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from(["old", "new"])), min_size=5, max_size=5),
     problem=st.sampled_from([None, "unreachable"]),
-    leaving=st.booleans(),
+    deleting=st.booleans(),
 )
 def test_no_pod_that_may_hold_a_job_is_ever_deleted(
     replicas: int,
     nodes: list[tuple[set[str], str]],
     flags: list[tuple[bool, bool, str]],
     problem: str | None,
-    leaving: bool,
+    deleting: bool,
 ) -> None:
     view = slurm(*(node(n, *words, reason=reason) for n, (words, reason) in enumerate(nodes)), problem=problem)
     pods = [worker(n, ready=ready, started=ran, revision=old) for n, (ready, ran, old) in enumerate(flags)]
-    result = decide(replicas, pods, view, leaving=leaving)
+    result = decide(replicas, pods, view, deleting=deleting)
     for deletion in result.delete:
         if deletion.pod.started:
             assert view.problem is None
@@ -419,7 +356,7 @@ def places(*hosts: str, **special: Place) -> dict[str, Place]:
     return {host: Place(host, host, True, True) for host in hosts} | special
 
 
-def spread(where: dict[str, Place], pods: Iterable[WorkerPod], view: SlurmView, **changes: object) -> Plan:
+def spread(where: dict[str, Place], pods: Iterable[WorkerPod], view: SlurmView, **changes: object) -> PodPlan:
     replicas = sum(1 for place in where.values() if place.should_run)
     return decide(replicas, pods, view, places=where, **changes)
 
@@ -429,7 +366,7 @@ def test_each_place_without_a_pod_gets_one() -> None:
 
 
 def test_a_place_is_free_only_when_its_terminating_pod_is_gone() -> None:
-    assert spread(places("a"), [daemon("a", deleting=True)], slurm()).create_on == ()
+    assert spread(places("a"), [daemon("a", terminating=True)], slurm()).create_on == ()
 
 
 def test_a_name_that_a_pod_elsewhere_still_has_is_not_given_away() -> None:
@@ -456,7 +393,7 @@ def test_a_worker_on_a_cordoned_kubernetes_node_is_updated_when_one_would_be_mad
 
 def test_workers_on_cordoned_kubernetes_nodes_make_no_room_for_more_updates_at_a_time() -> None:
     where = places("a", "b", "c") | {name: Place(name, name, False, True) for name in ("x", "y")}
-    pods = [daemon("a", deleting=True), *(daemon(name, revision="old") for name in ("b", "c", "x", "y"))]
+    pods = [daemon("a", terminating=True), *(daemon(name, revision="old") for name in ("b", "c", "x", "y"))]
     idle = slurm(*(Node(name, states=frozenset({"IDLE"})) for name in where))
     assert spread(where, pods, idle, max_unavailable=1).waiting == ()
 
@@ -577,7 +514,7 @@ def test_a_pod_is_scaled_in_only_where_nothing_comes_in_its_place() -> None:
         "an update": ([worker(0, revision="old")], {}),
         "its machine is gone": ([of_daemon_set], {"places": {}}),
         "another hostname": ([of_daemon_set], {"places": {"a": replace(there, slurm_node="b")}}),
-        "removal": ([worker(0)], {"leaving": True}),
+        "removal": ([worker(0)], {"deleting": True}),
     }
     for word, want in (("ALLOCATED", 0), ("IDLE DRAIN", 1)):
         view = slurm(node(0, *word.split(), reason=SCALE_IN.format(0)))
@@ -595,22 +532,3 @@ def test_whose_jobs_end_first_is_not_yet_known_is_not_scaled_in_yet() -> None:
     assert undecided(before).scaled_in == before.scaled_in
     fresh = decide(1, [worker(0), worker(1)], slurm(node(0, "ALLOCATED"), node(1, "ALLOCATED")))
     assert undecided(fresh).scaled_in == ()
-
-
-# Failed pods
-
-
-def test_a_pod_that_fails_again_and_again_is_waited_for_longer_each_time() -> None:
-    known: dict[str, Failures] = {}
-    waits = []
-    for number in range(12):
-        known, wait = failures(known, [worker(0, uid=f"uid-{number}", phase="Failed", available=False)], NOW)
-        waits.append(wait)
-    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 900.0, 900.0]
-    assert failures(known, [worker(0, uid="uid-11", phase="Failed", available=False)], NOW) == (known, 900.0)
-    assert failures(known, [worker(0)], NOW) == ({}, None)
-
-
-def test_a_failure_of_long_ago_is_forgotten() -> None:
-    known, _ = failures({}, [worker(0, phase="Failed", available=False)], NOW)
-    assert failures(known, [], NOW + 2000) == ({}, None)

@@ -1,6 +1,6 @@
 """Which revision is made, found again, and deleted."""
 
-from sidecars.policy.revisions import Stored, choose, surplus
+from sidecars.policy.nodeset.revisions import Stored, choose, surplus
 from sidecars.workloads.nodeset import Revision
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sidecars.kube import CONFIG_MAPS, PODS
-from sidecars.policy import nodeset as policy
+from sidecars.policy.nodeset import replicas
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
 from sidecars.slurm import protocol
@@ -253,7 +253,7 @@ def test_it_sees_a_job_that_somebody_ends() -> None:
 def test_it_sees_a_maintenance_in_which_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(7, "ScheduledUpdate", ((0.0, ChangeTemplate()),))
     run(play(script))
-    monkeypatch.setattr(policy, "in_maintenance", lambda *_: False)
+    monkeypatch.setattr(replicas, "in_maintenance", lambda *_: False)
     with pytest.raises(AssertionError, match="outdated=2, updated=0"):
         run(play(script))
 

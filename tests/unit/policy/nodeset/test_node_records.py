@@ -1,0 +1,26 @@
+"""Node records without a pod: `sidecars.policy.nodeset.node_records`."""
+
+from sidecars.policy.nodeset.node_records import ORPHANED_SECONDS, orphaned_records
+from tests.unit.policy.nodeset.builders import NOW, node
+
+
+def test_a_record_is_deleted_only_after_its_pod_has_been_gone_for_a_while() -> None:
+    record = node(0, "DOWN", "NOT_RESPONDING", reason="Not responding")
+    early = orphaned_records([record], {"slinky-0": NOW - ORPHANED_SECONDS + 2}, NOW)
+    assert (early.delete, early.look_again) == ((), 2.0)
+    assert orphaned_records([record], {"slinky-0": NOW - ORPHANED_SECONDS}, NOW).delete == ("slinky-0",)
+
+
+def test_a_record_with_a_foreign_reason_or_a_reservation_is_set_down_and_left() -> None:
+    gone = {"slinky-0": NOW - 60, "slinky-1": NOW - 60}
+    records = [node(0, "IDLE", "DRAIN", reason="bad disk"), node(1, "IDLE", reservation="maintenance")]
+    result = orphaned_records(records, gone, NOW)
+    ours = "slurm-operator: its pod is gone"
+    assert (result.delete, result.down) == ((), {None: ("slinky-0",), ours: ("slinky-1",)})
+
+
+def test_a_busy_record_without_a_pod_is_set_down_before_it_is_deleted() -> None:
+    gone = {"slinky-0": NOW - 60}
+    result = orphaned_records([node(0, "ALLOCATED")], gone, NOW)
+    assert (result.delete, list(result.down.values()), result.look_again) == ((), [("slinky-0",)], 1.0)
+    assert orphaned_records([node(0, "DOWN")], gone, NOW).delete == ("slinky-0",)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sidecars.reconfigure import dryrun, fileset, handover
+from sidecars.reconfigure import dryrun, fileset
 from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
 from sidecars.reconfigure.machine import (
     Action,
@@ -158,7 +158,7 @@ class Edge:
         _relink(live / DATA, folder.name)
         for left in live.iterdir():
             # A slurmctld that is reading the former set finds it until the next change.
-            if left.name not in names | {DATA, folder.name, former, handover.GATE, handover.HOOK}:
+            if left.name not in names | {DATA, folder.name, former}:
                 _remove(left)
 
     def keep(self, new: FileSet) -> None:

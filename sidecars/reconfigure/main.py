@@ -20,6 +20,7 @@ from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Say, Seen, Settings, State
+from sidecars.reconfigure.startgate import StartGate
 from sidecars.slurm import health
 
 LOOK = 0.25
@@ -101,7 +102,7 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
                 return
 
 
-class Here:
+class RealWorld:
     """The real World: monotonic clock, SIGTERM held back and waited for, stdout, the server."""
 
     def __init__(self, server: status.Server) -> None:
@@ -117,34 +118,34 @@ class Here:
         return signal.sigtimedwait({signal.SIGTERM}, seconds) is not None
 
     def say(self, text: str) -> None:
-        """Put a line into the log."""
+        """Write a line to the log."""
         print(f"reconfigure: {text}", flush=True)
 
     def publish(self, state: State, candidate: Id | None, problem: str) -> None:
-        """Have this told by /status."""
+        """Have /status report this."""
         self._server.publish(status.document(state, candidate, problem, lambda at: at + self._ahead))
 
 
-class Others:
-    """The other pods of slurmctld, as handover.World. Their sidecars listen at the port of this one."""
+class Peers:
+    """The other pods of slurmctld, as handover.Peers. Their sidecars listen at the port of this one."""
 
-    def __init__(self, edge: Edge, port: int, here: Here) -> None:
+    def __init__(self, edge: Edge, port: int, world: RealWorld) -> None:
         self._edge, self._port = edge, port
-        self.now, self.say, self.pause = here.now, here.say, time.sleep
+        self.now, self.say, self.pause = world.now, world.say, time.sleep
 
     def standbys(self) -> Sequence[Host]:
         """Those behind this one; none for a slurmctld that isn't the first of SlurmctldHost. Raises OSError."""
         return handover.behind(self._edge.hosts(), self._edge.places.host)
 
     def leads(self, standby: Host) -> bool | None:
-        """Whether it is the primary now; None without an answer."""
+        """Whether it is the primary; None without an answer."""
         try:
             return health.leads(standby.address, self._edge.places.port, 1.0)
         except OSError:
             return None
 
     def ask_to_end(self, standby: Host) -> str:
-        """Have its pod end its slurmctld if that leads; why it doesn't, empty if it does."""
+        """Have its pod end its slurmctld if that leads. Returns why that failed, empty if it didn't."""
         try:
             key = (self._edge.places.keys / "jwt.key").read_bytes()
         except OSError as error:
@@ -152,13 +153,27 @@ class Others:
         return status.ask_to_yield(standby.address, self._port, key, time.time())
 
 
-def keep_gate(live: Path, world: handover.World, end: Callable[[int], object] = os._exit) -> None:
-    """Let slurmctld's starts through; whatever ends that ends the container too, as slurmctld would wait for ever."""
+def end_with_container(work: Callable[[], object], end: Callable[[int], object] = os._exit) -> None:
+    """Do work that never ends. Should it fail, the container ends too: without the gate slurmctld waits in vain."""
     try:
-        handover.keep_gate(live, world)
+        work()
     finally:
         traceback.print_exc()
         end(1)
+
+
+def open_start_gate(folder: Path, edge: Edge, peers: Peers, server: status.Server) -> None:
+    """Serve the start gate in `folder`, in threads of their own."""
+
+    def answers() -> bool | None:
+        try:
+            return health.answers("127.0.0.1", edge.places.port, 1.0)
+        except OSError:
+            return None
+
+    gate = StartGate(folder, peers, server.publish_start_gate)
+    for work in (gate.serve, lambda: gate.watch(answers)):
+        threading.Thread(target=end_with_container, args=(work,), daemon=True).start()
 
 
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
@@ -174,11 +189,10 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     key = edge.places.keys / "jwt.key"
     server = status.Server(host, port, key.read_bytes, time.time, edge.end_if_leading)
-    here = Here(server)
-    live = edge.places.live
-    handover.prepare(live)
-    threading.Thread(target=keep_gate, args=(live, Others(edge, port, here)), daemon=True).start()
-    run(settings, edge, here)
+    world = RealWorld(server)
+    if folder := environment.get("START_GATE"):
+        open_start_gate(Path(folder), edge, Peers(edge, port, world), server)
+    run(settings, edge, world)
     return 0
 
 

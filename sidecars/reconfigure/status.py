@@ -15,6 +15,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+from sidecars.reconfigure import startgate
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Rejected, State
 from sidecars.slurm.tokens import sign, user_of
@@ -80,7 +81,8 @@ class Server:
         self, host: str, port: int, key: Callable[[], bytes], clock: Callable[[], float], end: Callable[[], str]
     ) -> None:
         self._key, self._clock, self._end = key, clock, end
-        self._body = b"{}"
+        self._document: dict[str, Any] = {}
+        self._start_gate: dict[str, Any] | None = None
         self._started = self._settled = False
         outer = self
 
@@ -116,9 +118,13 @@ class Server:
 
     def publish(self, document: dict[str, Any]) -> None:
         """Have this served from now on."""
-        self._body = json.dumps(document).encode()
+        self._document = document
         self._started = document["installed"] is not None
         self._settled = document["phase"] == Phase.SETTLED.value
+
+    def publish_start_gate(self, state: startgate.State) -> None:
+        """Have /status report this of the start gate. A pod without one never calls it."""
+        self._start_gate = {"phase": state.phase.value, "problem": state.problem or None}
 
     def answer(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
         """Status and body for a GET."""
@@ -126,7 +132,9 @@ class Server:
             return (HTTPStatus.OK if self._started else HTTPStatus.SERVICE_UNAVAILABLE), b""
         if path != "/status":
             return HTTPStatus.NOT_FOUND, b""
-        return (HTTPStatus.OK, self._body) if self._is(OPERATOR, authorization) else (HTTPStatus.UNAUTHORIZED, b"")
+        if not self._is(OPERATOR, authorization):
+            return HTTPStatus.UNAUTHORIZED, b""
+        return HTTPStatus.OK, json.dumps(self._document | {"startGate": self._start_gate}).encode()
 
     def carry_out(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
         """Status and body for a POST."""

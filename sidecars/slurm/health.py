@@ -18,6 +18,15 @@ def alive(host: str, port: int, seconds: float) -> bool:
         return False
 
 
+def answers(host: str, port: int, seconds: float) -> bool:
+    """Whether slurmctld answers, whatever it says; False when nobody listens. Raises OSError for no answer."""
+    try:
+        _says(host, port, LIVEZ, seconds)
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def leads(host: str, port: int, seconds: float) -> bool:
     """Whether slurmctld says that it is the primary; False when nobody listens, or no such host is known.
 

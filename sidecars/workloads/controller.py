@@ -42,12 +42,15 @@ def workload(controller: Controller, config_set: config.ConfigSet, facts: Facts)
     internal = assembly.find(rendered, "Service", names.controller_internal(controller.name))
     client = assembly.find(rendered, "Service", names.controller(controller.name))
     stateful_set = assembly.find(rendered, "StatefulSet")
+    base = stateful_set["spec"]["template"]
     stateful_set["spec"]["template"] = assembly.pod_template(
-        stateful_set["spec"]["template"],
+        base,
         controller,
         controller.spec.template,
         {
-            "slurmctld": controller.spec.slurmctld,
+            "slurmctld": _behind_start_gate(base, controller)
+            if controller.spec.ha.enabled
+            else controller.spec.slurmctld,
             # Slinky's reconfigure runs in slurmctld's image, and values written for it say so; ours is the operator's.
             "reconfigure": {key: value for key, value in controller.spec.reconfigure.items() if key != "image"},
             "logfile": controller.spec.logfile,
@@ -58,6 +61,18 @@ def workload(controller: Controller, config_set: config.ConfigSet, facts: Facts)
         assembly.service(client, controller, controller.spec.service),
         assembly.owned(stateful_set, controller),
     ]
+
+
+def _behind_start_gate(base: Json, controller: Controller) -> Json:
+    """`spec.slurmctld`, whose `command` the start gate runs instead of the base's args. Raises ResourceError."""
+    override = dict(controller.spec.slurmctld)
+    command = override.pop("command", None)
+    if not command:
+        return override
+    if not isinstance(command, list):
+        raise ResourceError("spec.slurmctld.command", f"{command!r} stands where a list belongs")
+    assembly.container(base["spec"], "slurmctld")["args"] = command
+    return override
 
 
 METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")

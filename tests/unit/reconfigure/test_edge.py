@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from sidecars.reconfigure import handover
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import FileSet, IncompleteError, assemble
@@ -225,10 +224,3 @@ def test_the_other_slurmctld_are_those_of_the_installed_set(edge: Edge) -> None:
         edge.hosts()
     edge.install(installed(edge, "SlurmctldHost=ctl-0(a)\nSlurmctldHost=ctl-1(b)\n"))
     assert edge.hosts() == [Host("ctl-0", "a"), Host("ctl-1", "b")]
-
-
-def test_a_new_set_leaves_the_gate_of_slurmctlds_start(edge: Edge) -> None:
-    handover.prepare(edge.places.live)
-    edge.install(installed(edge, "ClusterName=lab\n"))
-    assert (edge.places.live / handover.GATE).is_fifo()
-    assert (edge.places.live / handover.HOOK).is_file()

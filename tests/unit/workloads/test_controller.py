@@ -1,5 +1,6 @@
 """slurmctld's objects."""
 
+import re
 from typing import Any
 
 import pytest
@@ -283,6 +284,35 @@ def test_standbys_are_ready_without_being_the_primary() -> None:
 def test_standbys_without_a_shared_claim_are_refused() -> None:
     with pytest.raises(ResourceError, match=r"^spec\.ha: .*ReadWriteMany"):
         objects(controller(ha={"enabled": True}))
+
+
+def test_slurmctld_with_standbys_asks_the_start_gate_of_its_pod() -> None:
+    workload = stateful_set(controller(**HA))
+    assert mounts(workload, "slurmctld")["/run/start-gate"] == "start-gate"
+    assert mounts(workload, "reconfigure")[env(workload, "reconfigure")["START_GATE"]] == "start-gate"
+    assert volume(workload, "start-gate")["emptyDir"] == {"medium": "Memory"}
+    # The gate has to give up by itself, so that the container's end says why.
+    [seconds] = re.findall(r"timeout (\d+) .*/run/start-gate/ask", part(workload, "slurmctld")["command"][2])
+    probe = part(workload, "slurmctld")["startupProbe"]
+    assert int(seconds) < probe["periodSeconds"] * probe["failureThreshold"]
+
+
+def test_a_slurmctld_that_stands_alone_has_no_start_gate() -> None:
+    workload = stateful_set(controller())
+    assert "command" not in part(workload, "slurmctld")
+    assert "START_GATE" not in env(workload, "reconfigure")
+    assert "start-gate" not in {item["name"] for item in pod_spec(workload)["volumes"]}
+
+
+def test_a_command_of_the_custom_resource_runs_behind_the_start_gate() -> None:
+    own = {"command": ["/site/start", "slurmctld"], "args": ["-v"]}
+    gate = part(stateful_set(controller(**HA)), "slurmctld")["command"]
+    slurmctld = part(stateful_set(controller(**HA, slurmctld=own)), "slurmctld")
+    assert (slurmctld["command"], slurmctld["args"]) == (gate, ["/site/start", "slurmctld", "-v"])
+    alone = part(stateful_set(controller(slurmctld=own)), "slurmctld")
+    assert (alone["command"], alone["args"]) == (own["command"], own["args"])
+    with pytest.raises(ResourceError, match=r"^spec\.slurmctld\.command: "):
+        objects(controller(**HA, slurmctld={"command": "slurmctld"}))
 
 
 def test_with_recreate_the_pods_follow_what_they_read() -> None:

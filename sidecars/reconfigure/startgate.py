@@ -1,0 +1,149 @@
+"""The start gate of a slurmctld pod with standbys: slurmctld starts only after it has asked here.
+
+`ASK` is a FIFO in a volume that this sidecar shares with the container slurmctld. The container's command reads a line
+from it (charts/slurm-operator/workloads/slurmctld-ha.yaml), and blocks until no standby leads. A command that starts
+slurmctld without asking can't be prevented from here. It is detected, and /status reports it. Standard library only.
+"""
+
+import dataclasses
+import os
+import select
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from io import FileIO
+from pathlib import Path
+from typing import NoReturn
+
+from sidecars.reconfigure.handover import PAUSE, Peers, lead_alone
+
+ASK = "ask"
+PASSED = "passed"
+"""A file beside the FIFO while the slurmctld that runs has passed, for a sidecar that is restarted."""
+
+LOOK = 0.5
+"""Seconds between two looks at slurmctld."""
+GONE = 1.0
+"""Seconds for which nothing listens at slurmctld's port until it counts as ended."""
+
+
+class Phase(Enum):
+    """How the slurmctld of this pod stands to the gate. The value is that of /status."""
+
+    CLOSED = "Closed"
+    """No slurmctld runs, and none has asked."""
+    ASKED = "Asked"
+    """slurmctld waits for its start."""
+    PASSED = "Passed"
+    """slurmctld asked, and may start or has started."""
+    NOT_ASKED = "NotAsked"
+    """slurmctld runs, and has not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the slurmctld of this pod stands to the gate."""
+
+    phase: Phase = Phase.CLOSED
+    problem: str = ""
+    """ASKED: why it can't pass yet. PASSED: why a standby may still lead. Empty without a problem."""
+    answered: bool = False
+    """PASSED: whether slurmctld has answered since."""
+    silent_since: float | None = None
+    """Since when nothing has listened at its port, as far as that was seen without a break."""
+
+
+def looked(state: State, answers: bool | None, now: float) -> State:
+    """The state after a look at slurmctld's port. `answers`: False if nothing listens, None if that is not known."""
+    if answers is None or state.phase is Phase.ASKED:
+        return state
+    if answers:
+        phase = Phase.NOT_ASKED if state.phase is Phase.CLOSED else state.phase
+        return dataclasses.replace(state, phase=phase, answered=True, silent_since=None)
+    if state.phase is Phase.PASSED and not state.answered:
+        return state  # It is starting.
+    since = now if state.silent_since is None else state.silent_since
+    return State() if now - since >= GONE else dataclasses.replace(state, silent_since=since)
+
+
+class StartGate:
+    """The gate of one pod: `serve` and `watch` each run in a thread of their own. `publish` gets every new state."""
+
+    def __init__(self, folder: Path, peers: Peers, publish: Callable[[State], None]) -> None:
+        self._folder, self._peers, self._publish = folder, peers, publish
+        self._lock = threading.Lock()
+        if not (folder / ASK).is_fifo():
+            os.mkfifo(folder / ASK, 0o644)
+        self._state = State(Phase.PASSED) if (folder / PASSED).exists() else State()
+        publish(self._state)
+
+    def serve(self) -> NoReturn:
+        """Let each slurmctld that asks start when no standby leads."""
+        while True:
+            # Opens when slurmctld's container has opened its end.
+            with (self._folder / ASK).open("wb", buffering=0) as asked:
+                answered = self._answer(asked)
+                if answered:
+                    # The same open end is not to be taken for the next start.
+                    _wait_for_close(asked)
+            if not answered:
+                self._peers.pause(PAUSE)
+
+    def _answer(self, asked: FileIO) -> bool:
+        """Whether the container was told to start slurmctld."""
+        if self._state.phase is not Phase.ASKED:
+            self._become(State(Phase.ASKED))
+        try:
+            problem = lead_alone(self._peers)
+        except OSError as error:
+            # Nothing is written, so that the container asks again.
+            self._peers.say(f"slurmctld can't start yet: {error}")
+            self._become(State(Phase.ASKED, str(error)))
+            return False
+        self._become(State(Phase.PASSED, problem))
+        try:
+            asked.write(b"go\n")
+        except BrokenPipeError:
+            # The container has ended meanwhile.
+            self._become(State())
+            return False
+        return True
+
+    def watch(self, answers: Callable[[], bool | None]) -> NoReturn:
+        """Notice when slurmctld ends, and when one runs that has not asked."""
+        while True:
+            self.look(answers)
+            self._peers.pause(LOOK)
+
+    def look(self, answers: Callable[[], bool | None]) -> None:
+        """One look at slurmctld's port."""
+        before = self._state
+        answer = answers()
+        with self._lock:
+            # What was seen of a slurmctld before it asked says nothing about the next.
+            if self._state is before:
+                self._change(looked(before, answer, self._peers.now()))
+
+    def _become(self, new: State) -> None:
+        with self._lock:
+            self._change(new)
+
+    def _change(self, new: State) -> None:
+        before, self._state = self._state, new
+        if (new.phase, new.problem) == (before.phase, before.problem):
+            return
+        if new.phase is Phase.PASSED:
+            (self._folder / PASSED).touch()
+        else:
+            (self._folder / PASSED).unlink(missing_ok=True)
+        if new.phase is Phase.NOT_ASKED:
+            self._peers.say("slurmctld runs without having asked the start gate: see the condition StartGated")
+        self._publish(new)
+
+
+def _wait_for_close(written: FileIO) -> None:
+    """Return when nobody has the other end of the FIFO open."""
+    poll = select.poll()
+    poll.register(written, 0)
+    poll.poll()

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run_reconfigure(arguments[1:])
     if role == "release":
-        from sidecars.operator.release import main as run_release
+        from sidecars.release.main import main as run_release
 
         return run_release(arguments[1:])
     if role == "simulate":
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run_simulate(arguments[1:])
     if role == "doctor":
-        from sidecars.operator.doctor import main as run_doctor
+        from sidecars.doctor.main import main as run_doctor
 
         return run_doctor(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"

@@ -9,8 +9,11 @@ import socket
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
+from sidecars.custom_resources import LEASE
 from sidecars.kube import (
     Client,
     CredentialsError,
@@ -23,22 +26,38 @@ from sidecars.kube import (
     run_until_lost,
     run_workers,
 )
-from sidecars.operator import metrics, wiring
-from sidecars.operator.accounting import effects as accounting
-from sidecars.operator.apply import Applier
-from sidecars.operator.caches import Caches
-from sidecars.operator.clusters import Clusters, guarded
-from sidecars.operator.context import LEASE, Context, Key, Queues, Surroundings
-from sidecars.operator.controller import effects as controller
+from sidecars.operator import metrics
+from sidecars.operator.accounting import reconcile as accounting
+from sidecars.operator.accounting import wiring as accounting_wiring
+from sidecars.operator.controller import memory as controller_memory
+from sidecars.operator.controller import reconcile as controller
+from sidecars.operator.controller import wiring as controller_wiring
 from sidecars.operator.controller.failover import Primaries
 from sidecars.operator.controller.statuses import Statuses
-from sidecars.operator.loginset import effects as loginset
-from sidecars.operator.nodeset import effects as nodeset
-from sidecars.operator.nodeset import machines, podstate
-from sidecars.operator.restapi import effects as restapi
+from sidecars.operator.kube_node import reconcile as kube_node
+from sidecars.operator.kube_node import wiring as kube_node_wiring
+from sidecars.operator.loginset import memory as loginset_memory
+from sidecars.operator.loginset import reconcile as loginset
+from sidecars.operator.loginset import wiring as loginset_wiring
+from sidecars.operator.nodeset import memory as nodeset_memory
+from sidecars.operator.nodeset import reconcile as nodeset
+from sidecars.operator.nodeset import wiring as nodeset_wiring
+from sidecars.operator.restapi import reconcile as restapi
+from sidecars.operator.restapi import wiring as restapi_wiring
+from sidecars.operator.runtime.apply import Applier
+from sidecars.operator.runtime.caches import Caches
+from sidecars.operator.runtime.clusters import Clusters, guarded
+from sidecars.operator.runtime.lookup import Lookup
+from sidecars.operator.runtime.queues import Key, Queues
+from sidecars.operator.runtime.real_world import RealWorld
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.runtime.status import StatusWriter
 from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings, parse
-from sidecars.operator.token import effects as token
+from sidecars.operator.token import reconcile as token
+from sidecars.operator.token import wiring as token_wiring
+from sidecars.operator.worker_pod import reconcile as worker_pod
+from sidecars.operator.worker_pod import wiring as worker_pod_wiring
 from sidecars.slurm import protocol
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.records import Ping
@@ -110,88 +129,128 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     election = Election(client.apart(), settings.leader_elect_namespace, LEASE, identity)
     log.info("waiting for lease %s/%s", settings.leader_elect_namespace, LEASE)
-    around = Surroundings(connect=guarded(SlurmClient, election.left))
-    await election.run(lambda: lead(client.guarded(election.left), settings, site, around))
+    world = RealWorld(connect=guarded(SlurmClient, election.left))
+    await election.run(lambda: lead(client.guarded(election.left), settings, site, world))
 
 
-async def lead(client: Client, settings: Settings, site: Site, around: Surroundings | None = None) -> None:
-    """Reconcile until cancelled. `around` None: in the real world."""
-    around = around or Surroundings()
-    queues = Queues.of(around.rng)
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What one leading operator works with: the parts that all kinds share, and each kind's memory."""
 
-    def monitored() -> None:
-        wiring.monitored(context)
+    runtime: Runtime
+    controllers: controller_memory.Memory
+    loginsets: loginset_memory.Memory
+    nodesets: nodeset_memory.Memories
 
-    caches = Caches.of(client, settings.namespaces, around.rng, monitored)
 
-    def jwt_key(key: Key) -> bytes | None:
-        return context.jwt_key(key)
+async def lead(
+    client: Client,
+    settings: Settings,
+    site: Site,
+    world: RealWorld | None = None,
+    started: Callable[[Operator], None] = lambda _: None,
+) -> None:
+    """Reconcile until cancelled. `world` None: the real one. `started` is called before anything runs."""
+    operator = assemble(client, settings, site, world or RealWorld())
+    runtime = operator.runtime
+    wire(operator)
+    started(operator)
+    async with runtime.clusters, contextlib.aclosing(operator.controllers), asyncio.TaskGroup() as tasks:
+        for reflector in runtime.caches:
+            tasks.create_task(reflector.run())
+        await asyncio.gather(*(reflector.wait_synced(SYNC_SECONDS) for reflector in runtime.caches))
+        log.info("caches are filled; reconciling")
+        for kind in kinds(operator):
+            tasks.create_task(work(kind))
 
-    def slurm_changed(key: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
-        wiring.slurm_changed(context, key, changed, removed)
 
-    clusters = Clusters(
-        key_of=jwt_key,
-        changed=slurm_changed,
-        clock=around.clock,
-        wall_clock=around.wall_clock,
-        connect=around.connect,
-        rng=around.rng,
-    )
+def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -> Operator:
+    """The parts, none of which runs yet."""
 
     async def ping(key: Key) -> tuple[Ping, ...]:
         cluster = clusters.get(key)
         return await cluster.client.call(protocol.ping()) if cluster is not None else ()
 
-    statuses = Statuses(jwt_key, queues.controllers.add, around.clock, around.wall_clock, around.fetch_status)
-    primaries = Primaries(queues.controllers.add, ping, around.ask_ready)
-    context = Context(
+    queues = Queues.of(world.rng)
+    caches = Caches.of(client, settings.namespaces, world.rng)
+    lookup = Lookup(caches, site, settings.slurmrestd_url)
+    clusters = Clusters(lookup.jwt_key, world.clock, world.wall_clock, world.connect, world.rng)
+    runtime = Runtime(
         client=client,
+        settings=settings,
+        site=site,
         caches=caches,
+        lookup=lookup,
         clusters=clusters,
         queues=queues,
         applier=Applier(client, caches.live),
-        statuses=statuses,
-        primaries=primaries,
-        events=EventRecorder(client, "slurm-operator", lambda: datetime.fromtimestamp(around.wall_clock(), UTC)),
-        site=site,
-        expectations=Expectations(clock=around.clock),
-        now=around.wall_clock,
-        slurmrestd_url=settings.slurmrestd_url,
-        propagated_node_conditions=settings.propagated_node_conditions,
-        cordon_drained_nodes=settings.cordon_drained_nodes,
-        namespaces=settings.namespaces,
+        status=StatusWriter(client, world.wall_clock),
+        events=EventRecorder(client, "slurm-operator", lambda: datetime.fromtimestamp(world.wall_clock(), UTC)),
+        expectations=Expectations(clock=world.clock),
+        now=world.wall_clock,
     )
-    wiring.wire(context)
-    async with clusters, contextlib.aclosing(statuses), contextlib.aclosing(primaries), asyncio.TaskGroup() as tasks:
-        for reflector in caches:
-            tasks.create_task(reflector.run())
-        await asyncio.gather(*(reflector.wait_synced(SYNC_SECONDS) for reflector in caches))
-        log.info("caches are filled; reconciling")
+    wake = queues.controllers.add
+    controllers = controller_memory.Memory(
+        Statuses(lookup.jwt_key, wake, world.clock, world.wall_clock, world.fetch_status),
+        Primaries(wake, ping, world.ask_ready),
+    )
+    return Operator(runtime, controllers, loginsets={}, nodesets=nodeset_memory.Memories())
 
-        def work(
-            kind: str,
-            queue: WorkQueue[Key],
-            reconcile: Callable[[Context, Key], Awaitable[float | None]],
-            concurrency: int,
-        ) -> None:
-            metrics.QUEUED.labels(kind).set_function(lambda: len(queue))
 
-            def failed(key: Key, error: Exception, delay: float) -> None:
-                metrics.FAILED.labels(kind).inc()
-                log.warning("%s %s/%s: next try in %.1f s: %s", kind, *key, delay, error, exc_info=log.isEnabledFor(10))
+def wire(operator: Operator) -> None:
+    """Subscribe every kind to the changes that wake it."""
+    runtime = operator.runtime
+    runtime.forget_deleted()
+    controller_wiring.wire(runtime)
+    restapi_wiring.wire(runtime)
+    loginset_wiring.wire(runtime)
+    accounting_wiring.wire(runtime)
+    token_wiring.wire(runtime)
+    nodeset_wiring.wire(runtime, operator.nodesets)
+    worker_pod_wiring.wire(runtime)
+    kube_node_wiring.wire(runtime)
 
-            async def one_pass(key: Key) -> float | None:
-                with metrics.SECONDS.labels(kind).time():
-                    return await reconcile(context, key)
 
-            tasks.create_task(run_workers(queue, one_pass, concurrency, failed=failed))
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is reconciled from one queue."""
 
-        work("Controller", queues.controllers, controller.reconcile, settings.controller_workers)
-        work("RestApi", queues.restapis, restapi.reconcile, settings.restapi_workers)
-        work("LoginSet", queues.loginsets, loginset.reconcile, settings.loginset_workers)
-        work("Accounting", queues.accountings, accounting.reconcile, settings.accounting_workers)
-        work("Token", queues.tokens, token.reconcile, settings.token_workers)
-        work("NodeSet", queues.nodesets, nodeset.reconcile, settings.nodeset_workers)
-        work("Node", queues.machines, machines.reconcile, 1)
-        work("Pod", queues.pods, podstate.reconcile, podstate.WORKERS)
+    name: str
+    queue: WorkQueue[Key]
+    reconcile: Callable[[Key], Awaitable[float | None]]
+    concurrency: int
+
+
+def kinds(operator: Operator) -> Sequence[Kind]:
+    """All kinds, with their reconcilers."""
+    runtime, queues, settings = operator.runtime, operator.runtime.queues, operator.runtime.settings
+    controllers = partial(controller.reconcile, runtime, operator.controllers)
+    loginsets = partial(loginset.reconcile, runtime, operator.loginsets)
+    nodesets = partial(nodeset.reconcile, runtime, operator.nodesets)
+    pods = partial(worker_pod.reconcile, runtime, operator.nodesets.defer)
+    return (
+        Kind("Controller", queues.controllers, controllers, settings.controller_workers),
+        Kind("RestApi", queues.restapis, partial(restapi.reconcile, runtime), settings.restapi_workers),
+        Kind("LoginSet", queues.loginsets, loginsets, settings.loginset_workers),
+        Kind("Accounting", queues.accountings, partial(accounting.reconcile, runtime), settings.accounting_workers),
+        Kind("Token", queues.tokens, partial(token.reconcile, runtime), settings.token_workers),
+        Kind("NodeSet", queues.nodesets, nodesets, settings.nodeset_workers),
+        Kind("Node", queues.kube_nodes, partial(kube_node.reconcile, runtime), 1),
+        Kind("Pod", queues.pods, pods, worker_pod.WORKERS),
+    )
+
+
+async def work(kind: Kind) -> None:
+    """Reconcile one kind until cancelled."""
+    metrics.QUEUED.labels(kind.name).set_function(lambda: len(kind.queue))
+
+    def failed(key: Key, error: Exception, delay: float) -> None:
+        metrics.FAILED.labels(kind.name).inc()
+        detailed = log.isEnabledFor(logging.DEBUG)
+        log.warning("%s %s/%s: next try in %.1f s: %s", kind.name, *key, delay, error, exc_info=detailed)
+
+    async def one_pass(key: Key) -> float | None:
+        with metrics.SECONDS.labels(kind.name).time():
+            return await kind.reconcile(key)
+
+    await run_workers(kind.queue, one_pass, kind.concurrency, failed=failed)

@@ -24,8 +24,9 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from sidecars.custom_resources import NODESETS
 from sidecars.kube import NODES, PODS, Client, Event, Manifest, Reflector, load_credentials, records
-from sidecars.operator.caches import NODESETS, WORKERS
+from sidecars.operator.runtime.caches import WORKERS
 from sidecars.simulate import SlurmModel
 from sidecars.slurm import protocol
 from sidecars.slurm.client import Client as SlurmClient

@@ -13,6 +13,7 @@ import yaml
 
 from schemas import definitions
 from sidecars.contract.extra import PodFacts, encode
+from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS, TOKENS
 from sidecars.kube import (
     DEPLOYMENTS,
     EVENTS,
@@ -28,9 +29,8 @@ from sidecars.kube import (
     NotFound,
     Resource,
 )
-from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS, TOKENS
-from sidecars.operator.context import Surroundings
 from sidecars.operator.main import lead
+from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.workloads import structure
@@ -113,7 +113,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def operator(
-        self, around: Surroundings | None = None, image: str = "sidecars:test", **changes: Any
+        self, around: RealWorld | None = None, image: str = "sidecars:test", **changes: Any
     ) -> AsyncIterator[None]:
         """An operator and kubelets while the block runs; a crash of either fails the test. `image` is that of the
         sidecars, `changes` are of settings.

@@ -9,7 +9,7 @@ SIDECARS = Path(__file__).parents[2] / "sidecars"
 LAYERS = {"kube", "slurm"}
 CLIENTS = {"aiohttp", "http.client", "httplib2", "httpx", "kubernetes", "requests", "urllib.request", "urllib3"}
 """What can send a request. `aiohttp.web` only answers them."""
-OTHERS = {"operator/controller/statuses.py": {"aiohttp"}, "reconfigure/status.py": {"http.client"}}
+OTHERS = {"operator/runtime/real_world.py": {"aiohttp"}, "reconfigure/status.py": {"http.client"}}
 """What is asked there is neither Kubernetes nor Slurm, but the `reconfigure` sidecar."""
 PROGRAMS = {"kubectl", "helm"}
 MODULES = sorted(

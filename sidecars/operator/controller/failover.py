@@ -5,19 +5,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.real_world import AskReady
 from sidecars.policy import failover
-from sidecars.slurm.client import ready
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.records import Ping
 
-Key = tuple[str, str]
-"""Namespace and name of a Controller."""
-
 LOOK_SECONDS = 2.0
 ASK_SECONDS = 1.0
-
-Ready = Callable[[str], Awaitable[bool | None]]
-"""Whether slurmctld at an address says that it is the primary; None without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +27,7 @@ class Primaries:
     """`changed(key)` is called when the primary is another; `ping` asks slurmrestd, and may raise SlurmError."""
 
     def __init__(
-        self, changed: Callable[[Key], None], ping: Callable[[Key], Awaitable[Sequence[Ping]]], ready: Ready = ready
+        self, changed: Callable[[Key], None], ping: Callable[[Key], Awaitable[Sequence[Ping]]], ready: AskReady
     ) -> None:
         self._changed, self._ping, self._ready = changed, ping, ready
         self._pods: dict[Key, Pods] = {}

@@ -3,8 +3,9 @@
 import contextlib
 
 from sidecars.kube import SERVICE_MONITORS, Manifest, NotFound
-from sidecars.operator import workload
-from sidecars.operator.context import Context, NotUsableError
+from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import controller as render
 from sidecars.workloads import names
@@ -13,7 +14,7 @@ from sidecars.workloads.resources import Controller
 TYPE = "ServiceMonitor"
 
 
-async def keep(context: Context, manifest: Manifest, controller: Controller) -> list[Condition]:
+async def keep(runtime: Runtime, manifest: Manifest, controller: Controller) -> list[Condition]:
     """Have the ServiceMonitor that the Controller asks for, or none; the condition of one that is asked for.
 
     Nothing else waits for it.
@@ -21,19 +22,19 @@ async def keep(context: Context, manifest: Manifest, controller: Controller) -> 
     wanted = render.service_monitor(controller)
     if wanted is None:
         name = names.controller(controller.name)
-        live = context.caches.live(SERVICE_MONITORS, controller.namespace, name)
+        live = runtime.caches.live(SERVICE_MONITORS, controller.namespace, name)
         if live is not None and _is_owned(live, controller) and not live["metadata"].get("deletionTimestamp"):
             with contextlib.suppress(NotFound):
-                await context.client.delete(SERVICE_MONITORS, controller.namespace, name)
+                await runtime.client.delete(SERVICE_MONITORS, controller.namespace, name)
         return []
-    if not context.caches.service_monitors.served:
+    if not runtime.caches.service_monitors.served:
         said = (
             "Kubernetes has no kind monitoring.coreos.com/v1 ServiceMonitor: install the Prometheus operator, or set "
             "spec.metrics.serviceMonitor.enabled to false; it is made as soon as the kind is there"
         )
         return [Condition(TYPE, "False", "KindMissing", said)]
     try:
-        await workload.apply_all(context, manifest, "Controller", lambda: [wanted])
+        await workload.apply_all(runtime, manifest, "Controller", lambda: [wanted])
     except NotUsableError as error:
         return [Condition(TYPE, "False", error.reason, str(error))]
     return [Condition(TYPE, "True", "Applied", f"ServiceMonitor {wanted['metadata']['name']} is there")]

@@ -2,45 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import aiohttp
-
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.real_world import STATUS_SECONDS, FetchStatus
 from sidecars.policy import gate
 from sidecars.policy.gate import Known, Pod, Published
 from sidecars.slurm import tokens
 
 log = logging.getLogger(__name__)
 
-Key = tuple[str, str]
-"""Namespace and name of a Controller."""
-
-PORT = 6816
 USER = "@slurm-operator"
 """As in sidecars/reconfigure/status.py."""
 TOKEN_SECONDS = 60
-ASK_SECONDS = 2.0
-
-Fetch = Callable[[str, str], Awaitable[Mapping[str, Any]]]
-"""The JSON of GET /status at an address, with a bearer token. Raises OSError, TimeoutError or ValueError."""
-
-
-async def fetch(address: str, token: str) -> Mapping[str, Any]:
-    """Over the network, a connection for each question."""
-    host = f"[{address}]" if ":" in address else address
-    headers = {"Authorization": f"Bearer {token}"}
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_SECONDS)) as session,
-            session.get(f"http://{host}:{PORT}/status", headers=headers, allow_redirects=False) as answer,
-        ):
-            if answer.status != 200:
-                raise ValueError(f"HTTP {answer.status}")
-            return dict(await answer.json())
-    except aiohttp.ClientError as error:
-        raise OSError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +36,7 @@ class Statuses:
         changed: Callable[[Key], None],
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
-        fetch: Fetch = fetch,
+        fetch: FetchStatus,
     ) -> None:
         self._key_of, self._changed = key_of, changed
         self._clock, self._wall_clock, self._fetch = clock, wall_clock, fetch
@@ -136,7 +111,7 @@ class Statuses:
             return Known(pod.life, None, "its JWT key is missing", self._clock())
         try:
             token = tokens.sign(secret, USER, TOKEN_SECONDS, self._wall_clock())
-            async with asyncio.timeout(ASK_SECONDS):
+            async with asyncio.timeout(STATUS_SECONDS):
                 report = gate.read(await self._fetch(pod.address, token))
         except (OSError, TimeoutError, ValueError) as error:
             return Known(pod.life, None, str(error) or type(error).__name__, self._clock())

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, NotFound, records
-from sidecars.operator.context import Context
-from sidecars.operator.nodeset import bulk
+from sidecars.operator.nodeset.memory import Memory
+from sidecars.operator.runtime import bulk
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset.pods import PodPlan
 from sidecars.policy.nodeset.records import Deletion, WorkerPod
 from sidecars.workloads import assembly, names
 from sidecars.workloads.resources import Json, NodeSet
 
 
-async def keep(context: Context, nodeset: NodeSet, pods: Sequence[WorkerPod], plan: PodPlan) -> bool:
+async def keep(runtime: Runtime, memory: Memory, nodeset: NodeSet, pods: Sequence[WorkerPod], plan: PodPlan) -> bool:
     """Bring the owners of all claims to what the policy says. Returns whether time sufficed. Raises ApiError."""
     if not nodeset.spec.volume_claim_templates:
         return True
@@ -25,30 +26,30 @@ async def keep(context: Context, nodeset: NodeSet, pods: Sequence[WorkerPod], pl
     policy_of = nodeset.spec.persistent_volume_claim_retention_policy
     of_all = [assembly.owner_reference(nodeset)] if policy_of.when_deleted == "Delete" else []
     leaving = [pod for pod in plan.scaled_in if pod.uid in staying] if policy_of.when_scaled == "Delete" else []
-    pod_of = {claim.metadata.uid: pod for pod in leaving for claim in _claims_of(context, nodeset, pod)}
+    pod_of = {claim.metadata.uid: pod for pod in leaving for claim in _claims_of(runtime, nodeset, pod)}
     steps = []
-    for claim in context.caches.claims.store.by("instance", (nodeset.namespace, nodeset.name)):
+    for claim in runtime.caches.claims.store.by("instance", (nodeset.namespace, nodeset.name)):
         pod = pod_of.get(claim.metadata.uid)
         owners = [_owner(pod)] if pod is not None else of_all
         if _ours(claim, nodeset, staying) and _uids(claim) != {owner["uid"] for owner in owners}:
-            steps.append(partial(_own, context, claim, owners))
-    return await bulk.all_of(steps, bulk.a_slice(context, (nodeset.namespace, nodeset.name)))
+            steps.append(partial(_own, runtime, claim, owners))
+    return await bulk.all_of(steps, bulk.a_slice(runtime.now, lambda: memory.urgent))
 
 
-async def hand_over(context: Context, nodeset: NodeSet, deletion: Deletion) -> None:
+async def hand_over(runtime: Runtime, nodeset: NodeSet, deletion: Deletion) -> None:
     """Before a pod is scaled in, have it take its claims along if whenScaled says so. Raises ApiError."""
     policy_of = nodeset.spec.persistent_volume_claim_retention_policy
     if not deletion.scaled_in or policy_of.when_scaled != "Delete" or not nodeset.spec.volume_claim_templates:
         return
     pod = deletion.pod
-    for claim in _claims_of(context, nodeset, pod):
+    for claim in _claims_of(runtime, nodeset, pod):
         if _ours(claim, nodeset, {pod.uid}) and _uids(claim) != {pod.uid}:
-            await _own(context, claim, [_owner(pod)])
+            await _own(runtime, claim, [_owner(pod)])
 
 
-def _claims_of(context: Context, nodeset: NodeSet, pod: WorkerPod) -> Sequence[records.PersistentVolumeClaim]:
+def _claims_of(runtime: Runtime, nodeset: NodeSet, pod: WorkerPod) -> Sequence[records.PersistentVolumeClaim]:
     """By their names in StatefulSet mode, else by the Kubernetes node that they are for."""
-    store = context.caches.claims.store
+    store = runtime.caches.claims.store
     if pod.mode != "StatefulSet":
         return store.by("place", (nodeset.namespace, nodeset.name, pod.place))
     templates = nodeset.spec.volume_claim_templates or ()
@@ -69,10 +70,10 @@ def _uids(claim: records.PersistentVolumeClaim) -> set[str]:
     return {owner.uid for owner in claim.metadata.owner_references}
 
 
-async def _own(context: Context, claim: records.PersistentVolumeClaim, owners: Sequence[Json]) -> None:
+async def _own(runtime: Runtime, claim: records.PersistentVolumeClaim, owners: Sequence[Json]) -> None:
     metadata = claim.metadata
     patch = {"metadata": {"uid": metadata.uid, "ownerReferences": list(owners) or None}}
     try:
-        await context.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, metadata.namespace, metadata.name, patch)
+        await runtime.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, metadata.namespace, metadata.name, patch)
     except NotFound:
         return

@@ -8,10 +8,14 @@ from functools import partial
 import msgspec
 
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
-from sidecars.operator.context import Context, Key, Memory, NotUsableError
-from sidecars.operator.nodeset import bulk, placement
+from sidecars.operator.nodeset.memory import Memory
+from sidecars.operator.runtime import bulk
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset.pods import PodPlan
 from sidecars.policy.nodeset.records import Desired, WorkerPod
+from sidecars.workloads import names
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 
@@ -59,30 +63,30 @@ def orders(nodeset: NodeSet, template: Manifest, revision: str, desired: Desired
     return found
 
 
-async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[Order]) -> None:
+async def create(runtime: Runtime, memory: Memory, key: Key, owner: Manifest, wanted: Iterable[Order]) -> None:
     """Make the pods, for a slice of time; the pass that their arrival brings about goes on with the others.
 
     Raises ApiError or NotUsableError for the first that can't be made; a taken name stops no other pod. The first one
     goes alone: when it is refused, the others need not be tried.
     """
-    start, memory = context.now(), context.memory(key)
+    start = runtime.now()
     due = [order for order in wanted if order.name not in memory.failures or memory.failures[order.name].until <= start]
-    rest, taken = _unused(context, key, due)
+    rest, taken = _unused(runtime, key, due)
     if rest and not memory.creating:
-        context.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(rest)} pod(s)")
+        runtime.events.emit(owner, "Normal", "ScalingUp", "Create", f"Creating {len(rest)} pod(s)")
     made, worse, unfinished = 0, [], False
 
     async def make(order: Order) -> None:
-        context.expectations.expect_creations(key, 1)
+        runtime.expectations.expect_creations(key, 1)
         try:
-            await _make(context, key, order)
+            await _make(runtime, key, order)
         except BaseException as error:
-            context.expectations.creation_observed(key)
+            runtime.expectations.creation_observed(key)
             if not isinstance(error, AlreadyExists | NotUsableError):
                 worse.append(error)
             raise
 
-    in_time = bulk.a_slice(context, key)
+    in_time = bulk.a_slice(runtime.now, lambda: memory.urgent)
 
     def going_on() -> bool:
         return not worse and in_time()
@@ -99,7 +103,7 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
         if worse:
             if isinstance(worse[0], Forbidden | Invalid):
                 said = f"The API server refuses the pod: {worse[0]}"
-                context.events.emit(owner, "Warning", "FailedCreate", "Create", said)
+                runtime.events.emit(owner, "Warning", "FailedCreate", "Create", said)
             raise worse[0]
         if taken is not None and not (made and rest):
             raise taken
@@ -108,10 +112,10 @@ async def create(context: Context, key: Key, owner: Manifest, wanted: Iterable[O
         if made:
             log.info("NodeSet %s/%s: created %d pod(s)", *key, made)
         if memory.creating and not unfinished:
-            memory.creating, memory.come, memory.coming_until = False, 0, context.now() + COMING_SECONDS
+            memory.creating, memory.come, memory.coming_until = False, 0, runtime.now() + COMING_SECONDS
 
 
-def coming(context: Context, memory: Memory, ready: int, wanted: int) -> float | None:
+def coming(runtime: Runtime, memory: Memory, ready: int, wanted: int) -> float | None:
     """Have workers that wait for the others show what they are, once as many are ready as are wanted.
 
     They wait no longer than COMING_SECONDS after the last change for the better. Returns after how many seconds to ask
@@ -121,25 +125,25 @@ def coming(context: Context, memory: Memory, ready: int, wanted: int) -> float |
     if missing and memory.creating:
         return None
     if memory.coming_until and ready > memory.come:
-        memory.come, memory.coming_until = ready, context.now() + COMING_SECONDS
-    left = memory.coming_until - context.now()
+        memory.come, memory.coming_until = ready, runtime.now() + COMING_SECONDS
+    left = memory.coming_until - runtime.now()
     if missing and 0 < left <= COMING_SECONDS:
         return left
     memory.creating, memory.coming_until = False, 0.0
     for pod in memory.unshown:
-        context.queues.pods.add(pod)
+        runtime.queues.pods.add(pod)
     memory.unshown.clear()
     return None
 
 
-def _unused(context: Context, key: Key, wanted: Iterable[Order]) -> tuple[list[Order], Exception | None]:
+def _unused(runtime: Runtime, key: Key, wanted: Iterable[Order]) -> tuple[list[Order], Exception | None]:
     """The orders whose name in Slurm no pod of another NodeSet of the cluster has; and why one has to wait."""
     free: list[Order] = []
     problem: Exception | None = None
-    nodeset = context.caches.nodesets.store.get(*key)
+    nodeset = runtime.caches.nodesets.store.get(*key)
     cluster = nodeset["spec"]["controllerRef"]["name"] if nodeset is not None else ""
     for order in wanted:
-        holders = context.caches.pods.store.by("slurm_node", (key[0], cluster, order.slurm_node))
+        holders = runtime.caches.pods.store.by("slurm_node", (key[0], cluster, order.slurm_node))
         others = [pod for pod in holders if (owner := pod.metadata.controller) is None or owner.name != key[1]]
         if order.slurm_node and others:
             other = others[0].metadata
@@ -154,19 +158,28 @@ def _unused(context: Context, key: Key, wanted: Iterable[Order]) -> tuple[list[O
     return free, problem
 
 
-async def _make(context: Context, key: Key, order: Order) -> None:
+def _stamped(runtime: Runtime, pod: Manifest) -> Manifest:
+    """The pod to be created, stamped already where no Kubernetes node says a topology: that saves a write for each."""
+    if runtime.caches.kube_nodes.store.by("topology", True):
+        return pod
+    metadata = pod["metadata"]
+    annotations = {names.TOPOLOGY: "", **(metadata.get("annotations") or {})}
+    return {**pod, "metadata": {**metadata, "annotations": annotations}}
+
+
+async def _make(runtime: Runtime, key: Key, order: Order) -> None:
     for claim in order.claims():
         try:
-            await context.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
+            await runtime.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
         except AlreadyExists:
-            await _check_claim(context, key, claim["metadata"]["name"])
-    await context.client.create(PODS, placement.stamped_at_creation(context, order.pod()), msgspec.Raw)
+            await _check_claim(runtime, key, claim["metadata"]["name"])
+    await runtime.client.create(PODS, _stamped(runtime, order.pod()), msgspec.Raw)
 
 
-async def _check_claim(context: Context, key: Key, name: str) -> None:
+async def _check_claim(runtime: Runtime, key: Key, name: str) -> None:
     """A claim that is on its way out is waited for: its data would go while the pod uses it."""
     try:
-        claim = await context.client.get(PERSISTENT_VOLUME_CLAIMS, key[0], name)
+        claim = await runtime.client.get(PERSISTENT_VOLUME_CLAIMS, key[0], name)
     except NotFound:
         leaving = True
     else:

@@ -1,17 +1,17 @@
 """Whether a NodeSet may have its GPUs, from what is known of the Kubernetes nodes."""
 
-from sidecars.operator.context import Context
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import gpus
 from sidecars.workloads.resources import Manifest, NodeSet
 
 
-def refusal(context: Context, nodeset: NodeSet, template: Manifest) -> str:
+def refusal(runtime: Runtime, nodeset: NodeSet, template: Manifest) -> str:
     """Why it may not have pods of this template, with the remedy; "" when it may."""
     if not nodeset.spec.gpu.enabled:
         return ""
     nodes = [
         gpus.KubeNode(node.metadata.name, node.metadata.labels, node.status.allocatable)
-        for node in context.caches.kube_nodes.store.values()
+        for node in runtime.caches.kube_nodes.store.values()
     ]
-    used = {pod.spec.node_name for pod in context.caches.pods.store.by("owner", nodeset.metadata.uid)}
+    used = {pod.spec.node_name for pod in runtime.caches.pods.store.by("owner", nodeset.metadata.uid)}
     return gpus.refusal(nodeset, template, nodes, used)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from sidecars.kube import records
+from sidecars.operator.runtime.pods import slurm_node
 from sidecars.policy import placement
 from sidecars.policy.nodeset import lost
 from sidecars.policy.nodeset.records import WorkerPod
@@ -84,11 +85,6 @@ def is_out_of_service(node: records.Node) -> bool:
 
 def _has_taint(node: records.Node, key: str) -> bool:
     return any(taint.key == key for taint in node.spec.taints)
-
-
-def slurm_node(pod: records.Pod) -> str:
-    """The name under which the pod's slurmd registers: its hostname, on the host's network the machine's."""
-    return pod.spec.node_name if pod.spec.host_network else pod.spec.hostname or pod.metadata.name
 
 
 def ordinal(name: str) -> int:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecars.operator.clusters import Cluster
-from sidecars.operator.context import Context, Memory
+from sidecars.operator.nodeset.memory import Memory
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import partitions as policy
 from sidecars.policy.nodeset.records import SlurmView
@@ -24,7 +25,14 @@ class Partitions:
 
 
 async def partitions(
-    context: Context, nodeset: NodeSet, cluster: Cluster | None, view: SlurmView, *, leaving: bool, unbound: bool
+    runtime: Runtime,
+    memory: Memory,
+    nodeset: NodeSet,
+    cluster: Cluster | None,
+    view: SlurmView,
+    *,
+    leaving: bool,
+    unbound: bool,
 ) -> Partitions:
     """What has become of the NodeSet's partitions, present and former.
 
@@ -34,11 +42,10 @@ async def partitions(
     current = {nodeset.slurm_name} if nodeset.spec.partition.enabled and not leaving else set()
     former = {*nodeset.status.partitions, *({nodeset.slurm_name} if leaving and nodeset.spec.partition.enabled else ())}
     going = sorted(former - current)
-    memory = context.memory((nodeset.namespace, nodeset.name))
     if not going or unbound or nodeset.spec.force_removal:
         memory.going, memory.closed_since = (), {}
         return Partitions(tuple(sorted(current)))
-    held = await _held(memory, going, cluster, view, context.now())
+    held = await _held(memory, going, cluster, view, runtime.now())
     if not held:
         return Partitions(tuple(sorted(current)))
     condition = Condition("PartitionsReleased", "False", "JobsRefer", policy.message(held))

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from sidecars.kube import CONTROLLER_REVISIONS, AlreadyExists, Manifest, NotFound
-from sidecars.operator.context import Context
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset import revisions
 from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import nodeset as render
@@ -18,25 +18,25 @@ _COLLISIONS = 20
 
 
 async def current(
-    context: Context, nodeset: NodeSet, controller: Controller, facts: Facts
+    runtime: Runtime, nodeset: NodeSet, controller: Controller, facts: Facts
 ) -> tuple[render.Revision, int]:
     """The revision to make pods from, stored as the newest one; and the NodeSet's collision count.
 
     Raises ResourceError, MissingReferenceError and ApiError.
     """
     first = nodeset.status.collision_count or 0
-    stored = stored_of(context, nodeset)
+    stored = stored_of(runtime, nodeset)
     for collisions in range(first, first + _COLLISIONS):
         asked = render.revision(nodeset, controller, facts, collisions)
         choice = revisions.choose(asked, stored)
         if choice.store_as is not None:
             manifest = render.revision_object(nodeset, asked, choice.store_as)
             try:
-                await context.client.create(CONTROLLER_REVISIONS, manifest)
+                await runtime.client.create(CONTROLLER_REVISIONS, manifest)
                 log.info("NodeSet %s/%s: stored revision %s", nodeset.namespace, nodeset.name, asked.hash)
             except AlreadyExists:
                 # Ours, and the cache lags; or somebody else's of the same name.
-                there = await _same(context, nodeset, asked, manifest["metadata"]["name"])
+                there = await _same(runtime, nodeset, asked, manifest["metadata"]["name"])
                 if there is None:
                     continue
                 return there, collisions
@@ -47,30 +47,30 @@ async def current(
             # Made anew: any patch re-encodes `data`, which the API server then takes for a change of it. A crash in
             # between costs nothing but the old base.
             with contextlib.suppress(NotFound):
-                await context.client.delete(CONTROLLER_REVISIONS, nodeset.namespace, name)
+                await runtime.client.delete(CONTROLLER_REVISIONS, nodeset.namespace, name)
             manifest = render.revision_object(nodeset, choice.revision, number)
-            await context.client.create(CONTROLLER_REVISIONS, manifest)
+            await runtime.client.create(CONTROLLER_REVISIONS, manifest)
             log.info("NodeSet %s/%s: rolls to revision %s again", nodeset.namespace, nodeset.name, choice.revision.hash)
         return choice.revision, collisions
     raise RuntimeError(f"{_COLLISIONS} names of ControllerRevisions in a row are taken")
 
 
-async def prune(context: Context, nodeset: NodeSet, pods: Sequence[WorkerPod], current_hash: str) -> None:
+async def prune(runtime: Runtime, nodeset: NodeSet, pods: Sequence[WorkerPod], current_hash: str) -> None:
     """Delete what `revisionHistoryLimit` leaves no room for. Not to be called while creations are under way."""
     in_use = {pod.revision for pod in pods}
     limit = nodeset.spec.revision_history_limit
-    for name in revisions.surplus(stored_of(context, nodeset), current_hash, in_use, limit):
+    for name in revisions.surplus(stored_of(runtime, nodeset), current_hash, in_use, limit):
         try:
-            await context.client.delete(CONTROLLER_REVISIONS, nodeset.namespace, name)
+            await runtime.client.delete(CONTROLLER_REVISIONS, nodeset.namespace, name)
         except NotFound:
             continue
         log.info("NodeSet %s/%s: deleted the old revision %s", nodeset.namespace, nodeset.name, name)
 
 
-def stored_of(context: Context, nodeset: NodeSet) -> list[revisions.Stored]:
+def stored_of(runtime: Runtime, nodeset: NodeSet) -> list[revisions.Stored]:
     """The NodeSet's revisions as last seen; what holds none of ours is left out."""
     found = []
-    for manifest in context.caches.controller_revisions.store.by("owner", nodeset.metadata.uid):
+    for manifest in runtime.caches.controller_revisions.store.by("owner", nodeset.metadata.uid):
         try:
             revision = render.revision_of(manifest)
         except ValueError as error:
@@ -80,9 +80,9 @@ def stored_of(context: Context, nodeset: NodeSet) -> list[revisions.Stored]:
     return found
 
 
-async def _same(context: Context, nodeset: NodeSet, asked: render.Revision, name: str) -> render.Revision | None:
+async def _same(runtime: Runtime, nodeset: NodeSet, asked: render.Revision, name: str) -> render.Revision | None:
     """The live revision of that name if it is this NodeSet's and has the asked content."""
-    manifest: Manifest = await context.client.get(CONTROLLER_REVISIONS, nodeset.namespace, name)
+    manifest: Manifest = await runtime.client.get(CONTROLLER_REVISIONS, nodeset.namespace, name)
     owners = manifest["metadata"].get("ownerReferences") or ()
     if not any(owner.get("uid") == nodeset.metadata.uid for owner in owners):
         return None

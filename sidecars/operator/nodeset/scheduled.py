@@ -4,10 +4,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sidecars.custom_resources import NODESETS
 from sidecars.kube import Manifest
-from sidecars.operator.caches import NODESETS
-from sidecars.operator.clusters import Cluster
-from sidecars.operator.context import Context
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition, find
 from sidecars.policy.nodeset import maintenance
 from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
@@ -32,7 +33,7 @@ class Outcome:
 
 
 async def keep(
-    context: Context,
+    runtime: Runtime,
     manifest: Manifest,
     nodeset: NodeSet,
     desired: Desired,
@@ -48,7 +49,7 @@ async def keep(
     if cluster is None or view.problem is not None:
         going = desired.deleting and (cluster is None or desired.forced)
         if not scheduled and going:
-            await context.let_go(NODESETS, manifest, FINALIZER)
+            await remove_finalizer(runtime, NODESETS, manifest, FINALIZER)
             return Outcome()
         said = f"what becomes of the reservation is unknown: {view.problem}"
         return Outcome(Condition(CONDITION, "Unknown", "NoAnswer", said), 5.0)
@@ -56,10 +57,10 @@ async def keep(
     try:
         if not scheduled:
             await _delete(cluster, name)
-            await context.let_go(NODESETS, manifest, FINALIZER)
+            await remove_finalizer(runtime, NODESETS, manifest, FINALIZER)
             return Outcome()
-        await context.hold(NODESETS, manifest, FINALIZER)
-        return await _step(context, nodeset, cluster, _wanted(nodeset, pods, view))
+        await add_finalizer(runtime, NODESETS, manifest, FINALIZER)
+        return await _step(runtime, nodeset, cluster, _wanted(nodeset, pods, view))
     except NotYet as error:
         return Outcome(_as_it_was(manifest) or Condition(CONDITION, "Unknown", "NoAnswer", str(error)), 5.0)
     except SlurmError as error:
@@ -71,9 +72,9 @@ async def keep(
 
 
 async def _step(
-    context: Context, nodeset: NodeSet, cluster: Cluster, wanted: maintenance.DesiredReservation
+    runtime: Runtime, nodeset: NodeSet, cluster: Cluster, wanted: maintenance.DesiredReservation
 ) -> Outcome:
-    now = context.now()
+    now = runtime.now()
     known = await cluster.poller.reservations()
     found = next((item for item in known if item.name == wanted.name), None)
     step = maintenance.next_step(wanted, found, now)

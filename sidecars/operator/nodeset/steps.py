@@ -3,15 +3,17 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sidecars.contract import reasons
 from sidecars.contract.reasons import Owner
 from sidecars.kube import NODES, PODS, Manifest, NotFound
-from sidecars.operator.clusters import Cluster
-from sidecars.operator.context import Context, Key
-from sidecars.operator.nodeset import bulk, claims, creation
+from sidecars.operator.nodeset import claims, creation
+from sidecars.operator.nodeset.memory import Memory
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
+from sidecars.operator.runtime import bulk
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset import lost
 from sidecars.policy.nodeset.pods import PodPlan
 from sidecars.policy.nodeset.records import Deletion, Desired, WorkerPod
@@ -23,6 +25,9 @@ from sidecars.slurm.hostlists import compress
 from sidecars.workloads import names
 from sidecars.workloads.resources import NodeSet
 
+if TYPE_CHECKING:
+    from sidecars.operator.runtime.queues import Key
+
 log = logging.getLogger(__name__)
 
 FAILED_AGAIN = 5.0
@@ -30,7 +35,8 @@ FAILED_AGAIN = 5.0
 
 
 async def carry_out(
-    context: Context,
+    runtime: Runtime,
+    memory: Memory,
     manifest: Manifest,
     nodeset: NodeSet,
     template: Manifest | None,
@@ -59,29 +65,29 @@ async def carry_out(
         steps += [bound(drain, nodes, reason, done=drained) for reason, nodes in plan.drain.items()]
         if plan.undrain:
             steps.append(bound(undrain, plan.undrain, done=undrained))
-    steps += [_cordon(context, nodeset.namespace, pod, "operator") for pod in plan.cordon]
-    steps += [_cordon(context, nodeset.namespace, pod, None) for pod in plan.uncordon]
-    complete = await bulk.all_of(steps, bulk.a_slice(context, key))
+    steps += [_cordon(runtime, nodeset.namespace, pod, "operator") for pod in plan.cordon]
+    steps += [_cordon(runtime, nodeset.namespace, pod, None) for pod in plan.uncordon]
+    complete = await bulk.all_of(steps, bulk.a_slice(runtime.now, lambda: memory.urgent))
     if drained:
-        context.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
+        runtime.events.emit(owner, "Normal", "Draining", "Drain", f"Draining Slurm nodes {compress(drained)}")
     wanted = len(plan.undrain) + sum(map(len, plan.drain.values()))
     failed = len(drained) + len(undrained) < wanted
     again = 0.0 if not complete else FAILED_AGAIN if failed else None
     if not settled:
         return again
-    deletions = [_delete(context, nodeset, owner, deletion, cluster) for deletion in plan.delete]
-    if not await bulk.all_of(deletions, bulk.a_slice(context, key)):
+    deletions = [_delete(runtime, nodeset, owner, deletion, cluster) for deletion in plan.delete]
+    if not await bulk.all_of(deletions, bulk.a_slice(runtime.now, lambda: memory.urgent)):
         again = 0.0
     orders = creation.orders(nodeset, template, revision, desired, plan) if template is not None else []
-    await creation.create(context, key, owner, orders)
+    await creation.create(runtime, memory, key, owner, orders)
     return again
 
 
-def _cordon(context: Context, namespace: str, pod: WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
+def _cordon(runtime: Runtime, namespace: str, pod: WorkerPod, by: str | None) -> Callable[[], Awaitable[None]]:
     async def patch() -> None:
         annotations = {names.POD_CORDON: "true" if by else None, POD_CORDONED_BY: by}
         try:
-            await context.client.merge_patch(
+            await runtime.client.merge_patch(
                 PODS, namespace, pod.name, {"metadata": {"uid": pod.uid, "annotations": annotations}}
             )
         except NotFound:
@@ -91,7 +97,7 @@ def _cordon(context: Context, namespace: str, pod: WorkerPod, by: str | None) ->
 
 
 def _delete(
-    context: Context, nodeset: NodeSet, owner: Manifest, deletion: Deletion, cluster: Cluster | None
+    runtime: Runtime, nodeset: NodeSet, owner: Manifest, deletion: Deletion, cluster: Cluster | None
 ) -> Callable[[], Awaitable[None]]:
     key: Key = (nodeset.namespace, nodeset.name)
 
@@ -102,12 +108,12 @@ def _delete(
             return
         if not deletion.kube_node_lost:
             # What is deleted by force has its deletionTimestamp already.
-            context.expectations.expect_deletions(key, [pod.uid])
+            runtime.expectations.expect_deletions(key, [pod.uid])
         try:
-            if deletion.kube_node_lost and not await _is_lost(context, pod.kube_node or ""):
+            if deletion.kube_node_lost and not await _is_lost(runtime, pod.kube_node or ""):
                 return
-            await claims.hand_over(context, nodeset, deletion)
-            await context.client.delete(
+            await claims.hand_over(runtime, nodeset, deletion)
+            await runtime.client.delete(
                 PODS,
                 key[0],
                 pod.name,
@@ -117,22 +123,22 @@ def _delete(
                 grace_period_seconds=deletion.grace_seconds,
             )
         except NotFound:
-            context.expectations.deletion_observed(key, pod.uid)
+            runtime.expectations.deletion_observed(key, pod.uid)
             return
         except BaseException:
-            context.expectations.deletion_observed(key, pod.uid)
+            runtime.expectations.deletion_observed(key, pod.uid)
             raise
         log.info("NodeSet %s/%s: deleted pod %s: %s", *key, pod.name, deletion.because)
         said = f"Deleted pod {pod.name}: {deletion.because}"
-        context.events.emit(owner, deletion.severity, deletion.event, "Delete", said)
+        runtime.events.emit(owner, deletion.severity, deletion.event, "Delete", said)
 
     return delete
 
 
-async def _is_lost(context: Context, kube_node: str) -> bool:
+async def _is_lost(runtime: Runtime, kube_node: str) -> bool:
     """Whether the machine is gone or off at this moment: the cache may be behind, and force can't be taken back."""
     try:
-        node = await context.client.get(NODES, None, kube_node)
+        node = await runtime.client.get(NODES, None, kube_node)
     except NotFound:
         return True
     taints = (node.get("spec") or {}).get("taints") or ()

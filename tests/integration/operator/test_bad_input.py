@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.custom_resources import NODESETS
 from sidecars.kube import PODS, Manifest
-from sidecars.operator.caches import NODESETS
 from tests.support.apiserver import World, until
 
 pytestmark = pytest.mark.timeout(90, func_only=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from sidecars.custom_resources import ACCOUNTINGS, LOGINSETS, NODESETS, TOKENS
 from sidecars.kube import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
@@ -19,7 +20,6 @@ from sidecars.kube import (
     Manifest,
     load_credentials,
 )
-from sidecars.operator.caches import ACCOUNTINGS, LOGINSETS, NODESETS, TOKENS
 from sidecars.simulate import SlurmModel, serve
 from tests.cluster.commands import run
 from tests.cluster.tools import tool

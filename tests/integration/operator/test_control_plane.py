@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.custom_resources import CONTROLLERS, RESTAPIS
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -14,7 +15,6 @@ from sidecars.kube import (
     STATEFUL_SETS,
     Manifest,
 )
-from sidecars.operator.caches import CONTROLLERS, RESTAPIS
 from tests.integration.operator.test_services import put, until_reason
 from tests.support.apiserver import KEYS, World, custom, until
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.custom_resources import CONTROLLERS, NODESETS
 from sidecars.kube import (
     CONFIG_MAPS,
     EVENTS,
@@ -20,9 +21,8 @@ from sidecars.kube import (
     NotFound,
     load_credentials,
 )
-from sidecars.operator.caches import CONTROLLERS, NODESETS
-from sidecars.operator.context import Surroundings
 from sidecars.operator.controller.pods import NUDGE
+from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
 from sidecars.slurm.tokens import user_of
@@ -79,7 +79,7 @@ class Sidecar:
     @staticmethod
     def now() -> float:
         """The time."""
-        return Surroundings().wall_clock()
+        return RealWorld().wall_clock()
 
 
 class GateWorld(World):
@@ -138,7 +138,7 @@ async def gate(kubeconfig: Path, name: str) -> AsyncIterator[tuple[GateWorld, Si
         world = GateWorld(client, where, slurm, url, kubelet_works=False)
         sidecar.world = world
         await world.cluster()
-        async with world.operator(Surroundings(fetch_status=sidecar.fetch, ask_ready=sidecar.ready)):
+        async with world.operator(RealWorld(fetch_status=sidecar.fetch, ask_ready=sidecar.ready)):
             yield world, sidecar
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
 from sidecars.kube import CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, SECRETS, STATEFUL_SETS, Invalid, Resource
-from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
 from tests.integration.operator.test_services import ACCOUNTING, put, update_status
 from tests.support.apiserver import World, custom, secret, until
 

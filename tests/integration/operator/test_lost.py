@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.kube import NODES, PODS, Client, NotFound, load_credentials
-from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
-from sidecars.operator.context import Surroundings
+from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.simulate import SlurmModel, serve
 from tests.integration.operator.test_nodesets import machine, machines
 from tests.support.apiserver import World, namespace, until
@@ -110,7 +110,7 @@ class Later:
     ahead = 0.0
 
     def __call__(self) -> float:
-        return Surroundings().wall_clock() + self.ahead
+        return RealWorld().wall_clock() + self.ahead
 
 
 @pytest_asyncio.fixture
@@ -124,7 +124,7 @@ async def watching(kubeconfig: Path) -> AsyncIterator[tuple[World, Later]]:
     ):
         world = World(client, name, slurm, url)
         await world.cluster()
-        async with world.operator(Surroundings(wall_clock=later), cordon_drained_nodes=True):
+        async with world.operator(RealWorld(wall_clock=later), cordon_drained_nodes=True):
             yield world, later
 
 

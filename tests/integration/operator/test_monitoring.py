@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.custom_resources import CONTROLLERS
 from sidecars.kube import SERVICE_MONITORS, STATEFUL_SETS, Manifest, Resource
-from sidecars.operator.caches import CONTROLLERS
 from tests.support.apiserver import World, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.custom_resources import NODESETS
 from sidecars.kube import CONFIG_MAPS, CONTROLLER_REVISIONS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Manifest, NotFound
-from sidecars.operator.caches import NODESETS
 from sidecars.policy import conditions
 from tests.support.apiserver import World, secret, until
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sidecars.contract.extra import PodFacts, encode
+from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -17,8 +18,7 @@ from sidecars.kube import (
     Client,
     load_credentials,
 )
-from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
-from sidecars.operator.release import release
+from sidecars.release.main import release
 from sidecars.simulate import Fault, SlurmModel, serve
 from tests.support.apiserver import KEYS, World, custom, namespace, until
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sidecars.contract.extra import PodFacts, encode
+from sidecars.custom_resources import CONTROLLERS, NODESETS
 from sidecars.kube import CONFIG_MAPS, NODES, POD_DISRUPTION_BUDGETS, PODS, SERVICES, Manifest
-from sidecars.operator.caches import CONTROLLERS, NODESETS
 from sidecars.policy.gate import ACCEPTED
 from sidecars.policy.podstate import deadline_text
 from sidecars.simulate import Fault

@@ -6,6 +6,7 @@ from typing import Any
 import jwt
 import pytest
 
+from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LOGINSETS, RESTAPIS, TOKENS
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -18,7 +19,6 @@ from sidecars.kube import (
     Manifest,
     Resource,
 )
-from sidecars.operator.caches import ACCOUNTINGS, CONTROLLERS, LOGINSETS, RESTAPIS, TOKENS
 from sidecars.policy.conditions import timestamp
 from sidecars.slurm.tokens import sign
 from tests.support.apiserver import KEYS, World, custom, secret, until

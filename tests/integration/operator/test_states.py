@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.custom_resources import NODESETS
 from sidecars.kube import CONFIG_MAPS, NODES, PODS
-from sidecars.operator.caches import NODESETS
 from sidecars.policy.podstate import deadline_text
 from tests.support.apiserver import World, until
 

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from sidecars.contract.reasons import is_foreign
+from sidecars.custom_resources import CONTROLLERS, NODESETS
 from sidecars.kube import PODS, KubeError, Manifest
-from sidecars.operator.caches import CONTROLLERS, NODESETS
-from sidecars.operator.context import NotUsableError
+from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.simulate import SlurmModel
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import expand

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import functools
-import gc
 import logging
 import random
 import re
@@ -16,10 +15,10 @@ from urllib.parse import urlsplit
 
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import is_foreign
+from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.kube import CONFIG_MAPS, PODS, SECRETS, Manifest
-from sidecars.operator.caches import CONTROLLERS, NODESETS, RESTAPIS
-from sidecars.operator.context import Context, Surroundings
-from sidecars.operator.main import lead
+from sidecars.operator.main import Operator, lead
+from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimPartition
@@ -98,7 +97,7 @@ class World:
         self.restarts_after = 1.0
         self._unlucky: set[tuple[int, str]] = set()
         self._process: Process | None = None
-        self._client: WorldClient | None = None
+        self._operator: Operator | None = None
         self._processes: list[Process] = []
         self._lead: asyncio.Task[None] | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -272,10 +271,13 @@ class World:
         if self._process is not None:
             self._process.kill()
 
-    def context(self) -> Context:
-        """What the operator that runs now has in its hands."""
-        [found] = [it for it in gc.get_objects() if isinstance(it, Context) and it.client is self._client]
-        return found
+    def operator(self) -> Operator:
+        """The parts of the operator that runs at this moment."""
+        assert self._operator is not None
+        return self._operator
+
+    def _started(self, operator: Operator) -> None:
+        self._operator = operator
 
     async def _supervise(self) -> None:
         settings = Settings(nodeset_workers=4)
@@ -284,7 +286,7 @@ class World:
             process = self._process = Process(ended.set)
             self._processes.append(process)  # what it left behind waits for ever, as the tasks of a dead process do
             rng = seeded(self.rng.random())
-            client = self._client = WorldClient(self.api, process, self.faults, self.watchdog, rng)
+            client = WorldClient(self.api, process, self.faults, self.watchdog, rng)
             self.watchdog.restarted()
 
             def connect(url: str, tokens: TokenSource, process: Process = process) -> WorldSlurm:
@@ -299,8 +301,8 @@ class World:
                     rng=seeded(self.rng.random()),
                 )
 
-            around = Surroundings(self.loop.time, self.wall_clock, connect, rng=rng)
-            work = self._lead = asyncio.create_task(lead(client, settings, site(), around))
+            around = RealWorld(self.loop.time, self.wall_clock, connect, rng=rng)
+            work = self._lead = asyncio.create_task(lead(client, settings, site(), around, self._started))
             dying = asyncio.create_task(ended.wait())
             try:
                 await asyncio.wait({work, dying}, return_when=asyncio.FIRST_COMPLETED)

@@ -161,7 +161,7 @@ def test_a_pass_that_began_before_deletions_were_seen_sends_none_of_them_again()
             w.slurms["slurm", "slurm"].fail(Fault.SLOW, path="jobs/", seconds=1.0)
             w.change("slinky", {"replicas": 2})
             await w.until("a pod is deleted", lambda: asked)
-            w.context().queues.nodesets.add(("slurm", "slinky"))
+            w.operator().runtime.queues.nodesets.add(("slurm", "slinky"))
             await w.run(4)
             assert sorted(asked) == ["slinky-2", "slinky-3"]
 

@@ -1,0 +1,23 @@
+"""Which change wakes which Accounting."""
+
+from sidecars.kube import Event, Manifest
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.runtime.waking import follow_children, follow_references, has_changed, key_of
+
+
+def wire(runtime: Runtime) -> None:
+    """Subscribe. Call it once, before the reflectors run."""
+    store, queue = runtime.caches.accountings.store, runtime.queues.accountings
+
+    def accountings(event: Event[Manifest]) -> None:
+        if has_changed(runtime, event):
+            queue.add(key_of(event.object))
+
+    def children(kind: str, owner: Key) -> None:
+        if kind == "Accounting":
+            queue.add(owner)
+
+    store.subscribe(accountings)
+    follow_references(runtime, store, queue)
+    follow_children(runtime, children)

@@ -1,0 +1,30 @@
+"""What is remembered of the Controllers, and what is asked of their slurmctld pods all the time."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from sidecars.operator.controller.failover import Primaries
+from sidecars.operator.controller.statuses import Statuses
+from sidecars.operator.keys.distribution import Walks
+from sidecars.operator.runtime.queues import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All Controllers'."""
+
+    statuses: Statuses
+    """How their pods stand to the configuration that is published."""
+    primaries: Primaries
+    """Which of several slurmctld is the primary."""
+    walks: Walks = field(default_factory=dict)
+    """How far the distribution of their keys has come."""
+
+    def forget(self, key: Key) -> None:
+        """The Controller is deleted, or its slurmctld is none of the operator's."""
+        self.statuses.want(key, None, ())
+        self.primaries.want(key, None)
+
+    async def aclose(self) -> None:
+        """End all asking."""
+        await asyncio.gather(self.statuses.aclose(), self.primaries.aclose())

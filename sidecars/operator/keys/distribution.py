@@ -1,0 +1,189 @@
+"""The keys of auth/slurm that daemons have: kept in a Secret of the operator's, changed step by step."""
+
+import base64
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest, records
+from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy import conditions, keys
+from sidecars.policy.conditions import Condition
+from sidecars.slurm import jwks, protocol
+from sidecars.slurm.errors import SlurmError
+from sidecars.workloads import controller as render
+from sidecars.workloads import names
+from sidecars.workloads.facts import Facts, MissingReferenceError
+from sidecars.workloads.resources import Controller, KeySelector
+
+log = logging.getLogger(__name__)
+
+NUDGE_SECONDS = (0.0, 3.0)
+"""Pods are nudged so long after a step: the second hint is for a kubelet whose own watch was late for the first."""
+READ_SECONDS = 5.0
+"""For so long after they were told to, daemons read their keys."""
+AGAIN_SECONDS = 1.0
+CLOSED_SECONDS = 60.0
+"""The last step is looked after for so long beyond its settling."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """What this process has done about the keys that stand: told the pods how often, and slurmctld when."""
+
+    ring: str
+    nudges: int = 0
+    told: float | None = None
+
+
+Walks = dict[Key, Walk]
+"""By Controller."""
+
+
+async def distribute(
+    runtime: Runtime, walks: Walks, manifest: Manifest, controller: Controller, facts: Facts
+) -> Condition:
+    """Have the daemons' keys be what the next step says. Raises NotUsableError while they can't be mounted."""
+    key = (controller.namespace, controller.name)
+    with workload.usable():
+        first = render.slurm_key(controller)
+        base = runtime.lookup.secret_value(controller.namespace, facts, first, "spec.slurmKeyRef")
+    sharing = sorted(
+        item["metadata"]["name"]
+        for item in runtime.caches.controllers.store.values()
+        if item["metadata"]["namespace"] == controller.namespace
+        and ((item["spec"].get("slurmKeyRef") or {}).get("name")) == first.name
+    )
+    if sharing[0] != controller.name:
+        wait_for(runtime, controller.namespace, first)
+        said = f"Controller {sharing[0]!r} has the same spec.slurmKeyRef, and keeps the keys"
+        return Condition(keys.TYPE, "True", "Shared", said)
+    following = None
+    following_ref = controller.spec.next_slurm_key_ref
+    if following_ref is not None:
+        if len(sharing) > 1:
+            said = (
+                f"spec.nextSlurmKeyRef: Controllers {', '.join(sharing)} share Secret {first.name!r}, and one of them "
+                "can't be taken to another key alone: give each a Secret of its own"
+            )
+            return Condition(keys.TYPE, "False", "Shared", said)
+        try:
+            value = runtime.lookup.secret_value(controller.namespace, facts, following_ref, "spec.nextSlurmKeyRef")
+        except MissingReferenceError as error:
+            wait_for(runtime, controller.namespace, first)
+            said = f"{error}; it is taken up as soon as it does, and the cluster goes on with its key"
+            return Condition(keys.TYPE, "False", "ReferenceMissing", said)
+        following = (following_ref.name, value)
+    secret = runtime.caches.secrets.store.get(controller.namespace, names.slurm_jwks(first.name))
+    present, since = None, 0.0
+    if secret is not None:
+        with contextlib.suppress(ValueError):
+            present = jwks.parse(secret.data.get(jwks.FILE, b""))
+        since = conditions.seconds(secret.metadata.annotations.get(names.KEYS_SINCE)) or 0.0
+    unsettled = ""
+    if present is not None and (following is not None or present.others):
+        unsettled = await _settle(runtime, walks, key, controller, present, since)
+    decision = keys.plan(present, (first.name, base), following, unsettled)
+    if decision.ring != present:
+        text = base64.b64encode(jwks.render(decision.ring)).decode()
+        since_text = conditions.timestamp(runtime.now())
+        await workload.apply_all(
+            runtime, manifest, "Controller", lambda: [render.key_secret(controller, text, since_text)]
+        )
+        if present is not None:
+            runtime.events.emit(manifest, "Normal", "SlurmKey", "Rotate", decision.condition.message)
+    if decision.waiting:
+        runtime.queues.controllers.add_after(key, AGAIN_SECONDS)
+    wait_for(runtime, controller.namespace, first)
+    return decision.condition
+
+
+def wait_for(runtime: Runtime, namespace: str, slurm: KeySelector) -> None:
+    """A daemon that starts without slurm.jwks never looks for it again, so nothing starts before it is there.
+
+    Raises NotUsableError.
+    """
+    name = names.slurm_jwks(slurm.name)
+    if runtime.caches.secrets.store.get(namespace, name) is None:
+        raise NotUsableError(workload.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being made")
+
+
+async def _settle(
+    runtime: Runtime, walks: Walks, key: Key, controller: Controller, present: jwks.Ring, since: float
+) -> str:
+    """Do what makes daemons take these keys; why they can't be relied on to have them yet, or empty."""
+    settle = _settle_seconds(controller)
+    age = runtime.now() - since
+    if not present.others and age > settle + CLOSED_SECONDS:
+        return ""
+    ring = ",".join(map(jwks.identifier, present.keys))
+    walk = walks.get(key)
+    if walk is None or walk.ring != ring:
+        walk = walks[key] = Walk(ring)
+    if walk.nudges < len(NUDGE_SECONDS) and age >= NUDGE_SECONDS[walk.nudges]:
+        walk.nudges += 1
+        await _nudge(runtime, key, f"{conditions.timestamp(since)}.{walk.nudges}")
+    if age < settle:
+        return f"pods get them until {conditions.timestamp(since + settle)}"
+    hindrance = next(_hindrances(runtime, key, controller), "")
+    if hindrance:
+        walk.told = None
+        return hindrance
+    if walk.told is None:
+        cluster = runtime.clusters.get(key)
+        if cluster is None:
+            return "no RestApi serves this Controller, by which slurmctld could tell all daemons to read them"
+        try:
+            await cluster.client.call(protocol.reconfigure())
+        except SlurmError as error:
+            return f"slurmctld could not be told to have all daemons read them: {error}"
+        walk.told = runtime.now()
+        log.info("Controller %s/%s: all daemons are told to read their keys", *key)
+    return "all daemons read them" if runtime.now() - walk.told < READ_SECONDS else ""
+
+
+def _hindrances(runtime: Runtime, key: Key, controller: Controller) -> Iterator[str]:
+    """Who can't have the keys yet."""
+    namespace, name = key
+    restapi = runtime.lookup.restapi_of(namespace, name)
+    if restapi is not None:
+        ready = workload.readiness(runtime, DEPLOYMENTS, namespace, names.restapi(restapi.name))
+        if ready.status != "True":
+            yield f"RestApi {restapi.name!r} is not ready with them: {ready.message}"
+    reference = controller.spec.accounting_ref
+    accounting = runtime.caches.accountings.store.get(namespace, reference.name) if reference is not None else None
+    if accounting is not None and not accounting["spec"].get("external"):
+        accounting_name = accounting["metadata"]["name"]
+        ready = workload.readiness(runtime, STATEFUL_SETS, namespace, names.accounting(accounting_name))
+        if ready.status != "True":
+            yield f"Accounting {accounting_name!r} is not ready with them: {ready.message}"
+    for pod in _workers(runtime, key):
+        node = runtime.caches.kube_nodes.store.get("", pod.spec.node_name) if pod.spec.node_name else None
+        ready_node = node.status.condition("Ready") if node is not None else None
+        if ready_node is not None and ready_node.status != "True":
+            yield f"Kubernetes node {pod.spec.node_name!r} is not Ready: pod {pod.metadata.name!r} can't get them"
+
+
+async def _nudge(runtime: Runtime, key: Key, mark: str) -> None:
+    """Have the kubelets of workers and login nodes bring the Secret now; slurmctld's are nudged by the gate."""
+    pods = _workers(runtime, key)
+    for logins in runtime.lookup.loginsets_of(*key):
+        pods += runtime.caches.login_pods.store.by("loginset", (logins.namespace, logins.name))
+    await workload.annotate(runtime, pods, names.KEYS_NUDGE, mark)
+
+
+def _workers(runtime: Runtime, key: Key) -> list[records.Pod]:
+    return [
+        pod
+        for pod in runtime.caches.pods.store.values()
+        if (pod.metadata.namespace, pod.metadata.labels.get(names.CLUSTER)) == key
+    ]
+
+
+def _settle_seconds(controller: Controller) -> float:
+    text = controller.metadata.annotations.get(names.KEYS_SETTLE, "")
+    return float(text) if text.isdecimal() else keys.SETTLE_SECONDS

@@ -1,0 +1,56 @@
+"""Cordons Kubernetes nodes whose worker somebody drained in Slurm, where the operator is asked to. All in one pass."""
+
+import asyncio
+import logging
+from typing import Any
+
+from sidecars.kube import NODES, NotFound, records
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy import kube_nodes as policy
+from sidecars.workloads import names
+
+log = logging.getLogger(__name__)
+
+ALL: Key = ("", "kube-nodes")
+"""The one key of its queue."""
+
+
+async def reconcile(runtime: Runtime, _: Key) -> float | None:
+    """One pass over all Slurm clusters and Kubernetes nodes. Raises ApiError."""
+    drained: dict[str, dict[str, str]] = {}
+    unknown: list[str] = []
+    for controller in runtime.caches.controllers.store.values():
+        metadata = controller["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        cluster = runtime.clusters.get(key)
+        if cluster is None or cluster.view().problem is not None:
+            unknown.append("/".join(key))
+        else:
+            drained["/".join(key)] = policy.to_cordon(cluster.view().nodes.values())
+    found = {node.metadata.name: node for node in runtime.caches.kube_nodes.store.values()}
+    changes = policy.plan(drained, unknown, map(_kube_node, found.values()), runtime.settings.namespaces)
+    steps = [_patch(runtime, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()]
+    steps += [_patch(runtime, found[name], unschedulable=None, mark=None) for name in changes.uncordon]
+    steps += [_patch(runtime, found[name], mark=None) for name in changes.unmark]
+    for name, mark in changes.cordon.items():
+        log.info("Kubernetes node %s: cordoned for Slurm cluster %s", name, mark)
+    for name in changes.uncordon:
+        log.info("Kubernetes node %s: uncordoned, nobody's drain in Slurm is left", name)
+    results = await asyncio.gather(*steps, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, NotFound):
+            raise result
+    return None
+
+
+def _kube_node(node: records.Node) -> policy.KubeNode:
+    mark = node.metadata.annotations.get(names.CORDONED_FOR, "")
+    return policy.KubeNode(node.metadata.name, cordoned=node.spec.unschedulable, mark=mark)
+
+
+async def _patch(runtime: Runtime, node: records.Node, *, mark: str | None, **spec: Any) -> None:
+    # The resourceVersion makes it a Conflict if somebody has cordoned or uncordoned it meanwhile.
+    metadata = {"resourceVersion": node.metadata.resource_version, "annotations": {names.CORDONED_FOR: mark}}
+    patch = {"metadata": metadata, **({"spec": spec} if spec else {})}
+    await runtime.client.merge_patch(NODES, None, node.metadata.name, patch)

@@ -1,0 +1,88 @@
+"""What is remembered of each NodeSet from pass to pass."""
+
+from collections.abc import ItemsView, Sequence
+from dataclasses import dataclass, field
+
+from sidecars.kube import records
+from sidecars.operator.runtime.queues import Key
+from sidecars.policy.nodeset.failures import Failures
+from sidecars.policy.nodeset.records import WorkerPod
+from sidecars.policy.placement import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A pod as the policy last saw it, and the records that it was seen from."""
+
+    pod: records.Pod
+    node: records.Node | None
+    min_ready_seconds: int
+    seen: WorkerPod
+
+    def holds(self, pod: records.Pod, node: records.Node | None, min_ready_seconds: int) -> bool:
+        """Whether it is still true: only time makes a ready pod available."""
+        same = self.pod is pod and self.node is node and self.min_ready_seconds == min_ready_seconds
+        return same and (self.seen.available or not self.seen.ready)
+
+
+@dataclass(slots=True)
+class Memory:
+    """One NodeSet's. Times are seconds since the epoch, except for those by the poller's clock."""
+
+    rules: Rules | None = None
+    """Where its pods may run; None in StatefulSet mode."""
+    failures: dict[str, Failures] = field(default_factory=dict)
+    """By name of the pod."""
+    observed: dict[str, Observed] = field(default_factory=dict)
+    """By uid of the pod."""
+    creating: bool = False
+    """Some pods have just been created and others are still to be created."""
+    urgent: bool = False
+    """Since the pass began, its spec has changed or a Kubernetes node that it uses."""
+    coming_until: float = 0.0
+    """Until when at the latest pods that were created are waited for."""
+    come: int = 0
+    """How many were ready at the most meanwhile."""
+    unshown: set[Key] = field(default_factory=set)
+    """Pods that show their state in Slurm when both are over."""
+    orphaned_since: dict[str, float] = field(default_factory=dict)
+    """Since when a Slurm node's record has no pod, by its name."""
+    absent_since: dict[str, float] = field(default_factory=dict)
+    """Since when Slurm doesn't know a running pod, by its uid."""
+    going: Sequence[str] = ()
+    """The partitions that are to be removed."""
+    going_since: float = 0.0
+    """Since when it is just these, by the poller's clock."""
+    closed_since: dict[str, float] = field(default_factory=dict)
+    """Since when those of them that are closed are known to be, by the poller's clock."""
+
+
+class Memories:
+    """The memories of all NodeSets that exist, by namespace and name."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, Memory] = {}
+
+    def of(self, key: Key) -> Memory:
+        """What is remembered of a NodeSet that exists; nothing at first."""
+        return self._by_key.setdefault(key, Memory())
+
+    def get(self, key: Key) -> Memory | None:
+        """What is remembered of it; None before its first pass."""
+        return self._by_key.get(key)
+
+    def items(self) -> ItemsView[Key, Memory]:
+        """All of them."""
+        return self._by_key.items()
+
+    def forget(self, key: Key) -> None:
+        """The NodeSet was deleted."""
+        self._by_key.pop(key, None)
+
+    def defer(self, nodeset: Key, pod: Key) -> bool:
+        """Whether the NodeSet wakes the pod later, because others of its pods are being created; then it does."""
+        memory = self._by_key.get(nodeset)
+        if memory is None or not (memory.creating or memory.coming_until):
+            return False
+        memory.unshown.add(pod)
+        return True

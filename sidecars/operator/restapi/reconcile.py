@@ -1,0 +1,57 @@
+"""One pass over one RestApi."""
+
+from sidecars.custom_resources import IN_USE, RESTAPIS
+from sidecars.kube import DEPLOYMENTS
+from sidecars.operator.keys import distribution
+from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer_unless_used
+from sidecars.operator.runtime.lookup import controller_of
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.upgrade import accounting, order
+from sidecars.policy.conditions import Condition
+from sidecars.workloads import names
+from sidecars.workloads import restapi as render
+from sidecars.workloads.controller import slurm_key
+from sidecars.workloads.resources import ResourceError, RestApi, read
+
+
+async def reconcile(runtime: Runtime, key: Key) -> None:
+    """Bring slurmrestd to what the RestApi says; report."""
+    namespace, name = key
+    manifest = runtime.caches.restapis.store.get(namespace, name)
+    if manifest is None:
+        return
+    if manifest["metadata"].get("deletionTimestamp"):
+        await remove_finalizer_unless_used(
+            runtime, RESTAPIS, manifest, runtime.lookup.users_of(*controller_of(manifest))
+        )
+        return
+    try:
+        restapi = read(RestApi, manifest)
+    except ResourceError as error:
+        await runtime.status.report(RESTAPIS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        return
+    await add_finalizer(runtime, RESTAPIS, manifest, IN_USE)
+    try:
+        controller = runtime.lookup.needed_controller(namespace, restapi.spec.controller_ref.name)
+        with workload.usable():
+            distribution.wait_for(runtime, namespace, slurm_key(controller))
+        # slurmrestd reads slurm.conf at its start.
+        accounting.check(runtime, controller)
+        facts = runtime.lookup.facts(controller)
+        with workload.usable():
+            rendered = render.objects(restapi, controller, facts)
+        held = order.arrange(runtime, rendered, "slurmrestd", order.before_clients(runtime, controller))
+        await workload.apply_all(runtime, manifest, "RestApi", lambda: rendered)
+        ready = workload.readiness(runtime, DEPLOYMENTS, namespace, names.restapi(name))
+        if held is not None:
+            ready = held.condition
+            if (seconds := order.again(held)) is not None:
+                runtime.queues.restapis.add_after(key, seconds)
+    except NotUsableError as error:
+        ready = workload.refused(runtime, manifest, error)
+    await runtime.status.report(
+        RESTAPIS, manifest, [ready], workload.counts(runtime, DEPLOYMENTS, namespace, names.restapi(name))
+    )

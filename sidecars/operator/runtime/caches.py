@@ -1,0 +1,161 @@
+"""The operator's picture of the Kubernetes cluster: one reflector for each resource that it decides by."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS, TOKENS
+from sidecars.kube import (
+    CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    SECRETS,
+    SERVICE_MONITORS,
+    SERVICES,
+    STATEFUL_SETS,
+    Client,
+    Manifest,
+    Reflector,
+    Resource,
+    records,
+)
+from sidecars.operator.runtime.apply import FIELD_MANAGER, MANAGED_BY
+
+OURS = f"{MANAGED_BY}={FIELD_MANAGER}"
+WORKERS = "app.kubernetes.io/name=slurmd"
+SLURMCTLDS = "app.kubernetes.io/name=slurmctld"
+NOT_WORKERS = "app.kubernetes.io/name!=slurmd"
+LOGINS = "app.kubernetes.io/name=login"
+# Helm's release records are large, and none of our business.
+NO_HELM_RELEASES = "type!=helm.sh/release.v1"
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Reflectors by what they hold. Custom resources stay plain JSON here: one that can't be read spoils no list."""
+
+    controllers: Reflector[Manifest]
+    restapis: Reflector[Manifest]
+    accountings: Reflector[Manifest]
+    loginsets: Reflector[Manifest]
+    nodesets: Reflector[Manifest]
+    tokens: Reflector[Manifest]
+    pods: Reflector[records.Pod]
+    slurmctld_pods: Reflector[records.Pod]
+    login_pods: Reflector[records.Pod]
+    kube_nodes: Reflector[records.Node]
+    secrets: Reflector[records.Secret]
+    config_maps: Reflector[Manifest]
+    services: Reflector[Manifest]
+    stateful_sets: Reflector[Manifest]
+    deployments: Reflector[Manifest]
+    pod_disruption_budgets: Reflector[Manifest]
+    endpoint_slices: Reflector[Manifest]
+    controller_revisions: Reflector[Manifest]
+    claims: Reflector[records.PersistentVolumeClaim]
+    """Those of workers."""
+    other_claims: Reflector[records.PersistentVolumeClaim]
+    """Those that a Controller may name; of each, only what the record holds is kept."""
+    service_monitors: Reflector[Manifest]
+    """Of a kind that the API server may lack."""
+    service_monitors_served: list[Callable[[], None]]
+    """Called when the API server begins to serve ServiceMonitors."""
+
+    @classmethod
+    def of(
+        cls,
+        client: Client,
+        namespaces: tuple[str, ...],
+        rng: random.Random | None = None,
+    ) -> "Caches":
+        """Reflectors over `namespaces`, all if empty; none runs yet. `rng` spreads their requests."""
+        where = namespaces or None
+        subscribers: list[Callable[[], None]] = []
+
+        def served() -> None:
+            for subscriber in subscribers:
+                subscriber()
+
+        def plain(resource: Resource, label_selector: str = "") -> Reflector[Manifest]:
+            return Reflector(client, resource, namespaces=where, label_selector=label_selector, rng=rng)
+
+        return cls(
+            controllers=plain(CONTROLLERS),
+            restapis=plain(RESTAPIS),
+            accountings=plain(ACCOUNTINGS),
+            loginsets=plain(LOGINSETS),
+            nodesets=plain(NODESETS),
+            tokens=plain(TOKENS),
+            pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=WORKERS, rng=rng),
+            slurmctld_pods=Reflector(
+                client, PODS, namespaces=where, type=records.Pod, label_selector=SLURMCTLDS, rng=rng
+            ),
+            login_pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=LOGINS, rng=rng),
+            kube_nodes=Reflector(client, NODES, type=records.Node, rng=rng),
+            secrets=Reflector(
+                client, SECRETS, namespaces=where, type=records.Secret, field_selector=NO_HELM_RELEASES, rng=rng
+            ),
+            config_maps=plain(CONFIG_MAPS),
+            services=plain(SERVICES, OURS),
+            stateful_sets=plain(STATEFUL_SETS, OURS),
+            deployments=plain(DEPLOYMENTS, OURS),
+            pod_disruption_budgets=plain(POD_DISRUPTION_BUDGETS, OURS),
+            endpoint_slices=plain(ENDPOINT_SLICES, OURS),
+            controller_revisions=plain(CONTROLLER_REVISIONS, WORKERS),
+            claims=Reflector(
+                client,
+                PERSISTENT_VOLUME_CLAIMS,
+                namespaces=where,
+                type=records.PersistentVolumeClaim,
+                label_selector=WORKERS,
+            ),
+            other_claims=Reflector(
+                client,
+                PERSISTENT_VOLUME_CLAIMS,
+                namespaces=where,
+                type=records.PersistentVolumeClaim,
+                label_selector=NOT_WORKERS,
+                rng=rng,
+            ),
+            service_monitors=Reflector(
+                client, SERVICE_MONITORS, namespaces=where, label_selector=OURS, served=served, rng=rng
+            ),
+            service_monitors_served=subscribers,
+        )
+
+    def live(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
+        """An object that the operator applies, as last seen; None if it doesn't exist."""
+        found = self.applied()[resource.kind].store.get(namespace, name)
+        if isinstance(found, records.Secret):
+            return {"apiVersion": "v1", "kind": "Secret", **msgspec.to_builtins(found)}
+        return found
+
+    def applied(self) -> Mapping[str, Reflector[Any]]:
+        """The caches of the objects that the operator applies, by kind."""
+        return {
+            SECRETS.kind: self.secrets,
+            CONFIG_MAPS.kind: self.config_maps,
+            SERVICES.kind: self.services,
+            STATEFUL_SETS.kind: self.stateful_sets,
+            DEPLOYMENTS.kind: self.deployments,
+            POD_DISRUPTION_BUDGETS.kind: self.pod_disruption_budgets,
+            ENDPOINT_SLICES.kind: self.endpoint_slices,
+            SERVICE_MONITORS.kind: self.service_monitors,
+        }
+
+    def custom_resources(self) -> Sequence[Reflector[Manifest]]:
+        """The caches of the six kinds that the operator reconciles."""
+        return (self.controllers, self.restapis, self.accountings, self.loginsets, self.nodesets, self.tokens)
+
+    def __iter__(self) -> Iterator[Reflector[Any]]:
+        for name in self.__dataclass_fields__:
+            if isinstance(found := getattr(self, name), Reflector):
+                yield found

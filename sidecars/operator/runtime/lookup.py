@@ -1,0 +1,172 @@
+"""Finds what a custom resource refers to, and what refers to it, in the caches."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from sidecars.kube import Manifest, Store, identity
+from sidecars.operator.runtime.apply import FIELD_MANAGER, MANAGED_BY
+from sidecars.operator.runtime.caches import Caches
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.queues import Key
+from sidecars.workloads import names, resources, restapi
+from sidecars.workloads.config import CONFIG_MAPS
+from sidecars.workloads.facts import Facts, Site, config_map_contents, digest
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class Lookup:
+    """`slurmrestd_url`: one address for all Controllers instead of their Services, None normally."""
+
+    def __init__(self, caches: Caches, site: Site, slurmrestd_url: str | None = None) -> None:
+        self._caches = caches
+        self._site = site
+        self._slurmrestd_url = slurmrestd_url
+        self._controllers: dict[Key, tuple[Manifest, resources.Controller]] = {}
+
+    def controller(self, namespace: str, name: str) -> resources.Controller | None:
+        """The Controller of that name; None if there is none. Raises ResourceError for one that can't be read."""
+        manifest = self._caches.controllers.store.get(namespace, name)
+        if manifest is None:
+            self._controllers.pop((namespace, name), None)
+            return None
+        known = self._controllers.get((namespace, name))
+        # Each poll of its Slurm asks for its key, and most of them are all that goes on.
+        if known is None or known[0] is not manifest:
+            known = self._controllers[namespace, name] = manifest, resources.read(resources.Controller, manifest)
+        return known[1]
+
+    def needed_controller(self, namespace: str, name: str) -> resources.Controller:
+        """The Controller that a controllerRef names. Raises NotUsableError if there is none, ResourceError."""
+        controller = self.controller(namespace, name)
+        if controller is None:
+            said = f"spec.controllerRef: there is no Controller {name!r} in {namespace!r}"
+            raise NotUsableError("ControllerMissing", said)
+        return controller
+
+    def nodesets_of(self, namespace: str, controller: str) -> list[resources.NodeSet]:
+        """The NodeSets that refer to the Controller, by name; unreadable ones are left out and logged."""
+        return sorted(
+            _readable(self._caches.nodesets.store.values(), resources.NodeSet, namespace, controller),
+            key=lambda nodeset: nodeset.name,
+        )
+
+    def loginsets_of(self, namespace: str, controller: str) -> list[resources.LoginSet]:
+        """The LoginSets that refer to the Controller; unreadable ones are left out and logged."""
+        return _readable(self._caches.loginsets.store.values(), resources.LoginSet, namespace, controller)
+
+    def users_of(self, namespace: str, controller: str) -> list[str]:
+        """Names of the NodeSets that refer to the Controller, readable or not."""
+        nodesets = self._caches.nodesets.store.values()
+        return sorted(item["metadata"]["name"] for item in nodesets if controller_of(item) == (namespace, controller))
+
+    def restapi_of(self, namespace: str, controller: str) -> resources.RestApi | None:
+        """The RestApi that serves the Controller: the oldest, then the first by name; None if there is none."""
+        found = _readable(self._caches.restapis.store.values(), resources.RestApi, namespace, controller)
+        return min(found, key=lambda restapi: (str(restapi.metadata.creation_timestamp), restapi.name), default=None)
+
+    def url(self, served_by: resources.RestApi | None) -> str | None:
+        """Where slurmrestd answers; None without a RestApi."""
+        return None if served_by is None else self._slurmrestd_url or restapi.url(served_by)
+
+    def facts(self, controller: resources.Controller) -> Facts:
+        """What surrounds the Controller at this moment."""
+        namespace = controller.namespace
+        accounting = None
+        if controller.spec.accounting_ref is not None:
+            manifest = self._caches.accountings.store.get(namespace, controller.spec.accounting_ref.name)
+            accounting = resources.read(resources.Accounting, manifest) if manifest is not None else None
+        return replace(
+            self.namespace_facts(namespace),
+            published=frozenset(
+                name
+                for name in (names.config(controller.name, index) for index in range(CONFIG_MAPS))
+                if _ours(self._caches.config_maps.store.get(namespace, name))
+            ),
+            accounting=accounting,
+            restapi=self.restapi_of(namespace, controller.name),
+        )
+
+    def namespace_facts(self, namespace: str) -> Facts:
+        """The Secrets and ConfigMaps of a namespace, for what belongs to no Controller."""
+        return Facts(
+            site=self._site,
+            secrets=_Referenced(
+                namespace,
+                self._caches.secrets.store,
+                lambda secret: {key: digest(value) for key, value in secret.data.items()},
+            ),
+            config_maps=_Referenced(
+                namespace,
+                self._caches.config_maps.store,
+                lambda config_map: config_map_contents(config_map.get("data"), config_map.get("binaryData")),
+            ),
+        )
+
+    def secret_value(self, namespace: str, facts: Facts, selector: resources.KeySelector, place: str) -> bytes:
+        """What a Secret holds under a key. Raises MissingReferenceError, which names the `place` that refers to it."""
+        facts.secret(selector, place)
+        secret = self._caches.secrets.store.get(namespace, selector.name)
+        return secret.data[selector.key] if secret is not None else b""
+
+    def jwt_key(self, key: Key) -> bytes | None:
+        """The key that signs tokens for a Controller's Slurm; None while its Secret or the Controller is missing."""
+        controller = self.controller(*key)
+        reference = controller.jwt_key_ref if controller is not None else None
+        secret = self._caches.secrets.store.get(key[0], reference.name) if reference is not None else None
+        return secret.data.get(reference.key) if secret is not None and reference is not None else None
+
+
+class _Referenced(Mapping[str, V], Generic[T, V]):
+    """The objects of one namespace by name, each read when it is first asked for, and the same from then on.
+
+    A namespace may hold thousands of Secrets and ConfigMaps, of which a custom resource refers to a handful.
+    """
+
+    def __init__(self, namespace: str, store: Store[T], read: Callable[[T], V]) -> None:
+        self._namespace = namespace
+        self._store = store
+        self._read = read
+        self._found: dict[str, V] = {}
+
+    def __getitem__(self, name: str) -> V:
+        if name not in self._found:
+            item = self._store.get(self._namespace, name)
+            if item is None:
+                raise KeyError(name)
+            self._found[name] = self._read(item)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        keys = (identity(item).key for item in self._store.values())
+        return (key.name for key in keys if key.namespace == self._namespace)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _ours(manifest: Manifest | None) -> bool:
+    labels = manifest["metadata"].get("labels") or {} if manifest is not None else {}
+    return bool(labels.get(MANAGED_BY) == FIELD_MANAGER)
+
+
+def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, controller: str) -> list[Any]:
+    found = []
+    for manifest in manifests:
+        if controller_of(manifest) != (namespace, controller):
+            continue
+        try:
+            found.append(resources.read(kind, manifest))
+        except resources.ResourceError as error:
+            log.warning("%s %s/%s is left out: %s", kind.__name__, namespace, manifest["metadata"]["name"], error)
+    return found
+
+
+def controller_of(manifest: Manifest) -> Key:
+    """Namespace and name of the Controller that a controllerRef names; the name is empty without one."""
+    reference = (manifest.get("spec") or {}).get("controllerRef") or {}
+    return manifest["metadata"]["namespace"], reference.get("name", "")

@@ -1,0 +1,55 @@
+"""What the operator takes from the process that it runs in. Tests replace it."""
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from sidecars.kube import boottime
+from sidecars.operator.runtime.clusters import Connect
+from sidecars.slurm.client import Client as SlurmClient
+from sidecars.slurm.client import ready
+
+STATUS_PORT = 6816
+"""Port of the `reconfigure` sidecar in slurmctld's pods."""
+STATUS_SECONDS = 2.0
+
+FetchStatus = Callable[[str, str], Awaitable[Mapping[str, Any]]]
+"""The JSON of GET /status at an address, with a bearer token. Raises OSError, TimeoutError or ValueError."""
+
+AskReady = Callable[[str], Awaitable[bool | None]]
+"""Whether slurmctld at an address reports that it is the primary; None without an answer."""
+
+
+async def fetch_status(address: str, token: str) -> Mapping[str, Any]:
+    """Over the network, a connection for each question."""
+    host = f"[{address}]" if ":" in address else address
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_SECONDS)) as session,
+            session.get(f"http://{host}:{STATUS_PORT}/status", headers=headers, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200:
+                raise ValueError(f"HTTP {answer.status}")
+            return dict(await answer.json())
+    except aiohttp.ClientError as error:
+        raise OSError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RealWorld:
+    """Clocks, randomness, and the connections to slurmrestd and to slurmctld's pods."""
+
+    clock: Callable[[], float] = boottime
+    """Monotonic seconds that count suspend, so that what was known before a suspend is old afterwards."""
+    wall_clock: Callable[[], float] = time.time
+    """Seconds since the epoch."""
+    connect: Connect = SlurmClient
+    fetch_status: FetchStatus = fetch_status
+    ask_ready: AskReady = ready
+    rng: random.Random | None = None
+    """None: the process's own randomness."""

@@ -1,0 +1,52 @@
+"""The parts that every reconciler works with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sidecars.kube import Client, Event, EventRecorder, Expectations, Manifest, identity
+from sidecars.operator.runtime.apply import Applier
+from sidecars.operator.runtime.caches import Caches
+from sidecars.operator.runtime.clusters import Clusters
+from sidecars.operator.runtime.lookup import Lookup
+from sidecars.operator.runtime.queues import Key, Queues
+from sidecars.operator.runtime.status import StatusWriter
+from sidecars.operator.settings import Settings
+from sidecars.workloads.facts import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The operator's parts, the same for all kinds."""
+
+    client: Client
+    settings: Settings
+    site: Site
+    caches: Caches
+    lookup: Lookup
+    clusters: Clusters
+    queues: Queues
+    applier: Applier
+    status: StatusWriter
+    events: EventRecorder
+    expectations: Expectations[Key]
+    """Creations and deletions of worker pods that the cache must show before more are made, by NodeSet."""
+    now: Callable[[], float]
+    """Seconds since the epoch."""
+
+    def forget_deleted(self) -> None:
+        """Have what is remembered of an object dropped when it is deleted. Call it once, before the reflectors run."""
+        for reflector in self.caches.custom_resources():
+            reflector.store.subscribe(self._forget_status)
+        for kind, applied in self.caches.applied().items():
+            applied.store.subscribe(partial(self._forget_applied, kind))
+
+    def _forget_status(self, event: Event[Manifest]) -> None:
+        if event.new is None:
+            self.status.forget(event.object)
+
+    def _forget_applied(self, kind: str, event: Event[Any]) -> None:
+        if event.new is None:
+            key = identity(event.object).key
+            self.applier.forget(kind, key.namespace, key.name)

@@ -1,0 +1,131 @@
+"""What the kinds made of one StatefulSet or Deployment share: objects applied in order, restarts told, readiness."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, NotFound, Resource, records
+from sidecars.operator.runtime.apply import APPLIED, with_former_image
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy.conditions import Condition, find
+from sidecars.workloads.facts import MissingReferenceError
+from sidecars.workloads.resources import GROUP, ResourceError
+
+log = logging.getLogger(__name__)
+
+WAITING = "WaitingForAccounting"
+WAITING_FOR_KEYS = "WaitingForKeys"
+_WITH_EVERY_START = {WAITING, WAITING_FOR_KEYS}
+"""Reasons that are no failure."""
+
+
+@contextlib.contextmanager
+def usable() -> Iterator[None]:
+    """Turns what a render raises into NotUsableError."""
+    try:
+        yield
+    except MissingReferenceError as error:
+        raise NotUsableError("ReferenceMissing", f"{error}; it is taken up as soon as it does") from error
+    except ResourceError as error:
+        raise NotUsableError("Invalid", str(error)) from error
+
+
+async def apply_all(runtime: Runtime, owner: Manifest, kind: str, render: Callable[[], Sequence[Manifest]]) -> None:
+    """Render and apply. Raises NotUsableError, with what to do, when the resource can't be rendered or is refused."""
+    with usable():
+        manifests = render()
+    for each in manifests:
+        manifest = _with_former_sidecars(runtime, each)
+        restart = _restart(runtime, manifest)
+        try:
+            changed = await runtime.applier.apply(manifest)
+        except ApiError as error:
+            if error.status not in {400, 403, 422}:
+                raise
+            name = manifest["metadata"]["name"]
+            raise NotUsableError("Refused", f"the API server refuses {manifest['kind']} {name}: {error}") from error
+        if changed and restart:
+            runtime.events.emit(owner, "Normal", "Restarting", "Sync", restart)
+        if changed:
+            log.info("%s %s: applied %s %s", kind, _name(owner), manifest["kind"], manifest["metadata"]["name"])
+
+
+def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | ResourceError) -> Condition:
+    """The condition `Ready` of a resource that can't be acted upon, and an Event if that is news."""
+    reason = error.reason if isinstance(error, NotUsableError) else "Invalid"
+    condition = Condition("Ready", "False", reason, str(error))
+    present = find(manifest, "Ready")
+    told = (present.get("reason"), present.get("message")) == (reason, condition.message)
+    if reason not in _WITH_EVERY_START and not told:
+        runtime.events.emit(manifest, "Warning", "SyncFailed", "Sync", f"{reason}: {error}")
+    return condition
+
+
+def readiness(runtime: Runtime, resource: Resource, namespace: str, name: str) -> Condition:
+    """The condition `Ready` of a StatefulSet or Deployment that has been applied."""
+    live = runtime.caches.live(resource, namespace, name)
+    if live is None:
+        return Condition("Ready", "False", "Starting", f"{resource.kind} {name} is being created")
+    status, wanted = live.get("status") or {}, (live.get("spec") or {}).get("replicas", 1)
+    generation = live["metadata"].get("generation", 0)
+    ready = status.get("readyReplicas", 0)
+    updated = status.get("updatedReplicas", 0)
+    if status.get("observedGeneration", 0) < generation or updated < wanted:
+        return Condition(
+            "Ready", "False", "Updating", f"{updated} of {wanted} pods of {resource.kind} {name} are updated"
+        )
+    if status.get("replicas", 0) > max(updated, wanted):
+        said = f"pods of {resource.kind} {name} that are out of date stay until the updated ones are ready"
+        return Condition("Ready", "False", "Updating", said)
+    if not wanted:
+        return Condition("Ready", "True", "ScaledToZero", "spec.replicas is 0: there are no pods")
+    if ready < wanted:
+        said = f"{ready} of {wanted} pods of {resource.kind} {name} are ready; see `kubectl -n {namespace} get pods`"
+        return Condition("Ready", "False", "PodsNotReady", said)
+    return Condition("Ready", "True", "Ready", f"{ready} of {wanted} pods are ready")
+
+
+def counts(runtime: Runtime, resource: Resource, namespace: str, name: str) -> dict[str, int]:
+    """The numbers of pods of a StatefulSet or Deployment, as they stand in the statuses of our kinds."""
+    status = (runtime.caches.live(resource, namespace, name) or {}).get("status") or {}
+    return {"replicas": status.get("replicas", 0), "readyReplicas": status.get("readyReplicas", 0)}
+
+
+async def annotate(runtime: Runtime, pods: Iterable[records.Pod], annotation: str, value: str) -> None:
+    """Give the pods this annotation; one that is gone needs none."""
+    patch = {"metadata": {"annotations": {annotation: value}}}
+    for pod in pods:
+        with contextlib.suppress(NotFound):
+            await runtime.client.merge_patch(PODS, pod.metadata.namespace, pod.metadata.name, patch)
+
+
+def _with_former_sidecars(runtime: Runtime, manifest: Manifest) -> Manifest:
+    if manifest["kind"] not in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}:
+        return manifest
+    metadata = manifest["metadata"]
+    live = runtime.caches.live(APPLIED[manifest["kind"]], metadata["namespace"], metadata["name"])
+    return with_former_image(manifest, live, runtime.site.sidecars_image)
+
+
+def _restart(runtime: Runtime, manifest: Manifest) -> str:
+    """Why applying this StatefulSet or Deployment replaces its pods, as far as what they read changed; else empty."""
+    if manifest["kind"] not in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}:
+        return ""
+    metadata = manifest["metadata"]
+    live = runtime.caches.live(APPLIED[manifest["kind"]], metadata["namespace"], metadata["name"])
+    if live is None:
+        return ""
+    before = live["spec"]["template"]["metadata"].get("annotations") or {}
+    after = manifest["spec"]["template"]["metadata"].get("annotations") or {}
+    suffix = "-hash"
+    changed = sorted(
+        key.partition("/")[2].removesuffix(suffix).replace("-", " ")
+        for key, value in after.items()
+        if key.startswith(GROUP) and key.endswith(suffix) and before.get(key, value) != value
+    )
+    return f"{manifest['kind']} {metadata['name']} restarts: its {' and '.join(changed)} changed" if changed else ""
+
+
+def _name(manifest: Manifest) -> str:
+    return f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"

@@ -1,0 +1,84 @@
+"""One pass over one Token."""
+
+import contextlib
+
+from sidecars.custom_resources import TOKENS
+from sidecars.kube import SECRETS, Manifest, NotFound
+from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy import token as policy
+from sidecars.policy.conditions import timestamp
+from sidecars.slurm.tokens import sign
+from sidecars.workloads import token as render
+from sidecars.workloads.resources import ResourceError, Token, read
+
+
+async def reconcile(runtime: Runtime, key: Key) -> float | None:
+    """Have a valid token in the Secret; report. Returns the seconds until the token is to be renewed."""
+    namespace, _ = key
+    manifest = runtime.caches.tokens.store.get(*key)
+    if manifest is None or manifest["metadata"].get("deletionTimestamp"):
+        return None
+    times: dict[str, str] = {}
+    try:
+        token = read(Token, manifest)
+        signing = _signing_key(runtime, token)
+        held = _held(runtime, token)
+        decision = policy.plan(token, held, signing, runtime.now())
+        if decision.replace:
+            with contextlib.suppress(NotFound):
+                await runtime.client.delete(SECRETS, namespace, render.secret_name(token))
+        text = held.text if held is not None and decision.keep else None
+        if decision.sign:
+            text = sign(signing, token.spec.username, render.lifetime(token), runtime.now())
+        if text is not None:
+            await _write(runtime, manifest, token, text)
+        if decision.why:
+            runtime.events.emit(manifest, "Normal", "Signed", "Sync", f"Signed another token: {decision.why}")
+        written = policy.Held(
+            text, frozenset([render.secret_key(token)]), "Token", token.metadata.uid, not token.spec.refresh
+        )
+        if text is not None:
+            decision = policy.plan(token, written, signing, runtime.now())
+        found, again, ready = decision.claims, decision.again, decision.condition
+        if found is not None:
+            times = {"issuedAt": timestamp(found.issued), "expiresAt": timestamp(found.expires)}
+        if ready.status == "False":
+            ready = workload.refused(runtime, manifest, NotUsableError(ready.reason, ready.message))
+    except (NotUsableError, ResourceError) as error:
+        again = None
+        ready = workload.refused(runtime, manifest, error)
+    await runtime.status.report(TOKENS, manifest, [ready], times)
+    return again
+
+
+async def _write(runtime: Runtime, manifest: Manifest, token: Token, text: str) -> None:
+    await workload.apply_all(runtime, manifest, "Token", lambda: [render.secret(token, text)])
+
+
+def _signing_key(runtime: Runtime, token: Token) -> bytes:
+    """Raises NotUsableError and ResourceError."""
+    selector = render.jwt_key(token)
+    secret = runtime.caches.secrets.store.get(token.namespace, selector.name)
+    if secret is None or not secret.data.get(selector.key):
+        what = "doesn't exist" if secret is None else f"has no key {selector.key!r}, or an empty one"
+        said = f"spec.jwtKeyRef: Secret {selector.name!r} {what}; it is taken up as soon as it does"
+        raise NotUsableError("ReferenceMissing", said)
+    return secret.data[selector.key]
+
+
+def _held(runtime: Runtime, token: Token) -> policy.Held | None:
+    secret = runtime.caches.secrets.store.get(token.namespace, render.secret_name(token))
+    if secret is None:
+        return None
+    value = secret.data.get(render.secret_key(token))
+    owner = secret.metadata.controller
+    return policy.Held(
+        text=value.decode(errors="replace") if value is not None else None,
+        keys=frozenset(secret.data),
+        owner_kind=owner.kind if owner is not None else "",
+        owner_uid=owner.uid if owner is not None else "",
+        immutable=secret.immutable,
+    )

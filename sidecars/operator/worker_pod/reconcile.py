@@ -1,0 +1,139 @@
+"""One pass over one worker pod: show there what Slurm knows of its node. Written only where it differs."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from sidecars.kube import PODS, Invalid, Manifest, NotFound, records
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.deadlines import DEADLINES_FOR, refresh_deadlines
+from sidecars.operator.runtime.pods import cluster_of, nodeset_of, slurm_node
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.worker_pod import topology
+from sidecars.policy import podstate
+from sidecars.policy.conditions import timestamp
+from sidecars.slurm import states
+from sidecars.workloads import names
+
+log = logging.getLogger(__name__)
+
+CHANGED_AGAIN = 0.1
+"""Seconds after which a pod that changed meanwhile has come by the watch."""
+
+WORKERS = 8
+"""Pods that are written to at once."""
+
+Defer = Callable[[Key, Key], bool]
+"""Gets the keys of a NodeSet and of one of its pods. Whether the NodeSet wakes the pod later."""
+
+
+async def reconcile(runtime: Runtime, defer: Defer, key: Key) -> float | None:
+    """One pass. While Slurm's state is unknown the pod goes on showing the last that was known."""
+    pod = runtime.caches.pods.store.get(*key)
+    if pod is None or not pod.spec.node_name:
+        return None
+    nodeset = nodeset_of(runtime, pod)
+    if nodeset is None:
+        return None
+    try:
+        cluster = cluster_of(runtime, pod)
+        if cluster is None or cluster.view().problem is not None:
+            # register waits for the stamp, whether Slurm answers or not.
+            await topology.stamp(runtime, pod, nodeset)
+            return None
+        return await _show(runtime, defer, pod, nodeset, cluster)
+    except Invalid:
+        if await _is_as_seen(runtime, pod):
+            raise
+        # The kubelet has changed it since it was last seen, and a step of our patch says so.
+        return CHANGED_AGAIN
+    except NotFound:
+        log.debug("pod %s/%s is gone already", *key)
+        return None
+
+
+async def _is_as_seen(runtime: Runtime, pod: records.Pod) -> bool:
+    try:
+        live = await runtime.client.get(PODS, pod.metadata.namespace, pod.metadata.name)
+    except NotFound:
+        return False
+    return bool(live["metadata"]["resourceVersion"] == pod.metadata.resource_version)
+
+
+async def _show(runtime: Runtime, defer: Defer, pod: records.Pod, nodeset: Manifest, cluster: Cluster) -> float | None:
+    name = slurm_node(pod)
+    node = cluster.view().nodes.get(name)
+    again = await topology.tell(runtime, pod, nodeset, cluster, node)
+    draining = node is not None and states.is_draining(node.states)
+    if draining:
+        await refresh_deadlines(runtime, (pod.metadata.namespace, pod.metadata.labels[names.CLUSTER]), cluster)
+    wanted = podstate.shown(
+        node,
+        protection=(nodeset.get("spec") or {}).get("workloadDisruptionProtection") is not False,
+        deadline=cluster.deadlines.get(name),
+    )
+    namespace = pod.metadata.namespace
+    # While others are being created, nobody needs to know that it is idle, and the write would delay them.
+    if not (_can_wait(pod, wanted) and defer((namespace, nodeset["metadata"]["name"]), (namespace, pod.metadata.name))):
+        await _write(runtime, pod, wanted)
+    return DEADLINES_FOR if draining else again
+
+
+def _can_wait(pod: records.Pod, wanted: podstate.Shown) -> bool:
+    """A worker that shows nothing yet, has no work and is not drained."""
+    new = not any(it.type.startswith(podstate.CONDITION_PREFIX) for it in pod.status.conditions)
+    return new and wanted == podstate.IDLE
+
+
+async def _write(runtime: Runtime, pod: records.Pod, wanted: podstate.Shown) -> None:
+    metadata = pod.metadata
+    labels = _changes(metadata.labels, {names.POD_PROTECT: "true" if wanted.protect else None})
+    annotations = _changes(metadata.annotations, {names.POD_DEADLINE: wanted.deadline})
+    if labels or annotations:
+        changes = {name: value for name, value in (("labels", labels), ("annotations", annotations)) if value}
+        await runtime.client.merge_patch(
+            PODS, metadata.namespace, metadata.name, {"metadata": {"uid": metadata.uid, **changes}}
+        )
+    operations = condition_operations(pod, wanted.conditions, runtime.now())
+    if operations:
+        await runtime.client.json_patch(
+            PODS, metadata.namespace, metadata.name, operations, msgspec.Raw, subresource="status"
+        )
+
+
+def _changes(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: value for name, value in wanted.items() if present.get(name) != value}
+
+
+def condition_operations(pod: records.Pod, wanted: Mapping[str, str], now: float) -> list[dict[str, Any]]:
+    """The JSON patch that gives the pod exactly these `SlurmNodeState…` conditions (message by type); [] for none.
+
+    Each step tests what it relies on, so that the kubelet, which writes conditions too, is never overruled.
+    """
+    present = pod.status.conditions
+    ours = {it.type: index for index, it in enumerate(present) if it.type.startswith(podstate.CONDITION_PREFIX)}
+    operations: list[dict[str, Any]] = []
+    for kind, message in wanted.items():
+        index = ours.get(kind)
+        if index is None:
+            fresh = {"type": kind, "status": "True", "lastTransitionTime": timestamp(now), "message": message}
+            operations.append({"op": "add", "path": "/status/conditions/-", "value": fresh})
+        elif present[index].message != message:
+            path = f"/status/conditions/{index}"
+            operations.append({"op": "test", "path": f"{path}/type", "value": kind})
+            operations.append({"op": "add", "path": f"{path}/message", "value": message})
+    for kind, index in sorted(ours.items(), key=lambda item: -item[1]):
+        if kind not in wanted:
+            path = f"/status/conditions/{index}"
+            operations += [{"op": "test", "path": f"{path}/type", "value": kind}, {"op": "remove", "path": path}]
+    if not operations:
+        return []
+    guards: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid}]
+    if not present:
+        version = pod.metadata.resource_version
+        guards.append({"op": "test", "path": "/metadata/resourceVersion", "value": version})
+        guards.append({"op": "add", "path": "/status/conditions", "value": []})
+    return [*guards, *operations]

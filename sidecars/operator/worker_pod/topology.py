@@ -1,0 +1,97 @@
+"""Topology and features of a worker, from the annotations of its Kubernetes node to its pod and its Slurm node."""
+
+import logging
+from typing import Any
+
+from sidecars.contract.extra import pod_facts
+from sidecars.kube import PODS, Manifest, records
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.pods import slurm_node
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy import annotations as policy
+from sidecars.slurm.errors import Refused
+from sidecars.slurm.records import Node
+from sidecars.workloads import names
+
+log = logging.getLogger(__name__)
+
+TRY_AGAIN = 60.0
+"""Seconds after which Slurm is told again what it has refused: a topology.yaml may have come."""
+
+
+async def stamp(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> None:
+    """Stamp a pod that isn't yet. Raises KubeError."""
+    wanted = _wanted_topology(runtime, pod, nodeset)
+    if wanted is not None and names.TOPOLOGY not in pod.metadata.annotations:
+        await _stamp(runtime, pod, wanted)
+
+
+async def tell(
+    runtime: Runtime, pod: records.Pod, nodeset: Manifest, cluster: Cluster, node: Node | None
+) -> float | None:
+    """Stamp the pod, and tell Slurm what has changed. `node` is the record of its name, None if there is none.
+
+    Returns after how many seconds to try again what Slurm refuses. Raises KubeError and SlurmError.
+    """
+    facts = pod_facts(node.extra) if node is not None else None
+    own = node if facts is not None and facts.pod_uid == pod.metadata.uid else None
+    wanted = _wanted_topology(runtime, pod, nodeset)
+    try:
+        if wanted is not None:
+            what = policy.topology(
+                wanted, pod.metadata.annotations.get(names.TOPOLOGY), own.topology if own is not None else None
+            )
+            if what.tell is not None:
+                await cluster.poller.update([slurm_node(pod)], topology=what.tell)
+            if what.stamp is not None:
+                await _stamp(runtime, pod, what.stamp)
+        if own is not None:
+            await _tell_features(runtime, pod, cluster, own)
+    except Refused as error:
+        said = f"Slurm refuses the topology or features of Kubernetes node {pod.spec.node_name}: {error}"
+        runtime.events.emit(_manifest(pod), "Warning", "PlacementRefused", "Register", said)
+        return TRY_AGAIN
+    return None
+
+
+async def _tell_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, node: Node) -> None:
+    machine = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
+    if machine is None:
+        return
+    annotation = machine.metadata.annotations.get(names.FEATURES, "")
+    available = policy.features(annotation, node.features)
+    active = policy.features(annotation, node.active_features)
+    if available is None and active is None:
+        return
+    for bad in policy.bad_features(annotation):
+        said = f"annotation {names.FEATURES} of Kubernetes node {pod.spec.node_name}: {bad!r} can't be a feature"
+        runtime.events.emit(_manifest(pod), "Warning", "BadFeature", "Register", said)
+    await cluster.poller.update(
+        [node.name],
+        features=node.features if available is None else available,
+        active_features=node.active_features if active is None else active,
+    )
+
+
+def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> str | None:
+    """None while the Kubernetes node isn't known, and where the NodeSet says the topology."""
+    spec: dict[str, Any] = nodeset.get("spec") or {}
+    machine = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
+    if machine is None:
+        return None
+    if policy.says_topology(spec.get("extraConf") or ""):
+        return pod.metadata.annotations.get(names.TOPOLOGY, "")
+    of_template: dict[str, str] = ((spec.get("template") or {}).get("metadata") or {}).get("annotations") or {}
+    return machine.metadata.annotations.get(names.TOPOLOGY, of_template.get(names.TOPOLOGY, "")).strip()
+
+
+async def _stamp(runtime: Runtime, pod: records.Pod, value: str) -> None:
+    metadata = pod.metadata
+    patch = {"metadata": {"uid": metadata.uid, "annotations": {names.TOPOLOGY: value}}}
+    await runtime.client.merge_patch(PODS, metadata.namespace, metadata.name, patch)
+
+
+def _manifest(pod: records.Pod) -> Manifest:
+    metadata = pod.metadata
+    identity = {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": identity}

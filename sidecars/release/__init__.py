@@ -1,0 +1,1 @@
+"""The role `release`: run once before the operator's chart is uninstalled."""

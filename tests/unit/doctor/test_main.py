@@ -1,0 +1,149 @@
+"""The edge of `doctor`: what it reads of Kubernetes and Slurm, what it prints, and its exit status."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
+from sidecars.doctor import main as doctor
+from sidecars.kube import CONFIG_MAPS, NODES, PODS, SECRETS, Client
+from sidecars.simulate import Fault, SlurmModel, serve
+from tests.support.kube_double import KubeDouble
+
+GPU = "nvidia.com/gpu"
+H100 = "gpu:nvidia_h100_80gb_hbm3:8"
+
+
+def metadata(name: str, **more: Any) -> dict[str, Any]:
+    return {"namespace": "slurm", "name": name} | more
+
+
+def fill(server: KubeDouble, **gpu: Any) -> None:
+    """A Slurm cluster with a pool of one GPU worker."""
+    server.put(
+        CONTROLLERS,
+        {
+            "metadata": metadata("slurm"),
+            "spec": {
+                "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
+                "jwtKeyRef": {"name": "jwt", "key": "jwt.key"},
+                "configFileRefs": [{"name": "mine"}, {"name": "not-there"}],
+            },
+        },
+    )
+    server.put(SECRETS, {"metadata": metadata("jwt"), "data": {"jwt.key": base64.b64encode(b"k" * 32).decode()}})
+    files = {"slurm.conf": "GresTypes=gpu\n", "gres.conf": "AutoDetect=nvidia\n"}
+    server.put(CONFIG_MAPS, {"metadata": metadata("slurm-config"), "data": files})
+    server.put(CONFIG_MAPS, {"metadata": metadata("mine"), "data": {"job_submit.lua": ""}})
+    server.put(RESTAPIS, {"metadata": metadata("slurm"), "spec": {"controllerRef": {"name": "slurm"}}})
+    nodeset = server.put(
+        NODESETS,
+        {
+            "metadata": metadata("gpu", uid="uid-of-gpu"),
+            "spec": {
+                "controllerRef": {"name": "slurm"},
+                "gpu": {"enabled": True} | gpu,
+                "template": {"spec": {"hostname": "gpu-"}},
+            },
+        },
+    )
+    server.put(NODES, {"metadata": {"name": "kube-0"}, "status": {"capacity": {GPU: "8"}, "allocatable": {GPU: "8"}}})
+    owner = {"kind": "NodeSet", "name": "gpu", "uid": nodeset["metadata"]["uid"], "controller": True}
+    container = {"name": "slurmd", "resources": {"limits": {GPU: "8"}}}
+    server.put(
+        PODS,
+        {
+            "metadata": metadata("gpu-0", labels={"app.kubernetes.io/name": "slurmd"}, ownerReferences=[owner]),
+            "spec": {"hostname": "gpu-0", "nodeName": "kube-0", "containers": [container]},
+        },
+    )
+
+
+async def ask(server: KubeDouble, model: SlurmModel, namespace: str | None = "slurm") -> int:
+    async with serve(model) as url, Client.connect(server.credentials) as client:
+        return await doctor.gres(client, namespace, url)
+
+
+async def test_all_that_agrees_is_printed_and_well(capsys: pytest.CaptureFixture[str]) -> None:
+    model = SlurmModel()
+    model.node_register("gpu-0", gres=H100)
+    async with KubeDouble() as server:
+        fill(server)
+        assert await ask(server, model, None) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        "Slurm cluster slurm/slurm",
+        f"NodeSet gpu: 8 x {GPU} per worker, 8 expected",
+        f"  gpu-0 on kube-0: asks for 8; Gres={H100} DYNAMIC_NORM+IDLE",
+        "all is well",
+    ]
+
+
+async def test_what_differs_is_printed_with_its_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    model = SlurmModel()
+    model.node_register("gpu-0")
+    async with KubeDouble() as server:
+        fill(server)
+        server.put(CONFIG_MAPS, {"metadata": metadata("mine"), "data": {"gres.conf": "AutoDetect=off\n"}})
+        files = {"slurm.conf": "GresTypes=gpu\n", "gres.conf": "AutoDetect=off\n"}
+        server.put(CONFIG_MAPS, {"metadata": metadata("slurm-config"), "data": files})
+        assert await ask(server, model) == 1
+    said = capsys.readouterr().out
+    assert "! gres.conf (configFiles): neither detects GPUs nor declares any\n  fix: remove gres.conf" in said
+    assert "! Slurm node gpu-0: has Gres=(null)\n  fix: kubectl logs gpu-0 -c register" in said
+
+
+async def test_a_nodeset_that_the_operator_refuses_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    async with KubeDouble() as server:
+        fill(server, count=4)
+        ready = {"type": "Ready", "status": "False", "reason": "PartOfGpus", "message": "set gpu.count to 8"}
+        refused = server.objects(NODESETS)["slurm", "gpu"] | {"status": {"conditions": [ready]}}
+        server.put(NODESETS, refused)
+        server.remove(PODS, "slurm", "gpu-0")
+        assert await ask(server, SlurmModel()) == 1
+    assert "  fix: set gpu.count to 8\n" in capsys.readouterr().out
+
+
+async def test_a_slurm_that_does_not_answer_is_a_finding_and_no_end(capsys: pytest.CaptureFixture[str]) -> None:
+    model = SlurmModel()
+    model.fail(Fault.SERVER_ERROR)
+    async with KubeDouble() as server:
+        fill(server)
+        assert await ask(server, model) == 1
+    said = capsys.readouterr().out
+    assert "Slurm not asked" in said
+    assert "! Slurm: can't be asked what it has: " in said
+
+
+async def test_a_key_that_is_missing_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    async with KubeDouble() as server:
+        fill(server)
+        server.put(SECRETS, {"metadata": metadata("jwt"), "data": {}})
+        assert await ask(server, SlurmModel()) == 1
+    assert "the Secret of jwtKeyRef has no key 'jwt.key'" in capsys.readouterr().out
+
+
+async def test_a_controller_that_cannot_be_read_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    async with KubeDouble() as server:
+        server.put(CONTROLLERS, {"metadata": metadata("slurm"), "spec": {"extraConf": 3}})
+        assert await ask(server, SlurmModel()) == 1
+    assert "! Controller: " in capsys.readouterr().out
+
+
+async def test_no_slurm_cluster_at_all_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    async with KubeDouble() as server:
+        assert await ask(server, SlurmModel()) == 1
+        assert capsys.readouterr().out == "there is no Controller in namespace slurm\n"
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor.main(["gres", "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert "none" in capsys.readouterr().err
+
+
+def test_what_it_looks_at_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        doctor.main(["gpu"])
+    assert "choose from" in capsys.readouterr().err

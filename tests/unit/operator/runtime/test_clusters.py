@@ -1,0 +1,70 @@
+"""Connections to Slurm for one who must lead to write."""
+
+from typing import TypeVar
+
+import pytest
+
+from sidecars.kube import boottime
+from sidecars.operator.runtime.clusters import WRITE_SECONDS, Guarded
+from sidecars.operator.runtime.real_world import RealWorld
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import Unreachable
+from sidecars.slurm.protocol import Request
+
+T = TypeVar("T")
+
+
+class Connection:
+    """Notes what it is asked to carry, and within how many seconds."""
+
+    def __init__(self) -> None:
+        self.carried: list[tuple[str, float | None]] = []
+        self.closed = False
+
+    async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
+        self.carried.append((str(request), timeout))
+        raise Unreachable(str(request), "nobody there")
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+WRITES = [protocol.update_nodes(["n1"], state=["DRAIN"], reason="x"), protocol.delete_node("n1")]
+
+
+async def tried(guarded: Guarded, request: Request[T]) -> str:
+    with pytest.raises(Unreachable) as caught:
+        await guarded.call(request)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("write", WRITES, ids=str)
+async def test_one_who_no_longer_leads_reads_from_slurm_but_does_not_write(write: Request[None]) -> None:
+    connection = Connection()
+    guarded = Guarded(connection, lambda: 0.0)
+    assert await tried(guarded, write) == f"{write}: not sent, the lease is not held"
+    assert connection.carried == []
+    assert "nobody there" in await tried(guarded, protocol.get_nodes())
+    assert connection.carried == [("GET nodes/", None)]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=str)
+async def test_a_write_to_slurm_is_given_no_longer_than_the_lead_lasts(write: Request[None]) -> None:
+    connection, left = Connection(), 3.0
+    guarded = Guarded(connection, lambda: left)
+    await tried(guarded, write)
+    left = 1000.0
+    await tried(guarded, write)
+    with pytest.raises(Unreachable):
+        await guarded.call(write, timeout=2.0)
+    assert [seconds for _, seconds in connection.carried] == [3.0, WRITE_SECONDS, 2.0]
+
+
+async def test_closing_ends_the_connection() -> None:
+    connection = Connection()
+    await Guarded(connection, lambda: 0.0).close()
+    assert connection.closed
+
+
+def test_what_was_known_before_the_machine_slept_is_old_when_it_wakes() -> None:
+    assert RealWorld().clock is boottime

@@ -1,0 +1,37 @@
+"""The operator's own status writes."""
+
+import asyncio
+
+from sidecars.custom_resources import NODESETS
+from sidecars.kube import Manifest
+from sidecars.policy.conditions import Condition
+from tests.support.virtual_time import run
+from tests.support.world.world import NODESET, world
+
+
+def test_a_status_that_the_watch_shows_after_the_next_was_sent_is_known_as_our_own_and_another_s_is_not() -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            w.nodeset("echoed", 1)
+            await w.run(10)
+            status = w.operator().runtime.status
+
+            def live() -> Manifest:
+                return w.api.get(NODESET, "slurm", "echoed") or {}
+
+            manifest, seen = live(), []
+            for reason in ("First", "Second"):
+                await status.report(NODESETS, manifest, [Condition("Ready", "False", reason, "")])
+                seen.append(live())
+            w.faults.slow = 1.0
+            last = asyncio.create_task(status.report(NODESETS, manifest, [Condition("Ready", "False", "Third", "")]))
+            await w.run(0.5)
+            assert not last.done()
+            assert [it["status"]["conditions"][0]["reason"] for it in (*seen, live())] == ["First", "Second", "Third"]
+            assert all(map(status.is_reported, (*seen, live())))
+            await last
+            assert all(map(status.is_reported, (*seen, live())))
+            w.api.change(NODESET, "slurm", "echoed", {"status": {"readyReplicas": 7}}, status=True)
+            assert not status.is_reported(live())
+
+    run(scenario())

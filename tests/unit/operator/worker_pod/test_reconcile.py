@@ -1,0 +1,72 @@
+"""The patch that makes a pod show its Slurm node's states."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecars.kube import records
+from sidecars.operator.worker_pod.reconcile import condition_operations
+
+NOW = 1_700_000_000.0
+
+
+def pod(conditions: list[dict[str, str]]) -> records.Pod:
+    return msgspec.convert(
+        {"metadata": {"name": "p", "uid": "u", "resourceVersion": "7"}, "status": {"conditions": conditions}},
+        records.Pod,
+    )
+
+
+def condition(kind: str, message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": "True", "message": message}
+
+
+def patched(conditions: list[dict[str, str]], operations: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """RFC 6902, as far as it is used."""
+    item: dict[str, Any] = {"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"conditions": [*conditions]}}
+    for operation in operations:
+        *way, last = operation["path"].split("/")[1:]
+        at: Any = item
+        for part in way:
+            at = at[int(part) if isinstance(at, list) else part]
+        spot = int(last) if isinstance(at, list) and last != "-" else last
+        match operation["op"]:
+            case "test":
+                assert at[spot] == operation["value"]
+            case "remove":
+                del at[spot]
+            case "add" if last == "-":
+                at.append(operation["value"])
+            case "add":
+                at[spot] = operation["value"]
+    return list(item["status"]["conditions"])
+
+
+KINDS = st.sampled_from(["SlurmNodeStateIdle", "SlurmNodeStateMixed", "SlurmNodeStateDrain", "SlurmNodeStateDown"])
+WANTED = st.dictionaries(KINDS, st.sampled_from(["", "bad disk"]))
+
+
+@given(st.permutations(["Ready", "Initialized", *(f"SlurmNodeState{i}" for i in ("Idle", "Drain"))]), WANTED)
+def test_after_the_patch_the_states_are_as_wanted_and_the_kubelets_conditions_untouched(
+    before: list[str], wanted: dict[str, str]
+) -> None:
+    present = [condition(kind) for kind in before]
+    after = patched(present, condition_operations(pod(present), wanted, NOW))
+    assert {it["type"]: it["message"] for it in after if it["type"].startswith("SlurmNodeState")} == wanted
+    assert [it for it in after if not it["type"].startswith("Slurm")] == [
+        it for it in present if not it["type"].startswith("Slurm")
+    ]
+    assert all(it["status"] == "True" for it in after)
+
+
+def test_a_pod_that_shows_it_already_is_not_written_to() -> None:
+    present = [condition("Ready"), condition("SlurmNodeStateIdle", "x")]
+    assert condition_operations(pod(present), {"SlurmNodeStateIdle": "x"}, NOW) == []
+
+
+def test_a_pod_without_any_condition_gets_a_list_unless_it_changed_meanwhile() -> None:
+    operations = condition_operations(pod([]), {"SlurmNodeStateIdle": ""}, NOW)
+    assert {"op": "test", "path": "/metadata/resourceVersion", "value": "7"} in operations
+    assert [it["type"] for it in patched([], operations)] == ["SlurmNodeStateIdle"]

@@ -28,13 +28,18 @@ class ModelCarrier:
         seconds = self.timeout if timeout is None else timeout
         reply = self.model.handle(request.method, request.target(self.version), request.content())
         await asyncio.sleep(seconds if reply.delay is None else min(reply.delay, seconds))
-        if reply.delay is None or reply.delay >= seconds:
-            raise Unreachable(str(request), f"no whole answer within {seconds:g} s")
-        if reply.reset:
-            raise Unreachable(str(request), "the connection ended without an answer")
-        if reply.cut:
-            raise Unreachable(str(request), "the answer was cut off")
-        return decode(request, reply.status, reply.body)
+        return answered(request, reply, seconds)
+
+
+def answered(request: Request[T], reply: Reply, seconds: float) -> T:
+    """What a client that waits at most `seconds` makes of the reply. Raises SlurmError."""
+    if reply.delay is None or reply.delay >= seconds:
+        raise Unreachable(str(request), f"no whole answer within {seconds:g} s")
+    if reply.reset:
+        raise Unreachable(str(request), "the connection ended without an answer")
+    if reply.cut:
+        raise Unreachable(str(request), "the answer was cut off")
+    return decode(request, reply.status, reply.body)
 
 
 @contextlib.asynccontextmanager

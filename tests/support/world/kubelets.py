@@ -1,21 +1,17 @@
 """All of a Kubernetes cluster but the API server and the operator: scheduler, kubelets, the built-in controllers.
 
-A worker pod's slurmd and its `node` sidecar are acted here: slurmd registers with the simulated Slurm and leaves it,
-`node` settles an earlier record at the start, holds the preStop hook until the jobs are gone, and removes the record,
-as sidecars/node/machine.py does. What these do never meets injected faults of the API server; what `node` asks Slurm
-does meet a sick slurmrestd.
+The containers of a worker pod are in `worker`; the kubelet starts and ends them here, and slurmd registers with the
+simulated Slurm. None of this meets injected faults of the API server.
 """
 
 import asyncio
+import contextlib
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from sidecars.contract import reasons
-from sidecars.contract.extra import PodFacts, encode, pod_facts
 from sidecars.kube import (
     DEPLOYMENTS,
     NODES,
@@ -25,15 +21,17 @@ from sidecars.kube import (
     Manifest,
 )
 from sidecars.kube.errors import ApiError
+from sidecars.register.main import RECORD_WAIT
 from sidecars.simulate import SlurmModel
 from tests.support.world.api import Api, Change
+from tests.support.world.worker import Outside, Worker
 
 POD, NODE, STATEFUL_SET, DEPLOYMENT = PODS.path(), NODES.path(), STATEFUL_SETS.path(), DEPLOYMENTS.path()
 CLAIM = PERSISTENT_VOLUME_CLAIMS.path()
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
-MARGIN = 20.0  # before the end of the grace, slurmd is stopped whatever runs (sidecars/workloads/nodeset.py)
+LAST_GRACE = 2.0  # that the kubelet leaves a native sidecar even where the grace is used up
 NODE_MONITOR_GRACE = 40.0  # kube-controller-manager --node-monitor-grace-period
 EVICTION = 300.0  # tolerationSeconds of every pod for an unreachable node
 SLURMD_TIMEOUT = 300.0  # slurm.conf SlurmdTimeout
@@ -44,27 +42,38 @@ POD_GC = 20.0  # a pod bound to a node that is no more
 class Slurmd:
     """A slurmd process."""
 
-    pod: str
-    uid: str
+    worker: Worker
+    model: SlurmModel
     slurm_node: str
-    kube_node: str
     registered: bool = False
     registered_at: float = float("inf")
     """By the loop's clock."""
 
+    @property
+    def uid(self) -> str:
+        """Its pod's."""
+        return self.worker.pod_uid
+
+    @property
+    def kube_node(self) -> str:
+        """The Kubernetes node that it runs on."""
+        return self.worker.kube_node
+
 
 @dataclass
 class Kubelets:
-    """`model` tells the Slurm cluster of a pod; `note` takes what should never happen."""
+    """`model` tells the Slurm cluster of a pod; `note` takes what should never happen, `log` what the pods log."""
 
     api: Api
     model: Callable[[Manifest], SlurmModel]
     rng: random.Random
     note: Callable[[str], None]
+    log: Callable[[str], None]
     running: dict[str, Slurmd] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     broken_images: set[str] = field(default_factory=set)
-    _models: dict[str, SlurmModel] = field(default_factory=dict)
+    _workers: dict[str, Worker] = field(default_factory=dict)
+    _addresses: Iterator[int] = field(default_factory=itertools.count)
     _stopping: set[str] = field(default_factory=set)
     _owners: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
     _uids: set[str] = field(default_factory=set)
@@ -84,11 +93,9 @@ class Kubelets:
         if name in self.dead:
             return
         self.dead.add(name)
-        for uid, slurmd in list(self.running.items()):
-            if slurmd.kube_node == name:
-                del self.running[uid]
-                self._stopping.discard(uid)
-                self._later(SLURMD_TIMEOUT, self._vanish, slurmd)
+        for uid, worker in list(self._workers.items()):
+            if worker.kube_node == name:
+                self._end(uid)
         self._later(NODE_MONITOR_GRACE, self._unreachable, name)
 
     def revive(self, name: str) -> None:
@@ -164,8 +171,7 @@ class Kubelets:
         pod = change.object
         metadata, uid = pod["metadata"], pod["metadata"]["uid"]
         if change.kind == "DELETED":
-            slurmd = self.running.get(uid)
-            if slurmd is not None and uid not in self._stopping:
+            if uid in self._workers and uid not in self._stopping:
                 # Deleted by force: the kubelet kills what still runs.
                 self._stopping.add(uid)
                 self._later(self.rng.uniform(0.1, 1.0), self._killed, uid)
@@ -232,7 +238,7 @@ class Kubelets:
 
     def _start(self, uid: str) -> None:
         pod = self._pod(uid)
-        if pod is None or pod["spec"].get("nodeName") in self.dead or uid in self.running or uid in self._stopping:
+        if pod is None or pod["spec"].get("nodeName") in self.dead or uid in self._workers or uid in self._stopping:
             return
         image = next((it.get("image", "") for it in pod["spec"]["containers"] if it["name"] == "slurmd"), "")
         if image in self.broken_images:
@@ -240,51 +246,43 @@ class Kubelets:
             self._report(pod, ready=False, state=waiting, phase="Pending")
             self._later(5.0, self._start, uid)
             return
-        name = slurm_node(pod)
+        model, number = self.model(pod), next(self._addresses)
+        ip = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+        worker = self._workers[uid] = Worker(pod, ip, Outside(model, self._listens, self.rng, self.log, self._spawn))
+        self._spawn(self._boot(worker, Slurmd(worker, model, slurm_node(pod))))
+
+    async def _boot(self, worker: Worker, slurmd: Slurmd) -> None:
+        """`register` waits for `node`, then slurmd starts."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RECORD_WAIT):
+                await worker.record.wait()
+        uid = worker.pod_uid
+        if self._workers.get(uid) is not worker or uid in self._stopping:
+            return
         for other in self.running.values():
-            if other.slurm_node == name and self.model(pod) is self.model_of(other):
+            if other.slurm_node == slurmd.slurm_node and other.model is slurmd.model:
+                name = slurmd.slurm_node
                 self.note(f"I3: slurmd of pod {uid} starts as {name} while that of pod {other.uid} still runs")
-        self.running[uid] = Slurmd(pod["metadata"]["name"], uid, name, pod["spec"]["nodeName"])
-        self._models[uid] = self.model(pod)
-        self._claim(pod, name)
+        worker.start_slurmd()
+        self.running[uid] = slurmd
         running = {"running": {"startedAt": self.api.timestamp()}}
-        # Sometimes Slurm knows of slurmd before the kubelet has told of it, mostly it is the other way round.
+        # Sometimes Slurm lists slurmd before the kubelet has reported it; mostly it is the other way round.
         first, second = sorted((self.rng.uniform(0.05, 0.6), self.rng.uniform(0.05, 0.6)))
-        said, registered = (first, second) if self.rng.random() < 0.8 else (second, first)
-        self._later(said, self._say, uid, False, running)
+        reported, registered = (first, second) if self.rng.random() < 0.8 else (second, first)
+        self._later(reported, self._show, uid, False, running)
         self._later(registered, self._register, uid)
-        self._later(second + self.rng.uniform(0.1, 1.0), self._say, uid, True, running)
+        self._later(second + self.rng.uniform(0.1, 1.0), self._show, uid, True, running)
 
-    def model_of(self, slurmd: Slurmd) -> SlurmModel:
-        """The Slurm cluster of a slurmd."""
-        return self._models[slurmd.uid]
+    def _listens(self, address: str) -> bool:
+        """Whether a slurmd answers at the address."""
+        return any(it.worker.ip == address for it in self.running.values())
 
-    def _claim(self, pod: Manifest, name: str) -> None:
-        model, uid = self.model(pod), pod["metadata"]["uid"]
-        record = model.nodes.get(name)
-        facts = pod_facts(record.extra) if record is not None else None
-        if record is None or (facts is not None and facts.pod_uid == uid):
-            return
-        foreign = reasons.is_foreign(record.reason)
-        if foreign or not self._rest(model, "DELETE", f"node/{name}"):
-            record.extra = _extra(pod)
-            self._lift(uid)
-
-    def _lift(self, uid: str) -> None:
-        """`node` takes back the drain that an earlier pod of its name left on a record that had to stay."""
-        slurmd = self.running.get(uid)
-        record = self._models[uid].nodes.get(slurmd.slurm_node) if slurmd is not None else None
-        if record is None or uid in self._stopping or reasons.owner(record.reason) is not reasons.Owner.POD:
-            return
-        if not self._rest(self._models[uid], "POST", f"node/{record.name}", {"state": ["UNDRAIN"]}):
-            self._later(2.0, self._lift, uid)
-
-    def _say(self, uid: str, ready: bool, state: dict[str, Any]) -> None:
+    def _show(self, uid: str, ready: bool, state: dict[str, Any]) -> None:
         pod, slurmd = self._pod(uid), self.running.get(uid)
         if pod is None or slurmd is None or (uid in self._stopping and ready):
             return
         if ready and not slurmd.registered:
-            self._later(0.5, self._say, uid, True, state)
+            self._later(0.5, self._show, uid, True, state)
             return
         self._report(pod, ready=ready, state=state, phase="Running")
 
@@ -300,110 +298,96 @@ class Kubelets:
             )
         container = {"name": "slurmd", "ready": ready, "started": "running" in state, "restartCount": 0, "state": state}
         status = {"phase": phase, "conditions": conditions, "containerStatuses": [container]}
-        self.api.change(POD, *_key(pod), {"status": status | {"podIP": "10.0.0.1"}}, status=True)
+        worker = self._workers.get(pod["metadata"]["uid"])
+        address = {"podIP": worker.ip} if worker is not None else {}
+        self.api.change(POD, *_key(pod), {"status": status | address}, status=True)
 
     def _register(self, uid: str) -> None:
-        slurmd, pod = self.running.get(uid), self._pod(uid)
-        if slurmd is None or pod is None:
+        slurmd = self.running.get(uid)
+        if slurmd is None or self._pod(uid) is None:
             return
-        model = self.model_of(slurmd)
-        record = model.nodes.get(slurmd.slurm_node)
-        # What a record was made with, it keeps.
-        extra = record.extra if record is not None else _extra(pod)
-        model.node_register(slurmd.slurm_node, extra=extra)
+        self._add_record(slurmd)
         slurmd.registered, slurmd.registered_at = True, self._now()
+
+    def _add_record(self, slurmd: Slurmd) -> None:
+        worker = slurmd.worker
+        record = slurmd.model.nodes.get(slurmd.slurm_node)
+        # A record keeps what it was created with.
+        extra = worker.registration.extra if record is None else record.extra
+        instance = worker.registration.instance_id if record is None else record.instance_id
+        slurmd.model.node_register(slurmd.slurm_node, extra=extra, instance_id=instance, address=worker.ip)
 
     def register_again(self, model: SlurmModel) -> None:
         """slurmctld has lost its state, and asks every slurmd."""
         for slurmd in list(self.running.values()):
-            if self.model_of(slurmd) is model:
+            if slurmd.model is model:
                 self._later(self.rng.uniform(0.5, 20.0), self._register_lost, slurmd.uid)
 
     def _register_lost(self, uid: str) -> None:
-        slurmd, pod = self.running.get(uid), self._pod(uid)
-        if slurmd is not None and pod is not None and uid not in self._stopping:
-            model = self.model_of(slurmd)
-            if slurmd.slurm_node not in model.nodes:
-                model.node_register(slurmd.slurm_node, extra=_extra(pod))
+        slurmd = self.running.get(uid)
+        if slurmd is not None and uid not in self._stopping and slurmd.slurm_node not in slurmd.model.nodes:
+            self._add_record(slurmd)
 
     async def _stop(self, uid: str) -> None:
-        """The preStop hook and `node`, then slurmd's end, then the pod's."""
-        pod, slurmd = self._pod(uid), self.running.get(uid)
+        """The preStop hook, slurmd's end, that of `node`, then the pod's."""
         begun = self._now()
-        if slurmd is not None and pod is not None:
-            silent_since: float | None = None
-            while (pod := self._pod(uid)) is not None and slurmd.uid in self.running:
-                grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
-                if self._now() - begun >= grace - MARGIN:
-                    break
-                busy = self._work(slurmd)
-                record = self.model_of(slurmd).nodes.get(slurmd.slurm_node)
-                drained = record is None or "DRAIN" in record.flags
-                asked = drained or self._drain(slurmd)
-                if asked and not self._sick(slurmd):
-                    silent_since = None
-                    if not busy:
-                        break
-                else:
-                    silent_since = silent_since or self._now()
-                    if not busy and self._now() - silent_since >= 10:
-                        break
-                await asyncio.sleep(1.0)
-            await asyncio.sleep(self.rng.uniform(0.1, 0.5))
-            if uid not in self.running:
-                return  # the machine died
-            del self.running[uid]
-            if slurmd.registered:
-                await self._depart(slurmd)
+        worker, slurmd = self._workers.get(uid), self.running.get(uid)
+        if worker is not None:
+            if slurmd is not None:
+                await self._hook(slurmd, begun)
+                await asyncio.sleep(self.rng.uniform(0.1, 0.5))
+                if self.running.pop(uid, None) is None:
+                    return  # the Kubernetes node died
+                worker.stop_slurmd()
+            worker.terminate()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(max(begun + self._grace(uid), self._now()) + LAST_GRACE):
+                    await worker.ended.wait()
+            if self._workers.get(uid) is not worker:
+                return
+            self._end(uid, slurmd)
         await asyncio.sleep(self.rng.uniform(0.05, 0.3))
         pod = self._pod(uid)
         if pod is not None and pod["spec"].get("nodeName") not in self.dead:
             self._gone(uid)
         self._stopping.discard(uid)
 
-    async def _depart(self, slurmd: Slurmd) -> None:
-        model, name = self.model_of(slurmd), slurmd.slurm_node
-        for _ in range(6):
-            record = model.nodes.get(name)
-            facts = pod_facts(record.extra) if record is not None else None
-            if record is None or facts is None or facts.pod_uid != slurmd.uid:
-                return
-            foreign = reasons.is_foreign(record.reason)
-            reserved = any(name in it.nodes for it in model.reservations.values())
-            if foreign or reserved or self._work(slurmd):
-                self._rest(model, "POST", f"node/{name}", {"state": ["DOWN"]})
-            if not foreign and not reserved and self._rest(model, "DELETE", f"node/{name}"):
-                return
-            await asyncio.sleep(2.0)
-        self._later(SLURMD_TIMEOUT, self._vanish, slurmd)
+    async def _hook(self, slurmd: Slurmd, begun: float) -> None:
+        """slurmd's preStop hook: until `node` lets it end, or the kubelet's patience does."""
+        while slurmd.uid in self.running and self._now() - begun < self._grace(slurmd.uid):
+            slurmd.worker.hook(self._steps(slurmd))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await slurmd.worker.released.wait()
+                    return
 
-    def _drain(self, slurmd: Slurmd) -> bool:
-        body = {"state": ["DRAIN"], "reason": reasons.POD_LEAVING}
-        return self._rest(self.model_of(slurmd), "POST", f"node/{slurmd.slurm_node}", body)
+    def _grace(self, uid: str) -> float:
+        """What the pod is left to end in, as somebody last shortened it; nothing once its object is gone."""
+        pod = self._pod(uid)
+        return float(pod["metadata"].get("deletionGracePeriodSeconds", 0)) if pod is not None else 0.0
 
-    def _rest(self, model: SlurmModel, method: str, path: str, body: dict[str, Any] | None = None) -> bool:
-        content = None if body is None else msgspec.json.encode(body)
-        reply = model.handle(method, f"/slurm/v0.0.45/{path}", content, "")
-        return reply.status == 200 and reply.delay is not None and b'"error_number"' not in reply.body
-
-    def _sick(self, slurmd: Slurmd) -> bool:
-        return bool(self.model_of(slurmd)._planned)
-
-    def _work(self, slurmd: Slurmd) -> bool:
-        return any(slurmd.slurm_node in job.nodes and job.on_nodes for job in self.model_of(slurmd).jobs.values())
+    def _steps(self, slurmd: Slurmd) -> int:
+        """The slurmstepd processes beside a slurmd."""
+        return sum(slurmd.slurm_node in job.nodes and job.on_nodes for job in slurmd.model.jobs.values())
 
     def _killed(self, uid: str) -> None:
-        slurmd = self.running.pop(uid, None)
         self._stopping.discard(uid)
-        if slurmd is not None:
+        self._end(uid)
+
+    def _end(self, uid: str, slurmd: Slurmd | None = None) -> None:
+        """Nothing of the pod runs any longer; a record that nobody has deleted is left to slurmctld."""
+        worker = self._workers.pop(uid, None)
+        slurmd = self.running.pop(uid, slurmd)
+        if worker is not None:
+            worker.kill()
+        if slurmd is not None and slurmd.slurm_node in slurmd.model.nodes:
             self._later(SLURMD_TIMEOUT, self._vanish, slurmd)
 
     def _vanish(self, slurmd: Slurmd) -> None:
         """slurmctld's SlurmdTimeout, unless another slurmd answers by now."""
-        model = self.model_of(slurmd)
-        answers = any(it.slurm_node == slurmd.slurm_node and self.model_of(it) is model for it in self.running.values())
-        if slurmd.slurm_node in model.nodes and not answers:
-            model.node_vanish(slurmd.slurm_node)
+        answers = any(it.slurm_node == slurmd.slurm_node and it.model is slurmd.model for it in self.running.values())
+        if slurmd.slurm_node in slurmd.model.nodes and not answers:
+            slurmd.model.node_vanish(slurmd.slurm_node)
 
     # --- node life cycle controller
 
@@ -450,10 +434,16 @@ class Kubelets:
 
         asyncio.get_running_loop().call_later(seconds, due)
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.note(f"in a worker pod: {error!r}")
+
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(ended)
+        return task
 
 
 _HOST = "kubernetes.io/hostname"
@@ -465,12 +455,6 @@ def slurm_node(pod: Manifest) -> str:
     if spec.get("hostNetwork"):
         return str(spec.get("nodeName", ""))
     return str(spec.get("hostname") or pod["metadata"]["name"])
-
-
-def _extra(pod: Manifest) -> str:
-    metadata = pod["metadata"]
-    owner = next((it["uid"] for it in metadata.get("ownerReferences") or () if it.get("controller")), "")
-    return encode(PodFacts(metadata["uid"], metadata["name"], metadata["namespace"], owner))
 
 
 def _key(item: Manifest) -> tuple[str, str]:

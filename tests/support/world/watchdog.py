@@ -158,7 +158,7 @@ class Watchdog(logging.Handler):
         record = model.nodes.get(name)
         unseen = self._changed_unseen(model, name)
         running = [it for it in self.kubelets.running.values() if it.registered and it.slurm_node == name]
-        alive = any(self.kubelets.model_of(it) is model for it in running)
+        alive = any(it.model is model for it in running)
         if record is None:
             if alive:
                 self.note(f"I1: the record of Slurm node {name} is deleted while its slurmd runs")

@@ -87,7 +87,7 @@ class World:
         self.faults = Faults()
         self.slurms: dict[tuple[str, str], SlurmModel] = {}
         self.watchdog = Watchdog(self.api, self.loop.time, (_SECRET, base64.b64encode(_SECRET.encode()).decode()))
-        self.kubelets = Kubelets(self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note)
+        self.kubelets = Kubelets(self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note, self._log)
         self.watchdog.kubelets = self.kubelets
         self.jobs: list[Job] = []
         self.machines = [f"machine-{number}" for number in range(machines)]
@@ -111,6 +111,9 @@ class World:
     def wall_clock(self) -> float:
         """Seconds since the epoch."""
         return EPOCH + self.loop.time()
+
+    def _log(self, line: str) -> None:
+        self.watchdog.log.append(f"{self.loop.time():9.2f} {line}")
 
     # --- what there is
 
@@ -231,7 +234,7 @@ class World:
         """It loses its power."""
         for slurmd in self.kubelets.running.values():
             if slurmd.kube_node == name:
-                self._unlucky.add((id(self.kubelets.model_of(slurmd)), slurmd.slurm_node))
+                self._unlucky.add((id(slurmd.model), slurmd.slurm_node))
         self.kubelets.kill(name)
 
     def _tick_jobs(self) -> None:

@@ -229,7 +229,11 @@ class _Bench:
         return [
             figure(f"{self._name}: peak RSS", peak, "MiB"),
             figure(
-                f"{self._name}: restart: CPU", spent, "s", against=("reading pods, machines, Slurm nodes", bare), most=5
+                f"{self._name}: restart: CPU",
+                spent,
+                "s",
+                against=("reading pods, Kubernetes nodes, Slurm nodes", bare),
+                most=5,
             ),
         ]
 

@@ -1,12 +1,13 @@
-"""The configuration gate as the operator sees it: what was published, what the slurmctld pods say, what to report.
+"""The configuration gate as the operator sees it: what was published, what the slurmctld pods report, the conditions.
 
-Pure. The pods' word is the answer of their `reconfigure` to /status (sidecars/reconfigure/status.py).
+Pure. What a pod reports is the answer of its `reconfigure` sidecar to /status (sidecars/contract/status.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sidecars.contract.status import Rejection, Status
 from sidecars.policy.conditions import Condition, find
 
 ACCEPTED = "ConfigurationAccepted"
@@ -22,88 +23,52 @@ NUDGES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A configuration that a pod keeps out. `final`: until it changes."""
-
-    sha256: str
-    stage: str
-    file: str
-    line: int | None
-    reason: str
-    final: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a pod's `reconfigure` says. Digests are those of the manifests, None for none."""
-
-    candidate: str | None = None
-    accepted: str | None = None
-    running: str | None = None
-    refused: Refusal | None = None
-    restart: str | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Pod:
-    """A slurmctld pod. `life` changes when it becomes ready or not and when a container of it starts anew.
-
-    `askable`: it has an address and its `reconfigure` runs. `nudge` is its annotation.
-    """
+    """A slurmctld pod."""
 
     name: str
     life: str
+    """Changes when the pod becomes ready or unready and when one of its containers is restarted."""
+
     address: str
+    """Its IP address, "" while it has none."""
+
     askable: bool
+    """Whether it has an address and its `reconfigure` runs."""
+
     nudge: str
+    """Its annotation that nudges the kubelet, "" without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a pod: its last report, or why there is none; of which life, and when, in monotonic seconds."""
+    """The result of the last request to a pod."""
 
     life: str
-    report: Report | None
+    """The pod's `life` at that time."""
+
+    report: Status | None
+    """Its answer, None if it gave none."""
+
     trouble: str
+    """Why it gave no answer, "" if it did."""
+
     at: float
+    """When that was, in monotonic seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the operator has published: the digest of the configuration; `mark` changes with it and with the keys.
-
-    `live`: it is to be brought into the running slurmctld; otherwise the pods are replaced.
-    """
+    """The configuration that the operator has published."""
 
     sha256: str
+    """Its digest."""
+
     mark: str
+    """Changes with the configuration and with the keys."""
+
     live: bool = True
-
-
-def read(document: Mapping[str, Any]) -> Report:
-    """The answer to /status. Raises ValueError for one that isn't."""
-    try:
-        refused = document["rejected"]
-        return Report(
-            candidate=_text(document["candidate"]),
-            accepted=_text(document["accepted"]),
-            running=_text(document["running"]),
-            refused=None
-            if refused is None
-            else Refusal(
-                sha256=str(refused["sha256"]),
-                stage=str(refused["stage"]),
-                file=str(refused["file"]),
-                line=None if refused["line"] is None else int(refused["line"]),
-                reason=str(refused["reason"]),
-                final=bool(refused["final"]),
-            ),
-            restart=_text(document["restart"]),
-            problem=_text(document["problem"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not an answer of reconfigure: {error!r}") from error
+    """Whether the running slurmctld reads it (`configUpdate: Reconfigure`). If not, the pods are replaced."""
 
 
 def outstanding(published: Published, pod: Pod, known: Known | None) -> bool:
@@ -115,8 +80,8 @@ def outstanding(published: Published, pod: Pod, known: Known | None) -> bool:
     report = known.report
     if report.candidate != published.sha256:
         return True
-    if report.refused is not None and report.refused.sha256 == published.sha256:
-        return not report.refused.final
+    if report.rejected is not None and report.rejected.sha256 == published.sha256:
+        return not report.rejected.final
     if not published.live and report.accepted == published.sha256:
         return False
     return report.running != published.sha256
@@ -153,8 +118,8 @@ def conditions(
 ) -> list[Condition]:
     """`ConfigurationAccepted` and `ConfigurationRunning`.
 
-    `published` None: nothing was published yet. `faults`: why the newest configuration was not published. `origin`
-    tells where a file's line comes from. `warnings` are told where nothing worse is.
+    `published`: None if nothing has been published yet. `faults`: why the newest configuration is not published.
+    `origin`: returns the source of a file's line. `warnings`: reported when nothing worse is.
     """
     reports = {pod.name: _report(pod, known) for pod in pods}
     return [
@@ -173,7 +138,7 @@ def _accepted(
     faults: Sequence[str],
     pods: Sequence[Pod],
     known: Mapping[str, Known],
-    reports: Mapping[str, Report | None],
+    reports: Mapping[str, Status | None],
     origin: Callable[[str, int | None], str],
     warnings: Sequence[str],
 ) -> Condition:
@@ -184,13 +149,13 @@ def _accepted(
     short = published.sha256[:12]
     for pod in pods:
         report = reports[pod.name]
-        refused = report.refused if report is not None else None
-        if refused is not None and refused.sha256 == published.sha256:
-            said = f"{_place(refused, origin)}{refused.reason}"
-            if not refused.final:
+        rejected = report.rejected if report is not None else None
+        if rejected is not None and rejected.sha256 == published.sha256:
+            said = f"{_place(rejected, origin)}{rejected.reason}"
+            if not rejected.final:
                 return Condition(ACCEPTED, "Unknown", "NotChecked", f"{said} ({pod.name}); tried again")
             goes_on = "; slurmctld goes on with the one before" if report is not None and report.running else ""
-            return Condition(ACCEPTED, "False", f"{refused.stage}Failed", f"{said}{goes_on}")
+            return Condition(ACCEPTED, "False", f"{rejected.stage}Failed", f"{said}{goes_on}")
     for pod in pods:
         report = reports[pod.name]
         if report is None or published.sha256 not in (report.accepted, report.running):
@@ -206,7 +171,7 @@ def _running(
     faults: Sequence[str],
     pods: Sequence[Pod],
     known: Mapping[str, Known],
-    reports: Mapping[str, Report | None],
+    reports: Mapping[str, Status | None],
 ) -> Condition:
     wanted = published.sha256 if published is not None else ""
     for pod in pods:
@@ -220,7 +185,7 @@ def _running(
         if report.running != wanted or faults:
             said = f"slurmctld in {pod.name} runs configuration {report.running[:12]}"
             wants = f", not {wanted[:12]}" if report.running != wanted else ", the newest is not published"
-            return Condition(RUNNING, "False", "Another", f"{said}{wants}; see the condition {ACCEPTED}")
+            return Condition(RUNNING, "False", "DifferentConfiguration", f"{said}{wants}; see the condition {ACCEPTED}")
     if not pods:
         return Condition(RUNNING, "Unknown", "NoPod", "there is no slurmctld pod yet")
     restarts = {report.restart for report in reports.values() if report is not None and report.restart}
@@ -233,13 +198,13 @@ def _first(found: Sequence[str]) -> str:
     return "; ".join(found[:3]) + more
 
 
-def _report(pod: Pod, known: Mapping[str, Known]) -> Report | None:
+def _report(pod: Pod, known: Mapping[str, Known]) -> Status | None:
     found = known.get(pod.name)
     return found.report if found is not None and pod.askable else None
 
 
 def _waiting(
-    published: Published | None, pod: Pod, known: Mapping[str, Known], report: Report | None
+    published: Published | None, pod: Pod, known: Mapping[str, Known], report: Status | None
 ) -> tuple[str, str]:
     found = known.get(pod.name)
     if not pod.askable:
@@ -252,15 +217,9 @@ def _waiting(
     return "Checking", f"{pod.name} is checking configuration {published.sha256[:12] if published else ''}"
 
 
-def _place(refused: Refusal, origin: Callable[[str, int | None], str]) -> str:
-    if not refused.file:
+def _place(rejected: Rejection, origin: Callable[[str, int | None], str]) -> str:
+    if not rejected.file:
         return ""
-    line = "" if refused.line is None else f" line {refused.line}"
-    source = origin(refused.file, refused.line)
-    return f"{refused.file}{line}{f' ({source})' if source else ''}: "
-
-
-def _text(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    raise ValueError(f"{value!r} is no text")
+    line = "" if rejected.line is None else f" line {rejected.line}"
+    source = origin(rejected.file, rejected.line)
+    return f"{rejected.file}{line}{f' ({source})' if source else ''}: "

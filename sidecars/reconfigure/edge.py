@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sidecars.contract import manifest
 from sidecars.reconfigure import dryrun, fileset
 from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
 from sidecars.reconfigure.machine import (
@@ -98,7 +99,7 @@ class Edge:
 
     def keys(self) -> dict[str, bytes]:
         """The key files as they are mounted now."""
-        return {name: content for name, content in _read(self.places.keys).items() if name in fileset.KEYS}
+        return {name: content for name, content in _read(self.places.keys).items() if name in manifest.KEY_FILES}
 
     def good(self) -> Id | None:
         """The last good set with the keys of now; None if none is kept, or it is damaged."""
@@ -111,7 +112,7 @@ class Edge:
     def _stored(self, folder: Path) -> Id | None:
         try:
             files = _read(folder)
-            keys = {name: files[name] for name in fileset.KEYS if name in files} or self.keys()
+            keys = {name: files[name] for name in manifest.KEY_FILES if name in files} or self.keys()
             found = fileset.assemble(files, keys)
         except (IncompleteError, OSError):
             return None
@@ -151,8 +152,8 @@ class Edge:
         live = self.places.live
         former = _link(live / DATA)
         folder = live / f"..{new.id.config[:16]}-{new.id.keys[:8]}-{time.time_ns():x}"
-        _write(folder, {**new.everything, fileset.MANIFEST: fileset.manifest(new)})
-        names = {*new.everything, fileset.MANIFEST}
+        _write(folder, {**new.everything, manifest.FILE: fileset.manifest_of(new)})
+        names = {*new.everything, manifest.FILE}
         for name in names:
             _relink(live / name, f"{DATA}/{name}")
         _relink(live / DATA, folder.name)
@@ -167,7 +168,7 @@ class Edge:
         if self.good_config() == new.id.config:
             return
         folder = good / f"{new.id.config[:16]}-{time.time_ns():x}"
-        _write(folder, {**new.files, fileset.MANIFEST: fileset.manifest(new)}, sync=True)
+        _write(folder, {**new.files, manifest.FILE: fileset.manifest_of(new)}, sync=True)
         _relink(good / GOOD, folder.name)
         for left in good.iterdir():
             # Another slurmctld of the same state may be writing its own.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sidecars.contract.environment import number, required
+from sidecars.contract.status import PORT
 from sidecars.reconfigure import handover, machine, status
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
@@ -123,7 +124,7 @@ class RealWorld:
 
     def publish(self, state: State, candidate: Id | None, problem: str) -> None:
         """Have /status report this."""
-        self._server.publish(status.document(state, candidate, problem, lambda at: at + self._ahead))
+        self._server.publish(status.status_of(state, candidate, problem, lambda at: at + self._ahead))
 
 
 class Peers:
@@ -216,5 +217,5 @@ def configure(environment: Mapping[str, str]) -> tuple[Settings, Edge, str, int]
         Settings(live=update == "Reconfigure"),
         Edge(places),
         environment.get("POD_IP") or "127.0.0.1",
-        number(environment, "STATUS_PORT", status.PORT),
+        number(environment, "STATUS_PORT", PORT),
     )

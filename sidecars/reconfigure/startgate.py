@@ -11,11 +11,11 @@ import select
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from io import FileIO
 from pathlib import Path
 from typing import NoReturn
 
+from sidecars.contract.status import StartGatePhase
 from sidecars.reconfigure.handover import PAUSE, Peers, lead_alone
 
 ASK = "ask"
@@ -28,24 +28,11 @@ GONE = 1.0
 """Seconds for which nothing listens at slurmctld's port until it counts as ended."""
 
 
-class Phase(Enum):
-    """How the slurmctld of this pod stands to the gate. The value is that of /status."""
-
-    CLOSED = "Closed"
-    """No slurmctld runs, and none has asked."""
-    ASKED = "Asked"
-    """slurmctld waits for its start."""
-    PASSED = "Passed"
-    """slurmctld asked, and may start or has started."""
-    NOT_ASKED = "NotAsked"
-    """slurmctld runs, and has not asked."""
-
-
 @dataclass(frozen=True, slots=True)
 class State:
     """How the slurmctld of this pod stands to the gate."""
 
-    phase: Phase = Phase.CLOSED
+    phase: StartGatePhase = StartGatePhase.CLOSED
     problem: str = ""
     """ASKED: why it can't pass yet. PASSED: why a standby may still lead. Empty without a problem."""
     answered: bool = False
@@ -56,12 +43,12 @@ class State:
 
 def looked(state: State, answers: bool | None, now: float) -> State:
     """The state after a look at slurmctld's port. `answers`: False if nothing listens, None if that is not known."""
-    if answers is None or state.phase is Phase.ASKED:
+    if answers is None or state.phase is StartGatePhase.ASKED:
         return state
     if answers:
-        phase = Phase.NOT_ASKED if state.phase is Phase.CLOSED else state.phase
+        phase = StartGatePhase.NOT_ASKED if state.phase is StartGatePhase.CLOSED else state.phase
         return dataclasses.replace(state, phase=phase, answered=True, silent_since=None)
-    if state.phase is Phase.PASSED and not state.answered:
+    if state.phase is StartGatePhase.PASSED and not state.answered:
         return state  # It is starting.
     since = now if state.silent_since is None else state.silent_since
     return State() if now - since >= GONE else dataclasses.replace(state, silent_since=since)
@@ -75,7 +62,7 @@ class StartGate:
         self._lock = threading.Lock()
         if not (folder / ASK).is_fifo():
             os.mkfifo(folder / ASK, 0o644)
-        self._state = State(Phase.PASSED) if (folder / PASSED).exists() else State()
+        self._state = State(StartGatePhase.PASSED) if (folder / PASSED).exists() else State()
         publish(self._state)
 
     def serve(self) -> NoReturn:
@@ -92,16 +79,16 @@ class StartGate:
 
     def _answer(self, asked: FileIO) -> bool:
         """Whether the container was told to start slurmctld."""
-        if self._state.phase is not Phase.ASKED:
-            self._become(State(Phase.ASKED))
+        if self._state.phase is not StartGatePhase.ASKED:
+            self._become(State(StartGatePhase.ASKED))
         try:
             problem = lead_alone(self._peers)
         except OSError as error:
             # Nothing is written, so that the container asks again.
             self._peers.say(f"slurmctld can't start yet: {error}")
-            self._become(State(Phase.ASKED, str(error)))
+            self._become(State(StartGatePhase.ASKED, str(error)))
             return False
-        self._become(State(Phase.PASSED, problem))
+        self._become(State(StartGatePhase.PASSED, problem))
         try:
             asked.write(b"go\n")
         except BrokenPipeError:
@@ -133,11 +120,11 @@ class StartGate:
         before, self._state = self._state, new
         if (new.phase, new.problem) == (before.phase, before.problem):
             return
-        if new.phase is Phase.PASSED:
+        if new.phase is StartGatePhase.PASSED:
             (self._folder / PASSED).touch()
         else:
             (self._folder / PASSED).unlink(missing_ok=True)
-        if new.phase is Phase.NOT_ASKED:
+        if new.phase is StartGatePhase.NOT_ASKED:
             self._peers.say("slurmctld runs without having asked the start gate: see the condition StartGated")
         self._publish(new)
 

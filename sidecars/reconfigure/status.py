@@ -1,9 +1,7 @@
-"""What the sidecar tells: `GET /status` for the operator, `GET /started` for the kubelet. What it does for another one:
-`POST /yield` for the primary's, so that a slurmctld that took over saves its state and ends.
+"""The HTTP server of `reconfigure`, and the request of one sidecar to another: see `sidecars.contract.status`.
 
-/status and /yield want a bearer token that is signed with the cluster's jwt.key for the user OPERATOR or PRIMARY, which
-no user of Slurm can be, so that the token serves nowhere else, and no token of Slurm serves here. The answer to /status
-holds no file's content but the word or line that slurmctld stumbled over.
+`POST /yield` has a slurmctld that took over save its state and end. The answer to /status holds no content of a file
+but the word or line that slurmctld refused.
 """
 
 import http.client
@@ -12,54 +10,62 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
 
+from sidecars.contract.status import (
+    OPERATOR_USER,
+    PRIMARY_USER,
+    STARTED_PATH,
+    STATUS_PATH,
+    YIELD_PATH,
+    Rejection,
+    StartGate,
+    Status,
+    encode,
+)
 from sidecars.reconfigure import startgate
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Rejected, State
 from sidecars.slurm.tokens import sign, user_of
 
-OPERATOR = "@slurm-operator"
-PRIMARY = "@slurmctld-primary"
-PORT = 6816
 _SECONDS = 5.0
-_YIELD = "/yield"
 
 
-def document(state: State, candidate: Id | None, problem: str, wall: Callable[[float], float]) -> dict[str, Any]:
-    """The answer to /status. Hashes are the manifests'; `wall` makes the machine's time seconds since the epoch."""
-    return {
-        "phase": state.phase.value,
-        "since": round(wall(state.since), 3),
-        "candidate": candidate.config if candidate else None,
-        "problem": problem or None,
-        "accepted": state.accepted.config if state.accepted else None,
-        "installed": state.installed.config if state.installed else None,
-        "running": state.running.config if state.running and state.running == state.installed else None,
-        "rejected": _rejected(state.rejected, wall) if state.rejected else None,
-        "restart": state.restart or None,
-    }
+def status_of(state: State, candidate: Id | None, problem: str, wall: Callable[[float], float]) -> Status:
+    """What /status serves. `wall` converts the state's times to seconds since the epoch."""
+    running = state.running if state.running == state.installed else None
+    return Status(
+        candidate=candidate.config if candidate else None,
+        problem=problem or None,
+        accepted=state.accepted.config if state.accepted else None,
+        running=running.config if running else None,
+        rejected=_rejection(state.rejected, wall) if state.rejected else None,
+        restart=state.restart or None,
+        installed=state.installed.config if state.installed else None,
+        phase=state.phase.value,
+        since=round(wall(state.since), 3),
+    )
 
 
-def _rejected(rejected: Rejected, wall: Callable[[float], float]) -> dict[str, Any]:
-    return {
-        "sha256": rejected.id.config,
-        "stage": rejected.stage,
-        "file": rejected.culprit.file,
-        "line": rejected.culprit.line,
-        "reason": rejected.culprit.reason,
-        "final": rejected.final,
-        "since": round(wall(rejected.since), 3),
-    }
+def _rejection(rejected: Rejected, wall: Callable[[float], float]) -> Rejection:
+    return Rejection(
+        sha256=rejected.id.config,
+        stage=rejected.stage,
+        file=rejected.culprit.file,
+        line=rejected.culprit.line,
+        reason=rejected.culprit.reason,
+        final=rejected.final,
+        since=round(wall(rejected.since), 3),
+    )
 
 
 def ask_to_yield(host: str, port: int, key: bytes, now: float) -> str:
     """Ask another pod's sidecar to end its slurmctld if that leads; why it doesn't, else empty."""
     connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     try:
-        token = sign(key, PRIMARY, 60, now)
-        connection.request("POST", _YIELD, headers={"Authorization": f"Bearer {token}"})
+        token = sign(key, PRIMARY_USER, 60, now)
+        connection.request("POST", YIELD_PATH, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         if answer.status == HTTPStatus.OK:
             return ""
@@ -81,8 +87,8 @@ class Server:
         self, host: str, port: int, key: Callable[[], bytes], clock: Callable[[], float], end: Callable[[], str]
     ) -> None:
         self._key, self._clock, self._end = key, clock, end
-        self._document: dict[str, Any] = {}
-        self._start_gate: dict[str, Any] | None = None
+        self._status: Status | None = None
+        self._start_gate: StartGate | None = None
         self._started = self._settled = False
         outer = self
 
@@ -116,31 +122,33 @@ class Server:
         """The port that it listens on."""
         return int(self._server.server_address[1])
 
-    def publish(self, document: dict[str, Any]) -> None:
-        """Have this served from now on."""
-        self._document = document
-        self._started = document["installed"] is not None
-        self._settled = document["phase"] == Phase.SETTLED.value
+    def publish(self, status: Status) -> None:
+        """Serve this from now on."""
+        self._status = status
+        self._started = status.installed is not None
+        self._settled = status.phase == Phase.SETTLED.value
 
     def publish_start_gate(self, state: startgate.State) -> None:
         """Have /status report this of the start gate. A pod without one never calls it."""
-        self._start_gate = {"phase": state.phase.value, "problem": state.problem or None}
+        self._start_gate = StartGate(state.phase, state.problem or None)
 
     def answer(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
         """Status and body for a GET."""
-        if path == "/started":
+        if path == STARTED_PATH:
             return (HTTPStatus.OK if self._started else HTTPStatus.SERVICE_UNAVAILABLE), b""
-        if path != "/status":
+        if path != STATUS_PATH:
             return HTTPStatus.NOT_FOUND, b""
-        if not self._is(OPERATOR, authorization):
+        if not self._is(OPERATOR_USER, authorization):
             return HTTPStatus.UNAUTHORIZED, b""
-        return HTTPStatus.OK, json.dumps(self._document | {"startGate": self._start_gate}).encode()
+        status = self._status
+        document = encode(replace(status, start_gate=self._start_gate)) if status is not None else {}
+        return HTTPStatus.OK, json.dumps(document).encode()
 
     def carry_out(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
         """Status and body for a POST."""
-        if path != _YIELD:
+        if path != YIELD_PATH:
             return HTTPStatus.NOT_FOUND, b""
-        if not self._is(PRIMARY, authorization):
+        if not self._is(PRIMARY_USER, authorization):
             return HTTPStatus.UNAUTHORIZED, b""
         # slurmctld that ends while it takes a configuration would seem to die of it.
         why_not = self._end() if self._settled else "a configuration is being brought in"

@@ -6,11 +6,11 @@ told as a `Problem`: a set of files with problems is not to be published.
 """
 
 import base64
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sidecars.contract import manifest
 from sidecars.slurm import conf
 from sidecars.workloads import assembly, gres, health, names
 from sidecars.workloads.facts import Facts, combined, digest
@@ -25,11 +25,8 @@ from sidecars.workloads.resources import (
 
 CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
 
-RESERVED_FILES = ("slurm.conf", "slurmdbd.conf", "slurm.key", "slurm.jwks", "jwt.key", "jwks.json", "manifest.json")
+RESERVED_FILES = frozenset({manifest.SLURM_CONF, "slurmdbd.conf", manifest.FILE, *manifest.KEY_FILES})
 """Files that no ConfigMap may bring, in whatever case: the operator writes them, or a Secret holds them."""
-
-MANIFEST = "manifest.json"
-"""Key of the first ConfigMap: `{"files": {file name: SHA-256}, "sha256": digest of the whole}`, hexadecimal."""
 
 _INCLUDED = re.compile(r"(?im)^[ \t]*include[ \t]+(\S+)[ \t]*$")
 
@@ -55,7 +52,6 @@ OPERATOR = "the operator"
 MERGED = "the operator and spec.extraConf"
 """Origin of the lists that both set."""
 
-_FILE_NAME = re.compile(r"[-._a-zA-Z0-9]+")
 _WORD = re.compile(r"[^\s#=\"\\,\[\]]+")
 
 
@@ -164,8 +160,8 @@ def config_maps(controller: Controller, config_set: ConfigSet, present: Collecti
     """
     shares = spread(config_set)
     if controller.spec.external:
-        del shares[0][MANIFEST]
-    manifests = []
+        del shares[0][manifest.FILE]
+    found = []
     for index in range(CONFIG_MAPS):
         name = names.config(controller.name, index)
         if index >= len(shares) and name not in present:
@@ -177,7 +173,7 @@ def config_maps(controller: Controller, config_set: ConfigSet, present: Collecti
             for file, content in sorted(share.items())
             if isinstance(content, bytes)
         }
-        manifest: Manifest = {
+        config_map: Manifest = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
@@ -190,8 +186,16 @@ def config_maps(controller: Controller, config_set: ConfigSet, present: Collecti
             },
             "data": data,
         }
-        manifests.append(assembly.owned(manifest | ({"binaryData": binary} if binary else {}), controller))
-    return manifests
+        found.append(assembly.owned(config_map | ({"binaryData": binary} if binary else {}), controller))
+    return found
+
+
+def published_digest(first: Manifest) -> str | None:
+    """The digest of the configuration whose first ConfigMap this is; None for one without a manifest."""
+    try:
+        return manifest.decode((first.get("data") or {})[manifest.FILE]).sha256
+    except (KeyError, manifest.ManifestError):
+        return None
 
 
 def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
@@ -200,7 +204,7 @@ def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
     Raises ResourceError when they don't fit.
     """
     first: dict[str, str | bytes] = {"slurm.conf": config_set.files["slurm.conf"]}
-    first[MANIFEST] = json.dumps({"files": config_set.digests, "sha256": config_set.sha256}, indent=1) + "\n"
+    first[manifest.FILE] = manifest.encode(manifest.Manifest(config_set.sha256, config_set.digests))
     others: dict[str, str | bytes] = {**config_set.files, **config_set.binary_files}
     del others["slurm.conf"]
     shares = [first]
@@ -427,12 +431,13 @@ class _Composer:
 
     def _take(self, name: str, content: str | bytes, config_map: str, place: str) -> bool:
         source = f"ConfigMap {config_map} key {name}"
-        if not _FILE_NAME.fullmatch(name) or name.startswith("..") or name == ".":
-            self._problem(source, f"{name!r} can't be a file of /etc/slurm: rename the key", name)
-            return False
         if name.lower() in RESERVED_FILES:
-            remedy = "put its lines into spec.extraConf" if name.lower() == "slurm.conf" else "remove the key"
+            remedy = "put its lines into spec.extraConf" if name.lower() == manifest.SLURM_CONF else "remove the key"
             self._problem(source, f"{place} may not bring {name}, which the operator provides: {remedy}", name)
+            return False
+        unfit = manifest.unfit_file_name(name)
+        if unfit:
+            self._problem(source, f"{name!r} can't be a file of /etc/slurm, because {unfit}: rename the key", name)
             return False
         here: str | bytes | None = self._files.get(name, self._binary.get(name))
         text = _text(content)

@@ -1,7 +1,6 @@
 """The configuration gate's effects: publish, nudge, know how the pods stand to it, report; and the primary's label."""
 
 import contextlib
-import json
 import logging
 from collections.abc import Sequence
 from typing import Literal
@@ -121,10 +120,7 @@ def _pods(runtime: Runtime, key: Key) -> list[records.Pod]:
 def _published(runtime: Runtime, controller: Controller) -> str | None:
     """The digest of what is published; None if nothing is."""
     live = runtime.caches.config_maps.store.get(controller.namespace, names.config(controller.name, 0)) or {}
-    try:
-        return str(json.loads((live.get("data") or {})[config.MANIFEST])["sha256"])
-    except (KeyError, TypeError, ValueError):
-        return None
+    return config.published_digest(live)
 
 
 async def _patch(runtime: Runtime, namespace: str, pod: str, metadata: Manifest) -> None:

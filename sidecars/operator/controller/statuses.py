@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sidecars.contract import status
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.real_world import STATUS_SECONDS, FetchStatus
 from sidecars.policy import gate
@@ -13,8 +14,6 @@ from sidecars.slurm import tokens
 
 log = logging.getLogger(__name__)
 
-USER = "@slurm-operator"
-"""As in sidecars/reconfigure/status.py."""
 TOKEN_SECONDS = 60
 
 
@@ -110,9 +109,9 @@ class Statuses:
         if secret is None:
             return Known(pod.life, None, "its JWT key is missing", self._clock())
         try:
-            token = tokens.sign(secret, USER, TOKEN_SECONDS, self._wall_clock())
+            token = tokens.sign(secret, status.OPERATOR_USER, TOKEN_SECONDS, self._wall_clock())
             async with asyncio.timeout(STATUS_SECONDS):
-                report = gate.read(await self._fetch(pod.address, token))
+                report = status.decode(await self._fetch(pod.address, token))
         except (OSError, TimeoutError, ValueError) as error:
             return Known(pod.life, None, str(error) or type(error).__name__, self._clock())
         return Known(pod.life, report, "", self._clock())

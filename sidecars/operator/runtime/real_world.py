@@ -8,13 +8,12 @@ from typing import Any
 
 import aiohttp
 
+from sidecars.contract import status
 from sidecars.kube import boottime
 from sidecars.operator.runtime.clusters import Connect
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.client import ready
 
-STATUS_PORT = 6816
-"""Port of the `reconfigure` sidecar in slurmctld's pods."""
 STATUS_SECONDS = 2.0
 
 FetchStatus = Callable[[str, str], Awaitable[Mapping[str, Any]]]
@@ -27,11 +26,12 @@ AskReady = Callable[[str], Awaitable[bool | None]]
 async def fetch_status(address: str, token: str) -> Mapping[str, Any]:
     """Over the network, a connection for each question."""
     host = f"[{address}]" if ":" in address else address
+    url = f"http://{host}:{status.PORT}{status.STATUS_PATH}"
     headers = {"Authorization": f"Bearer {token}"}
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_SECONDS)) as session,
-            session.get(f"http://{host}:{STATUS_PORT}/status", headers=headers, allow_redirects=False) as answer,
+            session.get(url, headers=headers, allow_redirects=False) as answer,
         ):
             if answer.status != 200:
                 raise ValueError(f"HTTP {answer.status}")

@@ -185,7 +185,7 @@ async def test_a_refused_configuration_names_its_line_and_what_it_comes_from(kub
         message = await world.until_condition("ConfigurationAccepted", "False", "DryRunFailed")
         assert message.startswith("slurm.conf line 4 (")
         assert "no such key Foo" in message
-        await world.until_condition("ConfigurationRunning", "False", "Another")
+        await world.until_condition("ConfigurationRunning", "False", "DifferentConfiguration")
 
 
 async def refused(world: World, each: BadConfiguration) -> str:

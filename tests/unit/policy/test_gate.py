@@ -1,21 +1,22 @@
-"""What the operator makes of what the slurmctld pods say."""
+"""The conditions that follow from what the slurmctld pods report: `sidecars.policy.gate`."""
 
+from sidecars.contract.status import Rejection, Status
 from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
-from sidecars.policy.gate import Known, Pod, Published, Refusal, Report
+from sidecars.policy.gate import Known, Pod, Published
 
 A, B = "a" * 64, "b" * 64
 PUBLISHED = Published(B, "mark")
 POD = Pod("ctl-0", "uid/0/True", "10.0.0.1", askable=True, nudge="mark")
 
 
-def known(report: Report | None, life: str = POD.life, trouble: str = "") -> dict[str, Known]:
+def known(report: Status | None, life: str = POD.life, trouble: str = "") -> dict[str, Known]:
     """What is known of POD."""
     return {POD.name: Known(life, report, trouble, 0.0)}
 
 
 def conditions(
-    *reports: Report | None, faults: tuple[str, ...] = (), published: Published | None = PUBLISHED, pod: Pod = POD
+    *reports: Status | None, faults: tuple[str, ...] = (), published: Published | None = PUBLISHED, pod: Pod = POD
 ) -> tuple[Condition, Condition]:
     """The two conditions."""
     have = known(reports[0], trouble="refused") if reports else {}
@@ -25,8 +26,8 @@ def conditions(
     return accepted, running
 
 
-RUNS = Report(candidate=B, accepted=B, running=B)
-REFUSES = Report(candidate=B, accepted=A, running=A, refused=Refusal(B, "DryRun", "slurm.conf", 9, "bad key", True))
+RUNS = Status(candidate=B, accepted=B, running=B)
+REFUSES = Status(candidate=B, accepted=A, running=A, rejected=Rejection(B, "DryRun", "slurm.conf", 9, "bad key", True))
 
 
 def test_a_configuration_that_runs_is_accepted_and_running() -> None:
@@ -39,7 +40,7 @@ def test_a_refused_one_names_file_line_origin_and_reason() -> None:
     accepted, running = conditions(REFUSES)
     assert (accepted.status, accepted.reason) == ("False", "DryRunFailed")
     assert accepted.message.startswith("slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld goes on")
-    assert (running.status, running.reason) == ("False", "Another")
+    assert (running.status, running.reason) == ("False", "DifferentConfiguration")
 
 
 def test_one_with_faults_is_not_published_and_says_which() -> None:
@@ -58,7 +59,7 @@ def test_what_cannot_be_asked_is_unknown() -> None:
 
 
 def test_a_restart_is_told_with_its_reason() -> None:
-    _, running = conditions(Report(candidate=B, accepted=B, running=B, restart="SlurmctldPort (1 → 2)"))
+    _, running = conditions(Status(candidate=B, accepted=B, running=B, restart="SlurmctldPort (1 → 2)"))
     assert running.message.endswith("slurmctld was restarted for SlurmctldPort (1 → 2)")
 
 
@@ -73,20 +74,20 @@ def test_a_pod_is_asked_while_something_is_not_done_or_not_known() -> None:
         None,
         known(None)[POD.name],
         known(RUNS, life="another")[POD.name],
-        known(Report(candidate=A, accepted=A, running=A))[POD.name],
-        known(Report(candidate=B, accepted=B, running=None))[POD.name],
-        known(Report(candidate=B, refused=Refusal(B, "DryRun", "", None, "later", False)))[POD.name],
+        known(Status(candidate=A, accepted=A, running=A))[POD.name],
+        known(Status(candidate=B, accepted=B, running=None))[POD.name],
+        known(Status(candidate=B, rejected=Rejection(B, "DryRun", "", None, "later", False)))[POD.name],
     )
     assert all(gate.outstanding(PUBLISHED, POD, it) for it in pending)
 
 
 def test_with_recreate_an_accepted_configuration_is_all_there_is_to_know() -> None:
-    waiting = Report(candidate=B, accepted=B, running=A)
+    waiting = Status(candidate=B, accepted=B, running=A)
     assert not gate.outstanding(Published(B, "mark", live=False), POD, known(waiting)[POD.name])
 
 
 def test_a_change_nudges_each_pod_once_and_again_only_while_it_is_behind() -> None:
-    behind = known(Report(candidate=A, accepted=A, running=A))[POD.name]
+    behind = known(Status(candidate=A, accepted=A, running=A))[POD.name]
     old = Pod("ctl-0", "x", "10.0.0.1", askable=True, nudge="other")
     assert gate.nudge(PUBLISHED, old, behind, 0) == "mark"
     assert gate.nudge(PUBLISHED, POD, behind, gate.NUDGE_AGAIN / 2) is None

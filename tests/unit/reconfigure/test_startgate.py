@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract.status import StartGatePhase
 from sidecars.reconfigure import main
 from sidecars.reconfigure.dryrun import Host
-from sidecars.reconfigure.startgate import ASK, GONE, PASSED, Phase, StartGate, State, looked
+from sidecars.reconfigure.startgate import ASK, GONE, PASSED, StartGate, State, looked
 from sidecars.workloads import controller as render
 from sidecars.workloads.assembly import find
 from tests.support import builders
@@ -40,7 +41,7 @@ class Pod(Slurm):
         self.meanwhile()
         return super().ask_to_end(standby)
 
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[StartGatePhase]:
         """Those that were published, in order."""
         return [state.phase for state in self.published]
 
@@ -105,7 +106,7 @@ def test_slurmctld_starts_only_when_it_leads_alone_however_it_is_started(
         pod.serve()
         assert output(process) == [WAITING, f"started {tmp_path / 'sbin'}/{wanted}"]
     assert [name for _, name in pod.asked] == ["ctl-1"]
-    assert pod.phases() == [Phase.CLOSED, Phase.ASKED, Phase.PASSED]
+    assert pod.phases() == [StartGatePhase.CLOSED, StartGatePhase.ASKED, StartGatePhase.PASSED]
 
 
 def test_a_sidecar_that_ends_meanwhile_lets_nothing_through(tmp_path: Path) -> None:
@@ -157,8 +158,8 @@ def test_while_the_standbys_are_unknown_slurmctld_waits_and_the_reason_is_report
     with started(tmp_path) as process:
         pod.serve()
         assert output(process)[1].startswith("started ")
-    assert pod.published[2] == State(Phase.ASKED, "no slurm.conf yet")
-    assert pod.phases() == [Phase.CLOSED, Phase.ASKED, Phase.ASKED, Phase.PASSED]
+    assert pod.published[2] == State(StartGatePhase.ASKED, "no slurm.conf yet")
+    assert pod.phases() == [StartGatePhase.CLOSED, StartGatePhase.ASKED, StartGatePhase.ASKED, StartGatePhase.PASSED]
 
 
 def test_a_standby_that_does_not_end_is_reported_with_the_start(tmp_path: Path) -> None:
@@ -167,13 +168,13 @@ def test_a_standby_that_does_not_end_is_reported_with_the_start(tmp_path: Path) 
     with started(tmp_path) as process:
         pod.serve()
         assert output(process)[1].startswith("started ")
-    assert pod.published[-1] == State(Phase.PASSED, "ctl-1 led for 20 s")
+    assert pod.published[-1] == State(StartGatePhase.PASSED, "ctl-1 led for 20 s")
 
 
 def test_a_slurmctld_that_runs_without_having_asked_is_reported(tmp_path: Path) -> None:
     pod = Pod(tmp_path)
     pod.gate.look(lambda: True)
-    assert pod.phases() == [Phase.CLOSED, Phase.NOT_ASKED]
+    assert pod.phases() == [StartGatePhase.CLOSED, StartGatePhase.NOT_ASKED]
     assert "without having asked the start gate" in pod.log[-1]
 
 
@@ -183,7 +184,7 @@ def test_a_restarted_sidecar_remembers_that_the_running_slurmctld_has_asked(tmp_
         output(process)
     after = Pod(tmp_path)
     after.gate.look(lambda: True)
-    assert after.phases() == [Phase.PASSED]
+    assert after.phases() == [StartGatePhase.PASSED]
 
 
 def test_a_restarted_sidecar_does_not_remember_a_slurmctld_that_had_ended(tmp_path: Path) -> None:
@@ -195,7 +196,7 @@ def test_a_restarted_sidecar_does_not_remember_a_slurmctld_that_had_ended(tmp_pa
     before.gate.look(lambda: False)
     after = Pod(tmp_path)
     after.gate.look(lambda: True)
-    assert after.phases() == [Phase.CLOSED, Phase.NOT_ASKED]
+    assert after.phases() == [StartGatePhase.CLOSED, StartGatePhase.NOT_ASKED]
 
 
 def test_an_answer_of_the_slurmctld_before_does_not_count_for_the_one_that_asks(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_an_answer_of_the_slurmctld_before_does_not_count_for_the_one_that_asks(
     for _ in range(3):
         pod.gate.look(lambda: False)
         pod.time += GONE
-    assert pod.phases() == [Phase.CLOSED, Phase.ASKED, Phase.PASSED]
+    assert pod.phases() == [StartGatePhase.CLOSED, StartGatePhase.ASKED, StartGatePhase.PASSED]
 
 
 def after(state: State, *answers: bool | None, apart: float = GONE) -> State:
@@ -222,28 +223,28 @@ def after(state: State, *answers: bool | None, apart: float = GONE) -> State:
     return state
 
 
-PASSED_UNANSWERED = State(Phase.PASSED)
+PASSED_UNANSWERED = State(StartGatePhase.PASSED)
 
 
 def test_what_has_passed_stays_so_while_it_runs() -> None:
-    assert after(PASSED_UNANSWERED, False, False, False, True, None, True).phase is Phase.PASSED
+    assert after(PASSED_UNANSWERED, False, False, False, True, None, True).phase is StartGatePhase.PASSED
 
 
 def test_a_slurmctld_that_ends_closes_the_gate_for_the_next() -> None:
     assert after(PASSED_UNANSWERED, True, False, False) == State()
-    assert after(PASSED_UNANSWERED, True, False, False, True).phase is Phase.NOT_ASKED
+    assert after(PASSED_UNANSWERED, True, False, False, True).phase is StartGatePhase.NOT_ASKED
 
 
 def test_a_port_that_is_closed_for_an_instant_is_no_end() -> None:
-    assert after(PASSED_UNANSWERED, True, False, True, apart=GONE / 2).phase is Phase.PASSED
-    assert after(PASSED_UNANSWERED, True, False, True, False, apart=GONE / 2).phase is Phase.PASSED
+    assert after(PASSED_UNANSWERED, True, False, True, apart=GONE / 2).phase is StartGatePhase.PASSED
+    assert after(PASSED_UNANSWERED, True, False, True, False, apart=GONE / 2).phase is StartGatePhase.PASSED
 
 
 def test_one_that_has_not_asked_counts_as_such_until_it_ends() -> None:
-    assert after(State(), True, None, False, True, apart=GONE / 2).phase is Phase.NOT_ASKED
+    assert after(State(), True, None, False, True, apart=GONE / 2).phase is StartGatePhase.NOT_ASKED
     assert after(State(), True, False, False) == State()
 
 
 def test_an_answer_while_slurmctld_waits_is_not_its_own() -> None:
-    waiting = State(Phase.ASKED)
+    waiting = State(StartGatePhase.ASKED)
     assert after(waiting, True, False, False) == waiting

@@ -1,4 +1,4 @@
-"""Who is told what."""
+"""What `reconfigure` serves, and to whom: `sidecars.reconfigure.status`."""
 
 import dataclasses
 import http.client
@@ -9,11 +9,11 @@ from http import HTTPStatus
 
 import pytest
 
-from sidecars.policy import gate
+from sidecars.contract.status import OPERATOR_USER, PRIMARY_USER, Rejection, decode
 from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Rejected, State
-from sidecars.reconfigure.status import OPERATOR, PRIMARY, Server, ask_to_yield, document
+from sidecars.reconfigure.status import Server, ask_to_yield, status_of
 from sidecars.slurm import tokens
 
 NOW = 1_700_000_000.0
@@ -67,35 +67,35 @@ def ask(server: Server, path: str, token: str = "", method: str = "GET") -> tupl
 
 
 def test_the_operator_is_told_everything(server: Server) -> None:
-    server.publish(document(STATE, B, "", lambda at: at + NOW))
-    status, body = ask(server, "/status", tokens.sign(KEY, OPERATOR, 60, NOW))
+    server.publish(status_of(STATE, B, "", lambda at: at + NOW))
+    status, body = ask(server, "/status", tokens.sign(KEY, OPERATOR_USER, 60, NOW))
     assert status == HTTPStatus.OK
-    report = gate.read(json.loads(body))
+    report = decode(json.loads(body))
     assert (report.candidate, report.accepted, report.running) == (B.config, A.config, A.config)
-    assert report.refused == gate.Refusal(B.config, "DryRun", "slurm.conf", 3, "no such key", final=True)
+    assert report.rejected == Rejection(B.config, "DryRun", "slurm.conf", 3, "no such key", final=True)
 
 
 def test_nobody_else_is(server: Server) -> None:
-    server.publish(document(STATE, B, "", lambda at: at))
+    server.publish(status_of(STATE, B, "", lambda at: at))
     refused = (
         "",
         "nonsense",
         tokens.sign(KEY, "slurm", 60, NOW),
-        tokens.sign(b"other", OPERATOR, 60, NOW),
-        tokens.sign(KEY, OPERATOR, 60, NOW - 61),
-        tokens.sign(KEY, OPERATOR, 60, NOW).rsplit(".", 1)[0] + ".",
+        tokens.sign(b"other", OPERATOR_USER, 60, NOW),
+        tokens.sign(KEY, OPERATOR_USER, 60, NOW - 61),
+        tokens.sign(KEY, OPERATOR_USER, 60, NOW).rsplit(".", 1)[0] + ".",
     )
     assert [ask(server, "/status", token) for token in refused] == [(HTTPStatus.UNAUTHORIZED, b"")] * len(refused)
 
 
 def test_the_primarys_sidecar_has_slurmctld_end(server: Server, slurmctld: Slurmctld) -> None:
-    server.publish(document(STATE, A, "", lambda at: at))
+    server.publish(status_of(STATE, A, "", lambda at: at))
     assert ask_to_yield("127.0.0.1", server.port, KEY, NOW) == ""
     assert slurmctld.ended == 1
 
 
 def test_the_primarys_sidecar_is_told_why_slurmctld_does_not_end(server: Server, slurmctld: Slurmctld) -> None:
-    server.publish(document(STATE, A, "", lambda at: at))
+    server.publish(status_of(STATE, A, "", lambda at: at))
     slurmctld.why_not = "the container check took no request for 20 s"
     assert slurmctld.why_not in ask_to_yield("127.0.0.1", server.port, KEY, NOW)
     assert "refused" in ask_to_yield("127.0.0.1", 1, KEY, NOW)
@@ -106,29 +106,29 @@ def test_the_primarys_sidecar_is_told_why_slurmctld_does_not_end(server: Server,
 def test_slurmctld_does_not_end_while_a_configuration_is_brought_in(
     server: Server, slurmctld: Slurmctld, phase: Phase
 ) -> None:
-    server.publish(document(dataclasses.replace(STATE, phase=phase), A, "", lambda at: at))
+    server.publish(status_of(dataclasses.replace(STATE, phase=phase), A, "", lambda at: at))
     assert "a configuration is being brought in" in ask_to_yield("127.0.0.1", server.port, KEY, NOW)
     assert slurmctld.ended == 0
 
 
 def test_nobody_else_has_slurmctld_end(server: Server, slurmctld: Slurmctld) -> None:
-    for token in ("", tokens.sign(KEY, OPERATOR, 60, NOW), tokens.sign(KEY, "slurm", 60, NOW)):
+    for token in ("", tokens.sign(KEY, OPERATOR_USER, 60, NOW), tokens.sign(KEY, "slurm", 60, NOW)):
         assert ask(server, "/yield", token, "POST") == (HTTPStatus.UNAUTHORIZED, b"")
     assert "401" in ask_to_yield("127.0.0.1", server.port, b"other" * 8, NOW)
-    assert ask(server, "/yield", tokens.sign(KEY, PRIMARY, 60, NOW))[0] == HTTPStatus.NOT_FOUND
-    assert ask(server, "/status", tokens.sign(KEY, PRIMARY, 60, NOW), "POST")[0] == HTTPStatus.NOT_FOUND
+    assert ask(server, "/yield", tokens.sign(KEY, PRIMARY_USER, 60, NOW))[0] == HTTPStatus.NOT_FOUND
+    assert ask(server, "/status", tokens.sign(KEY, PRIMARY_USER, 60, NOW), "POST")[0] == HTTPStatus.NOT_FOUND
     assert slurmctld.ended == 0
 
 
 def test_it_has_started_once_slurmctlds_folder_is_filled(server: Server) -> None:
     assert ask(server, "/started")[0] == HTTPStatus.SERVICE_UNAVAILABLE
-    server.publish(document(State(), None, "manifest.json is not there yet", lambda at: at))
+    server.publish(status_of(State(), None, "manifest.json is not there yet", lambda at: at))
     assert ask(server, "/started")[0] == HTTPStatus.SERVICE_UNAVAILABLE
-    server.publish(document(STATE, A, "", lambda at: at))
+    server.publish(status_of(STATE, A, "", lambda at: at))
     assert ask(server, "/started") == (HTTPStatus.OK, b"")
     assert ask(server, "/other")[0] == HTTPStatus.NOT_FOUND
 
 
 def test_what_is_installed_but_not_verified_does_not_count_as_running() -> None:
     state = State(phase=Phase.APPLY, installed=B, running=A, trying=B, former=A)
-    assert document(state, B, "", lambda at: at)["running"] is None
+    assert status_of(state, B, "", lambda at: at).running is None

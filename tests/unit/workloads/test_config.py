@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.workloads.config import CGROUP_CONF, ConfigSet, compose, config_maps, max_node_count, slurm_conf
+from sidecars.contract import manifest
+from sidecars.workloads.config import (
+    CGROUP_CONF,
+    ConfigSet,
+    compose,
+    config_maps,
+    max_node_count,
+    published_digest,
+    slurm_conf,
+)
 from sidecars.workloads.facts import MissingReferenceError, digest
 from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError, read
 from tests.support import builders
@@ -286,12 +295,26 @@ def test_files_of_the_user_are_taken_in_with_where_they_come_from() -> None:
         "a/b",
         "..",
         ".",
+        ".hidden.conf",
     ],
 )
-def test_files_that_no_config_map_may_bring_are_left_out_and_told(name: str) -> None:
+def test_files_that_no_config_map_may_bring_are_left_out_and_reported(name: str) -> None:
     found = files_of({"own": {name: "StateSaveLocation=/tmp"}})
     assert found.files == compose(controller(), (), builders.facts()).files
     assert [problem.origin for problem in found.problems] == [f"ConfigMap own key {name}"]
+
+
+def test_a_hidden_file_is_reported_with_the_reason_and_the_remedy() -> None:
+    [problem] = files_of({"own": {".hidden.conf": ""}}).problems
+    want = "'.hidden.conf' can't be a file of /etc/slurm, because the name begins with a dot: rename the key"
+    assert problem.message == want
+
+
+@given(st.text(st.sampled_from([*".-_aZ7/ ä"]), min_size=1, max_size=6))
+def test_the_pod_takes_each_file_that_the_operator_takes(name: str) -> None:
+    found = files_of({"own": {name: "text"}})
+    text = manifest.encode(manifest.Manifest(found.sha256, found.digests))
+    assert (name in manifest.decode(text).files) == (not found.problems)
 
 
 def test_two_config_maps_with_different_files_of_one_name_are_told() -> None:
@@ -323,8 +346,10 @@ def test_the_origin_of_each_line_of_slurm_conf_is_known() -> None:
 def test_the_manifest_names_every_file_with_its_hash() -> None:
     found = files_of({"own": {"gres.conf": "Name=gpu\n", "blob": b"\xff"}})
     [config_map] = config_maps(controller(), found)
-    manifest = json.loads(config_map["data"].pop("manifest.json"))
-    assert manifest == {
+    assert published_digest(config_map) == found.sha256
+    listed = json.loads(config_map["data"].pop("manifest.json"))
+    assert published_digest(config_map) is None
+    assert listed == {
         "files": {
             "blob": digest(b"\xff"),
             "cgroup.conf": digest(CGROUP_CONF),

@@ -1,0 +1,178 @@
+"""What the `reconfigure` sidecar of a slurmctld pod serves by HTTP, and to whom.
+
+| request | asked by | answer |
+|---|---|---|
+| GET /status | the operator, with a token for OPERATOR_USER | 200 and the document of a Status |
+| GET /started | the kubelet, without a token | 200 when slurmctld's /etc/slurm is filled, else 503 |
+| POST /yield | the sidecar of the primary slurmctld, with a token for PRIMARY_USER | 200 when slurmctld ends or does not lead, else 503 |
+
+Tokens are bearer tokens signed with the cluster's jwt.key. No user of Slurm has such a name, so these tokens are
+worthless for Slurm, and Slurm's are worthless here.
+"""  # noqa: E501 - a table
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+PORT = 6816
+STATUS_PATH = "/status"
+STARTED_PATH = "/started"
+YIELD_PATH = "/yield"
+OPERATOR_USER = "@slurm-operator"
+PRIMARY_USER = "@slurmctld-primary"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A configuration that the pod keeps out."""
+
+    sha256: str
+    """Its digest: see `sidecars.contract.manifest.Manifest`."""
+
+    stage: str
+    """What it failed: DryRun, Reconfigure or Start."""
+
+    file: str
+    """The file at fault, "" if unknown."""
+
+    line: int | None
+    """Line of that file, from 1; None if unknown."""
+
+    reason: str
+    """What is wrong, in slurmctld's words or ours."""
+
+    final: bool
+    """True: it stays out until it changes. False: the pod tries it again."""
+
+    since: float = field(default=0.0, compare=False)
+    """When it was rejected, in seconds since the epoch."""
+
+
+class StartGatePhase(Enum):
+    """How the slurmctld of a pod stands to the pod's start gate (charts/slurm-operator/workloads/slurmctld-ha.yaml)."""
+
+    CLOSED = "Closed"
+    """No slurmctld runs, and none has asked."""
+
+    ASKED = "Asked"
+    """slurmctld waits for its start."""
+
+    PASSED = "Passed"
+    """slurmctld asked, and may start or has started."""
+
+    NOT_ASKED = "NotAsked"
+    """slurmctld runs, and has not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartGate:
+    """The start gate of a slurmctld pod with standbys."""
+
+    phase: StartGatePhase
+
+    problem: str | None = None
+    """ASKED: why slurmctld can't start yet. PASSED: why a standby may still lead. None without a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of one pod's configuration. Configurations are named by their digests.
+
+    Fields that matter to no condition are not compared.
+    """
+
+    candidate: str | None = None
+    """The whole configuration that the kubelet has brought; None while there is none."""
+
+    problem: str | None = None
+    """Why there is no candidate."""
+
+    accepted: str | None = None
+    """The last one that passed the dry run."""
+
+    running: str | None = None
+    """The one that slurmctld is known to have read; None while it is not known."""
+
+    rejected: Rejection | None = None
+    """The last one that failed; None when none did since the last that succeeded."""
+
+    restart: str | None = None
+    """Why slurmctld was restarted last; None if it never was."""
+
+    start_gate: StartGate | None = None
+    """None for a pod without a start gate."""
+
+    installed: str | None = field(default=None, compare=False)
+    """The one in slurmctld's /etc/slurm; None until one is there."""
+
+    phase: str = field(default="", compare=False)
+    """What the sidecar is doing: see `sidecars.reconfigure.machine.Phase`."""
+
+    since: float = field(default=0.0, compare=False)
+    """When the phase began, in seconds since the epoch."""
+
+
+def encode(status: Status) -> dict[str, Any]:
+    """The document, for JSON."""
+    rejected, gate = status.rejected, status.start_gate
+    return {
+        "phase": status.phase,
+        "since": status.since,
+        "candidate": status.candidate,
+        "problem": status.problem,
+        "accepted": status.accepted,
+        "installed": status.installed,
+        "running": status.running,
+        "rejected": None
+        if rejected is None
+        else {
+            "sha256": rejected.sha256,
+            "stage": rejected.stage,
+            "file": rejected.file,
+            "line": rejected.line,
+            "reason": rejected.reason,
+            "final": rejected.final,
+            "since": rejected.since,
+        },
+        "restart": status.restart,
+        "startGate": None if gate is None else {"phase": gate.phase.value, "problem": gate.problem},
+    }
+
+
+def decode(document: Mapping[str, Any]) -> Status:
+    """The status of a document. Raises ValueError for another document."""
+    try:
+        rejected, gate = document["rejected"], document.get("startGate")
+        return Status(
+            candidate=_text(document["candidate"]),
+            problem=_text(document["problem"]),
+            accepted=_text(document["accepted"]),
+            running=_text(document["running"]),
+            rejected=None if rejected is None else _rejection(rejected),
+            restart=_text(document["restart"]),
+            start_gate=None if gate is None else StartGate(StartGatePhase(gate["phase"]), _text(gate["problem"])),
+            installed=_text(document.get("installed")),
+            phase=str(document.get("phase", "")),
+            since=float(document.get("since", 0.0)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not an answer of reconfigure: {error!r}") from error
+
+
+def _rejection(rejected: Mapping[str, Any]) -> Rejection:
+    return Rejection(
+        sha256=str(rejected["sha256"]),
+        stage=str(rejected["stage"]),
+        file=str(rejected["file"]),
+        line=None if rejected["line"] is None else int(rejected["line"]),
+        reason=str(rejected["reason"]),
+        final=bool(rejected["final"]),
+        since=float(rejected.get("since", 0.0)),
+    )
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError(f"{value!r} is no text")

@@ -1,0 +1,92 @@
+"""What `reconfigure` serves: `sidecars.contract.status`."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sidecars.contract.status import PORT, STARTED_PATH, Rejection, StartGate, StartGatePhase, Status, decode, encode
+
+SLURMCTLD = Path(__file__).parents[3] / "charts/slurm-operator/workloads/slurmctld.yaml"
+A, B = "a" * 64, "b" * 64
+REJECTION = Rejection(B, "DryRun", "slurm.conf", 3, "no such key", final=True, since=5.5)
+FULL = Status(
+    candidate=B,
+    problem="gres.conf is not there yet",
+    accepted=A,
+    running=A,
+    rejected=REJECTION,
+    restart="SlurmctldPort (1 → 2)",
+    start_gate=StartGate(StartGatePhase.ASKED, "ctl-1 leads"),
+    installed=A,
+    phase="Settled",
+    since=7.25,
+)
+
+
+def through_json(status: Status) -> Status:
+    """The status that the operator reads when a pod serves this one."""
+    return decode(json.loads(json.dumps(encode(status))))
+
+
+def everything(status: Status) -> list[object]:
+    """All fields, those that are not compared too."""
+    rejected = status.rejected
+    return [status, status.installed, status.phase, status.since, rejected and rejected.since]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        Status(),
+        FULL,
+        replace(FULL, rejected=replace(REJECTION, line=None)),
+        *(replace(FULL, start_gate=StartGate(phase)) for phase in StartGatePhase),
+    ],
+)
+def test_a_status_is_read_back_with_every_field(status: Status) -> None:
+    assert everything(through_json(status)) == everything(status)
+
+
+def test_fields_that_matter_to_no_condition_make_no_difference() -> None:
+    assert replace(FULL, phase="Checking", since=9.0, installed=None) == FULL
+    assert replace(FULL, running=B) != FULL
+
+
+def test_an_older_pod_serves_no_start_gate() -> None:
+    document = encode(FULL)
+    del document["startGate"]
+    assert decode(document) == replace(FULL, start_gate=None)
+
+
+def test_an_older_pod_need_not_serve_what_is_not_compared() -> None:
+    document = encode(FULL)
+    for key in ("phase", "since", "installed"):
+        del document[key]
+    assert decode(document) == FULL
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"status": "ok"},
+        encode(FULL) | {"running": 7},
+        encode(FULL) | {"rejected": {}},
+        encode(FULL) | {"since": {}},
+    ],
+)
+def test_another_document_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not an answer of reconfigure"):
+        decode(document)
+
+
+def test_the_pod_structure_has_the_same_port_and_path() -> None:
+    [stateful_set] = [it for it in yaml.safe_load_all(SLURMCTLD.read_text()) if it["kind"] == "StatefulSet"]
+    containers = stateful_set["spec"]["template"]["spec"]["initContainers"]
+    [reconfigure] = [it for it in containers if it["name"] == "reconfigure"]
+    assert reconfigure["ports"] == [{"name": "reconfigure", "containerPort": PORT, "protocol": "TCP"}]
+    assert reconfigure["startupProbe"]["httpGet"] == {"path": STARTED_PATH, "port": "reconfigure"}

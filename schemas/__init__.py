@@ -1,1 +1,1 @@
-"""Single source of the custom resource definitions and of the charts' values schemas, and what is made of them."""
+"""The source of the custom resource definitions and of the charts' values schemas, and the generator."""

@@ -1,7 +1,7 @@
-"""Custom resource definitions out of `schemas/crds`, and the page about them.
+"""Custom resource definitions from `schemas/crds`, and their reference page.
 
-The sources hold what a kind has of its own; what all kinds share (group, version, metadata, conditions, the columns
-STATUS and MESSAGE) is added here. Writes nothing.
+Each source describes one kind. This module adds what all kinds share: group, version, metadata, conditions, and the
+columns STATUS and MESSAGE. It writes no files.
 """
 
 from pathlib import Path
@@ -20,14 +20,14 @@ _COLUMNS = [
         "name": "Status",
         "type": "string",
         "jsonPath": f"{_READY}.reason",
-        "description": "What is the case, in one word.",
+        "description": "Current state, in one word.",
     },
     {
         "name": "Message",
         "type": "string",
         "jsonPath": f"{_READY}.message",
         "priority": 1,
-        "description": "What is the case.",
+        "description": "Current state.",
     },
 ]
 
@@ -95,12 +95,12 @@ def _schema(source: sources.Schema) -> dict[str, Any]:
 
 def _status(own: sources.Schema) -> dict[str, Any]:
     return {
-        "description": "What is the case.",
+        "description": "Current state.",
         "type": "object",
         "properties": {
             **own.get("properties", {}),
             "observedGeneration": {
-                "description": "The `metadata.generation` that this status is about.",
+                "description": "The `metadata.generation` that this status describes.",
                 "type": "integer",
                 "format": "int64",
             },
@@ -125,13 +125,16 @@ def _kind_parts(source: sources.Schema) -> list[str]:
     names = ", ".join(f"`{name}`" for name in source["shortNames"])
     parts = [f"## {source['kind']}", source["description"].strip(), f"Short names: {names}."]
     if "scale" in source:
-        parts.append("Has a `scale` subresource: `kubectl scale` and autoscalers can set `spec.replicas`.")
+        parts.append("This kind has a `scale` subresource: `kubectl scale` and autoscalers can set `spec.replicas`.")
     parts.append(markdown.field_table(_fields(source["spec"], "spec")))
     rules = [rule["message"] for rule in [*source.get("rules", []), *_rules(source["spec"])]]
     if rules:
-        parts += ["The apiserver also enforces:", "\n".join(f"- {message}" for message in dict.fromkeys(rules))]
+        parts += [
+            "The API server also enforces these rules:",
+            "\n".join(f"- {message}" for message in dict.fromkeys(rules)),
+        ]
     if "status" in source:
-        parts.append("Status, beside `observedGeneration` and `conditions`:")
+        parts.append("Fields of the status, besides `observedGeneration` and `conditions`:")
         parts.append(markdown.field_table(_fields(source["status"], "status")))
     return parts
 

@@ -1,4 +1,4 @@
-"""Writes what is generated from `schemas/`: `python -m schemas.generate`, or with `--check` only says what is stale.
+"""Writes the files generated from `schemas/`: `python -m schemas.generate`. With `--check` it only reports stale ones.
 
 Custom resource definitions (charts/slurm-operator-crds/templates), values.schema.json of each chart, and the reference
 pages in docs/reference.
@@ -19,7 +19,7 @@ PAGES = Path("docs/reference")
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    """The command; 0 means that all files are as they should be."""
+    """The command; 0: all files are up to date."""
     parser = argparse.ArgumentParser(prog="python -m schemas.generate", description="Write the generated files.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail and name the files that would change")
     options = parser.parse_args(arguments)
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     stale = stale_files(root, files)
     if options.check:
         for path in stale:
-            print(f"{path}: not what schemas/ makes it; run `make generate`", file=sys.stderr)
+            print(f"{path}: out of date; run `make generate`", file=sys.stderr)
         return 1 if stale else 0
     for path in stale:
         if path in files:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
 
 
 def generated(root: Path) -> dict[Path, str]:
-    """What each generated file should hold, by its path from `root`, where the charts are."""
+    """The content of each generated file, by its path from `root`, which contains the charts."""
     files = {
         CRD_TEMPLATES / f"{definition['spec']['names']['plural']}.yaml": crd_template(definition)
         for definition in definitions.custom_resource_definitions()
@@ -57,25 +57,25 @@ def generated(root: Path) -> dict[Path, str]:
 
 
 def stale_files(root: Path, files: dict[Path, str]) -> list[Path]:
-    """The files that differ from what they should hold, are missing, or are of a kind that is no more."""
-    differing = [path for path, text in files.items() if not _holds(root / path, text)]
+    """Files that differ from `files` or are missing, and templates of definitions that `files` doesn't have."""
+    differing = [path for path, text in files.items() if not _has(root / path, text)]
     present = {path.relative_to(root) for path in (root / CRD_TEMPLATES).glob("*.yaml")}
     return differing + sorted(present - files.keys())
 
 
-def _holds(path: Path, text: str) -> bool:
+def _has(path: Path, text: str) -> bool:
     return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
 def crd_template(definition: dict[str, Any]) -> str:
-    """A definition as a template of its chart, which adds labels and annotations."""
+    """A definition as a template of its chart. The template adds labels and annotations."""
     name = definition["metadata"]["name"]
     kind = definition["spec"]["names"]["kind"]
     spec = yaml.dump({"spec": definition["spec"]}, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
     if "{{" in spec:
-        raise sources.SchemaError(f"the definition of {kind} holds '{{{{', which Helm would take for its own")
+        raise sources.SchemaError(f"the definition of {kind} contains '{{{{', which Helm would read as a template")
     return (
-        f"# Made from schemas/crds/{kind.lower()}.yaml by `make generate`; edit that.\n"
+        f"# Generated from schemas/crds/{kind.lower()}.yaml by `make generate`. Edit that file instead.\n"
         "apiVersion: apiextensions.k8s.io/v1\n"
         "kind: CustomResourceDefinition\n"
         "metadata:\n"
@@ -86,7 +86,7 @@ def crd_template(definition: dict[str, Any]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as such, and never aliases."""
+    """Writes text of several lines as a block, and no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -9,7 +9,7 @@ LONGEST_DEFAULT = 60
 
 @dataclass(frozen=True)
 class Field:
-    """One line of a table of fields: the last two are Markdown."""
+    """One line of a table of fields. `default` and `description` are Markdown."""
 
     path: str
     type: str
@@ -18,8 +18,8 @@ class Field:
 
 
 def page(source: str, parts: list[str]) -> str:
-    """A whole page; `source` is what it is made of."""
-    note = f"<!-- Made from {source} by `make generate`; edit that. -->"
+    """A whole page, generated from `source`."""
+    note = f"<!-- Generated from {source} by `make generate`. Edit that instead. -->"
     return "\n\n".join([note, *parts]) + "\n"
 
 
@@ -31,7 +31,7 @@ def field_table(fields: list[Field]) -> str:
 
 
 def type_of(schema: dict[str, Any]) -> str:
-    """What a field takes, in a word or two."""
+    """Type of a field's value, in one or two words."""
     if "enum" in schema:
         return ", ".join("null" if value is None else code(value) for value in schema["enum"])
     if schema.get("x-kubernetes-int-or-string"):
@@ -43,7 +43,7 @@ def type_of(schema: dict[str, Any]) -> str:
 
 
 def code(value: Any) -> str:
-    """A value as code, or a pointer to the chart's values.yaml where that would be too long."""
+    """A value as code, or a reference to the chart's values.yaml if it is too long."""
     text = value if isinstance(value, str) and value else json.dumps(value)
     return f"`{text}`" if len(text) <= LONGEST_DEFAULT and "\n" not in text and "`" not in text else "see values.yaml"
 

@@ -1,7 +1,7 @@
-"""Writes the table of Kubernetes' strategic merge out of Kubernetes' own OpenAPI document.
+"""Generates the table of Kubernetes' strategic merge from Kubernetes' OpenAPI document.
 
-The table says, per type and field, how `kubectl patch` merges: by which key the items of a list are matched, and which
-maps keep only the keys that the patch names. Lists that aren't in it are replaced, maps merged key by key
+The table describes how `kubectl patch` merges each field of each type: by which key it matches the items of a list, and
+which maps retain only the keys of the patch. Lists without an entry are replaced, maps are merged key by key
 (https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/).
 
     python -m schemas.merge_keys SWAGGER_JSON > sidecars/workloads/merge_keys.json

@@ -1,8 +1,7 @@
-"""Reads schemas written in YAML and puts shared definitions in place.
+"""Reads schemas in YAML and resolves references to shared definitions.
 
 A mapping with `$ref: FILE#/NAME` (or `#/NAME` for the same file) stands for the definition NAME of that file, with the
-mapping's other keys merged over it: mappings key by key, anything else as a whole. Knows nothing of what the schemas
-are for.
+mapping's other keys merged over it: mappings key by key, anything else as a whole.
 """
 
 import functools
@@ -15,7 +14,7 @@ Schema = dict[str, Any]
 
 
 class SchemaError(Exception):
-    """A schema can't be read: says which file and where in it."""
+    """A schema can't be read. The message names the file and the place in it."""
 
 
 def load(path: Path) -> Schema:

@@ -62,3 +62,10 @@ def test_a_link_to_a_file_or_heading_that_does_not_exist_is_found(link: str) -> 
 
 def test_a_table_that_a_blank_line_cuts_is_found() -> None:
     assert headless_tables("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n") == ["| 3 | 4 |"]
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/reference/*.md")), ids=name)
+def test_every_field_of_the_reference_has_a_meaning(page: Path) -> None:
+    rows = re.findall(r"^\| `.*\|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows
+    assert [row for row in rows if row.endswith("|  |")] == []

@@ -33,7 +33,7 @@ def test_a_changed_file_is_named_and_written_anew(root: Path, capsys: pytest.Cap
     (root / CONTROLLERS).write_text(before + "# changed\n")
     capsys.readouterr()
     assert generate.main(["--check"], root) == 1
-    assert capsys.readouterr().err.splitlines() == [f"{CONTROLLERS}: not what schemas/ makes it; run `make generate`"]
+    assert capsys.readouterr().err.splitlines() == [f"{CONTROLLERS}: out of date; run `make generate`"]
     generate.main([], root)
     assert (root / CONTROLLERS).read_text() == before
 

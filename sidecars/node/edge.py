@@ -1,4 +1,4 @@
-"""The edge of `node`: sees the shared files and carries out the machine's calls. Decides nothing."""
+"""The edge of `node`: reads the shared files and makes the calls that the state machine asks for. Decides nothing."""
 
 import socket
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from sidecars.contract import extra, podfiles
-from sidecars.node.machine import (
+from sidecars.node.records import (
     Absent,
     Answer,
     Call,
@@ -30,20 +30,21 @@ from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, Slurm
 T = TypeVar("T")
 
 CALL_SECONDS = 1.0
-"""Bound of one call while slurmd waits for it to start, or the pod to end."""
+"""Deadline of one call. slurmd waits for it to start, or the pod to end."""
 PROBE_SECONDS = 0.5
+"""Deadline of one probe of a port."""
 
 
 class Carrier(Protocol):
-    """What carries requests to slurmrestd: `sidecars.slurm.rest.Rest`."""
+    """Sends requests to slurmrestd: `sidecars.slurm.rest.Rest`."""
 
     def call(self, request: protocol.Request[T], *, timeout: float | None = None) -> T:
-        """Carry the request and decode its answer. Raises SlurmError."""
+        """Send the request and decode its answer. Raises SlurmError."""
         ...
 
 
 class Slurm:
-    """Calls about one Slurm node. `facts` is what a claim writes; `forget` drops a token that was refused."""
+    """Calls about one Slurm node. `facts` returns what a claim writes, `forget` drops a token that was refused."""
 
     def __init__(
         self, carrier: Carrier, node: str, facts: Callable[[], extra.PodFacts], forget: Callable[[], None]
@@ -54,14 +55,14 @@ class Slurm:
         self._forget = forget
 
     def perform(self, call: Call) -> Answer:
-        """The answer to `call`; never raises for what Slurm, the network or the key file do."""
+        """The answer to `call`. A failure of Slurm, the network or the key file is an answer, too, and never raised."""
         try:
             return self._perform(call)
         except NotFound:
             return Absent()
         except AuthenticationError as error:
             self._forget()
-            return Fault(call, f"{error}; is the key that of the Controller's jwtKeyRef?")
+            return Fault(call, f"{error}; check that the key is the one of the Controller's jwtKeyRef")
         except Rejected as error:
             return Fault(call, str(error), refused=True)
         except (SlurmError, OSError, ValueError) as error:
@@ -73,27 +74,27 @@ class Slurm:
             case Probe(host, port):
                 return Listening(listening(host, port))
             case Read():
-                # The operator's polls have slurmctld count as well, but it may be down.
-                self._carry(protocol.count_allocations())
-                return Record(self._carry(protocol.get_node(self._node)))
+                # The operator's polls make slurmctld count, too, but the operator may be down.
+                self._send(protocol.count_allocations())
+                return Record(self._send(protocol.get_node(self._node)))
             case Claim():
-                self._carry(protocol.update_nodes(names, extra=extra.encode(self.facts())))
+                self._send(protocol.update_nodes(names, extra=extra.encode(self.facts())))
             case Drain(reason):
-                self._carry(protocol.update_nodes(names, state=["DRAIN"], reason=reason))
+                self._send(protocol.update_nodes(names, state=["DRAIN"], reason=reason))
             case Undrain():
-                self._carry(protocol.update_nodes(names, state=["UNDRAIN"]))
+                self._send(protocol.update_nodes(names, state=["UNDRAIN"]))
             case Down(down_reason):
-                self._carry(protocol.update_nodes(names, state=["DOWN"], reason=down_reason))
+                self._send(protocol.update_nodes(names, state=["DOWN"], reason=down_reason))
             case Delete():
-                self._carry(protocol.delete_node(self._node))
+                self._send(protocol.delete_node(self._node))
         return Done(call)
 
-    def _carry(self, request: protocol.Request[T]) -> T:
+    def _send(self, request: protocol.Request[T]) -> T:
         return self._carrier.call(request, timeout=CALL_SECONDS)
 
 
 def listening(host: str, port: int) -> bool:
-    """Whether a TCP connection to it is accepted within half a second."""
+    """Whether the port accepts a TCP connection within `PROBE_SECONDS`."""
     try:
         with socket.create_connection((host, port), timeout=PROBE_SECONDS):
             return True
@@ -102,7 +103,7 @@ def listening(host: str, port: int) -> bool:
 
 
 def read_stop(folder: Path, now: float | None = None) -> Stop | None:
-    """The `stop` file with its age against `now` (seconds since the epoch, default the present); None without it."""
+    """The `stop` file with its age at `now` (seconds since the epoch, default the current time); None without it."""
     path = folder / podfiles.STOP
     try:
         age = (time.time() if now is None else now) - path.stat().st_mtime

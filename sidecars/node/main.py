@@ -1,7 +1,7 @@
-"""Role `node`, a native sidecar of worker pods: runs the machine until the pod has ended.
+"""Role `node`, a native sidecar of worker pods: runs the state machine until the pod has ended.
 
-Between steps it waits for SIGTERM and looks at the shared folder twice a second, which is the cheapest way without a
-dependency: under 0.1 % of a core.
+Between steps it waits for SIGTERM and reads the shared folder twice a second. That is the cheapest way without a
+dependency: less than 0.1 % of a core.
 """
 
 import os
@@ -15,43 +15,43 @@ from typing import Protocol
 
 from sidecars.contract import extra, podfiles
 from sidecars.contract.environment import number, required
-from sidecars.node import edge, machine
+from sidecars.node import edge, machine, records
 from sidecars.slurm.rest import Rest
 from sidecars.slurm.tokens import TokenSource
 
-LOOK = 0.5
-"""Seconds between two looks at the shared folder."""
+READ_EVERY = 0.5
+"""Seconds between two reads of the shared folder."""
 TOKEN_SECONDS = 300
 KEY_FILE = "/etc/slurm-jwt/jwt.key"
 
 
 class World(Protocol):
-    """What the loop needs of the machine it runs on."""
+    """What the loop needs of the system that it runs on."""
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Wait for SIGTERM, at most so long; whether it came."""
+        """Wait for SIGTERM for at most `seconds`. Returns whether it arrived."""
         ...
 
-    def perform(self, call: machine.Call) -> machine.Answer:
-        """Carry out a call to Slurm or to a port."""
+    def perform(self, call: records.Call) -> records.Answer:
+        """Make a call to Slurm or to a port."""
         ...
 
-    def say(self, text: str) -> None:
-        """Put a line into the log."""
+    def log(self, text: str) -> None:
+        """Write a line to the log."""
         ...
 
 
-def run(settings: machine.Settings, folder: Path, world: World, jitter: Callable[[], float]) -> None:
-    """Step the machine until it is done. Raises OSError when the shared folder can't be written."""
+def run(settings: records.Settings, folder: Path, world: World, jitter: Callable[[], float]) -> None:
+    """Step the state machine until phase DONE. Raises OSError when the shared folder can't be written."""
     state = machine.begin(world.now())
-    answer: machine.Answer | None = None
+    answer: records.Answer | None = None
     terminating = False
-    while state.phase is not machine.Phase.DONE:
-        seen = machine.Observation(
+    while state.phase is not records.Phase.DONE:
+        seen = records.Observation(
             stop=edge.read_stop(folder),
             released=(folder / podfiles.RELEASED).exists(),
             slurmd_may_run=(folder / podfiles.CONF).exists(),
@@ -64,21 +64,21 @@ def run(settings: machine.Settings, folder: Path, world: World, jitter: Callable
         answer = None
         for action in actions:
             match action:
-                case machine.Say(text):
-                    world.say(text)
-                case machine.Settled(how):
+                case records.Log(text):
+                    world.log(text)
+                case records.Settled(how):
                     podfiles.write(folder / podfiles.RECORD, f"{how}\n")
-                case machine.Release():
+                case records.Release():
                     podfiles.write(folder / podfiles.RELEASED, "")
                 case call:
                     answer = world.perform(call)
         if answer is None and state.phase is before:
             ahead = state.wake - world.now()
-            terminating = world.wait(min(LOOK, ahead) if ahead > 0 else LOOK) or terminating
+            terminating = world.wait(min(READ_EVERY, ahead) if ahead > 0 else READ_EVERY) or terminating
 
 
-class Here:
-    """The real World: monotonic clock, SIGTERM held back and waited for, stdout."""
+class RealWorld:
+    """The real World: monotonic clock, SIGTERM blocked and waited for, stdout."""
 
     def __init__(self, slurm: edge.Slurm) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -89,20 +89,20 @@ class Here:
         return time.monotonic()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for SIGTERM, at most so long; whether it came."""
+        """Wait for SIGTERM for at most `seconds`. Returns whether it arrived."""
         return signal.sigtimedwait({signal.SIGTERM}, seconds) is not None
 
-    def perform(self, call: machine.Call) -> machine.Answer:
-        """Carry out a call to Slurm or to a port."""
+    def perform(self, call: records.Call) -> records.Answer:
+        """Make a call to Slurm or to a port."""
         return self._slurm.perform(call)
 
-    def say(self, text: str) -> None:
-        """Put a line into the log."""
+    def log(self, text: str) -> None:
+        """Write a line to the log."""
         print(f"node: {text}", flush=True)
 
 
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
-    """Returns 0 when the pod has ended, 2 for a wrong configuration: arguments, as it takes none, or environment."""
+    """Returns 0 when the pod has ended, and 2 for an argument or for an environment that can't be used."""
     try:
         if arguments:
             raise ValueError(f"unexpected argument {arguments[0]!r}; it is configured by its environment")
@@ -110,17 +110,17 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     except ValueError as fault:
         print(f"node: {fault}", file=sys.stderr)
         return 2
-    run(settings, podfiles.folder(environment), Here(slurm), random.random)
+    run(settings, podfiles.folder(environment), RealWorld(slurm), random.random)
     return 0
 
 
-def configure(environment: Mapping[str, str]) -> tuple[machine.Settings, edge.Slurm]:
-    """The machine's settings and the way to Slurm, from what the pod template sets. Raises ValueError.
+def configure(environment: Mapping[str, str]) -> tuple[records.Settings, edge.Slurm]:
+    """The settings, and the calls to Slurm, from the environment that the pod template sets. Raises ValueError.
 
-    The key file is read at each use, so that a new key serves at once.
+    The key file is read at each use, so that a new key takes effect at once.
     """
     node, uid = required(environment, "SLURM_NODE_NAME"), required(environment, "POD_UID")
-    settings = machine.Settings(
+    settings = records.Settings(
         pod_uid=uid,
         grace=number(environment, "TERMINATION_GRACE_SECONDS", 3600),
         slurmd_port=number(environment, "SLURMD_PORT", 6818),
@@ -131,7 +131,7 @@ def configure(environment: Mapping[str, str]) -> tuple[machine.Settings, edge.Sl
     folder = podfiles.folder(environment)
 
     def facts() -> extra.PodFacts:
-        """What register found; when slurmd isn't registered yet, what is known without it."""
+        """The facts that `register` has written; before that, those of the environment."""
         try:
             written = extra.pod_facts((folder / podfiles.EXTRA).read_text())
         except OSError:

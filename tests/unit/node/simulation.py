@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sidecars.node import machine
-from sidecars.node.machine import (
+from sidecars.node.records import (
     Absent,
     Answer,
     Call,
@@ -16,13 +16,14 @@ from sidecars.node.machine import (
     Drain,
     Fault,
     Listening,
+    Log,
     Observation,
     Phase,
     Probe,
     Read,
     Record,
     Release,
-    Say,
+    Settings,
     Settled,
     Stop,
     Undrain,
@@ -104,7 +105,7 @@ class Pod:
     """The pod: what `node` sees of it, and what `node` did. `steps` is what the running hook counts, None for none."""
 
     slurm: Slurm
-    settings: machine.Settings = field(default_factory=lambda: machine.Settings(pod_uid=UID, grace=100))
+    settings: Settings = field(default_factory=lambda: Settings(pod_uid=UID, grace=100))
     now: float = 1000.0
     steps: int | None = None
     hook_seen: float | None = None
@@ -156,7 +157,7 @@ class Pod:
             answer = None
             for action in actions:
                 match action:
-                    case Say(text):
+                    case Log(text):
                         self.log.append(text)
                     case Settled(how):
                         self.record = how
@@ -186,7 +187,7 @@ class Pod:
 
 def running_pod(*states: str, grace: float = 100, reason: str = "", reservation: str = "") -> Pod:
     """A pod whose slurmd runs and is registered, with a record of those states."""
-    pod = Pod(Slurm(), machine.Settings(pod_uid=UID, grace=grace))
+    pod = Pod(Slurm(), Settings(pod_uid=UID, grace=grace))
     pod.run(1)
     pod.slurmd_may_run = True
     pod.slurm.record = node(*states, reason=reason, reservation=reservation)

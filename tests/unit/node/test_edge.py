@@ -9,7 +9,7 @@ import pytest
 
 from sidecars.contract import extra
 from sidecars.node import edge
-from sidecars.node.machine import (
+from sidecars.node.records import (
     Absent,
     Call,
     Claim,

@@ -5,20 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sidecars.contract.reasons import POD_GONE, POD_LEAVING
-from sidecars.node.machine import (
-    Claim,
-    Delete,
-    Down,
-    Drain,
-    Listening,
-    Observation,
-    Phase,
-    Read,
-    Settings,
-    Undrain,
-    begin,
-    step,
-)
+from sidecars.node.machine import begin, step
+from sidecars.node.records import Claim, Delete, Down, Drain, Listening, Observation, Phase, Read, Settings, Undrain
 from tests.unit.node.simulation import UID, Pod, Slurm, node, running_pod
 
 # ---- before slurmd starts ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sidecars.contract.extra import PodFacts
-from sidecars.node import machine, main
+from sidecars.node import main, records
 from tests.unit.node.simulation import UID, Slurm, node
 
 ROOT = Path(__file__).parents[3]
@@ -28,7 +28,7 @@ class World:
         self.time = 0.0
         self.at: dict[float, Callable[[], None]] = {}
         self.terminated = False
-        self.log: list[str] = []
+        self.lines: list[str] = []
 
     def now(self) -> float:
         return self.time
@@ -42,11 +42,11 @@ class World:
         terminated, self.terminated = self.terminated, False
         return terminated
 
-    def perform(self, call: machine.Call) -> machine.Answer:
+    def perform(self, call: records.Call) -> records.Answer:
         return self.slurm.perform(call)
 
-    def say(self, text: str) -> None:
-        self.log.append(text)
+    def log(self, text: str) -> None:
+        self.lines.append(text)
 
     def sigterm(self) -> None:
         self.terminated = True
@@ -68,7 +68,7 @@ def test_the_loop_takes_a_pod_from_its_start_to_its_end(tmp_path: Path) -> None:
         hook(0)
 
     world.at = {2: registered, 100: lambda: hook(1), 200: last_job_ends, 210: world.sigterm}
-    main.run(machine.Settings(pod_uid=UID, grace=3600), tmp_path, world, lambda: 0.5)
+    main.run(records.Settings(pod_uid=UID, grace=3600), tmp_path, world, lambda: 0.5)
     assert (tmp_path / "record").read_text() == "none before\n"
     assert (tmp_path / "released").exists()
     assert world.slurm.record is None

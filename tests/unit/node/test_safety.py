@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecars.contract.reasons import POD_GONE, POD_LEAVING
-from sidecars.node import machine
-from sidecars.node.machine import Answer, Call, Claim, Delete, Down, Drain, Phase, Probe, Read, Undrain
+from sidecars.node.records import Answer, Call, Claim, Delete, Down, Drain, Phase, Probe, Read, Settings, Undrain
 from sidecars.slurm.records import Node
 from tests.unit.node.simulation import UID, Pod, Slurm, node
 
@@ -43,7 +42,7 @@ class Life:
 
     def __init__(self, record: Node | None, listening: bool) -> None:
         self.slurm = WatchedSlurm(record, listening=frozenset({"10.0.0.9"} if listening else ()))
-        self.pod = Pod(self.slurm, machine.Settings(pod_uid=UID, grace=100))
+        self.pod = Pod(self.slurm, Settings(pod_uid=UID, grace=100))
         self.bound = 0.0
 
     def happen(self, event: str) -> None:

@@ -1,0 +1,26 @@
+"""Whose a node record and its drain are."""
+
+from sidecars.contract import extra
+from sidecars.contract.reasons import is_departure, is_foreign
+from sidecars.slurm import states
+from sidecars.slurm.records import Node
+
+
+def is_own(node: Node, pod_uid: str) -> bool:
+    """Whether the record carries the uid of this pod."""
+    facts = extra.pod_facts(node.extra)
+    return facts is not None and facts.pod_uid == pod_uid
+
+
+def is_own_drain(node: Node) -> bool:
+    """Whether a pod sidecar has drained the node for its pod's end."""
+    return states.is_drain(node.states) and is_departure(node.reason)
+
+
+def why_retained(node: Node) -> str:
+    """Why the record must not be deleted; "" if it may be."""
+    if is_foreign(node.reason):
+        return f"it has the reason {node.reason!r}, which is not ours"
+    if node.reservation:
+        return f"it is in reservation {node.reservation}"
+    return ""

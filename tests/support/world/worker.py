@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from sidecars.contract import extra
 from sidecars.kube import Manifest
-from sidecars.node import edge, machine
-from sidecars.node.main import LOOK, configure
+from sidecars.node import edge, machine, records
+from sidecars.node.main import READ_EVERY, configure
 from sidecars.register.facts import read_facts
 from sidecars.register.registration import Host, Registration, registration
 from sidecars.simulate import SlurmModel
@@ -146,18 +146,18 @@ class Worker:
         """As `sidecars.node.main.run`, but files wake it where that looks at them twice a second."""
         try:
             state = machine.begin(self._now())
-            answer: machine.Answer | None = None
-            while state.phase is not machine.Phase.DONE:
+            answer: records.Answer | None = None
+            while state.phase is not records.Phase.DONE:
                 before = state.phase
                 state, actions = machine.step(self.settings, state, self._seen(answer), self._now())
                 answer = None
                 for action in actions:
                     match action:
-                        case machine.Say(text):
+                        case records.Log(text):
                             self._outside.log(f"node of pod {self.pod_uid}: {text}")
-                        case machine.Settled():
+                        case records.Settled():
                             self.record.set()
-                        case machine.Release():
+                        case records.Release():
                             self.released.set()
                         case call:
                             answer = await self._perform(call)
@@ -166,9 +166,9 @@ class Worker:
         finally:
             self.ended.set()
 
-    def _seen(self, answer: machine.Answer | None) -> machine.Observation:
-        return machine.Observation(
-            stop=None if self.stop is None else machine.Stop(self.stop[0], self._now() - self.stop[1]),
+    def _seen(self, answer: records.Answer | None) -> records.Observation:
+        return records.Observation(
+            stop=None if self.stop is None else records.Stop(self.stop[0], self._now() - self.stop[1]),
             released=self.released.is_set(),
             slurmd_may_run=self.conf,
             terminating=self._terminating,
@@ -176,11 +176,11 @@ class Worker:
             jitter=self._outside.rng.random(),
         )
 
-    async def _perform(self, call: machine.Call) -> machine.Answer:
+    async def _perform(self, call: records.Call) -> records.Answer:
         rng = self._outside.rng
-        if isinstance(call, machine.Probe):
+        if isinstance(call, records.Probe):
             own = call.host == "127.0.0.1"
-            answer: machine.Answer = machine.Listening(self.slurmd_runs if own else self._outside.listens(call.host))
+            answer: records.Answer = records.Listening(self.slurmd_runs if own else self._outside.listens(call.host))
             await asyncio.sleep(rng.uniform(0.001, 0.005))
             return answer
         self._carrier.seconds = rng.uniform(0.001, 0.01)
@@ -189,10 +189,10 @@ class Worker:
         return answer
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for a change of the files or for SIGTERM, at most so long; LOOK where the time is over already."""
+        """Wait for a change of the files or for SIGTERM, at most so long; READ_EVERY where the time is over already."""
         self._noticed.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds == inf else seconds if seconds > 0 else LOOK):
+            async with asyncio.timeout(None if seconds == inf else seconds if seconds > 0 else READ_EVERY):
                 await self._noticed.wait()
 
     def _now(self) -> float:

@@ -28,7 +28,7 @@ from sidecars.kube import (
 )
 from sidecars.simulate import SlurmModel
 from tests.bench.figures import Figure, figure
-from tests.bench.machines import Machines, machines
+from tests.bench.kubelets import Kubelets, kubelets
 from tests.bench.operator import Operator, until
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
@@ -58,21 +58,21 @@ def bench() -> list[Figure]:
 async def _settled(plane: ControlPlane) -> list[Figure]:
     async with (
         Client.connect(load_credentials(plane.kubeconfig)) as client,
-        machines(plane.kubeconfig) as there,
+        kubelets(plane.kubeconfig) as nodes,
         namespace(client, NAMESPACE),
     ):
-        await _create(World(client, NAMESPACE, SlurmModel(), there.url), there)
-        operator = Operator(plane, NAMESPACE, there.url)
+        await _create(World(client, NAMESPACE, SlurmModel(), nodes.url), nodes)
+        operator = Operator(plane, NAMESPACE, nodes.url)
         try:
-            await until("the workers are ready", lambda: there.ask("pods")[1] == CLUSTERS * WORKERS)
+            await until("the workers are ready", lambda: nodes.ask("pods")[1] == CLUSTERS * WORKERS)
             await _until_still(client)
             await asyncio.sleep(SETTLE_SECONDS)
             await operator.until_quiet()
-            there.ask("forget")
+            nodes.ask("forget")
             before, cpu, start = await _versions(client), operator.cpu(), time.monotonic()
             await asyncio.sleep(IDLE_SECONDS)
             cpu, seconds = operator.cpu() - cpu, time.monotonic() - start
-            after, (_, asked, written) = await _versions(client), there.ask("requests")
+            after, (_, asked, written) = await _versions(client), nodes.ask("requests")
             memory = operator.memory("VmRSS")
             templates = await _templates(client)
             await _upgrade_chart(client)
@@ -106,11 +106,11 @@ def _changes() -> list[Figure]:
     ]
 
 
-async def _create(world: World, there: Machines) -> None:
+async def _create(world: World, nodes: Kubelets) -> None:
     names = [f"kube-{number}" for number in range(CLUSTERS * WORKERS)]
-    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
-    await bulk.each(partial(world.client.create, NODES, node) for node in nodes)
-    there.ask("machines", names)
+    manifests = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
+    await bulk.each(partial(world.client.create, NODES, manifest) for manifest in manifests)
+    nodes.ask("add_kube_nodes", names)
     for name, key in (
         ("slurm-auth-slurm", "slurm.key"),
         ("slurm-auth-jwt", "jwt.key"),

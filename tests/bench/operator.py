@@ -21,7 +21,7 @@ WAIT_SECONDS = 240.0
 
 
 async def until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> float:
-    """Wait until it is so; when it was seen, by `time.monotonic`. Raises TimeoutError, which names `what`."""
+    """Wait until `look` is true; the time then, by `time.monotonic`. Raises TimeoutError, which names `what`."""
     try:
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
@@ -72,10 +72,10 @@ class Operator:
                     return before
 
     def stop(self) -> None:
-        """End it, as Kubernetes does."""
+        """End it, as Kubernetes does. An operator that has ended stays as it is."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(30)
 
-    def said(self) -> str:
+    def logged(self) -> str:
         """Its log since it was started."""
         return self.log.read_text()[self._begin :]

@@ -1,8 +1,8 @@
-"""The machines of benchmark `nodeset`, in a process of their own: kubelets that only pretend, and the simulated Slurm.
+"""Simulated kubelets and a simulated Slurm in a process of their own, for the benchmarks of the operator.
 
-A kubelet here binds the pod to a free machine, has its slurmd registered in Slurm, and says that it is ready: two
-requests per pod and no delay. When the pod is deleted its node leaves Slurm, as the `node` sidecar sees to, and the pod
-is gone. Everything is noted with the time of the machine's monotonic clock, which all processes share.
+A kubelet here binds the pod to a free Kubernetes node, registers its slurmd in Slurm, and reports the pod as ready: two
+requests per pod and no delay. When the pod is deleted, its record is deleted from Slurm, as the `node` sidecar does it,
+and the pod ends. Times are of the monotonic clock, which all processes share.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class _Slurm(SlurmModel):
         return reply
 
 
-class _Machines:
+class _Kubelets:
     """What the parent may ask for: every public method."""
 
     def __init__(self, client: Client) -> None:
@@ -55,34 +55,34 @@ class _Machines:
         self._free: collections.deque[str] = collections.deque()
         self._created: dict[str, float] = {}
         self._ready: dict[str, float] = {}
-        self._deleting: dict[str, float] = {}
+        self._deleted: dict[str, float] = {}
         self._requests = 0
         self.slurm = _Slurm()
 
-    def machines(self, names: list[str]) -> None:
-        """These are free."""
+    def add_kube_nodes(self, names: list[str]) -> None:
+        """Pods may be bound to these, one to each."""
         self._free.extend(names)
 
     def forget(self) -> None:
-        """Times noted so far count no more."""
-        for noted in (self._created, self._ready, self._deleting, self.slurm.drained):
+        """Drop all times and counts so far."""
+        for noted in (self._created, self._ready, self._deleted, self.slurm.drained):
             noted.clear()
         self.slurm.calls.clear()
         self._requests = 0
 
     def pods(self) -> tuple[int, int, float, float]:
-        """How many there are, how many are ready, and when the last one came and became ready."""
+        """How many exist, how many are ready, and when the last one was created and became ready."""
         pods = self._pods.store.values()
         ready = sum(1 for pod in pods if pod.metadata.uid in self._ready)
         return len(pods), ready, max(self._created.values(), default=0.0), max(self._ready.values(), default=0.0)
 
     def drained(self) -> dict[str, float]:
-        """When Slurm was told to drain a node, by node."""
+        """When Slurm was asked to drain a node, by node."""
         return dict(self.slurm.drained)
 
-    def deleting(self) -> dict[str, float]:
-        """When the deletion of a pod was seen, by Slurm node."""
-        return dict(self._deleting)
+    def deleted(self) -> dict[str, float]:
+        """When a pod was first seen with a deletion timestamp, or missing; by Slurm node."""
+        return dict(self._deleted)
 
     def requests(self) -> tuple[int, int, int]:
         """Requests of the kubelets; requests to slurmrestd, and those of them that write."""
@@ -94,21 +94,21 @@ class _Machines:
         return self.slurm.job_start([node])
 
     def end_job(self, job: int) -> float:
-        """It ends; when."""
+        """The job ends; when."""
         self.slurm.job_end(job)
         return time.monotonic()
 
     def _changed(self, event: Event[records.Pod]) -> None:
         now, pod = time.monotonic(), event.object
-        leaving = pod.metadata.deletion_timestamp is not None
+        terminating = pod.metadata.deletion_timestamp is not None
         if event.kind == "ADDED":
             self._created[pod.metadata.uid] = now
             self._work.put_nowait(pod)
         elif event.kind == "DELETED":
-            self._deleting.setdefault(pod.spec.hostname, now)
+            self._deleted.setdefault(pod.spec.hostname, now)
             self._free.append(pod.spec.node_name)
-        elif leaving and event.old is not None and event.old.metadata.deletion_timestamp is None:
-            self._deleting.setdefault(pod.spec.hostname, now)
+        elif terminating and event.old is not None and event.old.metadata.deletion_timestamp is None:
+            self._deleted.setdefault(pod.spec.hostname, now)
             self._work.put_nowait(pod)
 
     async def run(self) -> None:
@@ -150,7 +150,7 @@ class _Machines:
 
 
 def _running() -> list[Manifest]:
-    """The patch that a kubelet's is: it adds conditions to PodScheduled, which binding has set, and to others' own."""
+    """The patch of a kubelet: it adds conditions to PodScheduled, which the binding has set, and to those of others."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     slurmd = {"name": "slurmd", "ready": True, "started": True, "restartCount": 0, "image": "", "imageID": ""}
     conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
@@ -164,7 +164,7 @@ def _running() -> list[Manifest]:
     return [{"op": "add", "path": f"/status/{field}", "value": value} for field, value in values]
 
 
-class Machines:
+class Kubelets:
     """The parent's end. `url` is slurmrestd's."""
 
     def __init__(self, connection: Connection, url: str) -> None:
@@ -172,13 +172,13 @@ class Machines:
         self.url = url
 
     def ask(self, what: str, *arguments: Any) -> Any:
-        """The answer of a method of _Machines."""
+        """The answer of a method of _Kubelets."""
         self._connection.send((what, arguments))
         return self._connection.recv()
 
 
 @contextlib.asynccontextmanager
-async def machines(kubeconfig: Path) -> AsyncIterator[Machines]:
+async def kubelets(kubeconfig: Path) -> AsyncIterator[Kubelets]:
     """The process, while the block runs."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -187,8 +187,8 @@ async def machines(kubeconfig: Path) -> AsyncIterator[Machines]:
     theirs.close()
     try:
         if not ours.poll(START_SECONDS):
-            raise TimeoutError(f"the machines didn't start within {START_SECONDS:g} s")
-        yield Machines(ours, ours.recv())
+            raise TimeoutError(f"the kubelets didn't start within {START_SECONDS:g} s")
+        yield Kubelets(ours, ours.recv())
     finally:
         process.terminate()
         process.join()
@@ -197,7 +197,7 @@ async def machines(kubeconfig: Path) -> AsyncIterator[Machines]:
 def _main(kubeconfig: Path, connection: Connection) -> None:
     async def serving() -> None:
         async with Client.connect(load_credentials(kubeconfig), concurrency=WORKERS) as client:
-            own = _Machines(client)
+            own = _Kubelets(client)
 
             def answer() -> None:
                 what, arguments = connection.recv()

@@ -9,10 +9,10 @@ ACTIVE = "controller.slinky.slurm.net/active"
 def primary(
     ready: Mapping[str, bool | None], pings: Sequence[tuple[str, bool]] | None, present: str | None
 ) -> str | None:
-    """The primary's pod, or `present` while nobody can tell.
+    """The primary's pod, or `present` while it is not known.
 
-    `ready`: by pod, whether its slurmctld says on /readyz that it is the primary; None without an answer.
-    `pings`: hostname and whether it responds, in order of SlurmctldHost, as slurmrestd sees them; None if it can't say.
+    `ready`: by pod, whether its slurmctld reports on /readyz that it is the primary; None without an answer.
+    `pings`: hostname and whether it responds, in order of SlurmctldHost, as slurmrestd reports; None without a report.
     """
     leading = [name for name, yes in sorted(ready.items()) if yes]
     if len(leading) == 1:
@@ -27,7 +27,7 @@ def primary(
 
 
 def labels(carrying: Mapping[str, bool], active: str | None) -> dict[str, bool]:
-    """Pods whose label changes: whether they get it. The new primary's comes first, so that there is always one."""
+    """Pods whose label changes, and whether they get it. The new primary comes first, so that one always has it."""
     if active is None:
         return {}
     wanted = {name: name == active for name in carrying}

@@ -1,7 +1,7 @@
 """Role `reconfigure`: runs the machine until the pod ends.
 
-While nothing happens it looks at two links four times a second, which costs less than a watch that must be set up anew
-at each of the kubelet's swaps: under 0.1 % of a core.
+While nothing changes it reads two links four times a second. That costs under 0.1 % of a core, less than a watch that
+must be set up again after each of the kubelet's swaps. With standbys it also serves the start gate, in two threads.
 """
 
 import os
@@ -31,7 +31,7 @@ PARTIAL = 2.0
 
 
 class World(Protocol):
-    """What the loop needs of the machine that it runs on."""
+    """The clock, the signals, the log and the HTTP server of the process."""
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
@@ -42,11 +42,11 @@ class World(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """Put a line into the log."""
+        """Write a line to the log."""
         ...
 
     def publish(self, state: State, candidate: Id | None, problem: str) -> None:
-        """Have this told by /status."""
+        """Have /status report this."""
         ...
 
 
@@ -55,7 +55,7 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
     state, answer = State(since=world.now()), None
     version: tuple[str, str] | None = None
     candidate: Id | None = None
-    told: State | None = None
+    published: State | None = None
     read_at = 0.0
     # Whether the last step left everything as it was. Only then is there nothing to do until something changes: what
     # came while another configuration was being brought in has not been looked at yet.
@@ -80,9 +80,9 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
         if still:
             state = before_step
         answer, installed = None, before_step.running or before_step.installed
-        if told is not state:
+        if published is not state:
             world.publish(state, candidate, edge.problem)
-            told = state
+            published = state
         for action in actions:
             if isinstance(action, Say):
                 world.say(action.text)

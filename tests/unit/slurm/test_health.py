@@ -50,6 +50,26 @@ def test_nobody_who_listens_is_not_alive() -> None:
     assert health.alive("127.0.0.1", unused_port(), 5) is False
 
 
+@pytest.mark.parametrize("status", [200, 503])
+def test_any_answer_shows_that_slurmctld_runs(status: int) -> None:
+    with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:
+        assert health.answers("127.0.0.1", port, 5) is True
+    assert health.answers("127.0.0.1", unused_port(), 5) is False
+
+
+def test_a_connection_that_is_cut_does_not_show_that_slurmctld_has_ended() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            server.accept()[0].close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ConnectionError):
+            health.answers("127.0.0.1", server.getsockname()[1], 5)
+        thread.join()
+
+
 @pytest.mark.parametrize(("status", "leads"), [(200, True), (503, False)])
 def test_slurmctld_leads_when_it_says_so(status: int, leads: bool) -> None:
     with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:

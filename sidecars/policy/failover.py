@@ -1,6 +1,16 @@
-"""Which of several slurmctld is the primary, and which pods carry the label that its Service follows. Pure."""
+"""Several slurmctld: which is the primary, which pods carry the label that its Service follows, and how they started.
+
+Pure.
+"""
 
 from collections.abc import Mapping, Sequence
+
+from sidecars.contract.status import StartGatePhase
+from sidecars.policy.conditions import Condition
+from sidecars.policy.gate import Known, Pod, report_of
+
+START_GATED = "StartGated"
+"""The condition: whether each slurmctld asked the start gate of its pod, and no standby led when it started."""
 
 ACTIVE = "controller.slinky.slurm.net/active"
 """Label of the primary's pod; its value is `true`."""
@@ -36,3 +46,39 @@ def labels(carrying: Mapping[str, bool], active: str | None) -> dict[str, bool]:
         for name in sorted(carrying, key=lambda name: (name != active, name))
         if carrying[name] != wanted[name]
     }
+
+
+def start_gated(pods: Sequence[Pod], known: Mapping[str, Known]) -> Condition:
+    """The condition `StartGated` of a Controller with standbys. A start past the gate comes before what is unknown."""
+    reports = [(pod, report_of(pod, known)) for pod in pods]
+    gates = [(pod.name, report.start_gate) for pod, report in reports if report is not None and report.start_gate]
+    for name, gate in gates:
+        if gate.phase is StartGatePhase.NOT_ASKED:
+            message = (
+                f"slurmctld in {name} started without asking the start gate, perhaps on old state while a standby led: "
+                "its container must end when slurmctld ends, so let spec.slurmctld.command not restart slurmctld, "
+                f"and delete pod {name}"
+            )
+            return Condition(START_GATED, "False", "NotAsked", message)
+        if gate.phase is StartGatePhase.PASSED and gate.problem:
+            message = (
+                f"slurmctld in {name} started, perhaps on old state, although {gate.problem}: check that the slurmctld "
+                "pods reach each other at port 6816, and compare `squeue` with the jobs that run"
+            )
+            return Condition(START_GATED, "False", "StandbyLed", message)
+    for name, gate in gates:
+        if gate.phase is StartGatePhase.ASKED:
+            because = f": {gate.problem}" if gate.problem else ""
+            message = f"slurmctld in {name} waits until no standby leads{because}"
+            return Condition(START_GATED, "Unknown", "Waiting", message)
+        if gate.phase is StartGatePhase.CLOSED:
+            return Condition(START_GATED, "Unknown", "NotRunning", f"slurmctld in {name} does not run")
+    for pod, report in reports:
+        if report is None:
+            return Condition(START_GATED, "Unknown", "NoAnswer", f"reconfigure of {pod.name} has not answered")
+        if report.start_gate is None:
+            message = f"reconfigure of {pod.name} reports no start gate: the pod is older than this operator"
+            return Condition(START_GATED, "Unknown", "NoStartGate", message)
+    if not pods:
+        return Condition(START_GATED, "Unknown", "NoPod", "there is no slurmctld pod yet")
+    return Condition(START_GATED, "True", "Passed", "each slurmctld asked its start gate, and no standby led")

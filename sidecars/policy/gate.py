@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sidecars.contract.status import Rejection, Status
+from sidecars.contract.status import Rejection, StartGatePhase, Status
 from sidecars.policy.conditions import Condition, find
 
 ACCEPTED = "ConfigurationAccepted"
@@ -71,6 +71,9 @@ class Published:
     """Whether the running slurmctld reads it (`configUpdate: Reconfigure`). If not, the pods are replaced."""
 
 
+_BEFORE_START = (StartGatePhase.CLOSED, StartGatePhase.ASKED)
+
+
 def outstanding(published: Published, pod: Pod, known: Known | None) -> bool:
     """Whether the pod is to be asked: something about it is not known, or not done."""
     if not pod.askable:
@@ -80,11 +83,25 @@ def outstanding(published: Published, pod: Pod, known: Known | None) -> bool:
     report = known.report
     if report.candidate != published.sha256:
         return True
+    if report.start_gate is not None and report.start_gate.phase in _BEFORE_START:
+        return True
     if report.rejected is not None and report.rejected.sha256 == published.sha256:
         return not report.rejected.final
     if not published.live and report.accepted == published.sha256:
         return False
     return report.running != published.sha256
+
+
+WATCH_SECONDS = 10.0
+"""Seconds between two questions to a pod with a start gate about which nothing else is outstanding."""
+
+
+def watched(pod: Pod, known: Known | None) -> bool:
+    """Whether the pod is to be asked although nothing is outstanding.
+
+    Kubernetes does not show when a slurmctld is started again within its container, past the start gate.
+    """
+    return pod.askable and known is not None and known.report is not None and known.report.start_gate is not None
 
 
 def pause(since: float, trouble: bool) -> float:
@@ -121,7 +138,7 @@ def conditions(
     `published`: None if nothing has been published yet. `faults`: why the newest configuration is not published.
     `origin`: returns the source of a file's line. `warnings`: reported when nothing worse is.
     """
-    reports = {pod.name: _report(pod, known) for pod in pods}
+    reports = {pod.name: report_of(pod, known) for pod in pods}
     return [
         _accepted(published, faults, pods, known, reports, origin, warnings),
         _running(published, faults, pods, known, reports),
@@ -198,7 +215,8 @@ def _first(found: Sequence[str]) -> str:
     return "; ".join(found[:3]) + more
 
 
-def _report(pod: Pod, known: Mapping[str, Known]) -> Status | None:
+def report_of(pod: Pod, known: Mapping[str, Known]) -> Status | None:
+    """The pod's last answer; None without one, and for a pod that can't be asked."""
     found = known.get(pod.name)
     return found.report if found is not None and pod.askable else None
 

@@ -1,4 +1,4 @@
-"""Slurm's own fail-over, in a Slurm cluster of its own: the machine of the primary slurmctld is lost."""
+"""Several slurmctld, in a Slurm cluster of its own: the Kubernetes node of the primary is lost; the start gate."""
 
 import json
 import signal
@@ -66,7 +66,7 @@ def saved(slurm: Slurm, job: int) -> int:
 
 @contextmanager
 def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
-    """What is left of a pod whose machine is gone: nothing that runs, and nobody who says so, until the block ends."""
+    """A pod whose Kubernetes node is lost: nothing runs there, and nothing reports that, until the block ends."""
     pod = kubernetes.get("-n", namespace, "pod", name)
     cluster = existing(named_by(str(kubernetes.kubeconfig)) or "")
     node = next(node for node in cluster.nodes if node.name == pod["spec"]["nodeName"])
@@ -106,3 +106,42 @@ def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Sl
     assert doubled.job(job)["Restarts"] == "0"
     until("the Service to lead to one of them", lambda: len(active(doubled)) == 1, 60)
     assert doubled.login("srun", "hostname").strip() == "slinky-0"
+
+
+def start_gated(slurm: Slurm) -> tuple[str, str]:
+    """Status and message of the Controller's condition StartGated."""
+    controller = slurm.kubernetes.get("-n", slurm.namespace, "controllers.slinky.slurm.net", "slurm")
+    found = condition(controller, "StartGated")
+    return found.get("status", ""), found.get("message", "")
+
+
+def test_a_command_of_the_site_starts_through_the_gate_and_its_restart_past_the_gate_is_reported(
+    doubled: Slurm,
+) -> None:
+    until("both starts to have been gated", lambda: start_gated(doubled)[0] == "True", 60)
+    supervisor = "while true; do slurmctld -D; sleep 2; done"
+    patch = json.dumps({"spec": {"slurmctld": {"command": ["bash", "-c", supervisor]}}})
+    here = ("-n", doubled.namespace)
+    doubled.kubernetes.kubectl(
+        *here, "patch", "controllers.slinky.slurm.net", "slurm", "--type=merge", "--patch", patch
+    )
+    own = "slurm-controller-1"
+
+    def renewed() -> bool:
+        pods = doubled.kubernetes.items(*here, "pods", "-l", "app.kubernetes.io/name=slurmctld")
+        return len(pods) == 2 and all("while true" in str(pod["spec"]["containers"][0]["args"]) for pod in pods)
+
+    until("both pods to have the command of the site", renewed, 180)
+    until("both slurmctld to be ready", lambda: len(ready(doubled)) == 2, 120)
+    until("both starts to have been gated again", lambda: start_gated(doubled)[0] == "True", 60)
+    assert "start gate: " in doubled.kubernetes.kubectl(*here, "logs", own, "-c", "slurmctld")
+    doubled.kubernetes.kubectl(
+        *here, "exec", own, "-c", "slurmctld", "--", "sh", "-c", "kill $(cat /run/slurmctld.pid)"
+    )
+    message = until("the start past the gate to be reported", lambda: _not_gated(doubled), 60)
+    assert f"slurmctld in {own} started without asking the start gate" in message
+
+
+def _not_gated(slurm: Slurm) -> str | None:
+    status, message = start_gated(slurm)
+    return message if status == "False" else None

@@ -27,6 +27,7 @@ EVENTS: dict[tuple[str, str], tuple[Literal["Normal", "Warning"], str]] = {
     (gate.ACCEPTED, "True"): ("Normal", "ConfigurationAccepted"),
     (gate.ACCEPTED, "False"): ("Warning", "ConfigurationRejected"),
     (gate.RUNNING, "True"): ("Normal", "ConfigurationRunning"),
+    (failover.START_GATED, "False"): ("Warning", "StartNotGated"),
 }
 
 
@@ -82,7 +83,8 @@ async def follow(
             mark = gate.nudge(published, view, known.get(view.name), memory.statuses.since(key))
             if mark is not None:
                 await _patch(runtime, key[0], view.name, {"annotations": {NUDGE: mark}})
-    return gate.conditions(published, found, views, known, config_set.origin, warnings)
+    starts = [failover.start_gated(views, known)] if controller.spec.ha.enabled else []
+    return [*gate.conditions(published, found, views, known, config_set.origin, warnings), *starts]
 
 
 async def label_primary(runtime: Runtime, memory: Memory, key: Key, controller: Controller) -> None:
@@ -102,7 +104,7 @@ async def label_primary(runtime: Runtime, memory: Memory, key: Key, controller: 
 
 
 def tell(runtime: Runtime, manifest: Manifest, conditions: Sequence[Condition]) -> None:
-    """Events for what an administrator reads later: a configuration accepted, rejected, running."""
+    """Events for what an administrator reads later: a configuration accepted, rejected, running; a start not gated."""
     present = {
         condition.get("type"): (condition.get("status"), condition.get("message"))
         for condition in (manifest.get("status") or {}).get("conditions") or []

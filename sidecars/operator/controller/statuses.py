@@ -1,6 +1,10 @@
-"""Asks the `reconfigure` sidecars of slurmctld pods, only while something about them is not known or not done."""
+"""Asks the `reconfigure` sidecars of slurmctld pods, only while something about them is not known or not done.
+
+Pods with a start gate are asked all the time, every `gate.WATCH_SECONDS`.
+"""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +46,8 @@ class Statuses:
         self._targets: dict[Key, Target] = {}
         self._known: dict[Key, dict[str, Known]] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._wakes: dict[Key, asyncio.Event] = {}
+        """Set when what the pods are asked about changes."""
 
     def known(self, key: Key) -> Mapping[str, Known]:
         """By pod."""
@@ -65,7 +71,10 @@ class Statuses:
         self._targets[key] = Target(published, tuple(pods), since)
         names = {pod.name for pod in pods}
         self._known[key] = {name: known for name, known in self._known.get(key, {}).items() if name in names}
+        if not same and key in self._wakes:
+            self._wakes[key].set()
         if key not in self._tasks and self._due(key):
+            self._wakes[key] = asyncio.Event()
             self._tasks[key] = asyncio.create_task(self._ask(key), name=f"status of {key[0]}/{key[1]}")
 
     async def aclose(self) -> None:
@@ -76,21 +85,28 @@ class Statuses:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _due(self, key: Key) -> list[Pod]:
+        """The pods about which something is outstanding."""
         target = self._targets.get(key)
         if target is None:
             return []
         known = self._known.get(key, {})
         return [pod for pod in target.pods if gate.outstanding(target.published, pod, known.get(pod.name))]
 
+    def _watched(self, key: Key) -> list[Pod]:
+        """The pods with a start gate."""
+        target = self._targets.get(key)
+        known = self._known.get(key, {})
+        return [pod for pod in target.pods if gate.watched(pod, known.get(pod.name))] if target is not None else []
+
     async def _ask(self, key: Key) -> None:
         try:
-            while due := self._due(key):
-                answers = await asyncio.gather(*(self._one(key, pod) for pod in due))
+            while asked := (due := self._due(key)) or self._watched(key):
+                answers = await asyncio.gather(*(self._one(key, pod) for pod in asked))
                 target = self._targets.get(key)
                 if target is None:
                     return
                 news = False
-                for pod, answer in zip(due, answers, strict=True):
+                for pod, answer in zip(asked, answers, strict=True):
                     before = self._known[key].get(pod.name)
                     said = (before.life, before.report, before.trouble) if before is not None else None
                     news |= said != (answer.life, answer.report, answer.trouble)
@@ -100,9 +116,13 @@ class Statuses:
                 behind = any(it.report is not None and it.report.candidate != target.published.sha256 for it in answers)
                 if news or (behind and since >= gate.NUDGE_AGAIN):
                     self._changed(key)
-                await asyncio.sleep(gate.pause(since, all(it.report is None for it in answers)))
+                pause = gate.pause(since, all(it.report is None for it in answers)) if due else gate.WATCH_SECONDS
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wakes[key].wait()
+                self._wakes[key].clear()
         finally:
-            del self._tasks[key]
+            del self._tasks[key], self._wakes[key]
 
     async def _one(self, key: Key, pod: Pod) -> Known:
         secret = self._key_of(key)

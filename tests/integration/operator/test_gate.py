@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract.status import StartGate, StartGatePhase, Status, encode
 from sidecars.custom_resources import CONTROLLERS, NODESETS
 from sidecars.kube import (
     CONFIG_MAPS,
@@ -43,6 +44,7 @@ class Sidecar:
         self.asked = 0
         self.away = False
         self.primary = "10.0.0.1"
+        self.start_gate: StartGate | None = None
 
     async def fetch(self, address: str, token: str) -> Mapping[str, Any]:
         """GET /status."""
@@ -70,6 +72,7 @@ class Sidecar:
             "rejected": refused if self.culprit else None,
             "restart": None,
             "problem": None,
+            "startGate": encode(Status(start_gate=self.start_gate))["startGate"],
         }
 
     async def ready(self, address: str) -> bool | None:
@@ -111,6 +114,28 @@ class GateWorld(World):
             "initContainerStatuses": [{"name": "reconfigure", "image": "", "imageID": "", **running}],
         }
         await self.client.merge_patch(PODS, self.namespace, name, {"status": status}, subresource="status")
+
+    async def backups(self) -> None:
+        """The Controller with a standby, and its two pods."""
+        await self.client.delete(CONTROLLERS, self.namespace, "slurm")
+
+        async def gone() -> bool:
+            return await self.get(CONTROLLERS, "slurm") is None
+
+        await until("the Controller without backups to be gone", gone)
+        await create_claim(self, "shared", "ReadWriteMany")
+        persistence = {"enabled": True, "existingClaim": "shared"}
+        spec = {**KEYS, "slurmctld": {"image": "x"}, "ha": {"enabled": True, "backups": 1}, "persistence": persistence}
+        await self.create(
+            {
+                "apiVersion": "slinky.slurm.net/v1beta1",
+                "kind": "Controller",
+                "metadata": {"name": "slurm"},
+                "spec": spec,
+            }
+        )
+        await self.slurmctld(0)
+        await self.slurmctld(1)
 
     async def until_condition(self, kind: str, status: str, reason: str) -> str:
         """Wait for a condition of the Controller; its message."""
@@ -322,25 +347,7 @@ async def test_a_sidecar_that_cannot_be_asked_leaves_the_conditions_unknown_and_
 
 async def test_with_backups_the_label_follows_the_primary(kubeconfig: Path) -> None:
     async with gate(kubeconfig, "gate-ha") as (world, sidecar):
-        persistence = {"enabled": True, "existingClaim": "shared"}
-        await world.client.delete(CONTROLLERS, world.namespace, "slurm")
-
-        async def gone() -> bool:
-            return await world.get(CONTROLLERS, "slurm") is None
-
-        await until("the Controller without backups to be gone", gone)
-        await create_claim(world, "shared", "ReadWriteMany")
-        spec = {**KEYS, "slurmctld": {"image": "x"}, "ha": {"enabled": True, "backups": 1}, "persistence": persistence}
-        await world.create(
-            {
-                "apiVersion": "slinky.slurm.net/v1beta1",
-                "kind": "Controller",
-                "metadata": {"name": "slurm"},
-                "spec": spec,
-            }
-        )
-        await world.slurmctld(0)
-        await world.slurmctld(1)
+        await world.backups()
 
         async def labelled() -> list[str]:
             return sorted(
@@ -356,3 +363,20 @@ async def test_with_backups_the_label_follows_the_primary(kubeconfig: Path) -> N
         await until("the label on the first", first)
         sidecar.primary = "10.0.0.2"
         await until("the label on the second", second)
+
+
+async def test_with_backups_a_slurmctld_that_did_not_ask_its_start_gate_is_named_in_a_condition_and_an_event(
+    kubeconfig: Path,
+) -> None:
+    async with gate(kubeconfig, "gate-start") as (world, sidecar):
+        sidecar.start_gate = StartGate(StartGatePhase.PASSED)
+        await world.backups()
+        await world.until_condition("StartGated", "True", "Passed")
+        sidecar.start_gate = StartGate(StartGatePhase.NOT_ASKED)
+        assert "slurm-controller-0" in await world.until_condition("StartGated", "False", "NotAsked")
+
+        async def told() -> bool:
+            events, _ = await world.client.list(EVENTS, world.namespace)
+            return "StartNotGated" in {event["reason"] for event in events}
+
+        await until("the event", told)

@@ -1,6 +1,8 @@
 """The conditions that follow from what the slurmctld pods report: `sidecars.policy.gate`."""
 
-from sidecars.contract.status import Rejection, Status
+from dataclasses import replace
+
+from sidecars.contract.status import Rejection, StartGate, StartGatePhase, Status
 from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.gate import Known, Pod, Published
@@ -79,6 +81,18 @@ def test_a_pod_is_asked_while_something_is_not_done_or_not_known() -> None:
         known(Status(candidate=B, rejected=Rejection(B, "DryRun", "", None, "later", False)))[POD.name],
     )
     assert all(gate.outstanding(PUBLISHED, POD, it) for it in pending)
+
+
+def test_a_pod_is_asked_until_its_slurmctld_has_passed_the_start_gate_and_watched_from_then_on() -> None:
+    due, watched = set(), set()
+    for phase in StartGatePhase:
+        about = known(replace(RUNS, start_gate=StartGate(phase)))[POD.name]
+        due |= {phase} if gate.outstanding(PUBLISHED, POD, about) else set()
+        watched |= {phase} if gate.watched(POD, about) else set()
+    assert due == {StartGatePhase.CLOSED, StartGatePhase.ASKED}
+    assert watched == set(StartGatePhase)
+    assert not gate.watched(POD, known(RUNS)[POD.name])
+    assert not gate.watched(POD, None)
 
 
 def test_with_recreate_an_accepted_configuration_is_all_there_is_to_know() -> None:

@@ -3,7 +3,7 @@
 Knows nothing of Slurm. The names below are its surface; records of built-in objects are in `sidecars.kube.records`.
 """
 
-from sidecars.kube.client import Client, WatchEvent
+from sidecars.kube.client import Client
 from sidecars.kube.credentials import Access, Credentials, load_credentials
 from sidecars.kube.election import Election, boottime, run_until_lost
 from sidecars.kube.errors import (
@@ -46,6 +46,7 @@ from sidecars.kube.resources import (
     Manifest,
     Resource,
 )
+from sidecars.kube.responses import WatchEvent
 from sidecars.kube.store import Event, Key, Store, identity
 
 __all__ = [

@@ -87,7 +87,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: overload, or an eviction that a PodDisruptionBudget forbids. `retry_after` in seconds, None if unsaid."""
+    """429: the server is overloaded. `retry_after` in seconds; None if the server gave none."""
 
     retry_after: float | None = None
 

@@ -19,8 +19,9 @@ from sidecars.kube.store import Key, Store, identity
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from sidecars.kube.client import Client, WatchEvent
+    from sidecars.kube.client import Client
     from sidecars.kube.resources import Manifest, Resource
+    from sidecars.kube.responses import WatchEvent
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """A Kubernetes API server's double in this process: real HTTP, objects in memory, faults by script.
 
-Serves any resource: list (paged), watch (with bookmarks), get, create, replace, patch, delete, eviction; lists and
+Serves any resource: list (paged), watch (with bookmarks), get, create, replace, patch, delete; lists and
 watches as PartialObjectMetadata where the request accepts only that. It does what
 controllers see of resourceVersion, uid, 409, 404 and 410; it validates and defaults nothing, and an apply is
 a merge. Runs in the test's event loop, in virtual time too.
@@ -313,9 +313,6 @@ class KubeDouble:
     def _write(self, method: str, path: _Path, body: Any) -> web.Response:
         collection, key = self._collection(path.collection), (path.namespace, path.name)
         old = collection.items.get(key)
-        if method == "POST" and path.subresource == "eviction":
-            self._drop(path.collection, key)
-            return _status(201, "Created", "")
         if method == "POST":
             if (path.namespace, body["metadata"]["name"]) in collection.items:
                 return _status(409, "AlreadyExists", "already exists")

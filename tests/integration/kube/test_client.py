@@ -10,7 +10,6 @@ import yaml
 from sidecars.kube import (
     CONFIG_MAPS,
     NODES,
-    POD_DISRUPTION_BUDGETS,
     PODS,
     AlreadyExists,
     Client,
@@ -21,7 +20,6 @@ from sidecars.kube import (
     Manifest,
     NotFound,
     Resource,
-    TooManyRequests,
     Unauthorized,
     Unreachable,
     load_credentials,
@@ -138,26 +136,6 @@ async def test_status_is_written_apart(client: Client, namespace: str) -> None:
     assert drained is not None
     assert drained.status == "True"
     assert stored.metadata.uid == pod.metadata.uid
-
-
-async def test_an_eviction_that_a_budget_forbids_is_refused_at_once(client: Client, namespace: str) -> None:
-    pod = await running_pod(client, namespace)
-    await client.create(
-        POD_DISRUPTION_BUDGETS,
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": namespace, "name": "b"},
-            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "slurmd"}}},
-        },
-    )
-    with pytest.raises(TooManyRequests) as error:
-        await client.evict(namespace, "p", uid=pod.metadata.uid)
-    assert error.value.details["causes"][0]["reason"] == "DisruptionBudget"
-    await client.delete(POD_DISRUPTION_BUDGETS, namespace, "b")
-    await client.evict(namespace, "p", uid=pod.metadata.uid, grace_period_seconds=0)
-    with pytest.raises(NotFound):
-        await client.get(PODS, namespace, "p")
 
 
 async def test_an_invalid_object_names_its_field(client: Client, namespace: str) -> None:

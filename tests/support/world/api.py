@@ -196,10 +196,6 @@ class Api:
             grace, uid, version = body.get("gracePeriodSeconds"), asked.get("uid", ""), asked.get("resourceVersion", "")
             self.delete(place.collection, place.namespace, place.name, grace=grace, uid=uid, version=version)
             return b'{"kind":"Status","status":"Success"}'
-        if method == "POST" and place.subresource == "eviction":
-            uid = ((body.get("deleteOptions") or {}).get("preconditions") or {}).get("uid", "")
-            self.delete(place.collection, place.namespace, place.name, uid=uid)
-            return b'{"kind":"Status","status":"Success"}'
         if method == "POST":
             return msgspec.json.encode(self.create(place.collection, body))
         if method == "PATCH" and "apply-patch" in content_type:

@@ -4,19 +4,18 @@ Requests take a moment, may fail as `Faults` says, and are seen by the `Watcher`
 """
 
 import asyncio
+import contextlib
 import random
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from sidecars import kube
-from sidecars.kube.client import WatchEvent, _event
 from sidecars.kube.errors import Unreachable, api_error
-from sidecars.kube.records import PartialObjectMetadata
+from sidecars.kube.transport import Transport
 from sidecars.simulate import SlurmModel
 from sidecars.slurm import client as slurm_client
 from sidecars.slurm import errors as slurm_errors
@@ -128,25 +127,25 @@ class Process:
             self._killed()
 
 
-class WorldClient(kube.Client):
-    """`sidecars.kube.Client` without HTTP: it calls the Api in this process, as `process`."""
+class WorldTransport(Transport):
+    """`sidecars.kube.transport.Transport` without HTTP: it calls the Api in this process, as `process`."""
 
     def __init__(self, api: Api, process: Process, faults: Faults, watcher: Watcher, rng: random.Random) -> None:
         self._api, self._process, self._faults, self._watcher, self._random = api, process, faults, watcher, rng
 
-    async def _call(
+    async def request(
         self,
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: object = None,
-        content_type: str = "application/json",
         *,
+        content: bytes | None = None,
+        content_type: str = "application/json",
         accept: str = "application/json",
-        wait_out: bool = True,
     ) -> bytes:
+        """As the shipped one, but for what `Faults` says."""
         place, request = place_of(path), f"{method} {path}"
-        sent = None if body is None else msgspec.json.decode(msgspec.json.encode(body))
+        sent = None if content is None else msgspec.json.decode(content)
         if method == "GET":
             await self._pass(self._random.uniform(0.001, 0.01))
             return await self._read(place, query or {}, request, accept)
@@ -194,31 +193,23 @@ class WorldClient(kube.Client):
             version = max(self._api.compacted, self._api.version - self._random.randint(1, 30))
         return self._api.page(place, query, version, metadata_only="as=PartialObjectMetadataList;" in accept)
 
-    async def watch(
-        self,
-        resource: kube.Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 300,
-        read_deadline: float = 70.0,
-        type: type[Any] = dict,
-    ) -> AsyncGenerator[WatchEvent[Any]]:
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], *, accept: str, read_deadline: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """As the shipped one; events come within 20 ms, or when `lag_until` is over."""
-        path = resource.path(namespace)
+        metadata_only = "as=PartialObjectMetadata;" in accept
         place = place_of(path)
-        selector = Selector.of(place, {"labelSelector": label_selector, "fieldSelector": field_selector})
+        selector, since = Selector.of(place, query), int(query["resourceVersion"])
         await self._pass(self._random.uniform(0.001, 0.01))
         loop = asyncio.get_running_loop()
-        ends = loop.time() + timeout_seconds
+        ends = loop.time() + int(query["timeoutSeconds"])
         queue: deque[tuple[float, bytes | WatchFault]] = deque()
         woken = asyncio.Event()
 
         def take(change: Change) -> None:
             if change.collection == place.collection:
-                line = _line(change, selector, metadata_only=type is PartialObjectMetadata)
+                line = _line(change, selector, metadata_only=metadata_only)
                 if line:
                     queue.append((loop.time() + self._random.uniform(0.0, 0.02), line))
                     woken.set()
@@ -228,14 +219,7 @@ class WorldClient(kube.Client):
             queue.append((loop.time(), fault))
             woken.set()
 
-        if int(resource_version) < self._api.compacted:
-            self._faults.injected["watch OLD"] += 1
-        for change in self._api.changes(place.collection, int(resource_version)):
-            take(change)
-        self._api.listeners.append(take)
-        self._faults.watches.append(end)
-        try:
-            yield WatchEvent("BOOKMARK", None, resource_version)
+        async def lines() -> AsyncIterator[bytes]:
             while True:
                 if not queue:
                     woken.clear()
@@ -257,7 +241,16 @@ class WorldClient(kube.Client):
                 if self._faults.lag_until > max(due, loop.time()):
                     self._faults.injected["watch SILENT"] += 1
                 await self._pass(max(due, self._faults.lag_until) - loop.time())
-                yield _event(line, type, f"WATCH {path}")
+                yield line
+
+        if since < self._api.compacted:
+            self._faults.injected["watch OLD"] += 1
+        for change in self._api.changes(place.collection, since):
+            take(change)
+        self._api.listeners.append(take)
+        self._faults.watches.append(end)
+        try:
+            yield lines()
         finally:
             self._api.listeners.remove(take)
             self._faults.watches.remove(end)

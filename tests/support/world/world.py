@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import is_foreign
 from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
-from sidecars.kube import CONFIG_MAPS, PODS, SECRETS, Manifest
+from sidecars.kube import CONFIG_MAPS, PODS, SECRETS, Client, Manifest
 from sidecars.operator.main import Operator, lead
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
@@ -27,7 +27,7 @@ from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from tests.support.world.api import Api, Change, merged
-from tests.support.world.client import Faults, Process, WorldClient, WorldSlurm
+from tests.support.world.client import Faults, Process, WorldSlurm, WorldTransport
 from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 from tests.support.world.watchdog import Watchdog
 
@@ -289,7 +289,7 @@ class World:
             process = self._process = Process(ended.set)
             self._processes.append(process)  # what it left behind waits for ever, as the tasks of a dead process do
             rng = seeded(self.rng.random())
-            client = WorldClient(self.api, process, self.faults, self.watchdog, rng)
+            client = Client(WorldTransport(self.api, process, self.faults, self.watchdog, rng))
             self.watchdog.restarted()
 
             def connect(url: str, tokens: TokenSource, process: Process = process) -> WorldSlurm:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import CONFIG_MAPS, PODS
+from sidecars.kube import CONFIG_MAPS, PODS, Client
 from sidecars.policy.nodeset import replicas
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
@@ -15,14 +15,14 @@ from sidecars.slurm import protocol
 from sidecars.slurm.tokens import TokenSource
 from tests.support.virtual_time import run
 from tests.support.world.api import Change
-from tests.support.world.client import Faults, KubeFault, Process, WorldClient, WorldSlurm
+from tests.support.world.client import Faults, KubeFault, Process, WorldSlurm, WorldTransport
 from tests.support.world.scripts import CORDON, FOREIGN, ChangeTemplate, Script, check_settled, play, tidy
 from tests.support.world.world import _SECRET, NODESET, POD, SETTLED_AFTER, Broken, World, world
 
 
-def rogue(w: World) -> WorldClient:
+def rogue(w: World) -> Client:
     """An operator that does as it likes."""
-    return WorldClient(w.api, Process(lambda: None), Faults(), w.watchdog, random.Random(0))  # noqa: S311
+    return Client(WorldTransport(w.api, Process(lambda: None), Faults(), w.watchdog, random.Random(0)))  # noqa: S311
 
 
 async def write(w: World, request: protocol.Request[Any]) -> None:

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sidecars.slurm import nodeconf
+
 FEATURE_PREFIX = "k8s/"
 
 _FEATURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=-]*")
-_OWN_TOPOLOGY = re.compile(r"(?i)(^|\s)topology=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,9 @@ def topology(wanted: str, stamped: str | None, registered: str | None) -> Topolo
     return Topology(wanted if wanted and not registered else None)
 
 
-def says_topology(extra_conf: str) -> bool:
-    """Whether the NodeSet itself says where its nodes are; then no Kubernetes node has a say."""
-    return _OWN_TOPOLOGY.search(extra_conf) is not None
+def sets_topology(extra_conf: str) -> bool:
+    """Whether the NodeSet itself sets the topology of its nodes. The Kubernetes nodes' annotations don't count then."""
+    return nodeconf.parse(extra_conf).get("Topology") is not None
 
 
 def features(annotation: str, present: Iterable[str]) -> tuple[str, ...] | None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from sidecars.slurm import conf, hostlists, keys
+from sidecars.slurm import conf, hostlists, keys, nodeconf, versions
+from sidecars.slurm.versions import Version
 from sidecars.workloads import config
 from sidecars.workloads.config import ConfigSet
 from sidecars.workloads.facts import Facts
@@ -94,7 +95,7 @@ def review(
     controller: Controller,
     nodesets: Sequence[NodeSet],
     facts: Facts,
-    version: keys.Version | None = None,
+    version: Version | None = None,
     known_nodes: Collection[str] | None = (),
 ) -> tuple[ConfigSet | None, tuple[Finding, ...]]:
     """Compose and lint at once; no set of files where none can be made.
@@ -111,7 +112,7 @@ def review(
 def lint(
     config_set: ConfigSet,
     nodesets: Sequence[NodeSet] = (),
-    version: keys.Version | None = None,
+    version: Version | None = None,
     known_nodes: Collection[str] | None = (),
 ) -> tuple[Finding, ...]:
     """All findings, errors first, then by file and line.
@@ -157,7 +158,7 @@ class _Placed:
 class _Linter:
     files: ConfigSet
     nodesets: Sequence[NodeSet]
-    version: keys.Version | None
+    version: Version | None
     known_nodes: Collection[str] | None
     findings: list[Finding] = field(default_factory=list)
 
@@ -217,8 +218,8 @@ class _Linter:
                 yield placed
 
     def _included(self, at: _Placed, path: str, including: tuple[str, ...]) -> Iterator[_Placed]:
-        cluster = next(line for line in self.files.files["slurm.conf"].split("\n") if line.startswith("ClusterName="))
-        name = path.replace("%c", cluster.partition("=")[2])
+        cluster = conf.parse_readable(self.files.files["slurm.conf"]).get("ClusterName") or ""
+        name = path.replace("%c", cluster)
         if name.startswith("/") and not name.startswith(_FOLDER):
             said = f"Include {path}: the operator doesn't know files outside of /etc/slurm, and workers don't get them"
             self._tell("warning", at, f"{said}: bring the file by spec.configFileRefs")
@@ -263,7 +264,7 @@ class _Linter:
             spelled = next((key for key in keys.spelled(scope) if near and key.lower() == near[0]), None)
             hint = f"did you mean {spelled}?" if spelled else "remove it or correct its spelling"
             certain = self.version is not None and keys.KNOWN[0] <= self.version <= keys.KNOWN[-1]
-            which = f"Slurm {_dotted(self.version or keys.KNOWN[-1])}"
+            which = f"Slurm {versions.text(self.version or keys.KNOWN[-1])}"
             self._tell("error" if certain else "warning", at, f"{pair.key} is no key of {where} in {which}: {hint}")
             return
         wanted = keys.unfit(kind, pair.value)
@@ -420,10 +421,8 @@ class _Linter:
                 check((at.file, at.line.number, self.files.origin(at.file, at.line.number)), item)
         for nodeset in self.nodesets:
             source = f"NodeSet {nodeset.namespace}/{nodeset.name} spec.extraConf"
-            for word in nodeset.spec.extra_conf.split():
-                key, _, value = word.partition("=")
-                for item in value.strip("'\"").split(",") if key.lower() == "gres" else ():
-                    check(("slurm.conf", None, source), item)
+            for item in (nodeconf.parse(nodeset.spec.extra_conf).get("Gres") or "").split(","):
+                check(("slurm.conf", None, source), item)
         gres_conf = self._quietly("gres.conf")
         for line in gres_conf.lines if gres_conf is not None else ():
             name = line.get("Name")
@@ -447,7 +446,3 @@ def _may_be_worker(name: str, nodeset: NodeSet) -> bool:
 
 def _int(text: str | None) -> int:
     return int(text) if text and text.isdecimal() else 0
-
-
-def _dotted(release: keys.Version) -> str:
-    return f"{release[0]}.{release[1]:02}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sidecars.contract import reasons
 from sidecars.contract.reasons import Owner
 from sidecars.policy import placement
-from sidecars.slurm import conf, gres, states
+from sidecars.slurm import conf, gres, nodeconf, states
 from sidecars.slurm.records import Node
 from sidecars.workloads import gres as wanted_gres
 from sidecars.workloads import quantities
@@ -144,8 +144,8 @@ def _intent(nodeset: NodeSet) -> Iterable[Finding]:
         yield Finding(place, what, f"set nodesets.{key}.gpu.enabled: true (NodeSet.spec.gpu.enabled)")
 
 
-def _conf_keys(nodeset: NodeSet) -> set[str]:
-    return {word.partition("=")[0].lower() for word in nodeset.spec.extra_conf.split()}
+def _conf_keys(nodeset: NodeSet) -> frozenset[str]:
+    return nodeconf.parse(nodeset.spec.extra_conf).keys
 
 
 def _key(nodeset: NodeSet) -> str:

@@ -5,21 +5,17 @@ Each daemon may be older than the one before it in this list, and never newer
 one has stored.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sidecars.policy.conditions import Condition
+from sidecars.slurm import versions
+from sidecars.slurm.versions import Version
 
 WAITING = "WaitingForUpgrade"
 OLDER = "OlderThanState"
 NEWER = "NewerThanLeader"
-
-_VERSION = re.compile(r"(\d\d)\.(0[1-9]|1[0-2])(?![0-9])")
-
-Version = tuple[int, int]
-"""Slurm's major release, as (26, 5). A state is compatible within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +58,9 @@ class Hold:
         return Condition("Ready", "False", self.reason, self.message)
 
 
-def version(image: str) -> Version | None:
-    """The version that an image's tag begins with, as tags of Slurm images do; None for one that doesn't tell."""
-    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
-    found = _VERSION.match(tag.removeprefix("v"))
-    return (int(found[1]), int(found[2])) if found else None
-
-
 def ran(live: Live) -> Version | None:
     """The newest version that is known to have run, now that this is seen."""
-    now = version(live.image) if live.ready else None
+    now = versions.of_image(live.image) if live.ready else None
     return max((it for it in (now, live.ran) if it is not None), default=None)
 
 
@@ -99,16 +88,16 @@ def hold(daemon: str, live: Live | None, wanted: str, before: Before) -> Hold | 
     """
     if live is not None and live.image == wanted:
         return None
-    asked, leads = version(wanted), version(before.image)
+    asked, leads = versions.of_image(wanted), versions.of_image(before.image)
     newer = asked is not None and leads is not None and asked > leads
     keeps = f"keeps image {live.image}" if live is not None else "is not made"
     if newer and before.moves:
         return Hold(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     if newer and asked is not None and leads is not None:
         said = (
-            f"{daemon} {_text(asked)} (image {wanted}) is newer than {before.daemon} {_text(leads)} (image "
-            f"{before.image}), which doesn't understand it, so {daemon} {keeps}: give {before.daemon} an image of "
-            f"{_text(asked)} or newer first, or ask for {daemon} of {_text(leads)} or older"
+            f"{daemon} {versions.text(asked)} (image {wanted}) is newer than {before.daemon} {versions.text(leads)} "
+            f"(image {before.image}), which doesn't understand it, so {daemon} {keeps}: give {before.daemon} an image "
+            f"of {versions.text(asked)} or newer first, or ask for {daemon} of {versions.text(leads)} or older"
         )
         return Hold(NEWER, said)
     if live is None:
@@ -116,25 +105,11 @@ def hold(daemon: str, live: Live | None, wanted: str, before: Before) -> Hold | 
     newest = ran(live)
     if newest is not None and asked is not None and asked < newest and daemon in {"slurmctld", "slurmdbd"}:
         said = (
-            f"{daemon} {_text(asked)} (image {wanted}) can't read what {daemon} {_text(newest)} has stored, so image "
-            f"{live.image} is kept: ask for an image of {_text(newest)} or newer, or restore the state of before"
+            f"{daemon} {versions.text(asked)} (image {wanted}) can't read what {daemon} {versions.text(newest)} has "
+            f"stored, so image {live.image} is kept: ask for an image of {versions.text(newest)} or newer, or restore "
+            "the state of before"
         )
         return Hold(OLDER, said)
     if before.waits and live.ready:
         return Hold(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     return None
-
-
-def parse(text: str) -> Version | None:
-    """A version as `text` wrote it; None for anything else."""
-    found = _VERSION.fullmatch(text)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def text(of: Version | None) -> str:
-    """A version as Slurm writes it, as 26.05; empty for None."""
-    return _text(of) if of is not None else ""
-
-
-def _text(of: Version) -> str:
-    return f"{of[0]:02}.{of[1]:02}"

@@ -21,9 +21,9 @@ from decimal import Decimal
 
 from sidecars.contract import extra
 from sidecars.register.gpus import Verdict
+from sidecars.slurm import nodeconf
+from sidecars.slurm.nodeconf import Item
 
-_WORD = re.compile(r"""(?:"[^"]*"|\S)+""")
-_ITEM = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)=(?P<value>.*)", re.DOTALL)
 _NOT_EXPRESSIBLE = re.compile(r"""["'\\\s\x00-\x1f\x7f]""")
 
 _OWN_CPUS = frozenset(
@@ -90,66 +90,49 @@ class Registration:
 
 def registration(facts: Facts) -> Registration:
     """What slurmd starts with. Items of the NodeSet win over ours. Raises BadFact."""
-    own, unset = _items(facts.conf)
-    named = {key.lower() for key, _ in own}
-    ours: list[tuple[str, str]] = []
+    nodeset = nodeconf.parse(facts.conf)
+    if nodeset.problems:
+        raise BadFact(f"NODESET_CONF, from the NodeSet's extraConf: {nodeset.problems[0]}")
+    # slurmd would end over an item without a value.
+    own = [item for item in nodeset.items if item.value]
+    unset = [item.key for item in nodeset.items if not item.value]
+    named = {item.key.lower() for item in own}
+    ours: list[Item] = []
     notes: list[str] = []
 
-    ours.append(("NodeAddr", _plain(facts.pod_ip, "POD_IP", "it comes from the pod's status.podIP")))
+    ours.append(Item("NodeAddr", _plain(facts.pod_ip, "POD_IP", "it comes from the pod's status.podIP")))
     cores = _specialized_cores(facts, named, notes)
     if cores:
-        ours.append(("CoreSpecCount", str(cores)))
+        ours.append(Item("CoreSpecCount", str(cores)))
     memory = _specialized_memory(facts, named, notes)
     if memory:
-        ours.append(("MemSpecLimit", str(memory)))
+        ours.append(Item("MemSpecLimit", str(memory)))
 
     if facts.topology:
         place = "SLINKY_TOPOLOGY"
         ours.append(
-            ("Topology", _plain(facts.topology, place, "correct the annotation topology.slinky.slurm.net/spec"))
+            Item("Topology", _plain(facts.topology, place, "correct the annotation topology.slinky.slurm.net/spec"))
         )
 
     if facts.gpus is not None:
         notes.append(facts.gpus.summary)
         if facts.gpus.gres:
-            ours.append(("Gres", facts.gpus.gres))
+            ours.append(Item("Gres", facts.gpus.gres))
         if facts.gpus.drain and _OWN_STATE.isdisjoint(named):
-            ours += [("State", "DRAIN"), ("Reason", _quoted(facts.gpus.drain))]
+            ours += [Item("State", "DRAIN"), Item("Reason", _quotable(facts.gpus.drain))]
 
     if unset:
         notes.append(f"left out for want of a value: {', '.join(unset)}")
-    overruled = [key for key, _ in ours if key.lower() in named]
+    overruled = [item.key for item in ours if item.key.lower() in named]
     if overruled:
         notes.append(f"the NodeSet's own: {', '.join(overruled)}")
-    conf = " ".join(f"{key}={value}" for key, value in (*_without(ours, named), *own))
+    conf = nodeconf.render([*(item for item in ours if item.key.lower() not in named), *own])
     return Registration(
         conf=conf,
         extra=_extra(facts),
         instance_id=_plain(facts.kube_node, "KUBE_NODE_NAME", "it comes from the pod's spec.nodeName"),
         summary=f"--conf {conf} --instance-id {facts.kube_node} ({'; '.join(notes)})",
     )
-
-
-def _items(conf: str) -> tuple[list[tuple[str, str]], list[str]]:
-    """The NodeSet's items in order, and the keys of those without a value, which slurmd must not see."""
-    items: list[tuple[str, str]] = []
-    unset: list[str] = []
-    for word in _WORD.findall(conf):
-        match = _ITEM.fullmatch(word)
-        if match is None:
-            raise BadFact(
-                f"NODESET_CONF: {word!r} is not Key=Value; items of the NodeSet's extraConf are separated by spaces; "
-                "a value that holds one is between double quotes"
-            )
-        if not match["value"]:
-            unset.append(match["key"])
-            continue
-        value = match["value"]
-        quoted = len(value) > 1 and value[0] == value[-1] == '"'
-        bare = value[1:-1].replace(" ", "") if quoted else value
-        _plain(bare, f"NODESET_CONF: the value of {match['key']}", "write it without, in extraConf")
-        items.append((match["key"], value))
-    return items, unset
 
 
 def _plain(value: str, place: str, remedy: str) -> str:
@@ -161,9 +144,9 @@ def _plain(value: str, place: str, remedy: str) -> str:
     return value
 
 
-def _quoted(reason: str) -> str:
-    """A reason as the value of an item; what would end it or be taken for another language is left out."""
-    return '"' + "".join(character for character in reason if character not in "\"'\\$`#") + '"'
+def _quotable(reason: str) -> str:
+    """A reason as the value of an item, without the characters that would end it or mean something to a shell."""
+    return "".join(character for character in reason if character not in "\"'\\$`#")
 
 
 def _specialized_cores(facts: Facts, named: Iterable[str], notes: list[str]) -> int:
@@ -195,11 +178,6 @@ def _specialized_memory(facts: Facts, named: Iterable[str], notes: list[str]) ->
         return 0
     notes.append(f"memory: {facts.memory} of {facts.host.real_memory} MiB")
     return facts.host.real_memory - facts.memory
-
-
-def _without(items: Iterable[tuple[str, str]], named: Iterable[str]) -> Iterable[tuple[str, str]]:
-    taken = set(named)
-    return (item for item in items if item[0].lower() not in taken)
 
 
 def _extra(facts: Facts) -> str:

@@ -89,6 +89,22 @@ def parse(text: str) -> Conf:
     return Conf(tuple(_lines(text)))
 
 
+def parse_readable(text: str) -> Conf:
+    """As `parse`, for a text that somebody else checks: a line that slurmctld would refuse has no pairs."""
+    return Conf(tuple(_lines(text, strict=False)))
+
+
+def without(pairs: str, key: str) -> str:
+    """The text of a line's pairs without those of a key, in any case. What is no pair ends the search and stays."""
+    kept: list[str] = []
+    at = 0
+    while found := _PAIR.match(pairs, at):
+        if found[1].lower() != key.lower():
+            kept.append(found[0].strip(_SPACES))
+        at = found.end()
+    return " ".join(filter(None, [*kept, pairs[at:].strip(_SPACES)]))
+
+
 def render(key: str, value: str) -> str:
     """One line `Key=Value` without its line end, quoted and escaped as needed; parses to the same value.
 
@@ -134,7 +150,7 @@ def merge_lists(ours: Mapping[str, str], extra: Conf) -> dict[str, str]:
     return merged
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _lines(text: str, *, strict: bool = True) -> Iterator[Line]:
     physical = re.findall(r"[^\n]*\n|[^\n]+\Z", text)
     at = 0
     while at < len(physical):
@@ -147,7 +163,13 @@ def _lines(text: str) -> Iterator[Line]:
             code, continued = _CONTINUED.subn(r"\1", code)
             content += code
             at += 1
-        yield _line(first + 1, "".join(physical[first:at]), content)
+        source = "".join(physical[first:at])
+        try:
+            yield _line(first + 1, source, content)
+        except ConfError:
+            if strict:
+                raise
+            yield Line(first + 1, source)
 
 
 def _line(number: int, source: str, content: str) -> Line:

@@ -12,25 +12,18 @@ from functools import cache
 from importlib import resources as packaged
 from typing import Any, Literal
 
-Version = tuple[int, int]
-"""Slurm's release, such as (26, 5)."""
+from sidecars.slurm import versions
+from sidecars.slurm.versions import Version
 
 Kind = Literal["text", "number", "boolean", "line"]
 """What a key's value is; a `line` key may be there more than once, and says what its line is about."""
 
 _TABLES: dict[str, Any] = json.loads(packaged.files("sidecars.slurm").joinpath("keys.json").read_text(encoding="utf-8"))
-_VERSION = re.compile(r"(?<![\d.])(\d{2})\.(\d{2})(?!\d)")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+|infinite|unlimited", re.IGNORECASE)
 _BOOLEANS = frozenset({"yes", "no", "up", "down", "true", "false", "1", "0"})
 
 
-def version(text: str) -> Version | None:
-    """The release in a version or an image's tag, such as `26.05.2` and `26.05-ubuntu24.04`; None if there is none."""
-    found = _VERSION.search(text)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-KNOWN: tuple[Version, ...] = tuple(found for text in _TABLES["versions"] if (found := version(text)) is not None)
+KNOWN: tuple[Version, ...] = tuple(found for text in _TABLES["versions"] if (found := versions.parse(text)) is not None)
 """The releases whose keys are known, the oldest first."""
 
 
@@ -45,7 +38,7 @@ def of(scope: str, release: Version) -> Mapping[str, Kind] | None:
     newer = {
         key
         for since, scopes in _TABLES["since"].items()
-        if (version(since) or release) > release
+        if (versions.parse(since) or release) > release
         for key in scopes.get(scope, ())
     }
     return {key.lower(): kind for kind, keys in _TABLES["keys"][scope].items() for key in keys if key not in newer}

@@ -28,8 +28,6 @@ CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
 RESERVED_FILES = frozenset({manifest.SLURM_CONF, "slurmdbd.conf", manifest.FILE, *manifest.KEY_FILES})
 """Files that no ConfigMap may bring, in whatever case: the operator writes them, or a Secret holds them."""
 
-_INCLUDED = re.compile(r"(?im)^[ \t]*include[ \t]+(\S+)[ \t]*$")
-
 CONFIG_MAPS = 8
 """Over how many ConfigMaps at most the files are spread; a pod mounts that many, as optional ones."""
 
@@ -40,8 +38,6 @@ MIN_MAX_NODE_COUNT = 1024
 
 CLOSED = "INACTIVE"
 """The State of a partition that is to go: it takes no job and starts none."""
-
-_STATE = re.compile(r"(?i)(?<!\S)State=\S+\s*")
 
 STATE_FOLDER = "/var/spool/slurmctld"
 
@@ -127,7 +123,7 @@ def slurm_conf(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts
         name = wanted.pop().removeprefix("/etc/slurm/")
         if name in files and name not in found:
             found[name] = files[name]
-            wanted += _INCLUDED.findall(files[name])
+            wanted += [line.include for line in conf.parse_readable(files[name]).lines if line.include is not None]
     return found
 
 
@@ -277,7 +273,7 @@ class _Composer:
             self._section("### GENERAL ###", _general(controller, nodesets))
             self._section("### LOGGING ###", _LOGGING)
             self._section("### PLUGINS & PARAMETERS ###", _plugins(controller, lists))
-            checked = health.slurm_conf(controller, nodesets)
+            checked = health.slurm_conf(conf.parse_readable(controller.spec.extra_conf), nodesets)
             if checked:
                 self._section("### HEALTH ###", checked)
             self._section("### ACCOUNTING ###", _accounting(self._facts.accounting))
@@ -355,7 +351,7 @@ class _Composer:
                     rest = ""
                 if closed:
                     # Its own State would contradict that.
-                    rest = f"{_STATE.sub('', rest).strip()} State={CLOSED}".lstrip()
+                    rest = f"{conf.without(rest, 'State')} State={CLOSED}".lstrip()
                 if not reason or closed:
                     self._add([f"PartitionName={name} Nodes={name} {rest}".rstrip()], place)
         for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):

@@ -4,11 +4,11 @@ The program and its checks are the files `health-*.sh` of the workloads folder. 
 slurmctld: a program must be there where slurmd runs. https://slurm.schedmd.com/slurm.conf.html#OPT_HealthCheckProgram
 """
 
-import re
 from collections.abc import Iterable
 
+from sidecars.slurm.conf import Conf
 from sidecars.workloads import gres, names
-from sidecars.workloads.resources import Controller, Json, Manifest, NodeSet, ResourceError
+from sidecars.workloads.resources import Json, Manifest, NodeSet, ResourceError
 from sidecars.workloads.structure import Workloads
 
 FOLDER = "/etc/slurm-health"
@@ -31,17 +31,15 @@ def is_on(nodeset: NodeSet) -> bool:
     return nodeset.spec.gpu.enabled if enabled is None else enabled
 
 
-def slurm_conf(controller: Controller, nodesets: Iterable[NodeSet]) -> list[str]:
-    """The lines of slurm.conf: none where no NodeSet is checked, or extraConf names a program of its own."""
-    if _says(controller, "HealthCheckProgram") or not any(is_on(nodeset) for nodeset in nodesets):
+def slurm_conf(extra_conf: Conf, nodesets: Iterable[NodeSet]) -> list[str]:
+    """The lines of slurm.conf: none where no NodeSet is checked, or the Controller's extraConf sets a program.
+
+    What extraConf sets is left out, because slurmd logs an error for a key that slurm.conf sets twice.
+    """
+    if extra_conf.all("HealthCheckProgram") or not any(is_on(nodeset) for nodeset in nodesets):
         return []
-    interval = [] if _says(controller, "HealthCheckInterval") else [f"HealthCheckInterval={INTERVAL_SECONDS}"]
+    interval = [] if extra_conf.all("HealthCheckInterval") else [f"HealthCheckInterval={INTERVAL_SECONDS}"]
     return [f"HealthCheckProgram={PROGRAM}", *interval]
-
-
-def _says(controller: Controller, key: str) -> bool:
-    """Whether extraConf has the key. slurmd complains of one that is there twice."""
-    return bool(re.search(rf"^\s*{key}\s*=", controller.spec.extra_conf, re.IGNORECASE | re.MULTILINE))
 
 
 def config_map(nodeset: NodeSet, limits: Json, workloads: Workloads) -> Manifest:

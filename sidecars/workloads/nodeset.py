@@ -3,13 +3,14 @@
 import difflib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
 
-from sidecars.slurm import keys
+from sidecars.slurm import keys, nodeconf, versions
+from sidecars.slurm.nodeconf import Item
 from sidecars.workloads import assembly, gres, health, merge, names, quantities, restapi
 from sidecars.workloads.controller import conf_server, jwt_key, slurm_key
 from sidecars.workloads.facts import NOTHING, Facts, combined, config_map_digests, digest
@@ -36,9 +37,6 @@ CHOICES = ("template", "slurmd", "gpu", "extraConf", "logfile", "ssh", "ordinalP
 
 _LABEL_LIMIT = 63
 _DIGEST = 10
-_EXTRA_CONF_ITEM = re.compile(
-    r"""(?P<key>[^\s=]+)=(?:"(?P<double>[^"]+)"|'(?P<single>[^']+)'|(?P<plain>[^\s"']\S*))(?:\s+|$)"""
-)
 _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -297,47 +295,31 @@ def selector(nodeset: NodeSet) -> dict[str, str]:
 
 
 def node_conf(nodeset: NodeSet) -> str:
-    """The items of slurmd's --conf that the NodeSet decides: `Features` first of the sorted keys, then extraConf's.
+    """The items of slurmd's --conf that the NodeSet decides, sorted by key: `Features`, and those of extraConf.
 
-    A value with a space is between double quotes. Raises ResourceError for an extraConf that isn't `Key=Value` items
-    separated by spaces, has a value that slurmd's command line can't hold, or a key that slurmd of the image's release
-    would end over; of a release that isn't known every key is taken.
+    Raises ResourceError for an extraConf that is no list of items, has an item without a value, or a key that slurmd of
+    the image's release does not know: slurmd would end. Of an unknown release every key is accepted.
     """
+    extra = nodeconf.parse(assembly.text(nodeset.spec.extra_conf.replace("\n", " "), "spec.extraConf"))
+    if extra.problems:
+        raise ResourceError("spec.extraConf", extra.problems[0])
     items: dict[str, str] = {}
-    release = keys.version(str(nodeset.spec.slurmd.get("image") or ""))
+    release = versions.of_image(str(nodeset.spec.slurmd.get("image") or ""))
     known = keys.of("NodeName", release) if release is not None and release <= keys.KNOWN[-1] else None
     features = {nodeset.slurm_name}
-    for key, value in _extra_conf(assembly.text(nodeset.spec.extra_conf.replace("\n", " "), "spec.extraConf").strip()):
-        if known is not None and key.lower() not in known:
-            near = difflib.get_close_matches(key.lower(), known, 1)
+    for item in extra.items:
+        if not item.value:
+            raise ResourceError("spec.extraConf", f"{item.key} has no value: remove it")
+        if known is not None and item.key.lower() not in known:
+            near = difflib.get_close_matches(item.key.lower(), known, 1)
             meant = next((f"; is it {word}?" for word in keys.spelled("NodeName") if [word.lower()] == near), "")
-            raise ResourceError("spec.extraConf", f"{key} isn't a key of a node in slurm.conf{meant}")
-        if key.lower() in {"feature", "features"}:
-            features |= {feature for feature in value.split(",") if feature}
+            raise ResourceError("spec.extraConf", f"{item.key} isn't a key of a node in slurm.conf{meant}")
+        if item.key.lower() in {"feature", "features"}:
+            features |= {feature for feature in item.value.split(",") if feature}
         else:
-            items[key[0].upper() + key[1:]] = value
+            items[item.key[0].upper() + item.key[1:]] = item.value
     items["Features"] = ",".join(sorted(features))
-    return " ".join(f"{key}={items[key]}" for key in sorted(items))
-
-
-def _extra_conf(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values in order."""
-    begin = 0
-    while begin < len(text):
-        found = _EXTRA_CONF_ITEM.match(text, begin)
-        if found is None:
-            item = text[begin:].split()[0]
-            said = f"{item!r} isn't of the form Key=Value; a value with spaces goes between double quotes"
-            raise ResourceError("spec.extraConf", said)
-        value = next(it for it in found.group("plain", "double", "single") if it is not None)
-        refused = re.search(r"""["'\\]""", value)
-        if refused is not None:
-            said = (
-                f"the value of {found['key']} has a {refused[0]!r} in it, which slurmd can't be told; write it without"
-            )
-            raise ResourceError("spec.extraConf", said)
-        yield found["key"], f'"{value}"' if " " in value else value
-        begin = found.end()
+    return nodeconf.render(Item(key, items[key]) for key in sorted(items))
 
 
 def _index(nodeset: NodeSet, ordinal: int) -> str:

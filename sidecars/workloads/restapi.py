@@ -1,24 +1,43 @@
 """slurmrestd: its Service and Deployment."""
 
-import re
-
+from sidecars.slurm import conf
 from sidecars.workloads import assembly, names
 from sidecars.workloads.config import more_sources, slurm_conf
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi
 
-_READ = (
-    *("AccountingStorageBackupHost", "AccountingStorageExternalHost", "AccountingStorageHost", "AccountingStoragePass"),
-    *("AccountingStoragePort", "AccountingStorageType", "AuthAltParameters", "AuthAltTypes", "AuthInfo", "AuthType"),
-    *("CertgenParameters", "CertgenType", "CertmgrParameters", "CertmgrType", "ClusterName", "CommunicationParameters"),
-    *("CredType", "DataParserParameters", "DebugFlags", "FederationParameters", "GresTypes", "HashPlugin"),
-    *("MessageTimeout", "PluginDir", "SelectType", "SelectTypeParameters", "SlurmUser", "SlurmctldAddr"),
-    *("SlurmctldHost", "SlurmctldPort", "SwitchType", "TCPTimeout", "TLSParameters", "TLSType", "TopologyPlugin"),
+_READ = frozenset(
+    key.lower()
+    for key in (
+        *(
+            "AccountingStorageBackupHost",
+            "AccountingStorageExternalHost",
+            "AccountingStorageHost",
+            "AccountingStoragePass",
+        ),
+        *(
+            "AccountingStoragePort",
+            "AccountingStorageType",
+            "AuthAltParameters",
+            "AuthAltTypes",
+            "AuthInfo",
+            "AuthType",
+        ),
+        *(
+            "CertgenParameters",
+            "CertgenType",
+            "CertmgrParameters",
+            "CertmgrType",
+            "ClusterName",
+            "CommunicationParameters",
+        ),
+        *("CredType", "DataParserParameters", "DebugFlags", "FederationParameters", "GresTypes", "HashPlugin"),
+        *("MessageTimeout", "PluginDir", "SelectType", "SelectTypeParameters", "SlurmUser", "SlurmctldAddr"),
+        *("SlurmctldHost", "SlurmctldPort", "SwitchType", "TCPTimeout", "TLSParameters", "TLSType", "TopologyPlugin"),
+    )
 )
 """Keys of slurm.conf that say how to reach and understand slurmctld and slurmdbd. The rest slurmrestd asks them for."""
-
-_READ_LINE = re.compile(rf"(?im)^[ \t]*(?:{'|'.join(_READ)})[ \t]*=(?:.*\\\n)*.*$")
 
 
 def url(restapi: RestApi) -> str:
@@ -68,7 +87,8 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts) -> list[Mani
 def _read(controller: Controller, facts: Facts) -> str:
     """What of the configuration slurmrestd restarts for, which reads it at its start only."""
     files = slurm_conf(controller, (), facts)
-    return "\n".join(line.strip() for name in sorted(files) for line in _READ_LINE.findall(files[name]))
+    lines = [line for name in sorted(files) for line in conf.parse_readable(files[name]).lines]
+    return "\n".join(line.text.strip() for line in lines if line.pairs and line.pairs[0].key.lower() in _READ)
 
 
 def _arguments(restapi: RestApi, controller: Controller) -> list[str]:

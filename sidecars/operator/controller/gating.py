@@ -12,9 +12,10 @@ from sidecars.operator.controller.pods import NUDGE, carries_label, pod_view
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import configuration, failover, gate, upgrades
+from sidecars.policy import configuration, failover, gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.gate import Published
+from sidecars.slurm import versions
 from sidecars.workloads import config, names
 from sidecars.workloads import controller as render
 from sidecars.workloads.config import ConfigSet
@@ -40,7 +41,7 @@ def lint(
     findings = configuration.lint(
         config_set,
         nodesets,
-        upgrades.version(str(controller.spec.slurmctld.get("image") or "")),
+        versions.of_image(str(controller.spec.slurmctld.get("image") or "")),
         view.nodes if view is not None and (view.nodes or view.problem is None) else None,
     )
     return (

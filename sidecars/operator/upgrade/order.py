@@ -10,6 +10,7 @@ from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import upgrades
 from sidecars.policy.upgrades import Before, Hold, Live
+from sidecars.slurm import versions
 from sidecars.workloads import names
 from sidecars.workloads.assembly import container, containers_of
 from sidecars.workloads.resources import Controller
@@ -29,7 +30,7 @@ def arrange(runtime: Runtime, manifests: list[Manifest], daemon: str, before: Be
     wanted = container(spec, daemon).get("image")
     found = live(runtime, APPLIED[workload["kind"]], metadata["namespace"], metadata["name"], daemon)
     if found is not None and (newest := upgrades.ran(found)) is not None and daemon in {"slurmctld", "slurmdbd"}:
-        metadata["annotations"] = {**metadata.get("annotations", {}), names.RAN_VERSION: upgrades.text(newest)}
+        metadata["annotations"] = {**metadata.get("annotations", {}), names.RAN_VERSION: versions.text(newest)}
     if not wanted:
         return None
     held = upgrades.hold(daemon, found, wanted, before)
@@ -53,7 +54,7 @@ def live(runtime: Runtime, resource: Resource, namespace: str, name: str, daemon
         return None
     status, wanted = manifest.get("status") or {}, manifest["spec"].get("replicas", 1)
     ready = upgrades.rolled_out(status, manifest["metadata"].get("generation", 0), wanted)
-    ran = upgrades.parse((manifest["metadata"].get("annotations") or {}).get(names.RAN_VERSION, ""))
+    ran = versions.parse((manifest["metadata"].get("annotations") or {}).get(names.RAN_VERSION, ""))
     return Live(image, ready, ran)
 
 

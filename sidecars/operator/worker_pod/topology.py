@@ -79,7 +79,7 @@ def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> s
     machine = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
     if machine is None:
         return None
-    if policy.says_topology(spec.get("extraConf") or ""):
+    if policy.sets_topology(spec.get("extraConf") or ""):
         return pod.metadata.annotations.get(names.TOPOLOGY, "")
     of_template: dict[str, str] = ((spec.get("template") or {}).get("metadata") or {}).get("annotations") or {}
     return machine.metadata.annotations.get(names.TOPOLOGY, of_template.get(names.TOPOLOGY, "")).strip()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecars.policy.annotations import Topology, bad_features, features, says_topology, topology
+from sidecars.policy.annotations import Topology, bad_features, features, sets_topology, topology
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_slurm_is_told_what_register_has_not_read(
 
 
 def test_a_nodeset_with_a_topology_of_its_own_is_left_alone() -> None:
-    assert says_topology("Weight=1 topology=tree:s1")
-    assert not says_topology("Weight=1 Features=topology")
+    assert sets_topology("Weight=1 topology=tree:s1")
+    assert not sets_topology("Weight=1 Features=topology")
 
 
 def test_features_get_a_prefix_and_replace_only_their_kind() -> None:

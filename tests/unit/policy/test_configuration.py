@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sidecars.policy.configuration import RESTART_KEYS, Finding, review
-from sidecars.slurm import keys
+from sidecars.slurm import keys, versions
 from sidecars.workloads.resources import Controller, NodeSet, read
 from tests.support import builders
 from tests.support.builders import nodeset
@@ -36,7 +36,7 @@ def findings(
             "spec": builders.KEYS | {"extraConf": extra_conf, "configFileRefs": references} | spec,
         },
     )
-    release = keys.version(version) if version else None
+    release = versions.parse(version) if version else None
     return review(of, nodesets, builders.facts(config_maps=maps), release, known_nodes)[1]
 
 

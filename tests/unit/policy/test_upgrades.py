@@ -10,26 +10,6 @@ from sidecars.policy.upgrades import NOTHING, Before, Live
 OLD, NEW = "ghcr.io/slinkyproject/slurmctld:25.11-ubuntu24.04", "ghcr.io/slinkyproject/slurmctld:26.05-ubuntu24.04"
 
 
-@pytest.mark.parametrize(
-    ("image", "version"),
-    [
-        (OLD, (25, 11)),
-        ("slurmctld:26.05.5", (26, 5)),
-        ("registry.example:5000/slurm/slurmctld:26.05@sha256:00", (26, 5)),
-        ("slurmctld:v25.11.1-rockylinux9", (25, 11)),
-        ("registry.example:5000/slurm/slurmctld", None),
-        ("slurmctld@sha256:25.11", None),
-        ("slurmctld:latest", None),
-        ("slurmctld:26.055", None),
-        ("slurmctld:26.13", None),
-        ("", None),
-    ],
-)
-def test_a_tag_tells_the_version_of_slurm(image: str, version: tuple[int, int] | None) -> None:
-    assert upgrades.version(image) == version
-    assert upgrades.parse(upgrades.text(version)) == version
-
-
 @pytest.mark.parametrize("daemon", ["slurmctld", "slurmrestd", "login", "slurmd"])
 def test_a_daemon_keeps_its_image_until_what_goes_before_it_is_done(daemon: str) -> None:
     held = upgrades.hold(daemon, Live(OLD, ready=True), NEW, Before("Accounting 'slurm' is ready"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.slurm.conf import Conf, ConfError, Line, Pair, merge_lists, parse, render
+from sidecars.slurm.conf import Conf, ConfError, Line, Pair, merge_lists, parse, parse_readable, render, without
 
 KEYS = st.from_regex(r"[A-Za-z][A-Za-z0-9_.]{0,12}", fullmatch=True)
 VALUES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")) | st.sampled_from(' #\\"=,'), min_size=1)
@@ -150,3 +150,29 @@ def test_only_the_users_last_line_is_merged_and_one_with_spaces_is_ignored() -> 
     ours = {"AuthInfo": "use_client_ids", "SlurmctldParameters": "enable_configless"}
     extra = parse('AuthInfo=a\nAuthInfo=ttl=60 \\\n # c\nSlurmctldParameters="x y"')
     assert merge_lists(ours, extra) == {"AuthInfo": "ttl=60,use_client_ids"}
+
+
+def test_a_text_that_slurmctld_would_refuse_is_read_as_far_as_it_can_be() -> None:
+    text = 'KillWait=5\nno pair\nInclude more.conf\nAuthInfo="open\nkillwait=6'
+    found = parse_readable(text)
+    assert str(found) == text
+    assert found.get("KillWait") == "6"
+    assert [line.include for line in found.lines if line.include] == ["more.conf"]
+    assert [line.number for line in found.lines if not line.pairs and line.include is None] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "want"),
+    [
+        ("State=UP MaxTime=1", "MaxTime=1"),
+        ("MaxTime=1 state = UP", "MaxTime=1"),
+        ('MaxTime=1 State="UP" Default=YES', "MaxTime=1 Default=YES"),
+        ("State=UP State=DOWN", ""),
+        ("OldState=UP  Nodes=a", "OldState=UP Nodes=a"),
+        ('Comment="State=UP" Nodes=a', 'Comment="State=UP" Nodes=a'),
+        ("State=UP what is this State=UP", "what is this State=UP"),
+        ("", ""),
+    ],
+)
+def test_the_pairs_of_a_key_are_taken_out_of_a_line(pairs: str, want: str) -> None:
+    assert without(pairs, "State") == want

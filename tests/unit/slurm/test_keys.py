@@ -5,20 +5,6 @@ import pytest
 from sidecars.slurm import keys
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("26.05.5", (26, 5)),
-        ("ghcr.io/slinkyproject/slurmctld:25.11-ubuntu24.04", (25, 11)),
-        ("registry.example.com:5000/slurm:26.05", (26, 5)),
-        ("latest", None),
-        ("sha256:1234", None),
-    ],
-)
-def test_the_release_is_read_from_a_version_or_a_tag(text: str, expected: keys.Version | None) -> None:
-    assert keys.version(text) == expected
-
-
 def test_each_release_has_the_keys_that_it_has() -> None:
     old, new = keys.of("slurm.conf", (25, 11)), keys.of("slurm.conf", (26, 5))
     assert old is not None

@@ -1,0 +1,52 @@
+"""Items that describe a Slurm node: `sidecars.slurm.nodeconf`."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecars.slurm.nodeconf import Item, NodeConf, parse, render
+
+VALUES = st.text(st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_characters="\"'\\") | st.just(" "))
+
+
+def test_items_are_separated_by_any_white_space() -> None:
+    want = NodeConf((Item("Weight", "10"), Item("features", "a,b"), Item("Gres", "")))
+    assert parse(" Weight=10\n\tfeatures=a,b  Gres= ") == want
+    assert parse("") == parse(" \n") == NodeConf()
+
+
+def test_a_value_with_spaces_is_between_quotes() -> None:
+    want = NodeConf((Item("Reason", "bad disk"), Item("Comment", "a b"), Item("State", "DRAIN")))
+    assert parse("""Reason="bad disk" Comment='a b' State='DRAIN'""") == want
+
+
+def test_the_last_item_of_a_key_counts_in_any_case() -> None:
+    found = parse("Topology=a topology=tree:s1 Features=topology")
+    assert found.get("TOPOLOGY") == "tree:s1"
+    assert found.get("gres") is None
+    assert found.keys == {"topology", "features"}
+
+
+def test_a_key_within_a_value_is_no_item() -> None:
+    assert parse('Comment="Gres=gpu:8 Topology=x"').keys == {"comment"}
+
+
+@pytest.mark.parametrize("word", ["gpu", "=3", "9=5", 'a="b', 'a="b"c', "a='b", "ä=1"])
+def test_what_is_no_item_is_a_problem_and_the_others_count(word: str) -> None:
+    found = parse(f"Weight=1 {word}")
+    assert found.items == (Item("Weight", "1"),)
+    [problem] = found.problems
+    assert problem.startswith(f"{word!r} is not of the form Key=Value")
+
+
+@pytest.mark.parametrize("value", ["it's", "a\\b", "a\x00b", "a\x1fb", '"a\'b c"', "'a\nb'", "'a \"b\" c'"])
+def test_what_the_command_line_of_slurmd_cannot_hold_is_a_problem(value: str) -> None:
+    found = parse(f"Reason={value} Weight=1")
+    assert found.items == (Item("Weight", "1"),)
+    [problem] = found.problems
+    assert problem.startswith("the value of Reason has a ")
+
+
+@given(st.lists(st.builds(Item, st.from_regex(r"\A[A-Za-z][A-Za-z0-9_]{0,5}\Z"), VALUES)))
+def test_what_is_rendered_is_read_back(items: list[Item]) -> None:
+    assert parse(render(items)) == NodeConf(tuple(items))

@@ -16,12 +16,11 @@ from typing import Protocol
 
 from sidecars.contract.environment import number, required
 from sidecars.contract.status import PORT
-from sidecars.reconfigure import handover, machine, status
+from sidecars.reconfigure import handover, machine, startgate, status
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Say, Seen, Settings, State
-from sidecars.reconfigure.startgate import StartGate
 from sidecars.slurm import health
 
 LOOK = 0.25
@@ -172,7 +171,7 @@ def open_start_gate(folder: Path, edge: Edge, peers: Peers, server: status.Serve
         except OSError:
             return None
 
-    gate = StartGate(folder, peers, server.publish_start_gate)
+    gate = startgate.Server(folder, peers, server.publish_start_gate)
     for work in (gate.serve, lambda: gate.watch(answers)):
         threading.Thread(target=end_with_container, args=(work,), daemon=True).start()
 

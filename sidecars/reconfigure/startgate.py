@@ -30,15 +30,19 @@ GONE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the slurmctld of this pod stands to the gate."""
+    """The gate, and what is known of slurmctld's port."""
 
     phase: StartGatePhase = StartGatePhase.CLOSED
+    """As in `sidecars.contract.status.StartGate`."""
+
     problem: str = ""
     """ASKED: why it can't pass yet. PASSED: why a standby may still lead. Empty without a problem."""
+
     answered: bool = False
     """PASSED: whether slurmctld has answered since."""
+
     silent_since: float | None = None
-    """Since when nothing has listened at its port, as far as that was seen without a break."""
+    """Time since which every look found nobody listening; None if the last did not."""
 
 
 def looked(state: State, answers: bool | None, now: float) -> State:
@@ -54,8 +58,8 @@ def looked(state: State, answers: bool | None, now: float) -> State:
     return State() if now - since >= GONE else dataclasses.replace(state, silent_since=since)
 
 
-class StartGate:
-    """The gate of one pod: `serve` and `watch` each run in a thread of their own. `publish` gets every new state."""
+class Server:
+    """Serves the gate of one pod: `serve` and `watch` each in a thread of their own. `publish` gets every change."""
 
     def __init__(self, folder: Path, peers: Peers, publish: Callable[[State], None]) -> None:
         self._folder, self._peers, self._publish = folder, peers, publish
@@ -70,32 +74,34 @@ class StartGate:
         while True:
             # Opens when slurmctld's container has opened its end.
             with (self._folder / ASK).open("wb", buffering=0) as asked:
-                answered = self._answer(asked)
-                if answered:
-                    # The same open end is not to be taken for the next start.
-                    _wait_for_close(asked)
-            if not answered:
-                self._peers.pause(PAUSE)
+                self._answer(asked)
+                # The same open end is not to be taken for the next start.
+                _closed(asked, wait=True)
 
-    def _answer(self, asked: FileIO) -> bool:
-        """Whether the container was told to start slurmctld."""
-        if self._state.phase is not StartGatePhase.ASKED:
-            self._become(State(StartGatePhase.ASKED))
-        try:
-            problem = lead_alone(self._peers)
-        except OSError as error:
-            # Nothing is written, so that the container asks again.
-            self._peers.say(f"slurmctld can't start yet: {error}")
-            self._become(State(StartGatePhase.ASKED, str(error)))
-            return False
+    def _answer(self, asked: FileIO) -> None:
+        self._become(State(StartGatePhase.ASKED))
+        while (problem := self._led()) is None:
+            self._peers.pause(PAUSE)
+            if _closed(asked, wait=False):
+                self._become(State())
+                return
         self._become(State(StartGatePhase.PASSED, problem))
         try:
             asked.write(b"go\n")
         except BrokenPipeError:
             # The container has ended meanwhile.
             self._become(State())
-            return False
-        return True
+
+    def _led(self) -> str | None:
+        """Why a standby may lead when slurmctld starts, empty if none does; None while slurmctld can't start yet."""
+        try:
+            return lead_alone(self._peers)
+        except OSError as error:
+            problem = str(error)
+            if self._state.problem != problem:
+                self._peers.say(f"slurmctld can't start yet: {problem}")
+            self._become(State(StartGatePhase.ASKED, problem))
+            return None
 
     def watch(self, answers: Callable[[], bool | None]) -> NoReturn:
         """Notice when slurmctld ends, and when one runs that has not asked."""
@@ -129,8 +135,8 @@ class StartGate:
         self._publish(new)
 
 
-def _wait_for_close(written: FileIO) -> None:
-    """Return when nobody has the other end of the FIFO open."""
+def _closed(written: FileIO, *, wait: bool) -> bool:
+    """Whether nobody has the other end of the FIFO open. `wait`: return only then."""
     poll = select.poll()
     poll.register(written, 0)
-    poll.poll()
+    return bool(poll.poll(None if wait else 0))

@@ -14,7 +14,7 @@ import pytest
 from sidecars.contract.status import StartGatePhase
 from sidecars.reconfigure import main
 from sidecars.reconfigure.dryrun import Host
-from sidecars.reconfigure.startgate import ASK, GONE, PASSED, StartGate, State, looked
+from sidecars.reconfigure.startgate import ASK, GONE, PASSED, Server, State, looked
 from sidecars.workloads import controller as render
 from sidecars.workloads.assembly import find
 from tests.support import builders
@@ -31,7 +31,18 @@ class Pod(Slurm):
         super().__init__({"ctl-1": True})
         self.meanwhile = meanwhile
         self.published: list[State] = []
-        self.gate = StartGate(folder, self, self.published.append)
+        self.changed = threading.Condition()
+        self.gate = Server(folder, self, self.publish)
+
+    def publish(self, state: State) -> None:
+        with self.changed:
+            self.published.append(state)
+            self.changed.notify_all()
+
+    def until(self, count: int) -> None:
+        """Wait until so many states were published."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.published) >= count, SECONDS)
 
     def serve(self) -> None:
         """Serve the gate in a thread."""
@@ -55,6 +66,14 @@ def command(folder: Path, **slurmctld: Any) -> list[str]:
     return [word.replace("/run/start-gate", str(folder)) for word in words]
 
 
+def kill_session(leader: int) -> None:
+    """Kill what the end of a container kills: `timeout` has a process group of its own."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(ProcessLookupError, FileNotFoundError):
+            if int(stat.read_text().rpartition(")")[2].split()[3]) == leader:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+
+
 @contextmanager
 def started(folder: Path, **slurmctld: Any) -> Iterator["subprocess.Popen[str]"]:
     """slurmctld's container, with a stand-in for slurmctld that prints its arguments."""
@@ -70,8 +89,7 @@ def started(folder: Path, **slurmctld: Any) -> Iterator["subprocess.Popen[str]"]
         try:
             yield process
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_session(process.pid)
 
 
 def output(process: "subprocess.Popen[str]") -> list[str]:
@@ -160,6 +178,24 @@ def test_while_the_standbys_are_unknown_slurmctld_waits_and_the_reason_is_report
         assert output(process)[1].startswith("started ")
     assert pod.published[2] == State(StartGatePhase.ASKED, "no slurm.conf yet")
     assert pod.phases() == [StartGatePhase.CLOSED, StartGatePhase.ASKED, StartGatePhase.ASKED, StartGatePhase.PASSED]
+
+
+def test_a_container_that_ends_while_the_standbys_are_unknown_has_not_passed(tmp_path: Path) -> None:
+    class Unknown(Pod):
+        def standbys(self) -> Sequence[Host]:
+            kill_session(process.pid)
+            raise FileNotFoundError("no slurm.conf yet")
+
+    with started(tmp_path) as process:
+        pod = Unknown(tmp_path)
+        pod.serve()
+        pod.until(4)
+    assert pod.phases() == [
+        StartGatePhase.CLOSED,
+        StartGatePhase.ASKED,
+        StartGatePhase.ASKED,
+        StartGatePhase.CLOSED,
+    ]
 
 
 def test_a_standby_that_does_not_end_is_reported_with_the_start(tmp_path: Path) -> None:

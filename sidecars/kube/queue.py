@@ -1,4 +1,4 @@
-"""A work queue of keys: each key at most once in it, and at most once in work, with delays and back-off.
+"""A work queue of keys: each key at most once in it, and at most once in work, with delays, back-off and fairness.
 
 The semantics are those of client-go's workqueue: a key that is added while it is in work comes again after `done`.
 Time is the event loop's. Knows nothing of Kubernetes.
@@ -10,16 +10,23 @@ import asyncio
 import logging
 import random
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
-HELD_FOR = 1.0
-"""Seconds after which a handler gives its turn away: it waits for something, and other keys must not wait with it."""
-
 _log = logging.getLogger(__name__)
 K = TypeVar("K", bound="Hashable")
+
+
+@dataclass(slots=True)
+class _Group(Generic[K]):
+    """The keys of one group."""
+
+    name: Hashable
+    waiting: deque[K] = field(default_factory=deque)
+    in_work: int = 0
 
 
 class WorkQueue(Generic[K]):
@@ -43,10 +50,13 @@ class WorkQueue(Generic[K]):
         self._retry_gap, self._retry_burst = 1 / retry_rate, retry_burst
         self._next_retry = float("-inf")
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
-        self._waiting: deque[K] = deque()
+        self._limit: int | None = None
+        self._group_of: Callable[[K], Hashable] = _one_group
+        self._groups: dict[Hashable, _Group[K]] = {}
+        self._ready: dict[Hashable, None] = {}  # groups with a key that may be taken, the next one first
         self._since: dict[K, float] = {}
         self._again: dict[K, None] = {}
-        self._in_work: set[K] = set()
+        self._in_work: dict[K, _Group[K]] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -57,11 +67,25 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Keys that wait to be taken; not those in work or delayed."""
-        return len(self._waiting)
+        return len(self._since)
 
     def oldest(self) -> float:
-        """Seconds for which the head of the queue has waited; 0.0 when it is empty."""
-        return asyncio.get_running_loop().time() - self._since[self._waiting[0]] if self._waiting else 0.0
+        """Seconds for which the key that came first has waited; 0.0 when the queue is empty."""
+        return asyncio.get_running_loop().time() - next(iter(self._since.values())) if self._since else 0.0
+
+    def limit(self, limit: int, group: Callable[[K], Hashable] | None = None) -> None:
+        """From now on, at most `limit` keys of one group are in work. `group` None: all keys are one group.
+
+        Groups take turns, and within a group keys are taken in the order in which they were added. A key's group is
+        asked for when the key is added.
+        """
+        self._limit, self._group_of = limit, group or _one_group
+        waiting = list(self._since)
+        self._groups = {each.name: _Group(each.name, in_work=each.in_work) for each in self._in_work.values()}
+        self._in_work = {key: self._groups[each.name] for key, each in self._in_work.items()}
+        self._ready.clear()
+        for key in waiting:
+            self._put(key)
 
     def add(self, key: K) -> None:
         """Put the key in, unless it waits already. One that is in work comes again after `done`."""
@@ -69,9 +93,8 @@ class WorkQueue(Generic[K]):
             self._again[key] = None
         elif key not in self._since:
             self._since[key] = asyncio.get_running_loop().time()
-            self._waiting.append(key)
+            self._put(key)
             self.adds += 1
-            self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Put the key in after so many seconds. Of several delays of a key, the earliest counts."""
@@ -109,7 +132,7 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """Wait for a key and take it into work; call `done` with it afterwards, whatever happened."""
-        while not self._waiting:
+        while not self._ready:
             getter = asyncio.get_running_loop().create_future()
             self._getters.append(getter)
             try:
@@ -120,30 +143,56 @@ class WorkQueue(Generic[K]):
                 elif getter in self._getters:
                     self._getters.remove(getter)
                 raise
-        key = self._waiting.popleft()
+        group = self._groups[next(iter(self._ready))]
+        key = group.waiting.popleft()
+        group.in_work += 1
+        del self._ready[group.name]  # the other groups come first
+        self._check(group)
         del self._since[key]
-        self._in_work.add(key)
+        self._in_work[key] = group
         return key
 
     def done(self, key: K) -> None:
-        """The key is no longer in work. ValueError for one that wasn't."""
+        """The key is not in work any more. ValueError for one that wasn't."""
         if key not in self._in_work:
             raise ValueError(f"{key!r} is not in work")
-        self._in_work.remove(key)
+        group = self._in_work.pop(key)
+        group.in_work -= 1
         if key in self._again:
             del self._again[key]
             self.add(key)
+        self._check(group)
 
     def _due(self, key: K) -> None:
         del self._timers[key]
         self.add(key)
 
+    def _put(self, key: K) -> None:
+        name = self._group_of(key)
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = _Group(name)
+        group.waiting.append(key)
+        self._check(group)
+
+    def _check(self, group: _Group[K]) -> None:
+        """See whether a key of the group may be taken."""
+        if not group.waiting and not group.in_work:
+            self._groups.pop(group.name, None)
+        elif group.waiting and (self._limit is None or group.in_work < self._limit):
+            self._ready[group.name] = None
+            self._wake()
+
     def _wake(self) -> None:
-        while self._waiting and self._getters:
+        while self._ready and self._getters:
             getter = self._getters.popleft()
             if not getter.done():
                 getter.set_result(None)
                 return
+
+
+def _one_group(_: object) -> Hashable:
+    return None
 
 
 async def run_workers(
@@ -151,10 +200,13 @@ async def run_workers(
     handler: Callable[[K], Awaitable[float | None]],
     concurrency: int,
     *,
+    group: Callable[[K], Hashable] | None = None,
     failed: Callable[[K, Exception, float], None] | None = None,
 ) -> None:
-    """Call `handler` with each key, never twice at once with the same, until cancelled. `concurrency` are at work at a
-    time; one that takes longer than `HELD_FOR` goes on, and counts no more.
+    """Call `handler` with each key, never twice at once with the same, until cancelled.
+
+    At most `concurrency` keys of one group are handled at once, however long each takes; `group` None: of all keys.
+    Keys that may wait for the same slow server belong into one group: no other group waits for them.
 
     A handler that returns ends the key's back-off; a number asks for the key again in so many seconds. One that raises
     has its key retried, and `failed(key, error, seconds until then)` is called (without it, the error is logged).
@@ -176,11 +228,7 @@ async def run_workers(
         finally:
             queue.done(key)
 
-    async def work() -> None:
-        while True:
-            task = tasks.create_task(handle(await queue.get()))
-            await asyncio.wait({task}, timeout=HELD_FOR)
-
+    queue.limit(concurrency, group)
     async with asyncio.TaskGroup() as tasks:
-        for _ in range(concurrency):
-            tasks.create_task(work())
+        while True:
+            tasks.create_task(handle(await queue.get()))

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -219,11 +219,15 @@ class Kind:
     queue: WorkQueue[Key]
     reconcile: Callable[[Key], Awaitable[float | None]]
     concurrency: int
+    """How many keys of one group are reconciled at once, at least 1."""
+    group: Callable[[Key], Hashable] | None = None
+    """The Slurm cluster that reconciling a key may wait for: other clusters' keys do not wait with it. None: none."""
 
 
 def kinds(operator: Operator) -> Sequence[Kind]:
     """All kinds, with their reconcilers."""
     runtime, queues, settings = operator.runtime, operator.runtime.queues, operator.runtime.settings
+    lookup = runtime.lookup
     controllers = partial(controller.reconcile, runtime, operator.controllers)
     loginsets = partial(loginset.reconcile, runtime, operator.loginsets)
     nodesets = partial(nodeset.reconcile, runtime, operator.nodesets)
@@ -234,9 +238,9 @@ def kinds(operator: Operator) -> Sequence[Kind]:
         Kind("LoginSet", queues.loginsets, loginsets, settings.loginset_workers),
         Kind("Accounting", queues.accountings, partial(accounting.reconcile, runtime), settings.accounting_workers),
         Kind("Token", queues.tokens, partial(token.reconcile, runtime), settings.token_workers),
-        Kind("NodeSet", queues.nodesets, nodesets, settings.nodeset_workers),
+        Kind("NodeSet", queues.nodesets, nodesets, settings.nodeset_workers, lookup.controller_of_nodeset),
         Kind("Node", queues.kube_nodes, partial(kube_node.reconcile, runtime), 1),
-        Kind("Pod", queues.pods, pods, worker_pod.WORKERS),
+        Kind("Pod", queues.pods, pods, worker_pod.WORKERS, lookup.controller_of_pod),
     )
 
 
@@ -253,4 +257,4 @@ async def work(kind: Kind) -> None:
         with metrics.SECONDS.labels(kind.name).time():
             return await kind.reconcile(key)
 
-    await run_workers(kind.queue, one_pass, kind.concurrency, failed=failed)
+    await run_workers(kind.queue, one_pass, kind.concurrency, group=kind.group, failed=failed)

@@ -18,7 +18,7 @@ class Settings:
     /metrics; `metrics_secure`: over TLS and only to those who may `get` that path. `propagated_node_conditions`: types
     whose reason and message go into the drain reason of a cordoned node, in this order. `cordon_drained_nodes`: cordon
     the Kubernetes node of a worker that somebody drained in Slurm. `*_workers`: how many
-    resources of a kind are worked on at once, at least 1.
+    resources of a kind are reconciled at once, at least 1; of NodeSets, how many of one Slurm cluster.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -34,12 +34,12 @@ class Settings:
     cordon_drained_nodes: bool = False
     leader_elect: bool = False
     leader_elect_namespace: str = ""
-    controller_workers: int = 1
-    restapi_workers: int = 1
-    loginset_workers: int = 1
-    nodeset_workers: int = 1
-    accounting_workers: int = 1
-    token_workers: int = 1
+    controller_workers: int = 4
+    restapi_workers: int = 4
+    loginset_workers: int = 4
+    nodeset_workers: int = 4
+    accounting_workers: int = 4
+    token_workers: int = 4
     log_level: str = "info"
 
 
@@ -66,8 +66,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add("--leader-elect", nargs="?", const=True, default=False, type=_boolean, metavar="BOOL")
     add("--leader-elect-namespace", default="", metavar="NAMESPACE")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    for kind in ("controller", "restapi", "loginset", "nodeset", "accounting", "token", "slurmclient"):
-        add(f"--{kind}-workers", default=1, type=_count, metavar="N")
+    for kind in ("controller", "restapi", "loginset", "nodeset", "accounting", "token"):
+        add(f"--{kind}-workers", default=4, type=_count, metavar="N")
+    add("--slurmclient-workers", type=_count, metavar="N", help="no effect: every Slurm cluster has its own client")
     given = parser.parse_args(arguments)
     return Settings(
         namespaces=tuple(name for name in given.namespaces.split(",") if name),

@@ -48,6 +48,16 @@ class Lookup:
             raise NotUsableError("ControllerMissing", said)
         return controller
 
+    def controller_of_nodeset(self, nodeset: Key) -> Key:
+        """Namespace and name of the Controller of a NodeSet; without a name for a NodeSet that does not exist."""
+        manifest = self._caches.nodesets.store.get(*nodeset)
+        return controller_of(manifest) if manifest is not None else (nodeset[0], "")
+
+    def controller_of_pod(self, pod: Key) -> Key:
+        """Namespace and name of the Controller of a worker pod; without a name for a pod that does not exist."""
+        found = self._caches.pods.store.get(*pod)
+        return pod[0], found.metadata.labels.get(names.CLUSTER, "") if found is not None else ""
+
     def nodesets_of(self, namespace: str, controller: str) -> list[resources.NodeSet]:
         """The NodeSets that refer to the Controller, by name; unreadable ones are left out and logged."""
         return sorted(

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.kube import WorkQueue, run_workers
-from sidecars.kube.queue import HELD_FOR
-from tests.support.virtual_time import run_with_sockets
+from tests.support.virtual_time import run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,9 +26,12 @@ def now() -> float:
 
 @contextlib.asynccontextmanager
 async def workers(
-    queue: WorkQueue[str], handler: Callable[[str], Awaitable[float | None]], concurrency: int = 4
+    queue: WorkQueue[str],
+    handler: Callable[[str], Awaitable[float | None]],
+    concurrency: int = 4,
+    group: Callable[[str], str] | None = None,
 ) -> AsyncIterator[None]:
-    task = asyncio.create_task(run_workers(queue, handler, concurrency))
+    task = asyncio.create_task(run_workers(queue, handler, concurrency, group=group))
     try:
         yield
     finally:
@@ -153,21 +155,54 @@ async def test_a_failing_key_is_retried_and_hinders_no_other() -> None:
     assert queue.failures("bad") == 0
 
 
-async def test_handlers_that_hang_hold_no_other_key_up_for_long_and_are_never_doubled() -> None:
+@pytest.mark.parametrize("seconds", [0.9, 60.0])
+async def test_never_more_handlers_than_allowed_run_at_once(seconds: float) -> None:
+    queue = WorkQueue[str]()
+    running = most = 0
+
+    async def handle(_: str) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(seconds)
+        running -= 1
+
+    async with workers(queue, handle, concurrency=2):
+        for key in "abcde":
+            queue.add(key)
+        await asyncio.sleep(2.5 * seconds)
+        assert (most, running, len(queue)) == (2, 1, 0)
+
+
+async def test_handlers_that_hang_hold_no_key_of_another_group_up_and_are_never_doubled() -> None:
     queue = WorkQueue[str]()
     began: dict[str, float] = {}
 
     async def handle(key: str) -> None:
         assert key not in began
         began[key] = now()
-        if key != "sound":
+        if not key.startswith("sound"):
             await asyncio.sleep(60)
 
-    async with workers(queue, handle, concurrency=2):
-        for key in ("a", "b", "c", "d", "sound", "a"):
+    async with workers(queue, handle, concurrency=2, group=lambda key: key.partition("/")[0]):
+        for key in ("bad/a", "bad/b", "bad/c", "worse/a", "worse/b", "worse/c", "sound/a", "sound/b", "bad/a"):
             queue.add(key)
         await asyncio.sleep(50)
-    assert began["sound"] - began["a"] == pytest.approx(2 * HELD_FOR)
+    assert began == dict.fromkeys(["bad/a", "bad/b", "worse/a", "worse/b", "sound/a", "sound/b"], began["bad/a"])
+
+
+async def test_groups_take_turns() -> None:
+    queue = WorkQueue[str]()
+    handled: list[str] = []
+
+    async def handle(key: str) -> None:
+        handled.append(key)
+
+    for key in ("a1", "a2", "a3", "b1", "c1"):
+        queue.add(key)
+    async with workers(queue, handle, concurrency=1, group=lambda key: key[0]):
+        await asyncio.sleep(1)
+    assert handled == ["a1", "b1", "c1", "a2", "a3"]
 
 
 async def test_a_handler_can_ask_to_be_called_again() -> None:
@@ -203,7 +238,7 @@ async def test_who_asked_is_told_of_failures() -> None:
     assert told == [("a", "no")]
 
 
-keys = st.sampled_from("abc")
+keys = st.sampled_from(["x/a", "x/b", "x/c", "y/a", "y/b"])
 steps = st.one_of(
     st.tuples(st.sampled_from(["add", "retry", "get", "done"]), keys, st.none()),
     st.tuples(st.just("add_after"), keys, st.sampled_from([0.1, 1.0, 5.0])),
@@ -211,10 +246,23 @@ steps = st.one_of(
 )
 
 
-async def play(script: list[tuple[str, str, float]]) -> None:
+def group_of(key: str) -> str:
+    return key[0]
+
+
+async def play(limit: int, script: list[tuple[str, str, float]]) -> None:
     queue = WorkQueue[str](base_delay=1, max_delay=8)
+    queue.limit(limit, group_of)
     owed: set[str] = set()
     in_work: set[str] = set()
+
+    async def take() -> str | None:
+        try:
+            async with asyncio.timeout(0):
+                return await queue.get()
+        except TimeoutError:
+            return None
+
     for step, key, seconds in script:
         if step == "add":
             queue.add(key)
@@ -226,22 +274,26 @@ async def play(script: list[tuple[str, str, float]]) -> None:
             owed.add(key)
         if step == "wait":
             await asyncio.sleep(seconds)
-        if step == "get" and len(queue):
-            taken = await queue.get()
+        if step == "get" and (taken := await take()) is not None:
             assert taken not in in_work, "a key is never in work twice"
             assert taken in owed, "a key is never taken unasked"
             in_work.add(taken)
             owed.discard(taken)
+            assert [group_of(key) for key in in_work].count(group_of(taken)) <= limit, "a group keeps to its limit"
         if step == "done" and key in in_work:
             in_work.remove(key)
             queue.done(key)
     for key in in_work:
         queue.done(key)
     await asyncio.sleep(20)
-    left = {await queue.get() for _ in range(len(queue))}
+    left: set[str] = set()
+    while len(queue):
+        taken = await queue.get()
+        queue.done(taken)
+        left.add(taken)
     assert owed <= left, "a key that was added is taken afterwards"
 
 
-@given(st.lists(steps, max_size=40))
-def test_any_order_of_calls_loses_no_key_and_doubles_none(script: list[tuple[str, str, float]]) -> None:
-    run_with_sockets(play(script))
+@given(st.integers(1, 3), st.lists(steps, max_size=40))
+def test_any_order_of_calls_loses_no_key_and_doubles_none(limit: int, script: list[tuple[str, str, float]]) -> None:
+    run(play(limit, script))

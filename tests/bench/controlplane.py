@@ -1,5 +1,5 @@
-"""Benchmark `controlplane`: what 50 settled Slurm clusters cost, what a new version of the chart changes, and how long
-it takes until slurmctld runs a changed setting.
+"""Benchmark `controlplane`: what 50 settled Slurm clusters cost, what a new version of the chart changes, what large
+ConfigMaps of others in the namespace cost, and how long it takes until slurmctld runs a changed setting.
 
 The clusters: the operator in a process of its own on a real kube-apiserver and etcd, each Controller with Accounting,
 RestApi, LoginSet, Token and a NodeSet of two workers on simulated kubelets; one simulated Slurm answers for them all.
@@ -7,6 +7,7 @@ The setting: real Slurm on a local cluster of its own, on which `sinfo` and `sru
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -33,6 +34,7 @@ from tests.bench.operator import Operator, until
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
 from tests.support.apiserver import KEYS, KINDS, World, control_plane, custom, namespace, secret
+from tests.support.config_maps import config_map
 from tests.support.real.configuration import calling, change_timeout, until_running
 from tests.support.real.installed import cluster, install_operator, install_slurm
 
@@ -43,6 +45,12 @@ IDLE_SECONDS = 60.0
 STILL_SECONDS = 5.0
 SETTLE_SECONDS = 90.0
 """What the operator does once for each new cluster is over by then."""
+CONFIG_MAPS_OF_OTHERS, CONFIG_MAP_BYTES = 2_000, 500 * 1024
+CHANGE_SECONDS = 1.0
+"""One of the ConfigMaps of others changes this often."""
+BESIDE_SECONDS = 120.0
+ETCD_OPTIONS = (f"--quota-backend-bytes={4 * 2**30}",)
+"""The ConfigMaps of others are 1 GiB; etcd's default bound is 2 GiB with all old revisions."""
 NAMESPACE = "bench"
 ROLLED = (STATEFUL_SETS, DEPLOYMENTS, PODS)
 WRITTEN = (*KINDS.values(), CONFIG_MAPS, SECRETS, *ROLLED)
@@ -50,7 +58,7 @@ WRITTEN = (*KINDS.values(), CONFIG_MAPS, SECRETS, *ROLLED)
 
 def bench() -> list[Figure]:
     """The figures."""
-    with TemporaryDirectory() as folder, control_plane(Path(folder)) as plane:
+    with TemporaryDirectory() as folder, control_plane(Path(folder), ETCD_OPTIONS) as plane:
         settled = asyncio.run(_settled(plane))
     return [*settled, *_changes()]
 
@@ -80,6 +88,7 @@ async def _settled(plane: ControlPlane) -> list[Figure]:
             rolled = sum(templates.get(name) != now for name, now in (await _templates(client)).items())
         finally:
             operator.stop()
+        of_others = await _config_maps_of_others(plane, client, nodes)
     writes = written + sum(before.get(name) != after.get(name) for name in before.keys() | after.keys())
     return [
         figure(f"{CLUSTERS} settled clusters: objects written", writes * 60 / seconds, "per minute", most=0),
@@ -87,7 +96,50 @@ async def _settled(plane: ControlPlane) -> list[Figure]:
         figure(f"{CLUSTERS} settled clusters: RSS of the operator", memory, "MiB"),
         figure(f"{CLUSTERS} settled clusters: requests to slurmrestd", asked * 60 / seconds, "per minute"),
         figure("new version of the chart alone: templates and pods changed", rolled, "objects", most=0),
+        *of_others,
     ]
+
+
+async def _config_maps_of_others(plane: ControlPlane, client: Client, nodes: Kubelets) -> list[Figure]:
+    """An operator that starts beside them, and one that starts without them."""
+    memory_without, cpu_without = await _spent(plane, nodes)
+
+    async def create(number: int) -> None:
+        await client.create(CONFIG_MAPS, config_map(NAMESPACE, f"of-others-{number}", x="x" * CONFIG_MAP_BYTES))
+
+    async def change() -> None:
+        for number in itertools.count():
+            patch = {"data": {"changed": str(number)}}
+            await client.merge_patch(CONFIG_MAPS, NAMESPACE, "of-others-0", patch)
+            await asyncio.sleep(CHANGE_SECONDS)
+
+    await bulk.each(partial(create, number) for number in range(CONFIG_MAPS_OF_OTHERS))
+    changing = asyncio.create_task(change())
+    try:
+        memory, cpu = await _spent(plane, nodes)
+        if changing.done():
+            changing.result()
+    finally:
+        changing.cancel()
+    name = f"{CONFIG_MAPS_OF_OTHERS} ConfigMaps of others, {CONFIG_MAP_BYTES // 1024} KiB each"
+    without = "without them"
+    return [
+        figure(f"{name}: RSS of the operator", memory, "MiB", against=(without, memory_without), most_times=1.1),
+        figure(f"{name}: CPU of the operator", cpu, "% of a core", against=(without, cpu_without), most_times=1.1),
+    ]
+
+
+async def _spent(plane: ControlPlane, nodes: Kubelets) -> tuple[float, float]:
+    """RSS in MiB and CPU in % of a core of an operator that has settled after its start."""
+    operator = Operator(plane, NAMESPACE, nodes.url)
+    try:
+        await until("the operator to lead", lambda: "reconciling" in operator.logged())
+        await asyncio.sleep(SETTLE_SECONDS)
+        cpu, start = operator.cpu(), time.monotonic()
+        await asyncio.sleep(BESIDE_SECONDS)
+        return operator.memory("VmRSS"), 100 * (operator.cpu() - cpu) / (time.monotonic() - start)
+    finally:
+        operator.stop()
 
 
 def _changes() -> list[Figure]:

@@ -55,11 +55,11 @@ def figure(
         target, ok = f"≥ {least_times:g} x", ratio >= least_times
     return Figure(
         name,
-        _round(value),
+        rounded(value),
         unit,
         target,
-        ratio=None if ratio is None else _round(ratio),
-        against=f"{against[0]}: {_round(against[1]):g} {unit}" if against else "",
+        ratio=None if ratio is None else rounded(ratio),
+        against=f"{against[0]}: {rounded(against[1]):g} {unit}" if against else "",
         ok=ok,
     )
 
@@ -120,6 +120,6 @@ def median(measure: Callable[[], float], times: int) -> float:
     return statistics.median(measure() for _ in range(times))
 
 
-def _round(value: float) -> float:
+def rounded(value: float) -> float:
     """Three digits; more would be noise."""
     return float(f"{value:.3g}")

@@ -1,7 +1,4 @@
-"""The operator as its users run it, in a process that a benchmark looks at.
-
-`profile`: a file into which cProfile writes, at its end, what it did.
-"""
+"""The operator as its users run it, in a process that a benchmark looks at."""
 
 import asyncio
 import os
@@ -16,6 +13,8 @@ from pathlib import Path
 from tests.cluster.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
+CHECKOUT_VARIABLE = "SLURM_BENCH_OPERATOR"
+"""Environment variable: the checkout whose operator is started; without it, this one."""
 QUIET_SECONDS = 2.0
 WAIT_SECONDS = 240.0
 
@@ -34,7 +33,10 @@ async def until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[boo
 
 
 class Operator:
-    """The operator as a process, for everything in one namespace. `url` is slurmrestd's."""
+    """The operator as a process, for everything in one namespace. `url` is slurmrestd's.
+
+    `profile`: a file into which cProfile writes at the operator's end.
+    """
 
     def __init__(self, plane: ControlPlane, namespace: str, url: str, profile: Path | None = None) -> None:
         python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
@@ -46,7 +48,9 @@ class Operator:
         self.log = plane.folder / "operator.log"
         self._begin = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                command, cwd=os.environ.get(CHECKOUT_VARIABLE) or ROOT, stdout=log, stderr=log
+            )
 
     def cpu(self) -> float:
         """Seconds of CPU so far; see proc_pid_stat(5)."""

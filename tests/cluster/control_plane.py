@@ -53,9 +53,13 @@ class ControlPlane:
     folder: Path
     place: Place
     options: Sequence[str] = field(default=())
+    """Further options of kube-apiserver."""
+    etcd_options: Sequence[str] = field(default=())
 
     @classmethod
-    def temporary(cls, folder: Path, *, controller_manager: bool = False) -> "ControlPlane":
+    def temporary(
+        cls, folder: Path, *, controller_manager: bool = False, etcd_options: Sequence[str] = ()
+    ) -> "ControlPlane":
         """One for tests: started, on free ports of the loopback address. It dies with this process at the latest."""
         names = ("kube-apiserver", "etcd", "etcd peers", "kube-controller-manager")
         place = Place(
@@ -66,7 +70,7 @@ class ControlPlane:
             hosts=["127.0.0.1", "localhost", "10.255.128.1"],
             bound=True,
         )
-        plane = cls(folder, place)
+        plane = cls(folder, place, etcd_options=etcd_options)
         plane.start()
         if controller_manager:
             plane.controller_manager.start()
@@ -157,6 +161,7 @@ class ControlPlane:
                 "--client-cert-auth",
                 "--logger=zap",
                 "--log-level=warn",
+                *self.etcd_options,
             ],
         )
 

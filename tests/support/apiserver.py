@@ -5,7 +5,7 @@ import base64
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,9 +51,9 @@ KINDS = {resource.kind: resource for resource in (CONTROLLERS, RESTAPIS, LOGINSE
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
+def control_plane(folder: Path, etcd_options: Sequence[str] = ()) -> Iterator[ControlPlane]:
     """etcd and kube-apiserver with the six kinds, until the end."""
-    plane = ControlPlane.temporary(folder)
+    plane = ControlPlane.temporary(folder, etcd_options=etcd_options)
     try:
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}"]
         manifests = definitions.custom_resource_definitions()

@@ -1,6 +1,6 @@
-"""The operator's ways to the model: Kubernetes' client and slurmrestd's, the shipped ones but for the network.
+"""The operator's clients of the model: the shipped ones of Kubernetes and slurmrestd, without the network.
 
-Requests take a moment, may fail as `Faults` says, and are seen by the `Watcher` before they are carried out.
+Requests take some time, fail according to `Faults`, and are shown to the `Watcher` before they are applied.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class KubeFault(Enum):
-    """What becomes of one request to the API server."""
+    """The fate of one request to the API server."""
 
     CONFLICT = "409, not done"
     ERROR = "500, not done"
@@ -47,7 +47,7 @@ WRITE_FAULTS = (
 
 
 class SlurmFault(Enum):
-    """What becomes of one write to Slurm."""
+    """The fate of one write to Slurm."""
 
     ERROR = "500, not done"
     UNREACHABLE = "the connection is refused, not done"
@@ -58,7 +58,7 @@ class SlurmFault(Enum):
 
 
 class WatchFault(Enum):
-    """What becomes of all watches that are open."""
+    """The fate of all open watches."""
 
     ENDED = "the server ends them"
     CUT = "their connections are cut, with what was on its way"
@@ -72,30 +72,30 @@ _EXPIRED = (
 
 
 class Watcher(Protocol):
-    """Sees every request of the operator's. Raises nothing: what it finds, it notes."""
+    """Sees every request of the operator. Raises nothing."""
 
     def kube_write(self, method: str, place: Place, body: Any) -> None:
-        """It is about to be carried out by the API server."""
+        """The API server is about to apply it."""
 
     def slurm_request(
         self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], T]
     ) -> T:
-        """Slurm's answer to it, by `carry`."""
+        """Returns Slurm's answer, which `carry` gets."""
 
     def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float) -> None:
-        """A good answer, made `at` that time, has reached the operator."""
+        """A good answer, given `at` that time, has reached the operator."""
 
 
 @dataclass
 class Faults:
-    """What goes wrong, by the number of the write (from 1, over all operators) or for a while."""
+    """The faults, by the number of the write (from 1, over all operators) or for a time."""
 
     writes: dict[int, KubeFault] = field(default_factory=dict)
     lists: deque[KubeFault] = field(default_factory=deque)
     lag_until: float = 0.0
     """Watches deliver nothing before."""
     watches: list[Callable[[WatchFault], None]] = field(default_factory=list)
-    """Those that are open: what ends each."""
+    """The open ones: what ends each."""
     silent_until: float = 0.0
     """A write is not answered before."""
     slow: float = 0.0
@@ -104,24 +104,24 @@ class Faults:
     slurm_writes: dict[int, SlurmFault] = field(default_factory=dict)
     slurm_done: int = 0
     injected: Counter[str] = field(default_factory=Counter)
-    """How often each has come to pass, by its name."""
+    """How often each has happened, by its name."""
 
-    def keep_from_saying(self, now: float) -> bool:
-        """Whether the operator doesn't know yet, or what it says doesn't get through."""
+    def hide_status(self, now: float) -> bool:
+        """Whether the operator's view is out of date, or its status can't be written."""
         return max(self.lag_until, self.silent_until) > now
 
 
 class Process:
-    """One life of the operator, from its start to its end or to its being killed."""
+    """One process of the operator, until it ends or is killed."""
 
     def __init__(self, killed: Callable[[], None]) -> None:
         self.dead = False
         self.never = asyncio.Event()
-        """What its requests wait for when it is dead."""
+        """The requests of a dead process wait for it."""
         self._killed = killed
 
     def kill(self) -> None:
-        """End it at this very moment: nothing it sends from now on goes out, nothing is answered."""
+        """End it at this moment: no further request is sent, none is answered."""
         if not self.dead:
             self.dead = True
             self._killed()
@@ -264,7 +264,7 @@ class WorldTransport(Transport):
 
 
 def _line(change: Change, selector: Selector, *, metadata_only: bool) -> bytes:
-    """The event of a watch with this selector; nothing for one that it doesn't concern."""
+    """The event of a watch with this selector; empty for an object that it doesn't select."""
     before, after = selector.matches(change.old), selector.matches(change.new)
     if not (before or after):
         return b""

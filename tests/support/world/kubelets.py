@@ -1,4 +1,4 @@
-"""All of a Kubernetes cluster but the API server and the operator: scheduler, kubelets, the built-in controllers.
+"""A Kubernetes cluster without its API server and the operator: scheduler, kubelets, the built-in controllers.
 
 The containers of a worker pod are in `worker`; the kubelet starts and ends them here, and slurmd registers with the
 simulated Slurm. None of this meets injected faults of the API server.
@@ -62,7 +62,7 @@ class Slurmd:
 
 @dataclass
 class Kubelets:
-    """`model` tells the Slurm cluster of a pod; `note` takes what should never happen, `log` what the pods log."""
+    """`model` is the Slurm cluster of a pod; `note` records a broken invariant, `log` what the pods log."""
 
     api: Api
     model: Callable[[Manifest], SlurmModel]
@@ -82,14 +82,14 @@ class Kubelets:
     def __post_init__(self) -> None:
         self.api.listeners.append(self._changed)
 
-    def machine(self, name: str) -> None:
-        """Add a machine."""
+    def add_kube_node(self, name: str) -> None:
+        """Add a Kubernetes node."""
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {_HOST: name}}}
         self.api.create(NODE, {**node, "spec": {}})
         self.api.change(NODE, "", name, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, status=True)
 
     def kill(self, name: str) -> None:
-        """The machine loses its power: its processes are gone, and nobody says so yet."""
+        """A Kubernetes node loses its power: its processes have ended, and nothing has reported it yet."""
         if name in self.dead:
             return
         self.dead.add(name)
@@ -99,13 +99,13 @@ class Kubelets:
         self._later(NODE_MONITOR_GRACE, self._unreachable, name)
 
     def revive(self, name: str) -> None:
-        """The machine boots."""
+        """A dead Kubernetes node boots."""
         if name not in self.dead:
             return
         self.dead.discard(name)
         node = self.api.get(NODE, "", name)
         if node is None:
-            self.machine(name)
+            self.add_kube_node(name)
             return
         taints = [it for it in node["spec"].get("taints", []) if it["key"] not in (UNREACHABLE, OUT_OF_SERVICE)]
         self.api.change(NODE, "", name, {"spec": {"taints": taints or None}})
@@ -119,7 +119,7 @@ class Kubelets:
                 self._later(self.rng.uniform(1, 5), self._start, pod["metadata"]["uid"])
 
     def remove(self, name: str) -> None:
-        """An administrator deletes the Node object of a machine that is dead."""
+        """An administrator deletes the Node object of a dead Kubernetes node."""
         if name in self.dead and self.api.get(NODE, "", name) is not None:
             self.api.delete(NODE, "", name)
             for pod in self.api.all(POD):
@@ -127,7 +127,7 @@ class Kubelets:
                     self._later(self.rng.uniform(POD_GC, 2 * POD_GC), self._gone, pod["metadata"]["uid"])
 
     def switch_off(self, name: str) -> None:
-        """An administrator says of a machine that is dead that it is: the taint out-of-service."""
+        """An administrator adds the taint out-of-service to a dead Kubernetes node."""
         node = self.api.get(NODE, "", name)
         if name in self.dead and node is not None:
             taints = [it for it in node["spec"].get("taints", []) if it["key"] != OUT_OF_SERVICE]
@@ -174,7 +174,7 @@ class Kubelets:
             if uid in self._workers and uid not in self._stopping:
                 # Deleted by force: the kubelet kills what still runs.
                 self._stopping.add(uid)
-                self._later(self.rng.uniform(0.1, 1.0), self._killed, uid)
+                self._later(self.rng.uniform(0.1, 1.0), self.kill_pod, uid)
         elif metadata.get("deletionTimestamp"):
             if pod["spec"].get("nodeName") not in self.dead and uid not in self._stopping:
                 self._stopping.add(uid)
@@ -370,7 +370,7 @@ class Kubelets:
         """The slurmstepd processes beside a slurmd."""
         return sum(slurmd.slurm_node in job.nodes and job.on_nodes for job in slurmd.model.jobs.values())
 
-    def _killed(self, uid: str) -> None:
+    def kill_pod(self, uid: str) -> None:
         self._stopping.discard(uid)
         self._end(uid)
 
@@ -450,7 +450,7 @@ _HOST = "kubernetes.io/hostname"
 
 
 def slurm_node(pod: Manifest) -> str:
-    """The name under which its slurmd registers."""
+    """The Slurm node that its slurmd registers."""
     spec = pod["spec"]
     if spec.get("hostNetwork"):
         return str(spec.get("nodeName", ""))

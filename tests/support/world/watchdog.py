@@ -1,6 +1,6 @@
-"""Says when an invariant is broken: at each request of the operator's, before it is carried out.
+"""Checks the invariants of docs/invariants.md at each request of the operator, before the request is applied.
 
-docs/invariants.md has them in words. What it finds is in `broken`; it stops nothing.
+Broken ones are listed in `broken`; no request is stopped.
 """
 
 import logging
@@ -23,7 +23,7 @@ from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets, slurm_n
 T = TypeVar("T")
 
 BELIEVED = 12.0
-"""Seconds after which what Slurm said says nothing any more: the poller's 10, and what is under way."""
+"""Seconds after which an answer of Slurm is out of date: the poller's 10, and a request that is under way."""
 
 
 class Watchdog(logging.Handler):
@@ -40,7 +40,7 @@ class Watchdog(logging.Handler):
         self.wrote_at = 0.0
         self.log: list[str] = []
         self.foreign_since: dict[tuple[int, str], float] = {}
-        """When somebody else last put a reason on a node, or took a drain from it: by model and node."""
+        """When an administrator last drained or undrained a node: by model and node."""
         self._seen: dict[int, float] = {}
 
     def note(self, what: str) -> None:
@@ -49,36 +49,36 @@ class Watchdog(logging.Handler):
         self.log.append(f"{self.clock():9.2f} BROKEN {what}")
 
     def restarted(self) -> None:
-        """A new operator process knows nothing yet."""
+        """A new operator process has read nothing yet."""
         self._seen.clear()
 
     def emit(self, record: logging.LogRecord) -> None:
         """A line of the operator's log."""
-        said = record.getMessage()
-        self.log.append(f"{self.clock():9.2f} {record.levelname} {said}")
-        self._keeps_secrets("the log", said)
+        text = record.getMessage()
+        self.log.append(f"{self.clock():9.2f} {record.levelname} {text}")
+        self._check_secrets("the log", text)
         arguments = record.args if isinstance(record.args, tuple) else ()
         for error in arguments:
             expected = (KubeError, SlurmError, NotUsableError, TimeoutError, OSError)
             if isinstance(error, Exception) and not isinstance(error, expected):
                 self.note(f"a pass failed by {error!r}")
         if record.levelno >= logging.ERROR:
-            self.note(f"logged as an error: {said}")
+            self.note(f"logged as an error: {text}")
 
     # --- Kubernetes
 
     def kube_write(self, method: str, place: Place, body: Any) -> None:
-        """Before it is done."""
+        """As `Watcher.kube_write`."""
         self.log.append(f"{self.clock():9.2f} {method} {place.plural}/{place.name} {place.subresource}")
         if place.plural != "events":
             self.writes += 1
             self.wrote_at = self.clock()
         if place.plural != "secrets":
-            self._keeps_secrets(f"{method} {place.plural}", msgspec.json.encode(body).decode())
+            self._check_secrets(f"{method} {place.plural}", msgspec.json.encode(body).decode())
         if place.collection == PODS.path() and method == "DELETE":
-            self._pod_goes(place, body or {})
+            self._check_pod_deletion(place, body or {})
 
-    def _pod_goes(self, place: Place, options: dict[str, Any]) -> None:
+    def _check_pod_deletion(self, place: Place, options: dict[str, Any]) -> None:
         pod = self.api.get(place.collection, place.namespace, place.name)
         asked: dict[str, str] = options.get("preconditions") or {}
         wanted = asked.get("uid", "")
@@ -88,37 +88,37 @@ class Watchdog(logging.Handler):
             return  # it will be refused
         assert self.kubelets is not None
         grace = options.get("gracePeriodSeconds")
-        machine_gone = self._machine_gone(pod)
+        kube_node_gone = self._kube_node_gone(pod)
         slurmd = self.kubelets.running.get(wanted)
-        if grace == 0 and not machine_gone and pod["spec"].get("nodeName"):
-            self.note(f"I3: pod {place.name} is deleted by force though its machine may be alive")
-        if machine_gone or self._forced(pod):
+        if grace == 0 and not kube_node_gone and pod["spec"].get("nodeName"):
+            self.note(f"I3: pod {place.name} is deleted by force though its Kubernetes node may be alive")
+        if kube_node_gone or self._forced(pod):
             return
         model, name = self.kubelets.model(pod), slurm_node(pod)
         seen = self._seen.get(id(model))
-        said_to_run = "running" in _slurmd_state(pod)
+        reported_running = "running" in _slurmd_state(pod)
         unseen = slurmd is not None and (seen is None or slurmd.registered_at >= seen)
-        not_known_to_have_started = unseen and not said_to_run
+        not_known_to_have_started = unseen and not reported_running
         excused = not_known_to_have_started or self._changed_unseen(model, name)
-        held = [job.job_id for job in model.jobs.values() if job.on_nodes and name in job.nodes]
-        if held and not excused:
-            self.note(f"I1: pod {place.name} is deleted while its Slurm node {name} holds jobs {held}")
+        jobs = [job.job_id for job in model.jobs.values() if job.on_nodes and name in job.nodes]
+        if jobs and not excused:
+            self.note(f"I1: pod {place.name} is deleted while its Slurm node {name} has jobs {jobs}")
         if slurmd is None or not slurmd.registered or not_known_to_have_started:
             return
         if seen is None or self.clock() - seen > BELIEVED:
-            self.note(f"I2: pod {place.name} is deleted though Slurm has said nothing good since {seen}")
+            self.note(f"I2: pod {place.name} is deleted though Slurm has given no good answer since {seen}")
         record = model.nodes.get(name)
         if record is not None and "DRAIN" not in record.flags and not excused:
             self.note(f"I1: pod {place.name} is deleted though a job may start on Slurm node {name} at any moment")
 
-    def _machine_gone(self, pod: Manifest) -> bool:
+    def _kube_node_gone(self, pod: Manifest) -> bool:
         name = pod["spec"].get("nodeName")
         node = self.api.get(NODE, "", name) if name else None
         taints = (node or {}).get("spec", {}).get("taints") or ()
         return bool(name) and (node is None or any(it["key"] == OUT_OF_SERVICE for it in taints))
 
     def _forced(self, pod: Manifest) -> bool:
-        """Whether its NodeSet and its Controller are both going (docs: deletionTimeout)."""
+        """Whether its NodeSet and its Controller are both being deleted (docs: deletionTimeout)."""
         metadata = pod["metadata"]
         owner = next((it["name"] for it in metadata.get("ownerReferences") or () if it.get("controller")), "")
         nodeset = self.api.get(NODESETS.path(), metadata["namespace"], owner)
@@ -129,20 +129,20 @@ class Watchdog(logging.Handler):
     # --- Slurm
 
     def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float) -> None:
-        """A good answer to the operator."""
+        """As `Watcher.slurm_seen`."""
         if method == "GET" and "/nodes/" in target:
             self._seen[id(model)] = max(at, self._seen.get(id(model), at))
 
     def slurm_request(
         self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], T]
     ) -> T:
-        """Around it."""
+        """As `Watcher.slurm_request`."""
         if method == "GET":
             return carry()
         self.log.append(f"{self.clock():9.2f} {method} {target} {(content or b'').decode()}")
         self.writes += 1
         self.wrote_at = self.clock()
-        self._keeps_secrets(f"{method} {target}", (content or b"").decode())
+        self._check_secrets(f"{method} {target}", (content or b"").decode())
         path = urllib.parse.unquote(urllib.parse.urlsplit(target).path).split("/", 3)[-1]
         body = msgspec.json.decode(content) if content else {}
         named = [name for expression in body.get("name") or () for name in expand(expression)]
@@ -163,20 +163,20 @@ class Watchdog(logging.Handler):
             if alive:
                 self.note(f"I1: the record of Slurm node {name} is deleted while its slurmd runs")
             if is_foreign(reason) and not unseen:
-                self.note(f"I4: the record of Slurm node {name} is deleted, which somebody marked {reason!r}")
+                self.note(f"I4: the record of Slurm node {name} is deleted, whose foreign reason is {reason!r}")
             return
         if record.base == "DOWN" and base != "DOWN" and alive:
             self.note(f"I1: Slurm node {name} is set DOWN while its slurmd runs")
         lifted = "DRAIN" in flags and "DRAIN" not in record.flags
         if is_foreign(reason) and (record.reason != reason or lifted) and not unseen:
-            self.note(f"I4: somebody's reason {reason!r} on Slurm node {name} becomes {record.reason!r}")
+            self.note(f"I4: the foreign reason {reason!r} of Slurm node {name} becomes {record.reason!r}")
 
     def _changed_unseen(self, model: SlurmModel, name: str) -> bool:
-        """Whether somebody else changed the drain after what the operator has last read."""
+        """Whether an administrator changed the drain after the operator last read the node."""
         changed = self.foreign_since.get((id(model), name))
         return changed is not None and changed >= self._seen.get(id(model), 0.0)
 
-    def _keeps_secrets(self, where: str, text: str) -> None:
+    def _check_secrets(self, where: str, text: str) -> None:
         for secret in self.secrets:
             if secret in text:
                 self.note(f"I10: a secret value in {where}")

@@ -1,4 +1,4 @@
-"""The whole: a Kubernetes cluster, Slurm clusters in it with jobs, the operator, and what one does to them."""
+"""The world: a Kubernetes cluster, Slurm clusters in it with jobs, the operator, and what users do to them."""
 
 import asyncio
 import base64
@@ -33,12 +33,12 @@ from tests.support.world.watchdog import Watchdog
 
 EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 SETTLED_AFTER = JOBS_WITHIN + 30.0
-"""Seconds without a write after which nothing more is expected: longer than any back-off of the operator's, and than it
-waits for a list of jobs.
+"""Seconds without a write after which no more are expected: longer than any back-off of the operator and than its wait
+for a list of jobs.
 """
 SETTLE_LIMIT = 1800.0
 LATE = 45.0
-"""Seconds after which a NodeSet that isn't as asked for must say so: longer than a request to the API server takes."""
+"""Seconds after which a NodeSet without its desired pods must report that: longer than a request takes."""
 
 POD, NODESET, CONTROLLER, RESTAPI = PODS.path(), NODESETS.path(), CONTROLLERS.path(), RESTAPIS.path()
 _STATE = re.compile(r"State=(\w+)")
@@ -50,23 +50,23 @@ _KEYS = {
 
 
 def seeded(seed: float) -> random.Random:
-    """Randomness that comes again with the seed."""
+    """Randomness that the seed repeats."""
     return random.Random(seed)  # noqa: S311 - repeatable, which is the point
 
 
 class Broken(AssertionError):
-    """An invariant is."""
+    """An invariant is broken."""
 
 
 @functools.cache
 def site() -> Site:
-    """What the operator is installed with."""
+    """The installation's settings and workloads."""
     return Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
 
 
 @dataclass
 class Job:
-    """A job that wants so many nodes for so many seconds."""
+    """A job for `count` nodes that takes `seconds`."""
 
     model: SlurmModel
     count: int
@@ -80,7 +80,7 @@ class Job:
 class World:
     """Use `world(seed)`. Times are seconds of the loop, which begins at 0."""
 
-    def __init__(self, seed: int, machines: int) -> None:
+    def __init__(self, seed: int, kube_nodes: int) -> None:
         self.rng = seeded(seed)
         self.loop = asyncio.get_running_loop()
         self.api = Api(self.wall_clock)
@@ -90,10 +90,10 @@ class World:
         self.kubelets = Kubelets(self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note, self._log)
         self.watchdog.kubelets = self.kubelets
         self.jobs: list[Job] = []
-        self.machines = [f"machine-{number}" for number in range(machines)]
+        self.kube_nodes = [f"kube-{number}" for number in range(kube_nodes)]
         self.lost_state: set[int] = set()
         self.cordoned_by_users: set[str] = set()
-        """uids of pods that somebody has annotated as cordoned."""
+        """uids of pods that a user has annotated as cordoned."""
         self.restarts_after = 1.0
         self._unlucky: set[tuple[int, str]] = set()
         self._process: Process | None = None
@@ -101,12 +101,12 @@ class World:
         self._processes: list[Process] = []
         self._lead: asyncio.Task[None] | None = None
         self._supervisor: asyncio.Task[None] | None = None
-        self._unlike_since: dict[tuple[str, str, str], float] = {}
+        self._incomplete_since: dict[tuple[str, str, str], float] = {}
         self._templates = 0
-        self._wanted: dict[tuple[str, str], dict[str, Any]] = {}
+        self._specs: dict[tuple[str, str], dict[str, Any]] = {}
         self.api.listeners.append(self._configured)
-        for name in self.machines:
-            self.kubelets.machine(name)
+        for name in self.kube_nodes:
+            self.kubelets.add_kube_node(name)
 
     def wall_clock(self) -> float:
         """Seconds since the epoch."""
@@ -115,10 +115,10 @@ class World:
     def _log(self, line: str) -> None:
         self.watchdog.log.append(f"{self.loop.time():9.2f} {line}")
 
-    # --- what there is
+    # --- resources
 
     def cluster(self, namespace: str = "slurm") -> SlurmModel:
-        """Keys, Controller and RestApi `slurm`, and the Slurm that they stand for."""
+        """Keys, Controller and RestApi `slurm`, and their Slurm cluster."""
         model = self.slurms[namespace, "slurm"] = SlurmModel(self.wall_clock)
         value = base64.b64encode(_SECRET.encode()).decode()
         for reference in _KEYS.values():
@@ -134,8 +134,8 @@ class World:
     def nodeset(self, name: str = "slinky", replicas: int = 2, *, namespace: str = "slurm", **spec: Any) -> None:
         """A NodeSet of Controller `slurm`."""
         smallest = {"controllerRef": {"name": "slurm"}, "replicas": replicas, "slurmd": {"image": "slurmd:1"}}
-        self._wanted[namespace, name] = {**smallest, **spec}
-        self.api.create(NODESET, _custom("NodeSet", namespace, name, self._wanted[namespace, name]))
+        self._specs[namespace, name] = {**smallest, **spec}
+        self.api.create(NODESET, _custom("NodeSet", namespace, name, self._specs[namespace, name]))
 
     def pods(self, nodeset: str = "slinky", namespace: str = "slurm") -> list[Manifest]:
         """Its pods, by name."""
@@ -143,13 +143,13 @@ class World:
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     def change(self, name: str, spec: Any, namespace: str = "slurm") -> None:
-        """Change the NodeSet's spec; one that is being replaced is made so."""
-        self._wanted[namespace, name] = merged(self._wanted[namespace, name], spec)
+        """Change the NodeSet's spec; one that is being replaced is created with the change."""
+        self._specs[namespace, name] = merged(self._specs[namespace, name], spec)
         if self.api.get(NODESET, namespace, name) is not None:
             self.api.change(NODESET, namespace, name, {"spec": spec})
 
     def replace(self, name: str, namespace: str = "slurm") -> None:
-        """Delete the NodeSet, and make it again when it is gone."""
+        """Delete the NodeSet, and create it again when it is deleted."""
         nodeset = self.api.get(NODESET, namespace, name)
         if nodeset is None or nodeset["metadata"].get("deletionTimestamp"):
             return
@@ -160,7 +160,7 @@ class World:
                 self.loop.call_later(0.5, again)
 
         def again() -> None:
-            self.api.create(NODESET, _custom("NodeSet", namespace, name, self._wanted[namespace, name]))
+            self.api.create(NODESET, _custom("NodeSet", namespace, name, self._specs[namespace, name]))
 
         self.api.listeners.append(gone)
         self.api.delete(NODESET, namespace, name)
@@ -171,11 +171,11 @@ class World:
         return next((dict(it) for it in status.get("conditions") or () if it["type"] == kind), {})
 
     def strategy(self, name: str, namespace: str = "slurm") -> str:
-        """The type of update strategy that its users want."""
-        return strategy_of({"spec": self._wanted[namespace, name]})
+        """The type of the desired update strategy."""
+        return strategy_of({"spec": self._specs[namespace, name]})
 
     def new_image(self) -> str:
-        """An image that no pod has yet."""
+        """An image that no pod uses."""
         self._templates += 1
         return f"slurmd:{self._templates + 1}"
 
@@ -192,7 +192,7 @@ class World:
             )
 
     def _reconfigure(self, namespace: str, name: str) -> None:
-        """Slurm has the partitions of slurm.conf as it is now, and `all`; the nodes of each are all."""
+        """Slurm gets the partitions of the present slurm.conf, and `all`; each contains all nodes."""
         config = self.api.get(CONFIG_MAPS.path(), namespace, name)
         text = config["data"]["slurm.conf"] if config is not None else ""
         lines = re.findall(r"^PartitionName=(\S+)(.*)$", text, re.MULTILINE)
@@ -202,13 +202,13 @@ class World:
     # --- jobs and administrators
 
     def job(self, count: int, seconds: float, namespace: str = "slurm") -> Job:
-        """A job that starts as soon as so many nodes are free."""
+        """A job that starts as soon as `count` nodes are free."""
         job = Job(self.slurms[namespace, "slurm"], count, seconds)
         self.jobs.append(job)
         return job
 
     def admin(self, name: str, reason: str | None, namespace: str = "slurm") -> None:
-        """An administrator drains a Slurm node with a reason, or takes its drain back (None)."""
+        """An administrator drains a Slurm node with a reason, or undrains it (None)."""
         model = self.slurms[namespace, "slurm"]
         node = model.nodes.get(name)
         if node is None:
@@ -223,15 +223,15 @@ class World:
         model._touch(name)
 
     def lose_state(self, namespace: str = "slurm") -> None:
-        """slurmctld comes back without its state; every slurmd registers anew."""
+        """slurmctld restarts without its state; every slurmd registers again."""
         model = self.slurms[namespace, "slurm"]
         self.faults.injected["Slurm LOST_STATE"] += 1
         self.lost_state.add(id(model))
         model.restart(lost_state=True)
         self.kubelets.register_again(model)
 
-    def kill_machine(self, name: str) -> None:
-        """It loses its power."""
+    def kill_kube_node(self, name: str) -> None:
+        """The Kubernetes node loses its power."""
         for slurmd in self.kubelets.running.values():
             if slurmd.kube_node == name:
                 self._unlucky.add((id(slurmd.model), slurmd.slurm_node))
@@ -257,7 +257,7 @@ class World:
                 blameless = id(model) in self.lost_state or any((id(model), n) in self._unlucky for n in job.nodes)
                 if not blameless:
                     states = sorted(record.states) if record else "gone"
-                    self.watchdog.note(f"I1: job {job.job_id} on {job.nodes} didn't end by itself: it is {states}")
+                    self.watchdog.note(f"I1: job {job.job_id} on {job.nodes} didn't end normally: it is {states}")
             elif now >= job.ends:
                 job.over = True
                 model.job_end(job.job_id, completing=True)
@@ -266,7 +266,7 @@ class World:
     # --- the operator
 
     def start(self) -> None:
-        """An operator, which is started again whenever it is killed."""
+        """Start an operator, which is started again whenever it is killed."""
         self._supervisor = asyncio.create_task(self._supervise())
 
     def crash(self) -> None:
@@ -310,7 +310,7 @@ class World:
             try:
                 await asyncio.wait({work, dying}, return_when=asyncio.FIRST_COMPLETED)
                 if not process.dead:
-                    self.watchdog.note(f"the operator ended by itself: {work.exception()!r}")
+                    self.watchdog.note(f"the operator ended unasked: {work.exception()!r}")
             finally:
                 process.dead = True
                 dying.cancel()
@@ -322,7 +322,7 @@ class World:
     # --- time
 
     async def run(self, seconds: float) -> None:
-        """Let time pass, and look each second. Raises Broken at the first broken invariant."""
+        """Let time pass, and check each second. Raises Broken at the first broken invariant."""
         end = self.loop.time() + seconds
         while self.loop.time() < end:
             await asyncio.sleep(min(1.0, end - self.loop.time()))
@@ -332,7 +332,7 @@ class World:
                 raise Broken("\n".join([*self.watchdog.broken, "what happened last:", *self.watchdog.log[-60:]]))
 
     async def until(self, what: str, look: Callable[[], object], seconds: float = 120.0) -> float:
-        """Run until `look` says so; the seconds that took. Raises Broken naming `what` when it takes longer."""
+        """Run until `look` is true; the seconds that took. Raises Broken naming `what` when it takes longer."""
         begun = self.loop.time()
         while not look():
             if self.loop.time() - begun > seconds:
@@ -341,51 +341,51 @@ class World:
         return self.loop.time() - begun
 
     async def settle(self) -> None:
-        """Run until nothing is written any more; then the same for longer, to see that it stays so, whatever makes the
-        operator look at everything again.
-        """
+        """Run until the operator stops writing; then wake all of its resources, and check that it writes nothing."""
         begun = self.loop.time()
-        while self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER or self.waits_for_jobs():
+        while self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER or self.has_running_jobs():
             if self.loop.time() - begun > SETTLE_LIMIT:
-                raise Broken("\n".join(["I7: it never comes to rest:", *self.watchdog.log[-60:]]))
+                raise Broken("\n".join(["I7: it never settles:", *self.watchdog.log[-60:]]))
             await self.run(1.0)
         writes = self.watchdog.writes
-        self._have_everything_looked_at()
+        self._wake_everything()
         await self.run(SETTLED_AFTER)
         if self.watchdog.writes != writes:
             raise Broken("\n".join(["I5: a settled cluster is written to:", *self.watchdog.log[-20:]]))
 
-    def _have_everything_looked_at(self) -> None:
-        """Anything may refer to a ConfigMap of its namespace."""
+    def _wake_everything(self) -> None:
+        """Change something that any resource may refer to: a ConfigMap of its namespace."""
         for namespace, _ in self.slurms:
-            metadata = {"name": f"somebodys-{self.loop.time():.0f}", "namespace": namespace}
+            metadata = {"name": f"of-others-{self.loop.time():.0f}", "namespace": namespace}
             self.api.create(CONFIG_MAPS.path(), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
-    def waits_for_jobs(self) -> bool:
-        """Whether a job that has started is not over."""
+    def has_running_jobs(self) -> bool:
+        """Whether a job that has started has not ended."""
         return any(job.job_id and not job.over for job in self.jobs)
 
     def _look(self) -> None:
-        """I7: a NodeSet that isn't as asked for says so."""
+        """I7: a NodeSet without its desired pods reports that."""
         now = self.loop.time()
         alive = self._process is not None and not self._process.dead
         for nodeset in self.api.all(NODESET):
             key = (nodeset["metadata"]["namespace"], nodeset["metadata"]["name"], nodeset["metadata"]["uid"])
-            if not alive or self.faults.keep_from_saying(now) or self._as_asked(nodeset):
-                self._unlike_since.pop(key, None)
+            if not alive or self.faults.hide_status(now) or self._has_desired_pods(nodeset):
+                self._incomplete_since.pop(key, None)
                 continue
-            since = self._unlike_since.setdefault(key, now)
+            since = self._incomplete_since.setdefault(key, now)
             ready = self.condition(key[1], namespace=key[0])
             if now - since > LATE and (ready.get("status") == "True" or not ready.get("message")):
-                self.watchdog.note(f"I7: NodeSet {key[1]} isn't as asked for since {since:.0f}, and says {ready}")
+                self.watchdog.note(
+                    f"I7: NodeSet {key[1]} is without its desired pods since {since:.0f}, and reports {ready}"
+                )
 
-    def _as_asked(self, nodeset: Manifest) -> bool:
+    def _has_desired_pods(self, nodeset: Manifest) -> bool:
         pods = self.pods(nodeset["metadata"]["name"], nodeset["metadata"]["namespace"])
-        return len(pods) == self.wanted(nodeset) and all(is_ready(pod) for pod in pods)
+        return len(pods) == self.desired(nodeset) and all(is_ready(pod) for pod in pods)
 
-    def wanted(self, nodeset: Manifest) -> int:
-        """How many pods there should be. In DaemonSet mode a pod on a cordoned machine stays, but no new one comes, and
-        none is for a machine that is out of service.
+    def desired(self, nodeset: Manifest) -> int:
+        """The desired number of pods. In DaemonSet mode a pod on a cordoned Kubernetes node stays, but no new one is
+        created there; a node that is out of service has none.
         """
         if nodeset["metadata"].get("deletionTimestamp"):
             return 0
@@ -393,13 +393,13 @@ class World:
             return int(nodeset["spec"]["replicas"])
         pods = self.pods(nodeset["metadata"]["name"], nodeset["metadata"]["namespace"])
         used = {pod["spec"].get("nodeName") for pod in pods}
-        machines = [it for it in self.api.all(NODE) if not _out_of_service(it)]
-        return sum(not it["spec"].get("unschedulable") or it["metadata"]["name"] in used for it in machines)
+        nodes = [it for it in self.api.all(NODE) if not _out_of_service(it)]
+        return sum(not it["spec"].get("unschedulable") or it["metadata"]["name"] in used for it in nodes)
 
     # --- the end
 
     def end_state(self) -> dict[str, Any]:
-        """What there is, without what may differ from one undisturbed run to another: which ordinals, uids, times."""
+        """The state, without what may differ between undisturbed runs: ordinals, uids, times."""
         found: dict[str, Any] = {}
         for nodeset in self.api.all(NODESET):
             metadata, status = nodeset["metadata"], nodeset.get("status") or {}
@@ -422,14 +422,14 @@ class World:
                     key: value
                     for key, value in status.items()
                     if isinstance(value, int) and key != "observedGeneration"
-                    # Which pods are replaced depends on which one somebody happened to delete.
+                    # Which pods are replaced depends on which one a user happened to delete.
                     if key != "updatedReplicas" or strategy_of(nodeset) != "OnDelete"
                 },
             }
         return found
 
     def outdated(self, name: str = "slinky", namespace: str = "slurm") -> int:
-        """How many of its pods have another image than it asks for."""
+        """How many of its pods have another image than the desired one."""
         nodeset = self.api.get(NODESET, namespace, name)
         wanted = nodeset["spec"]["slurmd"]["image"] if nodeset is not None else None
         images = [it["image"] for pod in self.pods(name, namespace) for it in pod["spec"]["containers"]]
@@ -448,9 +448,9 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(seed: int = 0, *, machines: int = 6, namespaces: Iterable[str] = ("slurm",)) -> AsyncIterator[World]:
+async def world(seed: int = 0, *, kube_nodes: int = 6, namespaces: Iterable[str] = ("slurm",)) -> AsyncIterator[World]:
     """A world with a Slurm cluster in each namespace and an operator."""
-    made = World(seed, machines)
+    made = World(seed, kube_nodes)
     log = logging.getLogger("sidecars")
     level = log.level
     log.addHandler(made.watchdog)
@@ -489,14 +489,14 @@ def strategy_of(nodeset: Manifest) -> str:
 
 
 def is_ready(pod: Manifest) -> bool:
-    """Whether the pod is ready and not on its way out."""
+    """Whether the pod is ready and not terminating."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     ready = any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def _out_of_service(machine: Manifest) -> bool:
-    return any(taint["key"] == OUT_OF_SERVICE for taint in machine["spec"].get("taints") or ())
+def _out_of_service(node: Manifest) -> bool:
+    return any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
 
 
 def _free(model: SlurmModel, name: str) -> bool:

@@ -22,13 +22,13 @@ from tests.support.world.scripts import (
     BreakImage,
     ChangeMinReady,
     ChangeTemplate,
-    CordonMachine,
+    CordonKubeNode,
     Crash,
     DeletePod,
     Disturbance,
     EndWatches,
+    KubeNode,
     LostState,
-    Machine,
     ReadFault,
     Replace,
     Scale,
@@ -58,15 +58,15 @@ SCENARIOS: dict[str, tuple[tuple[float, Action], ...]] = {
     "roll under a job": ((0.0, Submit(1, 20)), (3.0, ChangeTemplate()), (10.0, DeletePod(0)), (20.0, ChangeTemplate())),
     "maintenance": (
         (0.0, Submit(1, 20)),
-        *((2.0, CordonMachine(each, True)) for each in range(6)),
+        *((2.0, CordonKubeNode(each, True)) for each in range(6)),
         (9.0, DeletePod(1)),
     ),
     "pods cordoned by hand": ((0.0, Annotate(0, CORDON, "true")), (5.0, Scale(1)), (5.0, Scale(3))),
-    "a machine that dies": ((0.0, Machine(0, "kill")), (3.0, Machine(1, "kill")), (500.0, Machine(0, "remove"))),
+    "a machine that dies": ((0.0, KubeNode(0, "kill")), (3.0, KubeNode(1, "kill")), (500.0, KubeNode(0, "remove"))),
     "a machine that is switched off": (
         (0.0, Submit(2, 90)),
-        (3.0, Machine(0, "kill")),
-        (90.0, Machine(0, "switch off")),
+        (3.0, KubeNode(0, "kill")),
+        (90.0, KubeNode(0, "switch off")),
     ),
     "another mode and back": ((0.0, Submit(1, 20)), (3.0, SwitchMode("DaemonSet")), (9.0, SwitchMode("StatefulSet"))),
     "an image that doesn't start": ((0.0, Submit(1, 20)), (3.0, BreakImage()), (9.0, DeletePod(0)), (60.0, Scale(3))),
@@ -205,7 +205,7 @@ def test_one_sick_slurm_delays_no_other(fault: Fault) -> None:
 @pytest.mark.parametrize("fault", [Fault.HANG, Fault.SLOW], ids=lambda it: it.name)
 def test_a_slurm_that_falls_silent_under_many_nodesets_delays_no_other(fault: Fault) -> None:
     async def scenario() -> None:
-        async with world(3, machines=20, namespaces=("sick", "sound")) as w:
+        async with world(3, kube_nodes=20, namespaces=("sick", "sound")) as w:
             several = [f"pool-{number}" for number in range(6)]
             for name in several:
                 w.nodeset(name, namespace="sick", slurmd={"image": "slurmd:1", "hostname": f"{name}-"})
@@ -313,7 +313,7 @@ FOUND: dict[str, Script] = {
     "a worker on a cordoned machine doesn't make up for one that isn't ready": Script(
         1286,
         "OnDelete",
-        ((0.0, CordonMachine(0, True)), (0.0, BreakImage()), (1.0, DeletePod(3)), (60.0, Scale(1))),
+        ((0.0, CordonKubeNode(0, True)), (0.0, BreakImage()), (1.0, DeletePod(3)), (60.0, Scale(1))),
         "DaemonSet",
     ),
     "a slurmd that has registered again a moment ago keeps its pod": Script(
@@ -325,11 +325,14 @@ FOUND: dict[str, Script] = {
     "a slow slurmrestd is trusted again, and every NodeSet told": Script(
         65535,
         "RollingUpdate",
-        ((0.02, LostState()), (40.0, SickSlurm(Fault.SLOW, 120)), (8.0, CordonMachine(3, False))),
+        ((0.02, LostState()), (40.0, SickSlurm(Fault.SLOW, 120)), (8.0, CordonKubeNode(3, False))),
         "DaemonSet",
     ),
     "an empty list for two minutes costs no pod": Script(
-        779, "OnDelete", ((2.0, SickSlurm(Fault.EMPTY, 120)), (3.0, Machine(1, "kill")), (130.0, Scale(2))), "DaemonSet"
+        779,
+        "OnDelete",
+        ((2.0, SickSlurm(Fault.EMPTY, 120)), (3.0, KubeNode(1, "kill")), (130.0, Scale(2))),
+        "DaemonSet",
     ),
     "somebody's drain that comes to be seen at the last moment stays": Script(
         0,

@@ -18,7 +18,7 @@ def delete_one(w: World, rng: random.Random) -> None:
     grace = rng.choice([None, 1, 30, 0, 0, 0])
     if grace == 0:
         # By force, so `node` can do nothing; another pod of the name must not start beside what still runs.
-        w.kubelets._killed(pod["uid"])
+        w.kubelets.kill_pod(pod["uid"])
     w.api.delete(POD, pod["namespace"], pod["name"], grace=grace)
 
 

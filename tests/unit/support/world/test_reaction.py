@@ -47,7 +47,7 @@ def test_a_worker_that_became_ready_counts_as_idle_without_waiting_for_the_next_
 @asynccontextmanager
 async def many_being_created() -> AsyncIterator[World]:
     """A world with a slow API server, and a NodeSet of which some pods are ready and most are still to be made."""
-    async with world(1, machines=MANY) as w:
+    async with world(1, kube_nodes=MANY) as w:
         await w.run(5)
         w.faults.slow = 1.0
         w.nodeset(replicas=MANY)
@@ -56,12 +56,12 @@ async def many_being_created() -> AsyncIterator[World]:
         yield w
 
 
-def test_a_machine_that_is_cordoned_while_many_pods_are_created_is_drained_long_before_the_last_is_there() -> None:
+def test_a_kubernetes_node_cordoned_while_many_pods_are_created_is_drained_long_before_the_last_exists() -> None:
     async def scenario() -> None:
         async with many_being_created() as w:
             name, node = next(iter(w.slurms["slurm", "slurm"].nodes.items()))
-            machine = next(pod["spec"]["nodeName"] for pod in w.pods() if pod["spec"]["hostname"] == name)
-            w.api.change(NODE, "", machine, {"spec": {"unschedulable": True}})
+            kube_node = next(pod["spec"]["nodeName"] for pod in w.pods() if pod["spec"]["hostname"] == name)
+            w.api.change(NODE, "", kube_node, {"spec": {"unschedulable": True}})
             assert await w.until("the node is drained", lambda: "DRAIN" in node.flags) <= 4
             assert len(w.pods()) < MANY
 
@@ -124,7 +124,7 @@ def test_while_pods_come_up_a_busy_worker_is_protected_at_once_and_an_idle_one_s
 
 def test_a_worker_that_never_comes_up_holds_up_what_the_others_show_for_five_seconds() -> None:
     async def scenario() -> None:
-        async with world(1, machines=WORKERS) as w:
+        async with world(1, kube_nodes=WORKERS) as w:
             w.nodeset(replicas=WORKERS + 1)
             await w.until("all pods but one are ready", lambda: ready(w) == WORKERS)
             assert await w.until("the others show that they are idle", lambda: shown_idle(w) == WORKERS) <= 6
@@ -134,7 +134,7 @@ def test_a_worker_that_never_comes_up_holds_up_what_the_others_show_for_five_sec
 
 def test_a_lone_worker_shows_that_it_is_idle_as_soon_as_slurm_says_so() -> None:
     async def scenario() -> None:
-        async with world(1, machines=WORKERS) as w:
+        async with world(1, kube_nodes=WORKERS) as w:
             w.nodeset(replicas=1)
             await until_counted(w, "slurmIdle", 1)
             assert await w.until("it shows that it is idle", lambda: shown_idle(w) == 1) <= 0.5
@@ -182,7 +182,7 @@ def is_drained(w: World, pod: Manifest) -> bool:
 @asynccontextmanager
 async def many_that_go() -> AsyncIterator[World]:
     """A world with a slow API server, and a NodeSet that has just been scaled in by most of its pods."""
-    async with world(1, machines=MANY) as w:
+    async with world(1, kube_nodes=MANY) as w:
         w.nodeset(replicas=MANY)
         await until_counted(w, "slurmIdle", MANY)
         await w.run(10)
@@ -191,7 +191,7 @@ async def many_that_go() -> AsyncIterator[World]:
         yield w
 
 
-def test_a_machine_that_is_cordoned_while_many_pods_go_is_drained_long_before_the_last_has_gone() -> None:
+def test_a_kubernetes_node_cordoned_while_many_pods_are_deleted_is_drained_long_before_the_last_has_ended() -> None:
     async def scenario() -> None:
         async with many_that_go() as w:
             await w.until("the pods that go are marked", lambda: any(map(is_marked, w.pods())))

@@ -1,4 +1,4 @@
-"""That the watchdog sees what it is there to see: for each invariant somebody who breaks it."""
+"""The watchdog notices each broken invariant, and the oracles bite when the operator itself is broken."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from tests.support.world.world import _SECRET, NODESET, POD, SETTLED_AFTER, Brok
 
 
 def rogue(w: World) -> Client:
-    """An operator that does as it likes."""
+    """An operator that keeps no invariant."""
     return Client(WorldTransport(w.api, Process(lambda: None), Faults(), w.watchdog, random.Random(0)))  # noqa: S311
 
 
@@ -103,7 +103,7 @@ async def a_live_node_down(w: World) -> None:
     await write(w, protocol.update_nodes(["slinky-0"], state=("DOWN",), reason="slurm-operator: x"))
 
 
-async def a_secret_told(w: World) -> None:
+async def a_secret_published(w: World) -> None:
     metadata = {"name": "leak", "namespace": "slurm"}
     await rogue(w).create(CONFIG_MAPS, {"metadata": metadata, "data": {"jwt.key": _SECRET}})
 
@@ -173,7 +173,7 @@ async def a_drain_left_behind(w: World) -> None:
 @pytest.mark.parametrize(
     ("misdeed", "says"),
     [
-        (busy, "I1: pod slinky-0 is deleted while its Slurm node slinky-0 holds jobs"),
+        (busy, "I1: pod slinky-0 is deleted while its Slurm node slinky-0 has jobs"),
         (idle_but_not_drained, "I1: pod slinky-0 is deleted though a job may start"),
         (the_record_of_a_live_node, "I1: the record of Slurm node slinky-0 is deleted while its slurmd runs"),
         (a_live_node_down, "I1: Slurm node slinky-0 is set DOWN while its slurmd runs"),
@@ -183,13 +183,13 @@ async def a_drain_left_behind(w: World) -> None:
         (two_of_a_name, "I3: slurmd of pod"),
         (a_foreign_drain_lifted, "I4: "),
         (a_foreign_reason_replaced, "I4: "),
-        (writes_without_end, "I7: it never comes to rest"),
+        (writes_without_end, "I7: it never settles"),
         (a_write_now_and_then, "I5: a settled cluster is written to"),
         (a_write_whenever_it_looks, "I5: a settled cluster is written to"),
         (a_cordon_left_behind, "'cordoned': 1"),
-        (a_status_that_flatters, "I7: NodeSet slinky isn't as asked for"),
+        (a_status_that_flatters, "I7: NodeSet slinky is without its desired pods"),
         (a_drain_left_behind, "'drained': ['slinky-0']"),
-        (a_secret_told, "I10: a secret value in POST configmaps"),
+        (a_secret_published, "I10: a secret value in POST configmaps"),
     ],
     ids=lambda it: it.__name__ if callable(it) else None,
 )
@@ -244,7 +244,7 @@ def test_it_sees_a_job_that_somebody_ends() -> None:
             w.job(1, 1000)
             await w.run(3)
             w.slurms["slurm", "slurm"].node_vanish("slinky-0")
-            with pytest.raises(Broken, match="didn't end by itself"):
+            with pytest.raises(Broken, match="didn't end normally"):
                 await w.run(3)
 
     run(scenario())

@@ -5,20 +5,16 @@ after ours and win; the list-valued keys that both set are merged at the end. Wh
 told as a `Problem`: a set of files with problems is not to be published.
 """
 
-import base64
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.contract import manifest
 from sidecars.slurm import conf
-from sidecars.workloads import assembly, gres, health, names
+from sidecars.workloads import gres, health, slurm_conf_lines
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
-    Accounting,
     Controller,
     LocalObjectReference,
-    Manifest,
     NodeSet,
     ResourceError,
 )
@@ -28,27 +24,14 @@ CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
 RESERVED_FILES = frozenset({manifest.SLURM_CONF, "slurmdbd.conf", manifest.FILE, *manifest.KEY_FILES})
 """Files that no ConfigMap may bring, in whatever case: the operator writes them, or a Secret holds them."""
 
-CONFIG_MAPS = 8
-"""Over how many ConfigMaps at most the files are spread; a pod mounts that many, as optional ones."""
-
-CONFIG_MAP_BYTES = 1024 * 1024
-"""What one ConfigMap may hold (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
-
-MIN_MAX_NODE_COUNT = 1024
-
 CLOSED = "INACTIVE"
 """The State of a partition that is to go: it takes no job and starts none."""
 
-STATE_FOLDER = "/var/spool/slurmctld"
-
-_LOG = "/var/log/slurm"
 OPERATOR = "the operator"
 """Origin of the lines that the operator wrote by itself."""
 
 MERGED = "the operator and spec.extraConf"
 """Origin of the lists that both set."""
-
-_WORD = re.compile(r"[^\s#=\"\\,\[\]]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,112 +110,6 @@ def slurm_conf(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts
     return found
 
 
-def more_sources(controller: str) -> list[dict[str, object]]:
-    """The ConfigMaps of a Controller's files beside the first, as sources of a projected volume."""
-    return [
-        {"configMap": {"name": names.config(controller, index), "optional": True}} for index in range(1, CONFIG_MAPS)
-    ]
-
-
-def max_node_count(nodesets: Iterable[NodeSet]) -> int:
-    """Room in slurmctld's tables for twice the replicas that are declared, and for 1024 nodes at least.
-
-    A NodeSet of mode DaemonSet counts with the pods that it last wanted. Workers that a scale-in still has to drain
-    count too: slurmctld 26.05 takes a higher MaxNodeCount on a reconfigure, and on a lower one forgets the nodes beyond
-    it with their jobs.
-    """
-    declared = 0
-    for nodeset in nodesets:
-        wanted = nodeset.status.desired if nodeset.spec.scaling_mode == "DaemonSet" else nodeset.spec.replicas
-        declared += max(wanted, nodeset.status.replicas)
-    return max(MIN_MAX_NODE_COUNT, 2 * declared)
-
-
-def config_maps(controller: Controller, config_set: ConfigSet, present: Collection[str] = ()) -> list[Manifest]:
-    """The ConfigMaps that carry the files and, in the first, their manifest, which an external Controller doesn't need.
-
-    slurm.conf is always in the first. `present` names ConfigMaps that are there: those of ours that the files need no
-    more are emptied. Raises ResourceError when the files don't fit.
-    """
-    shares = spread(config_set)
-    if controller.spec.external:
-        del shares[0][manifest.FILE]
-    found = []
-    for index in range(CONFIG_MAPS):
-        name = names.config(controller.name, index)
-        if index >= len(shares) and name not in present:
-            continue
-        share = shares[index] if index < len(shares) else {}
-        data = {file: content for file, content in sorted(share.items()) if isinstance(content, str)}
-        binary = {
-            file: base64.b64encode(content).decode()
-            for file, content in sorted(share.items())
-            if isinstance(content, bytes)
-        }
-        config_map: Manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": name,
-                "labels": {
-                    names.APP_NAME: "slurmctld",
-                    names.APP_INSTANCE: controller.name,
-                    names.APP_COMPONENT: "controller",
-                },
-            },
-            "data": data,
-        }
-        found.append(assembly.owned(config_map | ({"binaryData": binary} if binary else {}), controller))
-    return found
-
-
-def published_digest(first: Manifest) -> str | None:
-    """The digest of the configuration whose first ConfigMap this is; None for one without a manifest."""
-    try:
-        return manifest.decode((first.get("data") or {})[manifest.FILE]).sha256
-    except (KeyError, manifest.ManifestError):
-        return None
-
-
-def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
-    """The files by ConfigMap: slurm.conf and the manifest first, then the rest, the largest first, where there is room.
-
-    Raises ResourceError when they don't fit.
-    """
-    first: dict[str, str | bytes] = {"slurm.conf": config_set.files["slurm.conf"]}
-    first[manifest.FILE] = manifest.encode(manifest.Manifest(config_set.sha256, config_set.digests))
-    others: dict[str, str | bytes] = {**config_set.files, **config_set.binary_files}
-    del others["slurm.conf"]
-    shares = [first]
-    room = [CONFIG_MAP_BYTES - sum(map(_size, first.values()))]
-    if room[0] < 0:
-        size = _size(config_set.files["slurm.conf"])
-        raise ResourceError(
-            "spec.extraConf", f"slurm.conf is {size} bytes long and must be shorter than {CONFIG_MAP_BYTES}"
-        )
-    for name in sorted(others, key=lambda name: (-_size(others[name]), name)):
-        size = _size(others[name])
-        index = next((i for i, free in enumerate(room) if size <= free), len(room))
-        if index == CONFIG_MAPS or size > CONFIG_MAP_BYTES:
-            total = sum(map(_size, others.values()))
-            raise ResourceError(
-                "spec.configFileRefs",
-                f"the {len(others)} files beside slurm.conf have {total} bytes, and {name} ({size} bytes, "
-                f"{config_set.origin(name)}) has no room in {CONFIG_MAPS} ConfigMaps of {CONFIG_MAP_BYTES} bytes: "
-                "shorten them, or bring large files by a volume of spec.template",
-            )
-        if index == len(room):
-            shares.append({})
-            room.append(CONFIG_MAP_BYTES)
-        shares[index][name] = others[name]
-        room[index] -= size
-    return shares
-
-
-def _size(content: str | bytes) -> int:
-    return len(content.encode() if isinstance(content, str) else content)
-
-
 @dataclass(frozen=True, slots=True)
 class _Script:
     key: str
@@ -256,10 +133,10 @@ class _Composer:
     def compose(self, nodesets: Sequence[NodeSet]) -> None:
         controller = self._controller
         if controller.spec.external:
-            self._section("### GENERAL ###", _external_general(controller))
-            self._add(_accounting(self._facts.accounting))
+            self._section("### GENERAL ###", slurm_conf_lines.external_general(controller))
+            self._add(slurm_conf_lines.accounting(self._facts.accounting))
         else:
-            lists = _lists(controller)
+            lists = slurm_conf_lines.lists(controller)
             prologs = self._scripts("Prolog", "spec.prologScriptRefs", controller.spec.prolog_script_refs)
             epilogs = self._scripts("Epilog", "spec.epilogScriptRefs", controller.spec.epilog_script_refs)
             ctld_prologs = self._scripts(
@@ -270,13 +147,13 @@ class _Composer:
             )
             for reference in controller.spec.config_file_refs or ():
                 self._bring(reference, "spec.configFileRefs")
-            self._section("### GENERAL ###", _general(controller, nodesets))
-            self._section("### LOGGING ###", _LOGGING)
-            self._section("### PLUGINS & PARAMETERS ###", _plugins(controller, lists))
+            self._section("### GENERAL ###", slurm_conf_lines.general(controller, nodesets))
+            self._section("### LOGGING ###", slurm_conf_lines.LOGGING)
+            self._section("### PLUGINS & PARAMETERS ###", slurm_conf_lines.plugins(controller, lists))
             checked = health.slurm_conf(conf.parse_readable(controller.spec.extra_conf), nodesets)
             if checked:
                 self._section("### HEALTH ###", checked)
-            self._section("### ACCOUNTING ###", _accounting(self._facts.accounting))
+            self._section("### ACCOUNTING ###", slurm_conf_lines.accounting(self._facts.accounting))
             self._script_section("### SLURMCTLD PROLOG & EPILOG ###", ctld_prologs + ctld_epilogs, "/etc/slurm/")
             # Bare names: slurmctld hands these files to every slurmd (configless).
             self._script_section("### PROLOG & EPILOG ###", prologs + epilogs, "")
@@ -327,7 +204,7 @@ class _Composer:
         for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
             source = f"NodeSet {nodeset.namespace}/{nodeset.name}"
             name = nodeset.slurm_name
-            if not _WORD.fullmatch(name) or not name.isprintable():
+            if not slurm_conf_lines.is_word(name):
                 place = f"{source} spec.template.spec.hostname"
                 self._problem(place, f"{name!r} can't be the name of a set of nodes: use letters, digits and `-`")
                 continue
@@ -345,7 +222,7 @@ class _Composer:
             if nodeset.spec.partition.enabled or name in nodeset.status.partitions:
                 place = f"{source} spec.partition.config"
                 rest = nodeset.spec.partition.config.strip()
-                reason = _unfit(rest)
+                reason = slurm_conf_lines.unfit(rest)
                 if reason:
                     self._problem(place, f"{rest!r} {reason}")
                     rest = ""
@@ -357,7 +234,7 @@ class _Composer:
         for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
             source = f"NodeSet {nodeset.namespace}/{nodeset.name}"
             for former in nodeset.status.partitions:
-                if former not in declared and _WORD.fullmatch(former):
+                if former not in declared and slurm_conf_lines.is_word(former):
                     declared[former] = source
                     self._add([f"# {source}, a former partition that jobs still name"])
                     self._add([f"NodeSet={former} Feature={former}"], source)
@@ -392,7 +269,7 @@ class _Composer:
             return
         self._section("### EXTRA CONFIG ###", ["# spec.extraConf"])
         lines = extra.split("\n")
-        if _continued(lines[-1]):
+        if slurm_conf_lines.continued(lines[-1]):
             where = f"spec.extraConf line {len(lines)}"
             self._problem(where, "the backslash at its end would swallow the line that follows: remove it")
             lines[-1] = lines[-1].rstrip().rstrip("\\")
@@ -456,99 +333,3 @@ def _text(content: str | bytes) -> str | bytes:
         return content.decode()
     except UnicodeDecodeError:
         return content
-
-
-def _continued(line: str) -> bool:
-    """Whether a line's end continues it: an odd number of backslashes, where no comment is."""
-    stripped = line.rstrip()
-    return (len(stripped) - len(stripped.rstrip("\\"))) % 2 == 1
-
-
-def _unfit(value: str) -> str | None:
-    """Why a value can't be the rest of a line; None if it can."""
-    if any(not character.isprintable() and character != "\t" for character in value):
-        return "has a line break or another unprintable character: write it in one line"
-    if _continued(value):
-        return "ends with a backslash, which would swallow the line that follows: remove it"
-    return None
-
-
-def _word(value: str, field: str) -> str:
-    """A value that is one word of a line. Raises ResourceError."""
-    if not _WORD.fullmatch(value) or not value.isprintable():
-        raise ResourceError(field, f"{value!r} must be one word without spaces, quotes, `#`, `=`, `,` and brackets")
-    return value
-
-
-def _external_general(controller: Controller) -> list[str]:
-    external = controller.spec.external_config
-    if external is None:
-        raise ResourceError("spec.externalConfig", "must say where the external slurmctld is (host and port)")
-    return [
-        f"ClusterName={_word(controller.cluster_name, 'spec.clusterName')}",
-        "SlurmUser=slurm",
-        f"SlurmctldHost={_word(external.host, 'spec.externalConfig.host')}",
-        f"SlurmctldPort={external.port}",
-        "AuthType=auth/slurm",
-        "CredType=cred/slurm",
-        "AuthAltTypes=auth/jwt",
-    ]
-
-
-def _general(controller: Controller, nodesets: Sequence[NodeSet]) -> list[str]:
-    pods = names.controller(controller.name)
-    service = f"{names.controller_internal(controller.name)}.{controller.namespace}"
-    cluster = _word(controller.cluster_name, "spec.clusterName")
-    return [
-        f"ClusterName={cluster}",
-        "SlurmUser=slurm",
-        *(f"SlurmctldHost={pods}-{i}({pods}-{i}.{service})" for i in range(controller.replicas)),
-        f"SlurmctldPort={names.SLURMCTLD_PORT}",
-        f"SlurmctldAddr={pods}.{controller.namespace}",
-        f"StateSaveLocation={STATE_FOLDER}/{cluster}",
-        "SlurmdUser=root",
-        f"SlurmdPort={names.SLURMD_PORT}",
-        "SlurmdSpoolDir=/var/spool/slurmd",
-        f"MaxNodeCount={max_node_count(nodesets)}",
-    ]
-
-
-_LOGGING = (
-    f"SlurmctldLogFile={_LOG}/slurmctld.log",
-    f"SlurmSchedLogFile={_LOG}/slurmctld.log",
-    f"SlurmdLogFile={_LOG}/slurmd.log",
-)
-
-
-def _lists(controller: Controller) -> dict[str, str]:
-    """Our values of keys that hold lists, which a user may add to."""
-    jwks = ",jwks=/etc/slurm/jwks.json" if controller.spec.jwks_key_ref else ""
-    return {
-        "AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}",
-        "AuthInfo": "use_client_ids",
-        "SlurmctldParameters": "enable_configless,reconfig_on_restart",
-        "GresTypes": gres.GRES_TYPES,
-    }
-
-
-def _plugins(controller: Controller, lists: dict[str, str]) -> list[str]:
-    return [
-        "AuthType=auth/slurm",
-        "CredType=cred/slurm",
-        "AuthAltTypes=auth/jwt",
-        *(f"{key}={value}" for key, value in lists.items()),
-        *(["MetricsType=metrics/openmetrics"] if controller.spec.metrics.enabled else []),
-    ]
-
-
-def _accounting(accounting: Accounting | None) -> list[str]:
-    if accounting is None:
-        return ["AccountingStorageType=accounting_storage/none"]
-    external = accounting.spec.external_config if accounting.spec.external else None
-    place = f"Accounting {accounting.name} spec.externalConfig.host"
-    host = _word(external.host, place) if external else names.accounting(accounting.name)
-    return [
-        "AccountingStorageType=accounting_storage/slurmdbd",
-        f"AccountingStorageHost={host}",
-        f"AccountingStoragePort={external.port if external else names.SLURMDBD_PORT}",
-    ]

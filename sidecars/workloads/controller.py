@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sidecars.slurm import jwks
-from sidecars.workloads import assembly, config, names
+from sidecars.workloads import assembly, config, config_maps, names
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
     Controller,
@@ -27,7 +27,7 @@ def objects(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -
     config_set = config.compose(controller, nodesets, facts)
     for problem in config_set.problems:
         raise ResourceError(problem.origin, problem.message)
-    return [*config.config_maps(controller, config_set, facts.published), *workload(controller, config_set, facts)]
+    return [*config_maps.config_maps(controller, config_set, facts.published), *workload(controller, config_set, facts)]
 
 
 def workload(controller: Controller, config_set: config.ConfigSet, facts: Facts) -> list[Manifest]:
@@ -212,7 +212,7 @@ def _variables(controller: Controller, config_set: config.ConfigSet, facts: Fact
         "jwtKeySecret": jwt.name,
         "jwtKeyKey": jwt.key,
         "jwtKeyHash": jwt_hash if recreate else None,
-        "fileSources": config.more_sources(controller.name),
+        "fileSources": config_maps.more_sources(controller.name),
         "jwksSource": _source(jwks, "jwks.json") if jwks else None,
         "configHash": combined({"": config_set.digests} | jwks_digest) if recreate else None,
         "claimSpec": _claim_spec(controller),

@@ -2,7 +2,8 @@
 
 from sidecars.slurm import conf
 from sidecars.workloads import assembly, names
-from sidecars.workloads.config import more_sources, slurm_conf
+from sidecars.workloads.config import slurm_conf
+from sidecars.workloads.config_maps import more_sources
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi

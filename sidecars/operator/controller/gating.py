@@ -12,11 +12,12 @@ from sidecars.operator.controller.pods import NUDGE, carries_label, pod_view
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import configuration, failover, gate
+from sidecars.policy import failover, gate
 from sidecars.policy.conditions import Condition
+from sidecars.policy.configuration import lint as rules
 from sidecars.policy.gate import Published
 from sidecars.slurm import versions
-from sidecars.workloads import config, names
+from sidecars.workloads import config_maps, names
 from sidecars.workloads import controller as render
 from sidecars.workloads.config import ConfigSet
 from sidecars.workloads.facts import Facts
@@ -38,7 +39,7 @@ def lint(
     """Why the configuration may not be published, and what is only told: each with place, value and what to do."""
     cluster = runtime.clusters.get((controller.namespace, controller.name))
     view = cluster.view() if cluster is not None else None
-    findings = configuration.lint(
+    findings = rules.lint(
         config_set,
         nodesets,
         versions.of_image(str(controller.spec.slurmctld.get("image") or "")),
@@ -55,7 +56,7 @@ async def publish(
 ) -> None:
     """Write the ConfigMaps. Raises NotUsableError."""
     await workload.apply_all(
-        runtime, manifest, "Controller", lambda: config.config_maps(controller, config_set, facts.published)
+        runtime, manifest, "Controller", lambda: config_maps.config_maps(controller, config_set, facts.published)
     )
 
 
@@ -123,7 +124,7 @@ def _pods(runtime: Runtime, key: Key) -> list[records.Pod]:
 def _published(runtime: Runtime, controller: Controller) -> str | None:
     """The digest of what is published; None if nothing is."""
     live = runtime.caches.config_maps.store.get(controller.namespace, names.config(controller.name, 0)) or {}
-    return config.published_digest(live)
+    return config_maps.published_digest(live)
 
 
 async def _patch(runtime: Runtime, namespace: str, pod: str, metadata: Manifest) -> None:

@@ -11,7 +11,7 @@ from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.workloads import names, resources, restapi
-from sidecars.workloads.config import CONFIG_MAPS
+from sidecars.workloads.config_maps import CONFIG_MAPS
 from sidecars.workloads.facts import Facts, Site, config_map_contents, digest
 
 log = logging.getLogger(__name__)

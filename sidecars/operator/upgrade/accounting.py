@@ -9,7 +9,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.workload import WAITING
 from sidecars.policy import conditions
 from sidecars.workloads import names
-from sidecars.workloads.config import CONFIG_MAPS
+from sidecars.workloads.config_maps import CONFIG_MAPS
 from sidecars.workloads.resources import Controller
 
 DEADLINE_SECONDS = 120.0

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from sidecars.reconfigure.dryrun import Host
-from sidecars.reconfigure.edge import Edge, Places
+from sidecars.reconfigure.edge import RESTART_KEYS, Edge, Places
 from sidecars.reconfigure.fileset import FileSet, IncompleteError, assemble
 from sidecars.reconfigure.machine import Check, Install, Keep, NoAnswer, Passed, Refused
+from sidecars.slurm import keys
 
 KEYS = {"slurm.key": b"s", "jwt.key": b"j"}
 
@@ -224,3 +225,7 @@ def test_the_other_slurmctld_are_those_of_the_installed_set(edge: Edge) -> None:
         edge.hosts()
     edge.install(installed(edge, "SlurmctldHost=ctl-0(a)\nSlurmctldHost=ctl-1(b)\n"))
     assert edge.hosts() == [Host("ctl-0", "a"), Host("ctl-1", "b")]
+
+
+def test_what_slurm_takes_only_on_a_restart_are_keys_of_slurm() -> None:
+    assert set(RESTART_KEYS) <= set(keys.spelled("slurm.conf"))

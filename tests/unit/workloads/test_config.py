@@ -1,7 +1,5 @@
-"""slurm.conf, line by line."""
+"""The files of /etc/slurm: `sidecars.workloads.config`."""
 
-import base64
-import json
 from typing import Any
 
 import msgspec
@@ -11,16 +9,12 @@ from hypothesis import strategies as st
 
 from sidecars.contract import manifest
 from sidecars.workloads.config import (
-    CGROUP_CONF,
     ConfigSet,
     compose,
-    config_maps,
-    max_node_count,
-    published_digest,
     slurm_conf,
 )
-from sidecars.workloads.facts import MissingReferenceError, digest
-from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError, read
+from sidecars.workloads.facts import MissingReferenceError
+from sidecars.workloads.resources import Controller, NodeSet, ResourceError
 from tests.support import builders
 from tests.support.builders import controller, nodeset
 
@@ -247,26 +241,6 @@ def test_a_backslash_at_the_end_of_the_users_lines_swallows_none_of_ours() -> No
     assert [problem.origin for problem in found.problems] == ["spec.extraConf line 2"]
 
 
-@pytest.mark.parametrize(
-    ("replicas", "expected"), [((1,), 1024), ((512,), 1024), ((513,), 1026), ((2000, 3000), 10000), ((), 1024)]
-)
-def test_slurmctld_has_room_for_twice_the_declared_replicas(replicas: tuple[int, ...], expected: int) -> None:
-    nodesets = [nodeset(f"n{index}", replicas=count) for index, count in enumerate(replicas)]
-    assert f"MaxNodeCount={expected}" in lines(controller(), tuple(nodesets))
-
-
-def test_a_daemon_set_counts_with_the_nodes_that_it_last_wanted() -> None:
-    of = read(
-        NodeSet,
-        {
-            "metadata": builders.metadata("d"),
-            "spec": {"controllerRef": {"name": "slurm"}, "scalingMode": "DaemonSet", "replicas": 9000},
-            "status": {"desired": 700},
-        },
-    )
-    assert max_node_count([of]) == 1400
-
-
 def files_of(contents: dict[str, dict[str, str | bytes]]) -> ConfigSet:
     """What is composed of ConfigMaps with these contents, all of configFileRefs."""
     of = controller(configFileRefs=[{"name": name} for name in contents])
@@ -341,65 +315,6 @@ def test_the_origin_of_each_line_of_slurm_conf_is_known() -> None:
     assert origins["AuthInfo=ttl=30"] == "spec.extraConf line 3"
     assert origins["AuthInfo=ttl=30,use_client_ids"] == "the operator and spec.extraConf"
     assert found.origin("nosuch") == ""
-
-
-def test_the_manifest_names_every_file_with_its_hash() -> None:
-    found = files_of({"own": {"gres.conf": "Name=gpu\n", "blob": b"\xff"}})
-    [config_map] = config_maps(controller(), found)
-    assert published_digest(config_map) == found.sha256
-    listed = json.loads(config_map["data"].pop("manifest.json"))
-    assert published_digest(config_map) is None
-    assert listed == {
-        "files": {
-            "blob": digest(b"\xff"),
-            "cgroup.conf": digest(CGROUP_CONF),
-            "gres.conf": digest("Name=gpu\n"),
-            "slurm.conf": digest(found.files["slurm.conf"]),
-        },
-        "sha256": found.sha256,
-    }
-    assert config_map["binaryData"] == {"blob": "/w=="}
-    assert config_map["data"] == found.files
-
-
-def size(config_map: Manifest) -> int:
-    """Bytes that count for the limit of a ConfigMap."""
-    return sum(len(text.encode()) for text in config_map["data"].values()) + sum(
-        len(base64.b64decode(text)) for text in config_map.get("binaryData", {}).values()
-    )
-
-
-MEGABYTE = 1024 * 1024
-
-
-def test_what_has_no_room_in_one_config_map_goes_into_the_next() -> None:
-    contents: dict[str, dict[str, str | bytes]] = {
-        f"m{index}": {f"f{index}": ("ä" if index % 2 else "x") * (300_000 + index)} for index in range(5)
-    }
-    contents["full"] = {"full": b"\xff" * MEGABYTE}
-    found = files_of(contents)
-    carriers = config_maps(controller(), found)
-    assert [item["metadata"]["name"] for item in carriers] == [f"slurm-config{end}" for end in ("", "-1", "-2", "-3")]
-    assert all(size(item) <= MEGABYTE for item in carriers)
-    carried = [name for item in carriers for field in ("data", "binaryData") for name in item.get(field, ())]
-    assert sorted(carried) == sorted([*found.files, *found.binary_files, "manifest.json"])
-    assert "slurm.conf" in carriers[0]["data"]
-
-
-def test_config_maps_that_are_needed_no_more_are_emptied() -> None:
-    found = compose(controller(), (), builders.facts())
-    first, second = config_maps(controller(), found, {"slurm-config", "slurm-config-2"})
-    assert first["metadata"]["name"] == "slurm-config"
-    assert (second["metadata"]["name"], second["data"]) == ("slurm-config-2", {})
-
-
-def test_files_that_do_not_fit_are_refused_with_their_sizes() -> None:
-    found = files_of({f"m{index}": {f"f{index}": "x" * MEGABYTE} for index in range(8)})
-    with pytest.raises(ResourceError, match=r"f7 \(1048576 bytes, ConfigMap m7 key f7\) has no room in 8 ConfigMaps"):
-        config_maps(controller(), found)
-    long = compose(controller(extraConf="#" * MEGABYTE), (), builders.facts())
-    with pytest.raises(ResourceError, match=r"^spec\.extraConf: slurm\.conf is \d+ bytes long"):
-        config_maps(controller(), long)
 
 
 @given(st.permutations(["a", "b", "c"]))

@@ -4,7 +4,7 @@ import pytest
 
 from sidecars.workloads import restapi as render
 from sidecars.workloads.assembly import find
-from sidecars.workloads.config import CONFIG_MAPS
+from sidecars.workloads.config_maps import CONFIG_MAPS
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi
 from tests.support import builders

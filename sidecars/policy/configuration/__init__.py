@@ -1,0 +1,1 @@
+"""The lint of a Slurm configuration, before it is published. Pure."""

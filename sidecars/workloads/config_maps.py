@@ -1,0 +1,107 @@
+"""The ConfigMaps that carry the files of /etc/slurm to the pods."""
+
+import base64
+from collections.abc import Collection
+
+from sidecars.contract import manifest
+from sidecars.workloads import assembly, names
+from sidecars.workloads.config import ConfigSet
+from sidecars.workloads.resources import Controller, Manifest, ResourceError
+
+CONFIG_MAPS = 8
+"""Over how many ConfigMaps at most the files are spread; a pod mounts that many, as optional ones."""
+
+CONFIG_MAP_BYTES = 1024 * 1024
+"""What one ConfigMap may hold (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
+
+
+def more_sources(controller: str) -> list[dict[str, object]]:
+    """The ConfigMaps of a Controller's files beside the first, as sources of a projected volume."""
+    return [
+        {"configMap": {"name": names.config(controller, index), "optional": True}} for index in range(1, CONFIG_MAPS)
+    ]
+
+
+def config_maps(controller: Controller, config_set: ConfigSet, present: Collection[str] = ()) -> list[Manifest]:
+    """The ConfigMaps that carry the files and, in the first, their manifest, which an external Controller doesn't need.
+
+    slurm.conf is always in the first. `present` names ConfigMaps that are there: those of ours that the files need no
+    more are emptied. Raises ResourceError when the files don't fit.
+    """
+    shares = spread(config_set)
+    if controller.spec.external:
+        del shares[0][manifest.FILE]
+    found = []
+    for index in range(CONFIG_MAPS):
+        name = names.config(controller.name, index)
+        if index >= len(shares) and name not in present:
+            continue
+        share = shares[index] if index < len(shares) else {}
+        data = {file: content for file, content in sorted(share.items()) if isinstance(content, str)}
+        binary = {
+            file: base64.b64encode(content).decode()
+            for file, content in sorted(share.items())
+            if isinstance(content, bytes)
+        }
+        config_map: Manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "labels": {
+                    names.APP_NAME: "slurmctld",
+                    names.APP_INSTANCE: controller.name,
+                    names.APP_COMPONENT: "controller",
+                },
+            },
+            "data": data,
+        }
+        found.append(assembly.owned(config_map | ({"binaryData": binary} if binary else {}), controller))
+    return found
+
+
+def published_digest(first: Manifest) -> str | None:
+    """The digest of the configuration whose first ConfigMap this is; None for one without a manifest."""
+    try:
+        return manifest.decode((first.get("data") or {})[manifest.FILE]).sha256
+    except (KeyError, manifest.ManifestError):
+        return None
+
+
+def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
+    """The files by ConfigMap: slurm.conf and the manifest first, then the rest, the largest first, where there is room.
+
+    Raises ResourceError when they don't fit.
+    """
+    first: dict[str, str | bytes] = {"slurm.conf": config_set.files["slurm.conf"]}
+    first[manifest.FILE] = manifest.encode(manifest.Manifest(config_set.sha256, config_set.digests))
+    others: dict[str, str | bytes] = {**config_set.files, **config_set.binary_files}
+    del others["slurm.conf"]
+    shares = [first]
+    room = [CONFIG_MAP_BYTES - sum(map(_size, first.values()))]
+    if room[0] < 0:
+        size = _size(config_set.files["slurm.conf"])
+        raise ResourceError(
+            "spec.extraConf", f"slurm.conf is {size} bytes long and must be shorter than {CONFIG_MAP_BYTES}"
+        )
+    for name in sorted(others, key=lambda name: (-_size(others[name]), name)):
+        size = _size(others[name])
+        index = next((i for i, free in enumerate(room) if size <= free), len(room))
+        if index == CONFIG_MAPS or size > CONFIG_MAP_BYTES:
+            total = sum(map(_size, others.values()))
+            raise ResourceError(
+                "spec.configFileRefs",
+                f"the {len(others)} files beside slurm.conf have {total} bytes, and {name} ({size} bytes, "
+                f"{config_set.origin(name)}) has no room in {CONFIG_MAPS} ConfigMaps of {CONFIG_MAP_BYTES} bytes: "
+                "shorten them, or bring large files by a volume of spec.template",
+            )
+        if index == len(room):
+            shares.append({})
+            room.append(CONFIG_MAP_BYTES)
+        shares[index][name] = others[name]
+        room[index] -= size
+    return shares
+
+
+def _size(content: str | bytes) -> int:
+    return len(content.encode() if isinstance(content, str) else content)

@@ -1,0 +1,135 @@
+"""The operator's own lines of slurm.conf, section by section, and what a value needs to be part of a line."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from sidecars.workloads import gres, names
+from sidecars.workloads.resources import Accounting, Controller, NodeSet, ResourceError
+
+MIN_MAX_NODE_COUNT = 1024
+"""MaxNodeCount of a cluster with few declared replicas."""
+
+STATE_FOLDER = "/var/spool/slurmctld"
+"""Where the volume with slurmctld's state is mounted."""
+
+_LOG = "/var/log/slurm"
+_WORD = re.compile(r"[^\s#=\"\\,\[\]]+")
+
+
+def max_node_count(nodesets: Iterable[NodeSet]) -> int:
+    """Room in slurmctld's tables for twice the replicas that are declared, and for 1024 nodes at least.
+
+    A NodeSet of mode DaemonSet counts with the pods that it last wanted. Workers that a scale-in still has to drain
+    count too: slurmctld 26.05 takes a higher MaxNodeCount on a reconfigure, and on a lower one forgets the nodes beyond
+    it with their jobs.
+    """
+    declared = 0
+    for nodeset in nodesets:
+        wanted = nodeset.status.desired if nodeset.spec.scaling_mode == "DaemonSet" else nodeset.spec.replicas
+        declared += max(wanted, nodeset.status.replicas)
+    return max(MIN_MAX_NODE_COUNT, 2 * declared)
+
+
+def continued(line: str) -> bool:
+    """Whether a line's end continues it: an odd number of backslashes, where no comment is."""
+    stripped = line.rstrip()
+    return (len(stripped) - len(stripped.rstrip("\\"))) % 2 == 1
+
+
+def unfit(value: str) -> str | None:
+    """Why a value can't be the rest of a line; None if it can."""
+    if any(not character.isprintable() and character != "\t" for character in value):
+        return "has a line break or another unprintable character: write it in one line"
+    if continued(value):
+        return "ends with a backslash, which would swallow the line that follows: remove it"
+    return None
+
+
+def is_word(value: str) -> bool:
+    """Whether a value is one word of a line."""
+    return _WORD.fullmatch(value) is not None and value.isprintable()
+
+
+def word(value: str, field: str) -> str:
+    """A value that is one word of a line. Raises ResourceError."""
+    if not is_word(value):
+        raise ResourceError(field, f"{value!r} must be one word without spaces, quotes, `#`, `=`, `,` and brackets")
+    return value
+
+
+def external_general(controller: Controller) -> list[str]:
+    """How clients reach an external slurmctld. Raises ResourceError."""
+    external = controller.spec.external_config
+    if external is None:
+        raise ResourceError("spec.externalConfig", "must say where the external slurmctld is (host and port)")
+    return [
+        f"ClusterName={word(controller.cluster_name, 'spec.clusterName')}",
+        "SlurmUser=slurm",
+        f"SlurmctldHost={word(external.host, 'spec.externalConfig.host')}",
+        f"SlurmctldPort={external.port}",
+        "AuthType=auth/slurm",
+        "CredType=cred/slurm",
+        "AuthAltTypes=auth/jwt",
+    ]
+
+
+def general(controller: Controller, nodesets: Sequence[NodeSet]) -> list[str]:
+    """Names, hosts, ports and folders. Raises ResourceError."""
+    pods = names.controller(controller.name)
+    service = f"{names.controller_internal(controller.name)}.{controller.namespace}"
+    cluster = word(controller.cluster_name, "spec.clusterName")
+    return [
+        f"ClusterName={cluster}",
+        "SlurmUser=slurm",
+        *(f"SlurmctldHost={pods}-{i}({pods}-{i}.{service})" for i in range(controller.replicas)),
+        f"SlurmctldPort={names.SLURMCTLD_PORT}",
+        f"SlurmctldAddr={pods}.{controller.namespace}",
+        f"StateSaveLocation={STATE_FOLDER}/{cluster}",
+        "SlurmdUser=root",
+        f"SlurmdPort={names.SLURMD_PORT}",
+        "SlurmdSpoolDir=/var/spool/slurmd",
+        f"MaxNodeCount={max_node_count(nodesets)}",
+    ]
+
+
+LOGGING = (
+    f"SlurmctldLogFile={_LOG}/slurmctld.log",
+    f"SlurmSchedLogFile={_LOG}/slurmctld.log",
+    f"SlurmdLogFile={_LOG}/slurmd.log",
+)
+
+
+def lists(controller: Controller) -> dict[str, str]:
+    """The operator's values of keys that hold lists. A user may add to them (`conf.merge_lists`)."""
+    jwks = ",jwks=/etc/slurm/jwks.json" if controller.spec.jwks_key_ref else ""
+    return {
+        "AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}",
+        "AuthInfo": "use_client_ids",
+        "SlurmctldParameters": "enable_configless,reconfig_on_restart",
+        "GresTypes": gres.GRES_TYPES,
+    }
+
+
+def plugins(controller: Controller, lists: dict[str, str]) -> list[str]:
+    """Plugins and their parameters. `lists`: see `lists`."""
+    return [
+        "AuthType=auth/slurm",
+        "CredType=cred/slurm",
+        "AuthAltTypes=auth/jwt",
+        *(f"{key}={value}" for key, value in lists.items()),
+        *(["MetricsType=metrics/openmetrics"] if controller.spec.metrics.enabled else []),
+    ]
+
+
+def accounting(accounting: Accounting | None) -> list[str]:
+    """Where slurmdbd is. Raises ResourceError."""
+    if accounting is None:
+        return ["AccountingStorageType=accounting_storage/none"]
+    external = accounting.spec.external_config if accounting.spec.external else None
+    place = f"Accounting {accounting.name} spec.externalConfig.host"
+    host = word(external.host, place) if external else names.accounting(accounting.name)
+    return [
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        f"AccountingStorageHost={host}",
+        f"AccountingStoragePort={external.port if external else names.SLURMDBD_PORT}",
+    ]

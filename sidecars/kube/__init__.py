@@ -4,7 +4,7 @@ Knows nothing of Slurm. The names below are its surface; records of built-in obj
 """
 
 from sidecars.kube.client import Client
-from sidecars.kube.credentials import Access, Credentials, load_credentials
+from sidecars.kube.credentials import Access, Credentials
 from sidecars.kube.election import Election, boottime, run_until_lost
 from sidecars.kube.errors import (
     AlreadyExists,
@@ -25,6 +25,7 @@ from sidecars.kube.errors import (
 )
 from sidecars.kube.events import EventRecorder
 from sidecars.kube.expectations import Expectations
+from sidecars.kube.kubeconfig import load_credentials
 from sidecars.kube.queue import WorkQueue, run_workers
 from sidecars.kube.reflector import Reflector
 from sidecars.kube.resources import (

@@ -162,16 +162,18 @@ def end_with_container(work: Callable[[], object], end: Callable[[int], object] 
         end(1)
 
 
-def open_start_gate(folder: Path, edge: Edge, peers: Peers, server: status.Server) -> None:
+def open_start_gate(
+    folder: Path, slurmctld_port: int, peers: handover.Peers, publish: Callable[[startgate.State], None]
+) -> None:
     """Serve the start gate in `folder`, in threads of their own."""
 
     def answers() -> bool | None:
         try:
-            return health.answers("127.0.0.1", edge.places.port, 1.0)
+            return health.answers("127.0.0.1", slurmctld_port, 1.0)
         except OSError:
             return None
 
-    gate = startgate.Server(folder, peers, server.publish_start_gate)
+    gate = startgate.Server(folder, peers, publish)
     for work in (gate.serve, lambda: gate.watch(answers)):
         threading.Thread(target=end_with_container, args=(work,), daemon=True).start()
 
@@ -191,7 +193,7 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     server = status.Server(host, port, key.read_bytes, time.time, edge.end_if_leading)
     world = RealWorld(server)
     if folder := environment.get("START_GATE"):
-        open_start_gate(Path(folder), edge, Peers(edge, port, world), server)
+        open_start_gate(Path(folder), edge.places.port, Peers(edge, port, world), server.publish_start_gate)
     run(settings, edge, world)
     return 0
 

@@ -47,6 +47,7 @@ from sidecars.operator.restapi import wiring as restapi_wiring
 from sidecars.operator.runtime.apply import Applier
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.clusters import Clusters, guarded
+from sidecars.operator.runtime.contents import Contents
 from sidecars.operator.runtime.lookup import Lookup
 from sidecars.operator.runtime.queues import Key, Queues
 from sidecars.operator.runtime.real_world import RealWorld
@@ -173,13 +174,15 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
 
     queues = Queues.of(world.rng)
     caches = Caches.of(client, settings.namespaces, world.rng)
-    lookup = Lookup(caches, site, settings.slurmrestd_url)
+    contents = Contents(client, caches)
+    lookup = Lookup(caches, contents, site, settings.slurmrestd_url)
     clusters = Clusters(lookup.jwt_key, world.clock, world.wall_clock, world.connect, world.rng)
     runtime = Runtime(
         client=client,
         settings=settings,
         site=site,
         caches=caches,
+        contents=contents,
         lookup=lookup,
         clusters=clusters,
         queues=queues,

@@ -28,7 +28,7 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         accounting = read(Accounting, manifest)
         if not accounting.spec.external and _shares_its_key(runtime, accounting):
             distribution.wait_for(runtime, accounting.namespace, render.slurm_key(accounting))
-        facts = runtime.lookup.namespace_facts(accounting.namespace)
+        facts = await runtime.lookup.namespace_facts(accounting.namespace, manifest)
 
         def objects() -> list[Manifest]:
             if accounting.spec.external:
@@ -69,7 +69,7 @@ def _secrets(runtime: Runtime, accounting: Accounting, facts: Facts) -> render.S
 def _salt(runtime: Runtime, accounting: Accounting) -> bytes:
     """The keys that slurmdbd has, whatever its Secret was swapped for; empty if no Controller keeps them."""
     name = names.slurm_jwks(render.slurm_key(accounting).name)
-    secret = runtime.caches.secrets.store.get(accounting.namespace, name)
+    secret = runtime.contents.secret(accounting.namespace, name)
     return secret.data.get(jwks.FILE, b"") if secret is not None else b""
 
 

@@ -123,7 +123,7 @@ def _pods(runtime: Runtime, key: Key) -> list[records.Pod]:
 
 def _published(runtime: Runtime, controller: Controller) -> str | None:
     """The digest of what is published; None if nothing is."""
-    live = runtime.caches.config_maps.store.get(controller.namespace, names.config(controller.name, 0)) or {}
+    live = runtime.caches.own_config_maps.store.get(controller.namespace, names.config(controller.name, 0)) or {}
     return config_maps.published_digest(live)
 
 

@@ -1,18 +1,21 @@
 """One pass over one Controller."""
 
+import contextlib
+
 from sidecars.custom_resources import CONTROLLERS, IN_USE
 from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator.controller import gating, monitoring
 from sidecars.operator.controller.memory import Memory
 from sidecars.operator.keys import distribution
 from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.contents import NotReadError
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer_unless_used
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import accounting, order
 from sidecars.policy.conditions import Condition
-from sidecars.workloads import config, names, nodeset
+from sidecars.workloads import config, names, nodeset, references
 from sidecars.workloads import controller as render
 from sidecars.workloads.resources import Controller, ResourceError
 
@@ -27,7 +30,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
         await runtime.clusters.want(key, None)
         return
     if manifest["metadata"].get("deletionTimestamp"):
-        await runtime.clusters.want(key, runtime.lookup.url(runtime.lookup.restapi_of(namespace, name)))
+        await _connect(runtime, key, manifest)
         await remove_finalizer_unless_used(runtime, CONTROLLERS, manifest, runtime.lookup.users_of(*key))
         return
     try:
@@ -36,7 +39,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
         await runtime.status.report(CONTROLLERS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
         return
     assert controller is not None  # noqa: S101 - its manifest was found above
-    await runtime.clusters.want(key, runtime.lookup.url(runtime.lookup.restapi_of(namespace, name)))
+    await _connect(runtime, key, manifest)
     await add_finalizer(runtime, CONTROLLERS, manifest, IN_USE)
     conditions: list[Condition] = []
     try:
@@ -48,6 +51,14 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     await runtime.status.report(CONTROLLERS, manifest, [ready, *conditions, slurm_reachable(runtime, key)])
 
 
+async def _connect(runtime: Runtime, key: Key, manifest: Manifest) -> None:
+    """Poll the Slurm cluster while a RestApi serves it."""
+    with contextlib.suppress(NotReadError):
+        # Its jwt.key among them.
+        await runtime.contents.read(references.of(manifest))
+    await runtime.clusters.want(key, runtime.lookup.url(runtime.lookup.restapi_of(*key)))
+
+
 async def _configure(
     runtime: Runtime, memory: Memory, key: Key, manifest: Manifest, controller: Controller
 ) -> tuple[Condition, list[Condition]]:
@@ -56,7 +67,7 @@ async def _configure(
     accounting.check(runtime, controller)
     lacks = _claim(runtime, key, controller)
     nodesets = runtime.lookup.nodesets_of(*key)
-    facts = runtime.lookup.facts(controller)
+    facts = await runtime.lookup.facts(controller)
     with workload.usable():
         config_set = config.compose(controller, nodesets, facts)
     found, warnings = gating.lint(runtime, controller, config_set, nodesets)
@@ -88,7 +99,7 @@ async def _keys(runtime: Runtime, memory: Memory, manifest: Manifest, controller
     """The condition of the keys. Without them only slurmctld can't be: an external one is told of all the same."""
     try:
         return await distribution.distribute(
-            runtime, memory.walks, manifest, controller, runtime.lookup.facts(controller)
+            runtime, memory.walks, manifest, controller, await runtime.lookup.facts(controller)
         )
     except NotUsableError as error:
         if not controller.spec.external:

@@ -18,6 +18,7 @@ from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import controller as render
 from sidecars.workloads import names
 from sidecars.workloads.facts import Facts, MissingReferenceError
+from sidecars.workloads.references import Reference
 from sidecars.workloads.resources import Controller, KeySelector
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ async def distribute(
             said = f"{error}; it is taken up as soon as it does, and the cluster goes on with its key"
             return Condition(keys.TYPE, "False", "ReferenceMissing", said)
         following = (following_ref.name, value)
-    secret = runtime.caches.secrets.store.get(controller.namespace, names.slurm_jwks(first.name))
+    secret = runtime.contents.secret(controller.namespace, names.slurm_jwks(first.name))
     present, since = None, 0.0
     if secret is not None:
         with contextlib.suppress(ValueError):
@@ -108,7 +109,7 @@ def wait_for(runtime: Runtime, namespace: str, slurm: KeySelector) -> None:
     Raises NotUsableError.
     """
     name = names.slurm_jwks(slurm.name)
-    if runtime.caches.secrets.store.get(namespace, name) is None:
+    if not runtime.contents.exists(Reference("Secret", namespace, name)):
         raise NotUsableError(workload.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being made")
 
 

@@ -18,6 +18,7 @@ from sidecars.policy.conditions import Condition
 from sidecars.workloads import loginset as render
 from sidecars.workloads import names
 from sidecars.workloads.controller import slurm_key
+from sidecars.workloads.references import Reference
 from sidecars.workloads.resources import LoginSet, ResourceError, read
 
 
@@ -40,7 +41,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
         with workload.usable():
             distribution.wait_for(runtime, namespace, slurm_key(controller))
         await _have_host_keys(runtime, loginset)
-        facts = runtime.lookup.facts(controller)
+        facts = await runtime.lookup.facts(controller, manifest)
         pods = runtime.caches.login_pods.store.by("loginset", key)
         with workload.usable():
             rendered = [
@@ -88,7 +89,7 @@ def _addresses(pods: Iterable[records.Pod]) -> dict[str, str]:
 
 
 async def _have_host_keys(runtime: Runtime, loginset: LoginSet) -> None:
-    if runtime.caches.secrets.store.get(loginset.namespace, names.ssh_host_keys(loginset.name)) is not None:
+    if runtime.contents.exists(Reference("Secret", loginset.namespace, names.ssh_host_keys(loginset.name))):
         return
     secret = render.host_keys_secret(loginset, await make_host_keys())
     try:

@@ -311,7 +311,7 @@ async def _template(runtime: Runtime, manifest: Manifest, nodeset: NodeSet) -> M
         if taken is not None:
             raise NotUsableError("NameConflict", taken)
         distribution.wait_for(runtime, nodeset.namespace, slurm_key(controller))
-        facts = runtime.lookup.facts(controller)
+        facts = await runtime.lookup.facts(controller, manifest)
         # First of all, so that what can't be rendered is never stored.
         template = render.pod_template(nodeset, controller, facts)
         refused = gpus.refusal(runtime, nodeset, template)

@@ -98,6 +98,9 @@ def wire(runtime: Runtime, memories: Memories) -> None:
             if owner is not None:
                 urgent((pod.metadata.namespace, owner.name))
 
+    def config_maps(event: Event[Manifest]) -> None:
+        add_all(queue, _owning_nodesets(event.object))
+
     def slurm_changed(controller: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
         nodesets = caches.nodesets.store.values()
         add_all(queue, (key_of(nodeset) for nodeset in nodesets if controller_of(nodeset) == controller))
@@ -107,6 +110,7 @@ def wire(runtime: Runtime, memories: Memories) -> None:
     caches.controller_revisions.store.subscribe(controller_revisions)
     caches.claims.store.subscribe(claims)
     caches.kube_nodes.store.subscribe(kube_nodes)
+    caches.own_config_maps.store.subscribe(config_maps)
     follow_controller(runtime, caches.nodesets.store, queue)
     follow_references(runtime, caches.nodesets.store, queue)
     runtime.clusters.subscribe(slurm_changed)

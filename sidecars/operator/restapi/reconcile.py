@@ -40,7 +40,7 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
             distribution.wait_for(runtime, namespace, slurm_key(controller))
         # slurmrestd reads slurm.conf at its start.
         accounting.check(runtime, controller)
-        facts = runtime.lookup.facts(controller)
+        facts = await runtime.lookup.facts(controller)
         with workload.usable():
             rendered = render.objects(restapi, controller, facts)
         held = order.arrange(runtime, rendered, "slurmrestd", order.before_clients(runtime, controller))

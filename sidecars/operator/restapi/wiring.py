@@ -1,6 +1,7 @@
 """Which change wakes which RestApi."""
 
 from sidecars.kube import Event, Manifest
+from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import (
@@ -27,12 +28,20 @@ def wire(runtime: Runtime) -> None:
         if has_changed(runtime, event):
             add_all(queue, (key_of(item) for item in store.values() if _is_deleting(item)))
 
+    def published(event: Event[Manifest]) -> None:
+        # A RestApi may wait until the Controller's configuration names slurmdbd.
+        owners = event.object["metadata"].get("ownerReferences") or ()
+        namespace = event.object["metadata"]["namespace"]
+        controllers = {(namespace, owner["name"]) for owner in owners if owner["kind"] == "Controller"}
+        add_all(queue, (key_of(item) for item in store.values() if controller_of(item) in controllers))
+
     def children(kind: str, owner: Key) -> None:
         if kind == "RestApi":
             queue.add(owner)
 
     store.subscribe(restapis)
     runtime.caches.nodesets.store.subscribe(nodesets)
+    runtime.caches.own_config_maps.store.subscribe(published)
     follow_controller(runtime, store, queue)
     follow_accountings(runtime, store, queue.add)
     follow_references(runtime, store, queue)

@@ -30,6 +30,7 @@ from sidecars.kube import (
 from sidecars.operator.runtime.apply import FIELD_MANAGER, MANAGED_BY
 
 OURS = f"{MANAGED_BY}={FIELD_MANAGER}"
+NOT_OURS = f"{MANAGED_BY}!={FIELD_MANAGER}"
 WORKERS = "app.kubernetes.io/name=slurmd"
 SLURMCTLDS = "app.kubernetes.io/name=slurmctld"
 NOT_WORKERS = "app.kubernetes.io/name!=slurmd"
@@ -52,8 +53,12 @@ class Caches:
     slurmctld_pods: Reflector[records.Pod]
     login_pods: Reflector[records.Pod]
     kube_nodes: Reflector[records.Node]
-    secrets: Reflector[records.Secret]
-    config_maps: Reflector[Manifest]
+    own_secrets: Reflector[records.Secret]
+    """Those that the operator applies."""
+    own_config_maps: Reflector[Manifest]
+    """Those that the operator applies."""
+    other_secrets: Reflector[records.PartialObjectMetadata]
+    other_config_maps: Reflector[records.PartialObjectMetadata]
     services: Reflector[Manifest]
     stateful_sets: Reflector[Manifest]
     deployments: Reflector[Manifest]
@@ -100,10 +105,20 @@ class Caches:
             ),
             login_pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=LOGINS, rng=rng),
             kube_nodes=Reflector(client, NODES, type=records.Node, rng=rng),
-            secrets=Reflector(
-                client, SECRETS, namespaces=where, type=records.Secret, field_selector=NO_HELM_RELEASES, rng=rng
+            own_secrets=Reflector(client, SECRETS, namespaces=where, type=records.Secret, label_selector=OURS, rng=rng),
+            own_config_maps=plain(CONFIG_MAPS, OURS),
+            other_secrets=Reflector(
+                client,
+                SECRETS,
+                namespaces=where,
+                metadata_only=True,
+                label_selector=NOT_OURS,
+                field_selector=NO_HELM_RELEASES,
+                rng=rng,
             ),
-            config_maps=plain(CONFIG_MAPS),
+            other_config_maps=Reflector(
+                client, CONFIG_MAPS, namespaces=where, metadata_only=True, label_selector=NOT_OURS, rng=rng
+            ),
             services=plain(SERVICES, OURS),
             stateful_sets=plain(STATEFUL_SETS, OURS),
             deployments=plain(DEPLOYMENTS, OURS),
@@ -141,8 +156,8 @@ class Caches:
     def applied(self) -> Mapping[str, Reflector[Any]]:
         """The caches of the objects that the operator applies, by kind."""
         return {
-            SECRETS.kind: self.secrets,
-            CONFIG_MAPS.kind: self.config_maps,
+            SECRETS.kind: self.own_secrets,
+            CONFIG_MAPS.kind: self.own_config_maps,
             SERVICES.kind: self.services,
             STATEFUL_SETS.kind: self.stateful_sets,
             DEPLOYMENTS.kind: self.deployments,

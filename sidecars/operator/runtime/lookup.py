@@ -3,27 +3,28 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
-from sidecars.kube import Manifest, Store, identity
-from sidecars.operator.runtime.apply import FIELD_MANAGER, MANAGED_BY
+from sidecars.kube import Manifest
 from sidecars.operator.runtime.caches import Caches
+from sidecars.operator.runtime.contents import Contents, NotReadError
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
-from sidecars.workloads import names, resources, restapi
+from sidecars.workloads import names, references, resources, restapi
 from sidecars.workloads.config_maps import CONFIG_MAPS
-from sidecars.workloads.facts import Facts, Site, config_map_contents, digest
+from sidecars.workloads.facts import Facts, Site, digest
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 V = TypeVar("V")
 
 
 class Lookup:
     """`slurmrestd_url`: one address for all Controllers instead of their Services, None normally."""
 
-    def __init__(self, caches: Caches, site: Site, slurmrestd_url: str | None = None) -> None:
+    def __init__(self, caches: Caches, contents: Contents, site: Site, slurmrestd_url: str | None = None) -> None:
         self._caches = caches
+        self._contents = contents
         self._site = site
         self._slurmrestd_url = slurmrestd_url
         self._controllers: dict[Key, tuple[Manifest, resources.Controller]] = {}
@@ -83,85 +84,88 @@ class Lookup:
         """Where slurmrestd answers; None without a RestApi."""
         return None if served_by is None else self._slurmrestd_url or restapi.url(served_by)
 
-    def facts(self, controller: resources.Controller) -> Facts:
-        """What surrounds the Controller at this moment."""
-        namespace = controller.namespace
-        accounting = None
+    async def facts(self, controller: resources.Controller, user: Manifest | None = None) -> Facts:
+        """What surrounds the Controller, with what it refers to, and what `user` refers to, another custom resource.
+
+        Raises KubeError and NotUsableError where that can't be read, ResourceError for its Accounting.
+        """
+        namespace, accounting = controller.namespace, None
         if controller.spec.accounting_ref is not None:
             manifest = self._caches.accountings.store.get(namespace, controller.spec.accounting_ref.name)
             accounting = resources.read(resources.Accounting, manifest) if manifest is not None else None
+        own = self._caches.controllers.store.get(namespace, controller.name)
         return replace(
-            self.namespace_facts(namespace),
+            await self.namespace_facts(namespace, *(it for it in (own, user) if it is not None)),
             published=frozenset(
                 name
                 for name in (names.config(controller.name, index) for index in range(CONFIG_MAPS))
-                if _ours(self._caches.config_maps.store.get(namespace, name))
+                if self._caches.own_config_maps.store.get(namespace, name) is not None
             ),
             accounting=accounting,
             restapi=self.restapi_of(namespace, controller.name),
         )
 
-    def namespace_facts(self, namespace: str) -> Facts:
-        """The Secrets and ConfigMaps of a namespace, for what belongs to no Controller."""
+    async def namespace_facts(self, namespace: str, *users: Manifest) -> Facts:
+        """The Secrets and ConfigMaps of a namespace that these custom resources refer to.
+
+        Raises KubeError and NotUsableError where one can't be read.
+        """
+        await self._contents.read({reference for user in users for reference in references.of(user)})
         return Facts(
             site=self._site,
-            secrets=_Referenced(
-                namespace,
-                self._caches.secrets.store,
-                lambda secret: {key: digest(value) for key, value in secret.data.items()},
-            ),
-            config_maps=_Referenced(
-                namespace,
-                self._caches.config_maps.store,
-                lambda config_map: config_map_contents(config_map.get("data"), config_map.get("binaryData")),
-            ),
+            secrets=_Referenced(partial(self._digests, namespace)),
+            config_maps=_Referenced(partial(self._contents.config_map, namespace)),
         )
+
+    def _digests(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        secret = self._contents.secret(namespace, name)
+        return {key: digest(value) for key, value in secret.data.items()} if secret is not None else None
 
     def secret_value(self, namespace: str, facts: Facts, selector: resources.KeySelector, place: str) -> bytes:
         """What a Secret holds under a key. Raises MissingReferenceError, which names the `place` that refers to it."""
         facts.secret(selector, place)
-        secret = self._caches.secrets.store.get(namespace, selector.name)
+        secret = self._contents.secret(namespace, selector.name)
         return secret.data[selector.key] if secret is not None else b""
 
     def jwt_key(self, key: Key) -> bytes | None:
-        """The key that signs tokens for a Controller's Slurm; None while its Secret or the Controller is missing."""
+        """The key that signs tokens for a Controller's Slurm; None while its Secret or the Controller is missing.
+
+        A Secret that has not been read yet is read by the Controller's next pass.
+        """
         controller = self.controller(*key)
         reference = controller.jwt_key_ref if controller is not None else None
-        secret = self._caches.secrets.store.get(key[0], reference.name) if reference is not None else None
-        return secret.data.get(reference.key) if secret is not None and reference is not None else None
+        if reference is None:
+            return None
+        try:
+            secret = self._contents.secret(key[0], reference.name)
+        except NotReadError:
+            return None
+        return secret.data.get(reference.key) if secret is not None else None
 
 
-class _Referenced(Mapping[str, V], Generic[T, V]):
-    """The objects of one namespace by name, each read when it is first asked for, and the same from then on.
+class _Referenced(Mapping[str, V]):
+    """Objects by name, each looked up when it is first asked for, and the same from then on.
 
-    A namespace may hold thousands of Secrets and ConfigMaps, of which a custom resource refers to a handful.
+    A custom resource refers to a handful of the thousands that a namespace may hold, so they can't be listed.
     """
 
-    def __init__(self, namespace: str, store: Store[T], read: Callable[[T], V]) -> None:
-        self._namespace = namespace
-        self._store = store
-        self._read = read
+    def __init__(self, find: Callable[[str], V | None]) -> None:
+        self._find = find
         self._found: dict[str, V] = {}
 
     def __getitem__(self, name: str) -> V:
         if name not in self._found:
-            item = self._store.get(self._namespace, name)
+            item = self._find(name)
             if item is None:
                 raise KeyError(name)
-            self._found[name] = self._read(item)
+            self._found[name] = item
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
-        keys = (identity(item).key for item in self._store.values())
-        return (key.name for key in keys if key.namespace == self._namespace)
+        return iter(self._found)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _ours(manifest: Manifest | None) -> bool:
-    labels = manifest["metadata"].get("labels") or {} if manifest is not None else {}
-    return bool(labels.get(MANAGED_BY) == FIELD_MANAGER)
+        return len(self._found)
 
 
 def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, controller: str) -> list[Any]:

@@ -9,6 +9,7 @@ from sidecars.kube import Client, Event, EventRecorder, Expectations, Manifest, 
 from sidecars.operator.runtime.apply import Applier
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.clusters import Clusters
+from sidecars.operator.runtime.contents import Contents
 from sidecars.operator.runtime.lookup import Lookup
 from sidecars.operator.runtime.queues import Key, Queues
 from sidecars.operator.runtime.status import StatusWriter
@@ -24,6 +25,7 @@ class Runtime:
     settings: Settings
     site: Site
     caches: Caches
+    contents: Contents
     lookup: Lookup
     clusters: Clusters
     queues: Queues

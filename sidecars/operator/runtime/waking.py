@@ -1,14 +1,17 @@
 """What the wirings of all kinds share: which changes matter, and the keys to queue for them."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from sidecars.kube import Event, Manifest, Store, WorkQueue, identity, records
+from sidecars.operator.runtime.contents import REFERENCES
 from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import is_true
 from sidecars.workloads import names
+from sidecars.workloads.references import Kind, Reference
 
 SETTLE_SECONDS = 0.3
 """How long a Controller waits after a change around it: `helm install` creates its NodeSets just after it."""
@@ -102,13 +105,20 @@ def follow_accountings(runtime: Runtime, store: Store[Manifest], wake: Callable[
 
 
 def follow_references(runtime: Runtime, store: Store[Manifest], queue: WorkQueue[Key]) -> None:
-    """Wake what is in the store when a Secret or ConfigMap of its namespace changes."""
+    """Wake what is in the store when a Secret or ConfigMap changes that it refers to, or that its Controller does."""
+    caches = runtime.caches
 
-    def references(event: Event[Any]) -> None:
-        add_all(queue, keys_in(store.values(), identity(event.object).key.namespace))
+    def changed(kind: Kind, event: Event[Any]) -> None:
+        reference = Reference(kind, *identity(event.object).key)
+        add_all(queue, map(key_of, store.by(REFERENCES, reference)))
+        controllers = {key_of(item) for item in caches.controllers.store.by(REFERENCES, reference)}
+        if controllers and store is not caches.controllers.store:
+            add_all(queue, (key_of(item) for item in store.values() if controller_of(item) in controllers))
 
-    runtime.caches.secrets.store.subscribe(references)
-    runtime.caches.config_maps.store.subscribe(references)
+    caches.own_secrets.store.subscribe(partial(changed, "Secret"))
+    caches.other_secrets.store.subscribe(partial(changed, "Secret"))
+    caches.own_config_maps.store.subscribe(partial(changed, "ConfigMap"))
+    caches.other_config_maps.store.subscribe(partial(changed, "ConfigMap"))
 
 
 def follow_children(runtime: Runtime, wake: Callable[[str, Key], None]) -> None:
@@ -117,23 +127,17 @@ def follow_children(runtime: Runtime, wake: Callable[[str, Key], None]) -> None:
     Of the former owners too, who want it back.
     """
 
-    def children(event: Event[Manifest]) -> None:
-        versions = (item for item in (event.old, event.new) if item is not None)
-        owners = dict.fromkeys(
-            (owner["kind"], owner["name"])
-            for item in versions
-            for owner in item["metadata"].get("ownerReferences") or ()
-        )
-        for kind, name in owners:
-            wake(kind, (event.object["metadata"]["namespace"], name))
+    def children(event: Event[Any]) -> None:
+        versions = [item for item in (event.old, event.new) if item is not None]
+        for kind, name in dict.fromkeys(owner for item in versions for owner in _owners(item)):
+            wake(kind, (identity(event.object).key.namespace, name))
 
-    caches = runtime.caches
-    for reflector in (
-        caches.services,
-        caches.stateful_sets,
-        caches.deployments,
-        caches.pod_disruption_budgets,
-        caches.endpoint_slices,
-        caches.service_monitors,
-    ):
+    for reflector in runtime.caches.applied().values():
         reflector.store.subscribe(children)
+
+
+def _owners(item: Any) -> Iterable[tuple[str, str]]:
+    """Kinds and names."""
+    if isinstance(item, dict):
+        return [(owner["kind"], owner["name"]) for owner in item["metadata"].get("ownerReferences") or ()]
+    return [(owner.kind, owner.name) for owner in item.metadata.owner_references]

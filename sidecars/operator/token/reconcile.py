@@ -11,6 +11,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import token as policy
 from sidecars.policy.conditions import timestamp
 from sidecars.slurm.tokens import sign
+from sidecars.workloads import references
 from sidecars.workloads import token as render
 from sidecars.workloads.resources import ResourceError, Token, read
 
@@ -24,6 +25,7 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
     times: dict[str, str] = {}
     try:
         token = read(Token, manifest)
+        await runtime.contents.read(references.of(manifest))
         signing = _signing_key(runtime, token)
         held = _held(runtime, token)
         decision = policy.plan(token, held, signing, runtime.now())
@@ -61,7 +63,7 @@ async def _write(runtime: Runtime, manifest: Manifest, token: Token, text: str) 
 def _signing_key(runtime: Runtime, token: Token) -> bytes:
     """Raises NotUsableError and ResourceError."""
     selector = render.jwt_key(token)
-    secret = runtime.caches.secrets.store.get(token.namespace, selector.name)
+    secret = runtime.contents.secret(token.namespace, selector.name)
     if secret is None or not secret.data.get(selector.key):
         what = "doesn't exist" if secret is None else f"has no key {selector.key!r}, or an empty one"
         said = f"spec.jwtKeyRef: Secret {selector.name!r} {what}; it is taken up as soon as it does"
@@ -70,7 +72,7 @@ def _signing_key(runtime: Runtime, token: Token) -> bytes:
 
 
 def _held(runtime: Runtime, token: Token) -> policy.Held | None:
-    secret = runtime.caches.secrets.store.get(token.namespace, render.secret_name(token))
+    secret = runtime.contents.secret(token.namespace, render.secret_name(token))
     if secret is None:
         return None
     value = secret.data.get(render.secret_key(token))

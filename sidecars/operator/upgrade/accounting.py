@@ -50,7 +50,9 @@ def check(runtime: Runtime, controller: Controller) -> None:
 def _in_use(runtime: Runtime, controller: Controller) -> bool:
     """Whether the configuration that was made before names slurmdbd."""
     for index in range(CONFIG_MAPS):
-        config_map = runtime.caches.config_maps.store.get(controller.namespace, names.config(controller.name, index))
+        config_map = runtime.caches.own_config_maps.store.get(
+            controller.namespace, names.config(controller.name, index)
+        )
         if config_map is not None and _NAMED in (config_map.get("data") or {}).get("slurm.conf", ""):
             return True
     return False

@@ -265,6 +265,11 @@ class Poller:
             self._stirred_at = self._clock()
             self._woken.set()
 
+    def fail(self, problem: str) -> None:
+        """Report that an error ended `run`: the cluster isn't `known` until the next good answer."""
+        self._faults, self._fault = BREAKER_FAULTS, problem
+        self._tell(frozenset(), frozenset())
+
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:

@@ -29,7 +29,9 @@ def wire(runtime: Runtime) -> None:
 
     def restapis(event: Event[Manifest]) -> None:
         if has_changed(runtime, event):
-            queue.add_after(controller_of(event.object), SETTLE_SECONDS)
+            # Both, where a CRD of another release lets controllerRef change.
+            for controller in {controller_of(it) for it in (event.old, event.new) if it is not None}:
+                queue.add_after(controller, SETTLE_SECONDS)
 
     def nodesets(event: Event[Manifest]) -> None:
         if has_changed(runtime, event) or _partitions_changed(event):

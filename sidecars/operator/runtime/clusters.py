@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 WRITE_SECONDS = 15.0
 
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+"""Seconds after which a poller that ended with an error is started again: doubled each time, up to this."""
+
 Changed = Callable[[Key, frozenset[str], frozenset[str]], None]
 """Gets a Controller's key, the Slurm nodes whose records changed, and those that were removed.
 
@@ -148,10 +152,25 @@ class Clusters:
                 self._changed(key, frozenset(), frozenset())
 
         poller.subscribe(tell)
-        task = asyncio.create_task(poller.run(), name=f"poller {key[0]}/{key[1]}")
+        task = asyncio.create_task(self._poll(key, poller), name=f"poller {key[0]}/{key[1]}")
         self._clusters[key] = Cluster(url, client, poller, task)
         log.info("Slurm cluster %s/%s: polled at %s", *key, url)
         self._changed(key, frozenset(), frozenset())
+
+    async def _poll(self, key: Key, poller: Poller) -> None:
+        """Poll until cancelled. An error that ends the poller is reported, and polling starts again after a pause."""
+        pause = FIRST_PAUSE
+        while True:
+            started = self._clock()
+            try:
+                await poller.run()
+            except Exception as error:
+                log.exception("Slurm cluster %s/%s: polling ended, and starts again", *key)
+                poller.fail(f"{type(error).__name__}: {error}")
+            if self._clock() - started > LONGEST_PAUSE:
+                pause = FIRST_PAUSE
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def close(self) -> None:
         """End all polling."""

@@ -1,17 +1,22 @@
 """Connections to Slurm for one who must lead to write."""
 
+import asyncio
 from typing import TypeVar
 
 import pytest
 
 from sidecars.kube import boottime
-from sidecars.operator.runtime.clusters import WRITE_SECONDS, Guarded
+from sidecars.operator.runtime.clusters import LONGEST_PAUSE, WRITE_SECONDS, Clusters, Guarded
+from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.real_world import RealWorld
+from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.protocol import Request
+from tests.support.virtual_time import run
 
 T = TypeVar("T")
+EPOCH = 1_800_000_000.0
 
 
 class Connection:
@@ -68,3 +73,52 @@ async def test_closing_ends_the_connection() -> None:
 
 def test_what_was_known_before_the_machine_slept_is_old_when_it_wakes() -> None:
     assert RealWorld().clock is boottime
+
+
+class Faulty(ModelCarrier):
+    """A Slurm whose next answers bring out a fault of the poller's own."""
+
+    def __init__(self) -> None:
+        super().__init__(SlurmModel(lambda: EPOCH + asyncio.get_running_loop().time()))
+        self.faults = 0
+
+    async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
+        if self.faults:
+            self.faults -= 1
+            raise KeyError("an answer that nobody foresaw")
+        return await super().call(request, timeout=timeout)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_a_poller_that_ends_with_an_error_is_reported_and_started_again(caplog: pytest.LogCaptureFixture) -> None:
+    key = ("slurm", "slurm")
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        carrier, told = Faulty(), 0
+
+        def changed(_: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
+            nonlocal told
+            told += not (changed or removed)
+
+        carrier.model.node_register("n1")
+        async with Clusters(lambda _: b"k" * 32, loop.time, loop.time, lambda *_: carrier) as clusters:
+            clusters.subscribe(changed)
+            await clusters.want(key, "http://slurm-restapi")
+            await asyncio.sleep(5)
+            cluster = clusters.get(key)
+            assert cluster is not None
+            assert (cluster.view().problem, set(cluster.view().nodes)) == (None, {"n1"})
+            before, carrier.faults = told, 2
+            await asyncio.sleep(1.5)
+            assert "an answer that nobody foresaw" in (cluster.view().problem or "")
+            assert told == before + 1
+            assert "an answer that nobody foresaw" in caplog.text
+            carrier.model.node_register("n2")
+            await asyncio.sleep(LONGEST_PAUSE)
+            assert (cluster.view().problem, set(cluster.view().nodes)) == (None, {"n1", "n2"})
+            assert told == before + 2
+
+    run(scenario())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MANIFEST: type[Manifest] = dict
 PAGE = 250
-"""Objects asked for per page of a list. The text of a page is held beside all records: 500 pods of 18 kB are 15 MiB."""
+"""Objects per page of a list. The text of a page is in memory beside all records: 500 pods of 18 kB are 15 MiB."""
 _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
@@ -35,7 +35,7 @@ _METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 class Client:
     """All verbs on all resources. Calls raise KubeErrors: ApiError when refused, Unreachable without an answer in time.
 
-    What is retried, `Transport` says: hardly anything. A manifest to write names its namespace.
+    `Transport` describes what is retried, which is little. A manifest to write names its namespace.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -61,7 +61,7 @@ class Client:
         """The same client for a caller that must lead to write. Pass `Election.left`.
 
         A write asks immediately before it is sent: with 0 seconds left or less it raises LeadershipLost and isn't sent.
-        It waits no longer than those seconds for its answer.
+        It waits at most those seconds for its answer.
         """
         return Client(self._transport.guarded(seconds_left))
 
@@ -72,7 +72,7 @@ class Client:
     def background(self) -> Client:
         """The same client for requests that can wait, such as what is only shown to people.
 
-        They wait for their slots as `slots.Slots` says: until no other request is under way, or for a few seconds, and
+        They wait for a slot, see `slots.Slots`: until no other request is under way, or for a few seconds, and
         then one at a time. That wait counts towards the deadline of the request: don't start thousands at once.
         """
         return Client(self._transport.background())
@@ -171,7 +171,7 @@ class Client:
         return await self._write("POST", resource.path(namespace), manifest, type)
 
     async def replace(self, resource: Resource, manifest: Manifest, *, subresource: str | None = None) -> Manifest:
-        """PUT; the object as stored. With metadata.resourceVersion, raises Conflict if it is no longer that one."""
+        """PUT; the object as stored. With metadata.resourceVersion, raises Conflict if the object has another one."""
         namespace, name = _place(resource, manifest)
         return await self._write("PUT", resource.path(namespace, name, subresource), manifest, _MANIFEST)
 
@@ -184,7 +184,7 @@ class Client:
         force: bool = True,
         subresource: str | None = None,
     ) -> Manifest:
-        """Server-side apply: the manifest holds exactly the fields that the manager wants to own; the object as stored.
+        """Server-side apply: the manifest has exactly the fields that the manager wants to own; the object as stored.
 
         `subresource="status"` writes status alone. Without `force`, raises Conflict for fields of other managers.
         https://kubernetes.io/docs/reference/using-api/server-side-apply/

@@ -43,7 +43,7 @@ class Access(NamedTuple):
 
 
 Source = bytes | Path | None
-"""PEM or a token: its bytes, or the file that holds them."""
+"""PEM or a token: its bytes, or the file that contains them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Credentials:
             return None
         token = content.decode("ascii", errors="replace").strip()
         if not (token.isascii() and token.isprintable()):
-            raise CredentialsError(f"{self.source}: the token holds characters that no HTTP header may")
+            raise CredentialsError(f"{self.source}: the token contains characters that no HTTP header may contain")
         return token
 
     def _tls(self, material: _Material) -> ssl.SSLContext:

@@ -1,7 +1,7 @@
 """Leader election by a Lease: at most one of several processes leads, and only it writes.
 
 Time is a monotonic clock that counts suspend (CLOCK_BOOTTIME): a process that was stopped or frozen finds its
-deadline passed. No other machine's clock is ever compared with ours: a lease is expired when it hasn't changed for its
+deadline passed. No other host's clock is ever compared with ours: a lease is expired when it hasn't changed for its
 duration since we first saw it so. See https://kubernetes.io/docs/concepts/architecture/leases/.
 """
 
@@ -32,14 +32,14 @@ _SHORTEST_PAUSE = 0.05
 
 
 def boottime() -> float:
-    """Seconds of a clock that never steps and goes on while the machine is suspended."""
+    """Seconds of a clock that never steps and continues while the host is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def run_until_lost(work: Coroutine[Any, Any, None]) -> None:
     """`asyncio.run`, but a LeadershipLost that `work` raises ends the process at once, with status 1.
 
-    Neither tasks nor threads are waited for: what doesn't end must not keep a process going that no longer leads.
+    Neither tasks nor threads are waited for: what doesn't end must not keep a process running that has lost its lease.
     """
     runner = asyncio.Runner()
     try:
@@ -111,8 +111,8 @@ class Election:
         return self._deadline
 
     @property
-    def held(self) -> bool:
-        """Leading now."""
+    def leading(self) -> bool:
+        """Whether this process leads."""
         return self.left() > 0
 
     def left(self) -> float:
@@ -133,8 +133,8 @@ class Election:
         try:
             await asyncio.wait({leading, renewing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Renewal goes on until the work has really ended; work that doesn't end must not keep the process alive.
-            await _end(leading, timeout=60.0 if self.held else self._lease_duration - self._renew_deadline)
+            # Renewal continues until the work has really ended; work that doesn't end must not keep the process alive.
+            await _end(leading, timeout=60.0 if self.leading else self._lease_duration - self._renew_deadline)
             await _end(renewing, timeout=self._renew_deadline)
             if leading.done():
                 await self.release()
@@ -143,7 +143,7 @@ class Election:
         leading.result()
 
     async def release(self) -> None:
-        """Give the lease up if it is held; best effort, no error when the server can't be reached."""
+        """Give up the lease if this process leads; best effort, no error when the server can't be reached."""
         lease, left = self._lease, self.left()
         self._deadline = float("-inf")
         if lease is None or left <= 0:
@@ -156,7 +156,7 @@ class Election:
 
     async def _acquire(self) -> None:
         expires = float("inf")
-        while not self.held:
+        while not self.leading:
             try:
                 async with asyncio.timeout(self._renew_deadline):
                     expires = await self._try_acquire()
@@ -164,7 +164,7 @@ class Election:
                 _log.debug("another candidate for the lease %s/%s was quicker", self._namespace, self._name)
             except (KubeError, TimeoutError) as error:
                 _log.warning("no try for the lease %s/%s: %s", self._namespace, self._name, error)
-            if not self.held:
+            if not self.leading:
                 # Often enough to see a release soon, and at the very moment at which the lease expires.
                 wait = min(self._retry_period * self._rng.uniform(0.5, 0.75), max(0.0, expires - self._clock()))
                 await self._sleep(wait + self._rng.uniform(0.05, 0.2))
@@ -191,7 +191,7 @@ class Election:
         while True:
             pause = min(self._retry_period * self._rng.uniform(0.8, 1.0), self.left())
             await self._sleep(max(pause, _SHORTEST_PAUSE))
-            if not self.held:
+            if not self.leading:
                 raise LeadershipLost(f"{self.identity}: no renewal of the lease within {self._renew_deadline:g} s")
             try:
                 async with asyncio.timeout(min(self._retry_period * 2, self.left())):
@@ -250,6 +250,6 @@ class Election:
 
 
 async def _end(task: asyncio.Task[None], timeout: float) -> None:
-    """Cancel the task and wait for its end, but no longer than that."""
+    """Cancel the task and wait for its end, at most for `timeout` seconds."""
     task.cancel()
     await asyncio.wait({task}, timeout=timeout)

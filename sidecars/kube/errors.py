@@ -24,11 +24,11 @@ class Malformed(KubeError):
 
 
 class CredentialsError(KubeError):
-    """No usable credentials. Names the file (or plug-in), the field and the remedy; never holds a secret."""
+    """No usable credentials. Names the file (or plug-in), the field and the remedy; never contains a secret."""
 
 
 class LeadershipLost(KubeError):
-    """The lease is no longer held: the write was not sent, or the leading must end."""
+    """This process does not hold the lease: a write was not sent, or leading must end."""
 
 
 class ApiError(KubeError):
@@ -59,11 +59,11 @@ class ApiError(KubeError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials aren't valid (expired, revoked), also after they were read anew."""
+    """401: the credentials aren't valid (expired, revoked), also after they were read again."""
 
 
 class Forbidden(ApiError):
-    """403: a role is missing, a quota is exceeded, the namespace is going, or an admission plug-in refused."""
+    """403: a role is missing, a quota is exceeded, the namespace is terminating, or an admission plug-in refused."""
 
 
 class NotFound(ApiError):

@@ -34,7 +34,7 @@ def utc_now() -> datetime:
 
 
 class _Kind(NamedTuple):
-    """What makes one event the repeat of another."""
+    """Events that are equal in this are repeats of one event."""
 
     regarding: tuple[str, ...]
     type: str
@@ -76,7 +76,7 @@ class EventRecorder:
         now = self._clock()
         series = self._series.pop(kind, None)
         if series is not None and now - series.last < _SERIES:
-            self._series[kind] = series  # the newest is last, the oldest goes first
+            self._series[kind] = series  # the newest is last, the oldest is dropped first
             series.count += 1
             series.last = now
             if series.count == 2 or now - series.written >= _SERIES:
@@ -130,7 +130,7 @@ class EventRecorder:
         try:
             await self._client.merge_patch(EVENTS, series.namespace, series.name, patch)
         except NotFound:
-            series.last = datetime.min.replace(tzinfo=UTC)  # it aged away: the next repeat starts anew
+            series.last = datetime.min.replace(tzinfo=UTC)  # it has expired: the next repeat starts a new series
         except KubeError as error:
             _log.warning("the series of event %s could not be written: %s", series.name, error)
 

@@ -70,7 +70,8 @@ async def ask(
     """Run the plug-in, at most for so many seconds, and return its answer. Raises CredentialsError.
 
     `cluster` describes the API server, to a plug-in that asks for it. `source` is where the plug-in is configured, for
-    messages. A relative command is relative to `directory`. `clock` tells whether the answer has expired.
+    messages. A relative command is relative to `directory`. By `clock`, the wall clock, an answer can
+    have expired.
     """
     where = f"{source}: exec plug-in {plugin.command!r}"
     hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
@@ -91,7 +92,7 @@ async def ask(
         raise CredentialsError(f"{where} printed no valid ExecCredential: {error}{hint}") from None
     if credential.api_version != plugin.api_version:
         raise CredentialsError(
-            f"{where} answered with apiVersion {credential.api_version}, the kubeconfig says {plugin.api_version}"
+            f"{where} answered with apiVersion {credential.api_version}, the kubeconfig has {plugin.api_version}"
         )
     found = credential.status
     if not found.token and not (found.client_certificate_data and found.client_key_data):

@@ -1,7 +1,7 @@
 """Which of a controller's own creates and deletes its cache hasn't shown yet.
 
 A controller that decides by a cache that lags behind its own writes would create twice. So it notes what it is
-about to write, its watch handlers note what they see, and it decides anew only once both agree (as Kubernetes' own
+about to write, its watch handlers note what they see, and it decides again only when both agree (as Kubernetes' own
 ReplicaSet controller does), or after `ttl`, because a watch event can be missed for good.
 """
 
@@ -62,7 +62,7 @@ class Expectations(Generic[K]):
         return self.remaining(key) <= 0
 
     def remaining(self, key: K) -> float:
-        """Seconds after which `satisfied` holds even if nothing more is seen; 0.0 when it does: look again then."""
+        """Seconds after which `satisfied` is true even if nothing more is seen; 0.0 when it does: look again then."""
         pending = self._pending.get(key)
         return 0.0 if pending is None else max(0.0, pending.since + self._ttl - self._clock())
 
@@ -72,7 +72,7 @@ class Expectations(Generic[K]):
 
     def _entry(self, key: K) -> _Pending:
         if self.satisfied(key):
-            self._pending.pop(key, None)  # what outlived its ttl must not hold up what comes
+            self._pending.pop(key, None)  # what outlived its ttl must not block later requests
         entry = self._pending.setdefault(key, _Pending(self._clock()))
         entry.since = self._clock()
         return entry

@@ -129,7 +129,7 @@ def _from_kubeconfig(paths: list[Path], context_name: str | None) -> Credentials
 
 
 def _read_kubeconfig(path: Path) -> _Config:
-    # Needed by developers only: in a pod there is no kubeconfig to read.
+    # Imported here, because only developers need it: a pod has no kubeconfig.
     import yaml
 
     try:
@@ -149,7 +149,7 @@ def _read_kubeconfig(path: Path) -> _Config:
 
 def _named(entries: dict[str, tuple[Path, E]], field_name: str, name: str, source: str) -> tuple[Path, E]:
     if name not in entries:
-        raise CredentialsError(f"{source}: {field_name} has no {name!r} (there are: {', '.join(entries) or 'none'})")
+        raise CredentialsError(f"{source}: {field_name} has no {name!r} (it has: {', '.join(entries) or 'none'})")
     return entries[name]
 
 
@@ -208,7 +208,7 @@ def _is_url(server: str) -> bool:
 
 
 def _piece(folder: Path, path: str | None, data: str | None, where: str) -> Source:
-    """The data of a `*-data` field, which goes before the file of its sibling."""
+    """The content of a `*-data` field, which has precedence, or the file that the other field names."""
     if data:
         try:
             return base64.b64decode(data, validate=True)

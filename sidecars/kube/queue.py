@@ -127,7 +127,7 @@ class WorkQueue(Generic[K]):
         return self._failures.get(key, 0)
 
     def forget(self, key: K) -> None:
-        """Start the key's back-off anew. It stays queued or delayed if it is."""
+        """Reset the key's back-off. It stays queued or delayed if it is."""
         self._failures.pop(key, None)
 
     async def get(self) -> K:
@@ -153,7 +153,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The key is not in work any more. ValueError for one that wasn't."""
+        """The work on the key has ended. ValueError for a key that was not in work."""
         if key not in self._in_work:
             raise ValueError(f"{key!r} is not in work")
         group = self._in_work.pop(key)

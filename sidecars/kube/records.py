@@ -1,6 +1,6 @@
 """Partial records of built-in objects: the fields that controllers decide by, frozen, nothing else.
 
-A field that isn't declared here isn't kept (`managedFields` among them), which is what makes a cache of thousands of
+A field that isn't declared here isn't kept (`managedFields` among them), which keeps a cache of thousands of
 pods small and a garbage collection short. An absent field reads as None or empty, as in Kubernetes' API reference
 (https://kubernetes.io/docs/reference/kubernetes-api/). Maps and lists are typed read-only: records are shared.
 Where a whole object is needed, read it as a Manifest.
@@ -158,7 +158,7 @@ class ContainerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """status.containerStatuses[*]. `started` is None until the kubelet has said."""
+    """status.containerStatuses[*]. `started` is None until the kubelet has reported it."""
 
     name: str
     ready: bool = False
@@ -196,7 +196,7 @@ class PodStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_d
 
     @property
     def ready(self) -> bool:
-        """Whether the kubelet says that it is Ready."""
+        """Whether the kubelet reports it as Ready."""
         found = self.condition("Ready")
         return found is not None and found.status == "True"
 
@@ -233,7 +233,7 @@ class NodeStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_
 
 
 class Node(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """v1 Node: a machine of the Kubernetes cluster."""
+    """v1 Node: a node of the Kubernetes cluster."""
 
     metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()
@@ -247,7 +247,7 @@ class Namespace(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class Secret(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """v1 Secret; `data` is decoded from base64. Its repr holds no value."""
+    """v1 Secret; `data` is decoded from base64. Its repr contains no value."""
 
     metadata: ObjectMeta
     type: str = ""

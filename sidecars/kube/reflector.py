@@ -1,4 +1,4 @@
-"""Keeps a store equal to what the API server holds: list, watch, and recovery from every way in which a watch ends.
+"""Keeps a store equal to what the API server stores: list, watch, and recovery from every way in which a watch ends.
 
 See https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes. What is missed while
 no watch runs is found by the next list: objects that are gone then are DELETED to the store's subscribers.
@@ -28,7 +28,7 @@ T = TypeVar("T")
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 30.0
 _HEALTHY = 10.0
-"""Seconds that a stream must have lived for the back-off to start anew."""
+"""Seconds that a stream must have lived to reset the back-off."""
 
 
 class Reflector(Generic[T]):
@@ -95,9 +95,9 @@ class Reflector(Generic[T]):
     ) -> None:
         """`namespaces` None: all. `clock` (seconds, monotonic) and `sleep` default to the event loop's.
 
-        With `metadata_only`, the server sends no contents, and the store holds records.PartialObjectMetadata.
-        `served` makes it one of a kind that the API server may lack: without the kind there are no objects, and
-        `served` is called when the kind is there again.
+        With `metadata_only`, the server sends no contents, and the store contains records.PartialObjectMetadata.
+        With `served`, the API server may lack the kind: the store is empty meanwhile, and `served` is called when the
+        API server begins to serve the kind.
         """
         if metadata_only:
             type = PartialObjectMetadata
@@ -118,7 +118,7 @@ class Reflector(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """True once the store held a complete list, of every namespace."""
+        """True after the store contained a complete list, of every namespace."""
         return all(feed.listed.is_set() for feed in self._feeds)
 
     @property
@@ -189,10 +189,10 @@ class _Feed(Generic[T]):
                     continue
                 fault = error
                 if self._opened is not None:
-                    self._version = ""  # the stream itself told of it: from the same version on it would tell it again
+                    self._version = ""  # the stream reported it: from the same version on it would report it again
             except KubeError as error:
                 fault = error
-            # How a stream that lived ends, silence of a quiet resource included, says nothing about the next one.
+            # How a stream that lived ends, silence of a quiet resource included, is no sign of how the next one ends.
             if fault is not None and not self._lived:
                 self._failed(fault)
             await self._pause(fault)
@@ -278,7 +278,7 @@ class _Feed(Generic[T]):
     async def _pause(self, fault: KubeError | None) -> None:
         """Before the next request: hardly at all after a stream that lived, else longer each time.
 
-        A stream that ended at once counts like a refusal, whatever its status said, unless it brought something.
+        A stream that ended at once counts like a refusal, whatever its status was, unless it brought something.
         """
         if self._lived:
             self._failures = 0

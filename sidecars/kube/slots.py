@@ -23,8 +23,8 @@ class _Waiter(NamedTuple):
 class Slots:
     """At most `concurrency` requests at once. Ordinary requests get their slots in the order in which they ask.
 
-    Background requests use slots that nobody else wants: they wait while an ordinary request waits or is sent. When
-    there is none, an eighth of the slots (at least one) is theirs, so that the next ordinary request finds a free one.
+    Background requests use slots that nobody else wants: they wait while an ordinary request waits or is sent. Without
+    any, an eighth of the slots (at least one) is theirs, so that the next ordinary request finds a free one.
     They always end: one that has waited for `PATIENCE` seconds is sent beside the ordinary requests, but only one
     at a time. They keep their own order.
     """
@@ -39,7 +39,7 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def slot(self, *, background: bool = False) -> AsyncIterator[None]:
-        """Wait for a slot, and hold it while the block runs."""
+        """Wait for a slot, and occupy it while the block runs."""
         if background:
             await self._wait_for_turn()
         else:

@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What tells an object, and its version, from others."""
+    """What distinguishes an object, and its version, from others."""
 
     key: Key
     uid: str
@@ -54,7 +54,7 @@ class Event(Generic[T]):
 
     @property
     def object(self) -> T:
-        """The newest state there is: `new`, or `old` of a deleted object."""
+        """The newest state: `new`, or `old` of a deleted object."""
         item = self.new if self.new is not None else self.old
         assert item is not None, "an event has old, new or both"  # noqa: S101 - states an invariant of this class
         return item
@@ -91,7 +91,7 @@ class Store(Generic[T]):
         self._indexes: dict[str, _Index[T]] = {}
         self._handlers: list[Callable[[Event[T]], None]] = []
         self.malformed: dict[Key, Malformed] = {}
-        """Objects whose newest state couldn't be decoded: `get` still gives their last good state, if there was one."""
+        """Objects whose newest state couldn't be decoded: `get` still gives their last good state, if any."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -118,14 +118,14 @@ class Store(Generic[T]):
     def add_index(self, name: str, values: Callable[[T], Iterable[Hashable]]) -> None:
         """Index by what `values` gives for an object: none, one or several values. It must be pure and not raise."""
         if name in self._indexes:
-            raise ValueError(f"there is an index {name!r} already")
+            raise ValueError(f"the index {name!r} exists already")
         index = _Index(values)
         for key, item in self._items.items():
             index.replace(key, None, item)
         self._indexes[name] = index
 
     def subscribe(self, handler: Callable[[Event[T]], None]) -> None:
-        """Call `handler` synchronously after each change, and at once with ADDED for what is there already.
+        """Call `handler` synchronously after each change, and at once with ADDED for every object in the cache.
 
         A handler maps the event to keys of a queue and returns. One that raises is logged; the others, and the
         cache, are not affected.
@@ -162,13 +162,13 @@ class Store(Generic[T]):
         self._emit(Event("DELETED", old if last is None else last, None))
 
     def mark_malformed(self, key: Key, error: Malformed) -> None:
-        """The object is there, but its newest state doesn't decode. No event."""
+        """The object exists, but its newest state can't be decoded. No event."""
         if key not in self.malformed:
             _log.warning("%s/%s: %s", key.namespace, key.name, error)
         self.malformed[key] = error
 
     def known(self) -> list[Key]:
-        """The keys of everything that is there, malformed objects among them."""
+        """The keys of all objects that exist, malformed ones included."""
         return [*self._items, *(key for key in self.malformed if key not in self._items)]
 
     def _changed(self, key: Key, event: Event[T]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sidecars.kube.errors import ApiError
 
 JSON = "application/json"
-"""Content type of what is sent and accepted, unless a request says otherwise."""
+"""Content type of what is sent and accepted, unless a request names another one."""
 _SLOTS_APART = 4
 _USER_AGENT = "slurm-charts"
 
@@ -34,7 +34,7 @@ _USER_AGENT = "slurm-charts"
 class _Body(aiohttp.payload.Payload):
     """The body of a write. `check` is called when the connection is open and nothing has been sent on it yet.
 
-    What `check` raises, `refused` holds afterwards.
+    `refused` is what `check` raised, None otherwise.
     """
 
     def __init__(self, content: bytes, content_type: str, check: Callable[[], None]) -> None:
@@ -69,9 +69,9 @@ class _Body(aiohttp.payload.Payload):
 class Transport:
     """One API server. `request` and `stream` raise ApiError when refused, Unreachable without an answer in time.
 
-    A 429 is waited out within the deadline as its Retry-After says, and so is a 5xx with Retry-After for reads. After a
-    401, the request is sent once more with credentials that are read again. Nothing else is retried: only the caller
-    knows whether that is safe.
+    A 429 is waited out within the deadline by its Retry-After, and so is a 5xx with Retry-After for reads. After a
+    401, the request is sent a second time with credentials that are read again. Nothing else is retried: only the
+    caller knows whether that is safe.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Transport:
                 except _Truncated:
                     raise Unreachable(f"{request}: the stream ended in the middle of an event") from None
                 finally:
-                    # A caller that leaves early does not wait for the end of TLS.
+                    # A caller that stops early does not wait for the end of TLS.
                     if response.connection is not None and response.connection.transport is not None:
                         response.connection.transport.abort()
         except (aiohttp.ClientError, OSError) as error:

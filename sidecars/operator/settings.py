@@ -1,4 +1,4 @@
-"""What the operator's command line and environment say, as one typed record."""
+"""The operator's command line and environment, as one typed record."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -10,43 +10,55 @@ DEFAULT_IMAGE = "ghcr.io/slurm-charts/sidecars"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of one operator process.
-
-    `namespaces`: watched namespaces, empty for all. `slurmrestd_url`: one address for all Controllers in place of their
-    Services, None normally. `workloads`: folder with the pod structure of the daemons, None for the one that comes
-    with the package. `health_addr`: `HOST:PORT` of /healthz and /readyz, "0" for none. `metrics_addr`: likewise, of
-    /metrics; `metrics_secure`: over TLS and only to those who may `get` that path. `propagated_node_conditions`: types
-    whose reason and message go into the drain reason of a cordoned node, in this order. `cordon_drained_nodes`: cordon
-    the Kubernetes node of a worker that somebody drained in Slurm. `*_workers`: how many
-    resources of a kind are reconciled at once, at least 1; of NodeSets, how many of one Slurm cluster.
-    """
+    """Settings of one operator process."""
 
     namespaces: tuple[str, ...] = ()
+    """The namespaces that are watched; empty for all."""
     slurmrestd_url: str | None = None
+    """One slurmrestd for all Controllers, for development; None: each Controller's own."""
     kubeconfig: Path | None = None
+    """None: the files of $KUBECONFIG, else the service account of the pod."""
     workloads: Path | None = None
+    """Folder with the pod structure of the daemons; None: the one in the package."""
     sidecars_image: str = DEFAULT_IMAGE
+    """Image of the sidecars in the pods that the operator creates."""
     cluster_domain: str = "cluster.local"
+    """DNS domain of the Kubernetes cluster."""
     health_addr: str = ":8081"
+    """`HOST:PORT` of /healthz and /readyz; "0" for none."""
     metrics_addr: str = ":8080"
+    """`HOST:PORT` of /metrics; "0" for none."""
     metrics_secure: bool = False
+    """Whether /metrics is served over TLS, and only to users who may `get` that path."""
     propagated_node_conditions: tuple[str, ...] = ()
+    """Types of node conditions whose reason and message become part of a cordoned node's drain reason, in order."""
     cordon_drained_nodes: bool = False
+    """Whether the Kubernetes node of a worker is cordoned that was drained in Slurm by a user."""
     leader_elect: bool = False
+    """Whether to reconcile only while holding the Lease."""
     leader_elect_namespace: str = ""
+    """Namespace of the Lease."""
     controller_workers: int = 4
+    """How many Controllers are reconciled at once, at least 1."""
     restapi_workers: int = 4
+    """How many RestApis are reconciled at once, at least 1."""
     loginset_workers: int = 4
+    """How many LoginSets are reconciled at once, at least 1."""
     nodeset_workers: int = 4
+    """How many NodeSets of one Slurm cluster are reconciled at once, at least 1."""
     accounting_workers: int = 4
+    """How many Accountings are reconciled at once, at least 1."""
     token_workers: int = 4
+    """How many Tokens are reconciled at once, at least 1."""
     log_level: str = "info"
+    """The least severe level that is logged: debug, info, warning or error."""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     """Read the flags; exits with a usage error for a bad one (argparse).
 
-    SIDECARS_IMAGE, the operator's own image, goes into the pods that it makes; POD_NAMESPACE is where its lease lies.
+    SIDECARS_IMAGE is the image of the sidecars in the pods that the operator creates. POD_NAMESPACE is the default
+    namespace of its Lease.
     """
     parser = argparse.ArgumentParser(
         prog="slurm-sidecars operator", description="Reconciles slinky.slurm.net resources."
@@ -61,7 +73,11 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add(
         "--propagated-node-conditions", default="", metavar="A,B", help="Node conditions that explain a cordon to Slurm"
     )
-    add("--cordon-drained-nodes", action="store_true", help="cordon the machine of a node that is drained in Slurm")
+    add(
+        "--cordon-drained-nodes",
+        action="store_true",
+        help="cordon the Kubernetes node of a worker that is drained in Slurm",
+    )
     add("--metrics-secure", action="store_true", help="metrics over TLS, for those who may get /metrics")
     add("--leader-elect", nargs="?", const=True, default=False, type=_boolean, metavar="BOOL")
     add("--leader-elect-namespace", default="", metavar="NAMESPACE")

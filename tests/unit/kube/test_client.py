@@ -32,7 +32,7 @@ async def test_an_object_is_read_as_manifest_or_as_record(server: KubeDouble, cl
         await client.get(CONFIG_MAPS, "ns", "b")
 
 
-async def test_objects_of_a_list_of_manifests_say_what_they_are(server: KubeDouble, client: Client) -> None:
+async def test_objects_of_a_list_of_manifests_have_apiversion_and_kind(server: KubeDouble, client: Client) -> None:
     server.put(PODS, {"metadata": {"namespace": "ns", "name": "p"}})
     items, version = await client.list(PODS, "ns")
     assert [(item["apiVersion"], item["kind"]) for item in items] == [("v1", "Pod")]
@@ -64,7 +64,7 @@ async def test_writes_carry_what_the_api_asks_for(server: KubeDouble, client: Cl
     }
 
 
-async def test_refusals_are_told_apart(server: KubeDouble, client: Client) -> None:
+async def test_each_refusal_is_an_error_of_its_own(server: KubeDouble, client: Client) -> None:
     stored = await client.create(CONFIG_MAPS, config_map("ns", "a"))
     with pytest.raises(AlreadyExists):
         await client.create(CONFIG_MAPS, config_map("ns", "a"))

@@ -1,4 +1,4 @@
-"""Credentials: what is read when, and what a bad piece of them is told."""
+"""Credentials: what is read when, and what the error for a bad piece of them names."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def now() -> float:
 
 
 class Candidate:
-    """An election whose clock goes on while its process is frozen, and what it did."""
+    """An election whose clock continues while its process is frozen, and what it did."""
 
     def __init__(self, client: Client, identity: str) -> None:
         self.ahead = 0.0
@@ -55,7 +55,7 @@ def holder(server: KubeDouble) -> str:
 async def test_the_first_candidate_leads_and_renews(server: KubeDouble, client: Client) -> None:
     one = Candidate(client, "one")
     await asyncio.sleep(1)
-    assert one.election.held
+    assert one.election.leading
     assert holder(server) == "one"
     for _ in range(100):
         await asyncio.sleep(1)
@@ -68,8 +68,8 @@ async def test_a_second_candidate_waits(server: KubeDouble, client: Client) -> N
     await asyncio.sleep(1)
     two = Candidate(client, "two")
     await asyncio.sleep(300)
-    assert one.election.held
-    assert not two.election.held
+    assert one.election.leading
+    assert not two.election.leading
     assert two.led == []
     assert two.election.deadline == float("-inf")
     await end(one.task)
@@ -82,11 +82,11 @@ async def test_a_leader_that_stops_releases_and_another_takes_over_at_once(serve
     two = Candidate(client, "two")
     await asyncio.sleep(5)
     await end(one.task)
-    assert not one.election.held
+    assert not one.election.leading
     assert holder(server) == ""
     stopped = now()
     await asyncio.sleep(3)
-    assert two.election.held
+    assert two.election.leading
     assert two.led[0] - stopped < 2
     assert server.objects(LEASES)["ns", "lock"]["spec"]["leaseTransitions"] == 1
     await end(two.task)
@@ -135,7 +135,7 @@ async def test_a_leader_that_cannot_renew_ends_before_another_may_lead(server: K
     server.write_faults.extend(["500"] * 100)
     with pytest.raises(LeadershipLost, match="no renewal of the lease within 10 s"):
         await asyncio.wait_for(one.task, 12)
-    assert not one.election.held
+    assert not one.election.leading
     assert holder(server) == "one"
 
 
@@ -154,7 +154,7 @@ async def test_a_short_outage_costs_no_leadership(server: KubeDouble, client: Cl
     await asyncio.sleep(5)
     server.write_faults.extend(["500", "drop", "429"])
     await asyncio.sleep(60)
-    assert one.election.held
+    assert one.election.leading
     assert len(one.led) == 1
     await end(one.task)
 
@@ -165,7 +165,7 @@ async def test_a_renewal_whose_answer_was_lost_is_recognised_as_ones_own(server:
     lease = server.objects(LEASES)["ns", "lock"]
     server.put(LEASES, lease)  # another version, the same holder
     await asyncio.sleep(30)
-    assert one.election.held
+    assert one.election.leading
     await end(one.task)
 
 
@@ -252,7 +252,7 @@ async def test_of_many_candidates_one_leads_at_any_time(server: KubeDouble, clie
     candidates = [Candidate(client, f"c{number}") for number in range(5)]
     for round_ in range(5):
         await asyncio.sleep(20)
-        leaders = [one for one in candidates if one.election.held]
+        leaders = [one for one in candidates if one.election.leading]
         assert len(leaders) == 1
         await end(leaders[0].task)
         candidates.remove(leaders[0])

@@ -47,7 +47,7 @@ def test_a_version_of_the_future_is_as_useless_as_one_too_old() -> None:
     assert isinstance(api_error(504, "Timeout", details=TOO_LARGE), Gone)
 
 
-def test_an_error_tells_request_status_reason_and_message() -> None:
+def test_an_error_names_request_status_reason_and_message() -> None:
     error = api_error(404, "NotFound", 'pods "p" not found', {"name": "p"}, request="GET /api/v1/namespaces/ns/pods/p")
     assert str(error) == 'GET /api/v1/namespaces/ns/pods/p: 404 NotFound: pods "p" not found'
     assert error.details == {"name": "p"}

@@ -34,7 +34,7 @@ def stored(server: KubeDouble) -> list[dict[str, Any]]:
     return list(server.objects(EVENTS).values())
 
 
-async def test_an_event_says_what_who_and_why(server: KubeDouble, client: Client) -> None:
+async def test_an_event_names_object_reporter_and_reason(server: KubeDouble, client: Client) -> None:
     recorder = EventRecorder(client, "slinky.slurm.net/slurm-operator", Clock(), instance="pod-1")
     refuse(recorder)
     await recorder.flush()

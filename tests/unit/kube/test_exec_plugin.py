@@ -1,4 +1,4 @@
-"""Exec plug-ins: when they are asked, and what one that fails is told."""
+"""Exec plug-ins: when they are asked, and what the error of a failed one names."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def status(**fields: Any) -> str:
     [
         ("import sys; sys.exit('no session, run login')", r"failed with exit code 1: no session, run login \(get it\)"),
         ("print('hello')", "printed no valid ExecCredential"),
-        ('print(\'{"apiVersion": "v9", "status": {}}\')', "answered with apiVersion v9, the kubeconfig says"),
+        ('print(\'{"apiVersion": "v9", "status": {}}\')', "answered with apiVersion v9, the kubeconfig has"),
         ('print(\'{"apiVersion": "v9"}\')', r"missing required field `status`"),
         ('import sys; sys.stdout.buffer.write(b\'{"apiVersion": "\\xff\\xfe"}\')', "printed no valid ExecCredential"),
         ('print(\'{"apiVersion": "client.authe\')', "printed no valid ExecCredential"),
@@ -92,7 +92,7 @@ def status(**fields: Any) -> str:
         (status(), "neither status.token nor both of status.clientCertificateData and status.clientKeyData"),
         (status(token=""), "neither status.token nor both"),
         (status(clientCertificateData="x"), "neither status.token nor both"),
-        (status(token="to\nken"), "the token holds characters that no HTTP header may"),
+        (status(token="to\nken"), "the token contains characters that no HTTP header may contain"),
         (
             status(token=SECRET, expirationTimestamp="2025-12-31T23:59:59Z"),
             r"answered with a credential that expired at 2025-12-31T23:59:59\+00:00: log in again, .*\(get it\)",

@@ -1,4 +1,4 @@
-"""Expectations: no decision while own writes are unseen, and none held up for ever."""
+"""Expectations: no decision while own writes are unseen, and none delayed for ever."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_creations_are_counted_down() -> None:
     assert not expectations.satisfied("a")
 
 
-def test_deletions_are_told_apart_by_uid() -> None:
+def test_deletions_are_distinguished_by_uid() -> None:
     expectations = Expectations[str](clock=Clock())
     expectations.expect_deletions("a", ["one", "two"])
     for uid in ("one", "one", "three"):
@@ -40,7 +40,7 @@ def test_deletions_are_told_apart_by_uid() -> None:
     assert expectations.satisfied("a")
 
 
-def test_what_is_never_seen_holds_nothing_up_for_longer_than_the_ttl() -> None:
+def test_what_is_never_seen_delays_nothing_for_longer_than_the_ttl() -> None:
     clock = Clock()
     expectations = Expectations[str](ttl=300, clock=clock)
     expectations.expect_creations("a", 1)

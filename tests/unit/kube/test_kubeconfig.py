@@ -1,4 +1,4 @@
-"""Kubeconfigs and service accounts: what is found, and what a bad one is told."""
+"""Kubeconfigs and service accounts: what is found, and what the error for a bad one names."""
 
 from __future__ import annotations
 
@@ -61,12 +61,14 @@ def test_what_is_wrong_in_a_kubeconfig_is_named_by_file_and_field(
         ("- a", "Expected `object`, got `array`"),
         ("", "Expected `object`, got `null`"),
         ("{}", "current-context is not set"),
-        ("current-context: x", r"contexts has no 'x' \(there are: none\)"),
+        ("current-context: x", r"contexts has no 'x' \(it has: none\)"),
         (kubeconfig({}) | {"users": []}, "users has no 'c'"),
         (kubeconfig({}) | {"clusters": None}, "clusters has no 'c'"),
     ],
 )
-def test_a_kubeconfig_with_missing_parts_says_which(tmp_path: Path, content: Any, message: str) -> None:
+def test_a_kubeconfig_with_missing_parts_is_refused_and_they_are_named(
+    tmp_path: Path, content: Any, message: str
+) -> None:
     with pytest.raises(CredentialsError, match=message) as error:
         load_credentials(write(tmp_path, content))
     assert SECRET not in str(error.value)
@@ -110,7 +112,7 @@ def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.Monk
         token(credentials)
 
 
-def test_without_any_credentials_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_credentials_the_error_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(CredentialsError, match=r"KUBERNETES_SERVICE_HOST is not set.*set KUBECONFIG"):
         from_service_account(tmp_path)

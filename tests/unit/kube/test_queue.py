@@ -174,7 +174,7 @@ async def test_never_more_handlers_than_allowed_run_at_once(seconds: float) -> N
         assert (most, running, len(queue)) == (2, 1, 0)
 
 
-async def test_handlers_that_hang_hold_no_key_of_another_group_up_and_are_never_doubled() -> None:
+async def test_handlers_that_hang_delay_no_key_of_another_group_and_are_never_doubled() -> None:
     queue = WorkQueue[str]()
     began: dict[str, float] = {}
 
@@ -219,15 +219,15 @@ async def test_a_handler_can_ask_to_be_called_again() -> None:
     assert [round(time - times[0]) for time in times] == [0, 5, 10]
 
 
-async def test_who_asked_is_told_of_failures() -> None:
+async def test_failures_are_reported_to_the_callback() -> None:
     queue = WorkQueue[str](base_delay=1)
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
 
     async def handle(key: str) -> None:
         raise RuntimeError("no")
 
     def failed(key: str, error: Exception, delay: float) -> None:
-        told.append((key, str(error)))
+        reported.append((key, str(error)))
 
     task = asyncio.create_task(run_workers(queue, handle, 1, failed=failed))
     queue.add("a")
@@ -235,7 +235,7 @@ async def test_who_asked_is_told_of_failures() -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    assert told == [("a", "no")]
+    assert reported == [("a", "no")]
 
 
 keys = st.sampled_from(["x/a", "x/b", "x/c", "y/a", "y/b"])

@@ -1,4 +1,4 @@
-"""Records decode what the API server sends, ignore the rest, and read as absent what isn't there."""
+"""Records decode what the API server sends, ignore the rest, and read as absent what is missing."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def names(reflector: Reflector[Any]) -> set[str]:
     return {identity(item).key.name for item in reflector.store.values()}
 
 
-async def test_the_store_holds_the_list_and_follows_the_watch(server: KubeDouble, client: Client) -> None:
+async def test_the_store_has_the_list_and_follows_the_watch(server: KubeDouble, client: Client) -> None:
     server.put(PODS, pod("a"))
     server.put(PODS, pod("b"))
     reflector = Reflector(client, PODS, type=Pod)
@@ -77,7 +77,7 @@ async def test_lists_are_paged(server: KubeDouble, client: Client) -> None:
         assert server.reads(PODS)[0].query["limit"] == "250"
 
 
-async def test_a_list_whose_continue_token_expires_starts_anew(server: KubeDouble, client: Client) -> None:
+async def test_a_list_whose_continue_token_expires_starts_again(server: KubeDouble, client: Client) -> None:
     for number in range(25):
         server.put(PODS, pod(f"p{number}"))
     server.page_limit = 10
@@ -107,7 +107,7 @@ async def test_an_object_that_vanished_unseen_is_deleted_after_the_relist(server
         assert events[-1] == ("DELETED", "a")
 
 
-async def test_an_object_made_anew_unseen_is_deleted_and_added(server: KubeDouble, client: Client) -> None:
+async def test_an_object_created_again_unseen_is_deleted_and_added(server: KubeDouble, client: Client) -> None:
     server.put(PODS, pod("a"))
     reflector = Reflector(client, PODS)
     async with running(reflector) as events:
@@ -129,7 +129,7 @@ async def test_a_watch_resumes_from_the_last_bookmark(server: KubeDouble, client
     async with running(reflector) as events:
         await reflector.wait_synced(5)
         await asyncio.sleep(1)
-        server.compact()  # a version that only a bookmark tells
+        server.compact()  # a version that only a bookmark reports
         await asyncio.sleep(61)
         server.end_streams()
         await asyncio.sleep(5)
@@ -173,7 +173,7 @@ async def test_a_sick_server_is_not_hammered(server: KubeDouble, client: Client,
         assert reflector.fault is None
 
 
-async def test_the_back_off_starts_anew_after_a_healthy_stream(server: KubeDouble, client: Client) -> None:
+async def test_the_back_off_starts_again_after_a_healthy_stream(server: KubeDouble, client: Client) -> None:
     reflector = Reflector(client, PODS)
     async with running(reflector):
         await reflector.wait_synced(5)
@@ -259,7 +259,7 @@ async def test_metadata_only_asks_for_no_contents_and_follows_as_usual(server: K
         assert isinstance(kept, PartialObjectMetadata)
         assert changed.metadata.labels == {}
         assert kept.metadata.labels == {"app": "a"}
-        server.compact()  # a version that only a bookmark tells
+        server.compact()  # a version that only a bookmark reports
         await asyncio.sleep(61)
         server.end_streams()
         await asyncio.sleep(5)

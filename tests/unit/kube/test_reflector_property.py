@@ -1,4 +1,4 @@
-"""After any script of changes and faults, the cache equals the server, and so does what its subscribers were told."""
+"""After any script of changes and faults, the cache equals the server, and so does what its subscribers have seen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ namespaces = st.sampled_from(["one", "two"])
 steps = st.one_of(
     st.tuples(st.just("put"), namespaces, names),
     st.tuples(st.just("remove"), namespaces, names),
-    st.tuples(st.just("anew"), namespaces, names),
+    st.tuples(st.just("again"), namespaces, names),
     st.tuples(st.just("fault"), st.sampled_from(READ_FAULTS), st.integers(1, 4)),
     st.tuples(st.just("compact"), st.none(), st.none()),
     st.tuples(st.just("end"), st.none(), st.none()),
@@ -63,9 +63,9 @@ async def play(script: Sequence[tuple[Any, ...]], page_limit: int, only: list[st
         reflector.store.subscribe(mirror)
         task = asyncio.create_task(reflector.run())
         for number, (step, first, second) in enumerate(script):
-            if step in ("remove", "anew"):
+            if step in ("remove", "again"):
                 server.remove(PODS, first, second)
-            if step in ("put", "anew"):
+            if step in ("put", "again"):
                 metadata = {"namespace": first, "name": second}
                 server.put(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "number": number})
             if step == "fault":

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Requests:
-    """Requests that hold a slot for some seconds; their names in the order in which they were sent, and when."""
+    """Requests that occupy a slot for some seconds; their names in the order in which they were sent, and when."""
 
     def __init__(self, concurrency: int) -> None:
         self.slots = Slots(concurrency)
@@ -75,7 +75,7 @@ async def test_a_background_request_whose_patience_ends_takes_its_place_among_th
     requests = Requests(2)
     others = [requests.start("first", 0.5)]
     background = requests.start("background", background=True)
-    for number in range(30):  # always more than there are slots
+    for number in range(30):  # always more than slots
         others += [requests.start(f"o{number}"), requests.start(f"p{number}")]
         await asyncio.sleep(0.5)
     await end(background, *others)

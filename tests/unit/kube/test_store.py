@@ -37,7 +37,7 @@ def test_a_cluster_scoped_object_has_no_namespace() -> None:
     assert store.get("", "n1") == node
 
 
-def test_subscribers_are_told_what_was_and_what_is() -> None:
+def test_subscribers_get_the_old_and_the_new_state() -> None:
     store = Store[Pod]()
     events: list[Event[Pod]] = []
     store.subscribe(events.append)
@@ -74,7 +74,7 @@ def test_another_uid_under_the_same_name_is_another_object() -> None:
     ]
 
 
-def test_a_late_subscriber_is_told_what_is_there() -> None:
+def test_a_late_subscriber_gets_the_objects_that_exist() -> None:
     store = Store[Pod]()
     store.put(pod("a"))
     events: list[Event[Pod]] = []
@@ -97,7 +97,7 @@ def test_a_subscriber_that_fails_hinders_no_other(caplog: pytest.LogCaptureFixtu
     assert "a handler failed on ADDED" in caplog.text
 
 
-def test_an_index_follows_changes_before_subscribers_are_told() -> None:
+def test_an_index_follows_changes_before_subscribers_are_called() -> None:
     store = Store[Pod]()
     store.put(pod("a", node="n1"))
     store.add_index("node", lambda item: [item.spec.node_name] if item.spec.node_name else [])
@@ -115,7 +115,7 @@ def test_an_index_follows_changes_before_subscribers_are_told() -> None:
 def test_an_unknown_index_and_one_named_twice_are_errors() -> None:
     store = Store[Pod]()
     store.add_index("node", lambda item: [item.spec.node_name])
-    with pytest.raises(ValueError, match="there is an index 'node' already"):
+    with pytest.raises(ValueError, match="the index 'node' exists already"):
         store.add_index("node", lambda item: [item.spec.node_name])
     with pytest.raises(KeyError):
         store.by("owner", "x")

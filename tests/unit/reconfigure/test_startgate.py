@@ -66,12 +66,23 @@ def command(folder: Path, **slurmctld: Any) -> list[str]:
     return [word.replace("/run/start-gate", str(folder)) for word in words]
 
 
-def kill_session(leader: int) -> None:
-    """Kill what the end of a container kills: `timeout` has a process group of its own."""
+def session(leader: int) -> list[int]:
+    """The processes of a session."""
+    found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(ProcessLookupError, FileNotFoundError):
-            if int(stat.read_text().rpartition(")")[2].split()[3]) == leader:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
+            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(of) == leader and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def kill_session(leader: int) -> None:
+    """Kill what the end of a container kills: `timeout` has a process group of its own, and may be about to fork."""
+    while left := session(leader):
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 @contextmanager
@@ -139,6 +150,7 @@ def test_a_sidecar_that_ends_meanwhile_lets_nothing_through(tmp_path: Path) -> N
 
 
 def test_a_container_that_waits_ends_at_once_with_its_pod(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ASK)
     with started(tmp_path) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{WAITING}\n"

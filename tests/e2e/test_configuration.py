@@ -15,6 +15,7 @@ from tests.support.real.configuration import (
     patch,
     restarts,
     until_running,
+    until_saved,
     until_set,
 )
 from tests.support.real.harness import Slurm, until
@@ -87,6 +88,8 @@ def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm:
     uid, count = restarts(slurm)
     job = slurm.submit("#!/bin/sh\nsleep 25\n", "-N1")
     until("the job to run", lambda: slurm.job(job)["JobState"] == "RUNNING", 60)
+    # A killed slurmctld starts with what it saved last.
+    until_saved(slurm, job)
     kill = "kill -9 $(cat /run/slurmctld.pid 2>/dev/null || pidof slurmctld | tr ' ' '\\n' | sort -n | head -1)"
     slurm.kubernetes.kubectl("-n", "slurm", "exec", CTLD, "-c", "slurmctld", "--", "sh", "-c", kill)
     start = time.monotonic()

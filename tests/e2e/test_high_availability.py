@@ -10,7 +10,8 @@ import pytest
 
 from tests.cluster.local import existing, named_by
 from tests.e2e.test_states import kill_processes
-from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, seconds, until
+from tests.support.real.configuration import until_saved
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -56,14 +57,6 @@ def active(slurm: Slurm) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods]
 
 
-def saved(slurm: Slurm, job: int) -> int:
-    """When slurmctld saved its jobs last, as epoch seconds. Changes one, that it may soon do so again."""
-    slurm.login("scontrol", "update", f"JobId={job}", f"Comment={time.monotonic()}")
-    path = f"/var/spool/slurmctld/{slurm.namespace}_slurm/job_state"
-    words = ("-n", slurm.namespace, "exec", "slurm-controller-0", "-c", "slurmctld", "--", "stat", "-c", "%Y", path)
-    return int(slurm.kubernetes.kubectl(*words))
-
-
 @contextmanager
 def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
     """A pod whose Kubernetes node is lost: nothing runs there, and nothing reports that, until the block ends."""
@@ -83,9 +76,8 @@ def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Sl
     until("the Service to lead to the primary", lambda: active(doubled) == ["slurm-controller-0"], 30)
     job = doubled.submit("#!/bin/sh\nsleep 75\n", "-N1")
     until("the job to run", lambda: doubled.job(job)["JobState"] == "RUNNING", 60)
-    began = seconds(doubled.job(job)["StartTime"] + "+00:00")
     # Of a job, a standby knows what was saved last.
-    until("slurmctld to have saved that the job runs", lambda: saved(doubled, job) > began, 60, 1)
+    until_saved(doubled, job)
     with lost(doubled.kubernetes, doubled.namespace, "slurm-controller-0"):
         start = time.monotonic()
         until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 120)

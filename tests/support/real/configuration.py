@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.real.harness import CommandError, Slurm, condition, until
+from tests.support.real.harness import CommandError, Slurm, condition, seconds, until
 
 CTLD = "slurm-controller-0"
 
@@ -71,6 +71,19 @@ def change_timeout(slurm: Slurm, seconds: int) -> float:
     patch(slurm, extraConf=f"{rest}\nSlurmctldTimeout={seconds}\n")
     until_set(slurm, "SlurmctldTimeout", f"{seconds} sec")
     return time.monotonic() - start
+
+
+def until_saved(slurm: Slurm, job: int) -> None:
+    """Wait until slurmctld has saved that the job runs. Changes the job's comment, so that slurmctld saves again."""
+    began = seconds(slurm.job(job)["StartTime"] + "+00:00")
+    path = f"/var/spool/slurmctld/{slurm.namespace}_slurm/job_state"
+
+    def saved() -> bool:
+        slurm.login("scontrol", "update", f"JobId={job}", f"Comment={time.monotonic()}")
+        words = ("-n", slurm.namespace, "exec", CTLD, "-c", "slurmctld", "--", "stat", "-c", "%Y", path)
+        return int(slurm.kubernetes.kubectl(*words)) > began
+
+    until("slurmctld to have saved that the job runs", saved, 60, 1)
 
 
 @contextmanager

@@ -7,16 +7,31 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract import reasons
 from sidecars.kube import CONFIG_MAPS, PODS, Client
-from sidecars.policy.nodeset import replicas
+from sidecars.node import machine
+from sidecars.policy.nodeset import drain, replicas
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
-from sidecars.slurm import protocol
+from sidecars.slurm import protocol, states
 from sidecars.slurm.tokens import TokenSource
 from tests.support.virtual_time import run
 from tests.support.world.api import Change
 from tests.support.world.client import Faults, KubeFault, Process, WorldSlurm, WorldTransport
-from tests.support.world.scripts import CORDON, FOREIGN, ChangeTemplate, Script, check_settled, play, tidy
+from tests.support.world.scripts import (
+    CORDON,
+    FOREIGN,
+    Admin,
+    ChangeTemplate,
+    CordonKubeNode,
+    DeletePod,
+    Scale,
+    Script,
+    Submit,
+    check_settled,
+    play,
+    tidy,
+)
 from tests.support.world.world import _SECRET, NODESET, POD, SETTLED_AFTER, Broken, World, world
 
 
@@ -255,6 +270,40 @@ def test_it_sees_a_maintenance_in_which_nothing_is_replaced(monkeypatch: pytest.
     run(play(script))
     monkeypatch.setattr(replicas, "in_maintenance", lambda *_: False)
     with pytest.raises(AssertionError, match="outdated=2, updated=0"):
+        run(play(script))
+
+
+def test_it_sees_an_operator_that_takes_a_draining_node_for_a_drained_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "RollingUpdate", ((0.0, Submit(2, 60)), (5.0, Scale(0)), (30.0, Scale(2))))
+    run(play(script))
+    monkeypatch.setattr(states, "is_drained", states.is_drain)
+    monkeypatch.setattr(drain, "nodes_with_jobs", lambda _: frozenset())
+    with pytest.raises(Broken, match=r"I1: pod slinky-\d is deleted while its Slurm node"):
+        run(play(script))
+
+
+def test_it_sees_an_operator_that_takes_every_drain_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "RollingUpdate", ((0.0, Admin(0, drain=True)), (30.0, Admin(0, drain=False))))
+    run(play(script))
+    monkeypatch.setattr(drain, "should_undrain", lambda node, _: states.is_drain(node.states))
+    monkeypatch.setattr(reasons, "OURS", frozenset(reasons.Owner))
+    with pytest.raises(Broken, match=r"I4: the foreign reason .* of Slurm node slinky-\d becomes ''"):
+        run(play(script))
+
+
+def test_it_sees_an_operator_that_lifts_no_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "RollingUpdate", tuple((0.0, CordonKubeNode(which, cordoned=True)) for which in range(6)))
+    run(play(script))
+    monkeypatch.setattr(drain, "should_undrain", lambda *_: False)
+    with pytest.raises(AssertionError, match=r"'drained': \['slinky-\d'"):
+        run(play(script))
+
+
+def test_it_sees_a_node_sidecar_that_waits_for_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "OnDelete", ((0.0, Submit(2, 60)), (5.0, DeletePod(0))))
+    run(play(script))
+    monkeypatch.setattr(machine, "_drain_answer", lambda this, _: machine._release(this, "no reason at all"))
+    with pytest.raises(Broken, match=r"I1: job .* didn't end normally"):
         run(play(script))
 
 

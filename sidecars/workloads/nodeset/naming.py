@@ -1,0 +1,54 @@
+"""The names of a NodeSet's pods, of their hosts and Slurm nodes, and the labels that select them."""
+
+import re
+
+from sidecars.workloads import names
+from sidecars.workloads.facts import digest
+from sidecars.workloads.resources import NodeSet, ResourceError
+
+_LABEL_LIMIT = 63
+
+_DIGEST = 10
+
+_HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+def pod_name(nodeset: NodeSet, ordinal: int) -> str:
+    """The name of an ordinal's pod."""
+    return f"{nodeset.name}-{index(nodeset, ordinal)}"
+
+
+def daemon_pod_name(nodeset: NodeSet, kube_node: str) -> str:
+    """The name of the pod for a Kubernetes node. It is always the same, so that no second pod can be created."""
+    head = nodeset.name[: _LABEL_LIMIT - 1 - _DIGEST]
+    return f"{head}-{digest(f'{nodeset.name}/{kube_node}')[:_DIGEST]}"
+
+
+def hostname(nodeset: NodeSet, ordinal: int) -> str:
+    """The hostname, and with it the Slurm node name, of an ordinal's pod that doesn't use the host's network."""
+    prefix = nodeset.spec.template.spec.get("hostname")
+    return f"{prefix}{index(nodeset, ordinal)}" if prefix else pod_name(nodeset, ordinal)
+
+
+def selector(nodeset: NodeSet) -> dict[str, str]:
+    """The labels that select this NodeSet's pods."""
+    return {names.APP_INSTANCE: nodeset.name, names.APP_NAME: "slurmd"}
+
+
+def index(nodeset: NodeSet, ordinal: int) -> str:
+    """The ordinal as text, padded with zeros to spec.ordinalPadding."""
+    return f"{ordinal:0{nodeset.spec.ordinal_padding}d}"
+
+
+def check_hostname(nodeset: NodeSet) -> None:
+    """Raises ResourceError if the hostnames of the first or the last ordinal are not valid in DNS."""
+    if nodeset.spec.scaling_mode == "DaemonSet":
+        return
+    for ordinal in {0, max(0, nodeset.spec.replicas - 1)}:
+        host = hostname(nodeset, ordinal)
+        if not _HOSTNAME.fullmatch(host) or len(host) > _LABEL_LIMIT:
+            raise ResourceError(
+                "spec.template.spec.hostname",
+                f"pods would be called {host!r}: use lower-case letters, digits and '-', "
+                f"at most {_LABEL_LIMIT} characters with the ordinal",
+            )

@@ -1,0 +1,92 @@
+"""Revisions: what worker pods are made from, and how it is stored."""
+
+import json
+from dataclasses import dataclass
+
+import msgspec
+
+from sidecars.workloads import assembly, merge, names
+from sidecars.workloads.controller import conf_server, slurm_key
+from sidecars.workloads.facts import Facts, digest
+from sidecars.workloads.nodeset.naming import selector
+from sidecars.workloads.nodeset.ssh import sssd_conf
+from sidecars.workloads.resources import Controller, Json, Manifest, NodeSet, NodeSetSpec, ResourceError, builtins
+
+CHOICES = ("template", "slurmd", "gpu", "extraConf", "logfile", "ssh", "ordinalPadding", "oversubscribeNode")
+"""The fields of NodeSet.spec whose change makes a new revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What a worker pod is made from: the NodeSet's choices and the base that was current when it chose them."""
+
+    hash: str
+    """The pod label controller-revision-hash and NodeSet.status.nodeSetHash.
+
+    It depends on `content` alone, so that a new release's base is adopted only at an update made for another reason.
+    """
+    data: Json
+    """`spec`: the choices. `reads`: what slurmd reads only when it starts. `base`: the pod structure of the release."""
+
+    @property
+    def content(self) -> tuple[object, object]:
+        """What distinguishes revisions: the NodeSet's choices, and what slurmd reads when it starts."""
+        return self.data.get("spec"), self.data.get("reads")
+
+
+def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions: int | None = None) -> Revision:
+    """The revision that the NodeSet's spec describes, with the current base.
+
+    Use a stored revision with the same content instead (`revision_of`): its pods have its base. `collisions` (None:
+    those of the status) changes the hash of the same content. Raises ResourceError and MissingReferenceError.
+    """
+    spec = builtins(nodeset.spec)
+    choices = merge.chosen({field: spec[field] for field in CHOICES if field in spec})
+    # What slurmd reads only when it starts.
+    slurm, sssd = slurm_key(controller), sssd_conf(nodeset)
+    # The contents of slurm.jwks don't count: slurmd reads it at each reconfigure.
+    facts.secret(slurm, "spec.slurmKeyRef")
+    reads = {"slurm.jwks": names.slurm_jwks(slurm.name), "confServer": conf_server(controller)}
+    if sssd is not None:
+        reads["sssd.conf"] = facts.secret(sssd, "spec.ssh.sssdConfRef")
+    salt = collisions if collisions is not None else nodeset.status.collision_count or 0
+    text = json.dumps([choices, reads, salt], sort_keys=True, separators=(",", ":"))
+    base = {
+        "files": dict(facts.site.workloads.part("slurmd").files),
+        "sidecarsImage": facts.site.sidecars_image,
+    }
+    return Revision(digest(text)[:10], {"spec": choices, "reads": reads, "base": base})
+
+
+def revision_object(nodeset: NodeSet, revision: Revision, number: int) -> Manifest:
+    """The revision as a ControllerRevision `<nodeset>-<hash>`; `number` increases with every new revision."""
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": f"{nodeset.name}-{revision.hash}",
+            "labels": selector(nodeset) | {names.REVISION_HASH: revision.hash},
+        },
+        "revision": number,
+        "data": revision.data,
+    }
+    return assembly.owned(manifest, nodeset)
+
+
+def revision_of(controller_revision: Manifest) -> Revision:
+    """The revision that a ControllerRevision holds. Raises ValueError for one that isn't of this form."""
+    metadata, data = controller_revision.get("metadata") or {}, controller_revision.get("data")
+    label = (metadata.get("labels") or {}).get(names.REVISION_HASH)
+    if not label or not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
+        raise ValueError(f"ControllerRevision {metadata.get('name')!r} holds no revision of a NodeSet")
+    return Revision(label, data)
+
+
+def as_of(nodeset: NodeSet, revision: Revision) -> NodeSet:
+    """The NodeSet with the choices of a revision. Raises ResourceError for a revision that this release can't read."""
+    present = {key: value for key, value in builtins(nodeset.spec).items() if key not in CHOICES}
+    try:
+        spec = msgspec.convert(present | revision.data["spec"], NodeSetSpec)
+    except msgspec.ValidationError as error:
+        raise ResourceError("spec", f"revision {revision.hash} can't be read: {error}") from error
+    return msgspec.structs.replace(nodeset, spec=spec)

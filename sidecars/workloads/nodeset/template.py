@@ -1,0 +1,108 @@
+"""What all pods of a NodeSet have in common."""
+
+from typing import Any
+
+import msgspec
+
+from sidecars.workloads import assembly, gres, names, quantities, restapi
+from sidecars.workloads.controller import conf_server, jwt_key, slurm_key
+from sidecars.workloads.facts import Facts
+from sidecars.workloads.nodeset import ssh
+from sidecars.workloads.nodeset.limits import limits
+from sidecars.workloads.nodeset.naming import check_hostname
+from sidecars.workloads.nodeset.node_conf import node_conf
+from sidecars.workloads.nodeset.revisions import Revision, as_of
+from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError
+from sidecars.workloads.structure import Workloads
+
+GRACE_SECONDS = 3600
+"""terminationGracePeriodSeconds of worker pods whose NodeSet doesn't set it: the time for jobs to end."""
+
+LAST_SECONDS = 20
+"""Seconds before the end of the grace period at which slurmd is stopped whatever runs, so that its node record can be
+deleted."""
+
+
+def pod_template(nodeset: NodeSet, controller: Controller, facts: Facts, revision: Revision | None = None) -> Manifest:
+    """All that the pods of a NodeSet have in common: {metadata, spec}. Render it once, then `pod` per ordinal.
+
+    With `revision` (a stored one), its choices and its base are used; without, the NodeSet's own and the current base.
+    Raises ResourceError and MissingReferenceError.
+    """
+    workloads, sidecars_image = facts.site.workloads, facts.site.sidecars_image
+    if revision is not None:
+        nodeset = as_of(nodeset, revision)
+        base = revision.data.get("base") or {}
+        workloads = Workloads(base["files"]) if "files" in base else workloads
+        sidecars_image = base.get("sidecarsImage", sidecars_image)
+    check_hostname(nodeset)
+    user = dict(nodeset.spec.template.spec)
+    # It is the prefix of the pods' hostnames, not a hostname.
+    user.pop("hostname", None)
+    variables = _variables(nodeset, controller, facts) | {"sidecarsImage": sidecars_image}
+    pod = assembly.find(workloads.render("slurmd", _overlays(nodeset), variables), "Pod")
+    return assembly.pod_template(
+        pod,
+        nodeset,
+        msgspec.structs.replace(nodeset.spec.template, spec=user),
+        {"slurmd": nodeset.spec.slurmd, "logfile": nodeset.spec.logfile},
+    )
+
+
+def _overlays(nodeset: NodeSet) -> list[str]:
+    """Names of the overlays of slurmd.yaml that this NodeSet needs, in order."""
+    daemon_set, host_network = (
+        nodeset.spec.scaling_mode == "DaemonSet",
+        bool(nodeset.spec.template.spec.get("hostNetwork")),
+    )
+    needed = {
+        "exclusive": not nodeset.spec.oversubscribe_node,
+        "gpu": nodeset.spec.gpu.enabled,
+        "hostnetwork": host_network,
+        "daemonset": daemon_set and not host_network,
+        "daemonset-hostnetwork": daemon_set and host_network,
+        "ssh": nodeset.spec.ssh.enabled,
+    }
+    return [overlay for overlay, on in needed.items() if on]
+
+
+def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[str, Any]:
+    slurm, jwt = slurm_key(controller), jwt_key(controller)
+    grace = _grace_seconds(nodeset)
+    slurmd_limits = limits(nodeset)
+    return (
+        ssh.variables(nodeset, controller, facts)
+        | gres.variables(nodeset, slurmd_limits)
+        | {
+            "namespace": nodeset.namespace,
+            "clusterDomain": facts.site.cluster_domain,
+            "confServer": conf_server(controller),
+            "nodesetConf": node_conf(nodeset),
+            "nodesetUid": nodeset.metadata.uid,
+            "limitCpus": str(quantities.whole(slurmd_limits.get("cpu", 0), "spec.slurmd.resources.limits.cpu")),
+            "limitMemoryMib": str(
+                quantities.mebibytes(slurmd_limits.get("memory", 0), "spec.slurmd.resources.limits.memory")
+            ),
+            "slurmrestdUrl": restapi.url_for(controller, facts.restapi),
+            "graceSeconds": grace,
+            "graceText": str(grace),
+            "stopSeconds": max(1, grace - LAST_SECONDS),
+            "slurmKeySecret": slurm.name,
+            "slurmKeyKey": slurm.key,
+            "slurmJwksSecret": names.slurm_jwks(slurm.name),
+            "slurmKeyHash": facts.secret(slurm, "spec.slurmKeyRef"),
+            "jwtKeySecret": jwt.name,
+            "jwtKeyKey": jwt.key,
+            "jwtKeyHash": facts.secret(jwt, "spec.jwtKeyRef"),
+            "sshdConfHash": ssh.sshd_conf_hash(nodeset, controller, facts),
+        }
+    )
+
+
+def _grace_seconds(nodeset: NodeSet) -> int:
+    grace = nodeset.spec.template.spec.get("terminationGracePeriodSeconds")
+    if grace is None:
+        return GRACE_SECONDS
+    if isinstance(grace, bool) or not isinstance(grace, int) or grace < 0:
+        raise ResourceError("spec.template.spec.terminationGracePeriodSeconds", f"{grace!r} isn't a number of seconds")
+    return grace

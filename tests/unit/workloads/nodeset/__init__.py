@@ -1,0 +1,1 @@
+"""Worker pods and what belongs to them."""

@@ -1,0 +1,29 @@
+"""Names of worker pods and their hosts."""
+
+import pytest
+
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.resources import ResourceError
+from tests.support.builders import nodeset, pod_spec
+from tests.unit.workloads.nodeset.making import hostnamed, pod
+
+
+def test_ordinals_are_padded_in_name_index_and_hostname() -> None:
+    metadata = pod(hostnamed("gpu-", ordinalPadding=3), 7)["metadata"]
+    assert metadata["name"] == "slurm-worker-slinky-007"
+    assert metadata["labels"]["nodeset.slinky.slurm.net/pod-index"] == "007"
+    assert metadata["labels"]["nodeset.slinky.slurm.net/pod-hostname"] == "gpu-007"
+
+
+def test_without_a_prefix_the_pods_name_is_the_hostname() -> None:
+    assert pod_spec(pod(nodeset(), 2))["hostname"] == "slurm-worker-slinky-2"
+
+
+@pytest.mark.parametrize("prefix", ["GPU-", "gpu.a-", "a b-", "-", "a" * 63, "gpu\n"])
+def test_a_prefix_that_makes_no_hostnames_is_refused(prefix: str) -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.template\.spec\.hostname: "):
+        pod(hostnamed(prefix))
+
+
+def test_the_name_of_a_daemon_pod_fits_a_label_however_long_the_names_are() -> None:
+    assert len(render.daemon_pod_name(nodeset("n" * 57), "x" * 253)) == 63

@@ -1,0 +1,98 @@
+"""Revisions of a NodeSet."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.facts import Facts, Site, digest
+from sidecars.workloads.resources import NodeSet
+from sidecars.workloads.structure import Workloads
+from tests.support import builders
+from tests.support.builders import controller, nodeset
+from tests.unit.workloads.nodeset.making import CLAIM, SSH
+
+
+def revision(of: NodeSet, facts: Facts | None = None) -> render.Revision:
+    """The revision of a NodeSet."""
+    return render.revision(of, controller(), facts or builders.facts())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"template": {"spec": {"hostname": "b-"}}},
+        {"slurmd": {"image": "new"}},
+        {"extraConf": "Weight=2"},
+        {"logfile": {"image": "new"}},
+        SSH,
+        {"ordinalPadding": 2},
+        {"oversubscribeNode": True},
+    ],
+)
+def test_what_the_pods_are_made_of_makes_a_new_revision(change: dict[str, Any]) -> None:
+    assert revision(nodeset(**change)).hash != revision(nodeset()).hash
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"replicas": 7},
+        {"partition": {"enabled": True, "config": "State=UP"}},
+        {"pinToNode": True},
+        {"minReadySeconds": 5},
+        {"volumeClaimTemplates": [CLAIM]},
+        {"updateStrategy": {"type": "OnDelete"}},
+        {"slurmd": {"resources": {}, "env": None}, "template": {"spec": {"affinity": {}}}, "extraConf": ""},
+    ],
+)
+def test_what_the_pods_are_not_made_of_makes_none(change: dict[str, Any]) -> None:
+    assert revision(nodeset(**change)).hash == revision(nodeset()).hash
+
+
+def test_changed_keys_make_no_new_revision_as_they_reach_running_pods() -> None:
+    before = builders.facts()
+    changed = replace(before, secrets={**before.secrets, "slurm-auth-slurm-jwks": {"slurm.jwks": digest("another")}})
+    jwt = replace(before, secrets={**before.secrets, "slurm-auth-jwt": {"jwt.key": digest("another")}})
+    assert revision(nodeset(), changed).hash == revision(nodeset(), before).hash
+    assert revision(nodeset(), jwt).hash == revision(nodeset(), before).hash
+
+
+def newer(facts: Facts) -> Facts:
+    """The facts of the next release: another image, another base."""
+    files = {name: json.loads(json.dumps(file)) for name, file in facts.site.workloads.files.items()}
+    files["slurmd"][0]["spec"]["priorityClassName"] = "next"
+    return replace(facts, site=Site(workloads=Workloads(files), sidecars_image="sidecars:next"))
+
+
+def test_a_new_release_makes_no_new_revision_and_its_base_waits_for_one() -> None:
+    old, new = builders.facts(), newer(builders.facts())
+    assert revision(nodeset(), old).hash == revision(nodeset(), new).hash
+    stored = render.revision_of(json.loads(json.dumps(render.revision_object(nodeset(), revision(nodeset(), old), 1))))
+    kept = render.pod_template(nodeset(), controller(), new, stored)
+    assert kept == render.pod_template(nodeset(), controller(), old)
+    assert render.pod_template(nodeset(), controller(), new)["spec"]["priorityClassName"] == "next"
+
+
+def test_an_older_revision_gives_the_pods_of_its_time() -> None:
+    before, now = nodeset(slurmd={"image": "old"}), nodeset(slurmd={"image": "new"}, replicas=5)
+    template = render.pod_template(now, controller(), builders.facts(), revision(before))
+    assert template == render.pod_template(before, controller(), builders.facts())
+
+
+def test_a_revision_is_stored_as_a_controller_revision_that_can_be_found() -> None:
+    found = revision(nodeset())
+    stored = render.revision_object(nodeset(), found, 3)
+    assert stored["metadata"]["name"] == f"slurm-worker-slinky-{found.hash}"
+    assert stored["metadata"]["labels"].items() >= render.selector(nodeset()).items()
+    assert stored["revision"] == 3
+    assert render.revision_of(stored) == found
+
+
+def test_a_foreign_controller_revision_is_refused() -> None:
+    with pytest.raises(ValueError, match="'x' holds no revision"):
+        render.revision_of(
+            {"metadata": {"name": "x", "labels": {"controller-revision-hash": "1"}}, "data": {"raw": ""}}
+        )

@@ -18,10 +18,10 @@ from sidecars.policy.nodeset import lost
 from sidecars.policy.nodeset.pods import PodPlan
 from sidecars.policy.nodeset.records import Deletion, Desired, WorkerPod
 from sidecars.slurm import protocol, states
-from sidecars.slurm.errands import PATIENCE
 from sidecars.slurm.errors import NotFound as UnknownToSlurm
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import compress
+from sidecars.slurm.pending import PATIENCE
 from sidecars.workloads import names
 from sidecars.workloads.resources import NodeSet
 

@@ -10,9 +10,10 @@ from typing import Protocol, Self, TypeVar
 
 from sidecars.operator.runtime.queues import Key
 from sidecars.policy.nodeset.records import SlurmView
+from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.client import Client
 from sidecars.slurm.errors import Unreachable
-from sidecars.slurm.poller import Carrier, Poller
+from sidecars.slurm.poller import Poller
 from sidecars.slurm.protocol import Request
 from sidecars.slurm.tokens import TokenSource
 
@@ -141,14 +142,14 @@ class Clusters:
         tokens = TokenSource(lambda: self._jwt_key(key) or b"", clock=self._wall_clock, rng=self._rng)
         client = self._connect(url, tokens)
         poller = Poller(client, self._clock, rng=self._rng)
-        turns = poller.turns
+        generation = poller.generation
 
         def tell(changed: frozenset[str], removed: frozenset[str]) -> None:
-            nonlocal turns
+            nonlocal generation
             if changed or removed:
                 self._changed(key, changed, removed)
-            if poller.turns != turns:
-                turns = poller.turns
+            if poller.generation != generation:
+                generation = poller.generation
                 self._changed(key, frozenset(), frozenset())
 
         poller.subscribe(tell)

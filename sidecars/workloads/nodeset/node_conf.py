@@ -34,4 +34,3 @@ def node_conf(nodeset: NodeSet) -> str:
             items[item.key[0].upper() + item.key[1:]] = item.value
     items["Features"] = ",".join(sorted(features))
     return nodeconf.render(Item(key, items[key]) for key in sorted(items))
-

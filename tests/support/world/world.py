@@ -22,7 +22,7 @@ from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimPartition
-from sidecars.slurm.poller import JOBS_WITHIN
+from sidecars.slurm.on_demand import JOBS_WITHIN
 from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site

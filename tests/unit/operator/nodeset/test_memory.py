@@ -9,7 +9,7 @@ import pytest
 
 from sidecars.kube.events import EventRecorder
 from sidecars.simulate import SlurmModel
-from sidecars.slurm.errands import Reading
+from sidecars.slurm.pending import CachedRead
 from tests.support.virtual_time import run
 from tests.support.world.world import NODESET, POD, World, world
 
@@ -30,7 +30,7 @@ def told(root: object, word: str) -> Iterator[str]:
             if word in item:
                 yield f"{place}: {item[:100]}"
             continue
-        if id(item) in seen or isinstance(item, (EventRecorder, Reading, SlurmModel)):
+        if id(item) in seen or isinstance(item, (EventRecorder, CachedRead, SlurmModel)):
             continue
         seen.add(id(item))
         if isinstance(item, (dict, MappingProxyType)):

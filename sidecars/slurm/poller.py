@@ -159,8 +159,8 @@ class Poller:
 
     def fail(self, problem: str) -> None:
         """Report that an error ended `run`: the cluster isn't `known` until the next good answer."""
-        self._faults, self._fault = BREAKER_FAULTS, problem
-        self._tell(frozenset(), frozenset())
+        self._schedule.open_breaker(problem)
+        self._notify(frozenset(), frozenset())
 
     async def run(self) -> None:
         """Poll until cancelled."""

@@ -52,6 +52,10 @@ class PollSchedule:
         self.faults += 1
         self.fault = fault
 
+    def open_breaker(self, fault: str) -> None:
+        """Record a fault that stops polling: it counts like `BREAKER_FAULTS` in a row."""
+        self.faults, self.fault = BREAKER_FAULTS, fault
+
     def succeeded(self, asked_at: float) -> None:
         """Record a good answer."""
         self.faults, self.fault = 0, ""

@@ -43,6 +43,13 @@ def test_the_circuit_breaker_opens_after_faults_in_a_row_and_a_good_answer_close
     assert (it.good_at, it.first_good_at) == (6, 5)
 
 
+def test_a_fault_that_stops_polling_opens_the_circuit_breaker_at_once() -> None:
+    it = schedule()
+    it.open_breaker("the poller ended")
+    assert it.breaker_open
+    assert it.fault == "the poller ended"
+
+
 def test_an_answer_is_stale_after_ten_seconds_and_later_where_polls_are_rarer() -> None:
     it = schedule()
     assert not it.fresh(0, calm=False)

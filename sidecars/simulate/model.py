@@ -1,19 +1,11 @@
-"""A simulated Slurm: what slurmctld would hold, and how it answers. Pure but for the clock that it is given.
-
-It behaves as Slurm 26.05 was seen to. It schedules nothing: whoever drives it starts and ends jobs.
-"""
+"""A simulated slurmrestd: how it answers requests about a cluster, and the faults that it can have."""
 
 import dataclasses
 import json
-import math
 import time
 import urllib.parse
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from sidecars.contract.reasons import NOT_RESPONDING
 from sidecars.simulate import answers
 from sidecars.simulate.accounting import Accounting
 from sidecars.simulate.answers import (
@@ -39,15 +31,15 @@ from sidecars.simulate.answers import (
     ok,
     refusal,
 )
+from sidecars.simulate.cluster import Cluster, Use
 from sidecars.simulate.records import (
     RECURRING,
     Call,
     Fault,
     Json,
+    PlannedFault,
     Reply,
-    SimJob,
     SimNode,
-    SimPartition,
     SimReservation,
 )
 from sidecars.simulate.tokens import user_of
@@ -55,10 +47,10 @@ from sidecars.slurm.hostlists import HostlistError, compress, expand
 from sidecars.slurm.protocol import VERSIONS
 
 UNDRAIN_SILENCE = 1.0
-"""Seconds for which a node that was undrained doesn't respond: until slurmctld has asked it."""
+"""Seconds for which an undrained node doesn't respond: until slurmctld has pinged it."""
 
 MAX_DELAY = 600
-"""Seconds for which the start of a new reservation may be over."""
+"""Seconds that the start of a new reservation may lie in the past."""
 
 OPERATORS = frozenset({"root", "slurm"})
 """Users whose tokens may write."""
@@ -73,215 +65,24 @@ _RESERVATION_FLAGS = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Planned:
-    fault: Fault
-    left: float
-    method: str | None
-    path: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """What uses the nodes at one moment, by node, gathered once for a whole list. Unused nodes are absent."""
-
-    cpus: Mapping[str, int]
-    completing: AbstractSet[str]
-    reservations: Mapping[str, Sequence[SimReservation]]
-    partitions: Mapping[str, AbstractSet[str]]
-
-
-class SlurmModel:
-    """One simulated Slurm cluster. `clock` is the server's time in seconds since the epoch.
-
-    With a `key` only tokens signed by it are believed. `partial_answers`: a change is answered with the changed nodes
-    alone, as other releases of Slurm may. `accounting` is None for a cluster without slurmdbd.
-    """
+class SlurmModel(Cluster):
+    """A cluster behind slurmrestd, with faults on demand."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.clock = clock
-        self.nodes: dict[str, SimNode] = {}
-        self.jobs: dict[int, SimJob] = {}
-        self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}
+        super().__init__(clock)
         self.accounting: Accounting | None = Accounting()
+        """None for a cluster without slurmdbd."""
         self.partial_answers = False
+        """Whether a change is answered with the changed nodes alone, as other releases of Slurm may do."""
         self.versions: tuple[str, ...] = VERSIONS
+        """The API versions that it offers."""
         self.key: bytes | None = None
+        """The key that must have signed tokens; None accepts any token."""
         self.calls: list[Call] = []
-        self._reservations: dict[str, SimReservation] = {}
+        """The requests so far."""
         self._counted: dict[str, int] = {}
-        self._changed_at: dict[str, float] = {}
         self._was_reserved: frozenset[str] = frozenset()
-        self._last_node_update = clock()
-        self._last_job_update = clock()
-        self._last_reservation_update = clock()
-        self._next_job = 1
-        self._planned: list[_Planned] = []
-
-    # --- what happens in the cluster
-
-    def node_register(
-        self,
-        name: str,
-        *,
-        features: Iterable[str] = (),
-        extra: str = "",
-        instance_id: str = "",
-        topology: str = "",
-        address: str = "",
-        gres: str = "",
-        cpus: int = 4,
-        real_memory: int = 16_000,
-    ) -> SimNode:
-        """slurmd -Z starts: a new record, or the old one back in service with its drain, reason and comment."""
-        node = self.nodes.get(name)
-        if node is None:
-            node = self.nodes[name] = SimNode(name, features=list(features), active_features=list(features))
-            node.topology = topology
-        if node.base == "DOWN":
-            node.base = "IDLE"
-            if "DRAIN" not in node.flags:
-                node.reason, node.reason_changed_at = "", 0
-        node.silent_until = 0.0
-        node.extra, node.instance_id, node.address, node.gres = extra, instance_id, address or name, gres
-        node.cpus, node.real_memory, node.slurmd_start_time = cpus, real_memory, int(self.clock())
-        self._touch(name)
-        return node
-
-    def node_silence(self, name: str) -> None:
-        """slurmd doesn't answer, for a time shorter than SlurmdTimeout so far; `node_register` ends it."""
-        self.nodes[name].silent_until = math.inf
-        self._touch(name)
-
-    def node_vanish(self, name: str) -> None:
-        """slurmd has not answered for SlurmdTimeout: DOWN, and its jobs are lost."""
-        node = self.nodes[name]
-        node.silent_until = math.inf
-        self._down(node)
-        if not node.reason:
-            self._set_reason(node, NOT_RESPONDING)
-
-    def node_lose(self, *names: str) -> None:
-        """The records are gone without anybody deleting them."""
-        for name in names:
-            del self.nodes[name]
-            self._touch(name)
-
-    def job_start(
-        self,
-        nodes: str | Iterable[str],
-        *,
-        cpus: int = 1,
-        time_limit: int | None = None,
-        name: str = "job",
-        partition: str = "all",
-        user: str = "root",
-    ) -> int:
-        """A job begins to run on these nodes (a hostlist or names); its id. Raises KeyError for an unknown node."""
-        names = expand(nodes) if isinstance(nodes, str) else list(nodes)
-        for node in names:
-            if node not in self.nodes:
-                raise KeyError(node)
-        now = int(self.clock())
-        job = SimJob(self._next_job, names, {"RUNNING"}, cpus, now, time_limit, name, partition, user, now)
-        return self._add_job(job)
-
-    def job_submit(self, *, name: str = "job", cpus: int = 1, partition: str = "all", user: str = "root") -> int:
-        """A job that stays pending; its id."""
-        return self._add_job(
-            SimJob(self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock()))
-        )
-
-    def _add_job(self, job: SimJob) -> int:
-        self._next_job += 1
-        self.jobs[job.job_id] = job
-        self._touch_job(job)
-        return job.job_id
-
-    def job_suspend(self, job_id: int) -> None:
-        """A running job is stopped; its nodes look idle."""
-        self.jobs[job_id].states = {"SUSPENDED"}
-        self._touch_job(self.jobs[job_id])
-
-    def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
-        """The job ends; with `completing` its nodes are busy until it is called again without."""
-        job = self.jobs[job_id]
-        job.states = {state, "COMPLETING"} if completing else {state}
-        self._touch_job(job)
-
-    def reserve(self, name: str, nodes: str, *, start: int, minutes: int, flags: Iterable[str] | None = None) -> None:
-        """A reservation, for maintenance unless `flags` say otherwise."""
-        reservation = SimReservation(name, nodes, start, start + 60 * minutes)
-        if flags is not None:
-            reservation = dataclasses.replace(reservation, flags=(*flags, "SPEC_NODES"))
-        self._reservations[name] = reservation
-        self._last_reservation_update = self.clock()
-
-    @property
-    def reservations(self) -> dict[str, SimReservation]:
-        """The reservations by name, as they are now: what is over is gone, or has moved on if it recurs."""
-        now = self.clock()
-        later = {name: reservation.later(now) for name, reservation in self._reservations.items()}
-        settled = {name: reservation for name, reservation in later.items() if reservation is not None}
-        if settled != self._reservations:
-            self._reservations.clear()
-            self._reservations.update(settled)
-            self._last_reservation_update = now
-        return self._reservations
-
-    def restart(self, *, lost_state: bool = False) -> None:
-        """slurmctld starts again, with its state or without."""
-        if lost_state:
-            self.nodes.clear()
-            self.jobs.clear()
-            self._reservations.clear()
-        self._last_node_update = self._last_job_update = self._last_reservation_update = self.clock()
-        self._changed_at = dict.fromkeys(self.nodes, self._last_node_update)
-
-    def states(self, name: str) -> frozenset[str]:
-        """The node's states as the REST API shows them."""
-        use = self._use()
-        return self._states(self.nodes[name], use, use.cpus.get(name, 0))
-
-    def _states(self, node: SimNode, use: _Use, counted: int) -> frozenset[str]:
-        """`counted`: the CPUs that count as allocated, which may be an old count."""
-        states = {self._base(node, use.cpus.get(node.name, 0), counted), *node.flags}
-        if node.name in use.completing:
-            states.add("COMPLETING")
-        if node.silent_until > self.clock():
-            states.add("NOT_RESPONDING")
-        reserved = use.reservations.get(node.name, ())
-        if reserved:
-            states.add("RESERVED")
-        if any("MAINT" in reservation.flags for reservation in reserved):
-            states.add("MAINTENANCE")
-        return frozenset(states)
-
-    @staticmethod
-    def _base(node: SimNode, running: int, counted: int) -> str:
-        """The base state for what runs, and for the CPUs that were counted as allocated."""
-        if node.base != "IDLE" or not (running or counted):
-            return node.base
-        return "MIXED" if 0 < counted < node.cpus or not running else "ALLOCATED"
-
-    def _use(self) -> _Use:
-        now = self.clock()
-        cpus: Counter[str] = Counter()
-        completing: set[str] = set()
-        for job in self.jobs.values():
-            if "RUNNING" in job.states:
-                cpus.update(dict.fromkeys(job.nodes, job.cpus))
-            if job.on_nodes and "COMPLETING" in job.states:
-                completing.update(job.nodes)
-        reservations: dict[str, list[SimReservation]] = {}
-        for reservation in self.reservations.values():
-            for name in expand(reservation.nodes) if reservation.active(now) else ():
-                reservations.setdefault(name, []).append(reservation)
-        partitions = {it.name: self.nodes.keys() & self._nodes_of(it) for it in self.partitions.values()}
-        return _Use(cpus, completing, reservations, partitions)
-
-    # --- faults
+        self._planned: list[PlannedFault] = []
 
     def fail(
         self,
@@ -292,18 +93,16 @@ class SlurmModel:
         path: str = "",
         seconds: float = 5.0,
     ) -> None:
-        """Answer the next `times` requests (None: all, until `heal`) so; only those of `method` and below `path`."""
-        self._planned.append(_Planned(fault, float("inf") if times is None else times, method, path, seconds))
+        """Have the next `times` requests (None: all, until `heal`) fail; only those of `method` and below `path`."""
+        self._planned.append(PlannedFault(fault, float("inf") if times is None else times, method, path, seconds))
 
     def heal(self) -> None:
-        """Answer rightly again."""
+        """End all faults."""
         self._planned.clear()
 
     def requests(self, method: str | None = None, path: str = "") -> list[Call]:
-        """The calls so far of that method and below that path."""
+        """The requests so far of that method and below that path."""
         return [call for call in self.calls if method in (None, call.method) and call.path.startswith(path)]
-
-    # --- slurmrestd
 
     def handle(self, method: str, target: str, body: bytes | None = None, token: str | None = "") -> Reply:
         """The reply to a request for `target` (`/slurm/VERSION/…?query` or `/slurmdb/…`)."""
@@ -330,7 +129,7 @@ class SlurmModel:
             self._planned.remove(planned)
         return self._faulty(planned, call, token)
 
-    def _faulty(self, planned: _Planned, call: Call, token: str | None) -> Reply:
+    def _faulty(self, planned: PlannedFault, call: Call, token: str | None) -> Reply:
         match planned.fault:
             case Fault.SERVER_ERROR:
                 return Reply(500, b"Internal Server Error", "text/plain")
@@ -476,7 +275,7 @@ class SlurmModel:
         former = self.reservations.get(name)
         flags = list(content.get("flags", ()))
         if set(flags) - _RESERVATION_FLAGS:
-            # Slurm 26.05 makes the reservation all the same, without the flag that it doesn't know.
+            # Slurm 26.05 creates the reservation in spite of it, without the unknown flag.
             status, flags = 500, [flag for flag in flags if flag in _RESERVATION_FLAGS]
         else:
             status = 200
@@ -562,15 +361,6 @@ class SlurmModel:
         node.reason, node.reason_changed_at = "", 0
         node.silent_until = self.clock() + UNDRAIN_SILENCE
 
-    def _down(self, node: SimNode) -> None:
-        node.base = "DOWN"
-        for job in self.jobs.values():
-            if job.on_nodes and node.name in job.nodes:
-                job.states = {"PENDING"} if "RUNNING" in job.states else job.states - {"COMPLETING"}
-                job.nodes = [] if "PENDING" in job.states else job.nodes
-                self._last_job_update = self.clock()
-        self._touch(node.name)
-
     def _delete(self, name: str) -> Reply:
         node = self.nodes.get(name)
         if node is None:
@@ -580,29 +370,14 @@ class SlurmModel:
         self.node_lose(name)
         return ok({})
 
-    def _set_reason(self, node: SimNode, reason: str) -> None:
-        node.reason, node.reason_changed_at = reason, int(self.clock())
-
-    def _touch(self, name: str, at: float | None = None) -> None:
-        self._last_node_update = max(self._last_node_update, self.clock() if at is None else at)
-        self._changed_at[name] = self._last_node_update
-
-    def _touch_job(self, job: SimJob) -> None:
-        self._last_job_update = self.clock()
-        for name in job.nodes:
-            self._touch(name)
-
-    def _nodes_of(self, partition: SimPartition) -> Iterable[str]:
-        return self.nodes if partition.nodes is None else expand(partition.nodes)
-
     def _node_alone(self, name: str) -> Reply:
-        """As slurmctld: with the allocations that it counted when it was last asked for the list."""
+        """As slurmctld shows it: with the allocations at the last request for the list."""
         node = self.nodes.get(name)
         if node is None:
             return _NONE
         return listing("nodes", [self._shown(node, self._use(), self._counted.get(name, 0))], self.clock())
 
-    def _shown(self, node: SimNode, use: _Use, counted: int) -> Json:
+    def _shown(self, node: SimNode, use: Use, counted: int) -> Json:
         return answers.node(
             node,
             self._states(node, use, counted),

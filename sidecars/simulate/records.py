@@ -31,6 +31,21 @@ class Fault(Enum):
 
 
 @dataclass(slots=True)
+class PlannedFault:
+    """A fault that requests will meet."""
+
+    fault: Fault
+    left: float
+    """How many requests; inf for all."""
+    method: str | None
+    """None for any."""
+    path: str
+    """What the path of the requests begins with."""
+    seconds: float
+    """Duration of a SLOW answer."""
+
+
+@dataclass(slots=True)
 class SimNode:
     """A node record as slurmctld holds it. `base` is IDLE or DOWN; what jobs make of it is derived."""
 

@@ -27,35 +27,6 @@ from collections.abc import Set as AbstractSet
 
 BASE_STATES = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED", "UNKNOWN"})
 
-FLAGS = frozenset(
-    {
-        "BLOCKED",
-        "CLOUD",
-        "COMPLETING",
-        "DRAIN",
-        "DYNAMIC_FUTURE",
-        "DYNAMIC_NORM",
-        "EXTERNAL",
-        "FAIL",
-        "INVALID",
-        "INVALID_REG",
-        "MAINTENANCE",
-        "NOT_RESPONDING",
-        "PLANNED",
-        "POWERED_DOWN",
-        "POWERING_DOWN",
-        "POWERING_UP",
-        "POWER_DOWN",
-        "POWER_DRAIN",
-        "POWER_UP",
-        "REBOOT_CANCELED",
-        "REBOOT_ISSUED",
-        "REBOOT_REQUESTED",
-        "RESERVED",
-        "RESUME",
-        "UNDRAIN",
-    }
-)
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _NOT_KNOWN = frozenset({"UNKNOWN", "FUTURE"})

@@ -40,7 +40,7 @@ class Site:
 class Facts:
     """What surrounds one Slurm cluster.
 
-    `secrets` holds, by object name, a digest per key (see `secret_digests`), `config_maps` the contents (see
+    `secrets` holds, by object name, a digest per key, `config_maps` the contents (see
     `config_map_contents`) of the objects of that namespace; an object that doesn't exist is absent.
     `published` names the ConfigMaps that the operator wrote for this Controller. `accounting` is what the Controller's
     accountingRef names, `restapi` the RestApi that serves the Controller (the oldest of several); None when there is
@@ -98,11 +98,6 @@ def _of(objects: Mapping[str, _Keys], kind: str, selector: KeySelector, place: s
 def digest(text: str | bytes) -> str:
     """SHA-256, hexadecimal."""
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
-
-
-def secret_digests(data: Mapping[str, str] | None) -> dict[str, str]:
-    """A digest for each key of a Secret's `data` (base64, as the apiserver gives it)."""
-    return {key: digest(base64.b64decode(value)) for key, value in (data or {}).items()}
 
 
 def config_map_digests(data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None) -> dict[str, str]:

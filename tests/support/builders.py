@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 from sidecars.workloads import structure
-from sidecars.workloads.facts import Facts, Site, digest, secret_digests
+from sidecars.workloads.facts import Facts, Site, digest
 from sidecars.workloads.resources import Accounting, Controller, LoginSet, Manifest, NodeSet, RestApi, read
 
 NAMESPACE = "slurm"
@@ -71,7 +71,7 @@ def facts(**changes: Any) -> Facts:
             "slurm-auth-slurm-jwks": {"slurm.jwks": digest("keys")},
             "slurm-auth-jwt": {"jwt.key": digest("jwt")},
             "slurm-sssd-conf": {"sssd.conf": digest("sssd")},
-            "slurm-login-slinky-ssh-host-keys": secret_digests({"ssh_host_rsa_key": "a2V5"}),
+            "slurm-login-slinky-ssh-host-keys": {"ssh_host_rsa_key": digest("key")},
         },
     }
     return Facts(**(known | changes))

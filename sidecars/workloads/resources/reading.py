@@ -47,13 +47,6 @@ def read(kind: type[R], manifest: Manifest) -> R:
         raise ResourceError(place.rstrip("`").lstrip(".") or kind.__name__, problem) from error
 
 
-def decode(kind: str, manifest: Manifest) -> AnyResource:
-    """Like `read`, for a kind by its name. Raises ResourceError for a kind that isn't ours, too."""
-    if kind not in KINDS:
-        raise ResourceError("kind", f"{kind!r} is none of {', '.join(KINDS)}")
-    return read(KINDS[kind], manifest)
-
-
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}

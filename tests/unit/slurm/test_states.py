@@ -38,7 +38,6 @@ def test_the_table_of_busy_drain_drained_and_draining(
 def test_the_base_state_is_told_from_the_flags() -> None:
     assert states.base_state({"MIXED", "DRAIN", "DYNAMIC_NORM"}) == "MIXED"
     assert states.base_state({"DRAIN"}) is None
-    assert not states.BASE_STATES & states.FLAGS
 
 
 def test_down_and_error_are_down() -> None:

@@ -12,7 +12,6 @@ from sidecars.workloads.facts import (
     config_map_contents,
     config_map_digests,
     digest,
-    secret_digests,
 )
 from sidecars.workloads.resources import KeySelector, LocalObjectReference
 from tests.support import builders
@@ -20,9 +19,8 @@ from tests.support import builders
 
 def test_the_same_content_has_the_same_digest_wherever_it_is_kept() -> None:
     encoded = base64.b64encode(b"text").decode()
-    assert secret_digests({"k": encoded}) == {"k": digest("text")}
     assert config_map_digests({"k": "text"}) == config_map_digests(None, {"k": encoded}) == {"k": digest("text")}
-    assert secret_digests(None) == config_map_digests(None) == {}
+    assert config_map_digests(None) == {}
     facts = builders.facts(
         config_maps={"a": config_map_contents({"k": "text"}), "b": config_map_contents(None, {"k": encoded})}
     )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sidecars.workloads import resources
 from sidecars.workloads.resources import Controller, NodeSet, ResourceError, duration, read
 from sidecars.workloads.resources.common import Part
-from sidecars.workloads.resources.reading import KINDS, decode
+from sidecars.workloads.resources.reading import KINDS
 
 NODESET = {
     "apiVersion": "slinky.slurm.net/v1beta1",
@@ -118,14 +118,9 @@ def test_an_unknown_field_is_ignored() -> None:
 )
 def test_a_wrong_manifest_is_refused_with_the_field(manifest: dict[str, Any], field: str) -> None:
     with pytest.raises(ResourceError) as caught:
-        decode("NodeSet", manifest)
+        read(NodeSet, manifest)
     assert caught.value.field.startswith(field)
     assert str(caught.value).startswith(field)
-
-
-def test_a_kind_of_somebody_else_is_refused() -> None:
-    with pytest.raises(ResourceError, match="none of Accounting, Controller"):
-        decode("Pod", {"metadata": {"name": "x"}})
 
 
 def test_the_cluster_is_named_after_its_namespace_unless_the_controller_says_otherwise() -> None:

@@ -1,0 +1,230 @@
+"""A simulated slurmctld's cluster: its records, and what happens to them. Pure but for the clock that it gets.
+
+It behaves as observed with Slurm 26.05. It schedules nothing: the caller starts and ends jobs.
+"""
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from sidecars.contract.reasons import NOT_RESPONDING
+from sidecars.simulate.records import (
+    SimJob,
+    SimNode,
+    SimPartition,
+    SimReservation,
+)
+from sidecars.slurm.hostlists import expand
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What uses the nodes at one moment, by node, collected once for a whole list. Unused nodes are absent."""
+
+    cpus: Mapping[str, int]
+    completing: AbstractSet[str]
+    reservations: Mapping[str, Sequence[SimReservation]]
+    partitions: Mapping[str, AbstractSet[str]]
+
+
+class Cluster:
+    """One simulated Slurm cluster. `clock` is the server's time in seconds since the epoch."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.nodes: dict[str, SimNode] = {}
+        self.jobs: dict[int, SimJob] = {}
+        self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}
+        self._reservations: dict[str, SimReservation] = {}
+        self._changed_at: dict[str, float] = {}
+        self._last_node_update = clock()
+        self._last_job_update = clock()
+        self._last_reservation_update = clock()
+        self._next_job = 1
+
+    def node_register(
+        self,
+        name: str,
+        *,
+        features: Iterable[str] = (),
+        extra: str = "",
+        instance_id: str = "",
+        topology: str = "",
+        address: str = "",
+        gres: str = "",
+        cpus: int = 4,
+        real_memory: int = 16_000,
+    ) -> SimNode:
+        """slurmd -Z starts. It creates a record, or returns the old one to service with drain, reason and comment."""
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = SimNode(name, features=list(features), active_features=list(features))
+            node.topology = topology
+        if node.base == "DOWN":
+            node.base = "IDLE"
+            if "DRAIN" not in node.flags:
+                node.reason, node.reason_changed_at = "", 0
+        node.silent_until = 0.0
+        node.extra, node.instance_id, node.address, node.gres = extra, instance_id, address or name, gres
+        node.cpus, node.real_memory, node.slurmd_start_time = cpus, real_memory, int(self.clock())
+        self._touch(name)
+        return node
+
+    def node_silence(self, name: str) -> None:
+        """slurmd doesn't respond, but SlurmdTimeout has not passed yet; `node_register` ends it."""
+        self.nodes[name].silent_until = math.inf
+        self._touch(name)
+
+    def node_vanish(self, name: str) -> None:
+        """slurmd has not responded for SlurmdTimeout: the node is DOWN, and its jobs are lost."""
+        node = self.nodes[name]
+        node.silent_until = math.inf
+        self._down(node)
+        if not node.reason:
+            self._set_reason(node, NOT_RESPONDING)
+
+    def node_lose(self, *names: str) -> None:
+        """slurmctld loses the records without a request to delete them."""
+        for name in names:
+            del self.nodes[name]
+            self._touch(name)
+
+    def job_start(
+        self,
+        nodes: str | Iterable[str],
+        *,
+        cpus: int = 1,
+        time_limit: int | None = None,
+        name: str = "job",
+        partition: str = "all",
+        user: str = "root",
+    ) -> int:
+        """A job starts on these nodes (a hostlist or names). Returns its id. Raises KeyError for an unknown node."""
+        names = expand(nodes) if isinstance(nodes, str) else list(nodes)
+        for node in names:
+            if node not in self.nodes:
+                raise KeyError(node)
+        now = int(self.clock())
+        job = SimJob(self._next_job, names, {"RUNNING"}, cpus, now, time_limit, name, partition, user, now)
+        return self._add_job(job)
+
+    def job_submit(self, *, name: str = "job", cpus: int = 1, partition: str = "all", user: str = "root") -> int:
+        """A job is submitted and stays pending. Returns its id."""
+        return self._add_job(
+            SimJob(self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock()))
+        )
+
+    def _add_job(self, job: SimJob) -> int:
+        self._next_job += 1
+        self.jobs[job.job_id] = job
+        self._touch_job(job)
+        return job.job_id
+
+    def job_suspend(self, job_id: int) -> None:
+        """A running job is suspended; its nodes look idle."""
+        self.jobs[job_id].states = {"SUSPENDED"}
+        self._touch_job(self.jobs[job_id])
+
+    def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
+        """The job ends. With `completing` its nodes are busy until this is called again without."""
+        job = self.jobs[job_id]
+        job.states = {state, "COMPLETING"} if completing else {state}
+        self._touch_job(job)
+
+    def reserve(self, name: str, nodes: str, *, start: int, minutes: int, flags: Iterable[str] | None = None) -> None:
+        """A reservation is created, for maintenance unless `flags` differ."""
+        reservation = SimReservation(name, nodes, start, start + 60 * minutes)
+        if flags is not None:
+            reservation = dataclasses.replace(reservation, flags=(*flags, "SPEC_NODES"))
+        self._reservations[name] = reservation
+        self._last_reservation_update = self.clock()
+
+    @property
+    def reservations(self) -> dict[str, SimReservation]:
+        """The current reservations by name. One that is over is deleted, or moved to its next time if it recurs."""
+        now = self.clock()
+        later = {name: reservation.later(now) for name, reservation in self._reservations.items()}
+        settled = {name: reservation for name, reservation in later.items() if reservation is not None}
+        if settled != self._reservations:
+            self._reservations.clear()
+            self._reservations.update(settled)
+            self._last_reservation_update = now
+        return self._reservations
+
+    def restart(self, *, lost_state: bool = False) -> None:
+        """slurmctld starts again, with its state or without."""
+        if lost_state:
+            self.nodes.clear()
+            self.jobs.clear()
+            self._reservations.clear()
+        self._last_node_update = self._last_job_update = self._last_reservation_update = self.clock()
+        self._changed_at = dict.fromkeys(self.nodes, self._last_node_update)
+
+    def states(self, name: str) -> frozenset[str]:
+        """The node's states as the REST API shows them."""
+        use = self._use()
+        return self._states(self.nodes[name], use, use.cpus.get(name, 0))
+
+    def _states(self, node: SimNode, use: Use, counted: int) -> frozenset[str]:
+        """The states; `counted`: the CPUs that slurmctld last counted as allocated."""
+        states = {self._base(node, use.cpus.get(node.name, 0), counted), *node.flags}
+        if node.name in use.completing:
+            states.add("COMPLETING")
+        if node.silent_until > self.clock():
+            states.add("NOT_RESPONDING")
+        reserved = use.reservations.get(node.name, ())
+        if reserved:
+            states.add("RESERVED")
+        if any("MAINT" in reservation.flags for reservation in reserved):
+            states.add("MAINTENANCE")
+        return frozenset(states)
+
+    @staticmethod
+    def _base(node: SimNode, running: int, counted: int) -> str:
+        """The base state for the running jobs' CPUs, and for the CPUs that were last counted as allocated."""
+        if node.base != "IDLE" or not (running or counted):
+            return node.base
+        return "MIXED" if 0 < counted < node.cpus or not running else "ALLOCATED"
+
+    def _use(self) -> Use:
+        now = self.clock()
+        cpus: Counter[str] = Counter()
+        completing: set[str] = set()
+        for job in self.jobs.values():
+            if "RUNNING" in job.states:
+                cpus.update(dict.fromkeys(job.nodes, job.cpus))
+            if job.on_nodes and "COMPLETING" in job.states:
+                completing.update(job.nodes)
+        reservations: dict[str, list[SimReservation]] = {}
+        for reservation in self.reservations.values():
+            for name in expand(reservation.nodes) if reservation.active(now) else ():
+                reservations.setdefault(name, []).append(reservation)
+        partitions = {it.name: self.nodes.keys() & self._nodes_of(it) for it in self.partitions.values()}
+        return Use(cpus, completing, reservations, partitions)
+
+    def _down(self, node: SimNode) -> None:
+        node.base = "DOWN"
+        for job in self.jobs.values():
+            if job.on_nodes and node.name in job.nodes:
+                job.states = {"PENDING"} if "RUNNING" in job.states else job.states - {"COMPLETING"}
+                job.nodes = [] if "PENDING" in job.states else job.nodes
+                self._last_job_update = self.clock()
+        self._touch(node.name)
+
+    def _set_reason(self, node: SimNode, reason: str) -> None:
+        node.reason, node.reason_changed_at = reason, int(self.clock())
+
+    def _touch(self, name: str, at: float | None = None) -> None:
+        self._last_node_update = max(self._last_node_update, self.clock() if at is None else at)
+        self._changed_at[name] = self._last_node_update
+
+    def _touch_job(self, job: SimJob) -> None:
+        self._last_job_update = self.clock()
+        for name in job.nodes:
+            self._touch(name)
+
+    def _nodes_of(self, partition: SimPartition) -> Iterable[str]:
+        return self.nodes if partition.nodes is None else expand(partition.nodes)

@@ -170,11 +170,6 @@ class Client:
         namespace, _ = _place(resource, manifest)
         return await self._write("POST", resource.path(namespace), manifest, type)
 
-    async def replace(self, resource: Resource, manifest: Manifest, *, subresource: str | None = None) -> Manifest:
-        """PUT; the object as stored. With metadata.resourceVersion, raises Conflict if the object has another one."""
-        namespace, name = _place(resource, manifest)
-        return await self._write("PUT", resource.path(namespace, name, subresource), manifest, _MANIFEST)
-
     async def apply(
         self,
         resource: Resource,

@@ -64,7 +64,6 @@ class Credentials:
     """Base URL, without a slash at the end."""
     source: str
     """Where these come from, for messages."""
-    namespace: str = "default"
     ca: Source = field(default=None, repr=False)
     """PEM; without it the system's certificate authorities."""
     certificate: Source = field(default=None, repr=False)

@@ -46,7 +46,6 @@ class _User(msgspec.Struct, frozen=True, rename="kebab"):
 class _Context(msgspec.Struct, frozen=True):
     cluster: str
     user: str
-    namespace: str = "default"
 
 
 class _NamedCluster(msgspec.Struct, frozen=True):
@@ -71,16 +70,16 @@ class _Config(msgspec.Struct, frozen=True, rename="kebab"):
     current_context: str | None = None
 
 
-def load_credentials(kubeconfig: Path | None = None, *, context: str | None = None) -> Credentials:
+def load_credentials(kubeconfig: Path | None = None) -> Credentials:
     """Those of the kubeconfig; without one, of $KUBECONFIG, whose files are merged as kubectl does; without that,
     of the pod's service account. Raises CredentialsError, which names file, field and remedy.
     """
     if kubeconfig is not None:
-        return _from_kubeconfig([kubeconfig], context)
+        return _from_kubeconfig([kubeconfig])
     paths = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     if paths:
-        there = [path for path in paths if path.exists()]
-        return _from_kubeconfig(there or paths, context)
+        existing = [path for path in paths if path.exists()]
+        return _from_kubeconfig(existing or paths)
     return from_service_account(_SERVICE_ACCOUNT)
 
 
@@ -93,20 +92,16 @@ def from_service_account(folder: Path) -> Credentials:
             f" ({'no ' + str(folder / 'token') if host else 'KUBERNETES_SERVICE_HOST is not set'});"
             " set KUBECONFIG to the path of a kubeconfig"
         )
-    try:
-        namespace = (folder / "namespace").read_text().strip()
-    except OSError:
-        namespace = "default"
     return Credentials(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         source=f"service account in {folder}",
-        namespace=namespace,
         ca=folder / "ca.crt",
         token=folder / "token",
     )
 
 
-def _from_kubeconfig(paths: list[Path], context_name: str | None) -> Credentials:
+def _from_kubeconfig(paths: list[Path]) -> Credentials:
+    context_name: str | None = None
     clusters: dict[str, tuple[Path, _Cluster]] = {}
     users: dict[str, tuple[Path, _User]] = {}
     contexts: dict[str, tuple[Path, _Context]] = {}
@@ -181,7 +176,6 @@ def _credentials(
     return Credentials(
         server=server,
         source=source,
-        namespace=context.namespace,
         ca=_piece(
             cluster_folder,
             cluster.certificate_authority,

@@ -54,24 +54,16 @@ class WorkQueue(Generic[K]):
         self._group_of: Callable[[K], Hashable] = _one_group
         self._groups: dict[Hashable, _Group[K]] = {}
         self._ready: dict[Hashable, None] = {}  # groups with a key that may be taken, the next one first
-        self._since: dict[K, float] = {}
+        self._waiting: dict[K, None] = {}
         self._again: dict[K, None] = {}
         self._in_work: dict[K, _Group[K]] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
-        self.adds = 0
-        """Keys that entered the queue so far."""
-        self.retries = 0
-        """Calls of `retry` so far."""
 
     def __len__(self) -> int:
         """Keys that wait to be taken; not those in work or delayed."""
-        return len(self._since)
-
-    def oldest(self) -> float:
-        """Seconds for which the key that came first has waited; 0.0 when the queue is empty."""
-        return asyncio.get_running_loop().time() - next(iter(self._since.values())) if self._since else 0.0
+        return len(self._waiting)
 
     def limit(self, limit: int, group: Callable[[K], Hashable] | None = None) -> None:
         """From now on, at most `limit` keys of one group are in work. `group` None: all keys are one group.
@@ -80,7 +72,7 @@ class WorkQueue(Generic[K]):
         asked for when the key is added.
         """
         self._limit, self._group_of = limit, group or _one_group
-        waiting = list(self._since)
+        waiting = list(self._waiting)
         self._groups = {each.name: _Group(each.name, in_work=each.in_work) for each in self._in_work.values()}
         self._in_work = {key: self._groups[each.name] for key, each in self._in_work.items()}
         self._ready.clear()
@@ -91,10 +83,9 @@ class WorkQueue(Generic[K]):
         """Put the key in, unless it waits already. One that is in work comes again after `done`."""
         if key in self._in_work:
             self._again[key] = None
-        elif key not in self._since:
-            self._since[key] = asyncio.get_running_loop().time()
+        elif key not in self._waiting:
+            self._waiting[key] = None
             self._put(key)
-            self.adds += 1
 
     def add_after(self, key: K, seconds: float) -> None:
         """Put the key in after so many seconds. Of several delays of a key, the earliest counts."""
@@ -114,17 +105,12 @@ class WorkQueue(Generic[K]):
         """Put the key in again after its back-off; the seconds until then."""
         tries = self._failures.get(key, 0)
         self._failures[key] = tries + 1
-        self.retries += 1
         delay = min(self._base_delay * 2.0 ** min(tries, 60), self._max_delay) * self._rng.uniform(0.5, 1.0)
         now = asyncio.get_running_loop().time()
         self._next_retry = max(self._next_retry, now - self._retry_burst * self._retry_gap) + self._retry_gap
         delay = max(delay, self._next_retry - now)
         self.add_after(key, delay)
         return delay
-
-    def failures(self, key: K) -> int:
-        """Retries since the last `forget`."""
-        return self._failures.get(key, 0)
 
     def forget(self, key: K) -> None:
         """Reset the key's back-off. It stays queued or delayed if it is."""
@@ -148,7 +134,7 @@ class WorkQueue(Generic[K]):
         group.in_work += 1
         del self._ready[group.name]  # the other groups come first
         self._check(group)
-        del self._since[key]
+        del self._waiting[key]
         self._in_work[key] = group
         return key
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -22,9 +21,6 @@ __all__ = [
     "ContainerStateTerminated",
     "ContainerStateWaiting",
     "ContainerStatus",
-    "ControllerRevision",
-    "Deployment",
-    "Namespace",
     "Node",
     "NodeSpec",
     "NodeStatus",
@@ -39,12 +35,7 @@ __all__ = [
     "PodSpec",
     "PodStatus",
     "Secret",
-    "Service",
-    "ServiceSpec",
-    "StatefulSet",
     "Taint",
-    "WorkloadSpec",
-    "WorkloadStatus",
 ]
 
 
@@ -240,12 +231,6 @@ class Node(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """v1 Namespace."""
-
-    metadata: ObjectMeta
-
-
 class Secret(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """v1 Secret; `data` is decoded from base64. Its repr contains no value."""
 
@@ -267,21 +252,6 @@ class ConfigMap(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     immutable: bool = False
 
 
-class ServiceSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """spec of a Service; a headless one has clusterIP `None`."""
-
-    type: str = ""
-    cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    selector: Mapping[str, str] = {}
-
-
-class Service(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """v1 Service."""
-
-    metadata: ObjectMeta
-    spec: ServiceSpec = ServiceSpec()
-
-
 class PersistentVolumeClaimSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """spec of a claim."""
 
@@ -300,46 +270,3 @@ class PersistentVolumeClaim(msgspec.Struct, frozen=True, rename="camel", omit_de
     metadata: ObjectMeta
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
-
-
-class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """spec of a StatefulSet or Deployment. The API server sets replicas (default 1)."""
-
-    replicas: int = 1
-
-
-class WorkloadStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """status of a StatefulSet or Deployment; the revisions are a StatefulSet's alone."""
-
-    observed_generation: int = 0
-    replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    updated_replicas: int = 0
-    current_revision: str = ""
-    update_revision: str = ""
-    conditions: tuple[Condition, ...] = ()
-
-
-class StatefulSet(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """apps/v1 StatefulSet."""
-
-    metadata: ObjectMeta
-    spec: WorkloadSpec = WorkloadSpec()
-    status: WorkloadStatus = WorkloadStatus()
-
-
-class Deployment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """apps/v1 Deployment."""
-
-    metadata: ObjectMeta
-    spec: WorkloadSpec = WorkloadSpec()
-    status: WorkloadStatus = WorkloadStatus()
-
-
-class ControllerRevision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """apps/v1 ControllerRevision. `data` is whatever its owner stored."""
-
-    metadata: ObjectMeta
-    revision: int = 0
-    data: Any = None

@@ -117,11 +117,6 @@ class Reflector(Generic[T]):
                 feeds.create_task(feed.run())
 
     @property
-    def synced(self) -> bool:
-        """True after the store contained a complete list, of every namespace."""
-        return all(feed.listed.is_set() for feed in self._feeds)
-
-    @property
     def served(self) -> bool:
         """Whether the API server has the kind, as far as is known."""
         return not any(feed.absent for feed in self._feeds)

@@ -107,10 +107,6 @@ class Store(Generic[T]):
         """All objects, in no order. A live view: copy it before awaiting."""
         return self._items.values()
 
-    def keys(self) -> list[Key]:
-        """All keys, in no order."""
-        return list(self._items)
-
     def by(self, index: str, value: Hashable) -> list[T]:
         """The objects for which the index's function gave that value, in no order. KeyError for an unknown index."""
         return self._indexes[index].get(value)

@@ -43,34 +43,29 @@ async def test_writes_carry_what_the_api_asks_for(server: KubeDouble, client: Cl
     await client.create(CONFIG_MAPS, config_map("ns", "a"))
     await client.apply(CONFIG_MAPS, config_map("ns", "a", k="v"), field_manager="us", force=False, subresource="status")
     await client.merge_patch(CONFIG_MAPS, "ns", "a", {"data": {"k": None}}, field_manager="us")
-    await client.replace(CONFIG_MAPS, config_map("ns", "a"))
     await client.delete(
-        CONFIG_MAPS, "ns", "a", grace_period_seconds=0, propagation_policy="Foreground", resource_version="5"
+        CONFIG_MAPS, "ns", "a", grace_period_seconds=0, propagation_policy="Foreground", resource_version="4"
     )
-    create, apply, patch, replace, delete = server.calls
+    create, apply, patch, delete = server.calls
     assert (create.method, create.path) == ("POST", "/api/v1/namespaces/ns/configmaps")
     assert (apply.method, apply.path) == ("PATCH", "/api/v1/namespaces/ns/configmaps/a/status")
     assert apply.query == {"fieldManager": "us", "force": "false"}
     assert apply.headers["Content-Type"] == "application/apply-patch+yaml"
     assert patch.headers["Content-Type"] == "application/merge-patch+json"
     assert patch.query == {"fieldManager": "us"}
-    assert replace.method == "PUT"
     assert delete.body == {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
-        "preconditions": {"resourceVersion": "5"},
+        "preconditions": {"resourceVersion": "4"},
         "gracePeriodSeconds": 0,
         "propagationPolicy": "Foreground",
     }
 
 
 async def test_each_refusal_is_an_error_of_its_own(server: KubeDouble, client: Client) -> None:
-    stored = await client.create(CONFIG_MAPS, config_map("ns", "a"))
+    await client.create(CONFIG_MAPS, config_map("ns", "a"))
     with pytest.raises(AlreadyExists):
         await client.create(CONFIG_MAPS, config_map("ns", "a"))
-    stored["metadata"]["resourceVersion"] = "1"
-    with pytest.raises(Conflict):
-        await client.replace(CONFIG_MAPS, stored)
     with pytest.raises(Conflict):
         await client.delete(CONFIG_MAPS, "ns", "a", uid="another")
 

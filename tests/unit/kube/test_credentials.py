@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 def test_a_token_is_sent_and_never_printed(tmp_path: Path) -> None:
     credentials = load_credentials(write(tmp_path, kubeconfig({"token": SECRET})))
     assert credentials.server == "http://127.0.0.1:1"
-    assert credentials.namespace == "slurm"
     assert token(credentials) == f"Bearer {SECRET}"
     assert SECRET not in repr(credentials)
 

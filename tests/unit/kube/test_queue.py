@@ -46,7 +46,6 @@ async def test_a_key_added_often_is_taken_once() -> None:
         queue.add(key)
     assert [await queue.get(), await queue.get()] == ["a", "b"]
     assert len(queue) == 0
-    assert queue.adds == 2
 
 
 async def test_a_key_added_while_in_work_comes_again_after_done() -> None:
@@ -84,9 +83,7 @@ async def test_retries_wait_longer_each_time_until_forgotten() -> None:
     queue = WorkQueue[str](base_delay=1, max_delay=16, rng=random.Random(1))  # noqa: S311 - spreads retries
     delays = [queue.retry("a") for _ in range(8)]
     assert all(0.5 <= delay / want <= 1 for delay, want in zip(delays, [1, 2, 4, 8, 16, 16, 16, 16], strict=True))
-    assert queue.failures("a") == 8
     queue.forget("a")
-    assert queue.failures("a") == 0
     assert queue.retry("a") <= 1
 
 
@@ -95,15 +92,6 @@ async def test_many_failing_keys_share_a_rate() -> None:
     delays = [queue.retry(key) for key in range(200)]
     assert max(delays[:100]) <= 0.11
     assert 9.9 <= delays[-1] <= 10.1
-
-
-async def test_the_wait_of_the_oldest_key_shows() -> None:
-    queue = WorkQueue[str]()
-    assert queue.oldest() == 0
-    queue.add("a")
-    await asyncio.sleep(5)
-    queue.add("b")
-    assert queue.oldest() == 5
 
 
 async def test_a_cancelled_getter_loses_no_key() -> None:
@@ -135,7 +123,6 @@ async def test_workers_never_handle_a_key_twice_at_the_same_time() -> None:
             await asyncio.sleep(0.3)
         await asyncio.sleep(10)
     assert most == 3
-    assert queue.failures("a") == 0
 
 
 async def test_a_failing_key_is_retried_and_hinders_no_other() -> None:
@@ -152,7 +139,7 @@ async def test_a_failing_key_is_retried_and_hinders_no_other() -> None:
         queue.add("good")
         await asyncio.sleep(10)
     assert handled == ["bad", "good", "bad", "bad"]
-    assert queue.failures("bad") == 0
+    assert queue.retry("bad") <= 1, "the back-off is reset"
 
 
 @pytest.mark.parametrize("seconds", [0.9, 60.0])

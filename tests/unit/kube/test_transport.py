@@ -148,12 +148,11 @@ async def test_a_renewed_token_is_taken_up_after_a_401(server: KubeDouble) -> No
     [
         lambda client: client.create(CONFIG_MAPS, config_map("ns", "a")),
         lambda client: client.apply(CONFIG_MAPS, config_map("ns", "a"), field_manager="us"),
-        lambda client: client.replace(CONFIG_MAPS, config_map("ns", "a")),
         lambda client: client.merge_patch(CONFIG_MAPS, "ns", "a", {}),
         lambda client: client.json_patch(CONFIG_MAPS, "ns", "a", [], dict),
         lambda client: client.delete(CONFIG_MAPS, "ns", "a"),
     ],
-    ids=["create", "apply", "replace", "merge_patch", "json_patch", "delete"],
+    ids=["create", "apply", "merge_patch", "json_patch", "delete"],
 )
 async def test_one_who_does_not_lead_reads_but_does_not_write(
     server: KubeDouble, client: Client, write: Callable[[Client], Awaitable[Any]]

@@ -1,6 +1,101 @@
-"""What a pod template sets for a sidecar in its environment. Standard library only."""
+"""Environment variables by which pod templates configure the sidecars, and their readers.
+
+All of a role's variables are set by charts/slurm-operator/workloads. The variables under "For tests" are not: their
+defaults are the values that hold in a pod.
+"""
 
 from collections.abc import Mapping
+from typing import Final
+
+# ---- Set in several roles ------------------------------------------------------------------------------------------
+
+POD_NAME: Final = "POD_NAME"
+"""metadata.name. In slurmctld's pod also the host's name in SlurmctldHost."""
+
+POD_NAMESPACE: Final = "POD_NAMESPACE"
+"""metadata.namespace"""
+
+POD_UID: Final = "POD_UID"
+"""metadata.uid"""
+
+POD_IP: Final = "POD_IP"
+"""status.podIP"""
+
+NODESET_UID: Final = "NODESET_UID"
+"""metadata.uid of the pod's NodeSet."""
+
+# ---- node ----------------------------------------------------------------------------------------------------------
+
+SLURM_NODE_NAME: Final = "SLURM_NODE_NAME"
+"""Name of the pod's Slurm node."""
+
+SLURMRESTD_URL: Final = "SLURMRESTD_URL"
+"""Where slurmrestd answers, without a trailing slash."""
+
+GRACE_SECONDS: Final = "TERMINATION_GRACE_SECONDS"
+"""terminationGracePeriodSeconds of the pod."""
+
+# ---- register ------------------------------------------------------------------------------------------------------
+
+NODESET_CONF: Final = "NODESET_CONF"
+"""Items of slurmd's --conf that the NodeSet sets (`sidecars.slurm.nodeconf`)."""
+
+CPUS: Final = "REGISTER_CPUS"
+"""CPU limit of slurmd's container; 0 without one."""
+
+MEMORY_MIB: Final = "REGISTER_MEMORY_MIB"
+"""Memory limit of slurmd's container in MiB; 0 without one."""
+
+SLINKY_TOPOLOGY: Final = "SLINKY_TOPOLOGY"
+"""Topology of the pod, as far as it is known when the container is created."""
+
+KUBE_NODE_NAME: Final = "KUBE_NODE_NAME"
+"""spec.nodeName"""
+
+GPUS: Final = "REGISTER_GPUS"
+"""Vendor of the GPUs that the NodeSet asks for: nvidia. Unset without GPUs."""
+
+GPUS_EXPECTED: Final = "REGISTER_GPUS_EXPECTED"
+"""How many GPUs the pod must have; empty for any number."""
+
+GPUS_TYPE: Final = "REGISTER_GPUS_TYPE"
+"""Type of the GPUs in Slurm; empty for the product's name."""
+
+GPUS_ON_MISMATCH: Final = "REGISTER_GPUS_ON_MISMATCH"
+"""Drain or Refuse: what happens with another number of GPUs than expected."""
+
+# ---- reconfigure ---------------------------------------------------------------------------------------------------
+
+STATE_SAVE_LOCATION: Final = "STATE_SAVE_LOCATION"
+"""slurmctld's StateSaveLocation."""
+
+CONFIG_UPDATE: Final = "CONFIG_UPDATE"
+"""Reconfigure or Recreate: the Controller's spec.configUpdate."""
+
+START_GATE: Final = "START_GATE"
+"""Folder of the start gate. Unset in a pod without one."""
+
+# ---- For tests -----------------------------------------------------------------------------------------------------
+
+CANDIDATE_DIR: Final = "CANDIDATE_DIR"
+KEYS_DIR: Final = "KEYS_DIR"
+LIVE_DIR: Final = "LIVE_DIR"
+CHECK_DIR: Final = "CHECK_DIR"
+SLURM_NODE_DIR: Final = "SLURM_NODE_DIR"
+SLURM_JWT_KEY_FILE: Final = "SLURM_JWT_KEY_FILE"
+SLURMD_PORT: Final = "SLURMD_PORT"
+SLURMCTLD_PORT: Final = "SLURMCTLD_PORT"
+STATUS_PORT: Final = "STATUS_PORT"
+
+BY_ROLE: Final[Mapping[str, frozenset[str]]] = {
+    "node": frozenset({POD_NAME, POD_NAMESPACE, POD_UID, NODESET_UID, SLURM_NODE_NAME, SLURMRESTD_URL, GRACE_SECONDS}),
+    "register": frozenset(
+        {POD_NAME, POD_NAMESPACE, POD_UID, POD_IP, NODESET_UID, NODESET_CONF, CPUS, MEMORY_MIB, SLINKY_TOPOLOGY}
+        | {KUBE_NODE_NAME, GPUS, GPUS_EXPECTED, GPUS_TYPE, GPUS_ON_MISMATCH}
+    ),
+    "reconfigure": frozenset({POD_NAME, POD_IP, STATE_SAVE_LOCATION, CONFIG_UPDATE, START_GATE}),
+}
+"""The variables that the pod templates set for each role."""
 
 
 def required(environment: Mapping[str, str], name: str) -> str:

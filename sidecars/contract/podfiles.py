@@ -15,8 +15,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from sidecars.contract.environment import SLURM_NODE_DIR
+
 FOLDER = "/run/slurm-node"
-FOLDER_VARIABLE = "SLURM_NODE_DIR"
 
 CONF = "conf"
 EXTRA = "extra"
@@ -28,7 +29,7 @@ RELEASED = "released"
 
 def folder(environment: Mapping[str, str]) -> Path:
     """The shared folder: FOLDER unless the environment's SLURM_NODE_DIR names another."""
-    return Path(environment.get(FOLDER_VARIABLE) or FOLDER)
+    return Path(environment.get(SLURM_NODE_DIR) or FOLDER)
 
 
 def write(path: Path, text: str) -> None:

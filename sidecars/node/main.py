@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from sidecars.contract import extra, podfiles
+from sidecars.contract import environment as variables
+from sidecars.contract import extra, paths, podfiles, ports
 from sidecars.contract.environment import number, required
 from sidecars.node import edge, machine, records
 from sidecars.slurm.rest import Rest
@@ -22,7 +23,6 @@ from sidecars.slurm.tokens import TokenSource
 READ_EVERY = 0.5
 """Seconds between two reads of the shared folder."""
 TOKEN_SECONDS = 300
-KEY_FILE = "/etc/slurm-jwt/jwt.key"
 
 
 class World(Protocol):
@@ -119,15 +119,15 @@ def configure(environment: Mapping[str, str]) -> tuple[records.Settings, edge.Sl
 
     The key file is read at each use, so that a new key takes effect at once.
     """
-    node, uid = required(environment, "SLURM_NODE_NAME"), required(environment, "POD_UID")
+    node, uid = required(environment, variables.SLURM_NODE_NAME), required(environment, variables.POD_UID)
     settings = records.Settings(
         pod_uid=uid,
-        grace=number(environment, "TERMINATION_GRACE_SECONDS", 3600),
-        slurmd_port=number(environment, "SLURMD_PORT", 6818),
+        grace=number(environment, variables.GRACE_SECONDS, 3600),
+        slurmd_port=number(environment, variables.SLURMD_PORT, ports.SLURMD),
     )
-    key = Path(environment.get("SLURM_JWT_KEY_FILE") or KEY_FILE)
+    key = Path(environment.get(variables.SLURM_JWT_KEY_FILE) or paths.JWT_KEY)
     tokens = TokenSource(key.read_bytes, clock=time.time, lifetime_seconds=TOKEN_SECONDS)
-    rest = Rest(required(environment, "SLURMRESTD_URL"), tokens.token)
+    rest = Rest(required(environment, variables.SLURMRESTD_URL), tokens.token)
     folder = podfiles.folder(environment)
 
     def facts() -> extra.PodFacts:
@@ -138,7 +138,7 @@ def configure(environment: Mapping[str, str]) -> tuple[records.Settings, edge.Sl
             written = None
         if written is not None and written.pod_uid == uid:
             return written
-        pod, namespace = environment.get("POD_NAME", ""), environment.get("POD_NAMESPACE", "")
-        return extra.PodFacts(uid, pod, namespace, environment.get("NODESET_UID", ""))
+        pod, namespace = environment.get(variables.POD_NAME, ""), environment.get(variables.POD_NAMESPACE, "")
+        return extra.PodFacts(uid, pod, namespace, environment.get(variables.NODESET_UID, ""))
 
     return settings, edge.Slurm(rest, node, facts, tokens.forget)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
+from sidecars.contract import ports
 from sidecars.contract.reasons import POD_GONE, POD_LEAVING
 from sidecars.slurm.records import Node
 
@@ -29,7 +30,7 @@ class Settings:
     """The pod's termination grace period in seconds."""
     margin: float = 20.0
     """Seconds of the grace period that are reserved for stopping slurmd and deleting the node record."""
-    slurmd_port: int = 6818
+    slurmd_port: int = ports.SLURMD
 
 
 # ---- actions ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sidecars.contract import manifest
+from sidecars.contract import manifest, paths, ports
 from sidecars.reconfigure import dryrun, fileset
 from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
 from sidecars.reconfigure.machine import (
@@ -65,7 +65,7 @@ class Places:
     check: Path
     state: Path
     host: str
-    port: int = 6817
+    port: int = ports.SLURMCTLD
 
 
 @dataclass(slots=True)
@@ -223,7 +223,9 @@ class Edge:
                 _remove(left)
         shutil.rmtree(state, ignore_errors=True)
         _write(state, _read_some(self.places.state, dryrun.CLUSTER_FILE))
-        place = dryrun.Place(host=self.places.host, port=_free_port(), state=f"/etc/slurm/{GATE}/state", nodes=nodes)
+        place = dryrun.Place(
+            host=self.places.host, port=_free_port(), state=f"{paths.SLURM_CONF_FOLDER}/{GATE}/state", nodes=nodes
+        )
         prepared = dryrun.prepare(new.files, place)
         _write(check, {**prepared, **new.keys})
         code, said = self._ask("check", CHECK_SECONDS)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from sidecars.contract import environment as variables
+from sidecars.contract import manifest, paths, ports
 from sidecars.contract.environment import number, required
 from sidecars.contract.status import PORT
 from sidecars.reconfigure import handover, machine, startgate, status
@@ -147,7 +149,7 @@ class Peers:
     def ask_to_end(self, standby: Host) -> str:
         """Have its pod end its slurmctld if that leads. Returns why that failed, empty if it didn't."""
         try:
-            key = (self._edge.places.keys / "jwt.key").read_bytes()
+            key = (self._edge.places.keys / manifest.JWT_KEY).read_bytes()
         except OSError as error:
             return str(error)
         return status.ask_to_yield(standby.address, self._port, key, time.time())
@@ -189,10 +191,10 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
         return 2
     # Before the server's threads begin, which inherit it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    key = edge.places.keys / "jwt.key"
+    key = edge.places.keys / manifest.JWT_KEY
     server = status.Server(host, port, key.read_bytes, time.time, edge.end_if_leading)
     world = RealWorld(server)
-    if folder := environment.get("START_GATE"):
+    if folder := environment.get(variables.START_GATE):
         open_start_gate(Path(folder), edge.places.port, Peers(edge, port, world), server.publish_start_gate)
     run(settings, edge, world)
     return 0
@@ -200,23 +202,23 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
 
 def configure(environment: Mapping[str, str]) -> tuple[Settings, Edge, str, int]:
     """Settings, edge, and where to serve, from what the pod template sets. Raises ValueError."""
-    update = environment.get("CONFIG_UPDATE") or "Reconfigure"
+    update = environment.get(variables.CONFIG_UPDATE) or "Reconfigure"
     if update not in {"Reconfigure", "Recreate"}:
         raise ValueError(f"CONFIG_UPDATE is {update!r}: it must be Reconfigure or Recreate")
-    state = Path(required(environment, "STATE_SAVE_LOCATION"))
+    state = Path(required(environment, variables.STATE_SAVE_LOCATION))
     places = Places(
-        candidate=Path(environment.get("CANDIDATE_DIR") or "/etc/slurm-candidate"),
-        keys=Path(environment.get("KEYS_DIR") or "/etc/slurm-keys"),
-        live=Path(environment.get("LIVE_DIR") or "/etc/slurm"),
+        candidate=Path(environment.get(variables.CANDIDATE_DIR) or paths.CANDIDATE),
+        keys=Path(environment.get(variables.KEYS_DIR) or paths.KEYS),
+        live=Path(environment.get(variables.LIVE_DIR) or paths.SLURM_CONF_FOLDER),
         good=state / ".slurm-config",
-        check=Path(environment.get("CHECK_DIR") or "/run/check"),
+        check=Path(environment.get(variables.CHECK_DIR) or paths.CHECK),
         state=state,
-        host=required(environment, "POD_NAME"),
-        port=number(environment, "SLURMCTLD_PORT", 6817),
+        host=required(environment, variables.POD_NAME),
+        port=number(environment, variables.SLURMCTLD_PORT, ports.SLURMCTLD),
     )
     return (
         Settings(live=update == "Reconfigure"),
         Edge(places),
-        environment.get("POD_IP") or "127.0.0.1",
-        number(environment, "STATUS_PORT", PORT),
+        environment.get(variables.POD_IP) or "127.0.0.1",
+        number(environment, variables.STATUS_PORT, PORT),
     )

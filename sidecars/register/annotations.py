@@ -1,17 +1,17 @@
-"""The pod's annotations, which follow the API server while the pod runs: where the operator says the topology.
+"""The topology of the pod, which `register` waits for.
 
-The operator stamps it on the pod once it knows the Kubernetes node, about when the pod's first container starts. The
-downward API's file holds a line `NAME="VALUE"` for each, the value quoted as in Go
-(https://kubernetes.io/docs/concepts/workloads/pods/downward-api/).
+The operator annotates the pod with it when it knows the pod's Kubernetes node, about when the pod's first container
+starts. That is too late for the environment, and the downward API's file follows it.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-FILE = Path("/etc/podinfo/annotations")
-TOPOLOGY = "topology.slinky.slurm.net/spec"
-VARIABLE = "SLINKY_TOPOLOGY"
+from sidecars.contract import paths
+from sidecars.contract.annotations import TOPOLOGY, read
+from sidecars.contract.environment import SLINKY_TOPOLOGY
+
+FILE = Path(paths.ANNOTATIONS)
 
 WAIT = 3.0
 """Seconds that slurmd may be held up for the stamp: an operator that is down must not keep a worker from starting."""
@@ -28,25 +28,12 @@ def with_topology(
     deadline = clock() + WAIT
     while True:
         try:
-            found = topology(file.read_text())
+            found = read(file.read_text(), TOPOLOGY)
         except FileNotFoundError:
             return environment
         if found is not None:
-            return {**environment, VARIABLE: found}
+            return {**environment, SLINKY_TOPOLOGY: found}
         if clock() >= deadline:
             print(f"register: no annotation {TOPOLOGY} within {WAIT:g} s; the operator tells Slurm later", flush=True)
             return environment
         sleep(_STEP)
-
-
-def topology(text: str) -> str | None:
-    """The stamped topology in the text of the file; None while there is none."""
-    for line in text.splitlines():
-        name, separator, value = line.partition("=")
-        if separator and name == TOPOLOGY:
-            try:
-                return str(json.loads(value))
-            except ValueError:
-                # Quoted in a way that only Go knows: nothing that a topology could hold.
-                return value.strip('"')
-    return None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from sidecars.contract import environment as variables
 from sidecars.register import gpus
 from sidecars.register.gpus import Vendor, Verdict, Wanted
 from sidecars.register.registration import BadFact, Facts, Host
@@ -16,22 +17,22 @@ _MIB = 2**20
 
 def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | None = None) -> Facts:
     """The facts that the pod template puts into the environment, with the host's and GPUs'. Raises BadFact."""
-    cpus = _number(environment, "REGISTER_CPUS")
-    memory = _number(environment, "REGISTER_MEMORY_MIB")
+    cpus = _number(environment, variables.CPUS)
+    memory = _number(environment, variables.MEMORY_MIB)
     if memory != memory.to_integral_value():
         raise BadFact(f"REGISTER_MEMORY_MIB is {memory}: it must be whole MiB")
     return Facts(
         host=host,
-        pod_ip=environment.get("POD_IP", ""),
-        pod_uid=environment.get("POD_UID", ""),
-        pod_name=environment.get("POD_NAME", ""),
-        namespace=environment.get("POD_NAMESPACE", ""),
-        nodeset_uid=environment.get("NODESET_UID", ""),
-        kube_node=environment.get("KUBE_NODE_NAME", ""),
+        pod_ip=environment.get(variables.POD_IP, ""),
+        pod_uid=environment.get(variables.POD_UID, ""),
+        pod_name=environment.get(variables.POD_NAME, ""),
+        namespace=environment.get(variables.POD_NAMESPACE, ""),
+        nodeset_uid=environment.get(variables.NODESET_UID, ""),
+        kube_node=environment.get(variables.KUBE_NODE_NAME, ""),
         cpus=cpus,
         memory=int(memory),
-        conf=environment.get("NODESET_CONF", ""),
-        topology=environment.get("SLINKY_TOPOLOGY", "").strip(),
+        conf=environment.get(variables.NODESET_CONF, ""),
+        topology=environment.get(variables.SLINKY_TOPOLOGY, "").strip(),
         gpus=verdict,
     )
 
@@ -41,7 +42,7 @@ def read_gpus(environment: Mapping[str, str], vendor: Callable[[str], Vendor]) -
 
     Raises BadFact, and GpuMismatchError where the pod is not to register.
     """
-    name = environment.get("REGISTER_GPUS", "")
+    name = environment.get(variables.GPUS, "")
     if not name:
         return None
     return gpus.decide(vendor(name).find(), _wanted(environment))
@@ -57,13 +58,13 @@ def vendor(name: str) -> Vendor:
 
 
 def _wanted(environment: Mapping[str, str]) -> Wanted:
-    expected = environment.get("REGISTER_GPUS_EXPECTED", "")
+    expected = environment.get(variables.GPUS_EXPECTED, "")
     if expected and not (expected.isascii() and expected.isdecimal()):
         raise BadFact(f"REGISTER_GPUS_EXPECTED is {expected!r}: it must be a whole number")
-    on_mismatch = environment.get("REGISTER_GPUS_ON_MISMATCH", "") or "Drain"
+    on_mismatch = environment.get(variables.GPUS_ON_MISMATCH, "") or "Drain"
     if on_mismatch not in ("Drain", "Refuse"):
         raise BadFact(f"REGISTER_GPUS_ON_MISMATCH is {on_mismatch!r}: it must be Drain or Refuse")
-    name = environment.get("REGISTER_GPUS_TYPE", "")
+    name = environment.get(variables.GPUS_TYPE, "")
     try:
         return Wanted(
             int(expected) if expected else None, gres.checked_type(name) if name else "", on_mismatch == "Refuse"

@@ -17,8 +17,9 @@ import msgspec
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from sidecars.contract import ports
 from sidecars.slurm.errors import AuthenticationError, NoToken, Unreachable
-from sidecars.slurm.health import PORT, READYZ
+from sidecars.slurm.health import READYZ
 from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, VERSIONS, Request, decode, versions_to_try
 from sidecars.slurm.records import Node, Nodes
 from sidecars.slurm.streaming import JobsReader
@@ -172,7 +173,7 @@ class Client:
         await self.close()
 
 
-async def ready(address: str, *, port: int = PORT, seconds: float = 1.0) -> bool | None:
+async def ready(address: str, *, port: int = ports.SLURMCTLD, seconds: float = 1.0) -> bool | None:
     """Whether the slurmctld at an IP address says that it is the primary; None without an answer in that time."""
     host = f"[{address}]" if ":" in address else address
     try:

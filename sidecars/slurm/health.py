@@ -7,7 +7,6 @@ import http.client
 import socket
 
 LIVEZ, READYZ = "/livez", "/readyz"
-PORT = 6817
 
 
 def alive(host: str, port: int, seconds: float) -> bool:

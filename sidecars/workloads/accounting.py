@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from sidecars.contract import ports
 from sidecars.slurm import conf
 from sidecars.workloads import assembly, names
 from sidecars.workloads.assembly import text
@@ -40,7 +41,7 @@ def slurmdbd_conf(accounting: Accounting, password: bytes) -> str:
             [
                 "### GENERAL ###",
                 f"DbdHost={names.accounting(accounting.name)}-0",
-                f"DbdPort={names.SLURMDBD_PORT}",
+                f"DbdPort={ports.SLURMDBD}",
                 "SlurmUser=slurm",
             ],
             [

@@ -8,7 +8,7 @@ told as a `Problem`: a set of files with problems is not to be published.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecars.contract import manifest
+from sidecars.contract import manifest, paths
 from sidecars.slurm import conf
 from sidecars.workloads import gres, health, slurm_conf_lines
 from sidecars.workloads.facts import Facts, combined, digest
@@ -103,7 +103,7 @@ def slurm_conf(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts
     files = compose(controller, nodesets, facts).files
     found, wanted = dict[str, str](), ["slurm.conf"]
     while wanted:
-        name = wanted.pop().removeprefix("/etc/slurm/")
+        name = wanted.pop().removeprefix(f"{paths.SLURM_CONF_FOLDER}/")
         if name in files and name not in found:
             found[name] = files[name]
             wanted += [line.include for line in conf.parse_readable(files[name]).lines if line.include is not None]
@@ -154,7 +154,9 @@ class _Composer:
             if checked:
                 self._section("### HEALTH ###", checked)
             self._section("### ACCOUNTING ###", slurm_conf_lines.accounting(self._facts.accounting))
-            self._script_section("### SLURMCTLD PROLOG & EPILOG ###", ctld_prologs + ctld_epilogs, "/etc/slurm/")
+            self._script_section(
+                "### SLURMCTLD PROLOG & EPILOG ###", ctld_prologs + ctld_epilogs, f"{paths.SLURM_CONF_FOLDER}/"
+            )
             # Bare names: slurmctld hands these files to every slurmd (configless).
             self._script_section("### PROLOG & EPILOG ###", prologs + epilogs, "")
             self._nodesets(nodesets)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sidecars.contract import ports
 from sidecars.slurm import jwks
 from sidecars.workloads import assembly, config, config_maps, names
 from sidecars.workloads.facts import Facts, combined, digest
@@ -145,7 +146,7 @@ def conf_server(controller: Controller) -> str:
         if external is None:
             raise ResourceError("spec.externalConfig", "must say where the external slurmctld is (host and port)")
         return f"{external.host}:{external.port}"
-    return f"{names.controller(controller.name)}.{controller.namespace}:{names.SLURMCTLD_PORT}"
+    return f"{names.controller(controller.name)}.{controller.namespace}:{ports.SLURMCTLD}"
 
 
 def slurm_key(controller: Controller) -> KeySelector:

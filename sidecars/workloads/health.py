@@ -6,15 +6,13 @@ slurmctld: a program must be there where slurmd runs. https://slurm.schedmd.com/
 
 from collections.abc import Iterable
 
+from sidecars.contract import paths
 from sidecars.slurm.conf import Conf
 from sidecars.workloads import gres, names
 from sidecars.workloads.resources import Json, Manifest, NodeSet, ResourceError
 from sidecars.workloads.structure import Workloads
 
-FOLDER = "/etc/slurm-health"
-"""Where the ConfigMap is mounted in slurmd's container."""
-
-PROGRAM = f"{FOLDER}/run"
+PROGRAM = f"{paths.HEALTH}/run"
 INTERVAL_SECONDS = 30
 
 XIDS = (46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 142, 143, 151, 158)

@@ -5,14 +5,6 @@
 
 from typing import Final
 
-# Ports
-
-SLURMCTLD_PORT: Final = 6817
-SLURMD_PORT: Final = 6818
-SLURMDBD_PORT: Final = 6819
-SLURMRESTD_PORT: Final = 6820
-SSH_PORT: Final = 22
-
 # Labels
 
 APP_NAME: Final = "app.kubernetes.io/name"
@@ -23,7 +15,6 @@ INTERNAL: Final = "controller.slinky.slurm.net/internal"
 ACTIVE: Final = "controller.slinky.slurm.net/active"
 POD_NAME: Final = "nodeset.slinky.slurm.net/pod-name"
 POD_INDEX: Final = "nodeset.slinky.slurm.net/pod-index"
-POD_HOSTNAME: Final = "nodeset.slinky.slurm.net/pod-hostname"
 POD_PROTECT: Final = "nodeset.slinky.slurm.net/pod-protect"
 SCALING_MODE: Final = "nodeset.slinky.slurm.net/scaling-mode"
 REVISION_HASH: Final = "controller-revision-hash"
@@ -37,7 +28,6 @@ POD_DEADLINE: Final = "nodeset.slinky.slurm.net/pod-deadline"
 KUBE_NODE: Final = "nodeset.slinky.slurm.net/kube-node"
 NODE_CORDON_REASON: Final = "nodeset.slinky.slurm.net/node-cordon-reason"
 CORDONED_FOR: Final = "nodeset.slinky.slurm.net/cordoned-for"
-TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
 FEATURES: Final = "features.slinky.slurm.net/spec"
 HOSTNAME_OVERRIDE: Final = "nodeset.slinky.slurm.net/hostname-override"
 SLURM_KEY_HASH: Final = "slinky.slurm.net/slurm-key-hash"

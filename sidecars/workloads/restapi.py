@@ -1,5 +1,6 @@
 """slurmrestd: its Service and Deployment."""
 
+from sidecars.contract import ports
 from sidecars.slurm import conf
 from sidecars.workloads import assembly, names
 from sidecars.workloads.config import slurm_conf
@@ -43,7 +44,7 @@ _READ = frozenset(
 
 def url(restapi: RestApi) -> str:
     """Where slurmrestd answers inside the cluster, without a trailing slash."""
-    port = restapi.spec.service.port or names.SLURMRESTD_PORT
+    port = restapi.spec.service.port or ports.SLURMRESTD
     return f"http://{names.restapi(restapi.name)}.{restapi.namespace}:{port}"
 
 
@@ -51,7 +52,7 @@ def url_for(controller: Controller, restapi: RestApi | None) -> str:
     """Where a Controller's slurmrestd answers; with no RestApi yet, where the chart's would."""
     if restapi is not None:
         return url(restapi)
-    return f"http://{names.restapi(controller.name)}.{controller.namespace}:{names.SLURMRESTD_PORT}"
+    return f"http://{names.restapi(controller.name)}.{controller.namespace}:{ports.SLURMRESTD}"
 
 
 def objects(restapi: RestApi, controller: Controller, facts: Facts) -> list[Manifest]:
@@ -95,4 +96,4 @@ def _read(controller: Controller, facts: Facts) -> str:
 def _arguments(restapi: RestApi, controller: Controller) -> list[str]:
     # Without slurmdbd its part of the API would fail at start.
     no_accounting = [] if controller.spec.accounting_ref else ["-s", "openapi/slurmctld"]
-    return [*no_accounting, *(restapi.spec.slurmrestd.get("args") or ()), f"0.0.0.0:{names.SLURMRESTD_PORT}"]
+    return [*no_accounting, *(restapi.spec.slurmrestd.get("args") or ()), f"0.0.0.0:{ports.SLURMRESTD}"]

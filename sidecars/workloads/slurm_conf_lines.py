@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from sidecars.contract import paths, ports
 from sidecars.workloads import gres, names
 from sidecars.workloads.resources import Accounting, Controller, NodeSet, ResourceError
 
 MIN_MAX_NODE_COUNT = 1024
 """MaxNodeCount of a cluster with few declared replicas."""
 
-STATE_FOLDER = "/var/spool/slurmctld"
-"""Where the volume with slurmctld's state is mounted."""
 
 _LOG = "/var/log/slurm"
 _WORD = re.compile(r"[^\s#=\"\\,\[\]]+")
@@ -82,11 +81,11 @@ def general(controller: Controller, nodesets: Sequence[NodeSet]) -> list[str]:
         f"ClusterName={cluster}",
         "SlurmUser=slurm",
         *(f"SlurmctldHost={pods}-{i}({pods}-{i}.{service})" for i in range(controller.replicas)),
-        f"SlurmctldPort={names.SLURMCTLD_PORT}",
+        f"SlurmctldPort={ports.SLURMCTLD}",
         f"SlurmctldAddr={pods}.{controller.namespace}",
-        f"StateSaveLocation={STATE_FOLDER}/{cluster}",
+        f"StateSaveLocation={paths.STATE}/{cluster}",
         "SlurmdUser=root",
-        f"SlurmdPort={names.SLURMD_PORT}",
+        f"SlurmdPort={ports.SLURMD}",
         "SlurmdSpoolDir=/var/spool/slurmd",
         f"MaxNodeCount={max_node_count(nodesets)}",
     ]
@@ -131,5 +130,5 @@ def accounting(accounting: Accounting | None) -> list[str]:
     return [
         "AccountingStorageType=accounting_storage/slurmdbd",
         f"AccountingStorageHost={host}",
-        f"AccountingStoragePort={external.port if external else names.SLURMDBD_PORT}",
+        f"AccountingStoragePort={external.port if external else ports.SLURMDBD}",
     ]

@@ -14,12 +14,12 @@ from functools import partial
 
 import msgspec
 
+from sidecars.contract.annotations import TOPOLOGY
 from sidecars.kube import NODES, PODS, Client, Event, Manifest, Reflector, records
 from sidecars.operator.runtime.caches import WORKERS
 from sidecars.slurm import protocol
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.tokens import TokenSource
-from sidecars.workloads import names
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 from tests.bench.kubelets import Kubelets
@@ -134,7 +134,7 @@ def slurm_client(kubelets: Kubelets) -> SlurmClient:
 def _body(desired: NodeSet, template: Manifest, ordinal: int) -> Manifest:
     body = render.pod(desired, template, ordinal, "6d9c7b9f5d", None)
     metadata = body["metadata"]
-    return body | {"metadata": metadata | {"annotations": {**metadata.get("annotations", {}), names.TOPOLOGY: ""}}}
+    return body | {"metadata": metadata | {"annotations": {**metadata.get("annotations", {}), TOPOLOGY: ""}}}
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from sidecars.contract.annotations import TOPOLOGY
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
 from sidecars.operator.nodeset.memory import Memory
 from sidecars.operator.runtime import bulk
@@ -15,7 +16,6 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset.pods import PodPlan
 from sidecars.policy.nodeset.records import Desired, WorkerPod
-from sidecars.workloads import names
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 
@@ -163,7 +163,7 @@ def _stamped(runtime: Runtime, pod: Manifest) -> Manifest:
     if runtime.caches.kube_nodes.store.by("topology", True):
         return pod
     metadata = pod["metadata"]
-    annotations = {names.TOPOLOGY: "", **(metadata.get("annotations") or {})}
+    annotations = {TOPOLOGY: "", **(metadata.get("annotations") or {})}
     return {**pod, "metadata": {**metadata, "annotations": annotations}}
 
 

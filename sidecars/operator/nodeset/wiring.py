@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from sidecars.contract.annotations import TOPOLOGY
 from sidecars.kube import Event, Manifest, records
 from sidecars.operator.nodeset.memory import Memories, Memory
 from sidecars.operator.nodeset.observation import as_placed
@@ -122,7 +123,7 @@ def _decided_by(pod: records.Pod) -> tuple[object, ...]:
     return (
         (meta.uid, meta.deletion_timestamp, meta.deletion_grace_period_seconds, meta.owner_references, meta.finalizers),
         {name: value for name, value in meta.labels.items() if name != names.POD_PROTECT},
-        {name: value for name, value in meta.annotations.items() if name not in {names.POD_DEADLINE, names.TOPOLOGY}},
+        {name: value for name, value in meta.annotations.items() if name not in {names.POD_DEADLINE, TOPOLOGY}},
         pod.spec,
         [it for it in status.conditions if not it.type.startswith(podstate.CONDITION_PREFIX)],
         (status.phase, status.reason, status.pod_ip, status.init_container_statuses, status.container_statuses),
@@ -136,7 +137,7 @@ def _slurm_nodes(pod: records.Pod) -> Iterable[tuple[str, str, str]]:
 
 
 def _has_topology(node: records.Node) -> Iterable[bool]:
-    return (True,) if node.metadata.annotations.get(names.TOPOLOGY) else ()
+    return (True,) if node.metadata.annotations.get(TOPOLOGY) else ()
 
 
 def _place(claim: records.PersistentVolumeClaim) -> str | None:

@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from sidecars.contract.annotations import TOPOLOGY
 from sidecars.contract.extra import pod_facts
 from sidecars.kube import PODS, Manifest, records
 from sidecars.operator.runtime.clusters import Cluster
@@ -22,7 +23,7 @@ TRY_AGAIN = 60.0
 async def stamp(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> None:
     """Stamp a pod that isn't yet. Raises KubeError."""
     wanted = _wanted_topology(runtime, pod, nodeset)
-    if wanted is not None and names.TOPOLOGY not in pod.metadata.annotations:
+    if wanted is not None and TOPOLOGY not in pod.metadata.annotations:
         await _stamp(runtime, pod, wanted)
 
 
@@ -39,7 +40,7 @@ async def tell(
     try:
         if wanted is not None:
             what = policy.topology(
-                wanted, pod.metadata.annotations.get(names.TOPOLOGY), own.topology if own is not None else None
+                wanted, pod.metadata.annotations.get(TOPOLOGY), own.topology if own is not None else None
             )
             if what.tell is not None:
                 await cluster.poller.update([slurm_node(pod)], topology=what.tell)
@@ -80,14 +81,14 @@ def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> s
     if machine is None:
         return None
     if policy.sets_topology(spec.get("extraConf") or ""):
-        return pod.metadata.annotations.get(names.TOPOLOGY, "")
+        return pod.metadata.annotations.get(TOPOLOGY, "")
     of_template: dict[str, str] = ((spec.get("template") or {}).get("metadata") or {}).get("annotations") or {}
-    return machine.metadata.annotations.get(names.TOPOLOGY, of_template.get(names.TOPOLOGY, "")).strip()
+    return machine.metadata.annotations.get(TOPOLOGY, of_template.get(TOPOLOGY, "")).strip()
 
 
 async def _stamp(runtime: Runtime, pod: records.Pod, value: str) -> None:
     metadata = pod.metadata
-    patch = {"metadata": {"uid": metadata.uid, "annotations": {names.TOPOLOGY: value}}}
+    patch = {"metadata": {"uid": metadata.uid, "annotations": {TOPOLOGY: value}}}
     await runtime.client.merge_patch(PODS, metadata.namespace, metadata.name, patch)
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sidecars.contract import paths
 from sidecars.slurm import conf
 from sidecars.workloads import config
 from sidecars.workloads.config import ConfigSet
 
 Severity = Literal["error", "warning"]
 
-FOLDER = "/etc/slurm/"
+FOLDER = f"{paths.SLURM_CONF_FOLDER}/"
 """Where Slurm's daemons have the files."""
 
 

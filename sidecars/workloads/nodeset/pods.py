@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
+from sidecars.contract.annotations import POD_HOSTNAME
 from sidecars.workloads import assembly, names
 from sidecars.workloads.nodeset.claims import claims, daemon_claims
 from sidecars.workloads.nodeset.naming import daemon_pod_name, hostname, index, pod_name
@@ -59,7 +60,7 @@ def _pod(
             "name": name,
             "namespace": nodeset.namespace,
             "labels": metadata["labels"]
-            | {names.POD_NAME: name, names.POD_HOSTNAME: host, names.REVISION_HASH: revision_hash}
+            | {names.POD_NAME: name, POD_HOSTNAME: host, names.REVISION_HASH: revision_hash}
             | labels,
             "ownerReferences": [assembly.owner_reference(nodeset)],
         },

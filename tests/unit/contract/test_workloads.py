@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
+from sidecars.contract import annotations, environment, manifest, paths, podfiles, ports
+
 WORKLOADS = Path(__file__).parents[3] / "charts/slurm-operator/workloads"
 FILES = sorted(path.name for path in WORKLOADS.glob("*.yaml"))
+NOT_OURS = {"NVIDIA_DRIVER_CAPABILITIES"}
+"""Variables that the container runtime reads."""
 
 
 def containers(name: str) -> Iterator[dict[str, Any]]:
@@ -25,3 +29,92 @@ def test_a_container_sets_a_variable_once(name: str) -> None:
     for container in containers(name):
         found = Counter(it["name"] for it in container.get("env") or ())
         assert [name for name, times in found.items() if times > 1] == [], container["name"]
+
+
+def sidecars(role: str) -> list[dict[str, Any]]:
+    """The containers of this role: in the base, and in the overlays, which name the container only."""
+    found = [it for name in FILES for it in containers(name)]
+    assert [it for it in found if it.get("args") == [role]], role
+    return [it for it in found if it["name"] == role]
+
+
+@pytest.mark.parametrize("role", sorted(environment.BY_ROLE))
+def test_the_pods_set_just_the_variables_that_a_role_reads(role: str) -> None:
+    found = {it["name"] for container in sidecars(role) for it in container.get("env") or ()}
+    assert found - NOT_OURS == environment.BY_ROLE[role]
+
+
+@pytest.mark.parametrize(
+    ("role", "folders"),
+    [
+        ("node", {podfiles.FOLDER, str(Path(paths.JWT_KEY).parent)}),
+        ("register", {podfiles.FOLDER, str(Path(paths.ANNOTATIONS).parent)}),
+        ("reconfigure", {paths.SLURM_CONF_FOLDER, paths.CANDIDATE, paths.KEYS, paths.CHECK}),
+        ("slurmd", {podfiles.FOLDER, paths.SLURM_CONF_FOLDER, paths.HEALTH}),
+    ],
+)
+def test_the_pods_mount_the_folders_that_a_container_uses(role: str, folders: set[str]) -> None:
+    found = {it["mountPath"] for name in FILES for c in containers(name) if c["name"] == role for it in mounts(c)}
+    assert folders <= found
+
+
+def mounts(container: dict[str, Any]) -> list[dict[str, Any]]:
+    """Its volume mounts."""
+    return container.get("volumeMounts") or []
+
+
+@pytest.mark.parametrize(
+    ("daemon", "port"),
+    [
+        ("slurmctld", ports.SLURMCTLD),
+        ("slurmd", ports.SLURMD),
+        ("slurmdbd", ports.SLURMDBD),
+        ("slurmrestd", ports.SLURMRESTD),
+    ],
+)
+def test_each_daemon_has_its_port(daemon: str, port: int) -> None:
+    found = [it for name in FILES for c in containers(name) if c["name"] == daemon for it in c.get("ports") or ()]
+    assert {it["containerPort"] for it in found if it["name"] == daemon} == {port}
+
+
+def test_the_hooks_of_slurmd_use_the_shared_files() -> None:
+    [slurmd] = [it for it in containers("slurmd.yaml") if it["name"] == "slurmd"]
+    start, stop = (slurmd["lifecycle"][hook]["exec"]["command"][-1] for hook in ("postStart", "preStop"))
+    folder, gone, released = podfiles.FOLDER, podfiles.STOP, podfiles.RELEASED
+    assert start == f"rm -f {folder}/{gone} {folder}/{released}"
+    assert f"cd {folder} || exit 0\nrm -f {released}\n" in stop
+    assert f"while test ! -e {released} &&" in stop
+    assert f"mv .{gone} {gone}\n" in stop
+    names = (podfiles.CONF, podfiles.EXTRA, podfiles.INSTANCE_ID)
+    assert [it for it in slurmd["args"] if "cat" in it] == [f'"$(cat {folder}/{name})"' for name in names]
+
+
+def test_the_health_program_looks_for_the_stop_file_in_the_shared_folder() -> None:
+    lines = (WORKLOADS / "health-run.sh").read_text().splitlines()
+    assert f"pod=${{{environment.SLURM_NODE_DIR}:-{podfiles.FOLDER}}}" in lines
+    assert f'is_leaving() {{ test -e "$pod/{podfiles.STOP}"; }}' in lines
+
+
+def test_the_pod_reads_the_annotation_and_the_label_that_the_operator_writes() -> None:
+    fields = {
+        it["name"]: it["valueFrom"]["fieldRef"]["fieldPath"]
+        for container in containers("slurmd.yaml")
+        for it in container.get("env") or ()
+        if "valueFrom" in it
+    }
+    assert fields[environment.SLURM_NODE_NAME] == f"metadata.labels['{annotations.POD_HOSTNAME}']"
+    assert fields[environment.SLINKY_TOPOLOGY] == f"metadata.annotations['{annotations.TOPOLOGY}']"
+    [pod] = yaml.safe_load_all((WORKLOADS / "slurmd.yaml").read_text())
+    [volume] = [it for it in pod["spec"]["volumes"] if it["name"] == "podinfo"]
+    [item] = volume["downwardAPI"]["items"]
+    assert item == {"path": Path(paths.ANNOTATIONS).name, "fieldRef": {"fieldPath": "metadata.annotations"}}
+
+
+def test_the_keys_are_mounted_by_their_names() -> None:
+    [stateful_set] = [
+        it for it in yaml.safe_load_all((WORKLOADS / "slurmctld.yaml").read_text()) if it["kind"] == "StatefulSet"
+    ]
+    [volume] = [it for it in stateful_set["spec"]["template"]["spec"]["volumes"] if it["name"] == "slurm-keys"]
+    sources = [it["secret"]["items"] for it in volume["projected"]["sources"] if "secret" in it]
+    paths_of = [item["path"] for items in sources for item in items]
+    assert paths_of == [manifest.SLURM_KEY, manifest.SLURM_JWKS, manifest.JWT_KEY]

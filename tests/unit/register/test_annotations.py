@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecars.register.annotations import WAIT, topology, with_topology
+from sidecars.register.annotations import WAIT, with_topology
 
 LINES = 'kubectl.kubernetes.io/default-container="slurmd"\ntopology.slinky.slurm.net/spec="topo-switch:s2,block:b2"\n'
 
@@ -22,20 +22,6 @@ class Clock:
         self.now += seconds
         if self.then is not None:
             self.file.write_text(self.then)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (LINES, "topo-switch:s2,block:b2"),
-        ('topology.slinky.slurm.net/spec=""\n', ""),
-        ('a="topology.slinky.slurm.net/spec"\n', None),
-        ("", None),
-        ('topology.slinky.slurm.net/spec="a\\x00b"\n', "a\\x00b"),
-    ],
-)
-def test_the_stamp_is_read_from_among_the_annotations(text: str, found: str | None) -> None:
-    assert topology(text) == found
 
 
 def test_a_stamp_that_comes_late_is_waited_for(tmp_path: Path) -> None:

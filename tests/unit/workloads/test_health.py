@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract import paths
 from sidecars.slurm import conf
 from sidecars.workloads import health, nodeset, structure
 from sidecars.workloads.config import compose
@@ -40,9 +41,9 @@ def test_every_worker_has_the_program_for_slurm_runs_it_on_all() -> None:
     template = nodeset.pod_template(builders.nodeset(), builders.controller(), builders.facts())
     [mount] = [it for it in builders.part(template, "slurmd")["volumeMounts"] if it["name"] == "slurm-health"]
     [volume] = [it for it in template["spec"]["volumes"] if it["name"] == "slurm-health"]
-    assert mount["mountPath"] == health.FOLDER
+    assert mount["mountPath"] == paths.HEALTH
     assert volume["configMap"] == {"name": "slurm-worker-slinky-health", "defaultMode": 0o555, "optional": True}
-    assert health.PROGRAM.startswith(f"{health.FOLDER}/")
+    assert health.PROGRAM.startswith(f"{paths.HEALTH}/")
     assert config_map()["metadata"]["name"] == "slurm-worker-slinky-health"
 
 

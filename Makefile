@@ -8,7 +8,7 @@ PYTHON ?= python3
 export SLURM_CHARTS_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slurm-charts
 VENV := $(SLURM_CHARTS_CACHE)/venv
 BIN := $(VENV)/bin
-# The lock decides what is in the environment: another lock makes a new one, another date of the file does not.
+# The environment depends on the content of the lock, not on its date.
 READY := $(VENV)/ready-$(shell cat requirements/dev.txt | sha256sum | cut -c1-12)
 PYTEST = $(BIN)/python -m pytest
 export PIP_CACHE_DIR := $(SLURM_CHARTS_CACHE)/pip
@@ -33,11 +33,11 @@ $(READY): | requirements/dev.txt
 ## The local cluster
 
 .PHONY: up
-up: $(READY) ## a Slurm cluster on Kubernetes on this machine (or on the cluster of KUBECONFIG), and a first job
+up: $(READY) ## create a Slurm cluster on Kubernetes on this machine (or on the cluster of KUBECONFIG), and run a first job
 	@$(BIN)/python -m tests.cluster up
 
 .PHONY: down
-down: $(READY) ## take the local cluster away again
+down: $(READY) ## delete the local cluster
 	@$(BIN)/python -m tests.cluster down
 
 .PHONY: kubeconfig
@@ -84,7 +84,7 @@ generate: $(READY) ## write the generated files: CRDs, values schemas, reference
 	@$(BIN)/python -m schemas.generate
 
 .PHONY: verify
-verify: $(READY) ## write the generated files again and demand that nothing changed
+verify: $(READY) ## check that the generated files are up to date
 	@$(BIN)/python -m schemas.generate --check
 
 .PHONY: format
@@ -93,7 +93,7 @@ format: $(READY) ## format the Python code
 	$(BIN)/ruff format .
 
 .PHONY: lock
-lock: $(READY) ## bring requirements/*.txt up to date with requirements/*.in (needs uv)
+lock: $(READY) ## update requirements/*.txt from requirements/*.in (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' requirements/runtime.in -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs one definition into the root file system it runs in: `install.sh FOLDER`.
-# Run by every Containerfile of images/ and by the build without an engine alike, so that there is one list of packages.
+# Every Containerfile of images/ runs it, and so does the build without an engine, so that both use the same packages.
 #
-# FOLDER/packages.txt   Debian packages, one a line; NAME=VERSION* as apt-get takes it; # starts a comment
-# FOLDER/prepare.sh     run before they are installed (optional)
-# FOLDER/rootfs/        laid over the file system after that (optional)
-# FOLDER/setup.sh       run last (optional)
+# FOLDER/packages.txt   Debian packages, one a line; NAME=VERSION* as for apt-get; # starts a comment
+# FOLDER/prepare.sh     runs before the packages are installed (optional)
+# FOLDER/rootfs/        files to copy after that (optional)
+# FOLDER/setup.sh       runs last (optional)
 #
-# /var/lib/apt/lists and /var/cache/apt/archives may be mounted from outside: what is in them is then used and kept.
+# If /var/lib/apt/lists and /var/cache/apt/archives are mounted, their content is used and not deleted.
 set -eu
 
 folder=$1
@@ -16,7 +16,7 @@ archives=/var/cache/apt/archives
 policy=/usr/sbin/policy-rc.d
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
-# Packages must not start the daemons they bring.
+# Packages must not start their daemons.
 had_policy=yes
 if [ ! -e "$policy" ]; then
   had_policy=no
@@ -32,7 +32,7 @@ packages=$(sed 's/#.*//' "$folder/packages.txt")
 if [ -z "$(find "$lists" -name '*Packages*' -print -quit)" ]; then
   apt-get update --quiet
 fi
-# Unsafe I/O: a build that is cut off is thrown away whole.
+# Unsafe I/O: an interrupted build is discarded as a whole.
 # shellcheck disable=SC2086 # one word for each package
 apt-get install --quiet --yes --no-install-recommends --option DPkg::Options::=--force-unsafe-io $packages
 
@@ -43,7 +43,7 @@ if [ -e "$folder/setup.sh" ]; then
   sh "$folder/setup.sh"
 fi
 
-# Every package's copyright file stays where Debian has it; this names the licences at a glance.
+# Every package's copyright file stays at Debian's path. This is a summary of the licences.
 licences=/usr/share/doc/IMAGE-LICENSES
 {
   echo "Debian packages of this image and the licences that their copyright files"

@@ -18,7 +18,7 @@ _MARKDOWN_CODE = re.compile(
     r"^ *```.*?^ *```|^(?: {4}|\t).*?$|`[^`\n]*(?:\n[^`\n]+)?`|\]\([^)]*\)", re.DOTALL | re.MULTILINE
 )
 _SHELL_COMMENT = re.compile(r"(?:^|\s)#(?!!)(.*)$")
-_HELM = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_HELM = re.compile(r"\{\{(?!-? ?/\*).*?\}\}", re.DOTALL)  # but not its comments
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def in_file(path: Path, listed: List) -> list[Finding]:
         return in_python(text, listed)
     if path.suffix == ".md":
         return findings(without_code(text), listed.words)
-    if path.suffix == ".sh" or path.suffix == "" or path.name in {"Containerfile", "Makefile"}:
+    if path.suffix in {".sh", ".bash", ""}:
         return findings(comments(text), listed.words)
     return findings(without_code(_HELM.sub(_blank, text), indented=False), listed.words)
 

@@ -1,3 +1,3 @@
-# Debian's mariadb-server would make the user mysql; mariadb-server-core, which is all that is needed, does not.
+# Debian's mariadb-server would create the user mysql. mariadb-server-core, which is sufficient, does not.
 groupadd --system --gid 402 mysql
 useradd --system --uid 402 --gid mysql --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin mysql

@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     commands = {
         "up": "a cluster with Slurm on it, and a first job",
-        "down": "take the local cluster away again",
+        "down": "delete the local cluster",
         "kubeconfig": "print the path of the kubeconfig in use",
         "status": "say what runs",
         "start": "the local cluster with the images, without the charts",

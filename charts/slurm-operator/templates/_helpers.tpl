@@ -1,6 +1,6 @@
 {{/*
-Names, labels and other texts of the chart. Each is called with the root context (`include "slurm-operator.name" .`),
-but for `slurm-operator.image`, which says what it takes. All names of objects are made here.
+Names, labels and other texts of the chart. The argument is the root context (`include "slurm-operator.name" .`), except for
+`slurm-operator.image`. All names of objects are defined here.
 */}}
 
 {{/* Name of the chart, for labels. */}}
@@ -8,7 +8,7 @@ but for `slurm-operator.image`, which says what it takes. All names of objects a
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Start of the names of all objects, and the name of the operator's own. */}}
+{{/* Prefix of the names of all objects, and the name of the operator's Deployment. */}}
 {{- define "slurm-operator.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
@@ -57,7 +57,7 @@ app.kubernetes.io/part-of: slurm-operator
 
 {{/*
 A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT)`; IMAGE is a string, or a map of
-`repository` with `digest` or `tag`, and DEFAULT stands for an empty tag.
+`repository` with `digest` or `tag`. DEFAULT replaces an empty tag.
 */}}
 {{- define "slurm-operator.image" -}}
 {{- $image := .image | default dict }}
@@ -78,7 +78,7 @@ A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT
 {{- include "slurm-operator.image" (dict "image" .Values.operator.image "tag" .Chart.Version) }}
 {{- end }}
 
-{{/* Watched namespaces, divided by commas; empty for all. */}}
+{{/* Watched namespaces, separated by commas. Empty: all. */}}
 {{- define "slurm-operator.namespaces" -}}
 {{- $given := .Values.operator.namespaces | default list }}
 {{- $list := kindIs "string" $given | ternary (splitList "," (toString $given)) $given }}
@@ -89,7 +89,7 @@ A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT
 {{- join "," (uniq $names) }}
 {{- end }}
 
-{{/* Port of the metrics, 0 for none. Fails for anything that is no port. */}}
+{{/* Port of the metrics. 0: none. Fails if it isn't a port. */}}
 {{- define "slurm-operator.metricsPort" -}}
 {{- $port := toString .Values.operator.metricsPort }}
 {{- if not (regexMatch "^(0|[1-9][0-9]{0,4})$" $port) }}
@@ -104,7 +104,7 @@ A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT
 {{- $port }}
 {{- end }}
 
-{{/* The log level as the operator knows it; names and numbers of the reference's logger are taken as well. */}}
+{{/* The operator's log level. Names and numbers of SchedMD's logger are accepted too. */}}
 {{- define "slurm-operator.logLevel" -}}
 {{- $level := .Values.operator.logLevel | default "info" | toString | lower }}
 {{- $known := dict "debug" "debug" "info" "info" "warning" "warning" "warn" "warning" "error" "error" "panic" "error" }}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# nvidia-smi lists the GPUs, in time. Its answer is kept for the checks that follow, which have nothing to say without.
+# nvidia-smi lists the GPUs in time. The next checks use its output, and pass without it.
 answer=$SLURM_HEALTH_STATE/nvidia-smi
 rm -f "$answer"
 if ! command -v nvidia-smi >/dev/null; then

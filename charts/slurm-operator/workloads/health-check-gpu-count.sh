@@ -1,6 +1,6 @@
 #!/bin/sh
-# nvidia-smi lists at least $GPUS GPUs, or MIG devices where $MIG is 1. More are no fault: a privileged slurmd sees all
-# of its machine. A GPU that has fallen off the bus is listed with an error in place of its name, or not at all.
+# nvidia-smi lists at least $GPUS GPUs, or MIG devices if $MIG is 1. More are not a fault, because a privileged slurmd sees
+# all GPUs of its host. A GPU that has fallen off the bus is listed with an error instead of its name, or is missing.
 answer=$SLURM_HEALTH_STATE/nvidia-smi
 test -e "$answer" || exit 0
 line='^GPU [0-9]*: .*(UUID: GPU-' kind=GPUs

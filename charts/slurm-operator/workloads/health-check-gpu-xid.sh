@@ -1,7 +1,7 @@
 #!/bin/sh
-# The kernel's log has none of the Xid errors in $XIDS since this pod's slurmd started: those after which a GPU needs a
-# reset, a reboot or a repair. A new pod starts anew. Without the right to read that log (slurmd without privileges) it
-# says nothing.
+# The kernel has logged none of the Xid errors in $XIDS since this pod's slurmd started. After these errors a GPU needs a
+# reset, a reboot or a repair. A new pod ignores older errors. If slurmd may not read the kernel's log because it is
+# unprivileged, the check passes.
 # https://docs.nvidia.com/deploy/xid-errors/
 since=$(cat "$SLURM_HEALTH_STATE/started" 2>/dev/null || echo 0)
 dmesg 2>/dev/null | awk -v since="$since" -v fatal=" $XIDS " '

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Slurm's HealthCheckProgram: runs the checks beside it, drains the node for what fails, undrains it when nothing does.
+# Slurm's HealthCheckProgram: runs the checks in its folder, drains the node if one fails, undrains it if all pass.
 # https://slurm.schedmd.com/slurm.conf.html#OPT_HealthCheckProgram
 #
 # slurmd runs it as root, before it registers and then at each HealthCheckInterval. A check is a file check-NAME in this
-# folder that `settings` names in CHECKS. It fails by its exit status, and its first line on standard output says why; or
-# by not ending within CHECK_SECONDS, when the last on standard error says where. Together they have BUDGET_SECONDS.
+# folder that `settings` names in CHECKS. It fails by its exit status, with the reason as its first line on standard output;
+# or by not ending within CHECK_SECONDS, with its last line on standard error as the place. All checks have BUDGET_SECONDS.
 #
-# The drain's reason begins with "slurm-node: health: ". A node with any other reason is left as it is, drained or not,
-# and no other reason is ever lifted. Slurm is asked by nodes that fail or did before, never by healthy ones.
+# The drain's reason begins with "slurm-node: health: ". A node with another reason is not changed, drained or not. Only nodes
+# with a fault, now or in the last run, send requests to Slurm.
 set -u
 umask 077
 PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin
@@ -25,23 +25,23 @@ set +a
 
 now() { date +%s; }
 
-# Whether a process of this id that runs a check is still there.
+# Whether a process of this id still runs a check.
 hangs() { tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null | grep -q "/check-"; }
 
-# The words of a check as part of a reason: one line of plain characters.
+# The output of a check as part of a reason: one line of plain characters.
 words() { head -n 1 "$1" | tr -c '[:print:]' ' ' | tr -d "\"'\\\\" | cut -c1-120 | sed 's/ *$//'; }
 words_after() { test ! -s "$1" || { tail -n 1 "$1" >"$1.last" && echo ", $(words "$1.last")"; }; }
 
-# examine NAME SECONDS: runs a check; the reason on standard output when it fails.
+# examine NAME SECONDS: runs a check. If it fails, the reason is on standard output.
 examine() {
   out=$state/$1.out err=$state/$1.err rc=$state/$1.rc hung=$state/$1.pid
-  # What the kernel holds can't be killed: there is never a second one beside it.
+  # A process that the kernel blocks can't be killed. A second one is never started.
   if test -s "$hung" && hangs "$(cat "$hung")"; then
     echo "$1: hasn't ended since it was started$(words_after "$err")"
     return
   fi
   rm -f "$hung" "$rc" "$rc.new"
-  # In a session of its own, so that all of it can be ended.
+  # In a separate session, so that all of its processes can be ended.
   setsid sh -c '"$1" >"$2" 2>"$3" </dev/null; echo $? >"$4.new" && mv "$4.new" "$4"' \
     sh "$here/check-$1" "$out" "$err" "$rc" >/dev/null 2>&1 &
   pid=$! looks=0
@@ -53,7 +53,7 @@ examine() {
       return
     fi
     looks=$((looks + 1))
-    # Most have ended within a blink.
+    # Most checks end at once.
     if test "$looks" -le 5; then sleep 0.01; else sleep 0.05; fi
   done
   status=$(cat "$rc")
@@ -65,7 +65,7 @@ examine() {
 
 scontrol_() { timeout -k 1 8 scontrol "$@"; }
 
-# Reads the node's states and reason; fails when Slurm has no such node or doesn't answer.
+# Reads the node's states and reason. Fails if Slurm has no such node or doesn't answer.
 look() {
   record=$(scontrol_ show node "$node" 2>/dev/null) || return 1
   states=+$(printf '%s\n' "$record" | sed -n 's/^ *State=\([^ ]*\).*/\1/p')
@@ -76,7 +76,7 @@ is_own() { case $reason in "$own"*) true ;; *) false ;; esac; }
 is_drained() { case $states in *+DRAIN*) true ;; *) false ;; esac; }
 is_down() { case $states in +DOWN*) true ;; *) false ;; esac; }
 
-# The kubelet is stopping slurmd: the drain is the pod's business now.
+# The kubelet is stopping slurmd: the pod manages the drain.
 is_leaving() { test -e "$pod/stop"; }
 
 drain() {
@@ -97,7 +97,7 @@ undrain() {
 }
 
 mkdir -p "$state" || exit 1
-# One at a time: slurmd starts the next one although this one may still wait for Slurm.
+# One run at a time: slurmd starts the next run although this one may still wait for Slurm.
 if ! mkdir "$state/lock" 2>/dev/null; then
   ! kill -0 "$(cat "$state/lock/pid" 2>/dev/null || echo none)" 2>/dev/null || exit 0
 fi
@@ -116,8 +116,8 @@ for check in $CHECKS; do
   left=$((end - $(now)))
   test "$left" -ge 1 || break
   test "$left" -le "$CHECK_SECONDS" || left=$CHECK_SECONDS
-  said=$(examine "$check" "$left")
-  test -z "$said" || failed="$failed${failed:+; }$said"
+  output=$(examine "$check" "$left")
+  test -z "$output" || failed="$failed${failed:+; }$output"
 done
 
 if test -n "$failed"; then
@@ -126,7 +126,7 @@ if test -n "$failed"; then
   : >"$state/failed"
 fi
 if "$first"; then
-  # Not registered yet. A node that fails is not to wait for the next interval once it is.
+  # Not registered yet. A node with a fault is drained as soon as it registers, not after the next interval.
   if test -n "$failed"; then
     setsid sh -c 'n=0; while test $n -lt 60; do n=$((n + 1)); sleep 0.5
       timeout 8 scontrol show node "$2" >/dev/null 2>&1 && exec "$1"; done' sh "$0" "$node" </dev/null >/dev/null 2>&1 &
@@ -136,7 +136,7 @@ elif is_leaving; then
 elif test -n "$failed"; then
   look && drain "$failed" || echo "Slurm can't be told: it is tried again"
 elif test -e "$state/failed" || test ! -e "$state/known"; then
-  # A predecessor of this pod may have left its drain.
+  # An earlier pod of this name may have left its drain.
   look && undrain && rm -f "$state/failed" && : >"$state/known"
 fi
 test -z "$failed"

@@ -30,8 +30,8 @@ Call with a list: the value, where it stands in the values.
 {{- end }}
 
 {{- /*
-A configuration map as `Key=Value` items in the order of the keys; null, "" and [] leave an item out.
-Call with a list: the map (may be null), the separator, where the map stands in the values.
+A configuration map as `Key=Value` items in the order of the keys; an item with null, "" or [] is omitted.
+Call with a list: the map (may be null), the separator, the path of the map in the values.
 */}}
 {{- define "slurm.confItems" -}}
 {{- $separator := index . 1 -}}
@@ -50,7 +50,7 @@ Call with a list: the map (may be null), the separator, where the map stands in 
 {{- end }}
 
 {{- /*
-The text of a raw string, else of its map. Call with a list: raw (may be null), map, separator, where the map stands.
+The text of a raw string, else of its map. Call with a list: raw (may be null), map, separator, the path of the map.
 */}}
 {{- define "slurm.conf" -}}
 {{- $raw := index . 0 -}}
@@ -82,7 +82,7 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- join "\n" $lines -}}
 {{- end }}
 
-{{- /* "true" where a job has a partition to go to, as far as the chart knows. Call with the root context. */}}
+{{- /* "true" if the values define a partition. Call with the root context. */}}
 {{- define "slurm.hasPartition" -}}
 {{- $found := or (include "slurm.partitionLines" .) (contains "PartitionName=" (.Values.controller.extraConf | default "")) -}}
 {{- range include "slurm.nodesets" . | fromYaml -}}
@@ -91,7 +91,7 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- if $found }}true{{ end -}}
 {{- end }}
 
-{{- /* What the chart adds to slurm.conf. Call with the root context. */}}
+{{- /* The lines that the chart adds to slurm.conf. Call with the root context. */}}
 {{- define "slurm.slurmConf" -}}
 {{- $controller := .Values.controller -}}
 {{- $lines := list
@@ -102,7 +102,7 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- end }}
 
 {{- /*
-The data of a ConfigMap of scripts, each name with the prefix by which Slurm's side tells the kinds of scripts apart.
+The data of a ConfigMap of scripts, each name with the prefix of its kind of scripts.
 Call with a list: the map of scripts, the prefix.
 */}}
 {{- define "slurm.scripts" -}}
@@ -115,9 +115,9 @@ Call with a list: the map of scripts, the prefix.
 {{- end }}
 
 {{- /*
-The references to ConfigMaps of scripts, as YAML, empty where there are none. Call with a list: root context, name of the
-list in the custom resource and in the values, the map of scripts, what the release's ConfigMap of them is called, and
-what the ConfigMap of dcgm-exporter's script is called, where the list takes one.
+The references to ConfigMaps of scripts, as YAML, empty without scripts. Call with a list: root context, name of the list in
+the custom resource and in the values, the map of scripts, the name of the release's ConfigMap of them, and optionally the
+name of the ConfigMap with dcgm-exporter's script.
 */}}
 {{- define "slurm.scriptRefs" -}}
 {{- $root := index . 0 -}}

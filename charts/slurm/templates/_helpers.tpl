@@ -1,8 +1,8 @@
 {{- /*
-Helpers of general use. How each is called stands above it; the ones with more than one argument take a list.
+General helpers. The comment of each describes its arguments. Helpers with more than one argument take a list.
 Names of objects are in _names.tpl, the effective loginsets and nodesets in _sets.tpl, Slurm's configuration lines in _conf.tpl.
 
-A helper returns text. Where it returns a map it returns YAML, for `fromYaml`.
+A helper returns text. To return a map, it returns YAML for `fromYaml`.
 */}}
 
 {{- /* Name of the chart. Call with the root context. */}}
@@ -35,8 +35,8 @@ app.kubernetes.io/instance: {{ index . 1 }}
 {{- end }}
 
 {{- /*
-The metadata of an object of the release, without its key. Call with a list: root context, name of the object and, where
-values carry some for it, a map of labels and annotations.
+The content of an object's metadata. Call with a list: root context, name of the object, and optionally a map of labels and
+annotations.
 */}}
 {{- define "slurm.metadata" -}}
 {{- $root := index . 0 -}}
@@ -53,8 +53,8 @@ annotations:
 {{- end }}
 
 {{- /*
-The keys of a map that hold something, as YAML: neither null nor an empty map, list or string. 0 and false hold something.
-Call with a list: the map (may be null), the keys; without keys all of the map's. Empty where nothing is held.
+The keys of a map that aren't empty, as YAML. null and an empty map, list or string are empty, 0 and false are not.
+Call with a list: the map (may be null), the keys (default: all of the map). The result is empty if all keys are.
 */}}
 {{- define "slurm.fields" -}}
 {{- $map := index . 0 | default dict -}}
@@ -69,8 +69,8 @@ Call with a list: the map (may be null), the keys; without keys all of the map's
 {{- end }}
 
 {{- /*
-An image reference. Call with a list: the value (a string, or a map of repository, tag and digest), and where it stands in
-the values. A digest wins over a tag.
+An image reference. Call with a list: the value (a string, or a map of repository, tag and digest), and its path in the
+values. A digest overrides a tag.
 */}}
 {{- define "slurm.image" -}}
 {{- $image := index . 0 -}}
@@ -89,8 +89,8 @@ the values. A digest wins over a tag.
 
 {{- /*
 A container override of a custom resource: the whole map of the values, its image as one string, the chart's pull policy.
-Call with a list: root context, the map (may be null), where it stands in the values, whether an image must be named.
-Without an image the operator takes its own.
+Call with a list: root context, the map (may be null), its path in the values, whether an image is required.
+Without an image the operator uses its own.
 */}}
 {{- define "slurm.container" -}}
 {{- $root := index . 0 -}}
@@ -131,7 +131,7 @@ spec:
 {{- end }}
 
 {{- /*
-A service override of a custom resource, empty where the values say nothing. Call with the `service` map (may be null).
+A service override of a custom resource, empty if the values have none. Call with the `service` map (may be null).
 */}}
 {{- define "slurm.service" -}}
 {{- $service := . | default dict -}}
@@ -145,7 +145,7 @@ A service override of a custom resource, empty where the values say nothing. Cal
 {{- end }}
 
 {{- /*
-Where a daemon outside Kubernetes is. Call with a list: the `externalConfig` map, the port of Slurm, where the map stands.
+The address of a daemon outside Kubernetes. Call with a list: the `externalConfig` map, Slurm's port, the path of the map.
 */}}
 {{- define "slurm.externalConfig" -}}
 {{- $config := index . 0 | default dict -}}
@@ -154,7 +154,7 @@ port: {{ $config.port | default (index . 1) }}
 {{- end }}
 
 {{- /*
-The value of a key Secret, base64-encoded: the one that the cluster has, else a new one.
+The value of a key Secret, base64-encoded: the existing one, or else a new one.
 Call with a list: root context, name of the Secret, its key.
 */}}
 {{- define "slurm.keyValue" -}}
@@ -172,14 +172,14 @@ Call with a list: root context, name of the Secret, its key.
 {{- end -}}
 {{- end }}
 
-{{- /* "true" where the release brings a database along. Call with the root context. */}}
+{{- /* "true" if the release has the embedded database. Call with the root context. */}}
 {{- define "slurm.mariadb" -}}
 {{- with .Values.accounting -}}
 {{- if and .enabled (not .external) (.mariadb | default dict).enabled }}true{{ end -}}
 {{- end -}}
 {{- end }}
 
-{{- /* Where slurmdbd's database is: the values' or the release's own. Call with the root context. */}}
+{{- /* The connection to slurmdbd's database: that of the values or the embedded one. Call with the root context. */}}
 {{- define "slurm.storageConfig" -}}
 {{- $storage := .Values.accounting.storageConfig -}}
 {{- if include "slurm.mariadb" . -}}
@@ -190,7 +190,7 @@ Call with a list: root context, name of the Secret, its key.
 {{- toYaml $storage -}}
 {{- end }}
 
-{{- /* "true" where the release makes the keys itself. Call with a list: root context, `slurmKey` or `jwtKey` of the values. */}}
+{{- /* "true" if the release creates the key. Call with a list: root context, `slurmKey` or `jwtKey` of the values. */}}
 {{- define "slurm.keyCreated" -}}
 {{- $values := (index . 0).Values -}}
 {{- if and (index . 1).create (not $values.controller.external) (not (and $values.accounting.enabled $values.accounting.external)) -}}

@@ -1,5 +1,6 @@
 {{- /*
-The names of all objects of the release and of the keys in them. Each is called with the root context, unless said otherwise.
+The names of all objects of the release and of the keys in them. The argument is the root context, unless the comment names
+another one.
 */}}
 
 {{- /* Stem of all names, and the name of the Controller, the RestApi and the Accounting. */}}
@@ -21,9 +22,9 @@ The names of all objects of the release and of the keys in them. Each is called 
 {{- end }}
 
 {{- /*
-The name of an object that the values hold under a key. Call with a list: root context, what stands between stem and key,
-the map of the values that has the key, the key.
-Pods carry the name, with "-0" and more behind it, as a label of at most 63 characters.
+The name of an object of a key in the values. Call with a list: root context, the part between stem and key, the map of the
+values that has the key, the key.
+Pods have the name, followed by "-0" and more, as a label of at most 63 characters.
 */}}
 {{- define "slurm.keyed.name" -}}
 {{- $key := index . 3 -}}
@@ -53,7 +54,7 @@ Pods carry the name, with "-0" and more behind it, as a label of at most 63 char
 {{- include "slurm.keyed.name" (list (index . 0) "token" "tokens" (index . 1)) -}}
 {{- end }}
 
-{{- /* A ConfigMap of the release. Call with a list: root context, what it holds, as "prolog-scripts". */}}
+{{- /* A ConfigMap of the release. Call with a list: root context, its content, for example "prolog-scripts". */}}
 {{- define "slurm.configMap.name" -}}
 {{- printf "%s-%s" (include "slurm.fullname" (index . 0)) (index . 1) -}}
 {{- end }}
@@ -63,7 +64,7 @@ Pods carry the name, with "-0" and more behind it, as a label of at most 63 char
 {{- printf "%s-mariadb" (include "slurm.fullname" .) -}}
 {{- end }}
 
-{{- /* Name and key of the Secret or ConfigMap that holds a key, as YAML. */}}
+{{- /* Name and key of the Secret or ConfigMap that contains a key, as YAML. */}}
 
 {{- define "slurm.slurmKeyRef" -}}
 name: {{ .Values.slurmKey.secretRef.name | default (printf "%s-auth-slurm" (include "slurm.fullname" .)) }}
@@ -85,7 +86,7 @@ name: {{ .Values.sssd.secretRef.name | default (printf "%s-sssd-conf" (include "
 key: {{ .Values.sssd.secretRef.key | default "sssd.conf" }}
 {{- end }}
 
-{{- /* The references to all keys, as they stand in a Controller or Accounting. */}}
+{{- /* The references to all keys, for a Controller or Accounting. */}}
 {{- define "slurm.keyRefs" -}}
 slurmKeyRef:
   {{- include "slurm.slurmKeyRef" . | nindent 2 }}

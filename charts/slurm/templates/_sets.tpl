@@ -1,6 +1,6 @@
 {{- /*
 The effective loginsets and nodesets: each enabled item merged over its defaults, as a YAML map by key.
-Maps are merged, lists replaced; a null takes the default away. Each is called with the root context.
+Maps are merged, lists are replaced, null removes a default. The argument is the root context.
 */}}
 
 {{- define "slurm.loginsets" -}}
@@ -26,7 +26,7 @@ Maps are merged, lists replaced; a null takes the default away. Each is called w
 {{- end }}
 
 {{- /*
-A nodeset with the folder in which dcgm-exporter finds the jobs of its GPUs, where that is wanted and it asks for GPUs.
+A nodeset with the folder in which dcgm-exporter finds the jobs of its GPUs, if that is enabled and it requests GPUs.
 Call with a list: root context, the nodeset.
 */}}
 {{- define "slurm.withJobMapping" -}}
@@ -44,7 +44,7 @@ Call with a list: root context, the nodeset.
 {{- toYaml $set -}}
 {{- end }}
 
-{{- /* "true" where slurmd or the pod as a whole asks for NVIDIA GPUs. Call with the nodeset. */}}
+{{- /* "true" if slurmd or the pod as a whole requests NVIDIA GPUs. Call with the nodeset. */}}
 {{- define "slurm.asksForGpus" -}}
 {{- $found := dig "enabled" false (.gpu | default dict) -}}
 {{- range $resources := list (.slurmd | default dict).resources (.podSpec | default dict).resources -}}
@@ -55,7 +55,7 @@ Call with a list: root context, the nodeset.
 {{- if $found }}true{{ end -}}
 {{- end }}
 
-{{- /* "true" where a pod of the release reads sssd.conf. */}}
+{{- /* "true" if a pod of the release reads sssd.conf. */}}
 {{- define "slurm.sssdUsed" -}}
 {{- $used := not (empty (include "slurm.loginsets" . | fromYaml)) -}}
 {{- range include "slurm.nodesets" . | fromYaml -}}

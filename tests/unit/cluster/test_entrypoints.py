@@ -75,7 +75,7 @@ def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, 
         """
     )
     daemon.chmod(0o755)
-    script = f". {SUPERVISE}; supervise daemon {daemon}; hold; echo over"
+    script = f". {SUPERVISE}; supervise daemon {daemon}; run_until_term; echo over"
     # Tests in the background of a shell have SIGINT ignored, and bash can't trap what it was started to ignore.
     words = ["env", "--default-signal=INT", "bash", "-c", script]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:

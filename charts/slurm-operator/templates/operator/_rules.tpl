@@ -1,6 +1,6 @@
 {{/*
-What the operator may do where there are Slurm clusters, as rules of a Role or a ClusterRole. Objects are written by
-server-side apply, which is a patch, and needs `create` for those that aren't there yet.
+The operator's permissions in namespaces with Slurm clusters, as rules of a Role or a ClusterRole. The operator writes objects
+with server-side apply, which is a patch, and needs `create` for new objects.
 */}}
 {{- define "slurm-operator.rules" -}}
 - apiGroups: [slinky.slurm.net]

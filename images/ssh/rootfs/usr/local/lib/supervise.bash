@@ -1,10 +1,10 @@
-# Keeps the daemons of one container running. Sourced by the entrypoints of slurmd and login.
+# Runs the daemons of one container. The entrypoints of slurmd and login source it.
 #
 #   supervise NAME COMMAND…   runs COMMAND in the background, and again one second after each end
-#   hold                      waits for TERM or INT, passes TERM on to all, returns when all have ended
+#   run_until_term            waits for TERM or INT, passes TERM on to all, returns when all have ended
 #
-# A daemon that dies is started again in the same container, because its end must not take along what else runs there:
-# job steps outlive slurmd, sessions outlive sackd.
+# A daemon that ends is started again in the same container, because other processes in it must continue: job steps outlive
+# slurmd, sessions outlive sackd.
 
 keepers=()
 
@@ -18,7 +18,7 @@ supervise() {
     while [ -z "$stopping" ]; do
       "$@" &
       child=$!
-      # A TERM that came before there was a child to pass it on to.
+      # A TERM that came before the child existed.
       [ -z "$stopping" ] || kill -TERM "$child" 2>/dev/null
       # A trapped signal ends `wait` early.
       while wait "$child"; status=$?; kill -0 "$child" 2>/dev/null; do :; done
@@ -33,7 +33,7 @@ supervise() {
   keepers+=("$!")
 }
 
-hold() {
+run_until_term() {
   local keeper
   trap 'kill -TERM "${keepers[@]}" 2>/dev/null' TERM INT
   for keeper in "${keepers[@]}"; do

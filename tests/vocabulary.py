@@ -73,9 +73,9 @@ def _word(entry: dict[str, object]) -> Word:
     allowed = entry.get("allowed", [])
     assert isinstance(allowed, list)
     return Word(
-        wrong=re.compile(str(entry["wrong"]), re.IGNORECASE),
+        wrong=re.compile(str(entry["wrong"])),
         right=str(entry["right"]),
-        allowed=tuple(re.compile(case["text"], re.IGNORECASE) for case in allowed),
+        allowed=tuple(re.compile(case["text"]) for case in allowed),
         bad=str(entry["bad"]),
         good=str(entry["good"]),
     )
@@ -84,7 +84,7 @@ def _word(entry: dict[str, object]) -> Word:
 def findings(text: str, words: tuple[Word, ...], first_line: int = 1) -> list[Finding]:
     """Wrong words in a text, those at the ends of lines included. Lines count from `first_line`."""
     found = []
-    joined = re.sub(r"\n[ #*>]*", lambda newline: "\n".ljust(len(newline.group())), text)
+    joined = re.sub(r"\n[ #*>]*", lambda newline: "\n".ljust(len(newline.group())), text.lower())
     for word in words:
         remaining = joined
         for allowed in word.allowed:

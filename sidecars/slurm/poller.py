@@ -24,6 +24,7 @@ from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import NotFound, SlurmError, Unreachable
 from sidecars.slurm.node_cache import CONFIRM_AFTER, NodeCache
 from sidecars.slurm.on_demand import OnDemand
+from sidecars.slurm.pending import CachedRead
 from sidecars.slurm.protocol import Request
 from sidecars.slurm.records import Node, Nodes
 from sidecars.slurm.schedule import BREAKER_FAULTS, PollSchedule
@@ -65,6 +66,7 @@ class Poller:
         self.undrain = self._writer.undrain
         self.down = self._writer.down
         self.update = self._writer.update
+        self._polls = CachedRead("GET nodes/", self._read_once, clock, self._notify_late)
         self._on_demand = OnDemand(client, clock, self._cache, self._guard, self._notify_late, self.wake)
         self.jobs = self._on_demand.jobs
         self.partitions = self._on_demand.partitions
@@ -77,6 +79,11 @@ class Poller:
     def nodes(self) -> Mapping[str, Node]:
         """The last record of each node by name: a live view, read-only. Don't act on it unless `known`."""
         return self._cache.nodes
+
+    @property
+    def last_good(self) -> float | None:
+        """When (of `clock`) the last good answer was asked for; None before the first."""
+        return self._schedule.good_at
 
     def now(self) -> float:
         """Seconds of `clock`."""
@@ -234,8 +241,21 @@ class Poller:
 
     async def close(self) -> None:
         """End writes and reads. Writes that are not sent yet fail."""
+        await self._polls.close()
         await self._on_demand.close()
         await self._writer.close()
+
+    async def nodes_since(self, since: float) -> None:
+        """Have `nodes` as they were at `since` (of `clock`) or later. Raises SlurmError, NotYet as `jobs`."""
+        if self.last_good is None or self.last_good < since:
+            self._guard(protocol.get_nodes())
+            await self._polls.get()
+
+    async def _read_once(self, _: bool | None) -> bool:
+        await self.poll()
+        if self._schedule.faults:
+            raise Unreachable("GET nodes/", self._schedule.fault)
+        return True
 
     def _guard(self, request: Request[Any]) -> None:
         if self._schedule.breaker_open:

@@ -1,18 +1,18 @@
 """What is remembered of each NodeSet from pass to pass."""
 
-from collections.abc import ItemsView, Sequence
+from collections.abc import ItemsView
 from dataclasses import dataclass, field
 
 from sidecars.kube import records
 from sidecars.operator.runtime.queues import Key
-from sidecars.policy.nodeset.failures import Failures
+from sidecars.policy.nodeset.memory import Memory as Decided
 from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.policy.placement import Rules
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """A pod as the policy last saw it, and the records that it was seen from."""
+class CachedPod:
+    """A pod as the policy last saw it, and the records that it was read from."""
 
     pod: records.Pod
     node: records.Node | None
@@ -27,34 +27,26 @@ class Observed:
 
 @dataclass(slots=True)
 class Memory:
-    """One NodeSet's. Times are seconds since the epoch, except for those by the poller's clock."""
+    """One NodeSet's. Times are seconds since the epoch."""
 
+    decided: Decided = field(default_factory=Decided)
+    """What its decisions remember."""
     rules: Rules | None = None
     """Where its pods may run; None in StatefulSet mode."""
-    failures: dict[str, Failures] = field(default_factory=dict)
-    """By name of the pod."""
-    observed: dict[str, Observed] = field(default_factory=dict)
+    pods: dict[str, CachedPod] = field(default_factory=dict)
     """By uid of the pod."""
     creating: bool = False
     """Some pods have just been created and others are still to be created."""
     urgent: bool = False
     """Since the pass began, its spec has changed or a Kubernetes node that it uses."""
-    coming_until: float = 0.0
-    """Until when at the latest pods that were created are waited for."""
-    come: int = 0
-    """How many were ready at the most meanwhile."""
-    unshown: set[Key] = field(default_factory=set)
-    """Pods that show their state in Slurm when both are over."""
-    orphaned_since: dict[str, float] = field(default_factory=dict)
-    """Since when a Slurm node's record has no pod, by its name."""
-    absent_since: dict[str, float] = field(default_factory=dict)
-    """Since when Slurm doesn't know a running pod, by its uid."""
-    going: Sequence[str] = ()
-    """The partitions that are to be removed."""
-    going_since: float = 0.0
-    """Since when it is just these, by the poller's clock."""
-    closed_since: dict[str, float] = field(default_factory=dict)
-    """Since when those of them that are closed are known to be, by the poller's clock."""
+    slurm_changed: bool = False
+    """Since the pass began, node records have changed."""
+    creation_deadline: float = 0.0
+    """Until when at the latest pods that were created are waited for; 0 while none is."""
+    max_ready: int = 0
+    """How many of them were ready at the most meanwhile."""
+    deferred_pods: set[Key] = field(default_factory=set)
+    """Pods whose state in Slurm is shown when the others are ready, or at that deadline."""
 
 
 class Memories:
@@ -82,7 +74,7 @@ class Memories:
     def defer(self, nodeset: Key, pod: Key) -> bool:
         """Whether the NodeSet wakes the pod later, because others of its pods are being created; then it does."""
         memory = self._by_key.get(nodeset)
-        if memory is None or not (memory.creating or memory.coming_until):
+        if memory is None or not (memory.creating or memory.creation_deadline):
             return False
-        memory.unshown.add(pod)
+        memory.deferred_pods.add(pod)
         return True

@@ -6,6 +6,7 @@ from sidecars.kube import records
 from sidecars.operator.runtime.pods import slurm_node
 from sidecars.policy import placement
 from sidecars.policy.nodeset import lost
+from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import names
 
@@ -67,6 +68,18 @@ def worker_pod(
     )
 
 
+def observed_claim(claim: records.PersistentVolumeClaim) -> Claim:
+    """The claim as the policy sees it."""
+    meta = claim.metadata
+    return Claim(
+        name=meta.name,
+        uid=meta.uid,
+        owners=frozenset(owner.uid for owner in meta.owner_references),
+        place=meta.annotations.get(names.KUBE_NODE),
+        terminating=meta.deletion_timestamp is not None,
+    )
+
+
 def as_placed(node: records.Node) -> placement.KubeNode:
     """The Kubernetes node as placement sees it."""
     return placement.KubeNode(
@@ -79,7 +92,7 @@ def as_placed(node: records.Node) -> placement.KubeNode:
 
 
 def is_out_of_service(node: records.Node) -> bool:
-    """Whether an administrator says that the machine is off, and nothing of its pods runs any more."""
+    """Whether an administrator declares that the host is off, so that nothing of its pods runs."""
     return _has_taint(node, lost.OUT_OF_SERVICE)
 
 

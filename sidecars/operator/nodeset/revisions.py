@@ -2,12 +2,10 @@
 
 import contextlib
 import logging
-from collections.abc import Sequence
 
 from sidecars.kube import CONTROLLER_REVISIONS, AlreadyExists, Manifest, NotFound
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset import revisions
-from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.facts import Facts
 from sidecars.workloads.resources import Controller, NodeSet
@@ -53,18 +51,6 @@ async def current(
             log.info("NodeSet %s/%s: rolls to revision %s again", nodeset.namespace, nodeset.name, choice.revision.hash)
         return choice.revision, collisions
     raise RuntimeError(f"{_COLLISIONS} names of ControllerRevisions in a row are taken")
-
-
-async def prune(runtime: Runtime, nodeset: NodeSet, pods: Sequence[WorkerPod], current_hash: str) -> None:
-    """Delete what `revisionHistoryLimit` leaves no room for. Not to be called while creations are under way."""
-    in_use = {pod.revision for pod in pods}
-    limit = nodeset.spec.revision_history_limit
-    for name in revisions.surplus(stored_of(runtime, nodeset), current_hash, in_use, limit):
-        try:
-            await runtime.client.delete(CONTROLLER_REVISIONS, nodeset.namespace, name)
-        except NotFound:
-            continue
-        log.info("NodeSet %s/%s: deleted the old revision %s", nodeset.namespace, nodeset.name, name)
 
 
 def stored_of(runtime: Runtime, nodeset: NodeSet) -> list[revisions.Stored]:

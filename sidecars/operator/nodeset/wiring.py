@@ -69,7 +69,7 @@ def wire(runtime: Runtime, memories: Memories) -> None:
         memory = memories.get(key) or Memory()
         if event.old is None or event.new is None or _decided_by(event.old) != _decided_by(event.new):
             goes_on = memory.creating and runtime.expectations.satisfied(key)
-            queue.add_after(key, 0.0 if goes_on else patience(len(memory.observed)))
+            queue.add_after(key, 0.0 if goes_on else patience(len(memory.pods)))
         if event.old is None or event.new is None:
             return
         if event.new.status.ready and not event.old.status.ready and not memory.creating:
@@ -103,8 +103,12 @@ def wire(runtime: Runtime, memories: Memories) -> None:
         add_all(queue, _owning_nodesets(event.object))
 
     def slurm_changed(controller: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
-        nodesets = caches.nodesets.store.values()
-        add_all(queue, (key_of(nodeset) for nodeset in nodesets if controller_of(nodeset) == controller))
+        for nodeset in caches.nodesets.store.values():
+            if controller_of(nodeset) == controller:
+                memory = memories.get(key_of(nodeset))
+                if memory is not None:
+                    memory.slurm_changed = True
+                queue.add(key_of(nodeset))
 
     caches.nodesets.store.subscribe(nodesets)
     caches.pods.store.subscribe(pods)

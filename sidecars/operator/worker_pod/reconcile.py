@@ -33,7 +33,8 @@ Defer = Callable[[Key, Key], bool]
 async def reconcile(runtime: Runtime, defer: Defer, key: Key) -> float | None:
     """One pass. While Slurm's state is unknown the pod goes on showing the last that was known."""
     pod = runtime.caches.pods.store.get(*key)
-    if pod is None or not pod.spec.node_name:
+    if pod is None or not pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+        # What a terminating pod shows is of no use to anyone, and the write would delay its deletion.
         return None
     nodeset = nodeset_of(runtime, pod)
     if nodeset is None:

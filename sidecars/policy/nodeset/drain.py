@@ -13,7 +13,7 @@ from sidecars.slurm import hostlists, states
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
+    from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
     from sidecars.slurm.records import Job, Node
 
 NOT_REGISTERED_SECONDS = 10.0
@@ -34,7 +34,7 @@ _HAS_NOT_BEGUN_OR_HAS_ENDED = frozenset(
 """States of a job that has no process on any node (squeue, JOB STATE CODES)."""
 
 
-def verdict(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> Deletion | Waiting:
+def verdict(pod: WorkerPod, desired: DesiredPods, slurm: SlurmView, now: float) -> Deletion | Waiting:
     """Whether a condemned pod can be deleted without losing a job, and if not, what it waits for."""
     node = slurm.nodes.get(pod.slurm_node)
     facts = pod_facts(node.extra) if node is not None else None
@@ -56,6 +56,10 @@ def verdict(pod: WorkerPod, desired: Desired, slurm: SlurmView, now: float) -> D
             )
         return Deletion(pod, f"Slurm has no node {pod.slurm_node}", absent=True)
     if states.is_drained(node.states):
+        if slurm.jobs_problem:
+            return Waiting(
+                pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.jobs_problem}", look_again=5.0
+            )
         if pod.slurm_node in slurm.unread:
             step = f"Slurm node {pod.slurm_node} is drained; the jobs are being read, in case a suspended one is on it"
             return Waiting(pod, step, look_again=5.0)
@@ -94,7 +98,7 @@ def kube_node_asks(pod: WorkerPod, node: Node | None) -> bool | None:
     return _is_ours(node) if node is not None else None
 
 
-def common_reason(desired: Desired, condemned_for: str) -> str:
+def common_reason(desired: DesiredPods, condemned_for: str) -> str:
     """The drain reason that many pods share which are deleted for one cause."""
     whose = f"{desired.namespace}/{desired.name}"
     return reasons.of_operator(f"Pods of NodeSet ({whose}) are pending termination for {condemned_for}")

@@ -4,12 +4,21 @@ Slurm creates one for a start in the future, moves a recurring one automatically
 is not recurring (scontrol, RESERVATIONS).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset.actions import AdvanceReservation, RemoveReservation
+from sidecars.policy.nodeset.needs import Failed, Known, Pending
 from sidecars.slurm import hostlists
 from sidecars.slurm.records import Reservation
+from sidecars.workloads.resources import NodeSet, duration
+
+FINALIZER = "nodeset.slinky.slurm.net/reservation"
+"""Finalizer of a NodeSet, present while it may have a reservation."""
+
+CONDITION = "ReservationCreated"
 
 RECURRING = frozenset({"HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY"})
 _SHOWN = RECURRING | {
@@ -74,6 +83,76 @@ class Step:
     nodes: tuple[str, ...] | None = None
     flags: tuple[str, ...] = ()
     users: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pass does about the reservation, and reports of it."""
+
+    condition: Condition | None = None
+    look_again: float | None = None
+    """Seconds until time alone may have changed this; None too when nothing is left to be done."""
+    actions: tuple[AdvanceReservation | RemoveReservation, ...] = ()
+
+
+def is_scheduled(nodeset: NodeSet) -> bool:
+    """Whether its update strategy is ScheduledUpdate."""
+    return nodeset.spec.update_strategy.type == "ScheduledUpdate"
+
+
+def desired_reservation(nodeset: NodeSet, nodes: frozenset[str]) -> DesiredReservation:
+    """The reservation that a NodeSet with ScheduledUpdate asks for. `nodes`: its workers that Slurm has."""
+    spec = nodeset.spec.update_strategy.scheduled_update
+    assert spec is not None  # noqa: S101 - a rule of the CRD
+    assert spec.start_time is not None  # noqa: S101 - likewise
+    seconds = duration(spec.duration, "spec.updateStrategy.scheduledUpdate.duration")
+    return DesiredReservation(
+        name=name_of(nodeset.name),
+        start=int(spec.start_time.timestamp()),
+        minutes=max(1, round(seconds / 60)) if seconds else 30,
+        flags=frozenset(flag.upper() for flag in spec.flags or ()),
+        nodes=nodes,
+    )
+
+
+def outcome(nodeset: NodeSet, nodes: frozenset[str], known: Iterable[Reservation], now: float) -> Outcome:
+    """The next step towards the reservation, given those that Slurm has."""
+    wanted = desired_reservation(nodeset, nodes)
+    found = next((item for item in known if item.name == wanted.name), None)
+    step = next_step(wanted, found, now)
+    due = step.do != "nothing" or FINALIZER not in nodeset.metadata.finalizers
+    return Outcome(
+        Condition(CONDITION, "True" if step.exists else "False", step.reason, step.message),
+        1.0 if step.do == "delete" else _until_start(wanted, found, now),
+        (AdvanceReservation(wanted.name, step),) if due else (),
+    )
+
+
+def unknown(message: str) -> Outcome:
+    """Slurm can't be asked."""
+    return Outcome(Condition(CONDITION, "Unknown", "NoAnswer", message), 5.0)
+
+
+def failed(answer: Known | Pending | Failed, conditions: Sequence[Mapping[str, object]]) -> Outcome:
+    """The reservations could not be read or written. `conditions`: status.conditions of the NodeSet."""
+    if isinstance(answer, Failed) and answer.refused:
+        message = f"Slurm refuses it: {answer.why}; see spec.updateStrategy.scheduledUpdate"
+        return Outcome(Condition(CONDITION, "False", "Refused", message), 30.0)
+    if isinstance(answer, Failed):
+        return unknown(answer.why)
+    found = next((it for it in conditions if it.get("type") == CONDITION), None)
+    if found is None:
+        return unknown(answer.why if isinstance(answer, Pending) else "")
+    status: Literal["True", "False", "Unknown"] = (
+        "True" if found["status"] == "True" else "False" if found["status"] == "False" else "Unknown"
+    )
+    return Outcome(Condition(CONDITION, status, str(found["reason"]), str(found["message"])), 5.0)
+
+
+def _until_start(wanted: DesiredReservation, found: Reservation | None, now: float) -> float | None:
+    """Seconds to the next start of the reservation. Slurm's nodes show the rest."""
+    start = wanted.next_start(now)
+    return max(1.0, start - now + 1.0) if found is not None and start >= now else None
 
 
 def next_step(wanted: DesiredReservation, found: Reservation | None, now: float) -> Step:

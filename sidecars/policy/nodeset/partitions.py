@@ -9,6 +9,7 @@ https://slurm.schedmd.com/slurm.conf.html), and its line stays until no job reco
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sidecars.policy.conditions import Condition
 from sidecars.slurm.records import Job, Partition
 from sidecars.workloads.config import CLOSED
 
@@ -17,6 +18,8 @@ FINISHED_FOR = 330.0
 
 LOOK_AGAIN = 5.0
 """Seconds between reads of the jobs while they block a partition."""
+
+BEING_READ = "its jobs are being read"
 
 _SHOWN = 5
 
@@ -46,7 +49,7 @@ def blocked(
     everything = tuple(jobs)
     found = []
     for name in removed:
-        if name in known and CLOSED not in known[name].states:
+        if name in known and not is_closed(known[name]):
             found.append(BlockedPartition(name, "Slurm has not closed it yet", look_again=1.0))
             continue
         waiting = sorted(job.job_id for job in everything if _needs(job, name, removed))
@@ -60,6 +63,16 @@ def blocked(
             why = f"Slurm keeps the records of {len(recent)} finished jobs for some minutes"
             found.append(BlockedPartition(name, why, look_again=min(left, 30.0)))
     return tuple(found)
+
+
+def is_closed(partition: Partition) -> bool:
+    """Whether it accepts no job."""
+    return CLOSED in partition.states
+
+
+def condition(blocked: Sequence[BlockedPartition]) -> Condition | None:
+    """The condition PartitionsReleased while partitions are blocked."""
+    return Condition("PartitionsReleased", "False", "JobsRefer", message(blocked)) if blocked else None
 
 
 def _needs(job: Job, partition: str, removed: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from sidecars.policy.nodeset.records import Deletion, Waiting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
+    from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
 
 SHARED_REASON_PODS = 16
 """At this many pods with one cause they share one drain reason, so that Slurm gets one request."""
@@ -47,7 +47,7 @@ class PodPlan:
     """Seconds until time alone may have changed this."""
 
 
-def plan(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> PodPlan:
+def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> PodPlan:
     """Decide one pass over the pods."""
     everyone = tuple(pods)
     live = [pod for pod in everyone if not pod.terminating]
@@ -156,7 +156,7 @@ def _cordons(
 
 
 def _drains(
-    desired: Desired, pods: Iterable[WorkerPod], condemned: Mapping[str, str], slurm: SlurmView
+    desired: DesiredPods, pods: Iterable[WorkerPod], condemned: Mapping[str, str], slurm: SlurmView
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """The Slurm nodes to drain, by reason, and those to undrain."""
     if slurm.problem is not None:
@@ -182,7 +182,7 @@ def _drains(
 
 
 def _missing(
-    desired: Desired, everyone: Sequence[WorkerPod]
+    desired: DesiredPods, everyone: Sequence[WorkerPod]
 ) -> tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]]:
     """Ordinals and Kubernetes nodes without a pod, and why others can't have one."""
     if desired.deleting:

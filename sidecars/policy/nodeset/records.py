@@ -1,4 +1,4 @@
-"""What the decisions for a NodeSet are made from, and what they say about a pod."""
+"""What the decisions for a NodeSet are made from, and what they say about one pod."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from sidecars.policy.conditions import Condition
+    from sidecars.policy.nodeset.claims import Claim
+    from sidecars.policy.nodeset.needs import Answer, Need
+    from sidecars.policy.nodeset.revisions import Stored
     from sidecars.policy.placement import Place
     from sidecars.slurm.records import Node
+    from sidecars.workloads.resources import NodeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +71,8 @@ class WorkerPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
-    """What the NodeSet asks for."""
+class DesiredPods:
+    """The pods that the NodeSet asks for."""
 
     namespace: str
     replicas: int
@@ -97,6 +102,22 @@ class Desired:
 
 
 @dataclass(frozen=True, slots=True)
+class Desired:
+    """What the NodeSet asks for, and what new pods are created from."""
+
+    nodeset: NodeSet
+    pods: DesiredPods
+    creatable: bool = True
+    """Pods can be created: their template is known."""
+    problem: Condition | None = None
+    """Why they can't be, or why they are created from an older revision than the newest: a condition `Ready`."""
+    look_again: float | None = None
+    """Seconds until time alone may have changed `problem`."""
+    collisions: int | None = None
+    """status.collisionCount of the revision."""
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmView:
     """What is known of Slurm."""
 
@@ -110,8 +131,38 @@ class SlurmView:
     """Nodes with a job that has begun and not ended, whatever the state of the node; None while nobody has asked."""
     unread: frozenset[str] = frozenset()
     """Nodes that changed since the jobs were read: whether they have one is unknown."""
+    jobs_problem: str = ""
+    """Why the jobs could not be read; "" while nobody has asked, and when they were."""
     deadlines: Mapping[str, float] = field(default_factory=dict)
     """When the jobs of a node end at the latest, as far as that has been read."""
+    age: float = 0.0
+    """Seconds since `nodes` was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known when a pass decides."""
+
+    pods: Sequence[WorkerPod]
+    slurm: SlurmView
+    connected: bool = True
+    """A slurmrestd is known that can be asked."""
+    clock: float = 0.0
+    """The time of the clock by which answers are dated."""
+    settled: bool = True
+    """The pods show all earlier creations and deletions. Otherwise no pod is created or deleted."""
+    controller_deleted: bool = False
+    """The Controller does not exist or is being deleted."""
+    claims: Sequence[Claim] = ()
+    """The PersistentVolumeClaims of the NodeSet's pods."""
+    revisions: Sequence[Stored] = ()
+    """The stored revisions."""
+    orphans: Sequence[Node] = ()
+    """Node records that pods of the NodeSet registered which no longer exist."""
+    conditions: Sequence[Mapping[str, object]] = ()
+    """status.conditions."""
+    answers: Mapping[Need, Answer] = field(default_factory=dict)
+    """What was read because an earlier step of this pass needed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +187,8 @@ class Deletion:
     """Reason of the event that reports the deletion."""
     severity: Literal["Normal", "Warning"] = "Normal"
     """Type of that event."""
+    valid_until: float | None = None
+    """When what was read for it is too old to delete the pod, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)

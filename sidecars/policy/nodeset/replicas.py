@@ -11,7 +11,7 @@ from sidecars.slurm import states
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
+    from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
     from sidecars.policy.placement import Place
     from sidecars.slurm.records import Node
 
@@ -26,7 +26,7 @@ _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def condemn(
-    desired: Desired, everyone: Sequence[WorkerPod], working: Sequence[WorkerPod], slurm: SlurmView
+    desired: DesiredPods, everyone: Sequence[WorkerPod], working: Sequence[WorkerPod], slurm: SlurmView
 ) -> dict[str, str]:
     """The pods to be deleted, by name, with the cause. `working`: those that have not finished, in deletion order."""
     if desired.deleting:
@@ -97,7 +97,7 @@ def deletion_order(pod: WorkerPod, slurm: SlurmView) -> tuple[object, ...]:
     )
 
 
-def outdated(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView) -> list[str]:
+def outdated(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView) -> list[str]:
     """Names of the pods of an old revision that the update strategy replaces now; none with OnDelete.
 
     Those that Slurm can't use come first and do not count. Not being ready is not enough for that: no worker is ready
@@ -126,7 +126,7 @@ def outdated(desired: Desired, pods: Iterable[WorkerPod], slurm: SlurmView) -> l
     return [*(pod.name for pod in old if pod.name in useless), *(pod.name for pod in chosen)]
 
 
-def lingers(pod: WorkerPod, desired: Desired) -> bool:
+def lingers(pod: WorkerPod, desired: DesiredPods) -> bool:
     """Whether the pod is on a Kubernetes node where it may stay and none would be created: it is not a replica."""
     place = desired.places.get(pod.place or "") if desired.places is not None else None
     return place is not None and not place.should_run

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecars.operator.nodeset.scheduled import FINALIZER
+from sidecars.policy.nodeset.maintenance import FINALIZER
 from sidecars.simulate import Fault
 from tests.support.virtual_time import run
 from tests.support.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault

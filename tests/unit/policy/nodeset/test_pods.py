@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sidecars.contract.extra import PodFacts, encode
 from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS, nodes_with_jobs
 from sidecars.policy.nodeset.pods import PodPlan, plan, undecided
-from sidecars.policy.nodeset.records import Desired, SlurmView, WorkerPod
+from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
 from sidecars.policy.nodeset.replicas import deletion_order
 from sidecars.policy.placement import Place
 from sidecars.slurm import states
@@ -21,7 +21,7 @@ CORDONED = "Node (m) was cordoned"
 
 
 def decide(replicas: int, pods: Iterable[WorkerPod], view: SlurmView, **changes: object) -> PodPlan:
-    desired = replace(Desired("slurm", replicas, "new"), **changes)  # type: ignore[arg-type]  # as above
+    desired = replace(DesiredPods("slurm", replicas, "new"), **changes)  # type: ignore[arg-type]  # as above
     return plan(desired, pods, view, NOW)
 
 

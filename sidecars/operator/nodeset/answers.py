@@ -1,0 +1,112 @@
+"""Reads what a decision needs, and steps the decision again until it needs nothing more."""
+
+import logging
+from functools import partial
+
+from sidecars.kube import NODES, PODS, KubeError, NotFound, records
+from sidecars.operator.nodeset.observation import is_out_of_service
+from sidecars.operator.nodeset.observe import with_answers
+from sidecars.operator.nodeset.passes import Pass
+from sidecars.operator.runtime import bulk
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.deadlines import refresh_deadlines
+from sidecars.policy.nodeset import needs
+from sidecars.policy.nodeset.decide import Decision, decide
+from sidecars.policy.nodeset.needs import Answer, Need
+from sidecars.policy.nodeset.records import Desired, Observed
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import NotFound as UnknownToSlurm
+from sidecars.slurm.errors import NotYet, Refused, ServerFault, SlurmError
+from sidecars.slurm.pending import PATIENCE
+
+log = logging.getLogger(__name__)
+
+MAX_READS = 4
+"""How often a pass reads what its decision needs: one answer may show that another is needed. Each takes `PATIENCE` at
+most."""
+
+
+async def decided(this: Pass, desired: Desired, observed: Observed) -> tuple[Decision, Observed]:
+    """The decision, and the observation with the answers that it is made from."""
+    reads = 0
+    while True:
+        decision = decide(desired, observed, this.memory.decided, this.runtime.now())
+        if not decision.needs:
+            return decision, observed
+        # After the last read everything else counts as pending, of which nothing unsafe follows.
+        answers = await _read(this, decision.needs) if reads < MAX_READS else [needs.Pending()] * len(decision.needs)
+        observed = with_answers(this, observed, dict(zip(decision.needs, answers, strict=True)))
+        reads += 1
+
+
+async def _read(this: Pass, wanted: tuple[Need, ...]) -> list[Answer]:
+    found = await bulk.each(partial(_answer, this, need) for need in wanted)
+    return [answer if isinstance(answer, Answer) else as_answer(answer) for answer in found]
+
+
+def as_answer(error: Exception) -> Answer:
+    """What a failed read or write means for a decision. Raises what is neither Kubernetes' fault nor Slurm's."""
+    if not isinstance(error, KubeError | SlurmError):
+        raise error
+    if isinstance(error, NotYet):
+        return needs.Pending(str(error))
+    log.warning("%s: %s", "Slurm" if isinstance(error, SlurmError) else "Kubernetes", error)
+    return needs.Failed(str(error), refused=isinstance(error, Refused) and not isinstance(error, ServerFault))
+
+
+async def _answer(this: Pass, need: Need) -> Answer:
+    """Raises KubeError and SlurmError."""
+    match need:
+        case needs.IsLost(kube_node):
+            return needs.Known(await _is_lost(this, kube_node))
+        case needs.IsHidden(pod):
+            return needs.Known(await _is_hidden(this, pod))
+    cluster = this.cluster
+    if cluster is None:
+        return needs.Failed("the operator isn't connected to Slurm")
+    poller = cluster.poller
+    match need:
+        case needs.Jobs():
+            jobs = await poller.jobs()
+            return needs.Known(needs.JobList(jobs.value.jobs, jobs.asked_at), poller.now())
+        case needs.Deadlines(busy):
+            complete = await refresh_deadlines(this.runtime, this.controller, cluster, busy)
+            return needs.Known(True) if complete else needs.Pending()
+        case needs.Partitions(since):
+            return needs.Known(await poller.partitions(since), poller.now())
+        case needs.Reservations():
+            return needs.Known(await poller.reservations(), poller.now())
+        case needs.NodeRecords(since):
+            await poller.nodes_since(since)
+            return needs.Known(True)
+        case needs.IsAbsent(slurm_node):
+            return needs.Known(await _is_absent(cluster, slurm_node))
+
+
+async def _is_lost(this: Pass, kube_node: str) -> bool:
+    """The cache may be behind, and a deletion by force can't be undone."""
+    try:
+        return is_out_of_service(await this.runtime.client.get(NODES, None, kube_node, records.Node))
+    except NotFound:
+        return True
+
+
+async def _is_hidden(this: Pass, name: str) -> bool:
+    """The watch may not show the pod yet, and its slurmd may run."""
+    try:
+        pod = await this.runtime.client.get(PODS, this.nodeset.namespace, name, records.Pod)
+    except NotFound:
+        return False
+    cached = this.runtime.caches.pods.store.get(this.nodeset.namespace, name)
+    return cached is None or cached.metadata.uid != pod.metadata.uid
+
+
+async def _is_absent(cluster: Cluster, slurm_node: str) -> bool:
+    """Its slurmd may have registered since the last poll, as all do again when slurmctld has lost its state."""
+    if cluster.poller.trouble:
+        return False
+    try:
+        await cluster.client.call(protocol.get_node(slurm_node), timeout=PATIENCE)
+    except UnknownToSlurm:
+        return True
+    return False

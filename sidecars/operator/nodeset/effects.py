@@ -1,0 +1,360 @@
+"""Applies the actions of a decision, in their order. Each is tried, whatever becomes of the others."""
+
+import itertools
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from sidecars.contract import reasons
+from sidecars.contract.reasons import Owner
+from sidecars.custom_resources import NODESETS, WORKERS_TERMINATE_FIRST
+from sidecars.kube import (
+    CONTROLLER_REVISIONS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    AlreadyExists,
+    Forbidden,
+    Invalid,
+    KubeError,
+    Manifest,
+    NotFound,
+)
+from sidecars.operator.nodeset import creation
+from sidecars.operator.nodeset.answers import as_answer
+from sidecars.operator.nodeset.observation import POD_CORDONED_BY
+from sidecars.operator.nodeset.passes import Pass, PodSource
+from sidecars.operator.runtime import bulk
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer
+from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset import actions, maintenance
+from sidecars.policy.nodeset.actions import Action
+from sidecars.policy.nodeset.claims import SetOwners
+from sidecars.policy.nodeset.records import Deletion, Desired, WorkerPod
+from sidecars.policy.nodeset.report import Progress
+from sidecars.slurm import protocol, states
+from sidecars.slurm.errors import NotFound as UnknownToSlurm
+from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.hostlists import compress
+from sidecars.workloads import names
+
+log = logging.getLogger(__name__)
+A = TypeVar("A")
+
+DRAIN_AGAIN = 5.0
+"""Seconds after which a drain that Slurm failed to set or to lift is tried again."""
+
+RECORD_AGAIN = 1.0
+"""The same for a node record that it failed to delete or to set DOWN."""
+
+NAMED_PODS = 10
+"""Pods that one event names."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What has become of the actions."""
+
+    applied: bool = False
+    """At least one was tried."""
+    failure: Exception | None = None
+    """The first failure of Kubernetes or of the NodeSet itself, for the queue's back-off."""
+    slurm_failed: bool = False
+    """Slurm failed to do something that the next pass decides on again."""
+    look_again: float | None = None
+    """Seconds until what was not done, or not yet, is due."""
+    reservation: Condition | None = None
+    """What became of the reservation, if not what was decided."""
+    released: bool = False
+    """The finalizer was removed: the NodeSet is gone."""
+
+    def hint(self, seconds: float | None) -> None:
+        """Look again after so many seconds at the latest."""
+        if seconds is not None:
+            self.look_again = seconds if self.look_again is None else min(self.look_again, seconds)
+
+    def failed(self, error: Exception) -> None:
+        """Keep the first failure. Raises what no action is expected to fail with."""
+        if not isinstance(error, KubeError | SlurmError | NotUsableError):
+            raise error
+        log.debug("an action failed: %s", error)
+        self.failure = self.failure or error
+
+    def progress(self, decided: Progress) -> Progress:
+        """What the decision reports, with what has become of it."""
+        return decided if self.reservation is None else replace(decided, reservation=self.reservation)
+
+    @property
+    def condition(self) -> Condition | None:
+        """The failure as condition `Ready`."""
+        error = self.failure
+        if error is None:
+            return None
+        reason = "Refused" if isinstance(error, Forbidden | Invalid) else "Failed"
+        if isinstance(error, NotUsableError):
+            reason = error.reason
+        elif isinstance(error, AlreadyExists):
+            reason = "NameTaken"
+        return Condition("Ready", "False", reason, str(error))
+
+
+async def apply(this: Pass, desired: Desired, source: PodSource, wanted: Sequence[Action]) -> Outcome:
+    """Apply the actions. Failures are in the outcome; none of them stops another action."""
+    outcome = Outcome(applied=bool(wanted))
+    await _drains(this, outcome, wanted)
+    await _deletions(this, outcome, _of(actions.DeletePod, wanted))
+    for order in _of(actions.CreatePods, wanted):
+        await _creation(this, outcome, desired, source, order)
+    await _writes(this, outcome, [partial(_set_owners, this, it) for it in _of(SetOwners, wanted)])
+    for step in wanted:
+        await _one(this, outcome, step)
+    await _cordons(this, outcome, wanted)
+    outcome.hint(this.runtime.expectations.remaining(this.key) or None)
+    return outcome
+
+
+def _of(kind: type[A], wanted: Iterable[Action]) -> list[A]:
+    return [action for action in wanted if isinstance(action, kind)]
+
+
+def _event_target(this: Pass) -> Manifest:
+    return {**this.manifest, "apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet"}
+
+
+async def _writes(
+    this: Pass,
+    outcome: Outcome,
+    steps: Sequence[Callable[[], Awaitable[object]]],
+    going_on: Callable[[], bool] | None = None,
+) -> list[object]:
+    """Many requests, for a slice of time; the rest is left to another pass, at once. What each returned or raised."""
+    results = await bulk.each(steps, going_on or bulk.a_slice(this.runtime.now, lambda: this.memory.urgent))
+    for result in results:
+        if isinstance(result, Exception):
+            outcome.failed(result)
+    if len(results) < len(steps):
+        outcome.hint(0.0)
+    return list(results)
+
+
+async def _drains(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> None:
+    """First of all: Slurm must know before a pod is deleted."""
+    if this.cluster is None:
+        return
+    poller = this.cluster.poller
+    drains, drained = _of(actions.Drain, wanted), list[str]()
+
+    async def drain(action: actions.Drain) -> None:
+        await poller.drain(action.slurm_nodes, action.reason, owners=frozenset({Owner.OPERATOR}))
+        drained.extend(action.slurm_nodes)
+
+    steps: list[Callable[[], Awaitable[None]]] = [partial(drain, action) for action in drains]
+    steps += [partial(poller.undrain, it.slurm_nodes, owners=reasons.OURS) for it in _of(actions.Undrain, wanted)]
+    if await _slurm_writes(outcome, steps):
+        outcome.hint(DRAIN_AGAIN)
+    if drained:
+        message = f"Draining Slurm nodes {compress(drained)}"
+        this.runtime.events.emit(_event_target(this), "Normal", "Draining", "Drain", message)
+
+
+async def _slurm_writes(outcome: Outcome, steps: Sequence[Callable[[], Awaitable[None]]]) -> bool:
+    """Whether one failed. That is no failure of the pass: the next one decides again."""
+    failed = False
+    for result in await bulk.each(steps):
+        if isinstance(result, SlurmError):
+            log.warning("Slurm: %s", result)
+            failed = True
+        elif isinstance(result, Exception):
+            raise result
+    outcome.slurm_failed |= failed
+    return failed
+
+
+async def _deletions(this: Pass, outcome: Outcome, wanted: Sequence[actions.DeletePod]) -> None:
+    """Delete pods, and report them by one event for each kind of cause."""
+    deleted: dict[tuple[object, ...], list[Deletion]] = defaultdict(list)
+    results = await _writes(this, outcome, [partial(_delete, this, action) for action in wanted])
+    for action, result in zip(wanted, results, strict=False):
+        deletion = action.deletion
+        if result is True:
+            cause = (deletion.event, deletion.drained, deletion.absent, deletion.kube_node_lost)
+            deleted[cause].append(deletion)
+        elif result is False:
+            outcome.hint(0.0)
+    for group in deleted.values():
+        message = deletion_message(group)
+        log.info("NodeSet %s/%s: %s", *this.key, message)
+        first = group[0]
+        this.runtime.events.emit(_event_target(this), first.severity, first.event, "Delete", message)
+
+
+def deletion_message(deletions: Sequence[Deletion]) -> str:
+    """What an event reports about pods that were deleted."""
+    if len(deletions) == 1:
+        return f"Deleted pod {deletions[0].pod.name}: {deletions[0].because}"
+    some = ", ".join(it.pod.name for it in deletions[:NAMED_PODS])
+    more = ", …" if len(deletions) > NAMED_PODS else ""
+    return f"Deleted {len(deletions)} pods ({some}{more}): {deletions[0].because}, and likewise the others"
+
+
+async def _delete(this: Pass, action: actions.DeletePod) -> bool | None:
+    """Whether the pod was deleted: False if its cause is not known to be true anymore, None if it was gone already."""
+    deletion, pod, runtime = action.deletion, action.deletion.pod, this.runtime
+    if deletion.valid_until is not None and runtime.now() > deletion.valid_until:
+        return False
+    if deletion.drained and not _is_drained(this.cluster, pod):
+        # Before the last of many pods is deleted, someone may have lifted its drain.
+        return None
+    for change in action.claims:
+        await _set_owners(this, change)
+    if not pod.terminating:
+        runtime.expectations.expect_deletions(this.key, [pod.uid])
+    try:
+        await runtime.client.delete(
+            PODS,
+            this.key[0],
+            pod.name,
+            uid=pod.uid,
+            # The cache may be behind: slurmd may have started, and a job on it.
+            resource_version=pod.resource_version if deletion.only_unchanged else None,
+            grace_period_seconds=deletion.grace_seconds,
+        )
+    except NotFound:
+        runtime.expectations.deletion_observed(this.key, pod.uid)
+        return None
+    except BaseException:
+        runtime.expectations.deletion_observed(this.key, pod.uid)
+        raise
+    return True
+
+
+def _is_drained(cluster: Cluster | None, pod: WorkerPod) -> bool:
+    """By the newest that Slurm has answered."""
+    node = cluster.poller.nodes.get(pod.slurm_node) if cluster is not None else None
+    return node is not None and states.is_drained(node.states)
+
+
+async def _creation(
+    this: Pass, outcome: Outcome, desired: Desired, source: PodSource, action: actions.CreatePods
+) -> None:
+    try:
+        await creation.create(this, _event_target(this), creation.orders(desired, source, action))
+    except (KubeError, NotUsableError) as error:
+        outcome.failed(error)
+
+
+async def _set_owners(this: Pass, change: SetOwners) -> None:
+    patch = {"metadata": {"uid": change.claim.uid, "ownerReferences": list(change.owners) or None}}
+    try:
+        await this.runtime.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, this.key[0], change.claim.name, patch)
+    except NotFound:
+        log.debug("claim %s/%s is gone already", this.key[0], change.claim.name)
+
+
+async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
+    """The actions that come one by one."""
+    try:
+        match action:
+            case actions.AdvanceReservation() | actions.RemoveReservation():
+                await _reservation(this, outcome, action)
+            case actions.SetDown(reason, slurm_nodes) if this.cluster is not None:
+                down = partial(this.cluster.poller.down, slurm_nodes, reason, owners=reasons.NOT_FOREIGN)
+                if await _slurm_writes(outcome, [down]):
+                    outcome.hint(RECORD_AGAIN)
+            case actions.DeleteRecords(slurm_nodes) if this.cluster is not None:
+                await _delete_records(this, this.cluster, outcome, slurm_nodes)
+            case actions.PruneRevision(name):
+                await _prune(this, name)
+            case actions.ReleaseNodeSet():
+                if outcome.failure is None and not outcome.slurm_failed:
+                    await remove_finalizer(this.runtime, NODESETS, this.manifest, WORKERS_TERMINATE_FIRST)
+                    outcome.released = True
+    except KubeError as error:
+        outcome.failed(error)
+
+
+async def _reservation(
+    this: Pass, outcome: Outcome, action: actions.AdvanceReservation | actions.RemoveReservation
+) -> None:
+    runtime, manifest = this.runtime, this.manifest
+    try:
+        if isinstance(action, actions.AdvanceReservation):
+            await add_finalizer(runtime, NODESETS, manifest, maintenance.FINALIZER)
+            if action.step.do == "delete":
+                await _delete_reservation(this, action.name)
+            elif action.step.do == "save":
+                await _save_reservation(this, action.name, action.step)
+            return
+        if action.reachable:
+            await _delete_reservation(this, action.name)
+        await remove_finalizer(runtime, NODESETS, manifest, maintenance.FINALIZER)
+    except SlurmError as error:
+        outcome.slurm_failed = True
+        conditions = (manifest.get("status") or {}).get("conditions") or ()
+        found = maintenance.failed(as_answer(error), conditions)
+        outcome.reservation = found.condition
+        outcome.hint(found.look_again)
+
+
+async def _save_reservation(this: Pass, name: str, step: maintenance.Step) -> None:
+    request = protocol.save_reservation(
+        name, start_time=step.start, minutes=step.minutes, nodes=step.nodes, users=step.users, flags=step.flags
+    )
+    assert this.cluster is not None  # noqa: S101 - decided from what it answered
+    await this.cluster.poller.reserve(name, request)
+    log.info("NodeSet %s/%s: saved reservation %s", *this.key, name)
+
+
+async def _delete_reservation(this: Pass, name: str) -> None:
+    assert this.cluster is not None  # noqa: S101 - decided while it was reachable
+    try:
+        await this.cluster.poller.reserve(name, protocol.delete_reservation(name))
+    except UnknownToSlurm:
+        log.debug("no reservation %s exists", name)
+
+
+async def _delete_records(this: Pass, cluster: Cluster, outcome: Outcome, slurm_nodes: Sequence[str]) -> None:
+    deleted: list[str] = []
+
+    async def delete(name: str) -> None:
+        await cluster.poller.delete(name)
+        deleted.append(name)
+
+    if await _slurm_writes(outcome, [partial(delete, name) for name in slurm_nodes]):
+        outcome.hint(RECORD_AGAIN)
+    if deleted:
+        log.info("NodeSet %s/%s: deleted the records of Slurm nodes without a pod: %s", *this.key, compress(deleted))
+
+
+async def _prune(this: Pass, name: str) -> None:
+    try:
+        await this.runtime.client.delete(CONTROLLER_REVISIONS, this.key[0], name)
+    except NotFound:
+        return
+    log.info("NodeSet %s/%s: deleted the old revision %s", *this.key, name)
+
+
+async def _cordons(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> None:
+    """Last of all, and given up as soon as something new is to be decided: nothing depends on these annotations."""
+    steps = [partial(_cordon, this, action.pod, "operator") for action in _of(actions.Cordon, wanted)]
+    steps += [partial(_cordon, this, action.pod, None) for action in _of(actions.Uncordon, wanted)]
+    begun = itertools.count()
+
+    def going_on() -> bool:
+        # Some are written in every pass.
+        return next(begun) < bulk.AT_ONCE or not (this.memory.urgent or this.memory.slurm_changed)
+
+    await _writes(this, outcome, steps, going_on)
+
+
+async def _cordon(this: Pass, pod: WorkerPod, by: str | None) -> None:
+    annotations = {names.POD_CORDON: "true" if by else None, POD_CORDONED_BY: by}
+    patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
+    try:
+        await this.runtime.client.merge_patch(PODS, this.key[0], pod.name, patch)
+    except NotFound:
+        log.debug("pod %s/%s is gone already", this.key[0], pod.name)

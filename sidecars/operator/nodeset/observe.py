@@ -1,0 +1,149 @@
+"""What one pass over a NodeSet works with: what it asks for, and what is known of its pods and of Slurm."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from sidecars.contract.extra import pod_facts
+from sidecars.operator.nodeset import revisions
+from sidecars.operator.nodeset.memory import CachedPod
+from sidecars.operator.nodeset.observation import as_placed, observed_claim, worker_pod
+from sidecars.operator.nodeset.passes import Pass, PodSource
+from sidecars.operator.nodeset.template import pod_source
+from sidecars.operator.runtime.pods import slurm_node
+from sidecars.policy import placement
+from sidecars.policy.nodeset.claims import Claim
+from sidecars.policy.nodeset.desired import desired_pods
+from sidecars.policy.nodeset.needs import Answer, Jobs, Known, Need
+from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
+from sidecars.slurm.records import Node
+
+
+async def observe(this: Pass) -> tuple[PodSource, Desired, Observed]:
+    """What the decision is made from. Raises KubeError."""
+    runtime, nodeset = this.runtime, this.nodeset
+    # Before the pods are read: what the watch shows of our own writes later does not count for this decision.
+    settled = runtime.expectations.satisfied(this.key)
+    pods = observed_pods(this)
+    if this.cluster is not None:
+        # Their `node` sidecars delete the records. Many at once must not look like a Slurm that lost its state.
+        this.cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.terminating)
+    source = await pod_source(runtime, this.manifest, nodeset)
+    rules = placement.Rules.of(source.template["spec"]) if source.template is not None else None
+    this.memory.rules = rules if nodeset.spec.scaling_mode == "DaemonSet" else None
+    controller = runtime.caches.controllers.store.get(*this.controller)
+    controller_deleted = controller is None or controller["metadata"].get("deletionTimestamp") is not None
+    desired = Desired(
+        nodeset=nodeset,
+        pods=desired_pods(
+            nodeset,
+            source.revision,
+            rules,
+            _kube_nodes(this),
+            pods,
+            runtime.now(),
+            controller_deleted=controller_deleted,
+        ),
+        creatable=source.template is not None,
+        problem=source.problem,
+        look_again=source.look_again,
+        collisions=source.collisions,
+    )
+    observed = Observed(
+        pods=pods,
+        slurm=SlurmView({}, None),
+        connected=this.cluster is not None,
+        settled=settled,
+        controller_deleted=controller_deleted,
+        claims=_claims(this),
+        revisions=revisions.stored_of(runtime, nodeset) if source.template is not None else (),
+        conditions=(this.manifest.get("status") or {}).get("conditions") or (),
+    )
+    return source, desired, with_answers(this, observed, {})
+
+
+def with_answers(this: Pass, observed: Observed, answers: Mapping[Need, Answer]) -> Observed:
+    """The observation with Slurm as it is known now, and with these answers too."""
+    known = {**observed.answers, **answers}
+    view = slurm_view(this, known.get(Jobs()), observed.pods)
+    clock = this.cluster.poller.now() if this.cluster is not None else 0.0
+    return replace(observed, slurm=view, clock=clock, orphans=_orphans(this, view), answers=known)
+
+
+def as_applied(this: Pass, observed: Observed) -> Observed:
+    """The observation with the pods and with Slurm as they are after the actions were applied."""
+    return replace(observed, pods=observed_pods(this), slurm=slurm_view(this, None, ()))
+
+
+def slurm_view(this: Pass, jobs: Answer | None, pods: Iterable[WorkerPod]) -> SlurmView:
+    """What is known of Slurm. `jobs`: the answer to `Jobs`, if it was asked; `pods` tells for which nodes."""
+    if this.cluster is None:
+        return SlurmView({}, _why_unconnected(this))
+    poller, view = this.cluster.poller, this.cluster.view()
+    age = poller.now() - poller.last_good if poller.last_good is not None else float("inf")
+    unread: frozenset[str] = frozenset()
+    if isinstance(jobs, Known):
+        unread = poller.changed_after(jobs.value.asked_at, [pod.slurm_node for pod in pods])
+    return replace(view, age=age, unread=unread)
+
+
+def observed_pods(this: Pass) -> list[WorkerPod]:
+    """The NodeSet's pods as the policy sees them. Those whose records are the same objects are not read again."""
+    runtime, memory = this.runtime, this.memory
+    now, found = runtime.now(), []
+    before, after = memory.pods, {}
+    min_ready = this.nodeset.spec.min_ready_seconds
+    explained_by = runtime.settings.propagated_node_conditions
+    node_of = runtime.caches.kube_nodes.store.get
+    for pod in runtime.caches.pods.store.by("owner", this.nodeset.metadata.uid):
+        node = node_of(None, pod.spec.node_name) if pod.spec.node_name else None
+        known = before.get(pod.metadata.uid)
+        if known is None or not known.holds(pod, node, min_ready):
+            seen = worker_pod(pod, node, now=now, min_ready_seconds=min_ready, explained_by=explained_by)
+            known = CachedPod(pod, node, min_ready, seen)
+        after[pod.metadata.uid] = known
+        found.append(known.seen)
+    memory.pods = after
+    return found
+
+
+def _kube_nodes(this: Pass) -> Mapping[str, placement.KubeNode]:
+    """The Kubernetes nodes by name, where the desired pods depend on them."""
+    if this.nodeset.spec.scaling_mode == "StatefulSet" and not this.nodeset.spec.pin_to_node:
+        return {}
+    return {node.metadata.name: as_placed(node) for node in this.runtime.caches.kube_nodes.store.values()}
+
+
+def _claims(this: Pass) -> list[Claim]:
+    if not this.nodeset.spec.volume_claim_templates:
+        return []
+    return [observed_claim(claim) for claim in this.runtime.caches.claims.store.by("instance", this.key)]
+
+
+def _orphans(this: Pass, view: SlurmView) -> list[Node]:
+    """Node records that pods of this NodeSet registered which no longer exist."""
+    uid = this.nodeset.metadata.uid
+    # Reading the JSON of thousands of records in each pass would cost more than the rest of it.
+    owned = [node for node in view.nodes.values() if uid in node.extra]
+    if not owned or this.nodeset.spec.node_records == "Keep":
+        return []
+    pods = this.runtime.caches.pods.store.values()
+    alive = {pod.metadata.uid for pod in pods}
+    # A record keeps the uid of the pod that created it, also when another pod of this name has registered with it. A
+    # pod that isn't bound has no slurmd, and may never have one.
+    namespace = this.nodeset.namespace
+    in_use = {slurm_node(pod) for pod in pods if pod.metadata.namespace == namespace and pod.spec.node_name}
+    found = []
+    for node in owned:
+        if node.name in in_use:
+            continue
+        facts = pod_facts(node.extra)
+        if facts is not None and facts.nodeset_uid == uid and facts.pod_uid not in alive:
+            found.append(node)
+    return found
+
+
+def _why_unconnected(this: Pass) -> str:
+    namespace, name = this.controller
+    if this.runtime.lookup.restapi_of(namespace, name) is None:
+        return f"no RestApi refers to Controller {name!r}; enable one"
+    return f"the JWT key of Controller {name!r} is missing"

@@ -1,0 +1,121 @@
+"""What a decision wants done: typed records, in the order in which they are to be applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecars.policy.nodeset.claims import SetOwners
+
+if TYPE_CHECKING:
+    from sidecars.policy.nodeset.maintenance import Step
+    from sidecars.policy.nodeset.records import Deletion, WorkerPod
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Drain Slurm nodes that nobody else has drained."""
+
+    reason: str
+    slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Undrain:
+    """Lift drains of this product."""
+
+    slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod by uid."""
+
+    deletion: Deletion
+    claims: tuple[SetOwners, ...] = ()
+    """To be done first, so that these claims are deleted with the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """Create pods from the template of new pods."""
+
+    ordinals: tuple[int, ...] = ()
+    kube_nodes: tuple[str, ...] = ()
+    """In DaemonSet mode the Kubernetes nodes that they are for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """Annotate a pod as cordoned by the operator."""
+
+    pod: WorkerPod
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """Remove that annotation."""
+
+    pod: WorkerPod
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceReservation:
+    """Add the NodeSet's reservation finalizer, then create, change or delete the reservation as the step says."""
+
+    name: str
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveReservation:
+    """Delete the reservation, then remove the NodeSet's reservation finalizer."""
+
+    name: str
+    reachable: bool = True
+    """Otherwise only the finalizer is removed: Slurm can't be asked and its cluster is being removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetDown:
+    """Set Slurm nodes without a pod DOWN."""
+
+    reason: str | None
+    """None leaves the reason as it is."""
+    slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """Delete the records of Slurm nodes without a pod."""
+
+    slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRevision:
+    """Delete a stored revision."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseNodeSet:
+    """Remove the finalizer that keeps the NodeSet, if every action before this one succeeded."""
+
+
+Action = (
+    Drain
+    | Undrain
+    | DeletePod
+    | CreatePods
+    | Cordon
+    | Uncordon
+    | SetOwners
+    | AdvanceReservation
+    | RemoveReservation
+    | SetDown
+    | DeleteRecords
+    | PruneRevision
+    | ReleaseNodeSet
+)

@@ -1,0 +1,392 @@
+"""The decision about one NodeSet: from what it asks for and what is observed to what is to be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sidecars.contract.extra import pod_facts
+from sidecars.policy.nodeset import (
+    actions,
+    claims,
+    drain,
+    lost,
+    maintenance,
+    needs,
+    node_records,
+    partitions,
+    pods,
+    revisions,
+)
+from sidecars.policy.nodeset.desired import deletion_deadline
+from sidecars.policy.nodeset.failures import failures
+from sidecars.policy.nodeset.records import Deletion, SlurmView, Waiting
+from sidecars.policy.nodeset.report import Progress, report
+from sidecars.workloads import nodeset as render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sidecars.policy.conditions import Condition
+    from sidecars.policy.nodeset.actions import Action
+    from sidecars.policy.nodeset.memory import Memory
+    from sidecars.policy.nodeset.needs import Answer, Need
+    from sidecars.policy.nodeset.pods import PodPlan
+    from sidecars.policy.nodeset.records import Desired, Observed
+
+LIVE_SECONDS = 1.0
+"""Up to this age a node record counts as read at this moment."""
+
+VALID_SECONDS = 2.0
+"""How long a pod may be deleted because of what was read for it alone."""
+
+MAX_LOOKUPS = 256
+"""Pods, node records or Kubernetes nodes that one pass reads one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one step has decided. While `needs` isn't empty, nothing else of it counts."""
+
+    memory: Memory
+    """For the next pass."""
+    actions: tuple[Action, ...] = ()
+    """In the order in which they are to be applied."""
+    conditions: tuple[Condition, ...] = ()
+    """status.conditions with the pods as observed; `report` has them with the pods as they are later."""
+    status: Mapping[str, Any] = field(default_factory=dict)
+    """The other fields of the status, likewise, as a merge patch."""
+    needs: tuple[Need, ...] = ()
+    """What must be read first. Step again with the answers in `Observed.answers`."""
+    look_again: float | None = None
+    """Seconds until time alone may have changed the decision."""
+    progress: Progress = field(default_factory=Progress)
+    """For `report`."""
+
+
+def decide(desired: Desired, observed: Observed, memory: Memory, now: float) -> Decision:
+    """One step. `memory` is that of the last pass, also when the step is repeated; `now` is seconds since the epoch."""
+    this = _Step(desired, observed, memory, now)
+    plan = this.plan_pods()
+    record_actions, records_left = this.orphaned_records()
+    blocked, declared = this.removed_partitions()
+    reservation = this.maintenance_step()
+    if this.needs:
+        return Decision(memory, needs=tuple(this.needs))
+    progress = Progress(
+        waiting=plan.waiting,
+        deleted=frozenset(deletion.pod.uid for deletion in plan.delete),
+        problems=plan.problems,
+        partitions=declared,
+        partitions_blocked=partitions.condition(blocked),
+        reservation=reservation.condition,
+        absent_since=this.memory.absent_since,
+        pods_gone=this.pods_gone,
+    )
+    release, release_wait = this.release(blocked, reservation, records_left)
+    conditions, status = report(desired, observed, progress, now)
+    hints = (
+        plan.look_again,
+        records_left if not desired.pods.deleting else release_wait,
+        reservation.look_again,
+        min((it.look_again for it in blocked), default=None),
+        desired.look_again,
+        this.time_alone(),
+    )
+    return Decision(
+        memory=this.memory,
+        actions=(
+            *this.pod_actions(plan),
+            *reservation.actions,
+            *(release if this.may_abandon_records else ()),
+            *record_actions,
+            *this.prunes(),
+            *(release if not this.may_abandon_records else ()),
+        ),
+        conditions=conditions,
+        status=status,
+        look_again=min((it for it in (*hints, *this.hints) if it is not None), default=None),
+        progress=progress,
+    )
+
+
+class _Step:
+    """One step in the making. The methods are called in the order in which they stand here."""
+
+    def __init__(self, desired: Desired, observed: Observed, memory: Memory, now: float) -> None:
+        self.desired = desired
+        self.observed = observed
+        self.memory = memory
+        self.now = now
+        self.needs: dict[Need, None] = {}
+        self.hints: list[float | None] = []
+        """Seconds until time alone may have changed one of the decisions."""
+        gone = [pod for pod in observed.pods if not (desired.pods.forced and lost.is_overdue(pod, now))]
+        self.pods_gone = desired.pods.deleting and not gone
+        deadline = deletion_deadline(desired.nodeset)
+        self.may_abandon_records = deadline is not None and now >= deadline
+
+    def ask(self, need: Need) -> Answer:
+        """The answer to a need; until it has one, the step is repeated."""
+        answer = self.observed.answers.get(need)
+        if answer is None:
+            self.needs[need] = None
+            return needs.Pending()
+        return answer
+
+    def plan_pods(self) -> PodPlan:
+        """Which pods to create, drain and delete."""
+        slurm = _with_jobs(self.observed.slurm, self.observed.answers.get(needs.Jobs()))
+        plan = pods.plan(self.desired.pods, self.observed.pods, slurm, self.now)
+        if self._order_depends_on_jobs(plan, slurm):
+            busy = frozenset(pod.slurm_node for pod in self.observed.pods if drain.is_busy(pod, slurm))
+            if isinstance(self.ask(needs.Deadlines(busy)), needs.Pending):
+                plan = pods.undecided(plan)
+        plan = self._with_lost(plan)
+        if any(deletion.drained for deletion in plan.delete):
+            self.ask(needs.Jobs())
+        plan = self._read_live(plan)
+        self._remember_failures(plan)
+        return plan
+
+    def _order_depends_on_jobs(self, plan: PodPlan, slurm: SlurmView) -> bool:
+        """Whether pods are newly condemned, and whose jobs end first decides which."""
+        wanted, everyone = self.desired.pods, self.observed.pods
+        choice = plan.cordon and len(everyone) > wanted.replicas > 0 and not wanted.deleting
+        return bool(choice and self.observed.connected and any(drain.is_busy(pod, slurm) for pod in everyone))
+
+    def _with_lost(self, plan: PodPlan) -> PodPlan:
+        everyone, slurm, now = self.observed.pods, self.observed.slurm, self.now
+        since = lost.absent(everyone, slurm, self.memory.absent_since, now)
+        self.memory = replace(self.memory, absent_since=since)
+        planned = {deletion.pod.name for deletion in plan.delete}
+        found = (lost.stuck(everyone, slurm, now), lost.unregistered(everyone, slurm, since, now))
+        self.hints += [each.look_again for each in found]
+        more = [it for each in found for it in each.delete if it.kube_node_lost or it.pod.name not in planned]
+        return replace(plan, delete=(*plan.delete, *more)) if more else plan
+
+    def _read_live(self, plan: PodPlan) -> PodPlan:
+        """The plan with only those deletions and lifted drains that what is true at this moment allows."""
+        stale = self._needs_records(plan)
+        lookups = 0
+        first: list[Deletion] = []
+        later: list[Deletion] = []
+        waiting: list[Waiting] = []
+        for deletion in plan.delete:
+            if deletion.absent or deletion.kube_node_lost:
+                lookups += 1
+                if lookups > MAX_LOOKUPS:
+                    self.hints.append(0.1)
+                elif self._is_true(deletion):
+                    first.append(replace(deletion, valid_until=self.now + VALID_SECONDS))
+                elif not deletion.kube_node_lost:
+                    step = f"whether Slurm has a node {deletion.pod.slurm_node} is being read"
+                    waiting.append(Waiting(deletion.pod, step, look_again=1.0))
+            elif deletion.drained and stale:
+                step = f"Slurm node {deletion.pod.slurm_node} is being read again"
+                waiting.append(Waiting(deletion.pod, step, look_again=1.0))
+            else:
+                later.append(deletion)
+        if not first and not waiting and not lookups and not (stale and plan.undrain):
+            return plan
+        self.hints += [1.0] if waiting or (stale and plan.undrain) else []
+        return replace(
+            plan,
+            delete=(*first, *later),
+            undrain=() if stale else plan.undrain,
+            waiting=(*plan.waiting, *waiting),
+        )
+
+    def _needs_records(self, plan: PodPlan) -> bool:
+        """Whether the node records are too old for what the plan does because of them."""
+        slurm, since = self.observed.slurm, self.memory.records_since
+        matters = plan.undrain or any(deletion.drained for deletion in plan.delete)
+        read_at = self.observed.clock - slurm.age
+        if not matters or slurm.age <= LIVE_SECONDS or (since is not None and read_at >= since):
+            self.memory = replace(self.memory, records_since=None)
+            return False
+        since = self.observed.clock if since is None else since
+        self.memory = replace(self.memory, records_since=since)
+        self.ask(needs.NodeRecords(since))
+        return True
+
+    def _is_true(self, deletion: Deletion) -> bool:
+        """Whether the cause of a deletion that Slurm's list or the cached Kubernetes node shows is true live."""
+        pod = deletion.pod
+        need = needs.IsLost(pod.kube_node or "") if deletion.kube_node_lost else needs.IsAbsent(pod.slurm_node)
+        return _says_yes(self.ask(need))
+
+    def _remember_failures(self, plan: PodPlan) -> None:
+        unregistered = {it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED}
+        found, wait = failures(
+            self.memory.failures,
+            self.observed.pods,
+            self.now,
+            unregistered=unregistered,
+            absent=self.memory.absent_since.keys(),
+        )
+        self.memory = replace(self.memory, failures=found)
+        self.hints.append(wait)
+
+    def orphaned_records(self) -> tuple[list[Action], float | None]:
+        """What to do about records without a pod, and seconds until it is done; None when it is."""
+        slurm, retained = self.observed.slurm, self.desired.nodeset.spec.node_records == "Keep"
+        if not self.observed.connected or slurm.problem is not None or retained:
+            return [], None
+        before, orphans = self.memory.orphaned_since, self.observed.orphans
+        since = {node.name: before.get(node.name, self.now) for node in orphans}
+        self.memory = replace(self.memory, orphaned_since=since)
+        plan = node_records.orphaned_records(orphans, since, self.now)
+        due = {*plan.delete, *(name for names in plan.down.values() for name in names)}
+        pod_of = {node.name: facts.pod for node in orphans if node.name in due and (facts := pod_facts(node.extra))}
+        chosen = sorted(due)[:MAX_LOOKUPS]
+        free = {name for name in chosen if not pod_of.get(name) or _says_no(self.ask(needs.IsHidden(pod_of[name])))}
+        found: list[Action] = []
+        for reason, names in plan.down.items():
+            if some := tuple(name for name in names if name in free):
+                found.append(actions.SetDown(reason, some))
+        if some := tuple(name for name in plan.delete if name in free):
+            found.append(actions.DeleteRecords(some))
+        return found, 1.0 if len(free) < len(due) else plan.look_again
+
+    def removed_partitions(self) -> tuple[tuple[partitions.BlockedPartition, ...], tuple[str, ...]]:
+        """The removed partitions that have to stay in slurm.conf, and status.partitions."""
+        nodeset, deleted = self.desired.nodeset, self.pods_gone
+        own = {nodeset.slurm_name} if nodeset.spec.partition.enabled else set()
+        current = set() if deleted else own
+        removed = tuple(sorted({*nodeset.status.partitions, *(own if deleted else ())} - current))
+        unbound = self.desired.pods.deleting and self.observed.controller_deleted
+        if not removed or unbound or nodeset.spec.force_removal:
+            self.memory = replace(self.memory, removed_partitions=(), closed_since={})
+            return (), tuple(sorted(current))
+        blocked = self._blocked(removed)
+        return blocked, tuple(sorted(current | {it.partition for it in blocked}))
+
+    def _blocked(self, removed: tuple[str, ...]) -> tuple[partitions.BlockedPartition, ...]:
+        def all_of(why: str, look_again: float = partitions.LOOK_AGAIN) -> tuple[partitions.BlockedPartition, ...]:
+            return tuple(partitions.BlockedPartition(name, why, look_again) for name in removed)
+
+        if not self.observed.connected or self.observed.slurm.problem is not None:
+            return all_of(f"its jobs are unknown: {self.observed.slurm.problem}")
+        if self.memory.removed_partitions != removed:
+            # Earlier answers don't show what slurmctld has read since these are to be removed.
+            self.memory = replace(self.memory, removed_partitions=removed, removed_since=self.observed.clock)
+        found = self.ask(needs.Partitions(self.memory.removed_since))
+        if isinstance(found, needs.Known):
+            opened = {it.name for it in found.value if not partitions.is_closed(it)}
+            before = self.memory.closed_since
+            closed = {name: before.get(name, found.at) for name in removed if name not in opened}
+            self.memory = replace(self.memory, closed_since=closed)
+            jobs = self.ask(needs.Jobs())
+            if isinstance(jobs, needs.Known):
+                if any(at > jobs.value.asked_at for at in closed.values()):
+                    # Until it was closed it accepted jobs that an older list lacks.
+                    return all_of(partitions.BEING_READ, 1.0)
+                return partitions.blocked(removed, found.value, jobs.value.jobs, self.now)
+            found = jobs
+        failed = isinstance(found, needs.Failed)
+        return all_of(f"its jobs can't be read: {found.why}" if failed else partitions.BEING_READ)
+
+    def maintenance_step(self) -> maintenance.Outcome:
+        """The next step towards the reservation of ScheduledUpdate, or away from it."""
+        nodeset, wanted = self.desired.nodeset, self.desired.pods
+        scheduled = maintenance.is_scheduled(nodeset) and wanted.replicas > 0 and not wanted.deleting
+        if not scheduled and maintenance.FINALIZER not in nodeset.metadata.finalizers:
+            return maintenance.Outcome()
+        name = maintenance.name_of(nodeset.name)
+        slurm = self.observed.slurm
+        if not self.observed.connected or slurm.problem is not None:
+            if wanted.deleting and (not self.observed.connected or wanted.forced):
+                return maintenance.Outcome(actions=(actions.RemoveReservation(name, reachable=False),))
+            return maintenance.unknown(f"what becomes of the reservation is unknown: {slurm.problem}")
+        if not scheduled:
+            return maintenance.Outcome(actions=(actions.RemoveReservation(name),))
+        answer = self.ask(needs.Reservations())
+        if not isinstance(answer, needs.Known):
+            return maintenance.failed(answer, self.observed.conditions)
+        nodes = frozenset(pod.slurm_node for pod in self.observed.pods if pod.slurm_node in slurm.nodes)
+        return maintenance.outcome(nodeset, nodes, answer.value, self.now)
+
+    def release(
+        self, blocked: Iterable[object], reservation: maintenance.Outcome, records_left: float | None
+    ) -> tuple[tuple[Action, ...], float | None]:
+        """The last step of a NodeSet that is being deleted, or seconds until it may be due."""
+        if not self.pods_gone or not self.observed.settled:
+            return (), records_left
+        unknown = self.observed.slurm.problem is not None and not self.observed.controller_deleted
+        left = 1.0 if unknown else records_left
+        if self.may_abandon_records or self.desired.nodeset.spec.node_records == "Keep":
+            left = None
+        # What is still to be deleted in this pass is no reason to wait for another.
+        if any(True for _ in blocked) or reservation.look_again is not None or left is not None:
+            return (), left
+        return (actions.ReleaseNodeSet(),), None
+
+    def time_alone(self) -> float | None:
+        """Seconds until time alone changes what holds for the pods or the NodeSet."""
+        found: list[float] = []
+        observed, wanted = self.observed, self.desired.pods
+        if any(pod.ready and not pod.available for pod in observed.pods):
+            found.append(self.desired.nodeset.spec.min_ready_seconds + 1.0)
+        if observed.pods and wanted.forced:
+            found.append(lost.OVERDUE_SECONDS)
+        deadline = deletion_deadline(self.desired.nodeset)
+        if observed.pods and deadline is not None and observed.controller_deleted and deadline > self.now:
+            found.append(deadline - self.now)
+        return min(found, default=None)
+
+    def pod_actions(self, plan: PodPlan) -> list[Action]:
+        """Drains, then deletions, then creations; the annotations come last, because nothing depends on them."""
+        found: list[Action] = [actions.Drain(reason, names) for reason, names in plan.drain.items()]
+        if plan.undrain:
+            found.append(actions.Undrain(plan.undrain))
+        changed = claims.changes(self.desired.nodeset, self.observed.claims, self.observed.pods, plan)
+        if self.observed.settled:
+            before = changed.before_deletion
+            found += [actions.DeletePod(it, before.get(it.pod.uid, ())) for it in plan.delete]
+            found += self._creations(plan)
+        found += [actions.Cordon(pod) for pod in plan.cordon]
+        found += [actions.Uncordon(pod) for pod in plan.uncordon]
+        found += changed.others
+        return found
+
+    def _creations(self, plan: PodPlan) -> list[Action]:
+        if not self.desired.creatable:
+            return []
+        nodeset, failed = self.desired.nodeset, self.memory.failures
+
+        def due(name: str) -> bool:
+            return name not in failed or failed[name].until <= self.now
+
+        ordinals = tuple(it for it in plan.create if not failed or due(render.pod_name(nodeset, it)))
+        kube_nodes = tuple(it for it in plan.create_on if not failed or due(render.daemon_pod_name(nodeset, it)))
+        return [actions.CreatePods(ordinals, kube_nodes)] if ordinals or kube_nodes else []
+
+    def prunes(self) -> list[Action]:
+        """Stored revisions that spec.revisionHistoryLimit leaves no room for."""
+        stored, limit = self.observed.revisions, self.desired.nodeset.spec.revision_history_limit
+        if not self.desired.creatable or not self.observed.settled or len(stored) <= limit:
+            return []
+        in_use = {pod.revision for pod in self.observed.pods}
+        surplus = revisions.surplus(stored, self.desired.pods.revision, in_use, limit)
+        return [actions.PruneRevision(name) for name in surplus]
+
+
+def _with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
+    """The view with what has become known of the jobs. `unread` is the observer's: which nodes changed since."""
+    match answer:
+        case needs.Known(jobs):
+            return replace(slurm, nodes_with_jobs=drain.nodes_with_jobs(jobs.jobs))
+        case needs.Pending():
+            return replace(slurm, unread=frozenset(slurm.nodes))
+        case needs.Failed(why):
+            return replace(slurm, jobs_problem=f"the jobs can't be read: {why}")
+    return slurm
+
+
+def _says_yes(answer: Answer) -> bool:
+    return isinstance(answer, needs.Known) and answer.value is True
+
+
+def _says_no(answer: Answer) -> bool:
+    return isinstance(answer, needs.Known) and answer.value is False

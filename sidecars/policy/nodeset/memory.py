@@ -1,0 +1,31 @@
+"""What the decisions for one NodeSet remember from pass to pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecars.policy.nodeset.failures import Failures
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Times are seconds since the epoch, except for those by the clock of `Observed.clock`."""
+
+    failures: Mapping[str, Failures] = field(default_factory=dict)
+    """Failures in a row, by name of the pod."""
+    absent_since: Mapping[str, float] = field(default_factory=dict)
+    """Since when Slurm has no node of a pod whose slurmd runs, by uid of the pod."""
+    orphaned_since: Mapping[str, float] = field(default_factory=dict)
+    """Since when a node record has no pod, by its name."""
+    records_since: float | None = None
+    """Since when newer node records are needed than there were, by the clock of `Observed.clock`."""
+    removed_partitions: tuple[str, ...] = ()
+    """The partitions that are to be removed from slurm.conf."""
+    removed_since: float = 0.0
+    """Since when these are to be, by the clock of `Observed.clock`."""
+    closed_since: Mapping[str, float] = field(default_factory=dict)
+    """When those of them that Slurm has closed were first seen so, by that clock."""

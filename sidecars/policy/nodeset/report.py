@@ -1,0 +1,130 @@
+"""The conditions and the status of a NodeSet after a pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset import lost, replicas
+from sidecars.slurm import states
+from sidecars.workloads import nodeset as render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sidecars.policy.nodeset.records import Desired, DesiredPods, Observed, SlurmView, Waiting, WorkerPod
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a decision reports about its steps."""
+
+    waiting: Sequence[Waiting] = ()
+    """Condemned pods that can't be deleted yet."""
+    deleted: frozenset[str] = frozenset()
+    """uids of the pods that are to be deleted."""
+    problems: Sequence[str] = ()
+    """Why pods can't be created."""
+    partitions: tuple[str, ...] = ()
+    """status.partitions: those that jobs may name."""
+    partitions_blocked: Condition | None = None
+    """What keeps removed partitions in slurm.conf."""
+    reservation: Condition | None = None
+    """The state of the maintenance reservation."""
+    absent_since: Mapping[str, float] = field(default_factory=dict)
+    """Since when Slurm has no node of a pod whose slurmd runs, by uid."""
+    pods_gone: bool = False
+    """The NodeSet is being deleted, and its pods are gone or overdue."""
+
+
+def report(
+    desired: Desired, observed: Observed, progress: Progress, now: float, failure: Condition | None = None
+) -> tuple[tuple[Condition, ...], dict[str, Any]]:
+    """The conditions, and the other fields of the status as a merge patch, with the pods as observed.
+
+    `failure`: a condition `Ready` for what could not be applied.
+    """
+    ready = _ready(desired, observed, progress, now, failure or desired.problem)
+    others = (progress.reservation, progress.partitions_blocked)
+    conditions = (ready, _slurm_reachable(observed.slurm), *(it for it in others if it is not None))
+    status = _status(desired, observed) | {"partitions": list(progress.partitions)} | _pins(desired)
+    return conditions, status | ({"collisionCount": desired.collisions} if desired.collisions else {})
+
+
+def _ready(
+    desired: Desired, observed: Observed, progress: Progress, now: float, problem: Condition | None
+) -> Condition:
+    """The condition that sums up."""
+    pods, deleting = desired.pods, desired.pods.deleting
+    if progress.partitions_blocked is not None and progress.pods_gone:
+        return replace(progress.partitions_blocked, type="Ready")
+    if problem is not None and not deleting:
+        return problem
+    if progress.waiting:
+        first, more = progress.waiting[0], len(progress.waiting) - 1
+        others = f" (and {more} more pods are waiting)" if more else ""
+        return Condition("Ready", "False", "Draining", f"pod {first.pod.name}: {first.step}{others}")
+    stuck = lost.stuck_message(observed.pods)
+    if stuck:
+        return Condition("Ready", "False", "MachineLost", stuck)
+    if deleting:
+        return Condition("Ready", "False", "Removing", f"{len(observed.pods)} pods are still terminating")
+    if progress.problems:
+        more = len(progress.problems) - 1
+        others = f" (and {more} more)" if more else ""
+        return Condition("Ready", "False", "NameConflict", progress.problems[0] + others)
+    ready = sum(1 for pod in observed.pods if pod.ready and not pod.terminating and not replicas.lingers(pod, pods))
+    if ready < pods.replicas:
+        message = f"{ready} of {pods.replicas} pods are ready; see `kubectl -n {pods.namespace} get pods`"
+        return Condition("Ready", "False", "PodsNotReady", message)
+    unregistered = lost.not_registered(observed.pods, observed.slurm, progress.absent_since, now)
+    if unregistered:
+        return Condition("Ready", "False", "NotRegistered", unregistered)
+    terminating = progress.deleted | {pod.uid for pod in observed.pods if pod.terminating}
+    if terminating:
+        return Condition("Ready", "False", "ScalingIn", f"{len(terminating)} pods are terminating")
+    return Condition("Ready", "True", "Ready", f"{ready} of {pods.replicas} pods are ready")
+
+
+def _slurm_reachable(slurm: SlurmView) -> Condition:
+    if slurm.problem is not None:
+        message = f"{slurm.problem}; no pod is deleted until its Slurm node is known to be drained"
+        return Condition("SlurmReachable", "False", "NoAnswer", message)
+    return Condition("SlurmReachable", "True", "Polled")
+
+
+def _status(desired: Desired, observed: Observed) -> dict[str, Any]:
+    nodeset, pods, view = desired.nodeset, desired.pods, observed.slurm
+    live = [pod for pod in observed.pods if not pod.terminating]
+    available = [pod for pod in live if pod.available]
+    words = [node.states for pod in live if (node := view.nodes.get(pod.slurm_node)) is not None]
+    base = [states.base_state(word) for word in words]
+    return {
+        "replicas": sum(1 for pod in observed.pods if pod.phase),
+        "updatedReplicas": sum(1 for pod in live if pod.revision == pods.revision),
+        "readyReplicas": sum(1 for pod in live if pod.ready),
+        "availableReplicas": len(available),
+        "unavailableReplicas": max(0, pods.replicas - _serving(pods, available)),
+        "desired": 0 if pods.deleting else pods.replicas,
+        "slurmIdle": base.count("IDLE"),
+        "slurmAllocated": base.count("ALLOCATED") + base.count("MIXED"),
+        "slurmDown": sum(1 for word in words if states.is_down(word)),
+        "slurmDrain": sum(1 for word in words if states.is_drain(word)),
+        "observedGeneration": nodeset.metadata.generation,
+        "nodeSetHash": pods.revision,
+        "selector": ",".join(f"{name}={value}" for name, value in sorted(render.selector(nodeset).items())),
+    }
+
+
+def _serving(pods: DesiredPods, available: Sequence[WorkerPod]) -> int:
+    """How many of the available pods are replicas."""
+    return len(available) if pods.places is None else sum(1 for it in available if not replicas.lingers(it, pods))
+
+
+def _pins(desired: Desired) -> dict[str, Any]:
+    """status.ordinalToNode as a merge patch: null removes an entry."""
+    present = desired.nodeset.status.ordinal_to_node or {}
+    if not desired.pods.pins:
+        return {"ordinalToNode": None} if present else {}
+    return {"ordinalToNode": dict.fromkeys(present) | dict(desired.pods.pins)}

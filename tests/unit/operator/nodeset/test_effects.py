@@ -1,0 +1,132 @@
+"""Actions of a decision are tried one and all: `sidecars.operator.nodeset.effects`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from sidecars.kube import CONTROLLER_REVISIONS, PODS
+from sidecars.kube.errors import api_error
+from sidecars.operator.nodeset.effects import NAMED_PODS, Outcome, deletion_message
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset.records import Deletion
+from sidecars.slurm.errors import Unreachable
+from sidecars.workloads import names
+from tests.support.virtual_time import run
+from tests.support.world.api import Place
+from tests.support.world.kubelets import NODE
+from tests.support.world.world import NODESET, World, world
+from tests.unit.policy.nodeset.builders import worker
+
+Refusal = Callable[[str, Place, Any], bool]
+
+
+def refuse(w: World, refused: Refusal) -> Callable[[], None]:
+    """Have the API server refuse such writes. Returns what ends that."""
+    handle = w.api.handle
+
+    def refusing(method: str, place: Place, query: Mapping[str, str], body: Any, content_type: str) -> bytes:
+        if refused(method, place, body):
+            raise api_error(403, "Forbidden", "a policy refuses it", request=f"{method} {place.name}")
+        return handle(method, place, query, body, content_type)
+
+    w.api.handle = refusing  # type: ignore[method-assign]  # the server, not the client
+
+    def end() -> None:
+        w.api.handle = handle  # type: ignore[method-assign]  # as above
+
+    return end
+
+
+def is_cordon(method: str, place: Place, body: Any) -> bool:
+    if method != "PATCH" or place.collection != PODS.path() or not isinstance(body, dict):
+        return False
+    return names.POD_CORDON in (body["metadata"].get("annotations") or {})
+
+
+def is_pruning(method: str, place: Place, _: Any) -> bool:
+    return method == "DELETE" and place.collection == CONTROLLER_REVISIONS.path()
+
+
+def test_a_refused_annotation_stops_neither_deletions_nor_creations_and_is_reported() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            w.nodeset(replicas=4)
+            await w.run(20)
+            w.job(2, 1000)
+            await w.run(3)
+            end = refuse(w, is_cordon)
+            w.change("slinky", {"replicas": 1})
+            # Two are idle and one of the busy ones waits for its job, without its annotation.
+            await w.until("the idle ones are deleted", lambda: len(w.pods()) == 2)
+            assert w.condition("slinky")["reason"] == "Refused"
+            busy = next(pod for pod in w.pods())
+            w.api.change(NODE, "", busy["spec"]["nodeName"], {"spec": {"unschedulable": True}})
+            w.change("slinky", {"replicas": 3})
+            await w.until("another one is created", lambda: len(w.pods()) == 3)
+            end()
+
+    run(scenario())
+
+
+def test_a_revision_that_can_not_be_deleted_stops_nothing_and_is_reported() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            w.nodeset(replicas=1, revisionHistoryLimit=0)
+            await w.run(20)
+            end = refuse(w, is_pruning)
+            w.change("slinky", {"slurmd": {"image": w.new_image()}})
+            await w.until("a failure is reported", lambda: w.condition("slinky").get("reason") == "Refused")
+            w.change("slinky", {"replicas": 3})
+
+            def ready() -> bool:
+                nodeset = w.api.get(NODESET, "slurm", "slinky")
+                return nodeset is not None and nodeset["status"]["readyReplicas"] == 3
+
+            await w.until("three pods are ready", ready)
+            assert len(w.api.all(CONTROLLER_REVISIONS.path())) == 2
+            end()
+            await w.until("it is deleted", lambda: len(w.api.all(CONTROLLER_REVISIONS.path())) == 1)
+
+    run(scenario())
+
+
+def test_one_event_reports_the_deletion_of_many_pods_and_names_some() -> None:
+    one = Deletion(worker(7), "Slurm node slinky-7 is drained", drained=True)
+    assert deletion_message([one]) == "Deleted pod slinky-7: Slurm node slinky-7 is drained"
+    many = deletion_message(
+        [Deletion(worker(number), f"Slurm node slinky-{number} is drained") for number in range(500)]
+    )
+    assert many.startswith("Deleted 500 pods (slinky-0, slinky-1, ")
+    assert f"slinky-{NAMED_PODS - 1}, …)" in many
+    assert f"slinky-{NAMED_PODS}" not in many
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NotUsableError("ClaimLeaving", "x"), "ClaimLeaving"),
+        (api_error(403, "Forbidden", "x", request="POST"), "Refused"),
+        (api_error(409, "AlreadyExists", "x", request="POST"), "NameTaken"),
+        (api_error(500, "InternalError", "x", request="POST"), "Failed"),
+    ],
+)
+def test_the_first_failure_becomes_the_condition_ready(error: Exception, reason: str) -> None:
+    outcome = Outcome()
+    outcome.failed(error)
+    outcome.failed(NotUsableError("Another", "later"))
+    assert outcome.condition == Condition("Ready", "False", reason, str(error))
+
+
+def test_a_mistake_of_the_programs_own_is_no_failure_of_an_action() -> None:
+    with pytest.raises(ZeroDivisionError):
+        Outcome().failed(ZeroDivisionError())
+    Outcome().failed(Unreachable("GET nodes/", "x"))
+
+
+def test_the_earliest_hint_counts() -> None:
+    outcome = Outcome()
+    for seconds in (None, 5.0, 1.0, 3.0):
+        outcome.hint(seconds)
+    assert outcome.look_again == 1.0

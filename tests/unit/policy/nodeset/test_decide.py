@@ -1,0 +1,417 @@
+"""The whole decision about a NodeSet: `sidecars.policy.nodeset.decide`."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecars.contract.extra import PodFacts, encode
+from sidecars.policy.nodeset import actions, needs
+from sidecars.policy.nodeset.decide import LIVE_SECONDS, Decision, decide
+from sidecars.policy.nodeset.desired import desired_pods
+from sidecars.policy.nodeset.memory import Memory
+from sidecars.policy.nodeset.needs import Answer, Need
+from sidecars.policy.nodeset.node_records import ORPHANED_SECONDS
+from sidecars.policy.nodeset.partitions import FINISHED_FOR
+from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
+from sidecars.policy.nodeset.revisions import Stored
+from sidecars.policy.placement import Rules
+from sidecars.slurm import states
+from sidecars.slurm.records import Job, Node, Partition
+from sidecars.workloads.nodeset import Revision
+from tests.support import builders
+from tests.unit.policy.nodeset.builders import NOW, SCALE_IN, node, slurm, worker
+
+A = TypeVar("A")
+CLOCK = 1_000.0
+DELETED = {"deletionTimestamp": "1970-01-12T13:46:00Z"}
+"""Forty seconds before NOW."""
+NOT_FOUND_AFTER = 8
+"""More steps than any decision may need."""
+
+
+def asked(replicas: int, meta: dict[str, Any] | None = None, **spec: Any) -> Desired:
+    """What a NodeSet `slinky` of so many replicas asks for."""
+    nodeset = builders.nodeset("slinky", meta, replicas=replicas, **spec)
+    rules = Rules.of({})
+    pods = desired_pods(nodeset, "new", rules, {}, (), NOW, controller_deleted=False)
+    return Desired(nodeset, pods)
+
+
+def seen(pods: Iterable[WorkerPod], view: SlurmView, **more: Any) -> Observed:
+    return Observed(tuple(pods), view, **{"clock": CLOCK, **more})
+
+
+def jobs(*items: Job, asked_at: float = CLOCK) -> needs.Known:
+    return needs.Known(needs.JobList(items, asked_at), asked_at)
+
+
+def of(kind: type[A], decision: Decision) -> list[A]:
+    return [action for action in decision.actions if isinstance(action, kind)]
+
+
+def deleted(decision: Decision) -> list[str]:
+    return [action.deletion.pod.name for action in of(actions.DeletePod, decision)]
+
+
+def answered(desired: Desired, observed: Observed, answer: Answer, memory: Memory | None = None) -> Decision:
+    """The decision when each need gets the same answer."""
+    for _ in range(NOT_FOUND_AFTER):
+        decision = decide(desired, observed, memory or Memory(), NOW)
+        if not decision.needs:
+            return decision
+        observed = replace(observed, answers={**observed.answers, **dict.fromkeys(decision.needs, answer)})
+    raise AssertionError(f"it goes on needing {decision.needs}")
+
+
+DRAINED = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
+TWO = (worker(0), worker(1, cordon="operator"))
+
+
+def test_a_missing_pod_is_created_and_the_condition_says_how_many_are_ready() -> None:
+    decision = decide(asked(2), seen([worker(0)], slurm(node(0, "IDLE"))), Memory(), NOW)
+    assert decision.actions == (actions.CreatePods(ordinals=(1,)),)
+    assert [(it.type, it.status, it.reason) for it in decision.conditions] == [
+        ("Ready", "False", "PodsNotReady"),
+        ("SlurmReachable", "True", "Polled"),
+    ]
+    assert (decision.status["replicas"], decision.status["slurmIdle"]) == (1, 1)
+
+
+def test_drains_come_before_deletions_and_annotations_last() -> None:
+    pods = [worker(0), worker(1), worker(2, cordon="operator")]
+    view = slurm(node(0, "IDLE"), node(1, "IDLE"), node(2, "IDLE", "DRAIN", reason=SCALE_IN.format(2)))
+    observed = seen(pods, view, answers={needs.Jobs(): jobs()})
+    kinds = [type(action) for action in decide(asked(1), observed, Memory(), NOW).actions]
+    # The one that is drained has the higher ordinal.
+    assert kinds == [actions.Drain, actions.DeletePod, actions.Cordon]
+
+
+def test_a_drained_pod_needs_the_jobs_read_first_and_nothing_is_decided_before() -> None:
+    decision = decide(asked(1), seen(TWO, DRAINED), Memory(), NOW)
+    assert decision.needs == (needs.Jobs(),)
+    assert decision.actions == ()
+    assert deleted(decide(asked(1), seen(TWO, DRAINED, answers={needs.Jobs(): jobs()}), Memory(), NOW)) == ["slinky-1"]
+
+
+def test_a_suspended_job_keeps_its_pod() -> None:
+    suspended = Job(1, states=frozenset({"SUSPENDED"}), nodes="slinky-1")
+    decision = decide(asked(1), seen(TWO, DRAINED, answers={needs.Jobs(): jobs(suspended)}), Memory(), NOW)
+    assert deleted(decision) == []
+    assert "suspended" in decision.conditions[0].message
+
+
+def test_jobs_that_can_not_be_read_keep_the_pod_and_the_cause_is_reported() -> None:
+    for answer, word in ((needs.Pending(), "being read"), (needs.Failed("HTTP 500"), "can't be read: HTTP 500")):
+        decision = decide(asked(1), seen(TWO, DRAINED, answers={needs.Jobs(): answer}), Memory(), NOW)
+        assert deleted(decision) == []
+        assert word in decision.conditions[0].message
+        assert decision.look_again is not None
+
+
+def test_whose_jobs_end_first_is_read_before_a_busy_pod_is_condemned() -> None:
+    observed = seen([worker(0), worker(1)], slurm(node(0, "MIXED"), node(1, "MIXED")))
+    assert decide(asked(1), observed, Memory(), NOW).needs == (needs.Deadlines(),)
+    pending = replace(observed, answers={needs.Deadlines(): needs.Pending()})
+    assert not decide(asked(1), pending, Memory(), NOW).actions
+    view = replace(observed.slurm, deadlines={"slinky-0": NOW + 5, "slinky-1": NOW + 500})
+    known = replace(observed, slurm=view, answers={needs.Deadlines(): needs.Known(True)})
+    [drain] = of(actions.Drain, decide(asked(1), known, Memory(), NOW))
+    assert drain.slurm_nodes == ("slinky-0",)
+
+
+def test_old_node_records_are_read_again_before_a_pod_is_deleted_because_of_them() -> None:
+    old = replace(DRAINED, age=LIVE_SECONDS + 1)
+    observed = seen(TWO, old, answers={needs.Jobs(): jobs()})
+    decision = decide(asked(1), observed, Memory(), NOW)
+    assert decision.needs == (needs.NodeRecords(CLOCK),)
+    slow = replace(observed, answers={**observed.answers, needs.NodeRecords(CLOCK): needs.Pending()})
+    waiting = decide(asked(1), slow, Memory(), NOW)
+    assert deleted(waiting) == []
+    # A slurmrestd that needs longer than that for each answer is believed as well, if it was asked since.
+    later = replace(observed, clock=CLOCK + 6, slurm=replace(old, age=5.0))
+    assert deleted(decide(asked(1), later, waiting.memory, NOW)) == ["slinky-1"]
+
+
+def test_old_node_records_are_read_again_before_a_drain_is_lifted() -> None:
+    old = replace(DRAINED, age=LIVE_SECONDS + 1)
+    decision = decide(asked(2), seen(TWO, old), Memory(), NOW)
+    assert decision.needs == (needs.NodeRecords(CLOCK),)
+    assert not of(actions.Undrain, answered(asked(2), seen(TWO, old), needs.Failed("HTTP 500")))
+    assert of(actions.Undrain, decide(asked(2), seen(TWO, DRAINED), Memory(), NOW))
+
+
+def test_a_pod_that_slurm_does_not_list_is_deleted_only_if_it_is_absent_at_this_moment() -> None:
+    observed = seen([worker(0), worker(1)], slurm(node(0, "IDLE")))
+    assert decide(asked(1), observed, Memory(), NOW).needs == (needs.IsAbsent("slinky-1"),)
+    for answer, want in (
+        (needs.Known(True), ["slinky-1"]),
+        (needs.Known(False), []),
+        (needs.Pending(), []),
+        (needs.Failed("HTTP 500"), []),
+    ):
+        assert deleted(answered(asked(1), observed, answer)) == want
+
+
+def test_what_was_read_for_one_pod_is_valid_for_a_moment_only() -> None:
+    observed = seen([worker(0), worker(1)], slurm(node(0, "IDLE")))
+    [action] = of(actions.DeletePod, answered(asked(1), observed, needs.Known(True)))
+    assert action.deletion.valid_until is not None
+    assert NOW < action.deletion.valid_until <= NOW + 5
+
+
+def test_a_pod_is_deleted_by_force_only_if_its_kubernetes_node_is_lost_at_this_moment() -> None:
+    stuck = worker(0, terminating=True, terminating_until=NOW - 1, kube_node_gone=True)
+    observed = seen([stuck], slurm(node(0, "IDLE")))
+    assert decide(asked(0), observed, Memory(), NOW).needs == (needs.IsLost("machine-0"),)
+    assert deleted(answered(asked(0), observed, needs.Known(True))) == ["slinky-0"]
+    assert deleted(answered(asked(0), observed, needs.Known(False))) == []
+    assert deleted(answered(asked(0), observed, needs.Failed("HTTP 500"))) == []
+
+
+def orphan(ordinal: int) -> Node:
+    return replace(node(ordinal, "IDLE"), extra=encode(PodFacts("uid-gone", pod=f"slinky-{ordinal}")))
+
+
+def test_a_node_record_is_deleted_only_if_no_pod_of_its_name_is_hidden_from_the_watch() -> None:
+    observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
+    memory = Memory(orphaned_since={"slinky-0": NOW - ORPHANED_SECONDS})
+    assert decide(asked(0), observed, memory, NOW).needs == (needs.IsHidden("slinky-0"),)
+    assert answered(asked(0), observed, needs.Known(False), memory).actions == (actions.DeleteRecords(("slinky-0",)),)
+    for answer in (needs.Known(True), needs.Failed("HTTP 500")):
+        decision = answered(asked(0), observed, answer, memory)
+        assert (decision.actions, decision.look_again) == ((), 1.0)
+
+
+def test_how_long_a_record_has_had_no_pod_is_remembered_and_the_rest_is_waited_for() -> None:
+    observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
+    first = decide(asked(0), observed, Memory(), NOW)
+    assert (first.actions, first.look_again) == ((), ORPHANED_SECONDS)
+    assert first.memory.orphaned_since == {"slinky-0": NOW}
+    assert decide(asked(0), replace(observed, orphans=()), first.memory, NOW).memory.orphaned_since == {}
+
+
+def test_without_a_template_pods_are_drained_but_none_is_created() -> None:
+    desired = replace(asked(3), creatable=False)
+    assert decide(desired, seen([worker(0)], slurm(node(0, "IDLE"))), Memory(), NOW).actions == ()
+    shrunk = replace(asked(0), creatable=False)
+    assert of(actions.Drain, decide(shrunk, seen([worker(0)], slurm(node(0, "IDLE"))), Memory(), NOW))
+
+
+def test_until_its_own_writes_are_seen_no_pod_is_created_or_deleted_but_nodes_are_drained() -> None:
+    view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)), node(2, "IDLE"))
+    pods = [worker(0), worker(1, cordon="operator"), worker(2, cordon="operator")]
+    observed = seen(pods, view, settled=False, answers={needs.Jobs(): jobs()})
+    decision = decide(asked(1), observed, Memory(), NOW)
+    assert [type(it) for it in decision.actions] == [actions.Drain]
+    assert decide(asked(5), seen([], slurm(), settled=False), Memory(), NOW).actions == ()
+
+
+def test_the_pod_of_a_name_that_has_just_failed_is_created_only_after_its_back_off() -> None:
+    failed = worker(0, phase="Failed", ready=False, available=False)
+    first = decide(asked(1), seen([failed], slurm()), Memory(), NOW)
+    assert deleted(first) == ["slinky-0"]
+    gone = seen([], slurm())
+    waiting = decide(asked(1), gone, first.memory, NOW + 0.4)
+    assert not waiting.actions
+    assert waiting.look_again is not None
+    assert 0 < waiting.look_again <= 0.6
+    assert decide(asked(1), gone, first.memory, NOW + 1.0).actions == (actions.CreatePods(ordinals=(0,)),)
+
+
+# Partitions
+
+
+def removed(view: SlurmView, answers: dict[Need, Answer], memory: Memory | None = None) -> Decision:
+    """A NodeSet whose partition `slinky` is no longer asked for."""
+    desired = asked(0)
+    status = msgspec.structs.replace(desired.nodeset.status, partitions=["slinky", "other"])
+    nodeset = msgspec.structs.replace(desired.nodeset, status=status)
+    return decide(replace(desired, nodeset=nodeset), seen([], view, answers=answers), memory or Memory(), NOW)
+
+
+PARTITIONS = needs.Partitions(CLOCK)
+SHUT = tuple(Partition(name, states=frozenset({"INACTIVE"})) for name in ("other", "slinky"))
+
+
+def test_a_partition_needs_to_be_closed_before_the_jobs_are_read() -> None:
+    first = removed(slurm(), {})
+    assert first.needs == (PARTITIONS,)
+    second = removed(slurm(), {PARTITIONS: needs.Known(SHUT, CLOCK)})
+    assert second.needs == (needs.Jobs(),)
+    done = removed(slurm(), {PARTITIONS: needs.Known(SHUT, CLOCK), needs.Jobs(): jobs(asked_at=CLOCK + 1)})
+    assert (done.status["partitions"], done.needs) == ([], ())
+
+
+def test_no_partition_is_removed_while_the_jobs_are_older_than_the_closing_of_one() -> None:
+    half = (Partition("other", states=frozenset({"UP"})), SHUT[1])
+    decision = removed(slurm(), {PARTITIONS: needs.Known(half, CLOCK), needs.Jobs(): jobs(asked_at=CLOCK - 1)})
+    assert decision.status["partitions"] == ["other", "slinky"]
+    assert decision.look_again == 1.0
+
+
+def test_a_partition_stays_while_slurm_is_unknown_or_a_job_names_it() -> None:
+    unknown = removed(slurm(problem="slurmrestd does not answer"), {})
+    assert unknown.status["partitions"] == ["other", "slinky"]
+    job = Job(7, states=frozenset({"RUNNING"}), partition="slinky")
+    known: dict[Need, Answer] = {PARTITIONS: needs.Known(SHUT, CLOCK), needs.Jobs(): jobs(job, asked_at=CLOCK + 1)}
+    decision = removed(slurm(), known)
+    assert decision.status["partitions"] == ["slinky"]
+    [released] = [it for it in decision.conditions if it.type == "PartitionsReleased"]
+    assert "1 job (7)" in released.message
+    assert FINISHED_FOR > 300
+
+
+# Removal of the NodeSet
+
+
+def test_a_nodeset_without_pods_is_released() -> None:
+    assert of(actions.ReleaseNodeSet, decide(asked(1, DELETED), seen([], slurm()), Memory(), NOW))
+    assert not of(actions.ReleaseNodeSet, decide(asked(1, DELETED), seen([], slurm(), settled=False), Memory(), NOW))
+    assert not of(actions.ReleaseNodeSet, decide(asked(1), seen([], slurm()), Memory(), NOW))
+
+
+def test_a_nodeset_is_released_only_after_its_node_records_are_deleted() -> None:
+    observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
+    young = decide(asked(1, DELETED), observed, Memory(), NOW)
+    assert not of(actions.ReleaseNodeSet, young)
+    old = Memory(orphaned_since={"slinky-0": NOW - ORPHANED_SECONDS})
+    decision = answered(asked(1, DELETED), observed, needs.Known(False), old)
+    assert [type(it) for it in decision.actions] == [actions.DeleteRecords, actions.ReleaseNodeSet]
+
+
+def test_a_nodeset_whose_deletion_timeout_is_over_does_not_wait_for_node_records() -> None:
+    observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
+    decision = decide(asked(1, DELETED, deletionTimeout="10s"), observed, Memory(), NOW)
+    assert of(actions.ReleaseNodeSet, decision)
+
+
+# Revisions
+
+
+def test_old_revisions_are_deleted_beyond_the_limit_once_pods_can_be_created() -> None:
+    stored = [Stored(f"slinky-{number}", number, Revision(f"r{number}", {})) for number in range(4)]
+    observed = seen([], slurm(), revisions=stored)
+    desired = asked(0, revisionHistoryLimit=1)
+    assert [it.name for it in of(actions.PruneRevision, decide(desired, observed, Memory(), NOW))] == [
+        f"slinky-{number}" for number in range(3)
+    ]
+    assert not decide(replace(desired, creatable=False), observed, Memory(), NOW).actions
+
+
+# Whatever is seen
+
+WORDS = st.sets(st.sampled_from(["IDLE", "MIXED", "ALLOCATED", "DOWN", "DRAIN", "COMPLETING", "NOT_RESPONDING"]))
+REASONS = st.sampled_from(["", "bad disk", SCALE_IN.format(0), "slurm-node: the pod is leaving", "Not responding"])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Desired, Observed]:
+    """Some pods and node records, of which nothing need fit."""
+    pods = []
+    for number in range(draw(st.integers(0, 5))):
+        terminating = draw(st.booleans())
+        pods.append(
+            worker(
+                number,
+                phase=draw(st.sampled_from(["Running", "Pending", "Failed"])),
+                ready=draw(st.booleans()),
+                started=draw(st.booleans()),
+                revision=draw(st.sampled_from(["old", "new"])),
+                cordon=draw(st.sampled_from([None, "user", "operator"])),
+                kube_node_cordon=draw(st.sampled_from([None, "Node (m) was cordoned"])),
+                kube_node_gone=draw(st.booleans()),
+                out_of_service=draw(st.booleans()),
+                slurmd_since=draw(st.sampled_from([None, NOW - 5, NOW - 5000])),
+                terminating=terminating,
+                terminating_until=NOW + draw(st.integers(-60, 60)) if terminating else None,
+            )
+        )
+    numbers = draw(st.sets(st.integers(0, 6)))
+    nodes = [node(number, *draw(WORDS), reason=draw(REASONS)) for number in numbers]
+    view = replace(
+        slurm(*nodes, problem=draw(st.sampled_from([None, None, "unreachable"]))),
+        age=draw(st.sampled_from([0.0, 9.0])),
+        unsettled=frozenset(f"slinky-{number}" for number in draw(st.sets(st.integers(0, 6)))),
+        unread=frozenset(f"slinky-{number}" for number in draw(st.sets(st.integers(0, 6)))),
+    )
+    meta = DELETED if draw(st.booleans()) else None
+    return asked(draw(st.integers(0, 6)), meta), seen(
+        pods,
+        view,
+        connected=draw(st.booleans()),
+        settled=draw(st.booleans()),
+        controller_deleted=draw(st.booleans()),
+        orphans=tuple(orphan(number) for number in numbers if number > 4),
+    )
+
+
+SOME_JOBS = st.lists(
+    st.builds(
+        lambda number, state: Job(number, states=frozenset({state}), nodes=f"slinky-{number}"),
+        st.integers(0, 6),
+        st.sampled_from(["RUNNING", "SUSPENDED", "COMPLETED", "PENDING", "SOMETHING_NEW"]),
+    ),
+    max_size=4,
+)
+
+
+@given(worlds(), st.data())
+def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(
+    found: tuple[Desired, Observed], data: st.DataObject
+) -> None:
+    desired, observed = found
+    for _ in range(NOT_FOUND_AFTER):
+        decision = decide(desired, observed, Memory(), NOW)
+        if not decision.needs:
+            break
+        answers: dict[Need, Answer] = {}
+        for need in decision.needs:
+            known = jobs(*data.draw(SOME_JOBS)) if isinstance(need, needs.Jobs) else None
+            value = () if isinstance(need, needs.Partitions | needs.Reservations) else data.draw(st.booleans())
+            good = known if known is not None else needs.Known(value, CLOCK)
+            choices: list[Answer] = [good, good, needs.Pending(), needs.Failed("HTTP 500")]
+            answers[need] = data.draw(st.sampled_from(choices))
+        observed = replace(observed, answers={**observed.answers, **answers})
+    assert not decision.needs
+    listed = observed.answers.get(needs.Jobs())
+    with_jobs = {
+        f"slinky-{job.job_id}"
+        for job in (listed.value.jobs if isinstance(listed, needs.Known) else ())
+        if job.states & {"RUNNING", "SUSPENDED", "SOMETHING_NEW"}
+    }
+    for action in of(actions.DeletePod, decision):
+        pod, record = action.deletion.pod, observed.slurm.nodes.get(action.deletion.pod.slurm_node)
+        assert observed.settled
+        if pod.finished or not pod.started:
+            continue
+        if pod.terminating:
+            assert observed.answers.get(needs.IsLost(pod.kube_node or "")) == needs.Known(True, CLOCK)
+            assert pod.kube_node_gone or pod.out_of_service
+            continue
+        assert observed.slurm.problem is None
+        assert pod.slurm_node not in observed.slurm.unsettled
+        if record is None:
+            assert observed.answers.get(needs.IsAbsent(pod.slurm_node)) == needs.Known(True, CLOCK)
+            continue
+        assert states.is_drained(record.states)
+        assert isinstance(listed, needs.Known)
+        assert pod.slurm_node not in with_jobs | observed.slurm.unread
+    for undrain in of(actions.Undrain, decision):
+        for name in undrain.slurm_nodes:
+            assert observed.slurm.nodes[name].reason.startswith(("slurm-operator: ", "slurm-node: "))
+
+
+@given(st.integers(0, 6), st.booleans())
+def test_a_settled_nodeset_needs_nothing_and_gets_no_action(replicas: int, partition: bool) -> None:
+    desired = asked(replicas, partition={"enabled": partition})
+    observed = seen([worker(it) for it in range(replicas)], slurm(*(node(it, "IDLE") for it in range(replicas))))
+    memory = Memory()
+    for _ in range(2):
+        decision = decide(desired, observed, memory, NOW)
+        assert (decision.needs, decision.actions, decision.look_again) == ((), (), None)
+        assert [(it.type, it.status) for it in decision.conditions] == [("Ready", "True"), ("SlurmReachable", "True")]
+        memory = decision.memory

@@ -9,5 +9,5 @@ settings.register_profile("default", deadline=None, max_examples=50, derandomize
 settings.register_profile("soak", deadline=None, max_examples=2000, database=None, suppress_health_check=_SLOW)
 settings.load_profile("default")
 
-# Else Python 3.11 makes a loop for whoever asks for the current one, and nobody closes it.
+# Otherwise Python 3.11 creates a loop when code asks for the current one, and nothing closes it.
 asyncio.set_event_loop(None)

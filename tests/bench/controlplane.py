@@ -215,11 +215,11 @@ async def _versions(client: Client) -> dict[str, Any]:
 
 
 async def _templates(client: Client) -> dict[str, Any]:
-    """What a pod is made from, and each pod's uid."""
+    """The pod templates, and each pod's uid."""
     return await _by_name(client, ROLLED, lambda item: item["spec"].get("template") or item["metadata"]["uid"])
 
 
-async def _say_ready(client: Client) -> None:
+async def _report_ready(client: Client) -> None:
     """What the controllers of Kubernetes would report; each of these has one pod."""
     counts = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas")
     for resource in (STATEFUL_SETS, DEPLOYMENTS):
@@ -233,10 +233,10 @@ async def _say_ready(client: Client) -> None:
 
 async def _until_still(client: Client) -> None:
     async def still() -> bool:
-        await _say_ready(client)
+        await _report_ready(client)
         before = await _versions(client)
         await asyncio.sleep(STILL_SECONDS)
         daemons = sum(name.startswith(("Deployment/", "StatefulSet/")) for name in before)
         return daemons == 4 * CLUSTERS and await _versions(client) == before
 
-    await until(f"there are {4 * CLUSTERS} StatefulSets and Deployments, and nothing is written", still)
+    await until(f"{4 * CLUSTERS} StatefulSets and Deployments exist, and nothing is written", still)

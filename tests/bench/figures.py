@@ -1,4 +1,4 @@
-"""What a benchmark finds, as values; the table and the JSON file that they become. Measures nothing."""
+"""The figures of a benchmark as values, as a table and as a JSON file. Measures nothing."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def figure(
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """The figures as a table for people; what misses its target says MISSED."""
+    """The figures as a table for people; a figure that misses its target is marked MISSED."""
     verdict = {True: "ok", False: "MISSED", None: ""}
     rows = [("figure", "value", "target", "", "ratio", "against")]
     rows += [
@@ -86,11 +86,11 @@ def table(figures: Sequence[Figure]) -> str:
 def run(names: Sequence[str], benches: Mapping[str, Bench], folder: Path) -> int:
     """Run these benches (all when none is named): a table to stdout and `folder`/NAME.json for each.
 
-    Returns 0, 1 when one of them could not measure (it then has no file), 2 for a name that isn't there.
+    Returns 0, 1 when one of them could not measure (it then has no file), 2 for an unknown name.
     """
     unknown = [name for name in names if name not in benches]
     if unknown:
-        print(f"bench: no benchmark {unknown[0]!r}; there are {', '.join(sorted(benches))}", file=sys.stderr)
+        print(f"bench: no benchmark {unknown[0]!r}; the names are {', '.join(sorted(benches))}", file=sys.stderr)
         return 2
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     print(f"Python {platform.python_version()}, {cpus} CPUs, load {load:.1f} before the start", flush=True)

@@ -1,6 +1,6 @@
 """The same benchmark with a former commit: `python -m tests.bench NAME --former DIR`, DIR being a worktree of it.
 
-Both are measured in the same session, in turns, because the speed of a machine differs from hour to hour.
+Both are measured in the same session, in turns, because the speed of this machine differs from hour to hour.
 """
 
 import json

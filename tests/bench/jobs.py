@@ -27,7 +27,7 @@ SECONDS = 240.0
 
 
 class Spent(NamedTuple):
-    """What a reader used: seconds of CPU, MiB that its peak RSS grew by, and the longest time it held up the loop."""
+    """What a reader used: seconds of CPU, MiB that its peak RSS grew by, and the longest time it blocked the loop."""
 
     cpu: float
     peak_rss: float

@@ -1,7 +1,7 @@
 """Benchmark `kube`: list and watch of 5,000 worker pods, each client in a process of its own, from the same server.
 
-The pods are the ones that this product makes, with the status and managedFields of running ones. Every client takes in
-the list, then one change of each pod from the watch. `tests.bench.watchers` holds the clients. How a watch treats a
+The pods are those of this product, with the status and managedFields of running ones. Every client takes in
+the list, then one change of each pod from the watch. The clients are in `tests.bench.watchers`. How a watch treats a
 sick server is counted in virtual time; how soon a killed leader is replaced is taken on a real API server.
 """
 
@@ -41,7 +41,7 @@ LISTED, CHANGED = 100_000, 200_000  # resourceVersions of the list, and of the l
 def bench() -> list[Figure]:
     """The figures."""
     with served(apiserver) as url:
-        # In turns, so that a busy moment of the machine meets both.
+        # In turns, so that a busy moment of this machine affects both.
         pairs = [(_run("reflector", url), _run("bare", url)) for _ in range(TIMES)]
         ours, bare = (Spent(*map(statistics.median, zip(*runs, strict=True))) for runs in zip(*pairs, strict=True))
         official = _run("official", url)

@@ -253,7 +253,7 @@ class _Bench:
         return count
 
     def _served(self) -> Served:
-        """What the API server has served so far, to anybody."""
+        """What the API server has served so far, to all clients."""
         metrics = run(
             [tool("kubectl"), f"--kubeconfig={self._plane.kubeconfig}", "get", "--raw", "/metrics"], seconds=30
         )

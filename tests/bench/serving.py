@@ -13,7 +13,7 @@ START_SECONDS = 120.0
 
 @contextlib.contextmanager
 def served(application: Callable[[], web.Application]) -> Iterator[str]:
-    """Serve what `application` makes, there, on loopback; the URL. It must be a function of a module."""
+    """Serve the result of `application` in another process, on loopback; the URL. It must be a function of a module."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(application, theirs), daemon=True)
@@ -25,7 +25,7 @@ def served(application: Callable[[], web.Application]) -> Iterator[str]:
         try:
             port = ours.recv()
         except EOFError:
-            raise RuntimeError("the server ended before it served; what it printed says why") from None
+            raise RuntimeError("the server ended before it served; see its output") from None
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

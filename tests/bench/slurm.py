@@ -113,19 +113,19 @@ async def _polls(url: str, times: int) -> float:
     async with Client(url, TokenSource(lambda: KEY, clock=time.time)) as client:
         poller = Poller(client, time.monotonic)
         queue: WorkQueue[str] = WorkQueue()
-        told: list[int] = []
+        noticed: list[int] = []
 
         def enqueue(changed: frozenset[str], removed: frozenset[str]) -> None:
-            told.append(len(changed))
+            noticed.append(len(changed))
             for name in changed | removed:
                 queue.add(name)
 
         poller.subscribe(enqueue)
         await poller.poll()
-        told.clear()
+        noticed.clear()
         cpu = await _median(poller.poll, times)
-        if poller.trouble or set(told) - {CHANGED}:
-            raise RuntimeError(f"the polls went wrong: {poller.trouble or told}")
+        if poller.trouble or set(noticed) - {CHANGED}:
+            raise RuntimeError(f"the polls went wrong: {poller.trouble or noticed}")
         await poller.close()
         return cpu
 

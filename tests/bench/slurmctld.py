@@ -1,7 +1,7 @@
 """`python -m tests.bench.slurmctld`: what reading many pending jobs costs a real slurmctld, slurmrestd and the reader.
 
 Starts a slurmctld of its own, without nodes, and a slurmrestd that answers compact JSON as this product has it do, from
-the images of the local cluster; needs root, as that does. The jobs are submitted held, by way of slurmrestd. Not a part
+the images of the local cluster; needs root, as that does. slurmrestd submits them as held jobs. Not a part
 of `make bench`, because it takes minutes and gigabytes. Results also go to build/bench/slurmctld.json.
 """
 
@@ -32,7 +32,7 @@ ADDRESS, PORT, COMPACT, PLAIN = "127.0.0.1", 7819, 7820, 7821
 START_SECONDS = 60.0
 BETWEEN_SUBMISSIONS = 0.5
 MOST_MEMORY = 14 * 2**30
-"""Bytes of slurmrestd, which would otherwise end other processes of the machine."""
+"""Bytes of slurmrestd, which would otherwise end other processes of this machine."""
 JOB = {
     "script": "#!/bin/sh\nsleep 60\n",
     "job": {

@@ -43,7 +43,7 @@ class Meter:
         self._listed = self._start
 
     def listed(self) -> None:
-        """The list is there."""
+        """The list has been read."""
         self._listed = time.process_time()
 
     def ended(self) -> Spent:

@@ -25,7 +25,7 @@ IDLE_SECONDS = 20.0
 START_SECONDS = 15.0
 ROLE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from sidecars.__main__ import main; status = main()"
 NO_ROLE = "status = 0"
-TELL_MEMORY = "; print(open('/proc/self/status').read())"
+PRINT_MEMORY = "; print(open('/proc/self/status').read())"
 LEAVE = "; raise SystemExit(status)"
 
 
@@ -50,12 +50,12 @@ def _register(folder: Path) -> list[Figure]:
     }
     role, bare = _python(folder, ROLE + LEAVE, "register"), _python(folder, NO_ROLE)
     (wall, cpu), (bare_wall, bare_cpu) = _run(role, environment), _run(bare, environment)
-    memory = _peak(_python(folder, ROLE + TELL_MEMORY, "register"), environment)
-    bare_memory = _peak(_python(folder, NO_ROLE + TELL_MEMORY), environment)
+    memory = _peak(_python(folder, ROLE + PRINT_MEMORY, "register"), environment)
+    bare_memory = _peak(_python(folder, NO_ROLE + PRINT_MEMORY), environment)
     name = "python -c pass"
     with_gpus = environment | {"REGISTER_GPUS": "nvidia", "REGISTER_GPUS_EXPECTED": "8", "PATH": _stub_driver(folder)}
     (gpu_wall, _), driver = _run(role, with_gpus), _answer_of_the_driver(with_gpus)
-    gpu_memory = _peak(_python(folder, ROLE + TELL_MEMORY, "register"), with_gpus)
+    gpu_memory = _peak(_python(folder, ROLE + PRINT_MEMORY, "register"), with_gpus)
     return [
         figure("register: from start to end", wall, "ms", against=(name, bare_wall), most=500),
         figure("register: CPU", cpu, "ms", against=(name, bare_cpu)),
@@ -89,7 +89,7 @@ def _health(folder: Path) -> list[Figure]:
         copy = program / script.stem.removeprefix("health-")
         copy.write_text(script.read_text())
         copy.chmod(0o755)
-    # Only what a machine without GPUs, and with whatever is mounted there, can be asked.
+    # Only checks that work on a host without GPUs and with any mounts.
     settings = "CHECKS='disk memory'\nDISKS='/'\nDISK_FREE_PERCENT=0\nMEMORY_FREE_PERCENT=0\n"
     (program / "settings").write_text(settings)
     environment = {"PATH": f"{_no_slurm(folder)}:{os.environ['PATH']}", "SLURM_HEALTH_STATE": str(folder / "state")}
@@ -110,7 +110,7 @@ def _no_slurm(folder: Path) -> Path:
 
 
 async def _node(folder: Path) -> list[Figure]:
-    bare = _peak(_python(folder, NO_ROLE + TELL_MEMORY), {})
+    bare = _peak(_python(folder, NO_ROLE + PRINT_MEMORY), {})
     (folder / podfiles.RECORD).unlink()
     key = folder / "jwt.key"
     key.write_text("0123456789abcdef0123456789abcdef")
@@ -130,7 +130,7 @@ async def _node(folder: Path) -> list[Figure]:
             deadline = time.monotonic() + START_SECONDS
             while not (folder / podfiles.RECORD).exists():
                 if process.returncode is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"node said nothing about the record within {START_SECONDS:g} s, or ended")
+                    raise RuntimeError(f"node wrote nothing about the record within {START_SECONDS:g} s, or ended")
                 await asyncio.sleep(0.05)
             (folder / podfiles.CONF).write_text("NodeAddr=10.0.0.9")
             model.node_register("w-0", extra='{"podUid": "uid-0"}')
@@ -151,7 +151,7 @@ async def _node(folder: Path) -> list[Figure]:
 
 
 def _python(folder: Path, program: str, *arguments: str) -> list[str]:
-    """As in the image: isolated, and with byte code that is there already (from the second run on)."""
+    """As in the image: isolated, and with byte code that exists already (from the second run on)."""
     return [sys.executable, "-I", "-X", f"pycache_prefix={folder / 'pycache'}", "-c", program, *arguments]
 
 
@@ -171,7 +171,7 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[float, float]
 
 
 def _peak(command: list[str], environment: dict[str, str]) -> float:
-    """The process's own word: what wait4 tells holds the memory of who started it, too."""
+    """As the process itself reports it: wait4 includes the memory of the parent."""
     output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     return _memory(output, "VmHWM")
 

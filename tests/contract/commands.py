@@ -19,8 +19,8 @@ class CommandJobs:
         """As `Jobs.start`."""
         return await self._submit("--nodelist", node, "--ntasks=1", "--time=5")
 
-    async def hold(self) -> int:
-        """As `Jobs.hold`."""
+    async def submit_pending(self) -> int:
+        """As `Jobs.submit_pending`."""
         return await self._submit("--hold")
 
     async def suspend(self, job_id: int) -> None:

@@ -1,7 +1,7 @@
 """What slurmrestd, slurmctld and slurmdbd do, one scenario for each behaviour that this product builds on.
 
-A scenario leaves nodes and jobs to `Target.settle`. Nodes are drained with reasons of nobody's here, so that an
-operator that watches leaves them alone.
+`Target.settle` cleans up nodes and jobs after a scenario. Nodes are drained with foreign reasons, so that an
+operator that watches doesn't touch them.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ async def nodes_are_listed_with_the_time_of_the_answer(slurm: Target) -> None:
 
 
 @scenario
-async def nothing_new_is_said_without_a_list(slurm: Target) -> None:
+async def nothing_new_is_answered_without_a_list(slurm: Target) -> None:
     assert await slurm.call(protocol.get_nodes(int(time.time()) + 100)) is None
 
 
@@ -264,7 +264,7 @@ async def a_suspended_job_uses_no_cpus_of_the_node_that_it_is_on(slurm: Target) 
 async def jobs_are_listed_with_their_nodes_and_limits(slurm: Target) -> None:
     name = slurm.nodes[0]
     number = await slurm.running(name)
-    waiting = await slurm.jobs.hold()
+    waiting = await slurm.jobs.submit_pending()
     listed = await slurm.call(protocol.get_jobs())
     assert listed is not None
     jobs = {job.job_id: job for job in listed.jobs}
@@ -279,7 +279,7 @@ async def jobs_are_listed_with_their_nodes_and_limits(slurm: Target) -> None:
 
 
 @scenario
-async def no_new_job_is_said_as_an_empty_list_of_no_time(slurm: Target) -> None:
+async def no_new_job_is_answered_with_an_empty_list_of_no_time(slurm: Target) -> None:
     assert await slurm.call(protocol.get_jobs(int(time.time()) + 100)) is None
 
 
@@ -287,7 +287,7 @@ async def no_new_job_is_said_as_an_empty_list_of_no_time(slurm: Target) -> None:
 async def a_new_job_shows_when_asking_from_the_time_of_the_last_answer(slurm: Target) -> None:
     before = await slurm.call(protocol.get_jobs())
     assert before is not None
-    number = await slurm.jobs.hold()
+    number = await slurm.jobs.submit_pending()
     after = await slurm.call(protocol.get_jobs(before.last_update))
     assert after is not None
     assert number in {job.job_id for job in after.jobs}
@@ -419,7 +419,7 @@ async def a_user_without_the_right_may_read_and_not_write(slurm: Target) -> None
 
 
 @scenario
-async def no_token_and_no_such_version_are_said_in_plain_text(slurm: Target) -> None:
+async def no_token_and_no_such_version_are_answered_in_plain_text(slurm: Target) -> None:
     token = {TOKEN_HEADER: sign(slurm.key, "slurm", 60, time.time())}
     asked: tuple[tuple[str, dict[str, str], int], ...] = ((slurm.version, {}, 401), ("v0.0.1", token, 404))
     for version, headers, wanted in asked:

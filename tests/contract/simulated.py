@@ -19,8 +19,8 @@ class ModelJobs:
         """As `Jobs.start`."""
         return self.model.job_start([node], time_limit=5)
 
-    async def hold(self) -> int:
-        """As `Jobs.hold`."""
+    async def submit_pending(self) -> int:
+        """As `Jobs.submit_pending`."""
         return self.model.job_submit()
 
     async def suspend(self, job_id: int) -> None:

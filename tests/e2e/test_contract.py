@@ -20,11 +20,11 @@ from tests.support.real.harness import Kubernetes, Slurm, condition, until
 
 READING: list[Scenario] = [
     scenarios.nodes_are_listed_with_the_time_of_the_answer,
-    scenarios.nothing_new_is_said_without_a_list,
+    scenarios.nothing_new_is_answered_without_a_list,
     scenarios.drain_sets_the_flag_and_the_reason,
     scenarios.an_unknown_node_is_not_found,
     scenarios.jobs_are_listed_with_their_nodes_and_limits,
-    scenarios.no_new_job_is_said_as_an_empty_list_of_no_time,
+    scenarios.no_new_job_is_answered_with_an_empty_list_of_no_time,
     scenarios.a_reservation_is_made_changed_and_deleted,
     scenarios.a_token_of_another_key_is_refused_but_ping_answers,
     scenarios.slurmctld_answers_a_ping_and_counts,

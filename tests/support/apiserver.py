@@ -1,4 +1,4 @@
-"""The surroundings of an operator under test: a namespace, a simulated Slurm, and a stand-in for the kubelets."""
+"""An operator under test on a real kube-apiserver: a namespace, a simulated Slurm and simulated kubelets."""
 
 import asyncio
 import base64
@@ -103,13 +103,13 @@ class World:
     url: str
     kubelet_works: bool = True
     dead: set[str] = dataclasses.field(default_factory=set)
-    """Machines whose kubelet does nothing."""
+    """Kubernetes nodes whose kubelet does nothing."""
     broken_images: set[str] = dataclasses.field(default_factory=set)
-    """Images of slurmd that nobody can pull."""
+    """Images of slurmd that can't be pulled."""
     mute: set[str] = dataclasses.field(default_factory=set)
     """Hostnames whose slurmd runs and never registers."""
-    default_machine: str = "machine"
-    """Where pods go that are for no machine in particular."""
+    default_kube_node: str = "kube-0"
+    """Where a pod without a Kubernetes node of its own is scheduled."""
 
     @contextlib.asynccontextmanager
     async def operator(
@@ -159,13 +159,13 @@ class World:
         items, _ = await self.client.list(PODS, self.namespace)
         return {pod["metadata"]["name"]: pod for pod in items}
 
-    async def bind(self, pod: str, machine: str) -> None:
+    async def bind(self, pod: str, kube_node: str) -> None:
         """Schedule a pod."""
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": pod, "namespace": self.namespace},
-            "target": {"kind": "Node", "name": machine},
+            "target": {"kind": "Node", "name": kube_node},
         }
         await self.client.create(Resource("", "v1", "Binding", f"pods/{pod}/binding"), binding)
 
@@ -205,10 +205,10 @@ class World:
 
         await until(f"the pods to be {names}", look)
 
-    async def until_told(self, reason: str, kind: str = "", words: str = "") -> None:
+    async def until_event(self, reason: str, kind: str = "", words: str = "") -> None:
         """Wait for an event with that reason: about a resource of this kind if one is named, and with these words."""
 
-        async def told() -> bool:
+        async def recorded() -> bool:
             events, _ = await self.client.list(EVENTS, self.namespace)
             return any(
                 it.get("reason") == reason
@@ -217,7 +217,7 @@ class World:
                 for it in events
             )
 
-        await until(f"an event {reason} about a {kind or 'resource'} with {words!r}", told)
+        await until(f"an event {reason} about a {kind or 'resource'} with {words!r}", recorded)
 
     async def versions(self) -> dict[str, str]:
         """The resourceVersion of everything in the namespace that an operator could write."""
@@ -237,13 +237,13 @@ class World:
 
     async def _kubelet(self, pod: Manifest) -> None:
         metadata, host = pod["metadata"], pod["spec"]["hostname"]
-        machine = pod["spec"].get("nodeName")
-        if machine in self.dead:
+        kube_node = pod["spec"].get("nodeName")
+        if kube_node in self.dead:
             return
         if metadata.get("deletionTimestamp"):
             await self.client.delete(PODS, self.namespace, metadata["name"], grace_period_seconds=0)
-        elif not machine:
-            await self.bind(metadata["name"], metadata["annotations"].get(KUBE_NODE, self.default_machine))
+        elif not kube_node:
+            await self.bind(metadata["name"], metadata["annotations"].get(KUBE_NODE, self.default_kube_node))
         elif pod["status"].get("phase") not in {"Running", "Failed"}:
             if any(it["image"] in self.broken_images for it in pod["spec"]["containers"]):
                 return
@@ -266,7 +266,7 @@ class World:
             owner = next(owner["uid"] for owner in metadata["ownerReferences"] if owner.get("controller"))
             extra = encode(PodFacts(metadata["uid"], metadata["name"], "", owner))
             if host not in self.mute:
-                self.slurm.node_register(host, extra=extra, instance_id=machine)
+                self.slurm.node_register(host, extra=extra, instance_id=kube_node)
             await self.client.merge_patch(
                 PODS, self.namespace, metadata["name"], {"status": status}, subresource="status"
             )
@@ -274,11 +274,11 @@ class World:
 
 @contextlib.asynccontextmanager
 async def namespace(client: Client, name: str) -> AsyncIterator[str]:
-    """A namespace, and a machine for its pods."""
+    """A namespace, and a Kubernetes node for its pods."""
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     # No controller-manager runs here that would make it.
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
     await client.create(Resource("", "v1", "ServiceAccount", "serviceaccounts"), account)
     with contextlib.suppress(AlreadyExists):
-        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "machine"}})
+        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "kube-0"}})
     yield name

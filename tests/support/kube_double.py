@@ -34,7 +34,7 @@ Fault = Literal[
     "empty",  # a watch that ends at once
     "gone",  # 410 inside a watch
     "error",  # another error inside a watch
-    "silent",  # a watch over which nothing comes any more
+    "silent",  # a watch that delivers no further event
     "bookmark",  # a watch that ends after one bookmark
 ]
 READ_FAULTS: tuple[Fault, ...] = (
@@ -115,7 +115,7 @@ class KubeDouble:
 
     @property
     def credentials(self) -> Credentials:
-        """Plain HTTP, with `token` if there is one."""
+        """Plain HTTP, with `token` unless it is empty."""
         token = self.token.encode() if self.token else None
         return Credentials(server=f"http://127.0.0.1:{self._port}", source="double", token=token)
 
@@ -126,7 +126,7 @@ class KubeDouble:
         return self._store(resource.path(), copy.deepcopy(manifest))
 
     def remove(self, resource: Resource, namespace: str, name: str) -> None:
-        """Delete the object at once; nothing if it isn't there."""
+        """Delete the object at once; nothing if it doesn't exist."""
         self._drop(resource.path(), (namespace, name))
 
     def objects(self, resource: Resource) -> dict[tuple[str, str], Manifest]:
@@ -210,7 +210,7 @@ class KubeDouble:
         return self._write(request.method, path, body)
 
     async def _refuse(self, fault: Fault, request: web.BaseRequest, *, watch: bool) -> web.StreamResponse | None:
-        """The faults that take the place of an answer."""
+        """The faults that replace an answer."""
         if fault == "500":
             return _status(500, "InternalError", "etcdserver: no leader")
         if fault == "429":

@@ -56,7 +56,7 @@ async def test_a_key_that_is_swapped_is_refused_and_one_that_is_named_is_brought
     await until_key(world, "InUse", "'next'", 50)
     assert await keys_of_daemons(world) == [NEW]
     for step in ("step 1 of 3", "step 2 of 3", "step 3 of 3"):
-        await world.until_told("SlurmKey", "Controller", step)
+        await world.until_event("SlurmKey", "Controller", step)
     after = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
     assert after == template
     await change(world, CONTROLLERS, "slurm", spec={"nextSlurmKeyRef": None})

@@ -162,7 +162,7 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(watchin
     await until("the pod to be replaced", replaced, seconds=20)
     await world.until_ready(2)
     assert await uid(world, "slinky-0") == before["slinky-0"]
-    await world.until_told("SlurmNodeNotRegistered")
+    await world.until_event("SlurmNodeNotRegistered")
 
 
 async def test_a_pod_that_never_registers_is_replaced_and_each_time_later(watching: tuple[World, Later]) -> None:

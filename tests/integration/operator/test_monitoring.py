@@ -45,7 +45,7 @@ async def ask(world: World, enabled: bool, monitor: dict[str, Any] | None = None
     await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", {"spec": {"metrics": metrics}})
 
 
-async def until_told(world: World, status: str, reason: str) -> str:
+async def until_event(world: World, status: str, reason: str) -> str:
     """Wait for the condition ServiceMonitor; its message."""
 
     async def look() -> str | None:
@@ -71,7 +71,7 @@ async def until_gone(world: World) -> None:
 
 async def test_a_service_monitor_is_made_where_its_kind_is_and_goes_when_it_is_turned_off(world: World) -> None:
     await ask(world, True, MONITOR)
-    assert "install the Prometheus operator" in await until_told(world, "False", "KindMissing")
+    assert "install the Prometheus operator" in await until_event(world, "False", "KindMissing")
     assert await until("slurmctld, which doesn't wait for it", lambda: world.get(STATEFUL_SETS, "slurm-controller"))
 
     async def updating() -> bool:
@@ -81,7 +81,7 @@ async def test_a_service_monitor_is_made_where_its_kind_is_and_goes_when_it_is_t
 
     await world.client.create(DEFINITIONS, DEFINITION)
     try:
-        await until_told(world, "True", "Applied")
+        await until_event(world, "True", "Applied")
         found = await until("the ServiceMonitor", lambda: monitor(world))
         assert found["metadata"]["labels"]["release"] == "prometheus"
         assert found["spec"]["namespaceSelector"] == {"matchNames": [world.namespace]}

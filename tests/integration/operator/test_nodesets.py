@@ -204,12 +204,12 @@ async def test_the_name_of_a_daemon_pod_can_be_overridden_and_changed_and_events
         await world.until_ready(1)
         await machine(world, "n1", {"metadata": {"annotations": {override: "rack2-n1"}}})
         pods = await until_hosts(world, "rack2-n1", seconds=15)
-        await world.until_told("HostnameMismatch")
+        await world.until_event("HostnameMismatch")
         await world.until_ready(1)
         failed = {"status": {"phase": "Failed"}}
         name, uid = (pods["rack2-n1"]["metadata"][field] for field in ("name", "uid"))
         await world.client.merge_patch(PODS, world.namespace, name, failed, subresource="status")
-        await world.until_told("FailedDaemonPod")
+        await world.until_event("FailedDaemonPod")
 
         async def again() -> bool:
             pod = (await hosts(world)).get("rack2-n1")
@@ -299,7 +299,7 @@ async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
 
     async def pinned() -> bool:
         nodeset = await world.get(NODESETS, "slinky")
-        return ((nodeset or {}).get("status") or {}).get("ordinalToNode") == {"0": "machine"}
+        return ((nodeset or {}).get("status") or {}).get("ordinalToNode") == {"0": "kube-0"}
 
     await until("the pin", pinned)
     uid = (await world.pods())["slinky-0"]["metadata"]["uid"]
@@ -312,14 +312,14 @@ async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
 
     spec = (await until("its successor", again))["spec"]
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["machine"]}]}]
+    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["kube-0"]}]}]
 
     async def pending() -> Manifest | None:
         found = ((await world.get(NODESETS, "slinky")) or {})["status"]
         return found if (found["replicas"], found["readyReplicas"]) == (1, 0) else None
 
     seen = await until("the operator to see it pending", pending)
-    assert seen["ordinalToNode"] == {"0": "machine"}
+    assert seen["ordinalToNode"] == {"0": "kube-0"}
     world.kubelet_works = True
     await change(world, pinToNode=False)
 

@@ -159,7 +159,7 @@ async def test_who_is_of_least_use_goes_first(world: World) -> None:
         (3, "Running", False),
         (4, "Running", True),
     ):
-        await world.bind(f"slinky-{number}", "machine")
+        await world.bind(f"slinky-{number}", "kube-0")
         found: dict[str, Any] = {"phase": phase}
         if phase != "Pending":
             world.slurm.node_register(f"slinky-{number}")
@@ -518,7 +518,7 @@ async def test_a_reservation_has_the_flags_of_its_nodeset_and_leaves_before_it(w
 async def test_a_pin_is_dropped_with_its_machine_and_with_the_setting(world: World) -> None:
     async with machines(world, "n1") as only_there:
         del only_there["scalingMode"]
-        world.default_machine = f"n1.{world.namespace}"
+        world.default_kube_node = f"n1.{world.namespace}"
         await world.nodeset(replicas=1, pinToNode=True, **only_there)
         await world.until_ready(1)
 
@@ -538,7 +538,7 @@ async def test_a_pin_is_dropped_when_the_template_admits_its_machine_no_longer(w
     async with machines(world, "n1", "n2") as only_there:
         del only_there["scalingMode"]
         first, second = (f"{host}.{world.namespace}" for host in ("n1", "n2"))
-        world.default_machine = first
+        world.default_kube_node = first
         await world.nodeset(replicas=1, pinToNode=True, **only_there)
         await world.until_ready(1)
         before = await uids(world)
@@ -548,7 +548,7 @@ async def test_a_pin_is_dropped_when_the_template_admits_its_machine_no_longer(w
 
         await until("the pin", lambda: pinned(first))
         await machine(world, "n2", {"metadata": {"labels": {"rack": "2"}}})
-        world.default_machine = second
+        world.default_kube_node = second
         await change(world, template={"spec": {"nodeSelector": {"rack": "2"}}})
         await until("a new pod", lambda: replaced(world, before, "slinky-0"))
         spec = (await world.pods())["slinky-0"]["spec"]

@@ -70,7 +70,7 @@ async def test_accounting_waits_for_its_password_and_takes_it_up(world: World) -
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
     said = await until_reason(world, ACCOUNTINGS, "slurm", "ReferenceMissing")
     assert "spec.storageConfig.passwordKeyRef: Secret 'mariadb-password' doesn't exist" in said
-    await world.until_told("SyncFailed", "Accounting", "'mariadb-password'")
+    await world.until_event("SyncFailed", "Accounting", "'mariadb-password'")
     assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
     await world.create(secret("mariadb-password", "password", b"first"))
     stateful_set = await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))
@@ -105,7 +105,7 @@ async def test_another_password_is_published_and_restarts_slurmdbd(world: World)
 
     await until("another hash", changed)
     assert "StoragePass=second" in await slurmdbd_conf(world)
-    await world.until_told("Restarting", "Accounting", "slurmdbd conf changed")
+    await world.until_event("Restarting", "Accounting", "slurmdbd conf changed")
     await put(world, "mariadb-password", "password", b"third\nStorageHost=evil")
     said = await until_reason(world, ACCOUNTINGS, "slurm", "Invalid")
     assert "evil" not in said
@@ -203,7 +203,7 @@ async def test_a_token_is_signed_kept_and_signed_again_with_another_key(world: W
         return second not in {None, first} and jwt.decode(second or "", b"k" * 1024, algorithms=["HS256"]) != claims
 
     await until("a token of the new key", again)
-    await world.until_told("Signed", "Token", "the key that signs tokens has changed")
+    await world.until_event("Signed", "Token", "the key that signs tokens has changed")
     await world.client.delete(SECRETS, world.namespace, "api-jwt-root")
     await until("a token in place of one that was deleted", lambda: token_of(world, "api-jwt-root"))
 
@@ -293,7 +293,7 @@ async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers
                 "namespace": world.namespace,
                 "labels": {"app.kubernetes.io/name": "login", "app.kubernetes.io/instance": "login"},
             },
-            "spec": {"containers": [{"name": "login", "image": "login:test"}], "nodeName": "machine"},
+            "spec": {"containers": [{"name": "login", "image": "login:test"}], "nodeName": "kube-0"},
         }
         await world.client.create(PODS, pod)
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
@@ -333,7 +333,7 @@ async def test_host_keys_are_made_once_and_settings_reach_running_pods(world: Wo
         "spec": {
             "hostname": "login-0",
             "containers": [{"name": "login", "image": "login:test"}],
-            "nodeName": "machine",
+            "nodeName": "kube-0",
         },
     }
     world.kubelet_works = False
@@ -365,7 +365,7 @@ async def test_what_waits_for_a_controller_says_so_and_starts_when_it_is_there(w
     await world.create(custom("LoginSet", "early", {**late, **sssd, "login": {"image": "x"}}))
     for resource in (RESTAPIS, LOGINSETS):
         assert "no Controller 'late'" in await until_reason(world, resource, "early", "ControllerMissing")
-        await world.until_told("SyncFailed", resource.kind, "'late'")
+        await world.until_event("SyncFailed", resource.kind, "'late'")
     await world.create(custom("Controller", "late", {**KEYS, "slurmctld": {"image": "x"}}))
     for name in ("early-restapi", "early"):
         await until(f"Deployment {name}", lambda name=name: world.get(DEPLOYMENTS, name))  # type: ignore[misc]

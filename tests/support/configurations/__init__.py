@@ -1,7 +1,7 @@
-"""Configurations as data: bad ones, each with what must be said about it.
+"""Configurations as data: bad ones, each with the finding that must be reported.
 
 A file of bad/ has `wrong` (what is wrong, for people), `input`, `found_by` (`lint`, or `slurmctld` where only its dry
-run can tell) and `message`, a fragment that what is said must contain. `input`: `name`, `clusterName` and `extraConf`
+run can tell) and `message`, a fragment of the finding. `input`: `name`, `clusterName` and `extraConf`
 of the Controller, `version` of Slurm, `files` and `binaryFiles` (base64) of one ConfigMap of configFileRefs,
 `configMaps` for several, `largeFiles` (that many files of 1 MiB), `nodesets` (spec by name).
 """

@@ -1,4 +1,4 @@
-"""Changing a Controller's configuration on a real cluster, and seeing what the running slurmctld makes of it."""
+"""Changing a Controller's configuration on a real cluster, and reading what the running slurmctld uses."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def until_running(slurm: Slurm, seconds: float = 60) -> None:
 
 
 def restarts(slurm: Slurm) -> tuple[str, int]:
-    """uid of slurmctld's pod, and how often its slurmctld was started anew."""
+    """uid of slurmctld's pod, and how often its slurmctld was restarted."""
     pod = slurm.kubernetes.get("-n", "slurm", "pod", CTLD)
     status = next(it for it in pod["status"]["containerStatuses"] if it["name"] == "slurmctld")
     return pod["metadata"]["uid"], int(status["restartCount"])

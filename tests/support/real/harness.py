@@ -21,7 +21,7 @@ NODESET = "slurm-worker-slinky"
 
 
 class CommandError(AssertionError):
-    """A command of a test failed; the text holds what it printed."""
+    """A command of a test failed; the text contains its output."""
 
 
 def until(what: str, look: Callable[[], T | None], seconds: float, pause: float = 0.25) -> T:
@@ -142,7 +142,7 @@ class Slurm:
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
     def scale(self, replicas: int) -> None:
-        """Scale the worker pool as a user would."""
+        """Scale the NodeSet as a user would."""
         self.kubernetes.kubectl(
             "-n", self.namespace, "scale", "nodesets.slinky.slurm.net", NODESET, f"--replicas={replicas}"
         )
@@ -167,7 +167,7 @@ class Slurm:
         k8s = self.kubernetes
         command = [str(k8s.kubectl_path), "-n", self.namespace, "get", "pods", "-l", selector]
         watch = PodWatch()
-        # A file and not a pipe: nobody reads while the test goes on, and a full pipe would stop the watch.
+        # A file and not a pipe: the test reads it at the end only, and a full pipe would stop the watch.
         with tempfile.TemporaryFile("w+") as events:
             process = subprocess.Popen(
                 [*command, "-o", "json", "--watch", "--output-watch-events"],

@@ -18,7 +18,7 @@ def cluster(name: str) -> Iterator[Kubernetes]:
 
 
 def install_operator(kubernetes: Kubernetes) -> None:
-    """CRDs and operator, as the README says."""
+    """CRDs and operator, as described in the README."""
     for release in ("slurm-operator-crds", "slurm-operator"):
         kubernetes.helm(
             *("upgrade", "--install", release, str(CHARTS / release), "-n", "slinky", "--create-namespace"),

@@ -3,9 +3,9 @@
 What it does is what https://kubernetes.io/docs/reference/using-api/api-concepts/ promises: resourceVersions, uid and
 resourceVersion preconditions, finalizers, graceful deletion of pods, status as a subresource, generations, server-side
 apply with field ownership, watches that can be too old. Custom resources get the defaults of their CRD. It validates
-nothing by itself: `refuse` may.
+nothing unless `refuse` does.
 
-Objects are shared and never changed in place; whoever wants another one makes it.
+Objects are shared and never changed in place; a change creates a new one.
 """
 
 import functools
@@ -123,7 +123,7 @@ class Api:
     # --- what the cluster's own parts do, by collection: `PODS.path()` and so on
 
     def get(self, collection: str, namespace: str, name: str) -> Manifest | None:
-        """The object; None if there is none."""
+        """The object; None if it doesn't exist."""
         return self._items.get(collection, {}).get((namespace, name))
 
     def all(self, collection: str) -> list[Manifest]:
@@ -301,7 +301,7 @@ class Api:
         self._version += 1
         new = {**new, "metadata": {**new["metadata"], "resourceVersion": str(self._version)}}
         self._items.setdefault(place.collection, {})[_key(new)] = new
-        self._tell(Change(self._version, "ADDED" if old is None else "MODIFIED", place.collection, old, new))
+        self._notify(Change(self._version, "ADDED" if old is None else "MODIFIED", place.collection, old, new))
         return new
 
     def _remove(self, place: Place, old: Manifest) -> None:
@@ -309,9 +309,9 @@ class Api:
         key = _key(old)
         del self._items[place.collection][key]
         self._managed.pop((place.collection, *key), None)
-        self._tell(Change(self._version, "DELETED", place.collection, old, None))
+        self._notify(Change(self._version, "DELETED", place.collection, old, None))
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         self.history.append(change)
         for listener in tuple(self.listeners):
             listener(change)
@@ -374,7 +374,7 @@ def merged(old: Any, patch: Any) -> Any:
 
 
 def json_patched(old: Manifest, operations: Iterable[Mapping[str, Any]]) -> Manifest:
-    """RFC 6902: add, replace, remove and test. Raises Invalid for a test that fails or a path that isn't there."""
+    """RFC 6902: add, replace, remove and test. Raises Invalid for a test that fails or a path that doesn't exist."""
     new: Any = _copied(old)
     for operation in operations:
         *way, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]

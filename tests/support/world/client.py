@@ -62,7 +62,7 @@ class WatchFault(Enum):
 
     ENDED = "the server ends them"
     CUT = "their connections are cut, with what was on its way"
-    GONE = "an event of type ERROR says 410"
+    GONE = "an event of type ERROR with code 410"
 
 
 _EXPIRED = (
@@ -143,7 +143,7 @@ class WorldTransport(Transport):
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> bytes:
-        """As the shipped one, but for what `Faults` says."""
+        """As the shipped one, with the injected `Faults`."""
         place, request = place_of(path), f"{method} {path}"
         sent = None if content is None else msgspec.json.decode(content)
         if method == "GET":

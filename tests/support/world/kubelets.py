@@ -31,11 +31,11 @@ CLAIM = PERSISTENT_VOLUME_CLAIMS.path()
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
-LAST_GRACE = 2.0  # that the kubelet leaves a native sidecar even where the grace is used up
+LAST_GRACE = 2.0  # seconds for a native sidecar even where the grace is used up
 NODE_MONITOR_GRACE = 40.0  # kube-controller-manager --node-monitor-grace-period
 EVICTION = 300.0  # tolerationSeconds of every pod for an unreachable node
 SLURMD_TIMEOUT = 300.0  # slurm.conf SlurmdTimeout
-POD_GC = 20.0  # a pod bound to a node that is no more
+POD_GC = 20.0  # a pod bound to a node that doesn't exist
 
 
 @dataclass
@@ -362,7 +362,7 @@ class Kubelets:
                     return
 
     def _grace(self, uid: str) -> float:
-        """What the pod is left to end in, as somebody last shortened it; nothing once its object is gone."""
+        """Seconds until the kubelet kills the pod, after any shortening; 0 once its object is deleted."""
         pod = self._pod(uid)
         return float(pod["metadata"].get("deletionGracePeriodSeconds", 0)) if pod is not None else 0.0
 

@@ -72,7 +72,7 @@ class Carrier:
 
 @dataclass(frozen=True)
 class Outside:
-    """What a worker pod meets: Slurm, the network, chance, and a log for what `node` says."""
+    """What a worker pod meets: Slurm, the network, chance, and the log of `node`."""
 
     model: SlurmModel
     listens: Callable[[str], bool]

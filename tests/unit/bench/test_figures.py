@@ -1,4 +1,4 @@
-"""What the runner makes of figures: verdicts, a table, a file in the promised form, and an exit status."""
+"""From figures to verdicts, a table, a file in the documented form, and an exit status."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_only_the_named_bench_runs(tmp_path: Path) -> None:
 
 def test_an_unknown_name_is_refused_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["trivial", "kubes"], {"trivial": trivial, "kube": broken}, tmp_path) == 2
-    assert capsys.readouterr().err == "bench: no benchmark 'kubes'; there are kube, trivial\n"
+    assert capsys.readouterr().err == "bench: no benchmark 'kubes'; the names are kube, trivial\n"
     assert list(tmp_path.iterdir()) == []
 
 

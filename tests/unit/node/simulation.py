@@ -1,4 +1,4 @@
-"""A worker pod in virtual time: the machine of `node`, a slurmctld that behaves as 26.05 does, and slurmd's hook."""
+"""A worker pod in virtual time: the state machine of `node`, slurmctld as of 26.05, and slurmd's hook."""
 
 import json
 from collections.abc import Callable
@@ -122,7 +122,7 @@ class Pod:
 
     @property
     def phase(self) -> Phase:
-        """Where the machine is."""
+        """The phase of the state machine."""
         return self.state.phase
 
     def hook(self, steps: int) -> None:
@@ -142,7 +142,7 @@ class Pod:
         self.terminating = True
 
     def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> float:
-        """Let so much time go by, less when `until` holds; the time that went by."""
+        """Let time pass until `until` is true, at most `seconds`; the time that passed."""
         start = self.now
         while self.now < start + seconds and not until() and self.phase is not Phase.DONE:
             self._step()

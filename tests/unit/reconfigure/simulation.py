@@ -1,4 +1,4 @@
-"""A slurmctld pod in virtual time: the kubelet, the volume of the state, and a slurmctld that can be made to fail."""
+"""A slurmctld pod in virtual time: the kubelet, the volume of the state, and a slurmctld that fails on demand."""
 
 from dataclasses import dataclass, field
 
@@ -94,7 +94,7 @@ class Pod:
         self.folder = self.reads = self.starts_at = None
 
     def restart_sidecar(self) -> None:
-        """The container reconfigure alone starts anew."""
+        """The container reconfigure alone is restarted."""
         self.state, self._answer, self.present = State(), None, self.folder
 
     def _kubelet(self) -> None:

@@ -1,4 +1,4 @@
-"""Pods that go in every way there is leave no node record behind, once the operator has pruned."""
+"""Pods that end in every possible way leave no node record once the operator has pruned."""
 
 import random
 

@@ -46,7 +46,7 @@ def test_a_worker_that_became_ready_counts_as_idle_without_waiting_for_the_next_
 
 @asynccontextmanager
 async def many_being_created() -> AsyncIterator[World]:
-    """A world with a slow API server, and a NodeSet of which some pods are ready and most are still to be made."""
+    """A world with a slow API server, and a NodeSet of which some pods are ready and most are still to be created."""
     async with world(1, kube_nodes=MANY) as w:
         await w.run(5)
         w.faults.slow = 1.0
@@ -112,7 +112,7 @@ def test_while_pods_come_up_a_busy_worker_is_protected_at_once_and_an_idle_one_s
                 return [p["metadata"]["name"] for p in w.pods() if p["metadata"]["labels"].get(names.POD_PROTECT)]
 
             assert await w.until("its worker is protected", protected) <= 4
-            await w.until("all are there", lambda: len(w.pods()) == MANY)
+            await w.until("all exist", lambda: len(w.pods()) == MANY)
             while ready(w) < MANY:
                 assert shown_idle(w) == 0
                 await w.run(0.1)
@@ -122,7 +122,7 @@ def test_while_pods_come_up_a_busy_worker_is_protected_at_once_and_an_idle_one_s
     run(scenario())
 
 
-def test_a_worker_that_never_comes_up_holds_up_what_the_others_show_for_five_seconds() -> None:
+def test_a_worker_that_never_comes_up_delays_what_the_others_show_for_five_seconds() -> None:
     async def scenario() -> None:
         async with world(1, kube_nodes=WORKERS) as w:
             w.nodeset(replicas=WORKERS + 1)
@@ -132,7 +132,7 @@ def test_a_worker_that_never_comes_up_holds_up_what_the_others_show_for_five_sec
     run(scenario())
 
 
-def test_a_lone_worker_shows_that_it_is_idle_as_soon_as_slurm_says_so() -> None:
+def test_a_lone_worker_shows_that_it_is_idle_as_soon_as_slurm_lists_it_so() -> None:
     async def scenario() -> None:
         async with world(1, kube_nodes=WORKERS) as w:
             w.nodeset(replicas=1)
@@ -211,7 +211,7 @@ def test_a_nodeset_that_is_scaled_out_again_while_many_pods_go_keeps_those_that_
             await w.until("pods are deleted", lambda: len(w.pods()) < MANY - WORKERS)
             there = {pod["metadata"]["uid"] for pod in w.pods()}
             w.change("slinky", {"replicas": MANY})
-            await w.until("all are there again", lambda: len(w.pods()) == MANY and not any(map(is_marked, w.pods())))
+            await w.until("all exist again", lambda: len(w.pods()) == MANY and not any(map(is_marked, w.pods())))
             kept = there & {pod["metadata"]["uid"] for pod in w.pods()}
             assert len(kept) > MANY / 2
 
@@ -234,7 +234,7 @@ def test_a_slurmctld_that_is_down_is_no_refusal_of_the_reservation_which_is_made
             await w.run(1)
             assert (shown()["status"], shown()["reason"]) == ("Unknown", "NoAnswer")
             slurm.heal()
-            assert await w.until("it is there", lambda: shown()["status"] == "True") <= 10
+            assert await w.until("it is shown", lambda: shown()["status"] == "True") <= 10
 
     run(scenario())
 
@@ -259,6 +259,6 @@ def test_what_slurm_failed_to_do_for_a_users_cordon_is_tried_again_though_nothin
             await w.run(10)
             w.faults.slurm_writes[w.faults.slurm_done + 1] = SlurmFault.ERROR
             annotate(mark)
-            assert await w.until("Slurm is told", lambda: is_drained(w, pod) is (mark is not None)) <= 10
+            assert await w.until("Slurm is asked", lambda: is_drained(w, pod) is (mark is not None)) <= 10
 
     run(scenario())

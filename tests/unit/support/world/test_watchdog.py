@@ -186,7 +186,7 @@ async def a_drain_left_behind(w: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("misdeed", "says"),
+    ("misdeed", "reported"),
     [
         (busy, "I1: pod slinky-0 is deleted while its Slurm node slinky-0 has jobs"),
         (idle_but_not_drained, "I1: pod slinky-0 is deleted though a job may start"),
@@ -208,7 +208,7 @@ async def a_drain_left_behind(w: World) -> None:
     ],
     ids=lambda it: it.__name__ if callable(it) else None,
 )
-def test_it_sees(misdeed: Callable[[World], Awaitable[None]], says: str) -> None:
+def test_it_sees(misdeed: Callable[[World], Awaitable[None]], reported: str) -> None:
     async def scenario() -> str:
         async with world(7) as w:
             w.nodeset(replicas=2)
@@ -220,7 +220,7 @@ def test_it_sees(misdeed: Callable[[World], Awaitable[None]], says: str) -> None
                 return str(error)
             return "\n".join(w.watchdog.broken)
 
-    assert says in run(scenario())
+    assert reported in run(scenario())
 
 
 class Liar(SlurmModel):

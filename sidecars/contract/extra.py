@@ -1,7 +1,7 @@
-"""What a worker pod says about itself in its Slurm node's `Extra`: JSON, so that Slurm's --extra filters can use it.
+"""The worker pod of a Slurm node, in the node's `Extra`: JSON, so that jobs can select nodes by it (--extra).
 
-slurmd brings it (slurmd --extra), but it counts at the creation of the record only: while a record exists, a successor
-of the same name leaves it as it is, until the pod's `node` writes its own.
+slurmd sends it when it registers (slurmd --extra). slurmctld uses it only to create the node record. An existing record
+keeps the former text until the `node` container of the new pod writes its own.
 """
 
 import json
@@ -10,12 +10,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """The pod behind a Slurm node. `nodeset_uid` is "" for a pod that no NodeSet made."""
+    """The pod of a Slurm node."""
 
     pod_uid: str
+    """metadata.uid"""
+
     pod: str = ""
+    """metadata.name"""
+
     namespace: str = ""
+    """metadata.namespace"""
+
     nodeset_uid: str = ""
+    """metadata.uid of the pod's NodeSet; "" for a pod without one."""
 
 
 def encode(facts: PodFacts) -> str:
@@ -30,7 +37,7 @@ def encode(facts: PodFacts) -> str:
 
 
 def pod_facts(extra: str) -> PodFacts | None:
-    """What a node's `extra` says; None for a node that isn't one of our pods, or whose `extra` somebody changed."""
+    """The pod that a node's `extra` names; None for a node without a pod, and for an `extra` that was changed."""
     try:
         fields = json.loads(extra) if extra else None
     except ValueError:

@@ -1,7 +1,7 @@
 """The files of /etc/slurm, from the operator to slurmctld's pods: their legal names, and the manifest that lists them.
 
-The operator spreads the files over several ConfigMaps, which the kubelet may bring at different times. The first one
-holds the manifest. A pod takes the files only when they are those of their manifest.
+The operator spreads the files over several ConfigMaps, which the kubelet may update at different times. The first
+ConfigMap contains the manifest. A pod uses the files only when they match their manifest.
 
 `manifest.json`: `{"files": {file name: SHA-256}, "sha256": SHA-256}`, all digests hexadecimal.
 """
@@ -28,7 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ManifestError(ValueError):
-    """The text is no manifest; the message says why."""
+    """The text is no manifest. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

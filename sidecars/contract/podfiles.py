@@ -4,8 +4,8 @@
 |---|---|---|
 | conf, extra, instance-id | register | what slurmd starts with as --conf, --extra and --instance-id |
 | record | node | what an earlier pod of this name left in Slurm and became of it; slurmd may start |
-| stop | slurmd's preStop hook | number of slurmstepd processes, renewed each second; gone when slurmd starts again |
-| released | node | the preStop hook may end; gone when slurmd starts again |
+| stop | slurmd's preStop hook | number of slurmstepd processes, renewed each second; removed when slurmd starts again |
+| released | node | the preStop hook may end; removed when slurmd starts again |
 
 Files are replaced whole, so that a reader never sees half of one. Standard library only; knows neither Slurm nor
 Kubernetes.

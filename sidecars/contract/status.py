@@ -25,7 +25,7 @@ PRIMARY_USER = "@slurmctld-primary"
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A configuration that the pod keeps out."""
+    """A configuration that the pod does not use."""
 
     sha256: str
     """Its digest: see `sidecars.contract.manifest.Manifest`."""
@@ -43,7 +43,7 @@ class Rejection:
     """What is wrong, in slurmctld's words or ours."""
 
     final: bool
-    """True: it stays out until it changes. False: the pod tries it again."""
+    """True: the pod does not try it again. False: it does."""
 
     since: float = field(default=0.0, compare=False)
     """When it was rejected, in seconds since the epoch."""
@@ -83,10 +83,10 @@ class Status:
     """
 
     candidate: str | None = None
-    """The whole configuration that the kubelet has brought; None while there is none."""
+    """The complete configuration in the pod's volume; None while none is complete."""
 
     problem: str | None = None
-    """Why there is no candidate."""
+    """Why no configuration in the volume is complete."""
 
     accepted: str | None = None
     """The last one that passed the dry run."""

@@ -19,7 +19,7 @@ INVALID = "Invalid"
 NUDGE_AGAIN = 0.7
 """Seconds after which a pod that hasn't got the files is nudged once more; each further wait is twice as long."""
 NUDGES = 8
-"""So often at most; the kubelet looks by itself about once a minute."""
+"""Nudges per change at most. Without them the kubelet updates the files about once a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def pause(since: float, trouble: bool) -> float:
 
 
 def nudge(published: Published, pod: Pod, known: Known | None, since: float) -> str | None:
-    """The annotation to give to the pod so that its kubelet brings the files at once; None to leave it."""
+    """The annotation to set on the pod so that its kubelet updates the files at once; None to leave it."""
     mark, _, count = pod.nudge.partition(".")
     if not pod.askable:
         return None

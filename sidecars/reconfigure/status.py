@@ -80,7 +80,7 @@ def ask_to_yield(host: str, port: int, key: bytes, now: float) -> str:
 class Server:
     """Serves the last `publish`ed state, in threads of its own. `key` gives jwt.key.
 
-    `end` has slurmctld end if it leads, and says why it doesn't; empty if it does or doesn't lead.
+    `end` has slurmctld end if it leads. It returns why slurmctld does not end; "" if it ends or does not lead.
     """
 
     def __init__(

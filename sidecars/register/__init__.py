@@ -1,5 +1,5 @@
 """Role `register`: finds out what the worker pod is and writes the registration that its slurmd starts with.
 
-`registration` and `gpus` decide and are pure, `facts` reads the machine and the environment, `nvidia` asks the driver,
+`registration` and `gpus` decide and are pure, `facts` reads the hardware and the environment, `nvidia` asks the driver,
 `main` is the role. Standard library, and nvidia-ml-py where there are GPUs. It asks neither Slurm nor Kubernetes.
 """

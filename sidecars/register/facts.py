@@ -38,7 +38,7 @@ def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | No
 
 
 def read_gpus(environment: Mapping[str, str], vendor: Callable[[str], Vendor]) -> Verdict | None:
-    """What is to be said of GPUs, found by the vendor that REGISTER_GPUS names; None where it names none.
+    """The verdict on the GPUs that the vendor in REGISTER_GPUS finds; None where it names none.
 
     Raises BadFact, and GpuMismatchError where the pod is not to register.
     """
@@ -76,7 +76,7 @@ def _wanted(environment: Mapping[str, str]) -> Wanted:
 def read_host(cpu_folder: Path = CPU_FOLDER) -> Host:
     """Cores, threads per core and memory as slurmd counts them: the whole host, whatever the container may use.
 
-    A machine that doesn't tell its topology counts each CPU as a core. Raises BadFact, OSError.
+    Where /sys has no CPU topology, each CPU counts as a core. Raises BadFact, OSError.
     """
     online = _cpus((cpu_folder / "online").read_text())
     siblings: set[str] = set()

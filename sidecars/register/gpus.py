@@ -1,9 +1,9 @@
-"""What a worker pod says of its GPUs: pure functions from what a vendor's software told to a Gres item and a verdict.
+"""The GPUs of a worker pod: pure functions from what a vendor's software reports to a Gres item and a verdict.
 
 How devices get into a pod (https://github.com/NVIDIA/k8s-device-plugin): the device plugin names those allocated to
 the container in NVIDIA_VISIBLE_DEVICES, or the container runtime makes just their device nodes (CDI). A plain init
 container that asks for as many devices as the app container gets the very same ones; so what this one sees is what
-slurmd may use, although slurmd, where it is privileged, sees all of the machine's.
+slurmd may use, although a privileged slurmd sees all devices of the Kubernetes node.
 """
 
 import re
@@ -19,7 +19,7 @@ _MIG_UUID = re.compile(r"MIG-.+")
 
 
 class GpuMismatchError(ValueError):
-    """The pod hasn't the GPUs that it should have, and is not to register. The text says what was found and how."""
+    """The pod does not have the expected GPUs and must not register. The message has what was found and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def allocated(devices: Iterable[Device], visible: str, exists: Callable[[str], b
     """Those of the devices that are this container's: named by NVIDIA_VISIBLE_DEVICES, and with a device node.
 
     `visible` is that variable: uuids, indices in the order of `devices`, or CDI names (`nvidia.com/gpu=0`); without
-    any of them it says nothing. Indices count on the machine, so they say nothing where no more devices are seen.
+    any of them it means nothing. Indices count on the Kubernetes node, so they mean nothing where only these are seen.
     """
     found = tuple(device for device in devices if not device.file or exists(device.file))
     names = [name.strip().rpartition("=")[2] for name in visible.split(",")]
@@ -96,7 +96,7 @@ def names_mig_devices(visible: str) -> bool:
 
 
 def decide(found: Found, wanted: Wanted) -> Verdict:
-    """What to tell Slurm. Raises GpuMismatchError when the pod is not to register."""
+    """How to register. Raises GpuMismatchError when the pod must not register."""
     items: list[gres.Gres] = []
     complaints = list(found.complaints)
     for device in found.devices:

@@ -2,7 +2,7 @@
 
 Before that it waits, for a bounded time, for `node` to have settled what an earlier pod of this name left in Slurm: a
 record that exists keeps its old registration. It never fails for the lack of that answer. A pod that is not to register
-says why in its log and as its termination message, and is tried again by the kubelet, ever more slowly.
+logs the reason, which is also its termination message. The kubelet restarts it with growing pauses.
 """
 
 import os
@@ -57,7 +57,7 @@ def main(
 
 
 def _wait_for_record(folder: Path, clock: Callable[[], float], sleep: Callable[[float], None]) -> str:
-    """Wait for what `node` says about the record of this name; the outcome in words."""
+    """Wait for what `node` reports about the record of this name. Returns a line for the log."""
     path = folder / podfiles.RECORD
     deadline = clock() + RECORD_WAIT
     while clock() < deadline:

@@ -1,12 +1,12 @@
-"""What a worker pod tells Slurm about itself: a pure function from facts to slurmd's --conf, --extra, --instance-id.
+"""How a worker pod registers in Slurm: a pure function from facts to slurmd's --conf, --extra and --instance-id.
 
 It reads nothing and writes nothing. slurmd finds the host's hardware itself and puts it before the items of --conf; so
-what a limited pod may not use is told as specialized cores and memory (CoreSpecCount, MemSpecLimit), as SchedMD's
-slurmd image does. How slurmd 26.05 takes the items of --conf (https://slurm.schedmd.com/slurmd.html):
+what a limited pod may not use is registered as specialized cores and memory (CoreSpecCount, MemSpecLimit), as SchedMD's
+slurmd image does. How slurmd 26.05 uses the items of --conf (https://slurm.schedmd.com/slurmd.html):
 
 - They are keys of slurm.conf's NodeName line, in any letter case; the last of a repeated key wins. An unknown key, and
   a value with a space that isn't within double quotes, ends slurmd with `failed to create dynamic node`.
-- State=DRAIN and Reason= make a record that takes no job from its first moment on.
+- State=DRAIN and Reason= create a record that accepts no job from the start.
 - A CoreSpecCount of all cores is cut to leave one; a MemSpecLimit above RealMemory is ignored without a word.
 - slurmctld takes a dynamic node's address from the connection that registers it, whatever NodeAddr says.
 - --conf, --extra and --instance-id count at the creation of the record only. While a record of the same name exists, a
@@ -44,7 +44,7 @@ _OWN_STATE = frozenset({"state", "reason"})
 
 
 class BadFact(ValueError):
-    """Something about this pod can't be told to Slurm. The text says where it came from, its value and the remedy."""
+    """Slurm can't be given a fact about this pod. The message has its source, its value and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +58,60 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a worker pod. `cpus` and `memory` (MiB) are slurmd's limits, 0 for none.
-
-    `conf` holds the NodeSet's items of --conf between white space; `topology` is the value of its Topology item, or "".
-    `gpus` is None where the NodeSet asks for none.
-    """
+    """What is known of a worker pod."""
 
     host: Host
+    """The hardware of its Kubernetes node."""
+
     pod_ip: str
+    """status.podIP"""
+
     pod_uid: str
+    """metadata.uid"""
+
     pod_name: str = ""
+    """metadata.name"""
+
     namespace: str = ""
+    """metadata.namespace"""
+
     nodeset_uid: str = ""
+    """metadata.uid of its NodeSet."""
+
     kube_node: str = ""
+    """spec.nodeName"""
+
     cpus: Decimal = Decimal(0)
+    """CPU limit of slurmd's container, 0 for none."""
+
     memory: int = 0
+    """Memory limit of slurmd's container in MiB, 0 for none."""
+
     conf: str = ""
+    """The NodeSet's items of --conf (`sidecars.slurm.nodeconf`)."""
+
     topology: str = ""
+    """Value of the Topology item, or ""."""
+
     gpus: Verdict | None = None
+    """None where the NodeSet asks for no GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The values of slurmd's --conf, --extra and --instance-id, and one line for the log that says how they came."""
+    """What slurmd starts with."""
 
     conf: str
+    """Value of --conf."""
+
     extra: str
+    """Value of --extra."""
+
     instance_id: str
+    """Value of --instance-id: the Kubernetes node."""
+
     summary: str
+    """A line for the log: the values and the reasons for them."""
 
 
 def registration(facts: Facts) -> Registration:

@@ -1,7 +1,7 @@
 """The language of slurm.conf and its sister files: parse, print unchanged, find, render, merge.
 
 The syntax is that of https://slurm.schedmd.com/slurm.conf.html as slurmctld reads it: lines of `Key=Value` pairs, the
-first of which says what the line is about; keys in any case; a value is a word, or quoted; `#` begins a comment, also
+first of which is the subject of the line; keys in any case; a value is a word, or quoted; `#` begins a comment, also
 within quotes, unless a `\\` stands before it; a `\\` at the end of a line, where no comment is, continues it; `\\`
 before any other character is dropped; `Include FILE`.
 
@@ -130,7 +130,7 @@ def render(key: str, value: str) -> str:
 def merge_lists(ours: Mapping[str, str], extra: Conf) -> dict[str, str]:
     """The merged value of each of `LIST_KEYS` that both `ours` and `extra` set, by our spelling, in order of the keys.
 
-    Options are told apart by their name before `=`, in any case; ours wins. They are sorted, and the user's names are
+    Options are identified by their name before `=`, in any case; ours wins. They are sorted, and the user's names are
     in lower case, but for GresTypes. A user's value with a space is ignored, as Slinky does. Print the result with
     `render`, at the file's end, because the last line of a key counts.
     """

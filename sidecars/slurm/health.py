@@ -1,4 +1,4 @@
-"""What slurmctld says of itself by HTTP at its own port (slurmctld(8)): `/livez` for alive, `/readyz` for primary.
+"""The HTTP health endpoints at slurmctld's own port (slurmctld(8)): `/livez` for alive, `/readyz` for primary.
 
 Standard library only, blocking. The operator asks by `sidecars.slurm.client.ready`.
 """
@@ -10,7 +10,7 @@ LIVEZ, READYZ = "/livez", "/readyz"
 
 
 def alive(host: str, port: int, seconds: float) -> bool:
-    """Whether slurmctld says so; False when nobody listens. Raises OSError for no answer within `seconds`."""
+    """Whether slurmctld is alive; False when nothing listens. Raises OSError for no answer within `seconds`."""
     try:
         return _says(host, port, LIVEZ, seconds)
     except ConnectionError:
@@ -18,7 +18,7 @@ def alive(host: str, port: int, seconds: float) -> bool:
 
 
 def answers(host: str, port: int, seconds: float) -> bool:
-    """Whether slurmctld answers, whatever it says; False when nobody listens. Raises OSError for no answer."""
+    """Whether slurmctld answers at all; False when nothing listens. Raises OSError for no answer."""
     try:
         _says(host, port, LIVEZ, seconds)
     except ConnectionRefusedError:
@@ -27,7 +27,7 @@ def answers(host: str, port: int, seconds: float) -> bool:
 
 
 def leads(host: str, port: int, seconds: float) -> bool:
-    """Whether slurmctld says that it is the primary; False when nobody listens, or no such host is known.
+    """Whether slurmctld is the primary; False when nothing listens, and for an unknown host.
 
     Raises OSError for no answer within `seconds`, as of one that is about to end.
     """

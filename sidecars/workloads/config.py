@@ -1,8 +1,8 @@
 """The files of /etc/slurm, composed from a Controller, its NodeSets and the ConfigMaps that it refers to.
 
-Slurm takes the last of several values of one key (https://slurm.schedmd.com/slurm.conf.html), so the user's lines come
-after ours and win; the list-valued keys that both set are merged at the end. What can't go into a file is left out and
-told as a `Problem`: a set of files with problems is not to be published.
+Slurm uses the last of several values of one key (https://slurm.schedmd.com/slurm.conf.html). So the user's lines come
+after ours and win; list-valued keys that both set are merged at the end. What can't be part of a file is left out and
+reported as a `Problem`. A set of files with problems must not be published.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ from sidecars.workloads.resources import (
 CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
 
 RESERVED_FILES = frozenset({manifest.SLURM_CONF, "slurmdbd.conf", manifest.FILE, *manifest.KEY_FILES})
-"""Files that no ConfigMap may bring, in whatever case: the operator writes them, or a Secret holds them."""
+"""Files that no ConfigMap may contain, in any case of letters: the operator or a Secret provides them."""
 
 CLOSED = "INACTIVE"
-"""The State of a partition that is to go: it takes no job and starts none."""
+"""The State of a partition that is being deleted: it accepts no job and starts none."""
 
 OPERATOR = "the operator"
-"""Origin of the lines that the operator wrote by itself."""
+"""Origin of the lines that the operator adds."""
 
 MERGED = "the operator and spec.extraConf"
 """Origin of the lists that both set."""
@@ -36,36 +36,47 @@ MERGED = "the operator and spec.extraConf"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the lines of a file come from, from line `first` on (counted from 1) to the next Origin.
-
-    `counted`: `source` is a text of several lines of which line `first` is the first.
-    """
+    """Where the lines of a file come from, up to the next Origin."""
 
     first: int
+    """The first line of the file with this origin, from 1."""
+
     source: str
+    """For messages, such as `spec.extraConf` or `ConfigMap own key gres.conf`."""
+
     counted: bool = False
+    """Whether `source` has several lines, the first of which is line `first`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that was left out of the files, and why."""
+    """Something that was left out of the files."""
 
     file: str
+    """The file that lacks it."""
+
     origin: str
+    """Where it is, such as `spec.extraConf line 3`."""
+
     message: str
+    """What is wrong with it, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSet:
-    """The files of /etc/slurm, but the keys, by name.
-
-    `binary_files` are those that aren't UTF-8. `origins` tells for each file where it comes from.
-    """
+    """The files of /etc/slurm by name, without the key files."""
 
     files: Mapping[str, str]
+    """Those that are UTF-8."""
+
     origins: Mapping[str, tuple[Origin, ...]]
+    """Where the lines of each file come from, in the order of the lines."""
+
     binary_files: Mapping[str, bytes]
+    """Those that are not UTF-8."""
+
     problems: tuple[Problem, ...] = ()
+    """What was left out. A set with problems must not be published."""
 
     def origin(self, file: str, line: int | None = None) -> str:
         """Where a file, or one line of it, comes from, such as `spec.extraConf line 3`; empty when unknown."""
@@ -243,7 +254,7 @@ class _Composer:
                     self._add([f"PartitionName={former} Nodes={former} State={CLOSED}"], source)
 
     def _gres_conf(self, nodesets: Sequence[NodeSet]) -> None:
-        """gres.conf of NodeSets with GPUs; a file of the user's own takes its place."""
+        """gres.conf of NodeSets with GPUs. A file of the user replaces it."""
         if "gres.conf" in self._files or "gres.conf" in self._binary:
             return
         lines: list[str] = []

@@ -24,7 +24,7 @@ _GPU = "gpu-"
 
 
 def is_on(nodeset: NodeSet) -> bool:
-    """Whether its workers are checked: as the NodeSet says, and if it doesn't say, where they have GPUs."""
+    """Whether its workers are checked: `health.enabled`, and by default those with GPUs."""
     enabled = nodeset.spec.health.enabled
     return nodeset.spec.gpu.enabled if enabled is None else enabled
 

@@ -1,4 +1,4 @@
-"""The edge of `node`: reads the shared files and makes the calls that the state machine asks for. Decides nothing."""
+"""The edge of `node`: reads the shared files and does the calls that the state machine asks for. Decides nothing."""
 
 import socket
 import time

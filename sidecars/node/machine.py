@@ -1,6 +1,6 @@
 """What `node` does, as a state machine: `step(settings, state, observation, now) -> (state, actions)`.
 
-It reads no file, calls nothing and has no clock. `now` is seconds on any clock that never goes back. Each step returns
+It reads no file, calls nothing and has no clock. `now` is seconds on any monotonic clock. Each step returns
 at most one Call; its Answer is part of the next observation. After a step without a Call, step again at `state.wake`,
 or sooner when something is observed.
 
@@ -183,20 +183,20 @@ def _drain(this: Step) -> None:
     elif not fresh:
         this.log("slurmd's preStop hook has ended early; waiting until slurmd has stopped")
     elif steps is None:
-        this.log("waiting for the number of slurmstepd: the hook's file does not hold one")
+        this.log("waiting for the number of slurmstepd: the hook's file does not contain it")
     elif steps:
         this.log(f"waiting for {steps} slurmstepd to end")
 
 
 def _drain_answer(this: Step, steps: int | None) -> None:
-    """Handle the answer to a call made in phase DRAIN."""
+    """Handle the answer to a call in phase DRAIN."""
     match this.seen.answer:
         case Absent():
             this.state.last_success = this.now
             this.state.faults = 0
             this.state.record = Node("")
             if steps == 0:
-                _release(this, "Slurm has no record of this node and there is no slurmstepd: letting slurmd stop")
+                _release(this, "Slurm has no record of this node, and no slurmstepd runs: letting slurmd stop")
         case Record(node) if not ownership.is_own(node, this.settings.pod_uid):
             this.state.last_success = this.now
             this.state.faults = 0
@@ -204,7 +204,7 @@ def _drain_answer(this: Step, steps: int | None) -> None:
             if steps == 0:
                 _release(
                     this,
-                    "the record belongs to another pod and there is no slurmstepd: letting slurmd stop",
+                    "the record belongs to another pod, and no slurmstepd runs: letting slurmd stop",
                 )
         case Record(node) if not states.is_drain(node.states):
             this.call(Drain())

@@ -29,7 +29,7 @@ class World(Protocol):
     """What the loop needs of the system that it runs on."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Seconds on a monotonic clock."""
         ...
 
     def wait(self, seconds: float) -> bool:
@@ -85,7 +85,7 @@ class RealWorld:
         self._slurm = slurm
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Seconds on a monotonic clock."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> bool:

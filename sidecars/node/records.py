@@ -63,7 +63,7 @@ class Down:
     """Set DOWN."""
 
     reason: str | None = POD_GONE
-    """None leaves the record's reason as it is."""
+    """None doesn't change the record's reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class Observation:
     terminating: bool = False
     """Whether SIGTERM has arrived, which means that slurmd has stopped."""
     answer: Answer | None = None
-    """The answer to the call of the last step; None if it made none."""
+    """The answer to the call of the last step; None without a call."""
     jitter: float = 0.5
     """Random in [0, 1)."""
 
@@ -196,7 +196,7 @@ class State:
     last_success: float = -inf
     """When a call to Slurm last succeeded."""
     idle_since: float | None = None
-    """Since when there has been no slurmstepd; None while there is one or their number is unknown."""
+    """Since when no slurmstepd has run; None while one runs or their number is unknown."""
     hook_since: float | None = None
     """When the preStop hook was first seen; None while it doesn't run."""
     logged: str = ""

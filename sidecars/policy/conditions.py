@@ -1,7 +1,7 @@
 """Conditions of our resources: standard metav1.Condition lists, changed only where something changed.
 
-Every kind has a condition `Ready` that sums up: `kubectl get` prints its reason, its message names the step that is
-waited for and the remedy.
+Every kind has a condition `Ready` that sums up: `kubectl get` prints its reason, its message names the step in
+progress and the remedy.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ MESSAGE_LIMIT = 32768
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition as wanted. `reason` is CamelCase; `message` may be empty only when there is nothing to explain."""
+    """One desired condition. `reason` is CamelCase; `message` may be empty only when nothing needs explanation."""
 
     type: str
     status: Literal["True", "False", "Unknown"]
@@ -28,7 +28,7 @@ def merge(
 ) -> list[dict[str, Any]]:
     """The new conditions list: `wanted` over `present`, sorted by type.
 
-    A condition whose status stays keeps its lastTransitionTime. Types that are not wanted any more are dropped: the
+    A condition whose status stays keeps its lastTransitionTime. Other types are dropped: the
     operator owns the whole list of the kinds it reconciles.
     """
     before = {str(condition.get("type")): condition for condition in present}

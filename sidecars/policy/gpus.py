@@ -1,6 +1,6 @@
 """May workers ask for a part of a Kubernetes node's GPUs? Not where slurmd is privileged, for it sees all of them.
 
-A privileged container has every device of its machine, whatever it asked Kubernetes for; slurmd would detect, and give
+A privileged container has every device of its host, whatever it requests from Kubernetes; slurmd would detect, and give
 to jobs, GPUs that belong to other pods.
 """
 
@@ -14,11 +14,12 @@ from sidecars.workloads.resources import Manifest, NodeSet
 
 @dataclass(frozen=True, slots=True)
 class KubeNode:
-    """What is to be known of a Kubernetes node. `allocatable` holds Kubernetes' quantities."""
+    """What is known of a Kubernetes node."""
 
     name: str
     labels: Mapping[str, str]
     allocatable: Mapping[str, str]
+    """Kubernetes' quantities by resource."""
 
 
 def refusal(nodeset: NodeSet, template: Manifest, nodes: Iterable[KubeNode], used: Collection[str] = ()) -> str:

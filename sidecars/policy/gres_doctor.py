@@ -1,4 +1,4 @@
-"""Why Slurm hasn't the GPUs that it should have: compares what was asked for, offered, configured and registered.
+"""Why Slurm lacks GPUs: compares what was requested, offered, configured and registered.
 
 Pure: `examine` takes what was seen, and gives one Finding for each thing that is wrong, causes before their effects.
 https://slurm.schedmd.com/gres.html
@@ -21,11 +21,14 @@ _VENDOR = "nvidia.com/"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong: where, what, and the very thing to do about it."""
+    """A problem."""
 
     place: str
+    """Where it is."""
     what: str
+    """What is wrong."""
     fix: str
+    """What to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,45 +54,46 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What there is of one Slurm cluster.
-
-    `slurm_conf` and `gres_conf` are the files that slurmctld serves; None where there is none. `nodes` are Slurm's, or
-    None when Slurm couldn't be asked, with the reason in `silence`. `refusals`: why the operator
-    makes no pods for a NodeSet, by its name. `own_gres_conf`: gres.conf is the user's.
-    """
+    """What was observed of one Slurm cluster."""
 
     nodesets: Sequence[NodeSet]
     kube_nodes: Sequence[KubeNode]
     workers: Mapping[str, Sequence[Worker]]
     slurm_conf: str | None
+    """The file that slurmctld serves; None without one."""
     gres_conf: str | None
+    """The file that slurmctld serves; None without one."""
     nodes: Sequence[Node] | None
+    """Slurm's node records; None when Slurm didn't answer."""
     silence: str = ""
+    """Why Slurm didn't answer."""
     refusals: Mapping[str, str] | None = None
+    """Why the operator creates no pods for a NodeSet, by its name."""
     own_gres_conf: bool = False
+    """Whether gres.conf is the user's."""
 
 
 def examine(seen: Seen) -> list[Finding]:
     """All that is wrong with the GPUs of the cluster, causes first; [] when all is well."""
-    pools = [nodeset for nodeset in seen.nodesets if _is_pool(nodeset)]
+    gpu_nodesets = [nodeset for nodeset in seen.nodesets if _has_gpus(nodeset)]
     found = [finding for nodeset in seen.nodesets for finding in _intent(nodeset)]
-    if pools:
+    if gpu_nodesets:
         found += _slurm_conf(seen)
-        found += _gres_conf(seen, pools)
-    for nodeset in pools:
+        found += _gres_conf(seen, gpu_nodesets)
+    for nodeset in gpu_nodesets:
         found += _kubernetes(seen, nodeset)
         found += _workers(seen, nodeset) if _asked(nodeset)[0] else ()
-    if pools and seen.nodes is None:
+    if gpu_nodesets and seen.nodes is None:
         fix = "look at slurmrestd and slurmctld; from outside the cluster, forward a port and pass --slurmrestd-url"
         found.append(Finding("Slurm", f"can't be asked what it has: {seen.silence}", fix))
     return found
 
 
 def summary(seen: Seen) -> list[str]:
-    """What was compared, a line for each pool and each of its workers."""
+    """What was compared, a line for each NodeSet and each of its workers."""
     known = {node.name: node for node in seen.nodes or ()}
     lines = []
-    for nodeset in filter(_is_pool, seen.nodesets):
+    for nodeset in filter(_has_gpus, seen.nodesets):
         asked, resource = _asked(nodeset)
         lines.append(f"NodeSet {nodeset.name}: {asked} x {resource} per worker, {_expected(nodeset)} expected")
         for worker in seen.workers.get(nodeset.name, ()):
@@ -104,7 +108,7 @@ def summary(seen: Seen) -> list[str]:
 # ---- what was asked for --------------------------------------------------------------------------------------------
 
 
-def _is_pool(nodeset: NodeSet) -> bool:
+def _has_gpus(nodeset: NodeSet) -> bool:
     return nodeset.spec.gpu.enabled
 
 
@@ -172,7 +176,7 @@ def _slurm_conf(seen: Seen) -> Iterable[Finding]:
         )
 
 
-def _gres_conf(seen: Seen, pools: Sequence[NodeSet]) -> Iterable[Finding]:
+def _gres_conf(seen: Seen, gpu_nodesets: Sequence[NodeSet]) -> Iterable[Finding]:
     own = "configFiles" if seen.own_gres_conf else "the operator's"
     remove = "remove gres.conf from configFiles (Controller.spec.configFileRefs): the operator then writes it"
     if seen.gres_conf is None:
@@ -197,7 +201,7 @@ def _gres_conf(seen: Seen, pools: Sequence[NodeSet]) -> Iterable[Finding]:
             what = f"line {line.number} declares GPUs without File=, which slurmd ignores: its node becomes INVALID"
             yield Finding(f"gres.conf ({own})", what, f"add File=/dev/nvidia[0-7] there; or {remove}")
     if seen.own_gres_conf:
-        for nodeset in pools:
+        for nodeset in gpu_nodesets:
             if nodeset.spec.gpu.devices or nodeset.spec.gpu.auto_detect != "nvidia":
                 what = f"a gres.conf of your own takes the place of gpu.devices and gpu.autoDetect of {nodeset.name}"
                 yield Finding("gres.conf (configFiles)", what, remove)

@@ -15,7 +15,7 @@ from sidecars.slurm.jwks import Ring
 TYPE = "SlurmKey"
 
 SETTLE_SECONDS = 100.0
-"""For so long after a step daemons are given time: a kubelet that missed every hint looks by itself within that."""
+"""Seconds after a step before the next: a kubelet that missed every hint updates its volumes within that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,12 @@ def plan(
     """
     name, key = first
     if following is not None and len(following[1]) <= jwks.MOST_ENTROPY_LACKING:
-        said = (
+        message = (
             f"spec.nextSlurmKeyRef: the key in Secret {following[0]!r} has {len(following[1])} bytes, and auth/slurm "
-            f"takes none below {jwks.MOST_ENTROPY_LACKING + 1}; the cluster goes on with its key. Use 1024 random bytes"
+            f"takes none below {jwks.MOST_ENTROPY_LACKING + 1}; the cluster continues with its key. Use 1024 "
+            "random bytes"
         )
-        return Decision(present or Ring(key), Condition(TYPE, "False", "KeyTooShort", said))
+        return Decision(present or Ring(key), Condition(TYPE, "False", "KeyTooShort", message))
     if present is None:
         if following is None or following[1] == key:
             return _done(Ring(key), name)
@@ -67,23 +68,23 @@ def plan(
 def _without_following(present: Ring, first: tuple[str, bytes], unsettled: str) -> Decision:
     name, key = first
     if present.others:
-        # Nobody wants another key any more: the one that signs stays.
+        # No other key is requested: the one that signs is retained.
         if unsettled:
             return Decision(present, _progress("Back", name, unsettled), waiting=True)
         return _step(Ring(present.default), "Back", name)
     if present.default == key:
         return _done(present, name)
-    said = (
-        f"Secret {name!r} (spec.slurmKeyRef) holds another key than the cluster uses. Daemons whose key is swapped at "
-        "once don't understand each other, so they keep theirs. Put the new key into a Secret of its own and name it "
-        "in spec.nextSlurmKeyRef: the operator then changes it step by step. Or put the former key back"
+    message = (
+        f"Secret {name!r} (spec.slurmKeyRef) contains another key than the cluster uses. Daemons whose key is swapped "
+        "at once don't understand each other, so they keep theirs. Put the new key into a Secret of its own and name "
+        "it in spec.nextSlurmKeyRef: the operator then changes it step by step. Or put the former key back"
     )
-    return Decision(present, Condition(TYPE, "False", "Swapped", said))
+    return Decision(present, Condition(TYPE, "False", "Swapped", message))
 
 
 def _done(ring: Ring, name: str) -> Decision:
-    said = f"Slurm uses the key of Secret {name!r} and no other"
-    return Decision(ring, Condition(TYPE, "True", "InUse", said))
+    message = f"Slurm uses the key of Secret {name!r} and no other"
+    return Decision(ring, Condition(TYPE, "True", "InUse", message))
 
 
 def _reached(present: Ring, wanted: bytes) -> str:

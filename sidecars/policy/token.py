@@ -1,4 +1,4 @@
-"""What to do about a Token: keep the token that is there, sign another, or say why neither."""
+"""What to do about a Token: keep the present token, sign another, or report why neither."""
 
 import hashlib
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SIGNING = Condition("Ready", "False", "Signing", "the token is being signed")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PresentSecret:
     """The Secret as it is. `owner_uid` is that of its controlling owner, `owner_kind` the kind; empty for none."""
 
     text: str | None
@@ -28,54 +28,56 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`sign`: write a new token. `replace`: the Secret must be deleted first. `keep`: write the present token again.
-
-    `claims` are those of the token that stays; None when another is signed or there is none. `again`: seconds until the
-    next look; None for when something changes. `why` tells an administrator about a signing that is no renewal.
-    """
+    """What to do with the Secret of a Token."""
 
     sign: bool = False
+    """Whether to write a new token."""
     replace: bool = False
+    """Whether the Secret must be deleted first."""
     keep: bool = False
+    """Whether to write the present token again."""
     claims: Claims | None = None
+    """The claims of the present token if it is retained; None otherwise."""
     condition: Condition = SIGNING
     again: float | None = None
+    """Seconds until the next decision; None to wait for a change."""
     why: str = ""
+    """Why a token is signed that is no renewal, for an Event."""
 
 
-def plan(token: Token, held: Held | None, key: bytes, now: float) -> Decision:
-    """Decide. `held` is None when there is no Secret, `now` seconds since the epoch. Raises ResourceError."""
+def plan(token: Token, present: PresentSecret | None, key: bytes, now: float) -> Decision:
+    """Decide. `present` is None without a Secret, `now` is seconds since the epoch. Raises ResourceError."""
     lifetime, name = render.lifetime(token), render.secret_name(token)
-    if held is None:
+    if present is None:
         return Decision(sign=True)
-    ours = held.owner_uid == token.metadata.uid
-    found = claims(held.text) if held.text is not None else None
-    if not ours and not _orphan_of_ours(token, held, found):
-        said = (
-            f"Secret {name!r} is there already and isn't this Token's: name another in spec.secretRef.name, "
+    ours = present.owner_uid == token.metadata.uid
+    found = claims(present.text) if present.text is not None else None
+    if not ours and not _orphan_of_ours(token, present, found):
+        message = (
+            f"Secret {name!r} already exists and isn't this Token's: name another in spec.secretRef.name, "
             "or delete that one"
         )
-        return Decision(condition=Condition("Ready", "False", "SecretTaken", said))
-    outdated = _outdated(token, held, found, key, lifetime)
+        return Decision(condition=Condition("Ready", "False", "SecretTaken", message))
+    outdated = _outdated(token, present, found, key, lifetime)
     if token.spec.refresh:
-        replace = held.immutable or not ours
+        replace = present.immutable or not ours
         if found is None or outdated or now >= found.expires or now < found.issued:
             return Decision(sign=True, replace=replace, why=outdated)
-        renew = renewal(held.text or "", found)
+        renew = renewal(present.text or "", found)
         if now >= renew or replace:
             return Decision(sign=True, replace=replace)
         return Decision(claims=found, condition=issued(token, found), again=renew - now)
     if found is None:
-        return Decision(sign=True, replace=held.immutable or not ours)
+        return Decision(sign=True, replace=present.immutable or not ours)
     if outdated:
-        said = f"{outdated}; spec.refresh is off: delete Secret {name!r} to get another token, or turn it on"
-        return Decision(claims=found, condition=Condition("Ready", "False", "Outdated", said))
+        message = f"{outdated}; spec.refresh is off: delete Secret {name!r} to get another token, or turn it on"
+        return Decision(claims=found, condition=Condition("Ready", "False", "Outdated", message))
     if now >= found.expires:
-        said = f"the token ended at {timestamp(found.expires)}: delete Secret {name!r} to get another"
-        return Decision(claims=found, condition=Condition("Ready", "False", "Expired", said))
+        message = f"the token ended at {timestamp(found.expires)}: delete Secret {name!r} to get another"
+        return Decision(claims=found, condition=Condition("Ready", "False", "Expired", message))
     if not ours:
         return Decision(sign=True, replace=True)
-    return Decision(keep=not held.immutable, claims=found, condition=issued(token, found), again=found.expires - now)
+    return Decision(keep=not present.immutable, claims=found, condition=issued(token, found), again=found.expires - now)
 
 
 def renewal(text: str, found: Claims) -> float:
@@ -85,23 +87,23 @@ def renewal(text: str, found: Claims) -> float:
 
 
 def issued(token: Token, found: Claims) -> Condition:
-    """The condition `Ready` of a Token whose Secret holds a valid token."""
+    """The condition `Ready` of a Token whose Secret contains a valid token."""
     ends = timestamp(found.expires)
-    said = f"Secret {render.secret_name(token)!r} holds a token of {found.username!r} until {ends}"
-    return Condition("Ready", "True", "Issued", f"{said}, and is renewed before" if token.spec.refresh else said)
+    message = f"Secret {render.secret_name(token)!r} contains a token of {found.username!r} until {ends}"
+    return Condition("Ready", "True", "Issued", f"{message}, and is renewed before" if token.spec.refresh else message)
 
 
-def _orphan_of_ours(token: Token, held: Held, found: Claims | None) -> bool:
-    """Whether the Secret holds nothing but a token that SchedMD's operator made, which no Token owns."""
-    alone = held.keys <= {render.secret_key(token)}
-    return held.owner_kind != "Token" and alone and found is not None and found.issuer == ISSUER
+def _orphan_of_ours(token: Token, present: PresentSecret, found: Claims | None) -> bool:
+    """Whether the Secret contains only a token of SchedMD's operator, which no Token owns."""
+    alone = present.keys <= {render.secret_key(token)}
+    return present.owner_kind != "Token" and alone and found is not None and found.issuer == ISSUER
 
 
-def _outdated(token: Token, held: Held, found: Claims | None, key: bytes, lifetime: int) -> str:
-    """Why the token that is there is not the one that is wanted; empty if it is."""
+def _outdated(token: Token, present: PresentSecret, found: Claims | None, key: bytes, lifetime: int) -> str:
+    """Why the present token is not the desired one; "" if it is."""
     if found is None:
-        return "the Secret held no token"
-    if not signed_by(held.text or "", key):
+        return "the Secret contained no token"
+    if not signed_by(present.text or "", key):
         return "the key that signs tokens has changed"
     if found.username != token.spec.username:
         return f"the token was of {found.username!r}"

@@ -31,15 +31,16 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What goes before a daemon. `waits` says what must be up to date and healthy first, and is not; empty when
-    everything is. `daemon` with `image` is the one that may not be older, as it is now; empty where that is unknown.
-    `moves`: that one is about to change.
-    """
+    """What must be upgraded before a daemon."""
 
     waits: str = ""
+    """What must be up to date and healthy first, and is not; "" when everything is."""
     daemon: str = ""
+    """The daemon that must not be older; "" if unknown."""
     image: str = ""
+    """The image that it has."""
     moves: bool = False
+    """Whether its image is about to change."""
 
 
 NOTHING = Before()
@@ -54,7 +55,7 @@ class Hold:
 
     @property
     def condition(self) -> Condition:
-        """As `Ready` says it."""
+        """As the condition `Ready`."""
         return Condition("Ready", "False", self.reason, self.message)
 
 
@@ -65,8 +66,8 @@ def ran(live: Live) -> Version | None:
 
 
 def rolled_out(status: Mapping[str, Any], generation: int, wanted: int) -> bool:
-    """Whether a StatefulSet or Deployment of `wanted` pods, with this status, has brought its newest template about:
-    each pod is made of it and ready. So it is where no controller of Kubernetes ever looked: there are no pods.
+    """Whether a StatefulSet or Deployment of `wanted` pods, with this status, has completed its rollout:
+    each pod is created from it and ready. Also true while no controller has observed it: it has no pods yet.
     """
     if not status.get("observedGeneration"):
         return True
@@ -75,41 +76,41 @@ def rolled_out(status: Mapping[str, Any], generation: int, wanted: int) -> bool:
         status["observedGeneration"] >= generation
         and updated >= wanted
         and status.get("readyReplicas", 0) >= wanted
-        # A Deployment's new pod comes beside an old one, which counts as ready, and goes only when the new one is.
+        # A Deployment creates a new pod beside an old one, which counts as ready and is deleted when the new one is.
         and status.get("replicas", 0) <= updated
     )
 
 
 def hold(daemon: str, live: Live | None, wanted: str, before: Before) -> Hold | None:
-    """Why `daemon` keeps its image, or is not made, rather than take `wanted`; None if it may have that.
+    """Why `daemon` keeps its image, or is not created, instead of getting `wanted`; None if it may get that.
 
-    A daemon that is not there, or is broken as it is, has nothing to lose; but it is no cure to be newer than the one
-    that goes before it. Versions that no tag tells hold nothing.
+    A daemon that doesn't exist, or isn't ready, has nothing to lose; but it must not be newer than the daemon before
+    it. Versions that no tag shows block nothing.
     """
     if live is not None and live.image == wanted:
         return None
     asked, leads = versions.of_image(wanted), versions.of_image(before.image)
     newer = asked is not None and leads is not None and asked > leads
-    keeps = f"keeps image {live.image}" if live is not None else "is not made"
+    keeps = f"keeps image {live.image}" if live is not None else "is not created"
     if newer and before.moves:
         return Hold(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     if newer and asked is not None and leads is not None:
-        said = (
+        message = (
             f"{daemon} {versions.text(asked)} (image {wanted}) is newer than {before.daemon} {versions.text(leads)} "
             f"(image {before.image}), which doesn't understand it, so {daemon} {keeps}: give {before.daemon} an image "
             f"of {versions.text(asked)} or newer first, or ask for {daemon} of {versions.text(leads)} or older"
         )
-        return Hold(NEWER, said)
+        return Hold(NEWER, message)
     if live is None:
         return None
     newest = ran(live)
     if newest is not None and asked is not None and asked < newest and daemon in {"slurmctld", "slurmdbd"}:
-        said = (
+        message = (
             f"{daemon} {versions.text(asked)} (image {wanted}) can't read what {daemon} {versions.text(newest)} has "
             f"stored, so image {live.image} is kept: ask for an image of {versions.text(newest)} or newer, or restore "
             "the state of before"
         )
-        return Hold(OLDER, said)
+        return Hold(OLDER, message)
     if before.waits and live.ready:
         return Hold(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     return None

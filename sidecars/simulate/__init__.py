@@ -1,7 +1,7 @@
 """A simulated Slurm: slurmrestd's contract without Slurm, with faults on demand. For tests and for trying things out.
 
 `SlurmModel` is the cluster; `ModelCarrier` lets a Poller talk to it within the process, `serve` puts it behind a port.
-As `slurm-sidecars simulate` it runs by itself.
+`slurm-sidecars simulate` runs it as a process of its own.
 """
 
 from sidecars.simulate.carriers import ModelCarrier, serve

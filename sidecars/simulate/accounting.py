@@ -1,4 +1,4 @@
-"""What a simulated slurmdbd holds and how slurmrestd answers for it, as Slurm 26.05 was seen to."""
+"""A simulated slurmdbd: its records, and how slurmrestd answers for it, as observed with Slurm 26.05."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,7 +140,7 @@ class Accounting:
         if any(set(change.get("qos", ())) - self.qos.keys() for change in wanted):
             return refusal(422, BAD_QOS)
         for change in wanted:
-            # One that isn't there: Slurm says 200 and makes none, or a broken one.
+            # One that doesn't exist: Slurm answers 200 and creates none, or a broken one.
             for association in self.associations:
                 key = association.account, association.cluster, association.user
                 if key == (change.get("account"), change.get("cluster"), change.get("user", "")):
@@ -151,7 +151,7 @@ class Accounting:
         return ok({})
 
     def _add_accounts(self, body: Json) -> Reply:
-        condition, told = body.get("association_condition", {}), body.get("account", {})
+        condition, texts = body.get("association_condition", {}), body.get("account", {})
         association = condition.get("association", {})
         parent, clusters = association.get("parent") or "root", condition.get("clusters", ())
         if set(clusters) - self.clusters:
@@ -161,7 +161,7 @@ class Accounting:
         added = []
         for name in condition.get("accounts", ()):
             if name not in self.accounts:
-                self.accounts[name] = SimAccount(name, told.get("description", ""), told.get("organization", ""))
+                self.accounts[name] = SimAccount(name, texts.get("description", ""), texts.get("organization", ""))
                 added.append(name)
             for cluster in clusters:
                 if not self._has(name, cluster):

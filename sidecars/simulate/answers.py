@@ -77,7 +77,7 @@ def limit(value: int | None) -> Json:
 
 
 def ping(status: str) -> Reply:
-    """The answer for one slurmctld, which responds if there is "No error"."""
+    """The answer for one slurmctld, which responds for the status "No error"."""
     good = status == TEXT[0]
     return ok(
         {"pings": [{"hostname": "slurmctld", "responding": good, "latency": 500, "primary": True, "status": status}]}

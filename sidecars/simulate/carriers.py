@@ -32,7 +32,7 @@ class ModelCarrier:
 
 
 def answered(request: Request[T], reply: Reply, seconds: float) -> T:
-    """What a client that waits at most `seconds` makes of the reply. Raises SlurmError."""
+    """The outcome of the reply for a client that waits at most `seconds`. Raises SlurmError."""
     if reply.delay is None or reply.delay >= seconds:
         raise Unreachable(str(request), f"no whole answer within {seconds:g} s")
     if reply.reset:

@@ -1,4 +1,4 @@
-"""What is done to a running simulator from outside: actions by name, with JSON as their arguments."""
+"""Actions on a running simulator from outside: by name, with JSON as their arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ FAULTS = {fault.name.lower().replace("_", "-"): fault for fault in Fault}
 
 
 class ControlError(ValueError):
-    """The action isn't there, or what came with it isn't what it takes. The text names it and the remedy."""
+    """The action is unknown, or its arguments are wrong. The text names the fault and the remedy."""
 
 
 class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,10 +69,10 @@ class _Slurmdbd(_Arguments):
 
 
 def apply(model: SlurmModel, action: str, body: bytes) -> Json:
-    """Do the action to the model; what it has to say. Raises ControlError."""
+    """Apply the action to the model. Returns its result. Raises ControlError."""
     found = ACTIONS.get(action)
     if found is None:
-        raise ControlError(f"no action {action!r}; there are {', '.join(sorted(ACTIONS))}")
+        raise ControlError(f"no action {action!r}; actions are {', '.join(sorted(ACTIONS))}")
     kind, act = found
     try:
         return act(model, msgspec.json.decode(body or b"{}", type=kind))
@@ -85,7 +85,7 @@ def apply(model: SlurmModel, action: str, body: bytes) -> Json:
 def _fault(model: SlurmModel, given: _Fault) -> Json:
     fault = FAULTS.get(given.fault)
     if fault is None:
-        raise ControlError(f"no fault {given.fault!r}; there are {', '.join(sorted(FAULTS))}")
+        raise ControlError(f"no fault {given.fault!r}; faults are {', '.join(sorted(FAULTS))}")
     model.fail(fault, given.times, method=given.method, path=given.path, seconds=given.seconds)
     return {}
 
@@ -174,4 +174,4 @@ ACTIONS: dict[str, tuple[type[_Arguments], Callable[[SlurmModel, Any], Json]]] =
     "suspend-job": (_Job, _suspend),
     "vanish": (_Nodes, _vanish),
 }
-"""What can be done: the arguments' type and what does it."""
+"""Actions by name: the type of the arguments and the function."""

@@ -8,7 +8,7 @@ from sidecars.slurm.hostlists import HostlistError, expand
 
 
 class InitialError(ValueError):
-    """The file isn't what it should be; the text says where."""
+    """The file isn't valid; the text names the place."""
 
 
 class Nodes(msgspec.Struct, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class Partition(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Jobs(msgspec.Struct, forbid_unknown_fields=True):
-    """So many jobs that run on these nodes, or are pending when there are none."""
+    """`count` jobs that run on these nodes, or are pending without nodes."""
 
     nodes: str = ""
     count: int = 1
@@ -52,7 +52,7 @@ class Reservation(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Initial(msgspec.Struct, forbid_unknown_fields=True):
-    """What there is in the beginning."""
+    """The initial content of the simulator."""
 
     nodes: list[Nodes] = []
     partitions: list[Partition] = []
@@ -61,7 +61,7 @@ class Initial(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def fill(model: SlurmModel, text: bytes) -> None:
-    """Put what the file says into the model. Raises InitialError."""
+    """Put the content of the file into the model. Raises InitialError."""
     try:
         initial = msgspec.yaml.decode(text, type=Initial) if text.strip() else Initial()
         _fill(model, initial)

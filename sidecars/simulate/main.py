@@ -1,4 +1,4 @@
-"""The role `simulate`: a simulated slurmrestd on a port, and a second port to play tricks on it."""
+"""The role `simulate`: a simulated slurmrestd on a port, and a second port to control it."""
 
 import argparse
 import asyncio
@@ -22,7 +22,7 @@ from sidecars.slurm.protocol import VERSIONS
 
 @dataclass(slots=True)
 class Settings:
-    """What the command line says. `key`: the file with the JWT key, None to believe any token."""
+    """The settings of the command line. `key`: the file with the JWT key, None to accept any token."""
 
     listen: tuple[str, int]
     control: tuple[str, int] | None
@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--listen", type=_address, default=("127.0.0.1", 6820), metavar="HOST:PORT", help="default 127.0.0.1:6820")
     add("--control", type=_address, metavar="HOST:PORT", help="where faults and events come in; default: nowhere")
     add("--nodes", default="", metavar="HOSTLIST", help="idle nodes to begin with, such as n[0-3]")
-    add("--model", type=Path, metavar="FILE", help="YAML or JSON of what there is in the beginning")
+    add("--model", type=Path, metavar="FILE", help="YAML or JSON of the initial content")
     add("--versions", type=_versions, default=VERSIONS, metavar="A,B", help=f"default {','.join(VERSIONS)}")
     add("--key", type=Path, metavar="FILE", help="the JWT key of the tokens to believe; default: any token")
     add("--no-accounting", action="store_true", help="a cluster without slurmdbd")

@@ -1,4 +1,4 @@
-"""What a simulated Slurm is made of: records as slurmctld holds them, requests, replies and faults."""
+"""The parts of a simulated Slurm: slurmctld's records, requests, replies and faults."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -10,11 +10,11 @@ Json = dict[str, Any]
 _DAY = 86_400
 _PERIODS = {"HOURLY": 3600, "DAILY": _DAY, "WEEKLY": 7 * _DAY, "WEEKDAY": _DAY, "WEEKEND": _DAY}
 RECURRING = frozenset(_PERIODS)
-"""Flags of a reservation that comes again."""
+"""Flags of a reservation that recurs."""
 
 
 class Fault(Enum):
-    """What a sick slurmrestd does instead of answering."""
+    """What a faulty slurmrestd does instead of answering."""
 
     SERVER_ERROR = "HTTP 500 without JSON"
     NO_SLURMCTLD = "HTTP 502, number 1800"
@@ -47,7 +47,7 @@ class PlannedFault:
 
 @dataclass(slots=True)
 class SimNode:
-    """A node record as slurmctld holds it. `base` is IDLE or DOWN; what jobs make of it is derived."""
+    """A node record of slurmctld. `base` is IDLE or DOWN; other base states are derived from the jobs."""
 
     name: str
     base: str = "IDLE"
@@ -111,11 +111,11 @@ class SimReservation:
     flags: tuple[str, ...] = ("MAINT", "IGNORE_JOBS", "SPEC_NODES")
 
     def active(self, now: float) -> bool:
-        """Whether it holds its nodes at `now`."""
+        """Whether it reserves its nodes at `now`."""
         return self.start_time <= now < self.end_time
 
     def later(self, now: float) -> "SimReservation | None":
-        """What slurmctld makes of it at `now`: itself, its next occurrence once it is over, or None."""
+        """The reservation at `now`: itself, its next occurrence once it is over, or None."""
         if now < self.end_time:
             return self
         periods = [seconds for flag, seconds in _PERIODS.items() if flag in self.flags]

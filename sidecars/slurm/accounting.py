@@ -1,11 +1,11 @@
 """slurmdbd by way of slurmrestd: accounts, users, associations and QOS as requests of `sidecars.slurm.protocol`.
 
-What Slurm 26.05 was found to do:
+Observed with Slurm 26.05:
 - slurmdbd down: 502 with number 7000 (ServerFault).
 - an unknown name: 200 with an empty list when read, 304 when deleted. Nothing new to add: 304.
-- `POST associations/` answers 200 for an association that it can't make, and one that it makes for an account has no
-  parent, which breaks the tree of shares. So here it only changes what is there; associations are made together with
-  their account (`add_accounts`) or their user (`add_users`).
+- `POST associations/` answers 200 for an association that it can't create. One that it creates for an account has no
+  parent, which breaks the tree of shares. It is therefore used for existing associations only; new ones are created
+  with their account (`add_accounts`) or their user (`add_users`).
 - no right to write: 422 with number 2002. An unknown parent account: 422 with 2046; an unknown QOS: 422 with 2066; an
   unknown cluster: 500 with 7104.
 """
@@ -51,10 +51,10 @@ def add_accounts(
     organization: str = "",
     shares: int | None = None,
 ) -> Request[bool]:
-    """Make these accounts below `parent` on these clusters; False when all of it was there already.
+    """Create these accounts below `parent` on these clusters; False when all of them existed.
 
-    Description and organization default to the account's name, as sacctmgr has it. Rejected for a parent or a cluster
-    that there isn't.
+    Description and organization default to the account's name, as sacctmgr has it. Rejected for an unknown parent or
+    cluster.
     """
     association: dict[str, Any] = {"parent": parent}
     if shares is not None:
@@ -94,9 +94,9 @@ def update_association(
     max_jobs: int | None = None,
     qos: Iterable[str] | None = None,
 ) -> Request[None]:
-    """Change an association that is there; None leaves a field alone. Rejected for an unknown QOS.
+    """Change an existing association; None doesn't change a field. Rejected for an unknown QOS.
 
-    Don't call it for one that may not be there: see above.
+    Don't call it for one that may not exist: see above.
     """
     change: dict[str, Any] = {"account": account, "cluster": cluster, "user": user}
     if shares is not None:
@@ -109,21 +109,21 @@ def update_association(
 
 
 def update_account(name: str, *, description: str, organization: str) -> Request[None]:
-    """Change an account's texts; makes the account, without any association, when there is none."""
+    """Change an account's texts, or create the account without any association."""
     return _writing(
         "accounts/", {"accounts": [{"name": name, "description": description, "organization": organization}]}
     )
 
 
 def update_user(name: str, *, admin_level: str) -> Request[None]:
-    """Set a user's level: None, Operator or Administrator; makes the user when there is none."""
+    """Set a user's level: None, Operator or Administrator; creates the user if it doesn't exist."""
     return _writing("users/", {"users": [{"name": name, "administrator_level": [admin_level]}]})
 
 
 def save_qos(
     name: str, *, description: str | None = None, priority: int | None = None, flags: Sequence[str] | None = None
 ) -> Request[None]:
-    """Make the QOS of that name, or change it when there is one; None leaves a field alone."""
+    """Create the QOS of that name, or change it if it exists; None doesn't change a field."""
     qos: dict[str, Any] = {"name": name}
     if description is not None:
         qos["description"] = description
@@ -135,17 +135,17 @@ def save_qos(
 
 
 def delete_account(name: str) -> Request[bool]:
-    """Remove an account with its associations; False when there was none."""
+    """Delete an account with its associations; False if it didn't exist."""
     return _deleting(f"account/{segment(name)}")
 
 
 def delete_user(name: str) -> Request[bool]:
-    """Remove a user with the user's associations; False when there was none."""
+    """Delete a user with the user's associations; False if it didn't exist."""
     return _deleting(f"user/{segment(name)}")
 
 
 def delete_qos(name: str) -> Request[bool]:
-    """Remove a QOS; False when there was none."""
+    """Delete a QOS; False if it didn't exist."""
     return _deleting(f"qos/{segment(name)}")
 
 

@@ -1,7 +1,7 @@
-"""The aiohttp carrier of `sidecars.slurm.protocol`, for operator and exporter.
+"""The aiohttp client of `sidecars.slurm.protocol`, for operator and exporter.
 
-slurmrestd sends each refusal twice: the answer that counts, with `Connection: Close`, and behind it a second answer in
-plain text. aiohttp takes that for an attack and drops both, so what follows such an answer is cut off before it.
+slurmrestd sends each refusal twice: the answer that counts, with `Connection: Close`, and after it a second answer in
+plain text. aiohttp considers that an attack and drops both, so the second one is cut off here.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _RECORDS = msgspec.json.Decoder(list[msgspec.Raw])
 class Decoder:
     """`protocol.decode`, but a node record that is the same as in the answer before, byte for byte, is not read again.
 
-    Slurm answers any change with all nodes, of which most are the same. Holds the text of the last answer's records.
+    Slurm answers any change with all nodes, most of them unchanged. Stores the text of the last answer's records.
     """
 
     def __init__(self) -> None:
@@ -96,14 +96,14 @@ class Client:
 
     @property
     def version(self) -> str | None:
-        """The API version that the server has taken, None before the first answer."""
+        """The API version that the server has accepted; None before the first answer."""
         return self._version
 
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
-        """Carry the request and decode its answer within `timeout` seconds, waiting for a free connection included.
+        """Send the request and decode its answer within `timeout` seconds, waiting for a free connection included.
 
-        The first API version that the server offers is used. Raises SlurmError. After Unreachable a write may or may
-        not have been done.
+        The first API version that the server offers is used. Raises SlurmError. After Unreachable the outcome
+        of a write is unknown.
         """
         seconds = self._timeout if timeout is None else timeout
         try:
@@ -149,7 +149,7 @@ class Client:
         return status, body
 
     def _opened(self) -> aiohttp.ClientSession:
-        # Made at the first call, because a session belongs to the running loop.
+        # Created at the first call, because a session belongs to the running loop.
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_Connector(limit=self._concurrency),
@@ -174,7 +174,7 @@ class Client:
 
 
 async def ready(address: str, *, port: int = ports.SLURMCTLD, seconds: float = 1.0) -> bool | None:
-    """Whether the slurmctld at an IP address says that it is the primary; None without an answer in that time."""
+    """Whether the slurmctld at an IP address is the primary; None without an answer in `seconds`."""
     host = f"[{address}]" if ":" in address else address
     try:
         async with (
@@ -187,9 +187,9 @@ async def ready(address: str, *, port: int = ports.SLURMCTLD, seconds: float = 1
 
 
 class _OneAnswer(ResponseHandler):
-    """A connection that forgets what comes behind the body of an answer that closes it.
+    """A connection that drops what follows the body of an answer that closes it.
 
-    Only answers with a length are looked at, as slurmrestd's all are, and only to find their end.
+    It parses only answers with a length, as all of slurmrestd's are, and only to find their end.
     """
 
     _CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
@@ -206,7 +206,7 @@ class _OneAnswer(ResponseHandler):
             data = data[: self._left] if self._closes else data
             self._left = max(0, self._left - len(data))
         elif self._head or data.startswith(b"HTTP/1."):
-            # A head that comes in parts is held back until it is whole.
+            # A head that arrives in parts is buffered until it is complete.
             self._head += data
             end = self._head.find(b"\r\n\r\n") + 4
             if end < 4 and len(self._head) < _MAX_HEAD:
@@ -223,7 +223,7 @@ class _OneAnswer(ResponseHandler):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Makes such connections."""
+    """Creates such connections."""
 
     def __init__(self, *, limit: int) -> None:
         super().__init__(limit=limit)

@@ -1,4 +1,4 @@
-"""What can go wrong between us and Slurm, as types. Callers choose by type or number, never by a message's words."""
+"""Failures of calls to Slurm, as types. Callers distinguish them by type or number, never by a message's words."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class ErrorEntry:
 
 
 class SlurmError(Exception):
-    """Base of all failures of a call to Slurm. `request` says which call, e.g. `GET nodes/`."""
+    """Base of all failures of a call to Slurm. `request` is the call, for example `GET nodes/`."""
 
     def __init__(self, request: str, message: str) -> None:
         super().__init__(f"{request}: {message}")
@@ -22,11 +22,11 @@ class SlurmError(Exception):
 
 
 class Unreachable(SlurmError):
-    """No whole answer within the deadline: refused, reset, cut off, timed out, or held back by a circuit breaker."""
+    """No complete answer within the deadline: refused, reset, cut off, timed out, or not sent by a circuit breaker."""
 
 
 class NotYet(SlurmError):
-    """It is still under way. Who asked is told when that is over."""
+    """The request is still in progress. The caller is notified when it ends."""
 
 
 class NoToken(SlurmError):
@@ -34,7 +34,7 @@ class NoToken(SlurmError):
 
 
 class Malformed(SlurmError):
-    """The answer isn't what the REST schema says. `source` is the call, `field` the place in the body."""
+    """The answer doesn't follow the REST schema. `source` is the call, `field` the place in the body."""
 
     def __init__(self, request: str, field: str, message: str) -> None:
         super().__init__(request, f"{field}: {message}")
@@ -42,16 +42,16 @@ class Malformed(SlurmError):
 
     @property
     def source(self) -> str:
-        """The call whose answer it was."""
+        """The call that got the answer."""
         return self.request
 
 
 class Refused(SlurmError):
-    """An answer that tells of errors, with what Slurm said about them."""
+    """An answer that reports errors, with Slurm's own words about them."""
 
     def __init__(self, request: str, status: int, errors: tuple[ErrorEntry, ...], message: str = "") -> None:
-        said = "; ".join(_line(entry) for entry in errors) or message or "no reason given"
-        super().__init__(request, f"HTTP {status}: {said}")
+        reasons = "; ".join(_line(entry) for entry in errors) or message or "no reason given"
+        super().__init__(request, f"HTTP {status}: {reasons}")
         self.status = status
         self.errors = errors
 
@@ -66,15 +66,15 @@ class AuthenticationError(Refused):
 
 
 class NotFound(Refused):
-    """The named node, job or reservation isn't known to slurmctld. Slurm answered; nothing is broken."""
+    """slurmctld doesn't know the named node, job or reservation. Slurm answered; nothing is broken."""
 
 
 class Rejected(Refused):
-    """slurmctld understood the request and won't do it (invalid state change, busy node, bad name, …)."""
+    """slurmctld understood the request and rejected it (invalid state change, busy node, bad name, …)."""
 
 
 class ServerFault(Refused):
-    """slurmrestd or slurmctld is out of order: slurmctld unreachable for it, HTTP 5xx, an error that we don't know."""
+    """slurmrestd or slurmctld is out of order: slurmctld unreachable for it, HTTP 5xx, an unknown error."""
 
 
 def _line(entry: ErrorEntry) -> str:

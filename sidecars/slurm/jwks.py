@@ -1,7 +1,7 @@
 """slurm.jwks: several keys of auth/slurm at a time (https://slurm.schedmd.com/authentication.html#multiple_key_setup).
 
-A daemon signs with the default key and takes what any of the keys has signed. One that started with slurm.key alone
-never looks for slurm.jwks again; one that started with slurm.jwks reads it at each reconfigure (seen with 26.05).
+A daemon signs with the default key and accepts what any of the keys has signed. One that started with slurm.key alone
+never reads slurm.jwks; one that started with slurm.jwks reads it at each reconfigure (observed with 26.05).
 """
 
 import base64
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 FILE = "slurm.jwks"
 
 MOST_ENTROPY_LACKING = 16
-"""auth/slurm takes no key of so few bytes, or fewer."""
+"""auth/slurm rejects keys of this many bytes or fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Ring:
 
 
 def identifier(key: bytes) -> str:
-    """A key's `kid`. It stands in every message that the key has signed, and tells nothing of a random key."""
+    """A key's `kid`. It is part of every message that the key has signed, and reveals nothing about a random key."""
     return hashlib.sha256(key).hexdigest()[:16]
 
 

@@ -1,6 +1,6 @@
 """Which keys Slurm's configuration files have, and what kind of value each takes, by Slurm's version.
 
-keys.json holds the tables that slurmctld 26.05 parses by (`slurm_conf_options` and the ones beside it in its
+keys.json contains the tables that slurmctld 26.05 parses by (`slurm_conf_options` and the ones beside it in its
 libslurmfull.so; of cgroup.conf those of its manual page), and which of the keys are newer than 25.11. A file or line
 that isn't in it isn't known here at all.
 """
@@ -16,7 +16,7 @@ from sidecars.slurm import versions
 from sidecars.slurm.versions import Version
 
 Kind = Literal["text", "number", "boolean", "line"]
-"""What a key's value is; a `line` key may be there more than once, and says what its line is about."""
+"""What a key's value is; a `line` key can be repeated, and names the subject of its line."""
 
 _TABLES: dict[str, Any] = json.loads(packaged.files("sidecars.slurm").joinpath("keys.json").read_text(encoding="utf-8"))
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+|infinite|unlimited", re.IGNORECASE)

@@ -112,7 +112,7 @@ class NodeCache:
 
     def got_full_list(self, answer: Nodes, missing: frozenset[str], asked_at: float) -> None:
         """Record that `answer` is a full list; `missing`: the nodes that the answer about changes before it lacked."""
-        # Present in the full list, but absent from the answer before: that one held changed nodes only.
+        # Present in the full list, but absent from the answer before: that one contained changed nodes only.
         self._partial_answers = self._partial_answers or any(node.name in missing for node in answer.nodes)
         self._full_at, self._full_wanted = asked_at, False
 
@@ -155,7 +155,7 @@ class NodeCache:
         return frozenset(name for name in self._nodes if name not in present and name not in self._suspects)
 
     def _removed(self, present: Mapping[str, Node], now: float) -> frozenset[str]:
-        """The nodes that a full list shows to be removed; marks those that it makes suspect."""
+        """The nodes that a full list shows to be removed; records the suspects."""
         self._expected = {name: until for name, until in self._expected.items() if until > now}
         absent = self._nodes.keys() - present.keys()
         expected = absent & self._expected.keys()

@@ -32,8 +32,8 @@ class _PendingChange:
 class OnDemand:
     """Reads of one cluster on demand.
 
-    `guard` raises SlurmError for a request that must not be sent. `late` is called when a request ends that a caller no
-    longer waits for, `wake` after a change of a reservation.
+    `guard` raises SlurmError for a request that must not be sent. `late` is called when a request ends after a
+    caller has left, `wake` after a change of a reservation.
 
     All methods raise SlurmError; NotYet for a request that takes longer than `sidecars.slurm.pending.PATIENCE`. Its
     answer is then used for a while although it is old.

@@ -152,7 +152,7 @@ class Poller:
     def expect_removal(self, names: Iterable[str]) -> None:
         """Announce that others are about to delete these records, so that their vanishing is no sign of lost state.
 
-        Holds for `sidecars.slurm.node_cache.EXPECT_FOR` seconds. Repeat it for pods that take longer.
+        Valid for `sidecars.slurm.node_cache.EXPECT_FOR` seconds. Repeat it for pods that take longer.
         """
         self._cache.expect_removal(names, self._clock())
 
@@ -227,7 +227,7 @@ class Poller:
     async def delete(self, name: str) -> None:
         """Delete the record. Success if it has already been deleted. Raises SlurmError, Rejected for a busy node.
 
-        On return the node is no longer in `nodes`, and subscribers have been notified.
+        On return the node has been removed from `nodes`, and subscribers have been notified.
         """
         request = protocol.delete_node(name)
         self._guard(request)

@@ -1,6 +1,6 @@
-"""What Slurm's REST answers are decoded to: frozen values with just the fields that this product reads.
+"""Decoded answers of Slurm's REST API: frozen values with just the fields that this product reads.
 
-Times are seconds since the epoch, 0 for never. Memory is MiB. Text is "" when unset. Nothing here speaks HTTP or JSON.
+Times are seconds since the epoch, 0 for never. Memory is MiB. Text is "" when unset. No HTTP and no JSON here.
 """
 
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node record of slurmctld. `states` holds the base state and the flags, see `sidecars.slurm.states`."""
+    """A node record of slurmctld."""
 
     name: str
     states: frozenset[str] = frozenset()
+    """The base state and the flags, see `sidecars.slurm.states`."""
     reason: str = ""
     reason_changed_at: int = 0
     reason_set_by_user: str = ""
@@ -40,15 +41,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """A list of nodes, and the server's time of it: from one second before that on, ask for changes."""
+    """A list of nodes."""
 
     nodes: tuple[Node, ...]
     last_update: int
+    """The server's time of the list. Ask for changes since then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job record. `nodes` is a hostlist, "" before the job starts; `time_limit` is minutes, None for no limit."""
+    """A job record."""
 
     job_id: int
     states: frozenset[str] = frozenset()
@@ -56,39 +58,45 @@ class Job:
     partition: str = ""
     user_name: str = ""
     nodes: str = ""
+    """A hostlist; "" before the job starts."""
     submit_time: int = 0
     start_time: int = 0
     end_time: int = 0
     time_limit: int | None = None
+    """Minutes; None for no limit."""
     cpus: int = 0
     node_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """A list of jobs, and the server's time of it."""
+    """A list of jobs."""
 
     jobs: tuple[Job, ...]
     last_update: int
+    """The server's time of the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition. `node_list` is a hostlist; `node_sets` is what the configuration says instead, and may be "ALL"."""
+    """A partition."""
 
     name: str
     states: frozenset[str] = frozenset()
     node_list: str = ""
+    """A hostlist."""
     node_sets: str = ""
+    """Names of Slurm's node sets, or "ALL", where the configuration has them instead of names of nodes."""
     total_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation; `node_list` is a hostlist."""
+    """A reservation."""
 
     name: str
     node_list: str = ""
+    """A hostlist."""
     flags: frozenset[str] = frozenset()
     users: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
@@ -99,20 +107,18 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """One slurmctld of the configuration, in order of SlurmctldHost, as slurmrestd reached it.
-
-    `status` says why it doesn't respond (v0.0.45 and later); a refused token shows only there.
-    """
+    """One slurmctld of the configuration, in order of SlurmctldHost, as slurmrestd reached it."""
 
     hostname: str
     responding: bool
     primary: bool
     status: str = ""
+    """Why it doesn't respond (v0.0.45 and later). A refused token shows only here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diag:
-    """Counters of slurmctld (sdiag); a cycle is in microseconds."""
+    """Counters of slurmctld (sdiag)."""
 
     request_time: int = 0
     server_thread_count: int = 0
@@ -123,6 +129,7 @@ class Diag:
     jobs_pending: int = 0
     jobs_running: int = 0
     schedule_cycle_last: int = 0
+    """Microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,29 +143,31 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of slurmdbd. `admin_levels` is e.g. {"None"}, {"Operator"} or {"Administrator"}."""
+    """A user of slurmdbd."""
 
     name: str
     admin_levels: frozenset[str] = frozenset()
+    """For example {"None"}, {"Operator"} or {"Administrator"}."""
 
 
 @dataclass(frozen=True, slots=True)
 class Association:
-    """What an account (`user` is ""), or a user in an account, has on a cluster.
-
-    `shares` is its fair share, `max_jobs` how many of its jobs may run at once, None for no limit; `qos` are the names
-    that it may use. `is_default` is the user's default account.
-    """
+    """An account, or a user in an account, on a cluster."""
 
     account: str
     cluster: str
     user: str = ""
+    """"" for the account itself."""
     partition: str = ""
     parent_account: str = ""
     is_default: bool = False
+    """Whether this is the user's default account."""
     shares: int = 0
+    """The fair share."""
     max_jobs: int | None = None
+    """Number of jobs that can run at the same time; None for no limit."""
     qos: tuple[str, ...] = ()
+    """Names of the QOS that it can use."""
     default_qos: str = ""
 
 

@@ -1,4 +1,4 @@
-"""The standard library's carrier of `sidecars.slurm.protocol`, for the sidecars of a pod: blocking, with deadlines."""
+"""The standard library's client of `sidecars.slurm.protocol`, for the sidecars of a pod: blocking, with deadlines."""
 
 import contextlib
 import http.client
@@ -15,7 +15,7 @@ from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, Reque
 T = TypeVar("T")
 
 MAX_ANSWER = 256 * 1024 * 1024
-"""Bytes that an answer may have; no cluster's list comes near."""
+"""Largest answer in bytes; no cluster's list is nearly as long."""
 
 
 class Rest:
@@ -37,10 +37,10 @@ class Rest:
         self._version: str | None = None
 
     def call(self, request: Request[T], *, timeout: float | None = None) -> T:
-        """Carry the request and decode its answer; whole, name look-up included, within `timeout` seconds.
+        """Send the request and decode its answer within `timeout` seconds, name look-up included.
 
-        The newest API version that the server offers is used. Raises SlurmError. After Unreachable a write may or may
-        not have been done.
+        The newest API version that the server offers is used. Raises SlurmError. After Unreachable the outcome
+        of a write is unknown.
         """
         seconds = self._timeout if timeout is None else timeout
         try:
@@ -55,7 +55,7 @@ class Rest:
         return decode(request, status, body)
 
     def _exchange(self, request: Request[T], version: str, token: str, seconds: float) -> tuple[int, bytes]:
-        # A thread, because neither a name look-up nor an answer that trickles in heeds a socket's timeout.
+        # A thread, because a socket's timeout bounds neither a name look-up nor an answer that arrives byte by byte.
         exchange = _Exchange(self._connection(seconds))
         headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
         arguments = (request.method, self._base + request.target(version), request.content(), headers)
@@ -74,7 +74,7 @@ class Rest:
 
 
 class _Exchange:
-    """One request and its answer in a thread of its own, that another may stop waiting for."""
+    """One request and its answer in a thread of its own. The caller can stop waiting for it."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
@@ -84,7 +84,7 @@ class _Exchange:
         self._lock = threading.Lock()
 
     def run(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> None:
-        """Send, read to the end, and leave the outcome; send nothing once nobody waits."""
+        """Send, read to the end, and store the outcome. Nothing is sent after the caller has left."""
         try:
             self._connection.connect()
             with self._lock:
@@ -103,7 +103,7 @@ class _Exchange:
             self._connection.close()
 
     def wait(self, seconds: float) -> tuple[int, bytes] | Exception | None:
-        """The outcome; None when there was none in time, and then the connection is cut."""
+        """The outcome; None without one in time, and then the connection is closed."""
         try:
             return self._outcome.get(timeout=seconds)
         except queue.Empty:

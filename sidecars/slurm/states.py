@@ -1,4 +1,4 @@
-"""The states of a Slurm node: which words there are and what they mean for work on the node.
+"""The states of a Slurm node: the words, and what they mean for work on the node.
 
 A node has one base state and any number of flags (slurm.h NODE_STATE_*, the REST schema's `node.state`). Words are
 upper case as the REST API spells them. Words that a newer Slurm adds are kept and change no answer here.
@@ -11,7 +11,7 @@ upper case as the REST API spells them. Words that a newer Slurm adds are kept a
 | FUTURE, UNKNOWN | base | not defined yet; not known to slurmctld yet |
 | COMPLETING | flag | a job's processes or epilog still run: busy |
 | DRAIN | flag | takes no new job |
-| UNDRAIN | flag | its DRAIN is being taken back |
+| UNDRAIN | flag | its DRAIN is being lifted |
 | NOT_RESPONDING, FAIL, INVALID, INVALID_REG, MAINTENANCE, … | flag | no effect on busy and drain |
 
 | base, flags | busy | drain | drained | draining |
@@ -33,23 +33,23 @@ _NOT_KNOWN = frozenset({"UNKNOWN", "FUTURE"})
 
 
 def base_state(states: AbstractSet[str]) -> str | None:
-    """The base state among the words, or None when there is none (an answer to distrust)."""
+    """The base state among the words, or None without one (an answer to distrust)."""
     found = states & BASE_STATES
     return min(found) if found else None
 
 
 def is_busy(states: AbstractSet[str]) -> bool:
-    """Whether a job, or what is left of one, is on the node."""
+    """Whether a job, or a process or epilog of one, is on the node."""
     return not _BUSY.isdisjoint(states)
 
 
 def is_drain(states: AbstractSet[str]) -> bool:
-    """Whether the node takes no new jobs because of a drain that nobody is taking back."""
+    """Whether the node takes no new jobs because of a drain that is not being lifted."""
     return "DRAIN" in states and "UNDRAIN" not in states
 
 
 def is_drained(states: AbstractSet[str]) -> bool:
-    """Whether the node is drained and provably without work; never for a base state that says nothing."""
+    """Whether the node is drained and provably without work; never for an unknown base state."""
     base = base_state(states)
     return is_drain(states) and not is_busy(states) and base is not None and base not in _NOT_KNOWN
 

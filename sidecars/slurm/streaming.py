@@ -1,8 +1,8 @@
-"""The answer with all jobs, read while it comes in: 50,000 jobs are hundreds of megabytes as JSON, and few as records.
+"""The answer with all jobs, read as it arrives: 50,000 jobs are hundreds of megabytes as JSON, and few as records.
 
 Sans I/O. Splits `{"jobs": [{…}, {…}, …], …}` at what looks like the end of a record and the beginning of the next with
-the same first key, and takes a piece for a record only when it is a JSON object by itself, which only a whole one is.
-What isn't built so is held and decoded as a whole at the end: dear, but never wrong.
+the same first key, and takes a piece for a record only when it is a complete JSON object.
+An answer of another form is buffered and decoded as a whole at the end: expensive, but never wrong.
 """
 
 import re
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from sidecars.slurm.records import Job
 
 _MISSES = 1000
-"""Places in a row that look like a record's end and aren't one, after which nothing is split any more."""
+"""Places in a row that look like a record's end and aren't one, after which splitting ends."""
 _OVERLAP = 256
-"""Bytes that are looked at again with the next chunk: a boundary may have come in two parts."""
+"""Bytes that are searched again with the next chunk: a boundary may arrive in two parts."""
 
 _BEGINNING = re.compile(rb'\s*\{\s*"jobs"\s*:\s*\[\s*(?=\{\s*("(?:[^"\\]|\\.)*")\s*:)')
 _LONGEST_BEGINNING = 4096
@@ -28,9 +28,9 @@ _RECORD = msgspec.json.Decoder(JobFields)
 
 
 class JobsReader:
-    """One answer. `feed` it as it comes; `finish` is what decoding its JSON would give, with a Job for each job.
+    """One answer. `feed` it as it arrives; `finish` returns its decoded JSON, with a Job for each job.
 
-    `start` are its first bytes, to tell what came instead of JSON.
+    `start` contains its first bytes, to report what arrived instead of JSON.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class JobsReader:
             self._split(self._boundary)
 
     def finish(self) -> Any:
-        """The answer. Raises ValueError (or RecursionError) when it is no JSON."""
+        """The answer. Raises ValueError (or RecursionError) when it isn't JSON."""
         answer = msgspec.json.decode(b"".join((self._beginning, self._rest, *self._unsplit)))
         if self._jobs and isinstance(answer["jobs"], list):
             answer["jobs"] = self._jobs + answer["jobs"]

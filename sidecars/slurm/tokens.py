@@ -45,16 +45,17 @@ def sign(key: bytes, username: str, lifetime_seconds: int, now: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says of itself; times are seconds since the epoch, `issuer` is empty when it names none."""
+    """The claims of a token. Times are seconds since the epoch."""
 
     username: str
     issued: int
     expires: int
     issuer: str = ""
+    """"" when the token names none."""
 
 
 def claims(token: str) -> Claims | None:
-    """What a token says, whoever signed it; None for what is no token."""
+    """The claims of a token, whoever signed it; None for a text that isn't a token."""
     try:
         found = json.loads(_decoded(token.split(".")[1]))
         return Claims(str(found["sun"]), int(found["iat"]), int(found["exp"]), str(found.get("iss", "")))
@@ -72,15 +73,15 @@ def signed_by(token: str, key: bytes) -> bool:
 
 def user_of(token: str, key: bytes, now: float) -> str | None:
     """The user whom a token names, if `key` signed it by HS256 and it is valid at `now`; None otherwise."""
-    said = claims(token) if signed_by(token, key) else None
-    return said.username if said is not None and said.issued - CLOCK_SKEW <= now < said.expires else None
+    found = claims(token) if signed_by(token, key) else None
+    return found.username if found is not None and found.issued - CLOCK_SKEW <= now < found.expires else None
 
 
 class TokenSource:
-    """Tokens of one user, minted from whatever key the provider holds at the moment.
+    """Tokens of one user, signed with the provider's current key.
 
     `key()` returns the current key bytes and is asked for each call; another key means another token at once. A token
-    is replaced after 70 to 80 per cent of its lifetime, drawn anew each time so that many pods don't renew together.
+    is replaced after a random 70 to 80 per cent of its lifetime, so that many pods don't renew at the same time.
     `clock` gives seconds since the epoch.
     """
 
@@ -106,7 +107,7 @@ class TokenSource:
     def token(self) -> str:
         """A token that is valid now. Raises what `sign` and the key provider raise."""
         key, now = self._key(), self._clock()
-        # A clock that was set back makes a token "issued in the future", which slurmctld refuses.
+        # After the clock is set back, a token is "issued in the future", which slurmctld refuses.
         if key != self._signed_with or not self._issued <= now < self._renew:
             self._token = sign(key, self._username, self._lifetime, now)
             self._signed_with, self._issued = key, now

@@ -1,4 +1,4 @@
-"""Writes of node records, in batches: calls made within 20 ms with the same content become one request."""
+"""Writes of node records, in batches: calls within 20 ms with the same content become one request."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ class NodeWriter:
         await self._write(_Change(state=("UNDRAIN",), owners=owners), names)
 
     async def down(self, names: Iterable[str], reason: str | None, *, owners: frozenset[Owner] = ANY_OWNER) -> None:
-        """Set DOWN with `reason`; None leaves the reason as it is, whoever set it. Slurm ends or requeues the jobs."""
+        """Set DOWN with `reason`; None doesn't change the reason. Slurm ends or requeues the jobs."""
         touched = ANY_OWNER if reason is None else owners
         await self._write(_Change(state=("DOWN",), reason=reason, owners=touched), names)
 
@@ -102,7 +102,7 @@ class NodeWriter:
         active_features: Iterable[str] | None = None,
         topology: str | None = None,
     ) -> None:
-        """Set fields that don't change the state. None leaves a field alone, "" clears it (but not a reason).
+        """Set fields that don't change the state. None doesn't change a field, "" clears it (but not a reason).
 
         Features set this way outlive slurmd's next registration.
         """
@@ -181,7 +181,7 @@ class NodeWriter:
         batch.done.set_result(failures)
 
     async def _send(self, change: _Change, names: list[str], failures: dict[str, SlurmError]) -> None:
-        """Send one write. If one name makes it fail, halve until that name is found and the others are written."""
+        """Send one write. If one name is at fault, halve until that name is found and the others are written."""
         if not names:
             return
         request = change.request(names)
@@ -199,6 +199,6 @@ class NodeWriter:
             failures.update(dict.fromkeys(names, error))
 
     def _may(self, change: _Change, name: str) -> bool:
-        """Whether the write may still be sent: somebody else may have drained the node while it waited."""
+        """Whether the write may still be sent: an administrator may have drained the node while it waited."""
         node = self._cache.nodes.get(name)
         return node is None or not states.is_drain(node.states) or owner(node.reason) in change.owners

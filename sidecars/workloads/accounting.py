@@ -26,7 +26,7 @@ def slurmdbd_conf(accounting: Accounting, password: bytes) -> str:
     """slurmdbd.conf (https://slurm.schedmd.com/slurmdbd.conf.html): our lines, then the user's, which win.
 
     A line break that ends the password is left out: it is the editor's. Raises ResourceError, which never shows the
-    password, for what a line can't hold.
+    password, for characters that a line can't contain.
     """
     storage = storage_of(accounting)
     jwks = ",jwks=/etc/slurm/jwks.json" if accounting.spec.jwks_key_ref else ""
@@ -65,7 +65,7 @@ def objects(accounting: Accounting, facts: Facts, secrets: Secrets) -> list[Mani
     """Secret, Service and StatefulSet, in the order to apply them; nothing for an external slurmdbd.
 
     Raises ResourceError for an Accounting that can't be rendered and MissingReferenceError for one whose references
-    aren't there yet.
+    don't exist yet.
     """
     if accounting.spec.external:
         return []
@@ -110,7 +110,7 @@ def slurm_key(accounting: Accounting) -> KeySelector:
 def storage_of(accounting: Accounting) -> StorageConfig:
     """The database. Raises ResourceError when the Accounting names none."""
     if accounting.spec.storage_config is None:
-        raise ResourceError("spec.storageConfig", "must say where slurmdbd's database is")
+        raise ResourceError("spec.storageConfig", "must describe slurmdbd's database")
     return accounting.spec.storage_config
 
 
@@ -131,12 +131,12 @@ def _storage(storage: StorageConfig, password: bytes) -> list[str]:
     try:
         line = conf.render("StoragePass", password.decode().removesuffix("\n").removesuffix("\r"))
     except ValueError:  # its text could show the password
-        said = (
+        problem = (
             f"the password in key {selector.key!r} of Secret {selector.name!r} is empty, or has what a line of "
-            "slurmdbd.conf can't hold: a line break, a control character, or a quote beside a space or `#`; "
+            "slurmdbd.conf can't contain: a line break, a control character, or a quote beside a space or `#`; "
             "choose another password"
         )
-        raise ResourceError(f"{place}.passwordKeyRef", said) from None
+        raise ResourceError(f"{place}.passwordKeyRef", problem) from None
     return [
         "StorageType=accounting_storage/mysql",
         _line("StorageHost", storage.host, f"{place}.host"),

@@ -1,4 +1,4 @@
-"""What the objects of every kind go through: owner, labels, and the custom resource's overrides."""
+"""What the objects of every kind get: owner, labels, and the custom resource's overrides."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,9 +20,9 @@ _TOOLS_PREFIXES = ("meta.helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fl
 
 
 def labels(owner: Resource) -> dict[str, str]:
-    """The labels that an owner hands down: all but the book-keeping of deployment tools.
+    """The owner's labels for its objects: all but those of deployment tools.
 
-    That changes with every release of a chart, and a changed pod template restarts pods.
+    Those change with every release of a chart, and a changed pod template restarts pods.
     """
     return {
         key: value
@@ -32,7 +32,7 @@ def labels(owner: Resource) -> dict[str, str]:
 
 
 def annotations(owner: Resource) -> dict[str, str]:
-    """The annotations that an owner hands down: all but the book-keeping of deployment tools, and what is for us."""
+    """The owner's annotations for its objects: all but those of deployment tools, and those for the operator."""
     return {
         key: value
         for key, value in owner.metadata.annotations.items()
@@ -41,7 +41,7 @@ def annotations(owner: Resource) -> dict[str, str]:
 
 
 def owner_reference(owner: Resource, *, controller: bool = True) -> Json:
-    """The reference by which the owner's deletion takes an object along."""
+    """The owner reference: the object is deleted with its owner."""
     reference = {
         "apiVersion": API_VERSION,
         "kind": owner.kind,
@@ -53,7 +53,7 @@ def owner_reference(owner: Resource, *, controller: bool = True) -> Json:
 
 
 def owned(manifest: Manifest, owner: Resource) -> Manifest:
-    """The object in its owner's namespace, with its owner and the labels and annotations handed down under its own."""
+    """The object in its owner's namespace, with its owner. Its own labels and annotations win over the owner's."""
     metadata = manifest["metadata"]
     return manifest | {
         "metadata": _tidy(
@@ -103,8 +103,7 @@ def service(base: Manifest, owner: Resource, user: Service) -> Manifest:
     """Our Service with the custom resource's `spec.service` on it, owned.
 
     The user's ports come first and ours is added; `port` and `nodePort` change ours. `externalIPs` is dropped: whoever
-    may write it can take over other people's traffic (CVE-2020-8554). Raises ResourceError for a port that is there
-    twice.
+    may write it can take over other people's traffic (CVE-2020-8554). Raises ResourceError for a duplicate port.
     """
     wanted = merge.chosen(user.spec)
     wanted.pop("externalIPs", None)
@@ -118,7 +117,7 @@ def service(base: Manifest, owner: Resource, user: Service) -> Manifest:
         if port.get("name") == ours["name"] or (port.get("port"), port.get("protocol", "TCP")) == (ours["port"], "TCP"):
             raise ResourceError(
                 "spec.service.spec.ports",
-                f"port {ours['name']!r} ({ours['port']}) is there already; use spec.service.port to change it",
+                f"port {ours['name']!r} ({ours['port']}) already exists; use spec.service.port to change it",
             )
     selector = dict(wanted.pop("selector", {})) | base["spec"]["selector"]
     manifest = base | {
@@ -154,7 +153,7 @@ def container(spec: Json, name: str) -> Json:
 
 
 def text(value: Any, field: str) -> str:
-    """A value that goes into a line of a configuration file: refused if it could start another line."""
+    """A value for a line of a configuration file. Raises ResourceError if it could start another line."""
     found = str(value)
     if any(not character.isprintable() for character in found):
         raise ResourceError(field, f"{found!r} has a line break or another unprintable character")

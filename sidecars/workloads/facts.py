@@ -1,4 +1,4 @@
-"""What a render needs and no single custom resource tells. Collected by the caller; this module reads nothing."""
+"""What a render needs beside the custom resource. Collected by the caller; this module reads nothing."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 class MissingReferenceError(LookupError):
-    """An object that a custom resource names isn't there yet, or lacks the key: wait for it, then render again."""
+    """An object that a custom resource refers to doesn't exist yet or lacks the key: wait, then render again."""
 
     def __init__(self, kind: str, name: str, field: str, key: str | None = None) -> None:
         what = f"{kind} {name!r}" if key is None else f"key {key!r} in {kind} {name!r}"
@@ -108,7 +108,7 @@ def config_map_digests(data: Mapping[str, str] | None, binary_data: Mapping[str,
 def config_map_contents(
     data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None
 ) -> dict[str, str | bytes]:
-    """What a ConfigMap holds by key: `data` (text) and `binaryData` (base64)."""
+    """The contents of a ConfigMap by key: `data` (text) and `binaryData` (base64)."""
     return {**(data or {}), **{key: base64.b64decode(value) for key, value in (binary_data or {}).items()}}
 
 

@@ -45,7 +45,8 @@ def host_keys_secret(loginset: LoginSet, keys: Mapping[str, str]) -> Manifest:
 def objects(loginset: LoginSet, controller: Controller, facts: Facts) -> list[Manifest]:
     """ConfigMap, Service and Deployment, in the order to apply them.
 
-    `facts.secrets` must hold the host keys' Secret (names.ssh_host_keys). Raises ResourceError, MissingReferenceError.
+    `facts.secrets` must contain the host keys' Secret (names.ssh_host_keys).
+    Raises ResourceError and MissingReferenceError.
     """
     overlays = ["sssd"] if loginset.spec.sssd_conf_ref and loginset.spec.sssd_conf_ref.name else []
     variables = _variables(loginset, controller, facts)
@@ -73,11 +74,11 @@ def ssh_config_digest(loginset: LoginSet, controller: Controller, facts: Facts) 
 
 
 def addresses(loginset: LoginSet, pods: Mapping[str, str], live: Manifest | None) -> list[Manifest]:
-    """The EndpointSlice that makes login pods known by their hostnames, beside worker pods, in the cluster's DNS.
+    """The EndpointSlice that adds login pods by their hostnames to the cluster's DNS, beside worker pods.
 
     slurmctld and slurmd look the host of an srun up by its bare name, and Kubernetes has no names for a Deployment's
     pods (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/). `pods`: the addresses by the pods'
-    names. `live`: the slice that there is, whose kind of addresses can't be changed. Empty as long as there is neither.
+    names. `live`: the existing slice, whose address type can't be changed. Empty without pods and slice.
     """
     # A hostname is a pod's name as far as it fits: https://kubernetes.io/docs/concepts/workloads/pods/pod-hostname/.
     known = sorted((name[:63].rstrip("-."), address) for name, address in pods.items())
@@ -135,7 +136,7 @@ def _our_options(controller: Controller) -> str:
 
 
 def _with_our_options(login: Json, controller: Controller) -> Json:
-    """The user's override, whose own sackd options come after ours instead of in their place.
+    """The user's override, with its sackd options after ours instead of replacing them.
 
     Without --conf-server sackd has no configuration at all; a user who names another server means it.
     """

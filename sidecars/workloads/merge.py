@@ -109,7 +109,7 @@ def _merge_list(old: Sequence[Any], new: Sequence[Any], rule: Mapping[str, str],
 def _identity(item: Any, key: str, place: str) -> Any:
     identity = item.get(key) if isinstance(item, Mapping) else None
     if not isinstance(identity, str | int):
-        raise ResourceError(place, f"an item lacks `{key}`, by which items of this list are told apart")
+        raise ResourceError(place, f"an item lacks `{key}`, which identifies the items of this list")
     return identity
 
 
@@ -132,7 +132,7 @@ def _in_order(old: list[Any], new: list[Any], merged: list[Any], identity: Any) 
 
 
 def _key(identity: Any) -> Any:
-    """A list item's identity as a dictionary key that tells 1 from "1" and from True."""
+    """A list item's identity as a dictionary key that distinguishes 1, "1" and True."""
     return type(identity).__name__, identity
 
 

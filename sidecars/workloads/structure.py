@@ -1,12 +1,12 @@
 """The structure of the pods: reads the YAML folder once, composes a base with its overlays, fills in variables.
 
-A file holds a stream of Kubernetes objects. `slurmctld.yaml` is a base, `slurmctld-ha.yaml` an overlay of it: each of
+A file is a stream of Kubernetes objects. `slurmctld.yaml` is a base, `slurmctld-ha.yaml` an overlay of it: each of
 its documents is merged (Kubernetes' strategic merge, null removes) into the base's document of the same kind and name,
 or added where the base has none. Variables are filled in last:
 
 - `${name}` in a string is replaced by the variable's text; `$${` stands for `${`.
 - A string that is nothing but `${name}` takes the variable's value, whatever its type: None removes the field or list
-  item, and a list in the place of a list item is spliced in.
+  item, and a list as a list item is spliced in.
 """
 
 import json
@@ -22,7 +22,7 @@ from sidecars.workloads import merge
 from sidecars.workloads.resources import Json, Manifest, ResourceError
 
 STAMP = "version"
-"""The file, without `.yaml`, that tells which version the folder belongs to."""
+"""The file, without `.yaml`, that contains the version of the folder."""
 
 VERSION = "0.1.0"
 """The version of this code, which must be the folder's: variables and files of the two go together."""

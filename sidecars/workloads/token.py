@@ -1,4 +1,4 @@
-"""The Secret that holds a Token's token."""
+"""The Secret that contains a Token's token."""
 
 import base64
 

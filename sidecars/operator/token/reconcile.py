@@ -27,7 +27,7 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
         token = read(Token, manifest)
         await runtime.contents.read(references.of(manifest))
         signing = _signing_key(runtime, token)
-        held = _held(runtime, token)
+        held = _present_secret(runtime, token)
         decision = policy.plan(token, held, signing, runtime.now())
         if decision.replace:
             with contextlib.suppress(NotFound):
@@ -39,7 +39,7 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
             await _write(runtime, manifest, token, text)
         if decision.why:
             runtime.events.emit(manifest, "Normal", "Signed", "Sync", f"Signed another token: {decision.why}")
-        written = policy.Held(
+        written = policy.PresentSecret(
             text, frozenset([render.secret_key(token)]), "Token", token.metadata.uid, not token.spec.refresh
         )
         if text is not None:
@@ -71,13 +71,13 @@ def _signing_key(runtime: Runtime, token: Token) -> bytes:
     return secret.data[selector.key]
 
 
-def _held(runtime: Runtime, token: Token) -> policy.Held | None:
+def _present_secret(runtime: Runtime, token: Token) -> policy.PresentSecret | None:
     secret = runtime.contents.secret(token.namespace, render.secret_name(token))
     if secret is None:
         return None
     value = secret.data.get(render.secret_key(token))
     owner = secret.metadata.controller
-    return policy.Held(
+    return policy.PresentSecret(
         text=value.decode(errors="replace") if value is not None else None,
         keys=frozenset(secret.data),
         owner_kind=owner.kind if owner is not None else "",

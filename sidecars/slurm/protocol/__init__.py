@@ -1,8 +1,8 @@
 """Slurm's REST API as values: requests that a carrier sends, and answers decoded from HTTP status and body.
 
 No I/O, no clock, no token. `sidecars.slurm.client` (aiohttp) and `sidecars.slurm.rest` (standard library) are the
-carriers. One module per subject makes the requests and decodes their records; `fields` reads JSON, `decoding` tells
-answers from errors.
+carriers. One module per subject has the requests and decodes their records; `fields` reads JSON, `decoding`
+distinguishes answers from errors.
 
 How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/rest_api.html):
 - Nothing new: HTTP 304 for nodes; for jobs HTTP 200 with an empty list and a `last_update` of 0.

@@ -36,7 +36,7 @@ def _jobs_since(answer: Fields) -> Jobs | None:
 def _one_job(answer: Fields) -> Job:
     jobs = _jobs(answer).jobs
     if len(jobs) != 1:
-        raise WrongField("jobs", f"should hold one job, holds {len(jobs)}")
+        raise WrongField("jobs", f"should contain one job, contains {len(jobs)}")
     return jobs[0]
 
 

@@ -33,7 +33,7 @@ def count_allocations() -> Request[None]:
 def get_node(name: str) -> Request[Node]:
     """One node. An unknown one is NotFound.
 
-    Its states and `alloc_cpus` show the allocations at the last request for the list of nodes, whoever made it: a node
+    Its states and `alloc_cpus` show the allocations at the last request for the list of nodes, whoever sent it: a node
     whose job has ended stays MIXED until then. Send `count_allocations` first where no poller reads the list.
     """
     return Request("GET", f"node/{segment(name)}", read=_one_node)
@@ -50,14 +50,16 @@ def update_nodes(
     active_features: Sequence[str] | None = None,
     topology: str | None = None,
 ) -> Request[None]:
-    """The same change for all the named nodes, in one call. None leaves a field alone, "" clears it (but not a reason).
+    """The same change for all the named nodes, in one call.
+
+    None doesn't change a field, "" clears it (but not a reason).
 
     NotFound means that at least one of several names is unknown. The others are changed in spite of it, unless the
     unknown one is first in order. Raises HostlistError for a name that no node can have.
 
     What the states do besides setting themselves:
     - DRAIN keeps the old reason unless one is given.
-    - UNDRAIN clears the reason unless the node is DOWN, and leaves DOWN as it is.
+    - UNDRAIN clears the reason unless the node is DOWN, and doesn't change DOWN.
     - IDLE and RESUME end DOWN and DRAIN and clear the reason.
     - DOWN ends or requeues the node's jobs at once, including those that are COMPLETING.
     - After UNDRAIN, IDLE and RESUME the node is NOT_RESPONDING for about a second.
@@ -91,7 +93,7 @@ def _nodes(answer: Fields) -> Nodes:
 def _one_node(answer: Fields) -> Node:
     nodes = _nodes(answer).nodes
     if len(nodes) != 1:
-        raise WrongField("nodes", f"should hold one node, holds {len(nodes)}")
+        raise WrongField("nodes", f"should contain one node, contains {len(nodes)}")
     return nodes[0]
 
 

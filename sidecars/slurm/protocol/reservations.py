@@ -28,7 +28,7 @@ def save_reservation(
     users: Sequence[str] | None = None,
     flags: Sequence[str] = (),
 ) -> Request[None]:
-    """Create the reservation of that name, or change it if it exists. None leaves a field of it alone.
+    """Create the reservation of that name, or change it if it exists. None doesn't change a field of it.
 
     A new one needs `start_time`, `minutes`, `nodes` and `users`. Slurm adds the flag SPEC_NODES. Raises HostlistError
     for a name that no node can have.
@@ -72,5 +72,5 @@ def _reservation(reservation: Fields) -> Reservation:
 def _one_reservation(answer: Fields) -> Reservation:
     reservations = tuple(map(_reservation, answer.items("reservations")))
     if len(reservations) != 1:
-        raise WrongField("reservations", f"should hold one reservation, holds {len(reservations)}")
+        raise WrongField("reservations", f"should contain one reservation, contains {len(reservations)}")
     return reservations[0]

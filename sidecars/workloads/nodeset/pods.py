@@ -1,4 +1,4 @@
-"""The pods of a NodeSet, made from its template."""
+"""The pods of a NodeSet, created from its template."""
 
 from collections.abc import Sequence
 from typing import cast

@@ -1,4 +1,4 @@
-"""Revisions: what worker pods are made from, and how it is stored."""
+"""Revisions: what worker pods are rendered from, and how it is stored."""
 
 import json
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from sidecars.workloads.nodeset.ssh import sssd_conf
 from sidecars.workloads.resources import Controller, Json, Manifest, NodeSet, NodeSetSpec, ResourceError, builtins
 
 CHOICES = ("template", "slurmd", "gpu", "extraConf", "logfile", "ssh", "ordinalPadding", "oversubscribeNode")
-"""The fields of NodeSet.spec whose change makes a new revision."""
+"""The fields of NodeSet.spec whose change is a new revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What a worker pod is made from: the NodeSet's choices and the base that was current when it chose them."""
+    """What a worker pod is rendered from: the NodeSet's choices and the base that was current when it chose them."""
 
     hash: str
     """The pod label controller-revision-hash and NodeSet.status.nodeSetHash.
 
-    It depends on `content` alone, so that a new release's base is adopted only at an update made for another reason.
+    It depends on `content` alone, so that a new release's base is adopted only by an update that has another reason.
     """
     data: Json
     """`spec`: the choices. `reads`: what slurmd reads only when it starts. `base`: the pod structure of the release."""
@@ -74,11 +74,11 @@ def revision_object(nodeset: NodeSet, revision: Revision, number: int) -> Manife
 
 
 def revision_of(controller_revision: Manifest) -> Revision:
-    """The revision that a ControllerRevision holds. Raises ValueError for one that isn't of this form."""
+    """The revision in a ControllerRevision. Raises ValueError for one that isn't of this form."""
     metadata, data = controller_revision.get("metadata") or {}, controller_revision.get("data")
     label = (metadata.get("labels") or {}).get(names.REVISION_HASH)
     if not label or not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
-        raise ValueError(f"ControllerRevision {metadata.get('name')!r} holds no revision of a NodeSet")
+        raise ValueError(f"ControllerRevision {metadata.get('name')!r} contains no revision of a NodeSet")
     return Revision(label, data)
 
 

@@ -1,4 +1,4 @@
-"""Durations as Go writes them, which is how custom resources hold them."""
+"""Durations in Go's notation, which custom resources use."""
 
 import re
 

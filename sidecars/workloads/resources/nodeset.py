@@ -136,7 +136,7 @@ class NodeSetStatus(Status, frozen=True, kw_only=True):
 
 
 class NodeSet(Resource, frozen=True, kw_only=True):
-    """A pool of slurmd pods."""
+    """A set of worker pods, which run slurmd."""
 
     spec: NodeSetSpec
     kind: str = "NodeSet"
@@ -144,6 +144,6 @@ class NodeSet(Resource, frozen=True, kw_only=True):
 
     @property
     def slurm_name(self) -> str:
-        """The name of this pool in Slurm: its NodeSet, feature and partition."""
+        """Its name in Slurm: that of its node set, feature and partition."""
         prefix = str(self.spec.template.spec.get("hostname") or "").split()
         return (prefix[0].strip("-") if prefix else "") or self.name

@@ -236,7 +236,7 @@ async def test_a_token_that_is_not_refreshed_is_immutable(world: World) -> None:
 
 async def test_a_token_takes_no_secret_of_somebody_else(world: World) -> None:
     await world.create(token(secretRef={"name": "slurm-auth-jwt", "key": "jwt.key"}))
-    assert "'slurm-auth-jwt' is there already" in await until_reason(world, TOKENS, "api", "SecretTaken")
+    assert "'slurm-auth-jwt' already exists" in await until_reason(world, TOKENS, "api", "SecretTaken")
     found = await world.get(SECRETS, "slurm-auth-jwt")
     assert base64.b64decode((found or {})["data"]["jwt.key"]) == JWT_KEY
 

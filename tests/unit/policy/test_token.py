@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.policy.token import Held, plan, renewal
+from sidecars.policy.token import PresentSecret, plan, renewal
 from sidecars.slurm.tokens import claims, sign
 from sidecars.workloads.resources import ResourceError, Token, read
 from sidecars.workloads.token import secret
@@ -22,10 +22,10 @@ def token(**spec: Any) -> Token:
     return read(Token, {"metadata": {"name": "api", "namespace": "slurm", "uid": UID}, "spec": base | spec})
 
 
-def held(text: str | None, **more: Any) -> Held:
+def held(text: str | None, **more: Any) -> PresentSecret:
     """A Secret of this Token."""
     known = {"keys": frozenset(["SLURM_JWT"]), "owner_kind": "Token", "owner_uid": UID}
-    return Held(**{"text": text, **known, **more})
+    return PresentSecret(**{"text": text, **known, **more})
 
 
 def root(seconds: int = 900, user: str = "root", key: bytes = KEY) -> str:
@@ -68,8 +68,8 @@ def test_tokens_made_together_are_not_renewed_together() -> None:
         (root(key=b"o" * 32), "the key that signs tokens has changed"),
         (root(user="else"), "the token was of 'else'"),
         (root(60), "the token had another lifetime (60 s)"),
-        ("nonsense", "the Secret held no token"),
-        (None, "the Secret held no token"),
+        ("nonsense", "the Secret contained no token"),
+        (None, "the Secret contained no token"),
     ],
 )
 def test_a_token_that_is_not_the_wanted_one_is_signed_anew(text: str | None, why: str) -> None:

@@ -304,7 +304,7 @@ def test_a_wrong_type_is_malformed_and_names_the_call_and_the_field(body: bytes,
 
 
 def test_an_answer_for_one_node_must_hold_one_node() -> None:
-    with pytest.raises(Malformed, match="holds 2"):
+    with pytest.raises(Malformed, match="contains 2"):
         decode(protocol.get_node("a"), 200, nodes({"name": "a"}, {"name": "b"}))
 
 

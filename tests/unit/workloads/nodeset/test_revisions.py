@@ -92,7 +92,7 @@ def test_a_revision_is_stored_as_a_controller_revision_that_can_be_found() -> No
 
 
 def test_a_foreign_controller_revision_is_refused() -> None:
-    with pytest.raises(ValueError, match="'x' holds no revision"):
+    with pytest.raises(ValueError, match="'x' contains no revision"):
         render.revision_of(
             {"metadata": {"name": "x", "labels": {"controller-revision-hash": "1"}}, "data": {"raw": ""}}
         )

@@ -1,4 +1,4 @@
-"""Who makes requests: `kube` to Kubernetes, `slurm` to Slurm, and nobody else to either."""
+"""Who makes requests: `kube` to Kubernetes, `slurm` to Slurm, and nobody else to either. How long a module can be."""
 
 import ast
 from pathlib import Path
@@ -59,3 +59,23 @@ def test_each_layer_knows_nothing_of_the_other() -> None:
     for path in (SIDECARS / "kube").glob("*.py"):
         text = path.read_text().replace("slurm-charts", "").replace("Knows nothing of Slurm", "")
         assert "slurm" not in text.lower(), f"{path.name} should know nothing of Slurm"
+
+
+LONGEST = 400
+"""Lines of a module. A longer one has more than one subject."""
+
+
+def too_long(folder: Path) -> dict[str, int]:
+    """The modules below a folder with more than `LONGEST` lines, and their number."""
+    lines = {path.relative_to(folder).as_posix(): len(path.read_text().splitlines()) for path in folder.rglob("*.py")}
+    return {module: number for module, number in lines.items() if number > LONGEST}
+
+
+def test_a_module_with_a_line_too_many_is_found(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text("\n" * (LONGEST + 1))
+    (tmp_path / "short.py").write_text("\n" * LONGEST)
+    assert too_long(tmp_path) == {"long.py": LONGEST + 1}
+
+
+def test_no_module_is_too_long() -> None:
+    assert too_long(SIDECARS) == {}

@@ -144,7 +144,7 @@ def _intent(nodeset: NodeSet) -> Iterable[Finding]:
     devices = sorted(name for name in _limits(nodeset) if name.startswith(_VENDOR))
     if devices and "gres" not in _conf_keys(nodeset):
         key = _key(nodeset)
-        what = f"asks Kubernetes for {', '.join(devices)}, and nobody tells Slurm: its nodes have Gres=(null)"
+        what = f"asks Kubernetes for {', '.join(devices)}, but Slurm doesn't get them: its nodes have Gres=(null)"
         yield Finding(place, what, f"set nodesets.{key}.gpu.enabled: true (NodeSet.spec.gpu.enabled)")
 
 
@@ -170,7 +170,7 @@ def _slurm_conf(seen: Seen) -> Iterable[Finding]:
         yield Finding("slurm.conf", str(error), "see the condition Ready of the Controller")
         return
     if "gpu" not in types.lower().split(","):
-        what = f"GresTypes={types or '(none)'} lacks gpu: slurmctld makes records with Gres=(null)"
+        what = f"GresTypes={types or '(none)'} lacks gpu: slurmctld creates records with Gres=(null)"
         yield Finding(
             "slurm.conf", what, "remove GresTypes from extraConf, or add gpu to it; then delete the workers' pods"
         )
@@ -181,7 +181,7 @@ def _gres_conf(seen: Seen, gpu_nodesets: Sequence[NodeSet]) -> Iterable[Finding]
     remove = "remove gres.conf from configFiles (Controller.spec.configFileRefs): the operator then writes it"
     if seen.gres_conf is None:
         yield Finding(
-            "gres.conf", "there is none: slurmd declares no device", "see the condition Ready of the Controller"
+            "gres.conf", "does not exist: slurmd declares no device", "see the condition Ready of the Controller"
         )
         return
     try:
@@ -203,7 +203,7 @@ def _gres_conf(seen: Seen, gpu_nodesets: Sequence[NodeSet]) -> Iterable[Finding]
     if seen.own_gres_conf:
         for nodeset in gpu_nodesets:
             if nodeset.spec.gpu.devices or nodeset.spec.gpu.auto_detect != "nvidia":
-                what = f"a gres.conf of your own takes the place of gpu.devices and gpu.autoDetect of {nodeset.name}"
+                what = f"your own gres.conf replaces gpu.devices and gpu.autoDetect of {nodeset.name}"
                 yield Finding("gres.conf (configFiles)", what, remove)
 
 
@@ -218,7 +218,7 @@ def _kubernetes(seen: Seen, nodeset: NodeSet) -> Iterable[Finding]:
     place = f"NodeSet {nodeset.name}"
     refusal = (seen.refusals or {}).get(nodeset.name)
     if refusal:
-        yield Finding(place, "the operator makes no pods", refusal)
+        yield Finding(place, "the operator creates no pods", refusal)
     asked, resource = _asked(nodeset)
     if not asked:
         what = f"its limit of {resource} is no number of devices"
@@ -242,11 +242,11 @@ def _kubernetes(seen: Seen, nodeset: NodeSet) -> Iterable[Finding]:
             yield Finding(place, f"{what}, but {', '.join(others)}", f"set gpu.resourceName to {others[0]}")
         else:
             fix = "have it run there; `kubectl get pods -A -o wide | grep device-plugin` and its log say why it doesn't"
-            yield Finding(place, f"{what}: no device plugin has told the kubelet of any", fix)
+            yield Finding(place, f"{what}: no device plugin has registered any with the kubelet", fix)
     for node in offering:
         has, offers = _whole(node.capacity.get(resource)), _whole(node.allocatable.get(resource))
         if offers < has:
-            what = f"{has - offers} of its {has} {resource} are unhealthy, says the device plugin"
+            what = f"{has - offers} of its {has} {resource} are reported as unhealthy by the device plugin"
             yield Finding(
                 f"Kubernetes node {node.name}",
                 what,
@@ -278,7 +278,7 @@ def _workers(seen: Seen, nodeset: NodeSet) -> Iterable[Finding]:
             continue
         got = _whole(worker.limits.get(resource))
         if got != asked:
-            what = f"was made with {got} {resource}, the NodeSet asks for {asked}"
+            what = f"was created with {got} {resource}, the NodeSet asks for {asked}"
             yield Finding(f"pod {worker.pod}", what, f"wait for the roll, or: kubectl delete pod {worker.pod}")
         if seen.nodes is not None:
             node = known.get(worker.slurm_node)
@@ -291,7 +291,7 @@ def _workers(seen: Seen, nodeset: NodeSet) -> Iterable[Finding]:
 
 def _registered(nodeset: NodeSet, worker: Worker, node: Node) -> Iterable[Finding]:
     place = f"Slurm node {node.name}"
-    renew = f"kubectl delete pod {worker.pod}: a record keeps what it was made with, its successor's is new"
+    renew = f"kubectl delete pod {worker.pod}: a record keeps its GPUs, and the next pod gets a new record"
     if states.is_drain(node.states) and reasons.is_foreign(node.reason):
         # Such a record outlives its pod, and slurmctld 26.05 refuses another number of devices for it (2072).
         renew = f"scontrol update NodeName={node.name} State=UNDRAIN ({node.reason}), as its record else stays; {renew}"
@@ -311,15 +311,15 @@ def _registered(nodeset: NodeSet, worker: Worker, node: Node) -> Iterable[Findin
         what = "has Gres=(null)"
         if own_drain:
             what += f": {node.reason}"
-        yield Finding(place, what, f"kubectl logs {worker.pod} -c register says what it found; then {renew}")
+        yield Finding(place, what, f"kubectl logs {worker.pod} -c register lists what it found; then {renew}")
     elif count != expected:
         what = f"has {count} GPUs (Gres={node.gres}), {expected} are expected{f': {node.reason}' if own_drain else ''}"
         yield Finding(place, what, f"repair the GPUs, then {renew}; or set gpu.expected to {count}")
     elif states.is_drain(node.states) and reasons.owner(node.reason) is Owner.POD:
-        yield Finding(place, f"is drained: {node.reason}", "repair what the reason says; see docs/health.md")
+        yield Finding(place, f"is drained: {node.reason}", "repair the cause in the reason; see docs/health.md")
     wrong = sorted({item.type for item in items if nodeset.spec.gpu.type and item.type != nodeset.spec.gpu.type})
     if wrong:
-        what = f"has type {', '.join(wrong)}, the NodeSet says {nodeset.spec.gpu.type}"
+        what = f"has type {', '.join(wrong)}, the NodeSet has gpu.type {nodeset.spec.gpu.type}"
         yield Finding(place, what, renew)
     if any(not item.type for item in items):
         yield Finding(place, f"Gres={node.gres} has no type", f"remove Gres= from extraConf, then {renew}")

@@ -47,7 +47,7 @@ NOTHING = Before()
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Block:
     """Why the daemon keeps its image."""
 
     reason: str
@@ -81,7 +81,7 @@ def rolled_out(status: Mapping[str, Any], generation: int, wanted: int) -> bool:
     )
 
 
-def hold(daemon: str, live: Live | None, wanted: str, before: Before) -> Hold | None:
+def block(daemon: str, live: Live | None, wanted: str, before: Before) -> Block | None:
     """Why `daemon` keeps its image, or is not created, instead of getting `wanted`; None if it may get that.
 
     A daemon that doesn't exist, or isn't ready, has nothing to lose; but it must not be newer than the daemon before
@@ -93,14 +93,14 @@ def hold(daemon: str, live: Live | None, wanted: str, before: Before) -> Hold | 
     newer = asked is not None and leads is not None and asked > leads
     keeps = f"keeps image {live.image}" if live is not None else "is not created"
     if newer and before.moves:
-        return Hold(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
+        return Block(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     if newer and asked is not None and leads is not None:
         message = (
             f"{daemon} {versions.text(asked)} (image {wanted}) is newer than {before.daemon} {versions.text(leads)} "
             f"(image {before.image}), which doesn't understand it, so {daemon} {keeps}: give {before.daemon} an image "
             f"of {versions.text(asked)} or newer first, or ask for {daemon} of {versions.text(leads)} or older"
         )
-        return Hold(NEWER, message)
+        return Block(NEWER, message)
     if live is None:
         return None
     newest = ran(live)
@@ -110,7 +110,7 @@ def hold(daemon: str, live: Live | None, wanted: str, before: Before) -> Hold | 
             f"stored, so image {live.image} is kept: ask for an image of {versions.text(newest)} or newer, or restore "
             "the state of before"
         )
-        return Hold(OLDER, message)
+        return Block(OLDER, message)
     if before.waits and live.ready:
-        return Hold(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
+        return Block(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     return None

@@ -38,21 +38,19 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What surrounds one Slurm cluster.
-
-    `secrets` holds, by object name, a digest per key, `config_maps` the contents (see
-    `config_map_contents`) of the objects of that namespace; an object that doesn't exist is absent.
-    `published` names the ConfigMaps that the operator wrote for this Controller. `accounting` is what the Controller's
-    accountingRef names, `restapi` the RestApi that serves the Controller (the oldest of several); None when there is
-    none.
-    """
+    """The objects around one Slurm cluster, all of its namespace. An object that doesn't exist is absent."""
 
     site: Site
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """A digest per key, by object name."""
     config_maps: Mapping[str, Mapping[str, str | bytes]] = field(default_factory=dict)
+    """The contents by object name, see `config_map_contents`."""
     published: frozenset[str] = frozenset()
+    """Names of the ConfigMaps that the operator wrote for this Controller."""
     accounting: Accounting | None = None
+    """The Accounting of the Controller's accountingRef; None without one."""
     restapi: RestApi | None = None
+    """The RestApi that serves the Controller (the oldest of several); None without one."""
 
     def secret(self, selector: KeySelector, place: str) -> str:
         """The digest of one key of a Secret. Raises MissingReferenceError."""

@@ -13,7 +13,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import order
 from sidecars.policy import upgrades
 from sidecars.policy.conditions import Condition
-from sidecars.policy.upgrades import Hold, Live
+from sidecars.policy.upgrades import Block, Live
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.facts import Facts, MissingReferenceError
@@ -77,20 +77,20 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
 
 def _held_back(
     runtime: Runtime, nodeset: NodeSet, controller: Controller
-) -> tuple[render.Revision | None, Hold] | None:
+) -> tuple[render.Revision | None, Block] | None:
     """The revision to stay with, if any, and why not to use the newest; None if nothing prevents that."""
     stored = revisions.stored_of(runtime, nodeset)
     wanted = str(nodeset.spec.slurmd.get("image") or "")
     if not wanted:
         return None
     if not stored:
-        hold = upgrades.hold("slurmd", None, wanted, order.before_workers(runtime, controller))
+        hold = upgrades.block("slurmd", None, wanted, order.before_workers(runtime, controller))
         return (None, hold) if hold is not None else None
     newest = max(stored, key=lambda item: item.number).revision
     image = str((newest.data["spec"].get("slurmd") or {}).get("image") or "")
     if not image or image == wanted:
         return None
-    hold = upgrades.hold("slurmd", Live(image, ready=True), wanted, order.before_workers(runtime, controller))
+    hold = upgrades.block("slurmd", Live(image, ready=True), wanted, order.before_workers(runtime, controller))
     return (newest, hold) if hold is not None else None
 
 

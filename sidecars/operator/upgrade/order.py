@@ -9,7 +9,7 @@ from sidecars.operator.runtime.apply import APPLIED
 from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import upgrades
-from sidecars.policy.upgrades import Before, Hold, Live
+from sidecars.policy.upgrades import Before, Block, Live
 from sidecars.slurm import versions
 from sidecars.workloads import names
 from sidecars.workloads.assembly import container, containers_of
@@ -19,7 +19,7 @@ AGAIN_SECONDS = 2.0
 """How soon one that waits looks again, if nothing wakes it earlier."""
 
 
-def arrange(runtime: Runtime, manifests: list[Manifest], daemon: str, before: Before) -> Hold | None:
+def arrange(runtime: Runtime, manifests: list[Manifest], daemon: str, before: Before) -> Block | None:
     """Put the image of before back into the workload among `manifests` if that is to wait, or take it out if there is
     none yet; why. `manifests` change.
     """
@@ -33,7 +33,7 @@ def arrange(runtime: Runtime, manifests: list[Manifest], daemon: str, before: Be
         metadata["annotations"] = {**metadata.get("annotations", {}), names.RAN_VERSION: versions.text(newest)}
     if not wanted:
         return None
-    held = upgrades.hold(daemon, found, wanted, before)
+    held = upgrades.block(daemon, found, wanted, before)
     if held is not None and found is None:
         manifests.remove(workload)
     elif held is not None and found is not None:
@@ -58,7 +58,7 @@ def live(runtime: Runtime, resource: Resource, namespace: str, name: str, daemon
     return Live(image, ready, ran)
 
 
-def again(held: Hold | None) -> float | None:
+def again(held: Block | None) -> float | None:
     """After how many seconds to look again at what is held, None for what only another image changes."""
     return AGAIN_SECONDS if held is not None and held.reason == upgrades.WAITING else None
 

@@ -100,7 +100,7 @@ def test_a_gres_conf_line_without_a_file() -> None:
 
 def test_a_gres_conf_of_the_users_own_that_hides_what_the_nodeset_says() -> None:
     found = only(own_gres_conf=True, **pool(gpu={"enabled": True, "autoDetect": "nvml"}))
-    assert "takes the place of gpu.devices and gpu.autoDetect" in found.what
+    assert "replaces gpu.devices and gpu.autoDetect" in found.what
 
 
 def test_a_gres_conf_that_slurm_cannot_read() -> None:
@@ -121,7 +121,7 @@ def test_devices_that_are_unhealthy() -> None:
     unhealthy, too_many = seen(kube_nodes=[kube_node(offers="7")])
     assert (unhealthy.place, unhealthy.what) == (
         "Kubernetes node kube-0",
-        f"1 of its 8 {GPU} are unhealthy, says the device plugin",
+        f"1 of its 8 {GPU} are reported as unhealthy by the device plugin",
     )
     assert too_many.fix == "set nodesets.gpu.gpu.count to 7"
 
@@ -161,7 +161,7 @@ def test_a_pod_that_does_not_run() -> None:
 
 def test_a_pod_from_before_a_change() -> None:
     found = only(workers={NAME: [Worker(POD, "gpu-0", "kube-0", {GPU: "4"})]})
-    assert found.what == f"was made with 4 {GPU}, the NodeSet asks for 8"
+    assert found.what == f"was created with 4 {GPU}, the NodeSet asks for 8"
 
 
 def test_a_worker_that_slurm_does_not_know() -> None:
@@ -215,7 +215,7 @@ def test_several_products_in_a_node_add_up() -> None:
 
 def test_another_type_than_declared() -> None:
     found = only(**pool(gpu={"enabled": True, "type": "h100"}))
-    assert found.what == "has type nvidia_h100_80gb_hbm3, the NodeSet says h100"
+    assert found.what == "has type nvidia_h100_80gb_hbm3, the NodeSet has gpu.type h100"
 
 
 def test_gpus_without_a_type() -> None:

@@ -12,23 +12,23 @@ OLD, NEW = "ghcr.io/slinkyproject/slurmctld:25.11-ubuntu24.04", "ghcr.io/slinkyp
 
 @pytest.mark.parametrize("daemon", ["slurmctld", "slurmrestd", "login", "slurmd"])
 def test_a_daemon_keeps_its_image_until_what_goes_before_it_is_done(daemon: str) -> None:
-    held = upgrades.hold(daemon, Live(OLD, ready=True), NEW, Before("Accounting 'slurm' is ready"))
+    held = upgrades.block(daemon, Live(OLD, ready=True), NEW, Before("Accounting 'slurm' is ready"))
     assert held is not None
     assert held.condition.reason == "WaitingForUpgrade"
     assert "Accounting 'slurm' is ready" in held.message
-    assert upgrades.hold(daemon, Live(OLD, ready=True), NEW, NOTHING) is None
+    assert upgrades.block(daemon, Live(OLD, ready=True), NEW, NOTHING) is None
 
 
 def test_nothing_holds_a_daemon_that_is_new_or_broken_or_stays_as_it_is() -> None:
-    assert upgrades.hold("slurmctld", None, NEW, Before("x")) is None
-    assert upgrades.hold("slurmctld", Live(OLD, ready=False), NEW, Before("x")) is None
-    assert upgrades.hold("slurmctld", Live(NEW, ready=True), NEW, Before("x")) is None
+    assert upgrades.block("slurmctld", None, NEW, Before("x")) is None
+    assert upgrades.block("slurmctld", Live(OLD, ready=False), NEW, Before("x")) is None
+    assert upgrades.block("slurmctld", Live(NEW, ready=True), NEW, Before("x")) is None
 
 
 @pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd"])
 def test_what_keeps_a_state_never_gets_older_than_it(daemon: str) -> None:
     for live in (Live(NEW, ready=True), Live(NEW, ready=False, ran=(26, 5)), Live(OLD, ready=True, ran=(26, 5))):
-        held = upgrades.hold(daemon, live, "slurmctld:25.05", NOTHING)
+        held = upgrades.block(daemon, live, "slurmctld:25.05", NOTHING)
         assert held is not None
         assert held.reason == "OlderThanState"
         assert "25.05" in held.message
@@ -37,15 +37,15 @@ def test_what_keeps_a_state_never_gets_older_than_it(daemon: str) -> None:
 
 def test_clients_and_workers_may_go_back() -> None:
     for daemon in ("slurmrestd", "login", "slurmd"):
-        assert upgrades.hold(daemon, Live(NEW, ready=True), OLD, NOTHING) is None
+        assert upgrades.block(daemon, Live(NEW, ready=True), OLD, NOTHING) is None
 
 
 def test_a_version_that_never_came_up_is_no_reason_to_stay_with_it() -> None:
-    assert upgrades.hold("slurmctld", Live("slurmctld:27.11", ready=False, ran=(26, 5)), NEW, NOTHING) is None
+    assert upgrades.block("slurmctld", Live("slurmctld:27.11", ready=False, ran=(26, 5)), NEW, NOTHING) is None
 
 
 def test_a_tag_without_a_version_refuses_nothing() -> None:
-    assert upgrades.hold("slurmctld", Live(NEW, ready=True), "slurmctld:mine", NOTHING) is None
+    assert upgrades.block("slurmctld", Live(NEW, ready=True), "slurmctld:mine", NOTHING) is None
 
 
 @pytest.mark.parametrize(
@@ -55,24 +55,24 @@ def test_a_tag_without_a_version_refuses_nothing() -> None:
 @pytest.mark.parametrize("live", [None, Live(OLD, ready=True), Live(OLD, ready=False)])
 def test_no_daemon_gets_newer_than_the_one_before_it(daemon: str, leader: str, live: Live | None) -> None:
     before = Before(daemon=leader, image=f"{leader}:25.11.3")
-    held = upgrades.hold(daemon, live, NEW, before)
+    held = upgrades.block(daemon, live, NEW, before)
     assert held is not None
     assert held.condition.reason == "NewerThanLeader"
     for words in (f"{daemon} 26.05", f"{leader} 25.11", f"{leader}:25.11.3", "give", "or newer first"):
         assert words in held.message
-    waits = upgrades.hold(daemon, live, NEW, replace(before, waits="it is ready", moves=True))
+    waits = upgrades.block(daemon, live, NEW, replace(before, waits="it is ready", moves=True))
     assert waits is not None
     assert waits.reason == "WaitingForUpgrade"
-    other = upgrades.hold(daemon, live, NEW, replace(before, waits="RestApi 'slurm' is ready"))
+    other = upgrades.block(daemon, live, NEW, replace(before, waits="RestApi 'slurm' is ready"))
     assert other == held, "that another waits doesn't help"
 
 
 @pytest.mark.parametrize("image", ["slurmctld:26.05.1", "slurmctld:26.11", "slurmctld:latest", ""])
 def test_a_daemon_of_the_same_an_older_or_an_unknown_release_is_taken(image: str) -> None:
     for live in (None, Live(OLD, ready=True)):
-        assert upgrades.hold("slurmd", live, "slurmd:26.05.5", Before(daemon="slurmctld", image=image)) is None
+        assert upgrades.block("slurmd", live, "slurmd:26.05.5", Before(daemon="slurmctld", image=image)) is None
     unknown = Before(daemon="slurmctld", image="slurmctld:25.11")
-    assert upgrades.hold("slurmd", Live(OLD, ready=True), "slurmd:mine", unknown) is None
+    assert upgrades.block("slurmd", Live(OLD, ready=True), "slurmd:mine", unknown) is None
 
 
 def counts(replicas: int, updated: int, ready: int, generation: int = 2) -> dict[str, int]:

@@ -1,0 +1,189 @@
+"""An operator of which nothing runs: a test fills its caches, runs single passes, and looks at queues and requests."""
+
+import asyncio
+import itertools
+import random
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from sidecars import custom_resources as kinds
+from sidecars.kube import Client, Manifest, NotFound, Resource, records
+from sidecars.operator.main import Operator, assemble, wire
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.real_world import RealWorld
+from sidecars.operator.settings import Settings
+from sidecars.workloads.facts import Site
+from tests.support.builders import KEYS, workloads
+
+if TYPE_CHECKING:
+    from sidecars.operator.runtime.runtime import Runtime
+
+EPOCH = 1_700_000_000.0
+NAMESPACE = "slurm"
+CONTROLLER: Key = (NAMESPACE, "slurm")
+
+
+class Requests:
+    """In place of a client: notes what is asked for, and answers as a server would that takes everything."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str, str]] = []
+        """Verb, kind and name of each request."""
+        self.bodies: list[Any] = []
+        self.refusals: dict[str, Exception] = {}
+        """What is raised instead of an answer, by verb and kind."""
+        self.stored: dict[tuple[str, str], Manifest] = {}
+        """What GET answers, by kind and name."""
+        self._versions = itertools.count(1000)
+
+    async def _make(self, verb: str, kind: str, name: str, body: Any = None) -> None:
+        await asyncio.sleep(0)
+        self.made.append((verb, kind, name))
+        self.bodies.append(body)
+        if (refusal := self.refusals.get(f"{verb} {kind}")) is not None:
+            raise refusal
+
+    def _answer(self, namespace: str | None, name: str, body: Any = None) -> Manifest:
+        version = str(next(self._versions))
+        metadata = {"namespace": namespace, "name": name, "uid": f"uid-of-{name}", "resourceVersion": version}
+        return {**(body or {}), "metadata": metadata}
+
+    async def get(self, resource: Resource, namespace: str | None, name: str, type: Any = dict) -> Any:
+        await self._make("get", resource.kind, name)
+        found = self.stored.get((resource.kind, name))
+        if found is None:
+            raise NotFound(404, "NotFound", f"{resource.kind} {name}")
+        return found if type is dict else msgspec.convert(found, type)
+
+    async def apply(self, resource: Resource, manifest: Manifest, *, field_manager: str) -> Manifest:
+        metadata = manifest["metadata"]
+        await self._make("apply", resource.kind, metadata["name"], manifest)
+        return self._answer(metadata["namespace"], metadata["name"], manifest)
+
+    async def create(self, resource: Resource, manifest: Manifest, type: Any = dict) -> Manifest:
+        metadata = manifest["metadata"]
+        await self._make("create", resource.kind, metadata.get("name", ""), manifest)
+        return self._answer(metadata.get("namespace"), metadata.get("name", ""), manifest)
+
+    async def delete(self, resource: Resource, namespace: str | None, name: str, **_: Any) -> None:
+        await self._make("delete", resource.kind, name)
+
+    async def merge_patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, subresource: str = ""
+    ) -> Manifest:
+        await self._make(f"patch {subresource}".strip(), resource.kind, name, patch)
+        return self._answer(namespace, name, patch)
+
+    def of(self, verb: str, kind: str) -> list[Any]:
+        """The bodies of such requests, in order."""
+        return [body for made, body in zip(self.made, self.bodies, strict=True) if made[:2] == (verb, kind)]
+
+
+class Parts:
+    """Create it inside a running event loop. Times are seconds since EPOCH, of which `now` tells."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.now = EPOCH
+        self.requests = Requests()
+        site = Site(workloads=workloads(), sidecars_image="sidecars:test")
+        real = RealWorld(clock=lambda: self.now, wall_clock=lambda: self.now, rng=random.Random(0))  # noqa: S311
+        self.operator: Operator = assemble(cast("Client", self.requests), Settings(**settings), site, real)
+        self.runtime: Runtime = self.operator.runtime
+        self._versions = itertools.count(1)
+        wire(self.operator)
+
+    def custom(self, kind: str, name: str, spec: Any, status: Any = None, **metadata: Any) -> Manifest:
+        """Have the caches hold a custom resource; as stored."""
+        meta = {"namespace": NAMESPACE, "name": name, "uid": f"uid-of-{name}", "generation": 1, **self._version()}
+        manifest = {"kind": kind, "metadata": meta | metadata, "spec": spec} | ({"status": status} if status else {})
+        caches = {it.resource.kind: it for it in self.runtime.caches.custom_resources()}
+        caches[kind].store.put(manifest)
+        return manifest
+
+    def controller(self, status: Any = None, **spec: Any) -> Manifest:
+        """Controller `slurm`."""
+        return self.custom("Controller", "slurm", KEYS | {"slurmctld": {"image": "slurmctld:26.05"}} | spec, status)
+
+    def restapi(self, **spec: Any) -> Manifest:
+        """RestApi `slurm`."""
+        return self.custom("RestApi", "slurm", {"controllerRef": {"name": "slurm"}, "slurmrestd": {}} | spec)
+
+    def keys(self) -> None:
+        """The Secrets that everything refers to, and the one that the Controller's pass applies."""
+        for name, key in (("slurm-auth-slurm", "slurm.key"), ("slurm-auth-jwt", "jwt.key")):
+            self.secret(name, {key: b"k" * 32})
+        self.secret("slurm-auth-slurm-jwks", {"slurm.jwks": b'{"keys":[]}'}, own=True)
+
+    def secret(self, name: str, data: dict[str, bytes], *, own: bool = False) -> None:
+        """A Secret: `own` is watched whole, any other by its metadata."""
+        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, **self._version()}
+        whole = records.Secret(metadata=msgspec.convert(metadata, records.ObjectMeta), data=data)
+        if own:
+            self.runtime.caches.own_secrets.store.put(whole)
+            return
+        self.requests.stored["Secret", name] = msgspec.to_builtins(whole)
+        partial = msgspec.convert({"metadata": metadata}, records.PartialObjectMetadata)
+        self.runtime.caches.other_secrets.store.put(partial)
+
+    def config_map(self, name: str, data: dict[str, str], *, own: bool = False, **metadata: Any) -> None:
+        """A ConfigMap, likewise."""
+        meta = {"namespace": NAMESPACE, "name": name, "uid": name, **self._version()} | metadata
+        if own:
+            self.runtime.caches.own_config_maps.store.put({"kind": "ConfigMap", "metadata": meta, "data": data})
+            return
+        self.requests.stored["ConfigMap", name] = {"metadata": meta, "data": data}
+        partial = msgspec.convert({"metadata": meta}, records.PartialObjectMetadata)
+        self.runtime.caches.other_config_maps.store.put(partial)
+
+    def workload(self, resource: Resource, name: str, container: str, image: str, *, ready: bool = True) -> Manifest:
+        """A StatefulSet or Deployment of one pod, rolled out or not."""
+        count = 1 if ready else 0
+        manifest = {
+            "kind": resource.kind,
+            "metadata": {"namespace": NAMESPACE, "name": name, "uid": name, "generation": 1, **self._version()},
+            "spec": {
+                "replicas": 1,
+                "template": {"metadata": {}, "spec": {"containers": [{"name": container, "image": image}]}},
+            },
+            "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": count},
+        }
+        self.runtime.caches.applied()[resource.kind].store.put(manifest)
+        return manifest
+
+    def pod(self, name: str, nodeset: str = "slinky", **status: Any) -> records.Pod:
+        """A worker pod of the NodeSet."""
+        owner = {"apiVersion": kinds.NODESETS.api_version, "kind": "NodeSet", "name": nodeset, "controller": True}
+        labels = {"app.kubernetes.io/name": "slurmd", "slinky.slurm.net/cluster": "slurm"}
+        metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": labels}
+        metadata |= self._version()
+        metadata["ownerReferences"] = [owner | {"uid": f"uid-of-{nodeset}"}]
+        pod = msgspec.convert(
+            {"metadata": metadata, "spec": {"nodeName": "kube-1", "hostname": name}, "status": status}, records.Pod
+        )
+        self.runtime.caches.pods.store.put(pod)
+        return pod
+
+    async def woken(self, seconds: float = 1.0) -> dict[str, set[Key]]:
+        """The keys that wait in each queue, or will after so many seconds; they are taken out."""
+        await asyncio.sleep(seconds)
+        found: dict[str, set[Key]] = {}
+        queues = self.runtime.queues
+        for name in queues.__dataclass_fields__:
+            queue = getattr(queues, name)
+            while len(queue):
+                key = await queue.get()
+                queue.done(key)
+                found.setdefault(name, set()).add(key)
+        return found
+
+    def condition(self, kind: str, type: str = "Ready") -> dict[str, Any]:
+        """The condition in the last status written of this kind; {} if none was."""
+        for body in reversed(self.requests.of("patch status", kind)):
+            for condition in body["status"]["conditions"]:
+                if condition["type"] == type:
+                    return dict(condition)
+        return {}
+
+    def _version(self) -> dict[str, str]:
+        return {"resourceVersion": str(next(self._versions))}

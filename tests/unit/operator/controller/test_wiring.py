@@ -1,0 +1,96 @@
+"""Which change wakes which Controller."""
+
+import pytest
+
+from sidecars.custom_resources import CONTROLLERS
+from sidecars.kube import STATEFUL_SETS
+from sidecars.policy.conditions import Condition
+from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts
+
+pytestmark = pytest.mark.looptime
+
+
+async def settled() -> Parts:
+    """A Controller, its RestApi and a NodeSet, all looked at."""
+    parts = Parts()
+    parts.keys()
+    parts.controller()
+    parts.restapi()
+    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
+    await parts.woken()
+    return parts
+
+
+async def test_a_controller_is_looked_at_when_its_spec_changes_and_not_for_the_status_that_the_operator_wrote() -> None:
+    parts = await settled()
+    manifest = parts.controller()
+    await parts.runtime.status.report(CONTROLLERS, manifest, [Condition("Ready", "True", "Ready", "")])
+    [patch] = parts.requests.of("patch status", "Controller")
+    parts.custom("Controller", "slurm", manifest["spec"], patch["status"])
+    assert await parts.woken() == {}
+    other = {"conditions": [], "writer": "another"}
+    later = "2000"  # than the answer to that write
+    parts.custom("Controller", "slurm", manifest["spec"], other, resourceVersion=later)
+    assert (await parts.woken())["controllers"] == {CONTROLLER}
+    parts.custom("Controller", "slurm", manifest["spec"], patch["status"], generation=2, resourceVersion="2001")
+    assert (await parts.woken())["controllers"] == {CONTROLLER}
+
+
+async def test_changes_around_a_controller_are_looked_at_together_after_a_moment() -> None:
+    parts = await settled()
+    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}}, generation=2)
+    parts.custom("RestApi", "slurm", {"controllerRef": {"name": "slurm"}}, generation=2)
+    assert "controllers" not in await parts.woken(0.2)
+    assert (await parts.woken(0.2))["controllers"] == {CONTROLLER}
+
+
+async def test_the_partitions_in_a_nodesets_status_wake_its_controller_and_the_rest_of_the_status_does_not() -> None:
+    parts = await settled()
+    spec = {"controllerRef": {"name": "slurm"}}
+    parts.custom("NodeSet", "slinky", spec, {"partitions": ["slinky"]})
+    assert (await parts.woken())["controllers"] == {CONTROLLER}
+
+
+async def test_a_restapi_that_moves_wakes_the_controller_that_it_left() -> None:
+    parts = await settled()
+    parts.custom("RestApi", "slurm", {"controllerRef": {"name": "other"}}, generation=2)
+    assert (await parts.woken())["controllers"] == {CONTROLLER, (NAMESPACE, "other")}
+
+
+@pytest.mark.parametrize(("name", "woken"), [("site", True), ("unrelated", False)])
+async def test_only_a_config_map_that_it_refers_to_wakes_a_controller(name: str, woken: bool) -> None:
+    parts = await settled()
+    parts.controller(configFileRefs=[{"name": "site"}])
+    await parts.woken()
+    parts.config_map(name, {"site.conf": "a"})
+    assert ("controllers" in await parts.woken()) == woken
+
+
+async def test_a_key_that_changes_wakes_everything_of_the_cluster_and_an_unrelated_secret_nothing() -> None:
+    parts = await settled()
+    parts.secret("leader", {"a": b"b"})
+    assert await parts.woken() == {}
+    parts.secret("slurm-auth-jwt", {"jwt.key": b"other"})
+    assert set(await parts.woken()) == {"controllers", "restapis", "nodesets"}
+
+
+async def test_an_applied_object_that_changes_wakes_its_owner_and_so_does_one_that_is_taken_away() -> None:
+    parts = await settled()
+    owner = [{"kind": "Controller", "name": "slurm", "uid": "uid-of-slurm"}]
+    manifest = parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
+    assert await parts.woken() == {}
+    parts.runtime.caches.stateful_sets.store.put(
+        {**manifest, "metadata": manifest["metadata"] | {"ownerReferences": owner, "resourceVersion": "900"}}
+    )
+    assert (await parts.woken())["controllers"] == {CONTROLLER}
+    parts.runtime.caches.stateful_sets.store.put(
+        {**manifest, "metadata": manifest["metadata"] | {"resourceVersion": "901"}}
+    )
+    assert (await parts.woken())["controllers"] == {CONTROLLER}
+
+
+async def test_service_monitors_that_become_known_wake_every_controller() -> None:
+    parts = await settled()
+    for subscriber in parts.runtime.caches.service_monitors_served:
+        subscriber()
+    assert await parts.woken() == {"controllers": {CONTROLLER}}

@@ -1,0 +1,81 @@
+"""Which change wakes which NodeSet, and which worker pod."""
+
+import msgspec
+import pytest
+
+from sidecars.operator.nodeset.wiring import LONGEST_PATIENCE, patience
+from tests.support.operator_parts import NAMESPACE, Parts
+
+pytestmark = pytest.mark.looptime
+SLINKY = (NAMESPACE, "slinky")
+SPEC = {"controllerRef": {"name": "slurm"}}
+
+
+async def settled(**settings: bool) -> Parts:
+    """A NodeSet with one pod, all looked at."""
+    parts = Parts(**settings)
+    parts.keys()
+    parts.controller()
+    parts.custom("NodeSet", "slinky", SPEC)
+    parts.pod("slinky-0")
+    await parts.woken()
+    return parts
+
+
+def test_a_nodeset_of_many_pods_waits_longer_for_more_of_their_events_up_to_a_bound() -> None:
+    assert [patience(pods) for pods in (0, 100, 1_000, 10_000)] == [0.0, 0.05, LONGEST_PATIENCE, LONGEST_PATIENCE]
+
+
+async def test_a_change_of_the_spec_is_urgent() -> None:
+    parts = await settled()
+    memories = parts.operator.nodesets
+    assert not memories.of(SLINKY).urgent
+    parts.custom("NodeSet", "slinky", SPEC, generation=2)
+    assert memories.of(SLINKY).urgent
+    assert (await parts.woken())["nodesets"] == {SLINKY}
+
+
+async def test_a_pod_that_changes_wakes_its_nodeset_and_is_looked_at_itself() -> None:
+    parts = await settled()
+    parts.pod("slinky-0", phase="Running")
+    assert (await parts.woken())["nodesets"] == {SLINKY}
+
+
+async def test_a_pod_that_no_nodeset_controls_wakes_nothing() -> None:
+    parts = await settled()
+    pod = parts.pod("slinky-1")
+    await parts.woken()
+    metadata = msgspec.structs.replace(pod.metadata, name="stray", uid="stray", owner_references=())
+    parts.runtime.caches.pods.store.put(msgspec.structs.replace(pod, metadata=metadata))
+    assert await parts.woken() == {}
+
+
+async def test_a_pod_that_is_gone_wakes_its_nodeset_alone() -> None:
+    parts = await settled()
+    store = parts.runtime.caches.pods.store
+    store.discard(store.keys()[0])
+    assert await parts.woken() == {"nodesets": {SLINKY}}
+
+
+async def test_what_slurm_reports_of_a_node_wakes_the_nodesets_of_the_cluster_and_the_node_s_pod() -> None:
+    parts = await settled()
+    parts.runtime.clusters._changed((NAMESPACE, "slurm"), frozenset({"slinky-0"}), frozenset())
+    found = await parts.woken()
+    assert (found["nodesets"], found["pods"]) == ({SLINKY}, {(NAMESPACE, "slinky-0")})
+    assert "kube_nodes" not in found
+    parts.runtime.clusters._changed((NAMESPACE, "other"), frozenset({"slinky-0"}), frozenset())
+    assert await parts.woken() == {}
+
+
+async def test_slurm_that_can_be_trusted_again_wakes_every_pod_of_the_cluster_and_its_controller() -> None:
+    parts = await settled()
+    parts.runtime.clusters._changed((NAMESPACE, "slurm"), frozenset(), frozenset())
+    found = await parts.woken()
+    assert found["pods"] == {(NAMESPACE, "slinky-0")}
+    assert found["controllers"] == {(NAMESPACE, "slurm")}
+
+
+async def test_kubernetes_nodes_are_looked_at_for_slurm_s_sake_only_where_the_settings_ask_for_it() -> None:
+    parts = await settled(cordon_drained_nodes=True)
+    parts.runtime.clusters._changed((NAMESPACE, "slurm"), frozenset({"slinky-0"}), frozenset())
+    assert len((await parts.woken())["kube_nodes"]) == 1

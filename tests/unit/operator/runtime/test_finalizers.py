@@ -1,0 +1,42 @@
+"""Finalizers are added once, removed once, and never overwrite another writer's list."""
+
+import pytest
+
+from sidecars.custom_resources import CONTROLLERS, IN_USE
+from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer, remove_finalizer_unless_used
+from tests.support.operator_parts import Parts
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_a_finalizer_is_added_beside_others_and_only_once() -> None:
+    parts = Parts()
+    manifest = parts.custom("Controller", "slurm", {}, finalizers=["theirs"])
+    await add_finalizer(parts.runtime, CONTROLLERS, manifest, IN_USE)
+    [patch] = parts.requests.of("patch", "Controller")
+    assert patch["metadata"]["finalizers"] == ["theirs", IN_USE]
+    assert patch["metadata"]["resourceVersion"] == manifest["metadata"]["resourceVersion"]
+    has_it = parts.custom("Controller", "slurm", {}, finalizers=["theirs", IN_USE])
+    await add_finalizer(parts.runtime, CONTROLLERS, has_it, IN_USE)
+    assert len(parts.requests.made) == 1
+
+
+async def test_a_finalizer_is_removed_and_others_stay() -> None:
+    parts = Parts()
+    manifest = parts.custom("Controller", "slurm", {}, finalizers=["theirs", IN_USE])
+    await remove_finalizer(parts.runtime, CONTROLLERS, manifest, IN_USE)
+    assert parts.requests.of("patch", "Controller")[0]["metadata"]["finalizers"] == ["theirs"]
+    await remove_finalizer(parts.runtime, CONTROLLERS, parts.custom("Controller", "slurm", {}), IN_USE)
+    assert len(parts.requests.made) == 1
+
+
+async def test_a_resource_that_nodesets_still_need_keeps_its_finalizer_and_names_them() -> None:
+    parts = Parts()
+    manifest = parts.custom("Controller", "slurm", {}, finalizers=[IN_USE])
+    await remove_finalizer_unless_used(parts.runtime, CONTROLLERS, manifest, ["a", "b"])
+    assert parts.requests.of("patch", "Controller") == []
+    ready = parts.condition("Controller")
+    assert (ready["status"], ready["reason"]) == ("False", "InUse")
+    assert "a, b" in ready["message"]
+    await remove_finalizer_unless_used(parts.runtime, CONTROLLERS, manifest, [])
+    assert parts.requests.of("patch", "Controller")[0]["metadata"]["finalizers"] == []

@@ -1,0 +1,91 @@
+"""What the kinds made of one StatefulSet or Deployment share."""
+
+from typing import Any
+
+import pytest
+
+from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Forbidden, Manifest, ServerError
+from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.workloads.facts import MissingReferenceError
+from sidecars.workloads.resources import ResourceError
+from tests.support.operator_parts import NAMESPACE, Parts
+
+pytestmark = pytest.mark.looptime
+OWNER = {"kind": "RestApi", "metadata": {"namespace": NAMESPACE, "name": "slurm", "uid": "u"}}
+
+
+def service(name: str = "s") -> Manifest:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": NAMESPACE, "name": name}, "spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MissingReferenceError("Secret", "key", "spec.slurmKeyRef"), "ReferenceMissing"),
+        (ResourceError("spec.replicas", "must be less"), "Invalid"),
+    ],
+)
+async def test_what_can_t_be_rendered_is_a_reason_and_a_text_that_names_the_place(
+    error: Exception, reason: str
+) -> None:
+    with pytest.raises(NotUsableError, match="spec") as caught, workload.usable():
+        raise error
+    assert caught.value.reason == reason
+
+
+async def test_objects_are_applied_in_order_and_one_that_is_refused_stops_those_behind_it() -> None:
+    parts = Parts()
+    parts.requests.refusals["apply Service"] = Forbidden(403, "Forbidden", "not you")
+    with pytest.raises(NotUsableError, match="refuses Service s") as caught:
+        await workload.apply_all(parts.runtime, OWNER, "RestApi", lambda: [service(), service("t")])
+    assert caught.value.reason == "Refused"
+    assert [name for _, _, name in parts.requests.made] == ["s"]
+
+
+async def test_a_fault_of_the_api_server_is_not_taken_for_a_refusal() -> None:
+    parts = Parts()
+    parts.requests.refusals["apply Service"] = ServerError(500, "InternalError", "etcd")
+    with pytest.raises(ServerError):
+        await workload.apply_all(parts.runtime, OWNER, "RestApi", lambda: [service()])
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        ({}, ("True", "Ready")),
+        ({"status": {"observedGeneration": 0}}, ("False", "Updating")),
+        ({"status": {"updatedReplicas": 0}}, ("False", "Updating")),
+        ({"status": {"replicas": 2}}, ("False", "Updating")),
+        ({"status": {"readyReplicas": 0}}, ("False", "PodsNotReady")),
+        ({"spec": {"replicas": 0}, "status": {"replicas": 0, "updatedReplicas": 0}}, ("True", "ScaledToZero")),
+    ],
+)
+async def test_a_workload_is_ready_when_its_newest_pods_are_and_no_old_one_is_left(
+    change: dict[str, Any], want: tuple[str, str]
+) -> None:
+    parts = Parts()
+    manifest = parts.workload(DEPLOYMENTS, "slurm-restapi", "slurmrestd", "slurmrestd:26.05")
+    metadata = manifest["metadata"] | {"resourceVersion": "900"}
+    changed = {key: manifest[key] | change.get(key, {}) for key in ("spec", "status")}
+    parts.runtime.caches.deployments.store.put({**manifest, **changed, "metadata": metadata})
+    ready = workload.readiness(parts.runtime, DEPLOYMENTS, NAMESPACE, "slurm-restapi")
+    assert (ready.status, ready.reason) == want
+
+
+async def test_a_workload_that_does_not_exist_yet_is_starting() -> None:
+    ready = workload.readiness(Parts().runtime, STATEFUL_SETS, NAMESPACE, "slurm-controller")
+    assert (ready.status, ready.reason) == ("False", "Starting")
+
+
+async def test_a_refusal_is_an_event_once_and_a_wait_of_every_start_is_none() -> None:
+    parts = Parts()
+    emitted: list[str] = []
+    parts.runtime.events.emit = lambda *arguments, **_: emitted.append(arguments[4])  # type: ignore[method-assign]
+    manifest = parts.custom("RestApi", "slurm", {})
+    condition = workload.refused(parts.runtime, manifest, NotUsableError("Refused", "no"))
+    assert emitted == ["Refused: no"]
+    told = {"conditions": [{"type": "Ready", "reason": condition.reason, "message": condition.message}]}
+    workload.refused(parts.runtime, parts.custom("RestApi", "slurm", {}, told), NotUsableError("Refused", "no"))
+    workload.refused(parts.runtime, manifest, NotUsableError(workload.WAITING_FOR_KEYS, "soon"))
+    assert len(emitted) == 1

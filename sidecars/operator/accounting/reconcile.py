@@ -1,9 +1,8 @@
 """One pass over one Accounting."""
 
-from dataclasses import replace
-
 from sidecars.custom_resources import ACCOUNTINGS
-from sidecars.kube import STATEFUL_SETS, Manifest
+from sidecars.kube import Manifest
+from sidecars.operator.accounting import observe
 from sidecars.operator.keys import distribution
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
@@ -11,11 +10,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import order
 from sidecars.policy import upgrades
-from sidecars.policy.conditions import Condition
-from sidecars.slurm import jwks
 from sidecars.workloads import accounting as render
-from sidecars.workloads import names
-from sidecars.workloads.facts import Facts
 from sidecars.workloads.resources import Accounting, ResourceError, read
 
 
@@ -26,70 +21,20 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         return
     try:
         accounting = read(Accounting, manifest)
-        if not accounting.spec.external and _shares_its_key(runtime, accounting):
+        if not accounting.spec.external and observe.shares_its_key(runtime, accounting):
             distribution.wait_for(runtime, accounting.namespace, render.slurm_key(accounting))
         facts = await runtime.lookup.namespace_facts(accounting.namespace, manifest)
 
         def objects() -> list[Manifest]:
             if accounting.spec.external:
                 return []
-            return render.objects(accounting, facts, _secrets(runtime, accounting, facts))
+            return render.objects(accounting, facts, observe.secrets(runtime, accounting, facts))
 
         with workload.usable():
             rendered = objects()
         held = order.arrange(runtime, rendered, "slurmdbd", upgrades.NOTHING)
         await workload.apply_all(runtime, manifest, "Accounting", lambda: rendered)
-        ready = held.condition if held is not None else _readiness(runtime, accounting)
+        ready = held.condition if held is not None else observe.readiness(runtime, accounting)
     except (NotUsableError, ResourceError) as error:
         ready = workload.refused(runtime, manifest, error)
     await runtime.status.report(ACCOUNTINGS, manifest, [ready])
-
-
-def _shares_its_key(runtime: Runtime, accounting: Accounting) -> bool:
-    """Whether a Controller keeps the keys that slurmdbd is given; without one it has slurm.key alone."""
-    name = render.slurm_key(accounting).name
-    return any(
-        item["metadata"]["namespace"] == accounting.namespace
-        and (item["spec"].get("slurmKeyRef") or {}).get("name") == name
-        for item in runtime.caches.controllers.store.values()
-    )
-
-
-def _secrets(runtime: Runtime, accounting: Accounting, facts: Facts) -> render.Secrets:
-    """Raises MissingReferenceError and ResourceError."""
-    namespace = accounting.namespace
-    password = render.storage_of(accounting).password_key_ref
-    return render.Secrets(
-        password=runtime.lookup.secret_value(namespace, facts, password, "spec.storageConfig.passwordKeyRef"),
-        slurm_key=_salt(runtime, accounting)
-        or runtime.lookup.secret_value(namespace, facts, render.slurm_key(accounting), "spec.slurmKeyRef"),
-    )
-
-
-def _salt(runtime: Runtime, accounting: Accounting) -> bytes:
-    """The keys that slurmdbd has, whatever its Secret was swapped for; empty if no Controller keeps them."""
-    name = names.slurm_jwks(render.slurm_key(accounting).name)
-    secret = runtime.contents.secret(accounting.namespace, name)
-    return secret.data.get(jwks.FILE, b"") if secret is not None else b""
-
-
-def _readiness(runtime: Runtime, accounting: Accounting) -> Condition:
-    if accounting.spec.external:
-        where = accounting.spec.external_config
-        if where is None:
-            raise ResourceError("spec.externalConfig", "must say where the external slurmdbd is (host and port)")
-        said = f"slurmdbd runs outside this Kubernetes cluster, at {where.host}:{where.port}"
-        return Condition("Ready", "True", "External", said)
-    name = names.accounting(accounting.name)
-    ready = workload.readiness(runtime, STATEFUL_SETS, accounting.namespace, name)
-    if ready.reason != "PodsNotReady":
-        return ready
-    storage = render.storage_of(accounting)
-    return replace(
-        ready,
-        message=(
-            "slurmdbd isn't ready: it starts, or waits for its database: "
-            f"is {storage.host}:{storage.port} up, and does it take user {storage.username!r} with the password in "
-            f"Secret {storage.password_key_ref.name!r}? `kubectl -n {accounting.namespace} logs {name}-0` tells"
-        ),
-    )

@@ -14,7 +14,7 @@ from sidecars.workloads.resources import Controller
 TYPE = "ServiceMonitor"
 
 
-async def keep(runtime: Runtime, manifest: Manifest, controller: Controller) -> list[Condition]:
+async def apply(runtime: Runtime, manifest: Manifest, controller: Controller) -> list[Condition]:
     """Have the ServiceMonitor that the Controller asks for, or none; the condition of one that is asked for.
 
     Nothing else waits for it.

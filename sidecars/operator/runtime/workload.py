@@ -8,15 +8,15 @@ from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, 
 from sidecars.operator.runtime.apply import APPLIED, with_former_image
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy import accounting, rollout
 from sidecars.policy.conditions import Condition, find
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import GROUP, ResourceError
 
 log = logging.getLogger(__name__)
 
-WAITING = "WaitingForAccounting"
 WAITING_FOR_KEYS = "WaitingForKeys"
-_WITH_EVERY_START = {WAITING, WAITING_FOR_KEYS}
+_WITH_EVERY_START = {accounting.WAITING, WAITING_FOR_KEYS}
 """Reasons that are no failure."""
 
 
@@ -64,26 +64,7 @@ def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | Resour
 
 def readiness(runtime: Runtime, resource: Resource, namespace: str, name: str) -> Condition:
     """The condition `Ready` of a StatefulSet or Deployment that has been applied."""
-    live = runtime.caches.live(resource, namespace, name)
-    if live is None:
-        return Condition("Ready", "False", "Starting", f"{resource.kind} {name} is being created")
-    status, wanted = live.get("status") or {}, (live.get("spec") or {}).get("replicas", 1)
-    generation = live["metadata"].get("generation", 0)
-    ready = status.get("readyReplicas", 0)
-    updated = status.get("updatedReplicas", 0)
-    if status.get("observedGeneration", 0) < generation or updated < wanted:
-        return Condition(
-            "Ready", "False", "Updating", f"{updated} of {wanted} pods of {resource.kind} {name} are updated"
-        )
-    if status.get("replicas", 0) > max(updated, wanted):
-        said = f"pods of {resource.kind} {name} that are out of date stay until the updated ones are ready"
-        return Condition("Ready", "False", "Updating", said)
-    if not wanted:
-        return Condition("Ready", "True", "ScaledToZero", "spec.replicas is 0: there are no pods")
-    if ready < wanted:
-        said = f"{ready} of {wanted} pods of {resource.kind} {name} are ready; see `kubectl -n {namespace} get pods`"
-        return Condition("Ready", "False", "PodsNotReady", said)
-    return Condition("Ready", "True", "Ready", f"{ready} of {wanted} pods are ready")
+    return rollout.readiness(resource.kind, namespace, name, runtime.caches.live(resource, namespace, name))
 
 
 def counts(runtime: Runtime, resource: Resource, namespace: str, name: str) -> dict[str, int]:

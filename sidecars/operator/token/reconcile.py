@@ -8,6 +8,7 @@ from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.token import observe
 from sidecars.policy import token as policy
 from sidecars.policy.conditions import timestamp
 from sidecars.slurm.tokens import sign
@@ -26,8 +27,8 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
     try:
         token = read(Token, manifest)
         await runtime.contents.read(references.of(manifest))
-        signing = _signing_key(runtime, token)
-        held = _present_secret(runtime, token)
+        signing = observe.signing_key(runtime, token)
+        held = observe.present_secret(runtime, token)
         decision = policy.plan(token, held, signing, runtime.now())
         if decision.replace:
             with contextlib.suppress(NotFound):
@@ -58,29 +59,3 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
 
 async def _write(runtime: Runtime, manifest: Manifest, token: Token, text: str) -> None:
     await workload.apply_all(runtime, manifest, "Token", lambda: [render.secret(token, text)])
-
-
-def _signing_key(runtime: Runtime, token: Token) -> bytes:
-    """Raises NotUsableError and ResourceError."""
-    selector = render.jwt_key(token)
-    secret = runtime.contents.secret(token.namespace, selector.name)
-    if secret is None or not secret.data.get(selector.key):
-        what = "doesn't exist" if secret is None else f"has no key {selector.key!r}, or an empty one"
-        said = f"spec.jwtKeyRef: Secret {selector.name!r} {what}; it is taken up as soon as it does"
-        raise NotUsableError("ReferenceMissing", said)
-    return secret.data[selector.key]
-
-
-def _present_secret(runtime: Runtime, token: Token) -> policy.PresentSecret | None:
-    secret = runtime.contents.secret(token.namespace, render.secret_name(token))
-    if secret is None:
-        return None
-    value = secret.data.get(render.secret_key(token))
-    owner = secret.metadata.controller
-    return policy.PresentSecret(
-        text=value.decode(errors="replace") if value is not None else None,
-        keys=frozenset(secret.data),
-        owner_kind=owner.kind if owner is not None else "",
-        owner_uid=owner.uid if owner is not None else "",
-        immutable=secret.immutable,
-    )

@@ -1,0 +1,64 @@
+"""What a pass over one Accounting looks at."""
+
+from dataclasses import replace
+
+from sidecars.kube import STATEFUL_SETS
+from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy.conditions import Condition
+from sidecars.slurm import jwks
+from sidecars.workloads import accounting as render
+from sidecars.workloads import names
+from sidecars.workloads.facts import Facts
+from sidecars.workloads.resources import Accounting, ResourceError
+
+
+def shares_its_key(runtime: Runtime, accounting: Accounting) -> bool:
+    """Whether a Controller keeps the keys that slurmdbd is given; without one it has slurm.key alone."""
+    name = render.slurm_key(accounting).name
+    return any(
+        item["metadata"]["namespace"] == accounting.namespace
+        and (item["spec"].get("slurmKeyRef") or {}).get("name") == name
+        for item in runtime.caches.controllers.store.values()
+    )
+
+
+def secrets(runtime: Runtime, accounting: Accounting, facts: Facts) -> render.Secrets:
+    """What slurmdbd.conf is made of. Raises MissingReferenceError, ResourceError and NotUsableError."""
+    namespace = accounting.namespace
+    password = render.storage_of(accounting).password_key_ref
+    return render.Secrets(
+        password=runtime.lookup.secret_value(namespace, facts, password, "spec.storageConfig.passwordKeyRef"),
+        slurm_key=_salt(runtime, accounting)
+        or runtime.lookup.secret_value(namespace, facts, render.slurm_key(accounting), "spec.slurmKeyRef"),
+    )
+
+
+def _salt(runtime: Runtime, accounting: Accounting) -> bytes:
+    """The keys that slurmdbd has, whatever its Secret was swapped for; empty if no Controller keeps them."""
+    name = names.slurm_jwks(render.slurm_key(accounting).name)
+    secret = runtime.contents.secret(accounting.namespace, name)
+    return secret.data.get(jwks.FILE, b"") if secret is not None else b""
+
+
+def readiness(runtime: Runtime, accounting: Accounting) -> Condition:
+    """The condition `Ready`. Raises ResourceError for an external slurmdbd without an address."""
+    if accounting.spec.external:
+        where = accounting.spec.external_config
+        if where is None:
+            raise ResourceError("spec.externalConfig", "must say where the external slurmdbd is (host and port)")
+        said = f"slurmdbd runs outside this Kubernetes cluster, at {where.host}:{where.port}"
+        return Condition("Ready", "True", "External", said)
+    name = names.accounting(accounting.name)
+    ready = workload.readiness(runtime, STATEFUL_SETS, accounting.namespace, name)
+    if ready.reason != "PodsNotReady":
+        return ready
+    storage = render.storage_of(accounting)
+    return replace(
+        ready,
+        message=(
+            "slurmdbd isn't ready: it starts, or waits for its database: "
+            f"is {storage.host}:{storage.port} up, and does it take user {storage.username!r} with the password in "
+            f"Secret {storage.password_key_ref.name!r}? `kubectl -n {accounting.namespace} logs {name}-0` tells"
+        ),
+    )

@@ -1,0 +1,95 @@
+"""What a pass over one Controller looks at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sidecars.kube import records
+from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy import claim
+from sidecars.policy.conditions import Condition
+from sidecars.policy.configuration import lint as rules
+from sidecars.slurm import versions
+from sidecars.workloads import config, config_maps, names
+from sidecars.workloads.config import ConfigSet
+from sidecars.workloads.facts import Facts
+from sidecars.workloads.resources import Controller, NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The configuration that a Controller and its NodeSets ask for."""
+
+    nodesets: Sequence[NodeSet]
+    facts: Facts
+    config_set: ConfigSet
+    faults: Sequence[str]
+    """Why the configuration may not be published: each with place, value and remedy."""
+    warnings: Sequence[str]
+    """What is only shown."""
+
+
+async def configuration(runtime: Runtime, controller: Controller) -> Observed:
+    """Compose and check it. Raises NotUsableError and KubeError."""
+    nodesets = runtime.lookup.nodesets_of(controller.namespace, controller.name)
+    facts = await runtime.lookup.facts(controller)
+    with workload.usable():
+        config_set = config.compose(controller, nodesets, facts)
+    faults, warnings = _lint(runtime, controller, config_set, nodesets)
+    return Observed(nodesets, facts, config_set, faults, warnings)
+
+
+def claim_condition(runtime: Runtime, controller: Controller) -> Condition | None:
+    """What is wrong with the claim of slurmctld's state; raises NotUsableError if nothing may be applied before."""
+    found = runtime.caches.other_claims.store.get(controller.namespace, claim.needed(controller))
+    problem = claim.problem(controller, found.spec.access_modes if found is not None else None)
+    if problem is None:
+        return None
+    if problem.blocks:
+        raise NotUsableError(problem.reason, problem.message)
+    return Condition("Ready", "False", problem.reason, problem.message)
+
+
+def slurm_reachable(runtime: Runtime, key: Key) -> Condition:
+    """The condition `SlurmReachable`: whether the operator sees the Slurm cluster through slurmrestd."""
+    cluster = runtime.clusters.get(key)
+    if cluster is None:
+        message = (
+            "no RestApi refers to this Controller, or its JWT key is missing: nodes can't be drained before they go"
+        )
+        return Condition("SlurmReachable", "Unknown", "NoRestApi", message)
+    problem = cluster.view().problem
+    if problem is not None:
+        return Condition("SlurmReachable", "False", "NoAnswer", f"{cluster.url}: {problem}")
+    return Condition("SlurmReachable", "True", "Polled", f"{cluster.url} answers")
+
+
+def slurmctld_pods(runtime: Runtime, key: Key) -> list[records.Pod]:
+    """slurmctld's pods, by name."""
+    return sorted(runtime.caches.slurmctld_pods.store.by("controller", key), key=lambda pod: pod.metadata.name)
+
+
+def published(runtime: Runtime, controller: Controller) -> str | None:
+    """The digest of what is published; None if nothing is."""
+    live = runtime.caches.own_config_maps.store.get(controller.namespace, names.config(controller.name, 0)) or {}
+    return config_maps.published_digest(live)
+
+
+def _lint(
+    runtime: Runtime, controller: Controller, config_set: ConfigSet, nodesets: Sequence[NodeSet]
+) -> tuple[list[str], list[str]]:
+    """Why the configuration may not be published, and what is only told: each with place, value and what to do."""
+    cluster = runtime.clusters.get((controller.namespace, controller.name))
+    view = cluster.view() if cluster is not None else None
+    findings = rules.lint(
+        config_set,
+        nodesets,
+        versions.of_image(str(controller.spec.slurmctld.get("image") or "")),
+        view.nodes if view is not None and (view.nodes or view.problem is None) else None,
+    )
+    return (
+        [str(finding) for finding in findings if finding.severity == "error"],
+        [str(finding) for finding in findings if finding.severity == "warning"],
+    )

@@ -1,0 +1,26 @@
+"""How far a StatefulSet or Deployment has come: the condition `Ready` of the custom resource that it is made for."""
+
+from typing import Any
+
+from sidecars.policy.conditions import Condition
+
+
+def readiness(kind: str, namespace: str, name: str, live: dict[str, Any] | None) -> Condition:
+    """`live`: the object as last seen; None while it doesn't exist."""
+    if live is None:
+        return Condition("Ready", "False", "Starting", f"{kind} {name} is being created")
+    status, wanted = live.get("status") or {}, (live.get("spec") or {}).get("replicas", 1)
+    generation = live["metadata"].get("generation", 0)
+    ready = status.get("readyReplicas", 0)
+    updated = status.get("updatedReplicas", 0)
+    if status.get("observedGeneration", 0) < generation or updated < wanted:
+        return Condition("Ready", "False", "Updating", f"{updated} of {wanted} pods of {kind} {name} are updated")
+    if status.get("replicas", 0) > max(updated, wanted):
+        message = f"pods of {kind} {name} that are out of date stay until the updated ones are ready"
+        return Condition("Ready", "False", "Updating", message)
+    if not wanted:
+        return Condition("Ready", "True", "ScaledToZero", "spec.replicas is 0: there are no pods")
+    if ready < wanted:
+        message = f"{ready} of {wanted} pods of {kind} {name} are ready; see `kubectl -n {namespace} get pods`"
+        return Condition("Ready", "False", "PodsNotReady", message)
+    return Condition("Ready", "True", "Ready", f"{ready} of {wanted} pods are ready")

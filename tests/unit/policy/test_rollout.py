@@ -1,0 +1,42 @@
+"""How far a StatefulSet or Deployment has come."""
+
+from typing import Any
+
+import pytest
+
+from sidecars.policy.rollout import readiness
+
+READY: dict[str, Any] = {
+    "metadata": {"generation": 2},
+    "spec": {"replicas": 2},
+    "status": {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "want"),
+    [
+        ({}, {}, ("True", "Ready", "2 of 2 pods are ready")),
+        ({}, {"observedGeneration": 1}, ("False", "Updating", "2 of 2 pods of Deployment d are updated")),
+        ({}, {"updatedReplicas": 1}, ("False", "Updating", "1 of 2 pods of Deployment d are updated")),
+        ({}, {"replicas": 3}, ("False", "Updating", "out of date stay until the updated ones are ready")),
+        ({}, {"readyReplicas": 1}, ("False", "PodsNotReady", "see `kubectl -n ns get pods`")),
+        ({"replicas": 0}, {"replicas": 0, "updatedReplicas": 0}, ("True", "ScaledToZero", "there are no pods")),
+    ],
+)
+def test_only_the_newest_pods_all_of_them_ready_and_no_others_are_ready(
+    spec: dict[str, Any], status: dict[str, Any], want: tuple[str, str, str]
+) -> None:
+    live = {**READY, "spec": READY["spec"] | spec, "status": READY["status"] | status}
+    found = readiness("Deployment", "ns", "d", live)
+    assert (found.status, found.reason) == want[:2]
+    assert want[2] in found.message
+
+
+def test_what_does_not_exist_yet_is_starting() -> None:
+    found = readiness("StatefulSet", "ns", "s", None)
+    assert (found.status, found.reason, found.message) == ("False", "Starting", "StatefulSet s is being created")
+
+
+def test_what_no_controller_of_kubernetes_has_looked_at_is_not_ready() -> None:
+    assert readiness("StatefulSet", "ns", "s", {"metadata": {"generation": 1}, "spec": {}}).status == "False"

@@ -5,10 +5,8 @@ from typing import TypeVar
 
 import pytest
 
-from sidecars.kube import boottime
 from sidecars.operator.runtime.clusters import LONGEST_PAUSE, WRITE_SECONDS, Clusters, Guarded
 from sidecars.operator.runtime.queues import Key
-from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Unreachable
@@ -69,10 +67,6 @@ async def test_closing_ends_the_connection() -> None:
     connection = Connection()
     await Guarded(connection, lambda: 0.0).close()
     assert connection.closed
-
-
-def test_what_was_known_before_the_machine_slept_is_old_when_it_wakes() -> None:
-    assert RealWorld().clock is boottime
 
 
 class Faulty(ModelCarrier):

@@ -44,7 +44,7 @@ class Reference(NamedTuple):
 
 def of(manifest: dict[str, Any]) -> frozenset[Reference]:
     """What the custom resource refers to, including the Secrets whose names derive from its own or from a reference."""
-    kind, metadata = manifest["kind"], manifest["metadata"]
+    kind, metadata = manifest.get("kind", ""), manifest["metadata"]
     namespace, spec = metadata["namespace"], manifest.get("spec") or {}
     secrets = {name for path in SECRETS.get(kind, ()) for name in _names(spec, path)}
     if kind in {"Controller", "Accounting"}:

@@ -74,6 +74,10 @@ def test_what_cannot_be_read_refers_to_nothing(spec: Any) -> None:
     assert found("Controller", "it", spec) == set()
 
 
+def test_what_has_no_kind_refers_to_nothing() -> None:
+    assert references.of({"metadata": {"namespace": "slurm", "name": "it"}, "spec": builders.KEYS}) == frozenset()
+
+
 class Asked(Mapping[str, Any]):
     """Objects that all exist. Remembers which were asked for."""
 

@@ -67,7 +67,7 @@ async def test_a_controller_that_is_being_deleted_is_held_by_its_nodesets_alone(
     parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
     await run(parts)
     assert parts.condition("Controller")["reason"] == "InUse"
-    parts.runtime.caches.nodesets.store.discard(parts.runtime.caches.nodesets.store.keys()[0])
+    parts.runtime.caches.nodesets.store.discard(parts.runtime.caches.nodesets.store.known()[0])
     await run(parts)
     assert parts.requests.of("patch", "Controller")[-1]["metadata"]["finalizers"] == []
     assert applied(parts) == set()

@@ -47,7 +47,7 @@ async def test_without_its_controller_no_host_keys_are_made() -> None:
 async def test_a_missing_sssd_conf_is_a_wait_that_names_it() -> None:
     parts = await ready()
     store = parts.runtime.caches.other_secrets.store
-    [sssd] = [key for key in store.keys() if key.name == "sssd"]  # noqa: SIM118 - not a dict
+    [sssd] = [key for key in store.known() if key.name == "sssd"]
     store.discard(sssd)
     await run(parts)
     assert parts.condition("LoginSet")["reason"] == "ReferenceMissing"

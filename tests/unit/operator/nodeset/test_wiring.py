@@ -53,7 +53,7 @@ async def test_a_pod_that_no_nodeset_controls_wakes_nothing() -> None:
 async def test_a_pod_that_is_gone_wakes_its_nodeset_alone() -> None:
     parts = await settled()
     store = parts.runtime.caches.pods.store
-    store.discard(store.keys()[0])
+    store.discard(store.known()[0])
     assert await parts.woken() == {"nodesets": {SLINKY}}
 
 

@@ -18,7 +18,7 @@ from sidecars.workloads.resources import Controller, ResourceError
 
 
 async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
-    """Bring slurmctld and what surrounds it to what the Controller says; connect to its Slurm; report."""
+    """One pass: connect to Slurm, publish the configuration, apply slurmctld and its objects, report."""
     namespace, name = key
     manifest = runtime.caches.controllers.store.get(namespace, name)
     if manifest is None:

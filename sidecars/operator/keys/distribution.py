@@ -1,4 +1,4 @@
-"""The keys of auth/slurm that daemons have: kept in a Secret of the operator's, changed step by step."""
+"""The keys of auth/slurm that daemons have: a Secret that the operator applies and changes step by step."""
 
 import base64
 import contextlib
@@ -34,11 +34,14 @@ CLOSED_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Walk:
-    """What this process has done about the keys that stand: told the pods how often, and slurmctld when."""
+    """What this process has done so that daemons read the present keys."""
 
     ring: str
+    """Identifiers of the keys."""
     nudges: int = 0
+    """How often the pods were annotated."""
     told: float | None = None
+    """When slurmctld was last asked to have all daemons read them, in seconds since the epoch; None: not yet."""
 
 
 Walks = dict[Key, Walk]
@@ -48,7 +51,7 @@ Walks = dict[Key, Walk]
 async def distribute(
     runtime: Runtime, walks: Walks, manifest: Manifest, controller: Controller, facts: Facts
 ) -> Condition:
-    """Have the daemons' keys be what the next step says. Raises NotUsableError while they can't be mounted."""
+    """Apply the next step to the daemons' keys. Raises NotUsableError while no daemon can mount them."""
     key = (controller.namespace, controller.name)
     with workload.usable():
         first = render.slurm_key(controller)
@@ -104,7 +107,7 @@ async def distribute(
 
 
 def wait_for(runtime: Runtime, namespace: str, slurm: KeySelector) -> None:
-    """A daemon that starts without slurm.jwks never looks for it again, so nothing starts before it is there.
+    """A daemon that starts without slurm.jwks never looks for it again, so nothing starts before it exists.
 
     Raises NotUsableError.
     """
@@ -148,7 +151,7 @@ async def _settle(
 
 
 def _hindrances(runtime: Runtime, key: Key, controller: Controller) -> Iterator[str]:
-    """Who can't have the keys yet."""
+    """Which daemons can't have the keys yet."""
     namespace, name = key
     restapi = runtime.lookup.restapi_of(namespace, name)
     if restapi is not None:
@@ -170,7 +173,7 @@ def _hindrances(runtime: Runtime, key: Key, controller: Controller) -> Iterator[
 
 
 async def _nudge(runtime: Runtime, key: Key, mark: str) -> None:
-    """Have the kubelets of workers and login nodes bring the Secret now; slurmctld's are nudged by the gate."""
+    """Have the kubelets of workers and login nodes refresh the Secret. The gate nudges those of slurmctld."""
     pods = _workers(runtime, key)
     for logins in runtime.lookup.loginsets_of(*key):
         pods += runtime.caches.login_pods.store.by("loginset", (logins.namespace, logins.name))

@@ -1,4 +1,4 @@
-"""The many requests of one pass: a few at a time, because whatever else the operator has to say must not wait for them.
+"""The many requests of one pass: a few at a time, because the operator's other requests must not wait for them.
 
 A pass may want to create thousands of pods. All at once they would fill the client's queue for seconds, or for longer
 than a request may take.

@@ -1,4 +1,4 @@
-"""What the kinds made of one StatefulSet or Deployment share: objects applied in order, restarts told, readiness."""
+"""What kinds made of one StatefulSet or Deployment share: objects applied in order, restarts reported, readiness."""
 
 import contextlib
 import logging
@@ -52,7 +52,7 @@ async def apply_all(runtime: Runtime, owner: Manifest, kind: str, render: Callab
 
 
 def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | ResourceError) -> Condition:
-    """The condition `Ready` of a resource that can't be acted upon, and an Event if that is news."""
+    """The condition `Ready` of a resource that can't be acted upon, and an Event if the condition is new."""
     reason = error.reason if isinstance(error, NotUsableError) else "Invalid"
     condition = Condition("Ready", "False", reason, str(error))
     present = find(manifest, "Ready")

@@ -1,4 +1,4 @@
-"""Holds a changed image of a Slurm daemon back until what goes before it is up to date and healthy."""
+"""Keeps a Slurm daemon's former image until the daemons that Slurm's order puts before it are up to date and ready."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from sidecars.workloads.assembly import container, containers_of
 from sidecars.workloads.resources import Controller
 
 AGAIN_SECONDS = 2.0
-"""How soon one that waits looks again, if nothing wakes it earlier."""
+"""How soon a waiting resource is reconciled again if no change wakes it earlier."""
 
 
 def arrange(runtime: Runtime, manifests: list[Manifest], daemon: str, before: Before) -> Block | None:
@@ -44,7 +44,7 @@ def arrange(runtime: Runtime, manifests: list[Manifest], daemon: str, before: Be
 
 
 def live(runtime: Runtime, resource: Resource, namespace: str, name: str, daemon: str) -> Live | None:
-    """A workload as last seen; None if there is none."""
+    """A workload as last seen; None if it doesn't exist."""
     manifest = runtime.caches.live(resource, namespace, name)
     if manifest is None:
         return None
@@ -64,7 +64,7 @@ def again(held: Block | None) -> float | None:
 
 
 def before_slurmctld(runtime: Runtime, controller: Controller) -> Before:
-    """What goes before slurmctld."""
+    """What must be up to date before slurmctld."""
     reference = controller.spec.accounting_ref
     if reference is None:
         return upgrades.NOTHING
@@ -75,7 +75,7 @@ def before_slurmctld(runtime: Runtime, controller: Controller) -> Before:
 
 
 def before_clients(runtime: Runtime, controller: Controller) -> Before:
-    """What goes before slurmrestd and login nodes."""
+    """What must be up to date before slurmrestd and login nodes."""
     manifest = runtime.caches.controllers.store.get(controller.namespace, controller.name)
     if manifest is None or controller.spec.external:
         return upgrades.NOTHING
@@ -85,7 +85,7 @@ def before_clients(runtime: Runtime, controller: Controller) -> Before:
 
 
 def before_workers(runtime: Runtime, controller: Controller) -> Before:
-    """What goes before NodeSets."""
+    """What must be up to date before NodeSets."""
     before = before_clients(runtime, controller)
     waits = before.waits
     if waits:

@@ -66,7 +66,7 @@ def with_answers(this: Pass, observed: Observed, answers: Mapping[Need, Answer])
     known = {**observed.answers, **answers}
     view = slurm_view(this, known.get(Jobs()), observed.pods)
     clock = this.cluster.poller.now() if this.cluster is not None else 0.0
-    return replace(observed, slurm=view, clock=clock, orphans=_orphans(this, view), answers=known)
+    return replace(observed, slurm=view, clock=clock, orphans=_orphans(this, view, observed.pods), answers=known)
 
 
 def as_applied(this: Pass, observed: Observed) -> Observed:
@@ -119,11 +119,12 @@ def _claims(this: Pass) -> list[Claim]:
     return [observed_claim(claim) for claim in this.runtime.caches.claims.store.by("instance", this.key)]
 
 
-def _orphans(this: Pass, view: SlurmView) -> list[Node]:
+def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list[Node]:
     """Node records that pods of this NodeSet registered which no longer exist."""
     uid = this.nodeset.metadata.uid
+    bound = {pod.slurm_node for pod in observed if pod.kube_node is not None}
     # Reading the JSON of thousands of records in each pass would cost more than the rest of it.
-    owned = [node for node in view.nodes.values() if uid in node.extra]
+    owned = [node for node in view.nodes.values() if node.name not in bound and uid in node.extra]
     if not owned or this.nodeset.spec.node_records == "Keep":
         return []
     pods = this.runtime.caches.pods.store.values()

@@ -34,15 +34,24 @@ _HAS_NOT_BEGUN_OR_HAS_ENDED = frozenset(
 """States of a job that has no process on any node (squeue, JOB STATE CODES)."""
 
 
-def verdict(pod: WorkerPod, desired: DesiredPods, slurm: SlurmView, now: float) -> Deletion | Waiting:
-    """Whether a condemned pod can be deleted without losing a job, and if not, what it waits for."""
+def verdict(
+    pod: WorkerPod,
+    desired: DesiredPods,
+    slurm: SlurmView,
+    now: float,
+    *,
+    scaled_in: bool = False,
+    event: str = "SuccessfulDelete",
+) -> Deletion | Waiting:
+    """Whether a condemned pod can be deleted without losing a job, and if not, what it waits for.
+
+    `scaled_in` and `event` are those of its deletion.
+    """
     node = slurm.nodes.get(pod.slurm_node)
-    facts = pod_facts(node.extra) if node is not None else None
-    # The kubelet's report may lag behind: a pod that Slurm knows has started.
-    if not pod.started and (facts is None or facts.pod_uid != pod.uid):
-        return Deletion(pod, "its slurmd never started", only_unchanged=True)
+    if not pod.started and not _has_registered(pod, node):
+        return Deletion(pod, "its slurmd never started", only_unchanged=True, scaled_in=scaled_in, event=event)
     if desired.forced:
-        return Deletion(pod, CLUSTER_REMOVED, FORCED_GRACE_SECONDS)
+        return Deletion(pod, CLUSTER_REMOVED, FORCED_GRACE_SECONDS, scaled_in=scaled_in, event=event)
     if slurm.problem is not None:
         # No event says when a read that failed, such as that of all jobs, would succeed.
         return Waiting(pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.problem}", look_again=5.0)
@@ -54,7 +63,8 @@ def verdict(pod: WorkerPod, desired: DesiredPods, slurm: SlurmView, now: float) 
             return Waiting(
                 pod, f"slurmd has just started and may yet register Slurm node {pod.slurm_node}", look_again=left
             )
-        return Deletion(pod, f"Slurm has no node {pod.slurm_node}", absent=True)
+        because = f"Slurm has no node {pod.slurm_node}"
+        return Deletion(pod, because, absent=True, scaled_in=scaled_in, event=event)
     if states.is_drained(node.states):
         if slurm.jobs_problem:
             return Waiting(
@@ -65,10 +75,17 @@ def verdict(pod: WorkerPod, desired: DesiredPods, slurm: SlurmView, now: float) 
             return Waiting(pod, step, look_again=5.0)
         if slurm.nodes_with_jobs is not None and pod.slurm_node in slurm.nodes_with_jobs:
             return Waiting(pod, f"Slurm node {pod.slurm_node} is drained but holds a suspended job", look_again=5.0)
-        return Deletion(pod, f"Slurm node {pod.slurm_node} is drained", drained=True)
+        because = f"Slurm node {pod.slurm_node} is drained"
+        return Deletion(pod, because, drained=True, scaled_in=scaled_in, event=event)
     if states.is_drain(node.states):
         return Waiting(pod, f"Slurm node {pod.slurm_node} is draining: its jobs are still running")
     return Waiting(pod, f"Slurm node {pod.slurm_node} is about to be drained", look_again=1.0)
+
+
+def _has_registered(pod: WorkerPod, node: Node | None) -> bool:
+    """Whether Slurm knows the pod: it has started then, even if the kubelet's report lags behind."""
+    facts = pod_facts(node.extra) if node is not None else None
+    return facts is not None and facts.pod_uid == pod.uid
 
 
 def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:

@@ -63,9 +63,11 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
     waiting: list[Waiting] = []
     for pod in working if condemned else ():
         if pod.name in condemned:
-            verdict = drains.verdict(pod, desired, slurm, now)
+            cause = condemned[pod.name]
+            scaled_in, event = cause in replicas.NOT_REPLACED, _EVENTS.get(cause, "SuccessfulDelete")
+            verdict = drains.verdict(pod, desired, slurm, now, scaled_in=scaled_in, event=event)
             if isinstance(verdict, Deletion):
-                delete.append(_with_cause(verdict, condemned[pod.name]))
+                delete.append(verdict)
             else:
                 waiting.append(verdict)
 
@@ -127,10 +129,6 @@ def _shortened(pods: Iterable[WorkerPod]) -> list[Deletion]:
         for pod in pods
         if pod.terminating and (pod.terminating_grace or 0) > limit
     ]
-
-
-def _with_cause(deletion: Deletion, cause: str) -> Deletion:
-    return replace(deletion, scaled_in=cause in replicas.NOT_REPLACED, event=_EVENTS.get(cause, deletion.event))
 
 
 def _cordons(

@@ -97,7 +97,7 @@ def deletion_order(pod: WorkerPod, slurm: SlurmView) -> tuple[object, ...]:
     )
 
 
-def outdated(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView) -> list[str]:
+def outdated(desired: DesiredPods, pods: Sequence[WorkerPod], slurm: SlurmView) -> list[str]:
     """Names of the pods of an old revision that the update strategy replaces now; none with OnDelete.
 
     Those that Slurm can't use come first and do not count. Not being ready is not enough for that: no worker is ready
@@ -108,10 +108,10 @@ def outdated(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView) 
     """
     if desired.deleting or not (desired.rolling or desired.reservation is not None):
         return []
+    if all(pod.revision == desired.revision for pod in pods):
+        return []
     live = [pod for pod in pods if not pod.terminating and not pod.finished and not lingers(pod, desired)]
     old = [pod for pod in live if pod.revision != desired.revision]
-    if not old:
-        return []
     useless = {pod.name for pod in old if not pod.started or (not pod.ready and _unusable(pod, slurm))}
     others = sorted(
         (pod for pod in old if pod.name not in useless),

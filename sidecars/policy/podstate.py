@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sidecars.policy.nodeset import drain
 from sidecars.slurm import hostlists, states
 from sidecars.slurm.records import Job, Node
 
@@ -32,6 +33,9 @@ SHOWN = {
     "UNKNOWN": "Unknown",
 }
 """States of a Slurm node that are shown, and the end of their condition's type."""
+
+DELETION_SECONDS = 5.0
+"""How soon after its node was drained for its deletion a pod without a job is deleted at the latest, normally."""
 
 ENDLESS_MINUTES = 365 * 24 * 60
 """The time limit with which the backfill scheduler starts a job that has none (slurmctld, sched/backfill/backfill.c);
@@ -66,6 +70,17 @@ def shown(node: Node | None, *, protection: bool, deadline: float | None) -> Sho
         protect=protection and states.is_busy(node.states),
         deadline=deadline_text(deadline) if draining and deadline is not None else None,
     )
+
+
+def until_shown(node: Node | None, now: float) -> float:
+    """Seconds for which nothing is written to the pod of this node record: its deletion is due, and a write delays it.
+
+    That is so for a moment after a node without a job was drained for it. `now` is seconds since the epoch.
+    """
+    if node is None or not states.is_drained(node.states) or not drain.is_for_deletion(node):
+        return 0.0
+    age = now - node.reason_changed_at
+    return DELETION_SECONDS - age if 0 <= age < DELETION_SECONDS else 0.0
 
 
 def deadlines(jobs: Iterable[Job]) -> dict[str, float]:

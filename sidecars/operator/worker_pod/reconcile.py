@@ -67,6 +67,9 @@ async def _is_as_seen(runtime: Runtime, pod: records.Pod) -> bool:
 async def _show(runtime: Runtime, defer: Defer, pod: records.Pod, nodeset: Manifest, cluster: Cluster) -> float | None:
     name = slurm_node(pod)
     node = cluster.view().nodes.get(name)
+    deferred = podstate.until_shown(node, runtime.now())
+    if deferred:
+        return deferred
     again = await topology.tell(runtime, pod, nodeset, cluster, node)
     draining = node is not None and states.is_draining(node.states)
     if draining:

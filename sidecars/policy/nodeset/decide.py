@@ -22,6 +22,7 @@ from sidecars.policy.nodeset.desired import deletion_deadline
 from sidecars.policy.nodeset.failures import failures
 from sidecars.policy.nodeset.records import Deletion, SlurmView, Waiting
 from sidecars.policy.nodeset.report import Progress, report
+from sidecars.slurm import states
 from sidecars.workloads import nodeset as render
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from sidecars.policy.nodeset.memory import Memory
     from sidecars.policy.nodeset.needs import Answer, Need
     from sidecars.policy.nodeset.pods import PodPlan
-    from sidecars.policy.nodeset.records import Desired, Observed
+    from sidecars.policy.nodeset.records import Desired, Observed, WorkerPod
 
 LIVE_SECONDS = 1.0
 """Up to this age a node record counts as read at this moment."""
@@ -345,10 +346,20 @@ class _Step:
             before = changed.before_deletion
             found += [actions.DeletePod(it, before.get(it.pod.uid, ())) for it in plan.delete]
             found += self._creations(plan)
-        found += [actions.Cordon(pod) for pod in plan.cordon]
+        found += [actions.Cordon(pod) for pod in plan.cordon if not self._is_deleted_soon(pod)]
         found += [actions.Uncordon(pod) for pod in plan.uncordon]
         found += changed.others
         return found
+
+    def _is_deleted_soon(self, pod: WorkerPod) -> bool:
+        """Whether the Slurm node is being drained and has no job: an annotation would only delay its deletion."""
+        slurm = self.observed.slurm
+        record = slurm.nodes.get(pod.slurm_node)
+        if record is None or slurm.problem is not None or pod.kube_node_cordon is not None:
+            return False
+        return not states.is_busy(record.states) and (
+            not states.is_drain(record.states) or pod.slurm_node in slurm.unsettled
+        )
 
     def _creations(self, plan: PodPlan) -> list[Action]:
         if not self.desired.creatable:

@@ -25,6 +25,8 @@ FORCED_GRACE_SECONDS = 30
 CLUSTER_REMOVED = "its Slurm cluster is being removed"
 """Why such a pod is deleted."""
 
+_PENDING_TERMINATION = " pending termination for "
+
 _HAS_NOT_BEGUN_OR_HAS_ENDED = frozenset(
     {
         *("PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
@@ -97,10 +99,15 @@ def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:
     return frozenset(found)
 
 
+def is_for_deletion(node: Node) -> bool:
+    """Whether the operator has drained the node in order to delete its pod."""
+    return reasons.owner(node.reason) is Owner.OPERATOR and _PENDING_TERMINATION in node.reason
+
+
 def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> str | None:
     """The reason that the operator wants on the pod's Slurm node; None when it wants no drain."""
     if condemned_for is not None:
-        return reasons.of_operator(f"Pod ({namespace}/{pod.name}) is pending termination for {condemned_for}")
+        return reasons.of_operator(f"Pod ({namespace}/{pod.name}) is{_PENDING_TERMINATION}{condemned_for}")
     if pod.kube_node_cordon is not None:
         return reasons.of_operator(pod.kube_node_cordon)
     if pod.cordon == "user":
@@ -118,7 +125,7 @@ def kube_node_asks(pod: WorkerPod, node: Node | None) -> bool | None:
 def common_reason(desired: DesiredPods, condemned_for: str) -> str:
     """The drain reason that many pods share which are deleted for one cause."""
     whose = f"{desired.namespace}/{desired.name}"
-    return reasons.of_operator(f"Pods of NodeSet ({whose}) are pending termination for {condemned_for}")
+    return reasons.of_operator(f"Pods of NodeSet ({whose}) are{_PENDING_TERMINATION}{condemned_for}")
 
 
 def should_drain(node: Node, accepted: Collection[str]) -> bool:

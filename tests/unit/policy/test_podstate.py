@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sidecars.policy.podstate import deadline_text, deadlines, shown
+from sidecars.policy.podstate import deadline_text, deadlines, shown, until_shown
 from sidecars.slurm.records import Job, Node
 
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
@@ -74,3 +74,33 @@ def test_a_limit_of_a_year_is_what_backfill_writes_where_there_is_none() -> None
 def test_a_deadline_beyond_all_calendars_is_written_as_their_end() -> None:
     assert deadline_text(1e20) == "9999-12-31T23:59:59Z"
     assert deadline_text(math.inf) == "9999-12-31T23:59:59Z"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "age", "deferred"),
+    [
+        ("IDLE DRAIN", "slurm-operator: Pod (slurm/slinky-0) is pending termination for scale-in", 1.0, True),
+        (
+            "IDLE DRAIN",
+            "slurm-operator: Pods of NodeSet (slurm/slinky) are pending termination for scale-in",
+            1.0,
+            True,
+        ),
+        (
+            "IDLE DRAIN",
+            "slurm-operator: Pods of NodeSet (slurm/slinky) are pending termination for scale-in",
+            9.0,
+            False,
+        ),
+        ("MIXED DRAIN", "slurm-operator: Pod (slurm/slinky-0) is pending termination for scale-in", 1.0, False),
+        ("IDLE DRAIN", "slurm-operator: Node (m) was cordoned", 1.0, False),
+        ("IDLE DRAIN", "admin: pending termination for a bad disk", 1.0, False),
+        ("IDLE", "", 1.0, False),
+    ],
+)
+def test_a_pod_that_is_about_to_be_deleted_shows_nothing_new(
+    words: str, reason: str, age: float, *, deferred: bool
+) -> None:
+    record = Node("slinky-0", states=frozenset(words.split()), reason=reason, reason_changed_at=1000)
+    assert bool(until_shown(record, 1000 + age)) is deferred
+    assert until_shown(None, 1000) == 0

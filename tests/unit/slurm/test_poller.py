@@ -49,6 +49,24 @@ async def test_a_node_is_unsettled_from_a_write_until_an_answer_that_was_asked_f
     assert "DRAIN" in scene.poller.nodes["n1"].states
 
 
+async def test_nodes_are_read_at_once_only_if_the_last_answer_was_asked_for_too_early() -> None:
+    scene = Scene(nodes=1)
+    await scene.poller.poll()
+    asked = scene.poller.last_good
+    assert asked is not None
+    scene.model.calls.clear()
+    await scene.poller.nodes_since(asked)
+    assert scene.lists() == []
+    await asyncio.sleep(1)
+    await scene.poller.nodes_since(asked + 0.5)
+    assert len(scene.lists()) == 1
+    assert scene.poller.last_good is not None
+    assert scene.poller.last_good > asked
+    scene.model.fail(Fault.SERVER_ERROR)
+    with pytest.raises(SlurmError):
+        await scene.poller.nodes_since(loop_time() + 1)
+
+
 async def test_an_unchanged_cluster_with_work_is_asked_once_a_second_for_news_and_every_thirty_for_everything() -> None:
     scene = Scene()
     scene.model.job_start(["n1"])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import CONTROLLER_REVISIONS, PODS
+from sidecars.kube import CONTROLLER_REVISIONS, EVENTS, PODS
 from sidecars.kube.errors import api_error
 from sidecars.operator.nodeset.effects import NAMED_PODS, Outcome, deletion_message
 from sidecars.operator.runtime.errors import NotUsableError
@@ -101,6 +101,24 @@ def test_one_event_reports_the_deletion_of_many_pods_and_names_some() -> None:
     assert many.startswith("Deleted 500 pods (slinky-0, slinky-1, ")
     assert f"slinky-{NAMED_PODS - 1}, …)" in many
     assert f"slinky-{NAMED_PODS}" not in many
+
+
+def test_a_scale_in_of_idle_nodes_gets_few_events_and_no_write_to_the_pods_but_their_deletion() -> None:
+    async def scenario() -> None:
+        async with world(3, kube_nodes=30) as w:
+            w.nodeset(replicas=30)
+            await w.run(30)
+            w.watchdog.log.clear()
+            w.change("slinky", {"replicas": 10})
+            await w.until("they are deleted", lambda: len(w.pods()) == 10)
+            deleted = {line.split()[2] for line in w.watchdog.log if " DELETE pods/" in line}
+            patched = {line.split()[2] for line in w.watchdog.log if " PATCH pods/" in line}
+            assert len(deleted) == 20
+            assert not patched & deleted
+            events = [it for it in w.api.all(EVENTS.path()) if it["reason"] == "SuccessfulDelete"]
+            assert len(events) <= 3
+
+    run(scenario())
 
 
 @pytest.mark.parametrize(

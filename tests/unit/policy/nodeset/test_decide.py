@@ -82,12 +82,24 @@ def test_a_missing_pod_is_created_and_the_condition_says_how_many_are_ready() ->
 
 
 def test_drains_come_before_deletions_and_annotations_last() -> None:
-    pods = [worker(0), worker(1), worker(2, cordon="operator")]
-    view = slurm(node(0, "IDLE"), node(1, "IDLE"), node(2, "IDLE", "DRAIN", reason=SCALE_IN.format(2)))
-    observed = seen(pods, view, answers={needs.Jobs(): jobs()})
+    pods = [worker(0, deletion_cost=9), worker(1), worker(2, cordon="operator")]
+    view = slurm(node(0, "IDLE"), node(1, "MIXED"), node(2, "IDLE", "DRAIN", reason=SCALE_IN.format(2)))
+    observed = seen(pods, view, answers={needs.Jobs(): jobs(), needs.Deadlines(): needs.Known(True)})
     kinds = [type(action) for action in decide(asked(1), observed, Memory(), NOW).actions]
-    # The one that is drained has the higher ordinal.
     assert kinds == [actions.Drain, actions.DeletePod, actions.Cordon]
+
+
+def test_a_pod_whose_idle_node_is_being_drained_gets_no_annotation_before_it_is_deleted() -> None:
+    def annotated(*words: str, **view: Any) -> bool:
+        idle = replace(slurm(node(0, *words, reason=SCALE_IN.format(0) if "DRAIN" in words else "")), **view)
+        observed = seen([worker(0)], idle, answers={needs.Jobs(): jobs(), needs.Deadlines(): needs.Known(True)})
+        return bool(of(actions.Cordon, decide(asked(0), observed, Memory(), NOW)))
+
+    assert not annotated("IDLE")
+    assert not annotated("IDLE", "DRAIN", unsettled=frozenset({"slinky-0"}))
+    assert annotated("MIXED")
+    assert annotated("MIXED", "DRAIN")
+    assert annotated("IDLE", problem="slurmrestd does not answer")
 
 
 def test_a_drained_pod_needs_the_jobs_read_first_and_nothing_is_decided_before() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from sidecars.contract import ports
 from sidecars.simulate.records import Json, Reply, SimJob, SimNode, SimPartition, SimReservation
 from sidecars.slurm.hostlists import compress
 
@@ -90,7 +91,7 @@ def node(node: SimNode, states: Iterable[str], *, alloc_cpus: int, reservation: 
         "name": node.name,
         "hostname": node.name,
         "address": node.address,
-        "port": 6818,
+        "port": ports.SLURMD,
         "state": sorted(states),
         "reason": node.reason,
         "reason_changed_at": number(node.reason_changed_at),

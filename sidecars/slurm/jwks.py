@@ -10,8 +10,6 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 
-FILE = "slurm.jwks"
-
 MOST_ENTROPY_LACKING = 16
 """auth/slurm rejects keys of this many bytes or fewer."""
 

@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sidecars.contract import ports
+from sidecars.contract import manifest, ports
 from sidecars.slurm import conf
 from sidecars.workloads import assembly, names
 from sidecars.workloads.assembly import text
@@ -122,7 +122,7 @@ def _jwt_key(accounting: Accounting) -> KeySelector:
 
 def _jwks_source(jwks: KeySelector, facts: Facts) -> Json:
     facts.config_map(jwks, "spec.jwksKeyRef")  # slurmdbd doesn't start without it
-    return {"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": "jwks.json"}]}}
+    return {"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": manifest.JWKS}]}}
 
 
 def _storage(storage: StorageConfig, password: bytes) -> list[str]:

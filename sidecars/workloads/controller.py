@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sidecars.contract import ports
-from sidecars.slurm import jwks
+from sidecars.contract import manifest, ports
 from sidecars.workloads import assembly, config, config_maps, names
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
@@ -167,7 +166,7 @@ def key_secret(controller: Controller, text: str, since: str) -> Manifest:
             "annotations": {names.KEYS_SINCE: since},
         },
         "type": "Opaque",
-        "data": {jwks.FILE: text},
+        "data": {manifest.SLURM_JWKS: text},
     }
     return assembly.owned(secret, controller)
 
@@ -214,7 +213,7 @@ def _variables(controller: Controller, config_set: config.ConfigSet, facts: Fact
         "jwtKeyKey": jwt.key,
         "jwtKeyHash": jwt_hash if recreate else None,
         "fileSources": config_maps.more_sources(controller.name),
-        "jwksSource": _source(jwks, "jwks.json") if jwks else None,
+        "jwksSource": _source(jwks, manifest.JWKS) if jwks else None,
         "configHash": combined({"": config_set.digests} | jwks_digest) if recreate else None,
         "claimSpec": _claim_spec(controller),
         "existingClaim": spec.persistence.existing_claim,

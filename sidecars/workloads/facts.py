@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sidecars.slurm.jwks import FILE
+from sidecars.contract.manifest import SLURM_JWKS
 from sidecars.workloads import names
 from sidecars.workloads.resources import Accounting, KeySelector, LocalObjectReference, RestApi
 from sidecars.workloads.structure import Workloads
@@ -63,7 +63,7 @@ class Facts:
         """The digest of the keys of auth/slurm that daemons have. Raises MissingReferenceError as `secret` does."""
         named = self.secret(selector, place)
         ours = names.slurm_jwks(selector.name)
-        return self.secrets[ours].get(FILE, named) if ours in self.secrets else named
+        return self.secrets[ours].get(SLURM_JWKS, named) if ours in self.secrets else named
 
     def config_map(self, selector: KeySelector, place: str) -> str:
         """The digest of one key of a ConfigMap. Raises MissingReferenceError."""

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from sidecars.contract.manifest import SLURM_JWKS
 from sidecars.kube import STATEFUL_SETS
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
-from sidecars.slurm import jwks
 from sidecars.workloads import accounting as render
 from sidecars.workloads import names
 from sidecars.workloads.facts import Facts
@@ -38,7 +38,7 @@ def _salt(runtime: Runtime, accounting: Accounting) -> bytes:
     """The keys that slurmdbd has, whatever its Secret was swapped for; empty if no Controller keeps them."""
     name = names.slurm_jwks(render.slurm_key(accounting).name)
     secret = runtime.contents.secret(accounting.namespace, name)
-    return secret.data.get(jwks.FILE, b"") if secret is not None else b""
+    return secret.data.get(SLURM_JWKS, b"") if secret is not None else b""
 
 
 def readiness(runtime: Runtime, accounting: Accounting) -> Condition:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sidecars.contract.manifest import SLURM_JWKS
 from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest, records
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
@@ -86,7 +87,7 @@ async def distribute(
     present, since = None, 0.0
     if secret is not None:
         with contextlib.suppress(ValueError):
-            present = jwks.parse(secret.data.get(jwks.FILE, b""))
+            present = jwks.parse(secret.data.get(SLURM_JWKS, b""))
         since = conditions.seconds(secret.metadata.annotations.get(names.KEYS_SINCE)) or 0.0
     unsettled = ""
     if present is not None and (following is not None or present.others):

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 
+from sidecars.contract import ports
 from sidecars.policy.configuration.reading import Placed, Reading
 from sidecars.slurm import conf, keys, versions
 from sidecars.slurm.versions import Version
@@ -14,12 +15,14 @@ _OWNED_ERRORS: Mapping[str, str] = {
     "slurmctldhost": "the operator names its own pods: remove the line; backups are spec.ha",
     "controlmachine": "the operator names its own pods: remove the line; backups are spec.ha",
     "backupcontroller": "the operator names its own pods: remove the line; backups are spec.ha",
-    "slurmctldport": "Services and probes use 6817: remove the line; spec.service.port changes what clients use",
+    "slurmctldport": (
+        f"Services and probes use {ports.SLURMCTLD}: remove the line; spec.service.port changes what clients use"
+    ),
     "statesavelocation": "the volume of the state is mounted elsewhere, all jobs would be lost: remove the line",
     "slurmuser": "slurmctld runs as the user slurm: remove the line",
     "authtype": "slurm.key is the key of auth/slurm: remove the line",
     "credtype": "slurm.key is the key of cred/slurm: remove the line",
-    "slurmdport": "the probes of the workers use 6818: remove the line",
+    "slurmdport": f"the probes of the workers use {ports.SLURMD}: remove the line",
 }
 _OWNED_WARNINGS: Mapping[str, str] = {
     "slurmctldaddr": "clients outside of Kubernetes only",

@@ -259,7 +259,7 @@ class Poller:
 
     def _guard(self, request: Request[Any]) -> None:
         if self._schedule.breaker_open:
-            raise Unreachable(str(request), f"held back while polls of slurmrestd fail: {self._schedule.fault}")
+            raise Unreachable(str(request), f"not sent while polls of slurmrestd fail: {self._schedule.fault}")
 
     def _notify(self, changed: frozenset[str], removed: frozenset[str]) -> None:
         known = self.known

@@ -26,7 +26,6 @@ class _Change:
     reason: str | None = None
     owners: frozenset[Owner] = ANY_OWNER
     """The owners of the drains that the write may change."""
-    comment: str | None = None
     features: tuple[str, ...] | None = None
     active_features: tuple[str, ...] | None = None
     topology: str | None = None
@@ -36,7 +35,6 @@ class _Change:
             names,
             state=self.state,
             reason=self.reason,
-            comment=self.comment,
             features=self.features,
             active_features=self.active_features,
             topology=self.topology,
@@ -96,19 +94,15 @@ class NodeWriter:
         self,
         names: Iterable[str],
         *,
-        reason: str | None = None,
-        comment: str | None = None,
         features: Iterable[str] | None = None,
         active_features: Iterable[str] | None = None,
         topology: str | None = None,
     ) -> None:
-        """Set fields that don't change the state. None doesn't change a field, "" clears it (but not a reason).
+        """Set fields that don't change the state. None doesn't change a field, "" clears it.
 
         Features set this way outlive slurmd's next registration.
         """
         change = _Change(
-            reason=reason,
-            comment=comment,
             features=None if features is None else tuple(features),
             active_features=None if active_features is None else tuple(active_features),
             topology=topology,

@@ -108,7 +108,7 @@ class World:
     """Images of slurmd that can't be pulled."""
     mute: set[str] = dataclasses.field(default_factory=set)
     """Hostnames whose slurmd runs and never registers."""
-    default_kube_node: str = "kube-0"
+    default_kube_node: str = "default-node"
     """Where a pod without a Kubernetes node of its own is scheduled."""
 
     @contextlib.asynccontextmanager
@@ -280,5 +280,5 @@ async def namespace(client: Client, name: str) -> AsyncIterator[str]:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
     await client.create(Resource("", "v1", "ServiceAccount", "serviceaccounts"), account)
     with contextlib.suppress(AlreadyExists):
-        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "kube-0"}})
+        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "default-node"}})
     yield name

@@ -299,7 +299,7 @@ async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
 
     async def pinned() -> bool:
         nodeset = await world.get(NODESETS, "slinky")
-        return ((nodeset or {}).get("status") or {}).get("ordinalToNode") == {"0": "kube-0"}
+        return ((nodeset or {}).get("status") or {}).get("ordinalToNode") == {"0": "default-node"}
 
     await until("the pin", pinned)
     uid = (await world.pods())["slinky-0"]["metadata"]["uid"]
@@ -312,14 +312,14 @@ async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
 
     spec = (await until("its successor", again))["spec"]
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["kube-0"]}]}]
+    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["default-node"]}]}]
 
     async def pending() -> Manifest | None:
         found = ((await world.get(NODESETS, "slinky")) or {})["status"]
         return found if (found["replicas"], found["readyReplicas"]) == (1, 0) else None
 
     seen = await until("the operator to see it pending", pending)
-    assert seen["ordinalToNode"] == {"0": "kube-0"}
+    assert seen["ordinalToNode"] == {"0": "default-node"}
     world.kubelet_works = True
     await change(world, pinToNode=False)
 

@@ -156,7 +156,7 @@ async def test_a_cordoned_machine_drains_its_node_and_an_uncordoned_one_does_not
         return bool(pod["metadata"]["annotations"].get("nodeset.slinky.slurm.net/pod-cordon") == "true")
 
     try:
-        await world.client.merge_patch(NODES, None, "kube-0", {"spec": {"unschedulable": True}})
+        await world.client.merge_patch(NODES, None, "default-node", {"spec": {"unschedulable": True}})
 
         async def drained() -> bool:
             return world.slurm.nodes["slinky-0"].reason == (
@@ -166,7 +166,7 @@ async def test_a_cordoned_machine_drains_its_node_and_an_uncordoned_one_does_not
         await until("the drain", drained)
         await until("the mark", marked)
     finally:
-        await world.client.merge_patch(NODES, None, "kube-0", {"spec": {"unschedulable": False}})
+        await world.client.merge_patch(NODES, None, "default-node", {"spec": {"unschedulable": False}})
 
     async def back() -> bool:
         return "DRAIN" not in world.slurm.states("slinky-0") and not await marked()

@@ -159,7 +159,7 @@ async def test_who_is_of_least_use_goes_first(world: World) -> None:
         (3, "Running", False),
         (4, "Running", True),
     ):
-        await world.bind(f"slinky-{number}", "kube-0")
+        await world.bind(f"slinky-{number}", "default-node")
         found: dict[str, Any] = {"phase": phase}
         if phase != "Pending":
             world.slurm.node_register(f"slinky-{number}")

@@ -293,7 +293,7 @@ async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers
                 "namespace": world.namespace,
                 "labels": {"app.kubernetes.io/name": "login", "app.kubernetes.io/instance": "login"},
             },
-            "spec": {"containers": [{"name": "login", "image": "login:test"}], "nodeName": "kube-0"},
+            "spec": {"containers": [{"name": "login", "image": "login:test"}], "nodeName": "default-node"},
         }
         await world.client.create(PODS, pod)
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
@@ -333,7 +333,7 @@ async def test_host_keys_are_made_once_and_settings_reach_running_pods(world: Wo
         "spec": {
             "hostname": "login-0",
             "containers": [{"name": "login", "image": "login:test"}],
-            "nodeName": "kube-0",
+            "nodeName": "default-node",
         },
     }
     world.kubelet_works = False

@@ -93,7 +93,7 @@ async def test_a_draining_pod_shows_why_and_until_when_and_nothing_is_written_af
 async def on_machine(world: World, **annotations: str | None) -> None:
     """Annotate the Kubernetes node `machine`: `topology` and `features`."""
     names = {f"{name}.slinky.slurm.net/spec": value for name, value in annotations.items()}
-    await world.client.merge_patch(NODES, None, "kube-0", {"metadata": {"annotations": names}})
+    await world.client.merge_patch(NODES, None, "default-node", {"metadata": {"annotations": names}})
 
 
 async def test_topology_and_features_of_the_machine_reach_the_pod_and_later_the_running_slurm_node(

@@ -160,7 +160,7 @@ async def test_a_cordoned_machine_drains_its_node_and_an_uncordoned_one_does_not
 
         async def drained() -> bool:
             return world.slurm.nodes["slinky-0"].reason == (
-                f"slurm-operator: Node (machine) was cordoned, Pod ({world.namespace}/slinky-0) must be cordoned"
+                f"slurm-operator: Node (default-node) was cordoned, Pod ({world.namespace}/slinky-0) must be cordoned"
             )
 
         await until("the drain", drained)

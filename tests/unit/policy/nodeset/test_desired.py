@@ -1,0 +1,69 @@
+"""The pods that a NodeSet asks for: `sidecars.policy.nodeset.desired`."""
+
+from typing import Any
+
+import pytest
+
+from sidecars.policy.nodeset.desired import deletion_deadline, desired_pods
+from sidecars.policy.nodeset.records import DesiredPods, WorkerPod
+from sidecars.policy.placement import KubeNode, Rules
+from tests.support import builders
+from tests.unit.policy.nodeset.builders import NOW, worker
+
+DELETED = {"deletionTimestamp": "1970-01-12T13:46:00Z"}
+DELETED_AT = 12 * 86_400 - 86_400 + 13 * 3600 + 46 * 60
+NODES = {name: KubeNode(name, {"pool": name}) for name in ("a", "b")}
+
+
+def asked(
+    *pods: WorkerPod,
+    meta: dict[str, Any] | None = None,
+    rules: Rules | None = Rules.of({}),  # noqa: B008 - immutable
+    now: float = NOW,
+    controller_deleted: bool = False,
+    **spec: Any,
+) -> DesiredPods:
+    nodeset = builders.nodeset("slinky", meta, **spec)
+    return desired_pods(nodeset, "new", rules, NODES, pods, now, controller_deleted=controller_deleted)
+
+
+@pytest.mark.parametrize(("value", "want"), [(3, 3), (0, 1), ("25%", 3), ("1%", 1), ("x", 1)])
+def test_at_least_one_pod_may_be_unavailable_and_a_percentage_is_rounded_up(value: object, want: int) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": value}}
+    assert asked(replicas=10, updateStrategy=strategy).max_unavailable == want
+
+
+def test_without_a_template_nothing_is_updated_and_every_pod_keeps_its_place() -> None:
+    here = worker(0, mode="DaemonSet", place="a", slurm_node="a")
+    found = asked(here, rules=None, scalingMode="DaemonSet")
+    assert (found.rolling, found.reservation) == (False, None)
+    assert found.places is not None
+    assert [(it.kube_node, it.should_run, it.may_stay) for it in found.places.values()] == [("a", True, True)]
+
+
+def test_in_daemon_set_mode_each_kubernetes_node_that_fits_is_a_replica() -> None:
+    found = asked(scalingMode="DaemonSet", rules=Rules.of({"nodeSelector": {"pool": "b"}}))
+    assert found.replicas == 1
+    assert found.mode == "DaemonSet"
+
+
+def test_pins_are_those_of_the_running_pods_and_earlier_ones_that_still_fit() -> None:
+    meta_and_spec: dict[str, Any] = {"pinToNode": True, "replicas": 3}
+    running = worker(1, kube_node="b")
+    assert asked(running, **meta_and_spec).pins == {"1": "b"}
+    assert asked(worker(1, kube_node="b", kube_node_gone=True), **meta_and_spec).pins == {}
+    assert asked(running, replicas=3).pins == {}
+
+
+def test_removal_is_forced_after_the_timeout_if_the_controller_is_deleted_too() -> None:
+    late = DELETED_AT + 61
+    assert asked(meta=DELETED, now=late, controller_deleted=True, deletionTimeout="60s").forced
+    assert not asked(meta=DELETED, now=late, deletionTimeout="60s").forced
+    assert not asked(meta=DELETED, now=DELETED_AT + 59, controller_deleted=True, deletionTimeout="60s").forced
+    assert asked(meta=DELETED).deleting
+    assert not asked().deleting
+
+
+def test_the_deadline_counts_from_the_deletion() -> None:
+    assert deletion_deadline(builders.nodeset("slinky", DELETED, deletionTimeout="60s")) == DELETED_AT + 60
+    assert deletion_deadline(builders.nodeset("slinky")) is None

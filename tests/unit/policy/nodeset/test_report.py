@@ -1,0 +1,98 @@
+"""Conditions and status of a NodeSet: `sidecars.policy.nodeset.report`."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset.records import Desired, DesiredPods, Observed, SlurmView, Waiting, WorkerPod
+from sidecars.policy.nodeset.report import Progress, report
+from tests.support import builders
+from tests.unit.policy.nodeset.builders import NOW, node, slurm, worker
+
+BLOCKED = Condition("PartitionsReleased", "False", "JobsRefer", "partition slinky stays")
+PROBLEM = Condition("Ready", "False", "ReferenceMissing", "a Secret is missing")
+NODES = slurm(node(0, "IDLE"), node(1, "MIXED"), node(2, "DOWN", "DRAIN"))
+
+
+def asked(replicas: int = 2, **changes: Any) -> Desired:
+    return Desired(builders.nodeset("slinky"), DesiredPods("slurm", replicas, "new", name="slinky", **changes))
+
+
+def seen(*pods: WorkerPod, view: SlurmView = NODES) -> Observed:
+    return Observed(pods, view)
+
+
+WAITS = Progress(waiting=(Waiting(worker(1), "its jobs are still running"), Waiting(worker(2), "x")))
+TERMINATING = worker(1, terminating=True)
+
+
+@pytest.mark.parametrize(
+    ("desired", "observed", "progress", "failure", "want"),
+    [
+        (asked(), seen(worker(0), worker(1)), Progress(), None, "Ready"),
+        (asked(), seen(worker(0)), Progress(), None, "PodsNotReady"),
+        (asked(1), seen(worker(0), TERMINATING), Progress(), None, "ScalingIn"),
+        (asked(1), seen(worker(0), worker(1)), WAITS, None, "Draining"),
+        (asked(1), seen(worker(0), worker(1)), WAITS, PROBLEM, "ReferenceMissing"),
+        (replace(asked(1), problem=PROBLEM), seen(worker(0), worker(1)), WAITS, None, "ReferenceMissing"),
+        (asked(1, deleting=True), seen(worker(0), worker(1)), WAITS, PROBLEM, "Draining"),
+        (asked(1, deleting=True), seen(TERMINATING), Progress(), None, "Removing"),
+        (asked(1, deleting=True), seen(), Progress(partitions_blocked=BLOCKED, pods_gone=True), None, "JobsRefer"),
+        (asked(1), seen(), Progress(problems=("no name",)), None, "NameConflict"),
+        (asked(1), seen(replace(TERMINATING, kubelet_silent=True)), Progress(), None, "MachineLost"),
+        (asked(1), seen(worker(7)), Progress(absent_since={"uid-7": NOW - 30}), None, "NotRegistered"),
+    ],
+)
+def test_the_condition_ready_names_what_matters_most(
+    desired: Desired, observed: Observed, progress: Progress, failure: Condition | None, want: str
+) -> None:
+    conditions, _ = report(desired, observed, progress, NOW, failure)
+    assert (conditions[0].type, conditions[0].reason) == ("Ready", want)
+    assert (conditions[0].status == "True") == (want == "Ready")
+
+
+def test_of_several_pods_that_wait_the_first_is_named_and_the_others_counted() -> None:
+    conditions, _ = report(asked(1), seen(worker(0), worker(1)), WAITS, NOW)
+    assert conditions[0].message == "pod slinky-1: its jobs are still running (and 1 more pods are waiting)"
+
+
+def test_an_unreachable_slurm_and_the_other_conditions_are_reported() -> None:
+    reservation = Condition("ReservationCreated", "True", "Created", "it exists")
+    progress = Progress(reservation=reservation, partitions_blocked=BLOCKED)
+    conditions, _ = report(asked(), seen(view=slurm(problem="HTTP 500")), progress, NOW)
+    assert [(it.type, it.status) for it in conditions] == [
+        ("Ready", "False"),
+        ("SlurmReachable", "False"),
+        ("ReservationCreated", "True"),
+        ("PartitionsReleased", "False"),
+    ]
+    assert conditions[1].message.startswith("HTTP 500; no pod is deleted until")
+
+
+def test_the_status_counts_pods_and_node_states() -> None:
+    pods = (worker(0), worker(1, revision="old", available=False), worker(2, ready=False, available=False))
+    _, status = report(asked(4), seen(*pods, worker(3, terminating=True)), Progress(partitions=("slinky",)), NOW)
+    want = {
+        "replicas": 4,
+        "updatedReplicas": 2,
+        "readyReplicas": 2,
+        "availableReplicas": 1,
+        "unavailableReplicas": 3,
+        "desired": 4,
+        "slurmIdle": 1,
+        "slurmAllocated": 1,
+        "slurmDown": 1,
+        "slurmDrain": 1,
+        "nodeSetHash": "new",
+        "partitions": ["slinky"],
+    }
+    assert {name: status[name] for name in want} == want
+
+
+def test_collisions_and_pins_are_in_the_status_only_if_there_are_any() -> None:
+    _, status = report(asked(), seen(), Progress(), NOW)
+    assert not {"collisionCount", "ordinalToNode"} & status.keys()
+    _, status = report(replace(asked(pins={"0": "a"}), collisions=2), seen(), Progress(), NOW)
+    assert (status["collisionCount"], status["ordinalToNode"]) == (2, {"0": "a"})

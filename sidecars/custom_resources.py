@@ -17,4 +17,4 @@ WORKERS_TERMINATE_FIRST = "nodeset.slinky.slurm.net/workers"
 """Finalizer of a NodeSet, present until its worker pods are drained and deleted."""
 
 LEASE = "slurm-operator"
-"""Name of the Lease that the leading operator holds."""
+"""Name of the Lease of the leading operator."""

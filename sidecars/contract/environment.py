@@ -1,7 +1,7 @@
 """Environment variables by which pod templates configure the sidecars, and their readers.
 
 All of a role's variables are set by charts/slurm-operator/workloads. The variables under "For tests" are not: their
-defaults are the values that hold in a pod.
+defaults are the values in a pod.
 """
 
 from collections.abc import Mapping

@@ -50,7 +50,7 @@ def digest(content: bytes) -> str:
 def unfit_file_name(name: str) -> str | None:
     """Why a file of the configuration can't have this name; None if it can.
 
-    A leading dot is refused because /etc/slurm holds hidden files and links of the kubelet and of the sidecars.
+    A leading dot is refused because /etc/slurm contains hidden files and links of the kubelet and of the sidecars.
     """
     if name in KEY_FILES or name == FILE:
         return "the operator provides that file"

@@ -1,6 +1,6 @@
 """The files that the containers of a worker pod share: an emptyDir at /run/slurm-node in register, node and slurmd.
 
-| file | written by | holds |
+| file | written by | content |
 |---|---|---|
 | conf, extra, instance-id | register | what slurmd starts with as --conf, --extra and --instance-id |
 | record | node | what an earlier pod of this name left in Slurm and became of it; slurmd may start |

@@ -1,6 +1,6 @@
 """The reason of a Slurm node, and who owns it: the one whose drain or DOWN the reason explains.
 
-Slurm holds one reason per node, whoever sets it. Each owner lifts its own drains only, and nobody overwrites a foreign
+Slurm stores one reason per node, whoever sets it. Each owner lifts only its own drains and overwrites no foreign
 reason. A prefix marks the reasons of this product.
 """
 
@@ -34,7 +34,7 @@ MAX_LENGTH = 200
 """Characters of a reason that a worker pod registers with. Longer ones are cut off."""
 
 _SLURMCTLD = frozenset({NOT_RESPONDING, UNEXPECTEDLY_REBOOTED, "none"})
-"""The whole text: what merely begins with it was typed by somebody."""
+"""The whole text: a text that merely begins with it was typed by a user."""
 
 
 class Owner(Enum):

@@ -104,7 +104,7 @@ class Status:
     """None for a pod without a start gate."""
 
     installed: str | None = field(default=None, compare=False)
-    """The one in slurmctld's /etc/slurm; None until one is there."""
+    """The one in slurmctld's /etc/slurm; None until one exists."""
 
     phase: str = field(default="", compare=False)
     """What the sidecar is doing: see `sidecars.reconfigure.machine.Phase`."""

@@ -1,7 +1,7 @@
-"""The role `doctor`: looks at a cluster once, says what is wrong and what to do, and changes nothing.
+"""The role `doctor`: examines a cluster once, reports faults and their remedies, and changes nothing.
 
 `doctor gres` compares what the NodeSets ask for with what Kubernetes' nodes offer, what the pods got, gres.conf,
-slurm.conf, and what slurmd told slurmctld. It runs with the caller's kubeconfig, or in the operator's pod.
+slurm.conf, and what slurmd reported to slurmctld. It runs with the caller's kubeconfig, or in the operator's pod.
 """
 
 import argparse
@@ -72,7 +72,7 @@ async def gres(client: Client, namespace: str | None, slurmrestd_url: str | None
     """Print what is found for each Controller; 0 when all is well, 1 when not. Raises KubeError."""
     controllers, _ = await client.list(CONTROLLERS, namespace)
     if not controllers:
-        print(f"there is no Controller in {'namespace ' + namespace if namespace else 'any namespace'}")
+        print(f"no Controller in {'namespace ' + namespace if namespace else 'any namespace'}")
         return 1
     wrong = 0
     for manifest in controllers:
@@ -216,7 +216,7 @@ def _worker(pod: Manifest) -> gres_doctor.Worker:
 
 
 def _refusal(manifest: Manifest) -> str | None:
-    """Why the operator makes no pods for a NodeSet; None where it does."""
+    """Why the operator creates no pods for a NodeSet; None if it does."""
     ready = find(manifest, "Ready")
     refused = ready.get("status") == "False" and ready.get("reason") in _REFUSALS
     return str(ready.get("message", "")) if refused else None

@@ -1,7 +1,7 @@
-"""What the annotations of a Kubernetes node tell Slurm of the node there: its topology and its features. Pure.
+"""Topology and features of a Slurm node, from the annotations of its Kubernetes node. Pure.
 
-`topology.slinky.slurm.net/spec` holds a value of slurmd's Topology item such as `topo-switch:s2,topo-block:b2`,
-`features.slinky.slurm.net/spec` names divided by commas, each of which becomes the feature `k8s/NAME`.
+`topology.slinky.slurm.net/spec` contains a value of slurmd's Topology item such as `topo-switch:s2,topo-block:b2`,
+`features.slinky.slurm.net/spec` names separated by commas, each of which becomes the feature `k8s/NAME`.
 """
 
 import re
@@ -17,18 +17,18 @@ _FEATURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=-]*")
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What to do about a pod's topology: `tell` Slurm (None: nothing), then `stamp` the pod (None: nothing)."""
+    """What to do about a pod's topology: `send` to Slurm (None: nothing), then `stamp` the pod (None: nothing)."""
 
-    tell: str | None = None
+    send: str | None = None
     stamp: str | None = None
 
 
 def topology(wanted: str, stamped: str | None, registered: str | None) -> Topology:
     """Compare the topology that is wanted with what the pod and its Slurm node have.
 
-    `stamped` is the pod's annotation, None while it has none: `register` waits for it, and reads it once. So it holds
-    what Slurm has been told, and is changed only after Slurm was told anew. `registered` is the topology of this pod's
-    own node record, None while there is none. Slurm may spell it otherwise, so only its absence means anything.
+    `stamped` is the pod's annotation, None while it has none: `register` waits for it, and reads it once. So it
+    contains what Slurm has, and is changed only after Slurm was updated. `registered` is the topology of this pod's own
+    node record, None without one. Slurm may spell it otherwise, so only its absence means anything.
     """
     if stamped is None:
         return Topology(wanted if registered == "" and wanted else None, wanted)

@@ -80,5 +80,5 @@ def start_gated(pods: Sequence[Pod], known: Mapping[str, Known]) -> Condition:
             message = f"reconfigure of {pod.name} reports no start gate: the pod is older than this operator"
             return Condition(START_GATED, "Unknown", "NoStartGate", message)
     if not pods:
-        return Condition(START_GATED, "Unknown", "NoPod", "there is no slurmctld pod yet")
+        return Condition(START_GATED, "Unknown", "NoPod", "no slurmctld pod exists yet")
     return Condition(START_GATED, "True", "Passed", "each slurmctld asked its start gate, and no standby led")

@@ -17,7 +17,7 @@ INVALID = "Invalid"
 """The reason of `ConfigurationAccepted` where the operator itself finds fault."""
 
 NUDGE_AGAIN = 0.7
-"""Seconds after which a pod that hasn't got the files is nudged once more; each further wait is twice as long."""
+"""Seconds after which a pod that hasn't got the files is nudged again; each further wait is twice as long."""
 NUDGES = 8
 """Nudges per change at most. Without them the kubelet updates the files about once a minute."""
 
@@ -168,17 +168,17 @@ def _accepted(
         report = reports[pod.name]
         rejected = report.rejected if report is not None else None
         if rejected is not None and rejected.sha256 == published.sha256:
-            said = f"{_place(rejected, origin)}{rejected.reason}"
+            text = f"{_place(rejected, origin)}{rejected.reason}"
             if not rejected.final:
-                return Condition(ACCEPTED, "Unknown", "NotChecked", f"{said} ({pod.name}); tried again")
-            goes_on = "; slurmctld goes on with the one before" if report is not None and report.running else ""
-            return Condition(ACCEPTED, "False", f"{rejected.stage}Failed", f"{said}{goes_on}")
+                return Condition(ACCEPTED, "Unknown", "NotChecked", f"{text} ({pod.name}); tried again")
+            keeps = "; slurmctld keeps the one before" if report is not None and report.running else ""
+            return Condition(ACCEPTED, "False", f"{rejected.stage}Failed", f"{text}{keeps}")
     for pod in pods:
         report = reports[pod.name]
         if report is None or published.sha256 not in (report.accepted, report.running):
             return Condition(ACCEPTED, "Unknown", *_waiting(published, pod, known, report))
     if not pods:
-        return Condition(ACCEPTED, "Unknown", "NoPod", "there is no slurmctld pod yet")
+        return Condition(ACCEPTED, "Unknown", "NoPod", "no slurmctld pod exists yet")
     but = f"; but {_first(warnings)}" if warnings else ""
     return Condition(ACCEPTED, "True", "DryRunPassed", f"configuration {short} passed slurmctld's dry run{but}")
 
@@ -194,17 +194,17 @@ def _running(
     for pod in pods:
         report = reports[pod.name]
         if report is None:
-            reason, said = _waiting(published, pod, known, report)
-            return Condition(RUNNING, "Unknown", reason, said)
+            reason, text = _waiting(published, pod, known, report)
+            return Condition(RUNNING, "Unknown", reason, text)
         if report.running is None:
-            said = f"slurmctld in {pod.name} does not answer yet"
-            return Condition(RUNNING, "False", "NotRunning", said)
+            text = f"slurmctld in {pod.name} does not answer yet"
+            return Condition(RUNNING, "False", "NotRunning", text)
         if report.running != wanted or faults:
-            said = f"slurmctld in {pod.name} runs configuration {report.running[:12]}"
+            text = f"slurmctld in {pod.name} runs configuration {report.running[:12]}"
             wants = f", not {wanted[:12]}" if report.running != wanted else ", the newest is not published"
-            return Condition(RUNNING, "False", "DifferentConfiguration", f"{said}{wants}; see the condition {ACCEPTED}")
+            return Condition(RUNNING, "False", "DifferentConfiguration", f"{text}{wants}; see the condition {ACCEPTED}")
     if not pods:
-        return Condition(RUNNING, "Unknown", "NoPod", "there is no slurmctld pod yet")
+        return Condition(RUNNING, "Unknown", "NoPod", "no slurmctld pod exists yet")
     restarts = {report.restart for report in reports.values() if report is not None and report.restart}
     because = f"; slurmctld was restarted for {'; '.join(sorted(restarts))}" if restarts else ""
     return Condition(RUNNING, "True", "Running", f"slurmctld runs configuration {wanted[:12]}{because}")

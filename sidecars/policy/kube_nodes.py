@@ -1,4 +1,4 @@
-"""Which Kubernetes nodes to cordon because the Slurm node of a worker there was drained. Pure.
+"""Which Kubernetes nodes to cordon because the Slurm node of a worker on it was drained. Pure.
 
 Three rules prevent a loop. Drains of the operator and of terminating pods do not count. A cordon of the operator's has
 a mark, and drains no Slurm node. A marked Kubernetes node that is schedulable was uncordoned by someone, and stays so

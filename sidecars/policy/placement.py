@@ -32,8 +32,8 @@ class KubeNode:
 class Place:
     """What a Kubernetes node is for one NodeSet in DaemonSet mode.
 
-    `should_run`: a pod belongs there. `may_stay`: one that is there may remain, although none would be made.
-    `problem`: why a pod that belongs there can't be made, in words with the remedy; "" if it can.
+    `should_run`: a pod belongs on the node. `may_stay`: an existing pod may remain, although none would be created.
+    `problem`: why a pod that belongs there can't be created, in words with the remedy; "" if it can.
     """
 
     kube_node: str
@@ -54,7 +54,7 @@ class Rules:
 
     @classmethod
     def of(cls, pod_spec: Json) -> "Rules":
-        """The rules in a PodSpec as it goes to the API server."""
+        """The rules in a PodSpec, as the API server gets it."""
         affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
         required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
         return cls(
@@ -111,11 +111,11 @@ def with_distinct_names(places: Iterable[Place], settled: Mapping[str, str]) -> 
     for place in wanted:
         other = owner.setdefault(place.slurm_node, place.kube_node) if place.should_run or place.may_stay else None
         if other is not None and other != place.kube_node and not place.problem:
-            said = (
+            message = (
                 f"Kubernetes nodes {other} and {place.kube_node} would both be Slurm node {place.slurm_node}: give one "
                 "of them the annotation nodeset.slinky.slurm.net/hostname-override"
             )
-            place = Place(place.kube_node, place.slurm_node, place.should_run, place.may_stay, said)  # noqa: PLW2901
+            place = Place(place.kube_node, place.slurm_node, place.should_run, place.may_stay, message)  # noqa: PLW2901
         found[place.kube_node] = place
     return found
 

@@ -39,7 +39,7 @@ DELETION_SECONDS = 5.0
 
 ENDLESS_MINUTES = 365 * 24 * 60
 """The time limit with which the backfill scheduler starts a job that has none (slurmctld, sched/backfill/backfill.c);
-the main scheduler leaves it without, so of two such jobs one may seem to end.
+the main scheduler sets none, so of two such jobs one may seem to end.
 """
 
 
@@ -86,8 +86,8 @@ def until_shown(node: Node | None, now: float) -> float:
 def deadlines(jobs: Iterable[Job]) -> dict[str, float]:
     """When the last running job of each node ends at the latest, in seconds since the epoch.
 
-    A job without a time limit (see `ENDLESS_MINUTES`), and a suspended one, whose clock stands still, never ends as far
-    as this goes: infinity.
+    A job without a time limit (see `ENDLESS_MINUTES`), and a suspended one, whose clock stands still, never ends
+    here: infinity.
     """
     ends: dict[str, float] = {}
     for job in jobs:

@@ -14,7 +14,7 @@ from sidecars.contract.environment import SLINKY_TOPOLOGY
 FILE = Path(paths.ANNOTATIONS)
 
 WAIT = 3.0
-"""Seconds that slurmd may be held up for the stamp: an operator that is down must not keep a worker from starting."""
+"""Seconds that slurmd may be delayed for the stamp: an operator that is down must not keep a worker from starting."""
 _STEP = 0.02
 
 
@@ -34,6 +34,6 @@ def with_topology(
         if found is not None:
             return {**environment, SLINKY_TOPOLOGY: found}
         if clock() >= deadline:
-            print(f"register: no annotation {TOPOLOGY} within {WAIT:g} s; the operator tells Slurm later", flush=True)
+            print(f"register: no annotation {TOPOLOGY} within {WAIT:g} s; the operator updates Slurm later", flush=True)
             return environment
         sleep(_STEP)

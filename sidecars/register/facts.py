@@ -54,7 +54,7 @@ def vendor(name: str) -> Vendor:
         from sidecars.register.nvidia import Nvidia
 
         return Nvidia(os.environ)
-    raise BadFact(f"REGISTER_GPUS is {name!r}: nvidia is the vendor there is")
+    raise BadFact(f"REGISTER_GPUS is {name!r}: nvidia is the only vendor")
 
 
 def _wanted(environment: Mapping[str, str]) -> Wanted:

@@ -1,7 +1,7 @@
 """The GPUs of a worker pod: pure functions from what a vendor's software reports to a Gres item and a verdict.
 
 How devices get into a pod (https://github.com/NVIDIA/k8s-device-plugin): the device plugin names those allocated to
-the container in NVIDIA_VISIBLE_DEVICES, or the container runtime makes just their device nodes (CDI). A plain init
+the container in NVIDIA_VISIBLE_DEVICES, or the container runtime creates only their device nodes (CDI). A plain init
 container that asks for as many devices as the app container gets the very same ones; so what this one sees is what
 slurmd may use, although a privileged slurmd sees all devices of the Kubernetes node.
 """
@@ -14,7 +14,7 @@ from typing import Protocol
 from sidecars.contract import reasons
 from sidecars.slurm import gres
 
-_SAYS_NOTHING = frozenset({"", "all", "none", "void"})
+_WITHOUT_NAMES = frozenset({"", "all", "none", "void"})
 _MIG_UUID = re.compile(r"MIG-.+")
 
 
@@ -34,7 +34,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found, told by `source` after `seconds` that the driver took; `complaints` of all that were asked."""
+    """What was found, as reported by `source` after the driver's `seconds`; `complaints` of all sources."""
 
     devices: tuple[Device, ...]
     source: str = ""
@@ -46,13 +46,13 @@ class Vendor(Protocol):
     """A maker of GPUs: all that this product needs to know of one."""
 
     def find(self) -> Found:
-        """The devices of this container, within bounded time. Raises nothing: what goes wrong is a complaint."""
+        """The devices of this container, within bounded time. Raises nothing: a failure is a complaint."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the NodeSet says: `expected` devices, None for any number; `type` in place of the product's, or "".
+    """The NodeSet's settings: `expected` devices, None for any number; `type` instead of the product's, or "".
 
     With another number than expected the node registers drained, or with `refuse` not at all.
     """
@@ -79,7 +79,7 @@ def allocated(devices: Iterable[Device], visible: str, exists: Callable[[str], b
     """
     found = tuple(device for device in devices if not device.file or exists(device.file))
     names = [name.strip().rpartition("=")[2] for name in visible.split(",")]
-    names = [name for name in names if name not in _SAYS_NOTHING]
+    names = [name for name in names if name not in _WITHOUT_NAMES]
     if not names or "all" in visible.split(",") or len(found) <= len(names):
         return found
     picked = [
@@ -106,15 +106,15 @@ def decide(found: Found, wanted: Wanted) -> Verdict:
             complaints.append(str(error))
             name = ""
         items.append(gres.Gres("gpu", name, 1))
-    told = gres.render(items)
+    text = gres.render(items)
     why = _one_line("; ".join(complaints))
-    how = f"{found.source}, driver answered in {found.seconds:.2f} s" if found.source else "nothing told of any"
-    summary = f"GPUs: {told or 'none'} ({how}{f'; {why}' if why else ''})"
+    how = f"{found.source}, driver answered in {found.seconds:.2f} s" if found.source else "no source reported any"
+    summary = f"GPUs: {text or 'none'} ({how}{f'; {why}' if why else ''})"
     wrong = _mismatch(len(items), wanted.expected, found.source, why)
     if wrong and wanted.refuse:
         raise GpuMismatchError(f"{wrong}; the NodeSet's gpu.onMismatch is Refuse, so this pod doesn't register")
     reason = reasons.of_pod(wrong)
-    return Verdict(told, reason, summary)
+    return Verdict(text, reason, summary)
 
 
 def _mismatch(count: int, expected: int | None, source: str, why: str) -> str:

@@ -18,7 +18,7 @@ from sidecars.register.gpus import GpuMismatchError, Vendor
 from sidecars.register.registration import BadFact, Host, registration
 
 RECORD_WAIT = 5.0
-"""Seconds that slurmd may be held up for the record; more than `node` may spend before it lets go."""
+"""Seconds that slurmd may be delayed for the record; more than `node` may spend on it."""
 _STEP = 0.02
 
 
@@ -32,7 +32,7 @@ def main(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Returns 0, or 1 when the pod is not to register: for what can't be told to Slurm, or for its GPUs.
+    """Returns 0, or 1 if the pod must not register: because of a value that slurmd can't read, or its GPUs.
 
     2 for arguments, as it takes none. `vendor` finds the GPUs where the environment asks for them.
     """

@@ -1,13 +1,13 @@
 """NVIDIA's GPUs as this container sees them: by NVML, else by /proc/driver/nvidia, else by `nvidia-smi -L`.
 
-| source | tells | doesn't |
+| source | reports | doesn't report |
 |---|---|---|
 | NVML (libnvidia-ml.so.1 through nvidia-ml-py) | product, uuid, MIG devices with their memory, device node | |
 | /proc/driver/nvidia/gpus/*/information | product, uuid, device node | MIG devices; which are this container's |
 | nvidia-smi -L | product, uuid, MIG profiles | device node |
 
-The first that tells of a device is believed. Each runs in a process of its own, which is left behind when the driver
-doesn't answer in time: a process that hangs in a driver can't even be killed, and this one has to go on and say so.
+The first one that reports a device is used. Each runs in a separate process, which is abandoned if the driver doesn't
+answer in time: a process that hangs in a driver can't be killed, and this one must continue and report it.
 Formats: https://docs.nvidia.com/deploy/nvml-api, https://docs.nvidia.com/datacenter/tesla/mig-user-guide.
 """
 
@@ -27,7 +27,7 @@ from typing import Any, cast
 from sidecars.register.gpus import Device, Found, allocated, names_mig_devices
 
 DRIVER_SECONDS = 60.0
-"""How long all sources together are waited for: without persistence mode a driver starts its GPUs one by one."""
+"""Time limit of all sources together: without persistence mode a driver starts its GPUs one by one."""
 
 PROC = Path("/proc/driver/nvidia")
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -41,12 +41,12 @@ _MIG_ENABLED = 1
 
 
 class UnreadableError(Exception):
-    """A source tells nothing that can be used. The text says why."""
+    """A source reports nothing usable. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one source told; `seconds` is how long the driver took to begin with."""
+    """What one source reported; `seconds` is how long the driver took to start."""
 
     devices: tuple[Device, ...]
     complaints: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Nvidia:
         self._seconds = seconds
 
     def find(self) -> Found:
-        """The devices of this container. Raises nothing: what goes wrong is a complaint."""
+        """The devices of this container. Raises nothing: a failure is a complaint."""
         complaints: list[str] = []
         deadline = time.monotonic() + self._seconds
         for source in self._sources:
@@ -98,7 +98,7 @@ class Nvidia:
 
 
 def default_sources(visible: str) -> tuple[Source, ...]:
-    """The sources of a real machine, in their order. `visible` is NVIDIA_VISIBLE_DEVICES."""
+    """The sources of a real host, in their order. `visible` is NVIDIA_VISIBLE_DEVICES."""
     return (
         Source("NVML", lambda: read_nvml(_pynvml())),
         Source("/proc", lambda: read_proc(PROC, names_mig_devices(visible))),
@@ -128,7 +128,7 @@ def _visible(environment: Mapping[str, str]) -> str:
 
 
 def read_nvml(nvml: Any) -> Reading:
-    """What NVML tells; `nvml` is the module pynvml. Raises UnreadableError."""
+    """What NVML reports; `nvml` is the module pynvml. Raises UnreadableError."""
     start = time.monotonic()
     try:
         nvml.nvmlInit()
@@ -169,17 +169,17 @@ def _nvml_devices(nvml: Any, index: int) -> list[Device]:
 
 
 def read_proc(folder: Path, mig: bool = False) -> Reading:
-    """What the kernel module tells. Raises UnreadableError, for MIG devices too, and OSError."""
+    """What the kernel module reports. Raises UnreadableError, for MIG devices too, and OSError."""
     devices: list[Device] = []
     complaints: list[str] = []
     try:
         places = sorted((folder / "gpus").iterdir())
     except FileNotFoundError as error:
         raise UnreadableError(
-            f"{folder / 'gpus'} isn't there: no driver is loaded, or it isn't for this pod"
+            f"{folder / 'gpus'} doesn't exist: no driver is loaded, or it isn't for this pod"
         ) from error
     if mig or any((folder / "capabilities").glob("gpu*/mig/gi*")):
-        raise UnreadableError("there are MIG devices, of which it doesn't tell the profiles")
+        raise UnreadableError("it doesn't show the profiles of MIG devices")
     for place in places:
         text = (place / "information").read_bytes()[:_MOST_OUTPUT].decode(errors="replace")
         facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
@@ -194,19 +194,19 @@ def read_proc(folder: Path, mig: bool = False) -> Reading:
 
 
 def read_smi(command: Sequence[str] = ("nvidia-smi", "-L")) -> Reading:
-    """What nvidia-smi tells. Raises UnreadableError and OSError."""
+    """What nvidia-smi reports. Raises UnreadableError and OSError."""
     import subprocess
 
     start = time.monotonic()
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except FileNotFoundError as error:
-        raise UnreadableError(f"there is no {command[0]}") from error
+        raise UnreadableError(f"{command[0]} doesn't exist") from error
     text = done.stdout[:_MOST_OUTPUT].decode(errors="replace")
-    said = done.stderr[:_MOST_OUTPUT].decode(errors="replace")
-    reading = parse_smi(f"{text}\n{said}")
+    errors = done.stderr[:_MOST_OUTPUT].decode(errors="replace")
+    reading = parse_smi(f"{text}\n{errors}")
     if done.returncode and not reading.devices:
-        words = "; ".join(reading.complaints) or "it said nothing"
+        words = "; ".join(reading.complaints) or "no output"
         raise UnreadableError(f"exit status {done.returncode}: {words}")
     return Reading(reading.devices, reading.complaints, time.monotonic() - start)
 
@@ -231,7 +231,7 @@ def parse_smi(text: str) -> Reading:
 
 
 def apart(read: Callable[[], Reading], seconds: float) -> Reading:
-    """The reading, made in a process of its own that has so many seconds. Raises UnreadableError and OSError."""
+    """The reading, done in a separate process within this time in seconds. Raises UnreadableError and OSError."""
     if seconds <= 0:
         raise UnreadableError("not asked: no time is left")
     reading_end, writing_end = os.pipe()
@@ -251,14 +251,16 @@ def apart(read: Callable[[], Reading], seconds: float) -> Reading:
         raise UnreadableError(f"no answer within {seconds:.0f} s: the driver hangs")
     _, status = os.waitpid(child, 0)
     try:
-        told = json.loads(answer)
+        answered = json.loads(answer)
     except ValueError:
         code = os.waitstatus_to_exitcode(status)
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         raise UnreadableError(f"it ended without an answer ({how})") from None
-    if "fault" in told:
-        raise UnreadableError(told["fault"])
-    return Reading(tuple(Device(*device) for device in told["devices"]), tuple(told["complaints"]), told["seconds"])
+    if "fault" in answered:
+        raise UnreadableError(answered["fault"])
+    return Reading(
+        tuple(Device(*device) for device in answered["devices"]), tuple(answered["complaints"]), answered["seconds"]
+    )
 
 
 def _answer(read: Callable[[], Reading], end: int) -> None:
@@ -267,15 +269,15 @@ def _answer(read: Callable[[], Reading], end: int) -> None:
     try:
         try:
             found = read()
-            told: dict[str, Any] = {
+            answered: dict[str, Any] = {
                 "devices": [(device.product, device.uuid, device.mig, device.file) for device in found.devices],
                 "complaints": found.complaints,
                 "seconds": found.seconds,
             }
         except (UnreadableError, OSError, ImportError, AttributeError, TypeError, ValueError) as fault:
-            told = {"fault": str(fault) or type(fault).__name__}
+            answered = {"fault": str(fault) or type(fault).__name__}
         with os.fdopen(end, "wb") as pipe:
-            pipe.write(json.dumps(told).encode())
+            pipe.write(json.dumps(answered).encode())
         status = 0
     finally:
         os._exit(status)

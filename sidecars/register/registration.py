@@ -8,7 +8,7 @@ slurmd image does. How slurmd 26.05 uses the items of --conf (https://slurm.sche
   a value with a space that isn't within double quotes, ends slurmd with `failed to create dynamic node`.
 - State=DRAIN and Reason= create a record that accepts no job from the start.
 - A CoreSpecCount of all cores is cut to leave one; a MemSpecLimit above RealMemory is ignored without a word.
-- slurmctld takes a dynamic node's address from the connection that registers it, whatever NodeAddr says.
+- slurmctld takes a dynamic node's address from the connection that registers it, whatever the value of NodeAddr.
 - --conf, --extra and --instance-id count at the creation of the record only. While a record of the same name exists, a
   new slurmd keeps its old ones, and its drain and reason too; only the address and a DOWN state are renewed.
 """
@@ -181,7 +181,7 @@ def _specialized_cores(facts: Facts, named: Iterable[str], notes: list[str]) -> 
         notes.append(f"CPUs: all of the host, {host}")
         return 0
     if not _OWN_CPUS.isdisjoint(named):
-        notes.append("CPUs: as the NodeSet says")
+        notes.append("CPUs: from the NodeSet")
         return 0
     # A core with some of its threads within the limit is the pod's: rounding the other way could leave it none.
     wanted = math.ceil(facts.cpus / facts.host.threads_per_core)
@@ -197,7 +197,7 @@ def _specialized_memory(facts: Facts, named: Iterable[str], notes: list[str]) ->
         notes.append(f"memory: all of the host, {facts.host.real_memory} MiB")
         return 0
     if not _OWN_MEMORY.isdisjoint(named):
-        notes.append("memory: as the NodeSet says")
+        notes.append("memory: from the NodeSet")
         return 0
     if facts.memory > facts.host.real_memory:
         notes.append(f"memory: the limit of {facts.memory} MiB is beyond the host's {facts.host.real_memory} MiB")

@@ -1,7 +1,7 @@
 """The role `release`: run once before the operator's chart is uninstalled, so that nothing waits for an operator.
 
-Stops the operator, then takes its finalizers off every custom resource. What runs goes on running; a resource that is
-deleted afterwards leaves at once, with what it owns, and its workers protect their own jobs.
+Stops the operator, then removes its finalizers from every custom resource. Pods keep running. A resource that is
+deleted afterwards is removed at once with the objects that it owns, and its workers protect their own jobs.
 """
 
 import argparse
@@ -32,8 +32,8 @@ STOP_SECONDS = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Stop the operator's Deployment and let go of everything; 0 when done, 1 when it could not be."""
-    parser = argparse.ArgumentParser(prog="slurm-sidecars release", description="Take the operator's finalizers off.")
+    """Stop the operator's Deployment and remove all of its finalizers; 0 if done, 1 if not."""
+    parser = argparse.ArgumentParser(prog="slurm-sidecars release", description="Remove the operator's finalizers.")
     parser.add_argument("--deployment", required=True, help="the operator's Deployment")
     parser.add_argument("--namespace", default=os.environ.get("POD_NAMESPACE", "default"), help="where it is")
     parser.add_argument("--namespaces", default="", metavar="A,B", help="namespaces that it watches; default: all")
@@ -69,7 +69,7 @@ async def release(
     try:
         await client.merge_patch(DEPLOYMENTS, namespace, deployment, {"spec": {"replicas": 0}})
     except NotFound:
-        log.info("there is no Deployment %s/%s to stop", namespace, deployment)
+        log.info("no Deployment %s/%s to stop", namespace, deployment)
     else:
         deadline = clock() + STOP_SECONDS
         while not await _stopped(client, namespace, deployment):

@@ -90,7 +90,7 @@ def parse(text: str) -> Conf:
 
 
 def parse_readable(text: str) -> Conf:
-    """As `parse`, for a text that somebody else checks: a line that slurmctld would refuse has no pairs."""
+    """As `parse`, for a text that is checked elsewhere: a line that slurmctld would refuse has no pairs."""
     return Conf(tuple(_lines(text, strict=False)))
 
 
@@ -108,7 +108,7 @@ def without(pairs: str, key: str) -> str:
 def render(key: str, value: str) -> str:
     """One line `Key=Value` without its line end, quoted and escaped as needed; parses to the same value.
 
-    Raises ValueError for a key that is none, an empty value, and a value that no line can hold: line ends and other
+    Raises ValueError for a key that is none, an empty value, and a value that no line can contain: line ends and other
     control characters, or a quote where quotes are needed.
     """
     if not _KEY.fullmatch(key):
@@ -118,7 +118,7 @@ def render(key: str, value: str) -> str:
     bad = _CONTROL.search(value)
     if bad:
         raise ValueError(
-            f"{key}: its value has the control character {bad[0]!r}, which no line of a Slurm file can hold"
+            f"{key}: its value has the control character {bad[0]!r}, which no line of a Slurm file can contain"
         )
     quoted = " " in value
     if '"' in value and (quoted or value[0] == '"'):
@@ -157,7 +157,7 @@ def _lines(text: str, *, strict: bool = True) -> Iterator[Line]:
         first, content = at, ""
         continued = 1
         while continued and at < len(physical):
-            # As slurmctld: the comment goes first, so a backslash within it continues nothing.
+            # As slurmctld: the comment is removed first, so a backslash within it continues nothing.
             comment = _COMMENT.search(physical[at])
             code = physical[at] if comment is None else physical[at][: comment.end() - 1]
             code, continued = _CONTINUED.subn(r"\1", code)

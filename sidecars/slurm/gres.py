@@ -44,7 +44,7 @@ def type_name(product: str, mig_profile: str = "") -> str:
     if mig_profile:
         match = _PROFILE.fullmatch(mig_profile.strip().lower())
         if match is None:
-            raise GresError(f"{mig_profile!r} isn't the name of a MIG profile such as 1g.5gb; say the type yourself")
+            raise GresError(f"{mig_profile!r} isn't the name of a MIG profile such as 1g.5gb; set the type yourself")
         name = f"{name.partition('-')[0]}_{match[1]}g.{match[2]}gb"
     return checked_type(name, product)
 
@@ -52,8 +52,8 @@ def type_name(product: str, mig_profile: str = "") -> str:
 def checked_type(name: str, origin: str = "") -> str:
     """`name` if it can be a type in Slurm's configuration. Raises GresError."""
     if not _TYPE.fullmatch(name):
-        said = f"{origin!r} gives no type for Slurm" if origin else f"{name!r} is no type for Slurm"
-        raise GresError(f"{said}: letters, digits and _ . + / - are; say the type yourself")
+        problem = f"{origin!r} gives no type for Slurm" if origin else f"{name!r} is no type for Slurm"
+        raise GresError(f"{problem}: letters, digits and _ . + / - are; set the type yourself")
     return name
 
 

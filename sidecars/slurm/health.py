@@ -12,7 +12,7 @@ LIVEZ, READYZ = "/livez", "/readyz"
 def alive(host: str, port: int, seconds: float) -> bool:
     """Whether slurmctld is alive; False when nothing listens. Raises OSError for no answer within `seconds`."""
     try:
-        return _says(host, port, LIVEZ, seconds)
+        return _succeeds(host, port, LIVEZ, seconds)
     except ConnectionError:
         return False
 
@@ -20,7 +20,7 @@ def alive(host: str, port: int, seconds: float) -> bool:
 def answers(host: str, port: int, seconds: float) -> bool:
     """Whether slurmctld answers at all; False when nothing listens. Raises OSError for no answer."""
     try:
-        _says(host, port, LIVEZ, seconds)
+        _succeeds(host, port, LIVEZ, seconds)
     except ConnectionRefusedError:
         return False
     return True
@@ -32,7 +32,7 @@ def leads(host: str, port: int, seconds: float) -> bool:
     Raises OSError for no answer within `seconds`, as of one that is about to end.
     """
     try:
-        return _says(host, port, READYZ, seconds)
+        return _succeeds(host, port, READYZ, seconds)
     except ConnectionRefusedError:
         return False
     except socket.gaierror as error:
@@ -41,7 +41,7 @@ def leads(host: str, port: int, seconds: float) -> bool:
         raise
 
 
-def _says(host: str, port: int, path: str, seconds: float) -> bool:
+def _succeeds(host: str, port: int, path: str, seconds: float) -> bool:
     connection = http.client.HTTPConnection(host, port, timeout=seconds)
     try:
         connection.request("GET", path)

@@ -29,7 +29,7 @@ class HostlistError(ValueError):
 
 
 def expand(expression: str) -> list[str]:
-    """The names that a hostlist stands for, in its own order, each as often as it is there; [] for "".
+    """The names that a hostlist stands for, in its own order, each as often as it occurs; [] for "".
 
     A range keeps the width of its first number when that begins with 0: `n[08-10]` is n08, n09, n10. Several brackets
     in one name multiply, the last one runs fastest. Raises HostlistError.
@@ -70,7 +70,7 @@ def compress(names: Iterable[str]) -> str:
         else:
             ranges[prefix, 0].append(int(digits))
     for prefix, width in [key for key in ranges if key[1]]:
-        # n100 continues n099 where there are such names, else it belongs to the numbers without leading zeros.
+        # n100 continues n099 if such names exist, else it belongs to the numbers without leading zeros.
         for number in ranges.pop((prefix, 0), []):
             fits = 10 ** (width - 1) <= number < 10**width
             ranges[prefix, width if fits else 0].append(number)

@@ -1,8 +1,8 @@
 """The items that describe one Slurm node: a NodeSet's `extraConf`, NODESET_CONF of a worker pod, slurmd's --conf.
 
 Items are `Key=Value`, separated by white space. Keys are those of slurm.conf's NodeName line, in any case. The last of
-a repeated key counts. A value with spaces is between double or single quotes. slurmd's command line can't hold a quote,
-a backslash or a control character within a value (https://slurm.schedmd.com/slurmd.html#OPT_conf).
+a repeated key counts. A value with spaces is between double or single quotes. slurmd's command line can't contain a
+quote, a backslash or a control character within a value (https://slurm.schedmd.com/slurmd.html#OPT_conf).
 """
 
 import re
@@ -67,7 +67,7 @@ def parse(text: str) -> NodeConf:
         unfit = _UNFIT.search(value)
         if unfit is not None:
             problems.append(
-                f"the value of {found['key']} has a {unfit[0]!r}, which slurmd's command line can't hold; write it "
+                f"the value of {found['key']} has a {unfit[0]!r}, which slurmd's command line can't contain; write it "
                 "without"
             )
             continue

@@ -101,8 +101,8 @@ class ConfigSet:
 def compose(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> ConfigSet:
     """All files of the cluster; for an external Controller the slurm.conf that its clients need.
 
-    Deterministic. Raises ResourceError for a Controller of which no slurm.conf can be made, MissingReferenceError for
-    referenced ConfigMaps that aren't there.
+    Deterministic. Raises ResourceError for a Controller without a valid slurm.conf, MissingReferenceError for
+    referenced ConfigMaps that don't exist.
     """
     composer = _Composer(controller, facts)
     composer.compose(nodesets)
@@ -204,11 +204,11 @@ class _Composer:
         if not scripts:
             return
         self._section(title, [])
-        said = None
+        problem = None
         for script in scripts:
-            if script.source != said:
+            if script.source != problem:
                 self._add([f"# {script.source}"])
-                said = script.source
+                problem = script.source
             self._add([f"{script.key}={folder}{script.name}"], script.source)
 
     def _nodesets(self, nodesets: Sequence[NodeSet]) -> None:
@@ -222,8 +222,8 @@ class _Composer:
                 self._problem(place, f"{name!r} can't be the name of a set of nodes: use letters, digits and `-`")
                 continue
             if name in declared:
-                said = f"the name {name!r} is taken by {declared[name]}: set another template.spec.hostname"
-                self._problem(source, said)
+                problem = f"the name {name!r} is taken by {declared[name]}: set another template.spec.hostname"
+                self._problem(source, problem)
                 continue
             if not declared:
                 self._section("### NODESET & PARTITION ###", [])

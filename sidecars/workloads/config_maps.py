@@ -12,7 +12,7 @@ CONFIG_MAPS = 8
 """Over how many ConfigMaps at most the files are spread; a pod mounts that many, as optional ones."""
 
 CONFIG_MAP_BYTES = 1024 * 1024
-"""What one ConfigMap may hold (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
+"""Maximum content of one ConfigMap (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
 
 
 def more_sources(controller: str) -> list[dict[str, object]]:
@@ -25,7 +25,7 @@ def more_sources(controller: str) -> list[dict[str, object]]:
 def config_maps(controller: Controller, config_set: ConfigSet, present: Collection[str] = ()) -> list[Manifest]:
     """The ConfigMaps that carry the files and, in the first, their manifest, which an external Controller doesn't need.
 
-    slurm.conf is always in the first. `present` names ConfigMaps that are there: those of ours that the files need no
+    slurm.conf is always in the first. `present` names existing ConfigMaps: those of ours that the files need no
     more are emptied. Raises ResourceError when the files don't fit.
     """
     shares = spread(config_set)
@@ -69,7 +69,7 @@ def published_digest(first: Manifest) -> str | None:
 
 
 def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
-    """The files by ConfigMap: slurm.conf and the manifest first, then the rest, the largest first, where there is room.
+    """The files by ConfigMap: slurm.conf and the manifest first. The others follow, the largest first.
 
     Raises ResourceError when they don't fit.
     """

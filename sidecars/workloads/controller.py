@@ -22,7 +22,7 @@ def objects(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -
     """ConfigMaps, Services and StatefulSet, in the order to apply them; for an external Controller ConfigMaps alone.
 
     `nodesets` are those of the Controller's namespace that refer to it. Raises ResourceError for a Controller that
-    can't be rendered and MissingReferenceError for one whose references aren't there yet.
+    can't be rendered and MissingReferenceError for one whose references don't exist yet.
     """
     config_set = config.compose(controller, nodesets, facts)
     for problem in config_set.problems:
@@ -227,7 +227,7 @@ def _source(selector: KeySelector, path: str) -> Json:
 def _claim_spec(controller: Controller) -> Json:
     """The claim's spec: the fields of spec.persistence that are a PersistentVolumeClaimSpec's.
 
-    No claim is valid without an access mode and a size, so where they are not said they are the chart's defaults.
+    No claim is valid without an access mode and a size, so they default to the chart's values.
     """
     spec = builtins(controller.spec.persistence)
     needed = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}}

@@ -13,8 +13,8 @@ from sidecars.workloads.resources import Json, NodeSet, ResourceError
 GRES_TYPES = "gpu"
 """GresTypes of slurm.conf, whether a NodeSet has GPUs or not.
 
-A slurmctld that doesn't know the type yet makes records with `Gres=(null)` of workers that register, and can't correct
-them (26.05); so the first GPU pool of a cluster must not have to wait for it.
+A slurmctld that doesn't know the type yet creates records with `Gres=(null)` for workers that register, and can't
+correct them (26.05); so the first NodeSet with GPUs must not have to wait for it.
 """
 
 LAST_ORDINAL = 9999
@@ -56,7 +56,7 @@ def detects(nodesets: Iterable[NodeSet]) -> bool:
 def gres_conf(nodeset: NodeSet) -> list[str]:
     """The lines of a NodeSet's own in gres.conf: none where it has no GPUs, or such as all detect.
 
-    Raises ResourceError where its workers' names can't be told.
+    Raises ResourceError if its workers' names are unknown.
     """
     gpu = nodeset.spec.gpu
     if not gpu.enabled or _is_plain(nodeset):

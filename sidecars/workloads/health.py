@@ -107,5 +107,5 @@ def _settings(nodeset: NodeSet, checks: Iterable[str], limits: Json) -> str:
         values["MIG"] = int("/mig-" in gpu.resource_name)
     for name, value in values.items():
         if "'" in str(value):
-            raise ResourceError("spec.health", f"{value!r} may hold no quote ({name})")
+            raise ResourceError("spec.health", f"{value!r} may contain no quote ({name})")
     return "".join(f"{name}='{value}'\n" for name, value in values.items())

@@ -109,5 +109,5 @@ def workers_disruption_budget(controller_name: str) -> str:
 
 
 def claim(template: str, pod_or_suffix: str) -> str:
-    """The claim made from a volumeClaimTemplate for a pod (StatefulSet mode: the pod's name)."""
+    """The claim created from a volumeClaimTemplate for a pod (StatefulSet mode: the pod's name)."""
     return f"{template}-{pod_or_suffix}"

@@ -99,7 +99,7 @@ LOGGING = (
 
 
 def lists(controller: Controller) -> dict[str, str]:
-    """The operator's values of keys that hold lists. A user may add to them (`conf.merge_lists`)."""
+    """The operator's values of keys that are lists. A user may add to them (`conf.merge_lists`)."""
     jwks = ",jwks=/etc/slurm/jwks.json" if controller.spec.jwks_key_ref else ""
     return {
         "AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}",

@@ -42,8 +42,8 @@ async def tell(
             what = policy.topology(
                 wanted, pod.metadata.annotations.get(TOPOLOGY), own.topology if own is not None else None
             )
-            if what.tell is not None:
-                await cluster.poller.update([slurm_node(pod)], topology=what.tell)
+            if what.send is not None:
+                await cluster.poller.update([slurm_node(pod)], topology=what.send)
             if what.stamp is not None:
                 await _stamp(runtime, pod, what.stamp)
         if own is not None:

@@ -29,7 +29,7 @@ _OWNED_WARNINGS: Mapping[str, str] = {
     "slurmctldlogfile": "the log won't show in the pod's log",
     "slurmschedlogfile": "the log won't show in the pod's log",
     "slurmdlogfile": "the log won't show in the workers' pod log",
-    "slurmdspooldir": "the workers' volumes are made for /var/spool/slurmd",
+    "slurmdspooldir": "the workers' volumes are mounted at /var/spool/slurmd",
     "slurmduser": "the workers' slurmd runs as root",
     "slurmctldpidfile": "the pod's root file system may not be writable there",
     "accountingstoragetype": "spec.accountingRef decides about accounting",
@@ -65,11 +65,11 @@ def key(reading: Reading, version: Version | None, at: Placed, scope: str, pair:
         hint = f"did you mean {spelled}?" if spelled else "remove it or correct its spelling"
         certain = version is not None and keys.KNOWN[0] <= version <= keys.KNOWN[-1]
         which = f"Slurm {versions.text(version or keys.KNOWN[-1])}"
-        reading.tell("error" if certain else "warning", at, f"{pair.key} is no key of {where} in {which}: {hint}")
+        reading.report("error" if certain else "warning", at, f"{pair.key} is no key of {where} in {which}: {hint}")
         return
     wanted = keys.unfit(kind, pair.value)
     if wanted:
-        reading.tell("error", at, f"{pair.key}={pair.value}: its value must be {wanted}")
+        reading.report("error", at, f"{pair.key}={pair.value}: its value must be {wanted}")
 
 
 def duplicates(reading: Reading, lines: Sequence[Placed]) -> None:
@@ -89,10 +89,10 @@ def duplicates(reading: Reading, lines: Sequence[Placed]) -> None:
         place = f"{before.file} line {before.line.number}"
         origin = reading.config_set.origin(before.file, before.line.number)
         if before.value == at.value:
-            reading.tell("warning", at, f"{pair.key} is set already in {place} ({origin}): remove one of the two")
+            reading.report("warning", at, f"{pair.key} is set already in {place} ({origin}): remove one of the two")
         else:
-            said = f"{pair.key}={pair.value} contradicts {pair.key}={before.value} in {place} ({origin})"
-            reading.tell("error", at, f"{said}: remove one of the two")
+            problem = f"{pair.key}={pair.value} contradicts {pair.key}={before.value} in {place} ({origin})"
+            reading.report("error", at, f"{problem}: remove one of the two")
 
 
 def _twice_in_line(reading: Reading, at: Placed) -> None:
@@ -100,8 +100,8 @@ def _twice_in_line(reading: Reading, at: Placed) -> None:
     for pair in at.line.pairs:
         before = seen.setdefault(pair.key.lower(), pair.value)
         if before != pair.value:
-            said = f"{pair.key}={pair.value} contradicts {pair.key}={before} of the same line: remove one of them"
-            reading.tell("error", at, said)
+            problem = f"{pair.key}={pair.value} contradicts {pair.key}={before} of the same line: remove one of them"
+            reading.report("error", at, problem)
 
 
 def owned(reading: Reading, lines: Sequence[Placed]) -> None:
@@ -115,26 +115,26 @@ def owned(reading: Reading, lines: Sequence[Placed]) -> None:
             if at.ours or (ours.get(key) == pair.value and key != "slurmctldhost"):
                 continue
             if key in _OWNED_ERRORS:
-                reading.tell("error", at, f"{pair.key}={pair.value}: {_OWNED_ERRORS[key]}")
+                reading.report("error", at, f"{pair.key}={pair.value}: {_OWNED_ERRORS[key]}")
             elif key in _OWNED_WARNINGS:
-                said = f"{pair.key}={pair.value} overrides the operator's {ours.get(key, 'line')}"
-                reading.tell("warning", at, f"{said}: {_OWNED_WARNINGS[key]}")
+                problem = f"{pair.key}={pair.value} overrides the operator's {ours.get(key, 'line')}"
+                reading.report("warning", at, f"{problem}: {_OWNED_WARNINGS[key]}")
             elif key in merged and any(space in pair.value for space in " \t"):
-                said = f"{pair.key}: a list with spaces isn't merged with the operator's: write {pair.key}="
-                reading.tell("error", at, f"{said}{','.join(pair.value.replace(',', ' ').split())}")
+                problem = f"{pair.key}: a list with spaces isn't merged with the operator's: write {pair.key}="
+                reading.report("error", at, f"{problem}{','.join(pair.value.replace(',', ' ').split())}")
             elif key in _NEEDED_ITEMS and _NEEDED_ITEMS[key] not in pair.value.lower().split(","):
-                said = f"{pair.key}={pair.value}: the operator and slurmrestd need {_NEEDED_ITEMS[key]}: add it"
-                reading.tell("error", at, said)
+                problem = f"{pair.key}={pair.value}: the operator and slurmrestd need {_NEEDED_ITEMS[key]}: add it"
+                reading.report("error", at, problem)
             elif key == "selecttype" and pair.value.lower() != "select/cons_tres":
-                said = f"{pair.key}={pair.value}: workers are dynamic nodes, which need select/cons_tres"
-                reading.tell("error", at, f"{said}: remove the line")
+                problem = f"{pair.key}={pair.value}: workers are dynamic nodes, which need select/cons_tres"
+                reading.report("error", at, f"{problem}: remove the line")
             elif key == "maxnodecount" and pair.value.isdecimal() and int(pair.value) < _int(ours.get(key)):
-                said = f"{pair.key}={pair.value}: nodes beyond it are lost when slurmctld reads it"
-                reading.tell("warning", at, f"{said}; the operator's is {ours.get(key)}: remove the line")
+                problem = f"{pair.key}={pair.value}: nodes beyond it are lost when slurmctld reads it"
+                reading.report("warning", at, f"{problem}; the operator's is {ours.get(key)}: remove the line")
     cluster = next((at for at in lines if at.key == "clustername" and at.ours), None)
     if cluster is not None and len(cluster.value) > MAX_CLUSTER_NAME:
-        said = f"ClusterName={cluster.value} has {len(cluster.value)} characters, more than {MAX_CLUSTER_NAME}"
-        reading.tell("error", cluster, f"{said}: set a shorter spec.clusterName")
+        problem = f"ClusterName={cluster.value} has {len(cluster.value)} characters, more than {MAX_CLUSTER_NAME}"
+        reading.report("error", cluster, f"{problem}: set a shorter spec.clusterName")
 
 
 def _int(text: str | None) -> int:

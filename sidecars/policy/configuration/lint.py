@@ -1,4 +1,4 @@
-"""What is wrong with a cluster's configuration, as far as can be told without running slurmctld.
+"""The faults of a cluster's configuration that can be found without running slurmctld.
 
 Looks only for what Slurm would refuse, die of, or silently take otherwise than it was meant. The rest is left to the
 dry run by a slurmctld of the same version. The rules: docs/configuration.md.
@@ -70,9 +70,9 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 def _binary(reading: Reading, name: str) -> None:
     origin = reading.config_set.origin(name)
     if name.endswith((".conf", ".yaml")):
-        said = f"{name} isn't UTF-8: save it as UTF-8"
-        reading.findings.append(error(name, None, origin, said))
+        text = f"{name} isn't UTF-8: save it as UTF-8"
+        reading.findings.append(error(name, None, origin, text))
     elif b"\0" in reading.config_set.binary_files[name]:
-        said = f"{name} has NUL bytes, at which Slurm cuts it when it hands it to the workers: bring it by a volume"
-        finding = Finding(file=name, line=None, origin=origin, severity="warning", message=said)
+        text = f"{name} has NUL bytes, at which Slurm cuts it when it hands it to the workers: bring it by a volume"
+        finding = Finding(file=name, line=None, origin=origin, severity="warning", message=text)
         reading.findings.append(finding)

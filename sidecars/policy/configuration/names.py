@@ -10,21 +10,21 @@ _SCRIPTS = frozenset({"prolog", "epilog", "prologslurmctld", "epilogslurmctld"})
 
 
 def scripts(reading: Reading, lines: Sequence[Placed]) -> None:
-    """Prolog and epilog scripts in /etc/slurm that aren't there: slurmctld dies of some of them."""
+    """Missing prolog and epilog scripts in /etc/slurm: slurmctld ends on some of them."""
     for at in lines:
         value = at.value.removeprefix(FOLDER)
         if at.key not in _SCRIPTS or "/" in value or any(mark in value for mark in "*?["):
             continue
         if value not in reading.config_set.files and value not in reading.config_set.binary_files:
             pair = at.line.pairs[0]
-            said = f"{pair.key}={pair.value}: there is no such script: bring it by a ConfigMap of the scriptRefs"
-            reading.tell("error", at, said)
+            text = f"{pair.key}={pair.value}: the script doesn't exist: add it to a ConfigMap of the scriptRefs"
+            reading.report("error", at, text)
 
 
 def names(
     reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet], known_nodes: Collection[str] | None
 ) -> None:
-    """Nodes, sets of nodes and partitions: defined once, and what they refer to is there."""
+    """Nodes, NodeSets and partitions: defined once, and their references exist."""
     nodes: dict[str, Placed] = {}
     sets: dict[str, Placed] = {}
     partitions: dict[str, Placed] = {}
@@ -40,8 +40,8 @@ def names(
             for name in at.value.split(","):
                 _once(reading, partitions, name, at, "partition")
     for name in nodes.keys() & sets.keys():
-        said = f"the node {name} has the name of a set of nodes, which Slurm refuses: rename one of them"
-        reading.tell("error", nodes[name], said)
+        text = f"the node {name} has the name of a set of nodes, which Slurm refuses: rename one of them"
+        reading.report("error", nodes[name], text)
     known = nodes.keys() | set(known_nodes or ())
     for at in lines:
         if at.key in {"partitionname", "nodeset"}:
@@ -55,8 +55,8 @@ def _once(reading: Reading, seen: dict[str, Placed], name: str, at: Placed, what
     before = seen.setdefault(name, at)
     if before is not at:
         origin = reading.config_set.origin(before.file, before.line.number)
-        said = f"the {what} {name} is defined already in {before.file} line {before.line.number} ({origin})"
-        reading.tell("error", at, f"{said}: rename or remove one of them")
+        text = f"the {what} {name} is defined already in {before.file} line {before.line.number} ({origin})"
+        reading.report("error", at, f"{text}: rename or remove one of them")
 
 
 def _expanded(reading: Reading, at: Placed, value: str) -> list[str]:
@@ -65,7 +65,7 @@ def _expanded(reading: Reading, at: Placed, value: str) -> list[str]:
     try:
         return hostlists.expand(value)
     except hostlists.HostlistError as error:
-        reading.tell("error", at, f"{value[:100]} is no list of nodes: {error}")
+        reading.report("error", at, f"{value[:100]} is no list of nodes: {error}")
         return []
 
 
@@ -78,17 +78,17 @@ def _absent(
     known_nodes: Collection[str] | None,
 ) -> None:
     about = at.line.pairs[0]
-    said = f"{about.key}={about.value} names {name}, which is neither a node nor a NodeSet"
+    text = f"{about.key}={about.value} names {name}, which is neither a node nor a NodeSet"
     worker = next((it for it in nodesets if _may_be_worker(name, it)), None)
     if at.key == "nodeset":
-        said = f"NodeSet={about.value} names {name}, of which no NodeName line tells: correct its spelling"
-        reading.tell("warning", at, f"{said}, or leave it if it registers by itself")
+        text = f"NodeSet={about.value} names {name}, which no NodeName line defines: correct its spelling"
+        reading.report("warning", at, f"{text}, or ignore this if it registers automatically")
     elif worker is None:
         severity: Severity = "warning" if known_nodes is None else "error"
-        reading.tell(severity, at, f"{said}: there are {', '.join(sets) or 'none'}")
+        reading.report(severity, at, f"{text}; NodeSets: {', '.join(sets) or 'none'}")
     else:
-        said = f"{about.key}={about.value} names {name}, a worker, of which slurmctld dies while it isn't registered"
-        reading.tell("warning", at, f"{said}: name the NodeSet {worker.slurm_name} instead")
+        text = f"{about.key}={about.value} names {name}, a worker, of which slurmctld dies while it isn't registered"
+        reading.report("warning", at, f"{text}: name the NodeSet {worker.slurm_name} instead")
 
 
 def gres(reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet]) -> None:
@@ -100,8 +100,8 @@ def gres(reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet])
         name = item.partition(":")[0].strip().lower()
         if name and name not in declared:
             wanted = ",".join(sorted(declared | {name}))
-            said = f"Gres {item}: {name} isn't declared: add GresTypes={wanted} to spec.extraConf"
-            reading.findings.append(error(*place, said))
+            text = f"Gres {item}: {name} isn't declared: add GresTypes={wanted} to spec.extraConf"
+            reading.findings.append(error(*place, text))
 
     for at in lines:
         declares = at.line.get("Gres") if at.key == "nodename" else None

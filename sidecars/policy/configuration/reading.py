@@ -69,7 +69,7 @@ class Reading:
     config_set: ConfigSet
     findings: list[Finding] = field(default_factory=list)
 
-    def tell(self, severity: Severity, at: Placed, message: str) -> None:
+    def report(self, severity: Severity, at: Placed, message: str) -> None:
         """Add a finding about a line."""
         origin = self.config_set.origin(at.file, at.line.number)
         finding = Finding(file=at.file, line=at.line.number, origin=origin, severity=severity, message=message)
@@ -99,14 +99,14 @@ class Reading:
         cluster = conf.parse_readable(self.config_set.files["slurm.conf"]).get("ClusterName") or ""
         name = path.replace("%c", cluster)
         if name.startswith("/") and not name.startswith(FOLDER):
-            said = f"Include {path}: the operator doesn't know files outside of /etc/slurm, and workers don't get them"
-            self.tell("warning", at, f"{said}: bring the file by spec.configFileRefs")
+            text = f"Include {path}: the operator doesn't know files outside of /etc/slurm, and workers don't get them"
+            self.report("warning", at, f"{text}: bring the file by spec.configFileRefs")
             return
         name = name.removeprefix(FOLDER)
         if name in including:
-            self.tell("error", at, f"Include {path}: the file includes itself: remove the line")
+            self.report("error", at, f"Include {path}: the file includes itself: remove the line")
         elif name not in self.config_set.files:
-            said = f"Include {path}: there is no such file: bring it by a ConfigMap of spec.configFileRefs"
-            self.tell("error", at, said)
+            text = f"Include {path}: the file doesn't exist: add it to a ConfigMap of spec.configFileRefs"
+            self.report("error", at, text)
         else:
             yield from self.lines(name, including)

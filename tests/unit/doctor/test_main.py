@@ -135,7 +135,7 @@ async def test_a_controller_that_cannot_be_read_is_named(capsys: pytest.CaptureF
 async def test_no_slurm_cluster_at_all_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     async with KubeDouble() as server:
         assert await ask(server, SlurmModel()) == 1
-        assert capsys.readouterr().out == "there is no Controller in namespace slurm\n"
+        assert capsys.readouterr().out == "no Controller in namespace slurm\n"
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,9 @@ def test_a_configuration_that_runs_is_accepted_and_running() -> None:
 def test_a_refused_one_names_file_line_origin_and_reason() -> None:
     accepted, running = conditions(REFUSES)
     assert (accepted.status, accepted.reason) == ("False", "DryRunFailed")
-    assert accepted.message.startswith("slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld goes on")
+    assert accepted.message.startswith(
+        "slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld keeps the one before"
+    )
     assert (running.status, running.reason) == ("False", "DifferentConfiguration")
 
 

@@ -46,7 +46,7 @@ def test_what_is_no_mig_profile_is_refused(profile: str) -> None:
 
 @pytest.mark.parametrize("product", ["", "  ", "a:b", "a,b", "a=b", "a(b", 'a"b', "h\t100", "é"])
 def test_a_product_that_would_break_slurms_configuration_is_refused(product: str) -> None:
-    with pytest.raises(GresError, match="say the type yourself"):
+    with pytest.raises(GresError, match="set the type yourself"):
         type_name(product)
 
 

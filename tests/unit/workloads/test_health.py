@@ -118,7 +118,7 @@ def test_a_check_of_the_operators_name_is_refused() -> None:
 
 
 def test_a_quote_that_would_end_a_setting_is_refused() -> None:
-    with pytest.raises(ResourceError, match="may hold no quote"):
+    with pytest.raises(ResourceError, match="may contain no quote"):
         config_map(health={"enabled": True, "paths": ["/a'; reboot; '"]})
 
 

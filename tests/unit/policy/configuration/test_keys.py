@@ -25,7 +25,7 @@ def test_a_key_that_is_set_twice_alike_is_a_warning() -> None:
         ("AccountingStorageHost=db.example.com", "spec.accountingRef decides"),
         ("MaxNodeCount=10", "nodes beyond it are lost"),
         ("Include /opt/site/slurm.conf", "doesn't know files outside of /etc/slurm"),
-        ("NodeSet=z Nodes=nosuch", "of which no NodeName line tells"),
+        ("NodeSet=z Nodes=nosuch", "which no NodeName line defines"),
     ],
 )
 def test_what_may_be_meant_is_a_warning(line: str, said: str) -> None:

@@ -18,7 +18,7 @@ WAITING = "WaitingForAccounting"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why the configuration can't be made yet."""
+    """Why the configuration can't be composed yet."""
 
     reason: str
     message: str
@@ -34,7 +34,8 @@ def wait(namespace: str, name: str, accounting: dict[str, Any] | None, *, in_use
     """
     if accounting is None:
         message = (
-            f"spec.accountingRef: there is no Accounting {name!r} in {namespace!r}; it is taken up as soon as there is"
+            f"spec.accountingRef: no Accounting {name!r} exists in {namespace!r}; "
+            "the operator uses it as soon as you create it"
         )
         return Wait(MISSING, message, None)
     if accounting["spec"].get("external") or conditions.is_true(accounting, "Ready") or in_use:
@@ -45,7 +46,7 @@ def wait(namespace: str, name: str, accounting: dict[str, Any] | None, *, in_use
         return None
     message = (
         f"Accounting {name!r} isn't ready, and slurmctld can't start without it the first time; "
-        f"tried all the same {DEADLINE_SECONDS:.0f} s after the Accounting was made. "
+        f"it starts nevertheless {DEADLINE_SECONDS:.0f} s after the Accounting was created. "
         f"See `kubectl -n {namespace} get accountings {name} -o wide`"
     )
     return Wait(WAITING, message, left)

@@ -1,4 +1,4 @@
-"""How far a StatefulSet or Deployment has come: the condition `Ready` of the custom resource that it is made for."""
+"""The condition `Ready` of a custom resource, from the rollout of its StatefulSet or Deployment."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def readiness(kind: str, namespace: str, name: str, live: dict[str, Any] | None)
         message = f"pods of {kind} {name} that are out of date stay until the updated ones are ready"
         return Condition("Ready", "False", "Updating", message)
     if not wanted:
-        return Condition("Ready", "True", "ScaledToZero", "spec.replicas is 0: there are no pods")
+        return Condition("Ready", "True", "ScaledToZero", "spec.replicas is 0, so no pods run")
     if ready < wanted:
         message = f"{ready} of {wanted} pods of {kind} {name} are ready; see `kubectl -n {namespace} get pods`"
         return Condition("Ready", "False", "PodsNotReady", message)

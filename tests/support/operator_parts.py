@@ -81,7 +81,7 @@ class Requests:
 
 
 class Parts:
-    """Create it inside a running event loop. Times are seconds since EPOCH, of which `now` tells."""
+    """Create it inside a running event loop. `now`, and all times, are seconds since the epoch."""
 
     def __init__(self, **settings: Any) -> None:
         self.now = EPOCH
@@ -94,7 +94,7 @@ class Parts:
         wire(self.operator)
 
     def custom(self, kind: str, name: str, spec: Any, status: Any = None, **metadata: Any) -> Manifest:
-        """Have the caches hold a custom resource; as stored."""
+        """Put a custom resource into the caches; as stored."""
         meta = {"namespace": NAMESPACE, "name": name, "uid": f"uid-of-{name}", "generation": 1, **self._version()}
         manifest = {"kind": kind, "metadata": meta | metadata, "spec": spec} | ({"status": status} if status else {})
         caches = {it.resource.kind: it for it in self.runtime.caches.custom_resources()}

@@ -21,7 +21,7 @@ READY: dict[str, Any] = {
         ({}, {"updatedReplicas": 1}, ("False", "Updating", "1 of 2 pods of Deployment d are updated")),
         ({}, {"replicas": 3}, ("False", "Updating", "out of date stay until the updated ones are ready")),
         ({}, {"readyReplicas": 1}, ("False", "PodsNotReady", "see `kubectl -n ns get pods`")),
-        ({"replicas": 0}, {"replicas": 0, "updatedReplicas": 0}, ("True", "ScaledToZero", "there are no pods")),
+        ({"replicas": 0}, {"replicas": 0, "updatedReplicas": 0}, ("True", "ScaledToZero", "no pods run")),
     ],
 )
 def test_only_the_newest_pods_all_of_them_ready_and_no_others_are_ready(

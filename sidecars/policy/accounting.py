@@ -34,7 +34,7 @@ def wait(namespace: str, name: str, accounting: dict[str, Any] | None, *, in_use
     """
     if accounting is None:
         message = (
-            f"spec.accountingRef: no Accounting {name!r} exists in {namespace!r}; "
+            f"spec.accountingRef: no Accounting {name!r} in {namespace!r} exists; "
             "the operator uses it as soon as you create it"
         )
         return Wait(MISSING, message, None)

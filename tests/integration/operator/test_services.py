@@ -130,7 +130,7 @@ async def accounting_lines(world: World) -> list[str]:
 async def test_a_controller_turns_accounting_on_when_slurmdbd_is_up(world: World) -> None:
     await accounted(world)
     said = await until_reason(world, CONTROLLERS, "slurm", "AccountingMissing")
-    assert "no Accounting 'slurm' exists" in said
+    assert "no Accounting 'slurm'" in said
     assert await accounting_lines(world) == ["AccountingStorageType=accounting_storage/none"]
     await world.create(secret("mariadb-password", "password", b"first"))
     await world.create(custom("Accounting", "slurm", ACCOUNTING))

@@ -134,8 +134,8 @@ def cordon_reason(node: records.Node, namespace: str, pod: str, explained_by: It
         return None
     found = (node.status.condition(kind) for kind in explained_by)
     problems = "; ".join(f"({it.reason}: {it.message})" for it in found if it is not None and it.status == "True")
-    said = _harmless(node.metadata.annotations.get(names.NODE_CORDON_REASON, "")) or _harmless(problems)
-    return said or f"Node ({node.metadata.name}) was cordoned, Pod ({namespace}/{pod}) must be cordoned"
+    reason = _harmless(node.metadata.annotations.get(names.NODE_CORDON_REASON, "")) or _harmless(problems)
+    return reason or f"Node ({node.metadata.name}) was cordoned, Pod ({namespace}/{pod}) must be cordoned"
 
 
 def deletion_cost(text: str) -> int:

@@ -49,24 +49,24 @@ async def tell(
         if own is not None:
             await _tell_features(runtime, pod, cluster, own)
     except Refused as error:
-        said = f"Slurm refuses the topology or features of Kubernetes node {pod.spec.node_name}: {error}"
-        runtime.events.emit(_manifest(pod), "Warning", "PlacementRefused", "Register", said)
+        message = f"Slurm refuses the topology or features of Kubernetes node {pod.spec.node_name}: {error}"
+        runtime.events.emit(_manifest(pod), "Warning", "PlacementRefused", "Register", message)
         return TRY_AGAIN
     return None
 
 
 async def _tell_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, node: Node) -> None:
-    machine = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
-    if machine is None:
+    kube_node = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
+    if kube_node is None:
         return
-    annotation = machine.metadata.annotations.get(names.FEATURES, "")
+    annotation = kube_node.metadata.annotations.get(names.FEATURES, "")
     available = policy.features(annotation, node.features)
     active = policy.features(annotation, node.active_features)
     if available is None and active is None:
         return
     for bad in policy.bad_features(annotation):
-        said = f"annotation {names.FEATURES} of Kubernetes node {pod.spec.node_name}: {bad!r} can't be a feature"
-        runtime.events.emit(_manifest(pod), "Warning", "BadFeature", "Register", said)
+        message = f"annotation {names.FEATURES} of Kubernetes node {pod.spec.node_name}: {bad!r} can't be a feature"
+        runtime.events.emit(_manifest(pod), "Warning", "BadFeature", "Register", message)
     await cluster.poller.update(
         [node.name],
         features=node.features if available is None else available,
@@ -77,13 +77,13 @@ async def _tell_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, n
 def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> str | None:
     """None while the Kubernetes node isn't known, and where the NodeSet says the topology."""
     spec: dict[str, Any] = nodeset.get("spec") or {}
-    machine = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
-    if machine is None:
+    kube_node = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
+    if kube_node is None:
         return None
     if policy.sets_topology(spec.get("extraConf") or ""):
         return pod.metadata.annotations.get(TOPOLOGY, "")
     of_template: dict[str, str] = ((spec.get("template") or {}).get("metadata") or {}).get("annotations") or {}
-    return machine.metadata.annotations.get(TOPOLOGY, of_template.get(TOPOLOGY, "")).strip()
+    return kube_node.metadata.annotations.get(TOPOLOGY, of_template.get(TOPOLOGY, "")).strip()
 
 
 async def _stamp(runtime: Runtime, pod: records.Pod, value: str) -> None:

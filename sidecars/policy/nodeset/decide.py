@@ -137,7 +137,7 @@ class _Step:
 
     def plan_pods(self) -> PodPlan:
         """Which pods to create, drain and delete."""
-        slurm = _with_jobs(self.observed.slurm, self.observed.answers.get(needs.Jobs()))
+        slurm = drain.with_jobs(self.observed.slurm, self.observed.answers.get(needs.Jobs()))
         plan = pods.plan(self.desired.pods, self.observed.pods, slurm, self.now)
         if self._order_depends_on_jobs(plan, slurm):
             busy = frozenset(pod.slurm_node for pod in self.observed.pods if drain.is_busy(pod, slurm))
@@ -215,7 +215,7 @@ class _Step:
         """Whether the cause of a deletion that Slurm's list or the cached Kubernetes node shows is true live."""
         pod = deletion.pod
         need = needs.IsLost(pod.kube_node or "") if deletion.kube_node_lost else needs.IsAbsent(pod.slurm_node)
-        return _says_yes(self.ask(need))
+        return needs.is_yes(self.ask(need))
 
     def _remember_failures(self, plan: PodPlan) -> None:
         unregistered = {it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED}
@@ -241,7 +241,7 @@ class _Step:
         due = {*plan.delete, *(name for names in plan.down.values() for name in names)}
         pod_of = {node.name: facts.pod for node in orphans if node.name in due and (facts := pod_facts(node.extra))}
         chosen = sorted(due)[:MAX_LOOKUPS]
-        free = {name for name in chosen if not pod_of.get(name) or _says_no(self.ask(needs.IsHidden(pod_of[name])))}
+        free = {name for name in chosen if not pod_of.get(name) or needs.is_no(self.ask(needs.IsHidden(pod_of[name])))}
         found: list[Action] = []
         for reason, names in plan.down.items():
             if some := tuple(name for name in names if name in free):
@@ -381,23 +381,3 @@ class _Step:
         in_use = {pod.revision for pod in self.observed.pods}
         surplus = revisions.surplus(stored, self.desired.pods.revision, in_use, limit)
         return [actions.PruneRevision(name) for name in surplus]
-
-
-def _with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
-    """The view with what has become known of the jobs. `unread` is the observer's: which nodes changed since."""
-    match answer:
-        case needs.Known(jobs):
-            return replace(slurm, nodes_with_jobs=drain.nodes_with_jobs(jobs.jobs))
-        case needs.Pending():
-            return replace(slurm, unread=frozenset(slurm.nodes))
-        case needs.Failed(why):
-            return replace(slurm, jobs_problem=f"the jobs can't be read: {why}")
-    return slurm
-
-
-def _says_yes(answer: Answer) -> bool:
-    return isinstance(answer, needs.Known) and answer.value is True
-
-
-def _says_no(answer: Answer) -> bool:
-    return isinstance(answer, needs.Known) and answer.value is False

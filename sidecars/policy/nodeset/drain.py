@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sidecars.contract import reasons
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import Owner
+from sidecars.policy.nodeset.needs import Failed, Known, Pending
 from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.slurm import hostlists, states
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from sidecars.policy.nodeset.needs import Answer
     from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
     from sidecars.slurm.records import Job, Node
 
@@ -102,6 +105,18 @@ def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:
 def is_for_deletion(node: Node) -> bool:
     """Whether the operator has drained the node in order to delete its pod."""
     return reasons.owner(node.reason) is Owner.OPERATOR and _PENDING_TERMINATION in node.reason
+
+
+def with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
+    """The view with what is known of the jobs. The observer sets `unread`: which nodes changed since they were read."""
+    match answer:
+        case Known(jobs):
+            return replace(slurm, nodes_with_jobs=nodes_with_jobs(jobs.jobs))
+        case Pending():
+            return replace(slurm, unread=frozenset(slurm.nodes))
+        case Failed(why):
+            return replace(slurm, jobs_problem=f"the jobs can't be read: {why}")
+    return slurm
 
 
 def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> str | None:

@@ -102,3 +102,13 @@ class Failed:
 
 
 Answer = Known | Pending | Failed
+
+
+def is_yes(answer: Answer) -> bool:
+    """Whether the answer to a need that asks "whether" is known to be yes."""
+    return isinstance(answer, Known) and answer.value is True
+
+
+def is_no(answer: Answer) -> bool:
+    """Whether it is known to be no."""
+    return isinstance(answer, Known) and answer.value is False

@@ -61,7 +61,7 @@ class Uncordon:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceReservation:
-    """Add the NodeSet's reservation finalizer, then create, change or delete the reservation as the step says."""
+    """Add the NodeSet's reservation finalizer, then create, change or delete the reservation, as the step requires."""
 
     name: str
     step: Step
@@ -81,7 +81,7 @@ class SetDown:
     """Set Slurm nodes without a pod DOWN."""
 
     reason: str | None
-    """None leaves the reason as it is."""
+    """None doesn't change the reason."""
     slurm_nodes: tuple[str, ...]
 
 

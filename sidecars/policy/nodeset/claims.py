@@ -1,7 +1,7 @@
 """persistentVolumeClaimRetentionPolicy: which claims are deleted together with what.
 
-A claim is deleted with its owner. `whenDeleted: Delete` makes the NodeSet the owner. `whenScaled: Delete` makes the pod
-the owner, from the moment it is to be scaled in until it is rescued. Claims with another owner are left alone.
+A claim is deleted with its owner. With `whenDeleted: Delete` the owner is the NodeSet. With `whenScaled: Delete` it is
+the pod, from the moment it is to be scaled in until it is rescued. Claims with another owner are left alone.
 """
 
 from __future__ import annotations

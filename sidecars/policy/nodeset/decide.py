@@ -324,7 +324,7 @@ class _Step:
         return (actions.ReleaseNodeSet(),), None
 
     def time_alone(self) -> float | None:
-        """Seconds until time alone changes what holds for the pods or the NodeSet."""
+        """Seconds until time alone changes a decision for the pods or the NodeSet."""
         found: list[float] = []
         observed, wanted = self.observed, self.desired.pods
         if any(pod.ready and not pod.available for pod in observed.pods):
@@ -374,7 +374,7 @@ class _Step:
         return [actions.CreatePods(ordinals, kube_nodes)] if ordinals or kube_nodes else []
 
     def prunes(self) -> list[Action]:
-        """Stored revisions that spec.revisionHistoryLimit leaves no room for."""
+        """Stored revisions beyond spec.revisionHistoryLimit."""
         stored, limit = self.observed.revisions, self.desired.nodeset.spec.revision_history_limit
         if not self.desired.creatable or not self.observed.settled or len(stored) <= limit:
             return []

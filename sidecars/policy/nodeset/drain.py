@@ -58,7 +58,7 @@ def verdict(
     if desired.forced:
         return Deletion(pod, CLUSTER_REMOVED, FORCED_GRACE_SECONDS, scaled_in=scaled_in, event=event)
     if slurm.problem is not None:
-        # No event says when a read that failed, such as that of all jobs, would succeed.
+        # No event shows when a read that failed, such as that of all jobs, would succeed.
         return Waiting(pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.problem}", look_again=5.0)
     if pod.slurm_node in slurm.unsettled:
         return Waiting(pod, f"Slurm node {pod.slurm_node} was changed just now and is being read again", look_again=1.0)
@@ -79,7 +79,7 @@ def verdict(
             step = f"Slurm node {pod.slurm_node} is drained; the jobs are being read, in case a suspended one is on it"
             return Waiting(pod, step, look_again=5.0)
         if slurm.nodes_with_jobs is not None and pod.slurm_node in slurm.nodes_with_jobs:
-            return Waiting(pod, f"Slurm node {pod.slurm_node} is drained but holds a suspended job", look_again=5.0)
+            return Waiting(pod, f"Slurm node {pod.slurm_node} is drained but has a suspended job", look_again=5.0)
         because = f"Slurm node {pod.slurm_node} is drained"
         return Deletion(pod, because, drained=True, scaled_in=scaled_in, event=event)
     if states.is_drain(node.states):
@@ -94,7 +94,7 @@ def _has_registered(pod: WorkerPod, node: Node | None) -> bool:
 
 
 def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:
-    """Nodes with a job that has begun and not ended: a suspended one leaves its node IDLE (scontrol, suspend)."""
+    """Nodes with a job that has begun and not ended: the node of a suspended one is IDLE (scontrol, suspend)."""
     found: set[str] = set()
     for job in jobs:
         if job.nodes and job.states.isdisjoint(_HAS_NOT_BEGUN_OR_HAS_ENDED):
@@ -169,6 +169,6 @@ def should_undrain(node: Node, pod: WorkerPod) -> bool:
 
 
 def is_busy(pod: WorkerPod, slurm: SlurmView) -> bool:
-    """Whether Slurm says that the pod's node holds a job."""
+    """Whether Slurm reports a job on the pod's node."""
     node = slurm.nodes.get(pod.slurm_node)
     return node is not None and states.is_busy(node.states)

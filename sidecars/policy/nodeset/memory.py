@@ -22,7 +22,7 @@ class Memory:
     orphaned_since: Mapping[str, float] = field(default_factory=dict)
     """Since when a node record has no pod, by its name."""
     records_since: float | None = None
-    """Since when newer node records are needed than there were, by the clock of `Observed.clock`."""
+    """Since when newer node records are needed than the present ones, by the clock of `Observed.clock`."""
     removed_partitions: tuple[str, ...] = ()
     """The partitions that are to be removed from slurm.conf."""
     removed_since: float = 0.0

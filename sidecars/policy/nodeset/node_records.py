@@ -23,15 +23,15 @@ class RecordPlan:
 
     delete: tuple[str, ...] = ()
     down: Mapping[str | None, tuple[str, ...]] = field(default_factory=dict)
-    """Nodes to set DOWN by reason; None leaves the reason as it is."""
+    """Nodes to set DOWN by reason; None doesn't change the reason."""
     look_again: float | None = None
     """Seconds until time alone may have changed this; None when no record is left to be deleted."""
 
 
 def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float], now: float) -> RecordPlan:
-    """What to do about node records that carry the uid of a pod that no longer exists.
+    """What to do about node records that carry the uid of a deleted pod.
 
-    `orphaned_since`: when each was first seen so; one that is missing there is seen for the first time. A record with a
+    `orphaned_since`: when each was first seen so; one that is missing in it is seen for the first time. A record with a
     foreign reason or a reservation is set DOWN and left to the administrator. A busy one is set DOWN, which ends its
     jobs in Slurm, and deleted once it is free.
     """

@@ -122,7 +122,7 @@ def _replacement(pod: WorkerPod) -> Deletion:
 
 
 def _shortened(pods: Iterable[WorkerPod]) -> list[Deletion]:
-    """Pods that are being deleted with a longer grace than the removal of their Slurm cluster leaves them."""
+    """Pods that are being deleted with a longer grace period than the removal of their Slurm cluster allows."""
     limit = drains.FORCED_GRACE_SECONDS
     return [
         Deletion(pod, drains.CLUSTER_REMOVED, limit)

@@ -1,4 +1,4 @@
-"""What the decisions for a NodeSet are made from, and what they say about one pod."""
+"""The input of the decisions for a NodeSet, and their result for one pod."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class WorkerPod:
     kube_node_gone: bool = False
     """It is bound to a Kubernetes node that does not exist."""
     out_of_service: bool = False
-    """Its Kubernetes node has the taint that says that the host is off."""
+    """Its Kubernetes node has the taint `out-of-service`: its host is shut down."""
     kubelet_silent: bool = False
     """The kubelet of its Kubernetes node does not report."""
     mode: str = "StatefulSet"
@@ -158,7 +158,7 @@ class Observed:
     revisions: Sequence[Stored] = ()
     """The stored revisions."""
     orphans: Sequence[Node] = ()
-    """Node records that pods of the NodeSet registered which no longer exist."""
+    """Node records of deleted pods of the NodeSet."""
     conditions: Sequence[Mapping[str, object]] = ()
     """status.conditions."""
     answers: Mapping[Need, Answer] = field(default_factory=dict)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCALE_IN = "scale-in"
 MODE_CHANGE = "a change of scalingMode"
-NO_MATCH = "its Kubernetes node, which no longer matches"
+NO_MATCH = "its Kubernetes node, which does not match"
 OTHER_HOSTNAME = "a change of its hostname"
 NOT_REPLACED = frozenset({SCALE_IN, MODE_CHANGE, NO_MATCH})
 """Causes after which no pod replaces the one that is deleted."""

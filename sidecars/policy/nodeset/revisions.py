@@ -1,6 +1,6 @@
-"""Which revision a NodeSet's new pods are made from, and which stored ones may go.
+"""The revision of a NodeSet's new pods, and the stored ones that may be deleted.
 
-A revision is told by its content, not by its name: asking for what was asked for before finds the same one again.
+A revision is identified by its content, not by its name: an earlier spec finds its revision again.
 """
 
 from collections.abc import Iterable, Sequence

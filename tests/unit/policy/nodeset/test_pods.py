@@ -402,7 +402,7 @@ def test_workers_on_cordoned_kubernetes_nodes_make_no_room_for_more_updates_at_a
     ("where", "why"),
     [
         ({}, "its Kubernetes node, which is gone"),
-        ({"a": Place("a", "a", False, False)}, "its Kubernetes node, which no longer matches"),
+        ({"a": Place("a", "a", False, False)}, "its Kubernetes node, which does not match"),
         ({"a": Place("a", "other", True, True)}, "a change of its hostname"),
     ],
 )

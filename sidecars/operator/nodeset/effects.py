@@ -1,5 +1,6 @@
 """Applies the actions of a decision, in their order. Each is tried, whatever becomes of the others."""
 
+import asyncio
 import itertools
 import logging
 from collections import defaultdict
@@ -105,14 +106,15 @@ class Outcome:
 async def apply(this: Pass, desired: Desired, source: PodSource, wanted: Sequence[Action]) -> Outcome:
     """Apply the actions. Failures are in the outcome; none of them stops another action."""
     outcome = Outcome(applied=bool(wanted))
-    await _drains(this, outcome, wanted)
-    await _deletions(this, outcome, _of(actions.DeletePod, wanted))
-    for order in _of(actions.CreatePods, wanted):
-        await _creation(this, outcome, desired, source, order)
-    await _writes(this, outcome, [partial(_set_owners, this, it) for it in _of(SetOwners, wanted)])
-    for step in wanted:
-        await _one(this, outcome, step)
-    await _cordons(this, outcome, wanted)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_cordons(this, outcome, wanted))
+        await _drains(this, outcome, wanted)
+        await _deletions(this, outcome, _of(actions.DeletePod, wanted))
+        for order in _of(actions.CreatePods, wanted):
+            await _creation(this, outcome, desired, source, order)
+        await _writes(this, outcome, [partial(_set_owners, this, it) for it in _of(SetOwners, wanted)])
+        for step in wanted:
+            await _one(this, outcome, step)
     outcome.hint(this.runtime.expectations.remaining(this.key) or None)
     return outcome
 
@@ -339,7 +341,7 @@ async def _prune(this: Pass, name: str) -> None:
 
 
 async def _cordons(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> None:
-    """Last of all, and given up as soon as something new is to be decided: nothing depends on these annotations."""
+    """Beside everything else, which does not wait for it. Given up as soon as something new is to be decided."""
     steps = [partial(_cordon, this, action.pod, "operator") for action in _of(actions.Cordon, wanted)]
     steps += [partial(_cordon, this, action.pod, None) for action in _of(actions.Uncordon, wanted)]
     begun = itertools.count()

@@ -337,7 +337,7 @@ class _Step:
         return min(found, default=None)
 
     def pod_actions(self, plan: PodPlan) -> list[Action]:
-        """Drains, then deletions, then creations; the annotations come last, because nothing depends on them."""
+        """Drains, then deletions, then creations. Nothing depends on the annotations, so nothing waits for them."""
         found: list[Action] = [actions.Drain(reason, names) for reason, names in plan.drain.items()]
         if plan.undrain:
             found.append(actions.Undrain(plan.undrain))

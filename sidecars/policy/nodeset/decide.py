@@ -346,7 +346,8 @@ class _Step:
             before = changed.before_deletion
             found += [actions.DeletePod(it, before.get(it.pod.uid, ())) for it in plan.delete]
             found += self._creations(plan)
-        found += [actions.Cordon(pod) for pod in plan.cordon if not self._is_deleted_soon(pod)]
+        many = len(plan.cordon) >= pods.SHARED_REASON_PODS
+        found += [actions.Cordon(pod) for pod in plan.cordon if not (many and self._is_deleted_soon(pod))]
         found += [actions.Uncordon(pod) for pod in plan.uncordon]
         found += changed.others
         return found

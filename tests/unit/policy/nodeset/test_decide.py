@@ -89,14 +89,18 @@ def test_drains_come_before_deletions_and_annotations_last() -> None:
     assert kinds == [actions.Drain, actions.DeletePod, actions.Cordon]
 
 
-def test_a_pod_whose_idle_node_is_being_drained_gets_no_annotation_before_it_is_deleted() -> None:
-    def annotated(*words: str, **view: Any) -> bool:
-        idle = replace(slurm(node(0, *words, reason=SCALE_IN.format(0) if "DRAIN" in words else "")), **view)
-        observed = seen([worker(0)], idle, answers={needs.Jobs(): jobs(), needs.Deadlines(): needs.Known(True)})
+def test_of_many_condemned_pods_those_whose_idle_nodes_are_being_drained_get_no_annotation() -> None:
+    def annotated(*words: str, count: int = 20, **view: Any) -> bool:
+        reason = SCALE_IN.format(0) if "DRAIN" in words else ""
+        idle = replace(slurm(*(node(number, *words, reason=reason) for number in range(count))), **view)
+        pods = [worker(number) for number in range(count)]
+        observed = seen(pods, idle, answers={needs.Jobs(): jobs(), needs.Deadlines(): needs.Known(True)})
         return bool(of(actions.Cordon, decide(asked(0), observed, Memory(), NOW)))
 
+    assert annotated("IDLE", count=1)
+
     assert not annotated("IDLE")
-    assert not annotated("IDLE", "DRAIN", unsettled=frozenset({"slinky-0"}))
+    assert not annotated("IDLE", "DRAIN", unsettled=frozenset(f"slinky-{number}" for number in range(20)))
     assert annotated("MIXED")
     assert annotated("MIXED", "DRAIN")
     assert annotated("IDLE", problem="slurmrestd does not answer")

@@ -52,6 +52,7 @@ async def observe(this: Pass) -> tuple[PodSource, Desired, Observed]:
         pods=pods,
         slurm=SlurmView({}, None),
         connected=this.cluster is not None,
+        clock=this.cluster.poller.now() if this.cluster is not None else 0.0,
         settled=settled,
         controller_deleted=controller_deleted,
         claims=_claims(this),
@@ -64,22 +65,24 @@ async def observe(this: Pass) -> tuple[PodSource, Desired, Observed]:
 def with_answers(this: Pass, observed: Observed, answers: Mapping[Need, Answer]) -> Observed:
     """The observation with Slurm as it is known now, and with these answers too."""
     known = {**observed.answers, **answers}
-    view = slurm_view(this, known.get(Jobs()), observed.pods)
-    clock = this.cluster.poller.now() if this.cluster is not None else 0.0
-    return replace(observed, slurm=view, clock=clock, orphans=_orphans(this, view, observed.pods), answers=known)
+    view = slurm_view(this, known.get(Jobs()), observed.pods, observed.clock)
+    return replace(observed, slurm=view, orphans=_orphans(this, view, observed.pods), answers=known)
 
 
 def as_applied(this: Pass, observed: Observed) -> Observed:
     """The observation with the pods and with Slurm as they are after the actions were applied."""
-    return replace(observed, pods=observed_pods(this), slurm=slurm_view(this, None, ()))
+    return replace(observed, pods=observed_pods(this), slurm=slurm_view(this, None, (), observed.clock))
 
 
-def slurm_view(this: Pass, jobs: Answer | None, pods: Iterable[WorkerPod]) -> SlurmView:
-    """What is known of Slurm. `jobs`: the answer to `Jobs`, if it was asked; `pods` tells for which nodes."""
+def slurm_view(this: Pass, jobs: Answer | None, pods: Iterable[WorkerPod], clock: float) -> SlurmView:
+    """What is known of Slurm. `jobs`: the answer to `Jobs`, if it was asked; `pods` tells for which nodes.
+
+    `clock`: when the pass began.
+    """
     if this.cluster is None:
         return SlurmView({}, _why_unconnected(this))
     poller, view = this.cluster.poller, this.cluster.view()
-    age = poller.now() - poller.last_good if poller.last_good is not None else float("inf")
+    age = clock - poller.last_good if poller.last_good is not None else float("inf")
     unread: frozenset[str] = frozenset()
     if isinstance(jobs, Known):
         unread = poller.changed_after(jobs.value.asked_at, [pod.slurm_node for pod in pods])

@@ -136,7 +136,7 @@ class SlurmView:
     deadlines: Mapping[str, float] = field(default_factory=dict)
     """When the jobs of a node end at the latest, as far as that has been read."""
     age: float = 0.0
-    """Seconds since `nodes` was asked for."""
+    """Seconds from when `nodes` was asked for to when the pass began; negative if it was asked for later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Observed:
     connected: bool = True
     """A slurmrestd is known that can be asked."""
     clock: float = 0.0
-    """The time of the clock by which answers are dated."""
+    """When the pass began, by the clock that dates answers: the same in each step, so that needs stay the same."""
     settled: bool = True
     """The pods show all earlier creations and deletions. Otherwise no pod is created or deleted."""
     controller_deleted: bool = False

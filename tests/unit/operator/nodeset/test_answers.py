@@ -43,3 +43,21 @@ def test_a_drained_pod_is_not_deleted_while_the_jobs_can_not_be_read() -> None:
             assert "the jobs can't be read" in w.condition("slinky")["message"]
 
     run(scenario())
+
+
+def test_the_time_of_a_pass_does_not_go_on_while_it_reads_so_that_it_needs_each_answer_once() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            w.nodeset(replicas=1, partition={"enabled": True})
+            await w.until("the partition", lambda: "slinky" in w.slurms["slurm", "slurm"].partitions)
+            await w.run(20)
+            slurm = w.slurms["slurm", "slurm"]
+            w.job(1, 60)
+            await w.run(5)
+            slurm.calls.clear()
+            w.change("slinky", {"partition": {"enabled": False}})
+            # What a pass reads takes a moment, so a pass that reads again and again asks many times a second.
+            await w.run(3)
+            assert 0 < len([call for call in slurm.calls if call.path.startswith("partitions")]) <= 8
+
+    run(scenario())

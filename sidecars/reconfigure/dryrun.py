@@ -17,10 +17,10 @@ from sidecars.slurm import conf
 
 SLURM_CONF = "slurm.conf"
 CLUSTER_FILE = "clustername"
-"""In StateSaveLocation: slurmctld ends when it holds another name than ClusterName."""
+"""In StateSaveLocation: slurmctld ends when it contains another name than ClusterName."""
 
 READY = "Running as primary controller"
-"""What slurmctld says once it has read everything."""
+"""What slurmctld logs once it has read everything."""
 
 _CLIENT_KEYS = ("ClusterName", "SlurmUser", "AuthType", "AuthInfo", "CredType")
 """A shutdown is signed for SlurmUser's eyes only."""
@@ -98,7 +98,7 @@ def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
         "AccountingStorageType=accounting_storage/none",
         "JobCompType=jobcomp/none",
         "SlurmctldDebug=info",
-        # Nodes that registered by themselves are known to the running slurmctld, and no file names them.
+        # The running slurmctld knows dynamic nodes from their registration: no file names them.
         *(f"NodeName={name} NodeAddr=127.0.0.1 State=UNKNOWN" for name in place.nodes if name not in declared),
     ]
     main = prepared[SLURM_CONF]
@@ -153,9 +153,9 @@ def dynamic_nodes(listing: str) -> tuple[str, ...]:
 
 def diagnose(output: str, files: Mapping[str, bytes]) -> Culprit:
     """What was wrong, from the output of a slurmctld or scontrol that refused the candidate `files`."""
-    said = [message for message in map(_message, output.splitlines()) if message]
-    errors = [text for level, text in said if level == "error" and not _HARMLESS.search(text)]
-    fatal = [text for level, text in said if level == "fatal" and not (errors and _VAGUE.search(text))]
+    logged = [message for message in map(_message, output.splitlines()) if message]
+    errors = [text for level, text in logged if level == "error" and not _HARMLESS.search(text)]
+    fatal = [text for level, text in logged if level == "fatal" and not (errors and _VAGUE.search(text))]
     for text in errors:
         place = _PARSE_ERROR.search(text)
         if place:
@@ -165,7 +165,9 @@ def diagnose(output: str, files: Mapping[str, bytes]) -> Culprit:
     for text in errors:
         missing = _MISSING.search(text)
         if missing:
-            return Culprit(f"slurmctld needs the file {missing[1]}, which is not there", missing[1].rpartition("/")[2])
+            return Culprit(
+                f"slurmctld needs the file {missing[1]}, which does not exist", missing[1].rpartition("/")[2]
+            )
     # The error just before the end is why.
     reasons = list(dict.fromkeys([*fatal, *errors[-2:]]))
     reason = "; ".join(reasons) or (output.strip().splitlines() or ["slurmctld ended without a word"])[-1]
@@ -175,7 +177,7 @@ def diagnose(output: str, files: Mapping[str, bytes]) -> Culprit:
 
 _STAMP = re.compile(r"^(?:\[[^\]]*\]\s*)?(?:(?:slurmctld|scontrol):\s*)?")
 _LEVEL = re.compile(r"(fatal|error):\s*(?:_*[a-z0-9]+(?:_[a-z0-9]+)+:\s+)*(.*)")
-"""After the level often the name of a function of Slurm's, which tells an administrator nothing."""
+"""After the level often the name of a function of Slurm's, which does not help an administrator."""
 _PARSE_ERROR = re.compile(r"Parse error in file (\S+) line (\d+):(.*)")
 _MISSING = re.compile(r"cannot stat file (\S+): No such file")
 _HARMLESS = re.compile(
@@ -193,12 +195,12 @@ def _message(line: str) -> tuple[str, str] | None:
     return (found[1], found[2].strip()) if found else None
 
 
-def _locate(said: str, files: Mapping[str, bytes]) -> tuple[str, int | None]:
-    """The last line of a .conf file that has the most telling word of what was said, if any has one."""
+def _locate(message: str, files: Mapping[str, bytes]) -> tuple[str, int | None]:
+    """The last line of a .conf file that has the most specific word of the message, if any has one."""
     best: tuple[int, str, int | None] = (0, "", None)
-    words = {word.strip(".:").lower() for word in _WORD.findall(said)} - _COMMON
+    words = {word.strip(".:").lower() for word in _WORD.findall(message)} - _COMMON
     for name in [SLURM_CONF, *sorted(set(files) - {SLURM_CONF})]:
-        if name in said and best[0] < 1:
+        if name in message and best[0] < 1:
             best = (1, name, None)
         if not name.endswith(".conf"):
             continue
@@ -212,12 +214,12 @@ def _locate(said: str, files: Mapping[str, bytes]) -> tuple[str, int | None]:
     return best[1], best[2]
 
 
-_TELL_NOTHING = """
+_UNSPECIFIC = """
 a an and any are as at be by can cannot check configuration could does error failed fatal file find for from has in
 invalid is it name names node nodes not of on or partition plugin slurm slurm.conf slurmctld such the this to type
 unable was with yes no all up default
 """
-_COMMON = frozenset(_TELL_NOTHING.split())
+_COMMON = frozenset(_UNSPECIFIC.split())
 
 
 def _parsed(content: bytes) -> conf.Conf | None:

@@ -2,7 +2,7 @@
 
 slurmctld and scontrol are run by the container `check`, which has slurmctld's image: a shell loop that reads a request
 per line from a FIFO in a folder that both share, and writes `ID.out` and then `ID.rc` there. That folder is its
-/etc/slurm, so that absolute paths in the candidate hold.
+/etc/slurm, so that absolute paths in the candidate are valid.
 """
 
 import contextlib
@@ -70,15 +70,15 @@ class Places:
 
 @dataclass(slots=True)
 class Edge:
-    """Sees and acts for the machine. Sets are held by their Id, for as long as the machine may ask for them."""
+    """Observes and acts for the state machine. Sets are kept by their Id while the state machine may ask for them."""
 
     places: Places
     sets: dict[Id, FileSet] = field(default_factory=dict)
     problem: str = ""
-    """Why there is no candidate; empty if there is one."""
+    """Why no candidate exists; empty if one does."""
     _asked: int = 0
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
-    """The machine asks, and the server's threads do when the primary wants this standby to end."""
+    """The state machine asks, and the server's threads do when the primary wants this standby to end."""
 
     # -- seeing
 
@@ -120,13 +120,13 @@ class Edge:
         return found.id
 
     def forget(self, needed: set[Id]) -> None:
-        """Drop the sets that nobody needs any more."""
+        """Drop the sets that are not needed."""
         self.sets = {id_: found for id_, found in self.sets.items() if id_ in needed}
 
     # -- acting
 
     def perform(self, action: Action, installed: Id | None) -> Answer | None:
-        """Carry out an action; None for one that has no answer. `installed` is what slurmctld had before it.
+        """Perform an action; None for one that has no answer. `installed` is what slurmctld had before it.
 
         Raises OSError when slurmctld's folder or the volume of the state can't be written.
         """
@@ -201,22 +201,22 @@ class Edge:
         try:
             if not health.leads("127.0.0.1", self.places.port, PROBE_SECONDS):
                 return ""
-            code, said = self._asked_alone("scontrol shutdown slurmctld", CALL_SECONDS, _read(self.places.live))
+            code, output = self._asked_alone("scontrol shutdown slurmctld", CALL_SECONDS, _read(self.places.live))
         except OSError as error:
             return str(error)
         finally:
             self._one_at_a_time.release()
-        return "" if code == 0 else said.strip()[-300:] or f"scontrol: exit status {code}"
+        return "" if code == 0 else output.strip()[-300:] or f"scontrol: exit status {code}"
 
     def _check(self, new: FileSet, live: FileSet | None) -> Answer:
         location = dryrun.setting(new.files, "StateSaveLocation")
         if location and Path(location) != self.places.state:
-            said = f"StateSaveLocation={location}: the state of this cluster is at {self.places.state}; leave it out"
-            return Refused(dryrun.Culprit(said, dryrun.SLURM_CONF))
+            reason = f"StateSaveLocation={location}: the state of this cluster is at {self.places.state}; leave it out"
+            return Refused(dryrun.Culprit(reason, dryrun.SLURM_CONF))
         nodes: tuple[str, ...] = ()
         if live is not None and isinstance(self.probe(), Alive):
-            code, said = self._ask("scontrol -o show nodes", CALL_SECONDS, live.files)
-            nodes = dryrun.dynamic_nodes(said) if code == 0 else ()
+            code, output = self._ask("scontrol -o show nodes", CALL_SECONDS, live.files)
+            nodes = dryrun.dynamic_nodes(output) if code == 0 else ()
         check, state = self.places.check, self.places.check / GATE / "state"
         for left in check.iterdir():
             if left.name != GATE:
@@ -228,23 +228,23 @@ class Edge:
         )
         prepared = dryrun.prepare(new.files, place)
         _write(check, {**prepared, **new.keys})
-        code, said = self._ask("check", CHECK_SECONDS)
+        code, output = self._ask("check", CHECK_SECONDS)
         if code is None:
-            return NoAnswer(said)
+            return NoAnswer(output)
         if code == 0:
             return Passed("; ".join(dryrun.changed(live.files, new.files, RESTART_KEYS)) if live else "")
-        return Refused(dryrun.diagnose(said, new.files))
+        return Refused(dryrun.diagnose(output, new.files))
 
     def _scontrol(self, words: str) -> Answer:
         found = self.sets.get(self.present() or Id("", ""))
-        code, said = self._ask(f"scontrol {words}", CALL_SECONDS, found.files if found else None)
+        code, output = self._ask(f"scontrol {words}", CALL_SECONDS, found.files if found else None)
         if code == 0:
             return Taken()
-        if code is None or any(text in said for text in _UNREACHED):
-            return NoAnswer(said.strip()[-300:])
-        if any(text in said for text in _STANDBY):
+        if code is None or any(text in output for text in _UNREACHED):
+            return NoAnswer(output.strip()[-300:])
+        if any(text in output for text in _STANDBY):
             return Taken()
-        return Refused(dryrun.diagnose(said, found.files if found else {dryrun.SLURM_CONF: b""}))
+        return Refused(dryrun.diagnose(output, found.files if found else {dryrun.SLURM_CONF: b""}))
 
     def _ask(self, request: str, seconds: float, files: Mapping[str, bytes] | None = None) -> tuple[int | None, str]:
         """Exit status and output of a request to the container `check`; None and what is wrong without an answer.
@@ -282,7 +282,7 @@ _STANDBY = ("standby", "Slurm backup controller")
 
 
 def _send(fifo: Path, line: str) -> bool:
-    """Write to a FIFO if somebody reads it now."""
+    """Write to a FIFO if a process reads it now."""
     try:
         descriptor = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:

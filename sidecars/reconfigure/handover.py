@@ -42,14 +42,14 @@ class Peers(Protocol):
         ...
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Seconds on a monotonic clock."""
         ...
 
     def pause(self, seconds: float) -> None:
         """Do nothing for so long."""
         ...
 
-    def say(self, text: str) -> None:
+    def log_line(self, text: str) -> None:
         """Write a line to the log."""
         ...
 
@@ -73,16 +73,16 @@ def _hand_over(peers: Peers, standby: Host, deadline: float) -> str:
         leads, now = peers.leads(standby), peers.now()
         if leads is False:
             if asked is not None:
-                peers.say(f"{standby.name} has saved its state and ended, after {now - began:.1f} s")
+                peers.log_line(f"{standby.name} has saved its state and ended, after {now - began:.1f} s")
             return ""
         if now >= deadline or (asked is None and leads is None and now - began >= SILENT):
             known = "led" if asked is not None else "did not say whether it leads"
             problem = f"{standby.name} {known} for {now - began:.0f} s"
-            peers.say(f"{problem}; slurmctld starts, and asks it for control")
+            peers.log_line(f"{problem}; slurmctld starts, and asks it for control")
             return problem
         if leads and (asked is None or now - asked >= AGAIN):
             why_not = peers.ask_to_end(standby)
             asked = now
             outcome = f"but it doesn't: {why_not}" if why_not else "and slurmctld starts here when it has"
-            peers.say(f"{standby.name} leads: it was asked to save its state and end, {outcome}")
+            peers.log_line(f"{standby.name} leads: it was asked to save its state and end, {outcome}")
         peers.pause(PAUSE)

@@ -4,9 +4,9 @@
                        └─ install ─ reconfigure (or restart) ─ verify ─┬─ keep as last good
                                                                        └─ died of it: put the former set back
 
-One step takes what is seen, with the answer to the action asked for last, and says what to do next. What slurmctld
+One step takes what is seen, with the answer to the action asked for last, and returns what to do next. What slurmctld
 reads is only ever changed to a set that a dry run has passed, or to the last good one. Unknown is never accepted: a
-check that could not be made is made again later. Times are seconds of a clock that never goes back.
+check that could not run is run again later. Times are seconds of a monotonic clock.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from sidecars.reconfigure.fileset import Id
 
 RETRY = 1.0
 RETRY_MOST = 30.0
-"""Seconds until a check that could not be made, or a reconfigure that nobody answered, is tried again; doubles."""
+"""Seconds until a check that could not run, or a reconfigure without an answer, is tried again; doubles."""
 PROBE = 0.1
 CALM = 0.5
 """Seconds for which slurmctld must answer after a reconfigure: one that dies of it does so within tenths."""
@@ -32,11 +32,11 @@ CONTACT = 30.0
 PATIENCE = 5.0
 """Seconds for a starting slurmctld to come up before another candidate is looked at."""
 START = 90.0
-"""Seconds for slurmctld to come up with a set that it has never run; after them the last good one takes its place."""
+"""Seconds for slurmctld to come up with a set that it has never run; after them the last good one replaces it."""
 
 
 class Phase(Enum):
-    """Where it stands. The value is what /status says."""
+    """The current phase. The value is what /status reports."""
 
     BEGIN = "Starting"
     CHECK = "Checking"
@@ -85,7 +85,7 @@ class State:
     delay: float = RETRY
 
 
-# What to do. Every one but Say is answered.
+# What to do. Every one but Log is answered.
 @dataclass(frozen=True, slots=True)
 class Check:
     """Dry-run a set."""
@@ -123,13 +123,13 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Log:
     """A line for the log."""
 
     text: str
 
 
-Action = Check | Install | Reconfigure | Restart | Probe | Keep | Say
+Action = Check | Install | Reconfigure | Restart | Probe | Keep | Log
 
 
 # Answers.
@@ -149,7 +149,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """It could not be done; says nothing about the set."""
+    """It could not be done; the set itself may be good or bad."""
 
     reason: str
 
@@ -172,7 +172,7 @@ Answer = Passed | Refused | NoAnswer | Taken | Alive
 @dataclass(frozen=True, slots=True)
 class Seen:
     """`candidate`: the whole set that lies there, None while none does. `good`: the last good one, with the keys of
-    now. `present`: what the folder of slurmctld held when this process began, None for a new pod.
+    now. `present`: what the folder of slurmctld contained when this process began, None for a new pod.
     """
 
     candidate: Id | None
@@ -216,11 +216,11 @@ def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
     if seen.present is not None:
         # Only this container was restarted: slurmctld runs on with what lies there.
         known = _to(state, Phase.SETTLED, now, installed=seen.present, running=seen.present, accepted=seen.present)
-        return known, [Say(f"slurmctld has configuration {seen.present}")]
+        return known, [Log(f"slurmctld has configuration {seen.present}")]
     if seen.candidate is None:
         if seen.good is None:
             return state, []
-        return _take(state, seen.good, now, "there is no whole candidate: last good configuration")
+        return _take(state, seen.good, now, "the candidate is incomplete: last good configuration")
     if seen.good is not None and seen.candidate.config == seen.good.config:
         return _take(
             dataclasses.replace(state, accepted=seen.candidate), seen.candidate, now, "configuration as before:"
@@ -233,7 +233,7 @@ def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
 
 def _take(state: State, what: Id, now: float, why: str) -> tuple[State, list[Action]]:
     taken = _to(state, Phase.START, now, installed=what, trying=None)
-    return taken, [Say(f"{why} {what}"), Install(what), Probe()]
+    return taken, [Log(f"{why} {what}"), Install(what), Probe()]
 
 
 def _checked(settings: Settings, state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
@@ -244,38 +244,38 @@ def _checked(settings: Settings, state: State, seen: Seen, now: float) -> tuple[
     match seen.answer:
         case Passed(restart):
             passed = dataclasses.replace(state, accepted=trying, rejected=None, delay=RETRY)
-            said = Say(f"configuration {trying} passed the dry run")
+            log = Log(f"configuration {trying} passed the dry run")
             if fresh:
                 started = _to(passed, Phase.START, now, installed=trying, trying=trying)
-                return started, [said, Install(trying), Probe()]
+                return started, [log, Install(trying), Probe()]
             if not settings.live:
-                return _to(passed, Phase.SETTLED, now, trying=None), [said]
+                return _to(passed, Phase.SETTLED, now, trying=None), [log]
             applied = _to(passed, Phase.APPLY, now, installed=trying, former=state.installed)
             if restart:
-                told = Say(f"slurmctld is restarted for {restart}")
-                return dataclasses.replace(applied, restart=restart), [said, told, Install(trying), Restart()]
-            return dataclasses.replace(applied, restart=""), [said, Install(trying), Reconfigure()]
+                why = Log(f"slurmctld is restarted for {restart}")
+                return dataclasses.replace(applied, restart=restart), [log, why, Install(trying), Restart()]
+            return dataclasses.replace(applied, restart=""), [log, Install(trying), Reconfigure()]
         case Refused(culprit):
             refused = dataclasses.replace(state, rejected=Rejected(trying, "DryRun", culprit, now), delay=RETRY)
             return _kept_out(refused, seen, now, f"configuration {trying} is refused: {culprit}")
         case NoAnswer(reason):
-            rejected = Rejected(trying, "DryRun", Culprit(f"the dry run could not be made: {reason}"), now, final=False)
+            rejected = Rejected(trying, "DryRun", Culprit(f"the dry run could not run: {reason}"), now, final=False)
             unknown = _later(dataclasses.replace(state, rejected=rejected), now)
             return _kept_out(unknown, seen, now, f"configuration {trying} can't be checked: {reason}")
         case _:
             return state, [Check(trying)]
 
 
-def _kept_out(state: State, seen: Seen, now: float, said: str) -> tuple[State, list[Action]]:
-    """The candidate stays out: what is there goes on, and a new pod takes the last good set if there is one."""
+def _kept_out(state: State, seen: Seen, now: float, message: str) -> tuple[State, list[Action]]:
+    """The candidate stays out: a running slurmctld is not changed, and a new pod takes the last good set if any."""
     if state.installed is not None:
         if state.running != state.installed:
-            return _to(state, Phase.START, now, trying=None), [Say(said), Probe()]
-        return _to(state, Phase.SETTLED, now, trying=None), [Say(said)]
+            return _to(state, Phase.START, now, trying=None), [Log(message), Probe()]
+        return _to(state, Phase.SETTLED, now, trying=None), [Log(message)]
     if seen.good is not None:
         taken, actions = _take(state, seen.good, now, "last good configuration")
-        return taken, [Say(said), *actions]
-    return _to(state, Phase.BEGIN, now, trying=None), [Say(f"{said}; slurmctld waits, as there is none that was good")]
+        return taken, [Log(message), *actions]
+    return _to(state, Phase.BEGIN, now, trying=None), [Log(f"{message}; slurmctld waits, as no last good one exists")]
 
 
 def _applied(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
@@ -306,7 +306,7 @@ def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]
             calm = now if state.calm is None else state.calm
             if now - calm >= CALM and state.trying is not None:
                 done = _to(state, Phase.SETTLED, now, running=state.installed, trying=None, former=None)
-                return done, [Say(f"slurmctld runs configuration {state.trying}"), Keep(state.trying)]
+                return done, [Log(f"slurmctld runs configuration {state.trying}"), Keep(state.trying)]
             return dataclasses.replace(state, calm=calm, wake=now + PROBE), []
         case Alive() | NoAnswer() if late:
             culprit = Culprit(f"slurmctld took it and did not answer for {allowed:g} s: see its log")
@@ -331,8 +331,8 @@ def _back(state: State, culprit: Culprit, now: float, *, final: bool = True) -> 
     assert former is not None  # noqa: S101 - something ran before
     rejected = dataclasses.replace(state, rejected=Rejected(trying, "Reconfigure", culprit, now, final))
     back = _to(_later(rejected, now), Phase.START, now, installed=former, trying=None, former=None, restart="")
-    said = Say(f"configuration {trying} is taken back: {culprit}")
-    return back, [said, Install(former), Probe()]
+    log = Log(f"configuration {trying} is taken back: {culprit}")
+    return back, [log, Install(former), Probe()]
 
 
 def _started(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
@@ -343,15 +343,15 @@ def _started(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]
             if now - calm < CALM:
                 return dataclasses.replace(state, calm=calm, wake=now + PROBE), []
             done = _to(state, Phase.SETTLED, now, running=state.installed, trying=None)
-            said = Say(f"slurmctld runs configuration {state.installed}")
-            return done, [said, Keep(state.trying)] if state.trying is not None else [said]
+            log = Log(f"slurmctld runs configuration {state.installed}")
+            return done, [log, Keep(state.trying)] if state.trying is not None else [log]
         case Alive() | NoAnswer() if state.trying is not None and seen.good is not None and now - state.since >= START:
             # It may die of its first real start, or its image may take long: tried again once it runs.
             culprit = Culprit(f"slurmctld did not come up within {START:g} s: see its log")
             rejected = Rejected(state.trying, "Start", culprit, now, final=False)
             late = _later(dataclasses.replace(state, rejected=rejected), now)
             taken, actions = _take(late, seen.good, now, "last good configuration")
-            return taken, [Say(f"configuration {state.trying}: {culprit}"), *actions]
+            return taken, [Log(f"configuration {state.trying}: {culprit}"), *actions]
         case Alive() | NoAnswer() if (
             seen.candidate is not None and _is_new(state, seen.candidate, now) and now - state.since >= PATIENCE
         ):

@@ -1,4 +1,4 @@
-"""Role `reconfigure`: runs the machine until the pod ends.
+"""Role `reconfigure`: runs the state machine until the pod ends.
 
 While nothing changes it reads two links four times a second. That costs under 0.1 % of a core, less than a watch that
 must be set up again after each of the kubelet's swaps. With standbys it also serves the start gate, in two threads.
@@ -22,7 +22,7 @@ from sidecars.reconfigure import handover, machine, startgate, status
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import Phase, Say, Seen, Settings, State
+from sidecars.reconfigure.machine import Log, Phase, Seen, Settings, State
 from sidecars.slurm import health
 
 LOOK = 0.25
@@ -35,14 +35,14 @@ class World(Protocol):
     """The clock, the signals, the log and the HTTP server of the process."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Seconds on a monotonic clock."""
         ...
 
     def wait(self, seconds: float) -> bool:
         """Wait for SIGTERM, at most so long; whether it came."""
         ...
 
-    def say(self, text: str) -> None:
+    def log_line(self, text: str) -> None:
         """Write a line to the log."""
         ...
 
@@ -52,13 +52,13 @@ class World(Protocol):
 
 
 def run(settings: Settings, edge: Edge, world: World) -> None:
-    """Step the machine until SIGTERM. Raises OSError when the pod's folders can't be written."""
+    """Step the state machine until SIGTERM. Raises OSError when the pod's folders can't be written."""
     state, answer = State(since=world.now()), None
     version: tuple[str, str] | None = None
     candidate: Id | None = None
     published: State | None = None
     read_at = 0.0
-    # Whether the last step left everything as it was. Only then is there nothing to do until something changes: what
+    # Whether the last step left everything as it was. Only then can it wait until something changes: what
     # came while another configuration was being brought in has not been looked at yet.
     still = False
     good = edge.good()
@@ -69,7 +69,7 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
             before, version, read_at = candidate, latest, now
             candidate, good = edge.candidate(), edge.good()
             if candidate != before:
-                world.say(f"candidate: {candidate or edge.problem}")
+                world.log_line(f"candidate: {candidate or edge.problem}")
         elif still and answer is None and not machine.due(state, now):
             if world.wait(LOOK):
                 return
@@ -85,8 +85,8 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
             world.publish(state, candidate, edge.problem)
             published = state
         for action in actions:
-            if isinstance(action, Say):
-                world.say(action.text)
+            if isinstance(action, Log):
+                world.log_line(action.text)
             else:
                 answer = edge.perform(action, installed) or answer
                 if isinstance(action, machine.Keep):
@@ -105,21 +105,21 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
 
 
 class RealWorld:
-    """The real World: monotonic clock, SIGTERM held back and waited for, stdout, the server."""
+    """The real World: monotonic clock, SIGTERM blocked and waited for, stdout, the server."""
 
     def __init__(self, server: status.Server) -> None:
         self._server = server
         self._ahead = time.time() - time.monotonic()
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Seconds on a monotonic clock."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> bool:
         """Wait for SIGTERM, at most so long; whether it came."""
         return signal.sigtimedwait({signal.SIGTERM}, seconds) is not None
 
-    def say(self, text: str) -> None:
+    def log_line(self, text: str) -> None:
         """Write a line to the log."""
         print(f"reconfigure: {text}", flush=True)
 
@@ -133,7 +133,7 @@ class Peers:
 
     def __init__(self, edge: Edge, port: int, world: RealWorld) -> None:
         self._edge, self._port = edge, port
-        self.now, self.say, self.pause = world.now, world.say, time.sleep
+        self.now, self.log_line, self.pause = world.now, world.log_line, time.sleep
 
     def standbys(self) -> Sequence[Host]:
         """Those behind this one; none for a slurmctld that isn't the first of SlurmctldHost. Raises OSError."""

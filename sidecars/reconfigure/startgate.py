@@ -99,7 +99,7 @@ class Server:
         except OSError as error:
             problem = str(error)
             if self._state.problem != problem:
-                self._peers.say(f"slurmctld can't start yet: {problem}")
+                self._peers.log_line(f"slurmctld can't start yet: {problem}")
             self._become(State(StartGatePhase.ASKED, problem))
             return None
 
@@ -114,7 +114,7 @@ class Server:
         before = self._state
         answer = answers()
         with self._lock:
-            # What was seen of a slurmctld before it asked says nothing about the next.
+            # What was seen of a slurmctld before it asked does not apply to the next.
             if self._state is before:
                 self._change(looked(before, answer, self._peers.now()))
 
@@ -131,7 +131,7 @@ class Server:
         else:
             (self._folder / PASSED).unlink(missing_ok=True)
         if new.phase is StartGatePhase.NOT_ASKED:
-            self._peers.say("slurmctld runs without having asked the start gate: see the condition StartGated")
+            self._peers.log_line("slurmctld runs without having asked the start gate: see the condition StartGated")
         self._publish(new)
 
 

@@ -1,6 +1,6 @@
 """The HTTP server of `reconfigure`, and the request of one sidecar to another: see `sidecars.contract.status`.
 
-`POST /yield` has a slurmctld that took over save its state and end. The answer to /status holds no content of a file
+`POST /yield` has a slurmctld that took over save its state and end. The answer to /status has no content of a file
 but the word or line that slurmctld refused.
 """
 
@@ -69,8 +69,8 @@ def ask_to_yield(host: str, port: int, key: bytes, now: float) -> str:
         answer = connection.getresponse()
         if answer.status == HTTPStatus.OK:
             return ""
-        said = answer.read().decode(errors="replace")
-        return f"{host} says {answer.status} {answer.reason} {said}".strip()
+        body = answer.read().decode(errors="replace")
+        return f"{host} answers {answer.status} {answer.reason} {body}".strip()
     except (OSError, ValueError, http.client.HTTPException) as error:
         return f"{host}: {error}"
     finally:
@@ -99,7 +99,7 @@ class Server:
                 self._reply(*outer.answer(self.path, self.headers.get("Authorization", "")))
 
             def do_POST(self) -> None:
-                self._reply(*outer.carry_out(self.path, self.headers.get("Authorization", "")))
+                self._reply(*outer.perform(self.path, self.headers.get("Authorization", "")))
 
             def _reply(self, status: HTTPStatus, body: bytes) -> None:
                 self.send_response_only(status)
@@ -144,7 +144,7 @@ class Server:
         document = encode(replace(status, start_gate=self._start_gate)) if status is not None else {}
         return HTTPStatus.OK, json.dumps(document).encode()
 
-    def carry_out(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
+    def perform(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
         """Status and body for a POST."""
         if path != YIELD_PATH:
             return HTTPStatus.NOT_FOUND, b""

@@ -11,6 +11,7 @@ from sidecars.reconfigure.machine import (
     Check,
     Install,
     Keep,
+    Log,
     NoAnswer,
     Passed,
     Phase,
@@ -18,7 +19,6 @@ from sidecars.reconfigure.machine import (
     Reconfigure,
     Refused,
     Restart,
-    Say,
     Seen,
     Settings,
     State,
@@ -70,7 +70,7 @@ class Pod:
             self.state, actions = machine.step(Settings(self.live), self.state, seen, self.now)
             self._answer = None
             for action in actions:
-                if isinstance(action, Say):
+                if isinstance(action, Log):
                     self.log.append(action.text)
                 else:
                     self.done.append(type(action).__name__)

@@ -118,7 +118,7 @@ SAID = {
     ),
     "TopologyPlugin=topology/tree": (
         "error: s_p_parse_file: cannot stat file /etc/slurm/topology.conf: No such file or directory, retrying in 1sec",
-        Culprit("slurmctld needs the file /etc/slurm/topology.conf, which is not there", "topology.conf"),
+        Culprit("slurmctld needs the file /etc/slurm/topology.conf, which does not exist", "topology.conf"),
     ),
     "Licenses=a:b:c": (
         "fatal: Invalid configured licenses: a:b:c",

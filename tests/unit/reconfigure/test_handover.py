@@ -48,7 +48,7 @@ class Slurm:
     def pause(self, seconds: float) -> None:
         self.time += seconds
 
-    def say(self, text: str) -> None:
+    def log_line(self, text: str) -> None:
         self.log.append(text)
 
 

@@ -79,7 +79,7 @@ class Time:
             self.pod.lies = self.second
         return self.time > 60
 
-    def say(self, text: str) -> None:
+    def log_line(self, text: str) -> None:
         pass
 
     def publish(self, state: State, candidate: Id | None, problem: str) -> None:
@@ -125,7 +125,7 @@ class Quiet(main.RealWorld):
     def __init__(self) -> None:
         pass
 
-    def say(self, text: str) -> None:
+    def log_line(self, text: str) -> None:
         pass
 
 

@@ -1,6 +1,6 @@
 """What a decision needs is read, and the decision is taken again: `sidecars.operator.nodeset.answers`."""
 
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
@@ -9,12 +9,12 @@ from sidecars.operator.nodeset import answers
 from sidecars.operator.nodeset.answers import as_answer
 from sidecars.policy.nodeset.decide import Decision, decide
 from sidecars.policy.nodeset.memory import Memory
-from sidecars.policy.nodeset.needs import Failed, Pending
+from sidecars.policy.nodeset.needs import Failed, NodeRecords, Pending
 from sidecars.policy.nodeset.records import Desired, Observed
 from sidecars.simulate import Fault
 from sidecars.slurm.errors import NotYet, Rejected, Unreachable
 from tests.support.virtual_time import run
-from tests.support.world.world import world
+from tests.support.world.world import Broken, world
 
 
 def test_a_read_that_takes_its_time_is_pending_and_one_that_fails_has_failed() -> None:
@@ -35,6 +35,22 @@ def test_only_a_refusal_is_final() -> None:
 def test_a_mistake_of_the_programs_own_is_no_answer() -> None:
     with pytest.raises(ZeroDivisionError):
         as_answer(ZeroDivisionError())
+
+
+def test_a_decision_that_never_ends_is_an_error_and_does_not_stop_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = count()
+
+    def endless(*_: object) -> Decision:
+        return Decision(Memory(), needs=(NodeRecords(float(next(numbers))),))
+
+    async def scenario() -> None:
+        async with world(1) as w:
+            w.nodeset(replicas=1)
+            monkeypatch.setattr(answers, "decide", endless)
+            await w.run(10)
+
+    with pytest.raises(Broken, match="goes on needing"):
+        run(scenario())
 
 
 def test_a_drained_pod_is_not_deleted_while_the_jobs_can_not_be_read() -> None:

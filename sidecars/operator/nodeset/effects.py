@@ -26,6 +26,7 @@ from sidecars.kube import (
 from sidecars.operator.nodeset import creation
 from sidecars.operator.nodeset.answers import as_answer
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
+from sidecars.operator.nodeset.observe import slurm_nodes_in_use
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.clusters import Cluster
@@ -70,6 +71,8 @@ class Outcome:
     """Seconds until what was not done, or not yet, is due."""
     reservation: Condition | None = None
     """What became of the reservation, if not what was decided."""
+    creating: bool = False
+    """Creations of pods were tried."""
     released: bool = False
     """The finalizer was removed: the NodeSet is gone."""
 
@@ -208,8 +211,8 @@ async def _delete(this: Pass, action: actions.DeletePod) -> bool | None:
     deletion, pod, runtime = action.deletion, action.deletion.pod, this.runtime
     if deletion.valid_until is not None and runtime.now() > deletion.valid_until:
         return False
-    if deletion.drained and not _is_drained(this.cluster, pod):
-        # Before the last of many pods is deleted, someone may have lifted its drain.
+    if not _is_still_free(this.cluster, deletion):
+        # Before the last of many pods is deleted, someone may have lifted its drain, or its slurmd has registered.
         return None
     for change in action.claims:
         await _set_owners(this, change)
@@ -234,15 +237,22 @@ async def _delete(this: Pass, action: actions.DeletePod) -> bool | None:
     return True
 
 
-def _is_drained(cluster: Cluster | None, pod: WorkerPod) -> bool:
-    """By the newest that Slurm has answered."""
-    node = cluster.poller.nodes.get(pod.slurm_node) if cluster is not None else None
+def _is_still_free(cluster: Cluster | None, deletion: Deletion) -> bool:
+    """Whether Slurm's newest answer still allows a deletion that was decided because of an earlier one."""
+    if not (deletion.drained or deletion.absent):
+        return True
+    if cluster is None:
+        return False
+    node = cluster.poller.nodes.get(deletion.pod.slurm_node)
+    if deletion.absent:
+        return node is None and not cluster.poller.trouble
     return node is not None and states.is_drained(node.states)
 
 
 async def _creation(
     this: Pass, outcome: Outcome, desired: Desired, source: PodSource, action: actions.CreatePods
 ) -> None:
+    outcome.creating = True
     try:
         await creation.create(this, _event_target(this), creation.orders(desired, source, action))
     except (KubeError, NotUsableError) as error:
@@ -264,11 +274,12 @@ async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
             case actions.AdvanceReservation() | actions.RemoveReservation():
                 await _reservation(this, outcome, action)
             case actions.SetDown(reason, slurm_nodes) if this.cluster is not None:
-                down = partial(this.cluster.poller.down, slurm_nodes, reason, owners=reasons.NOT_FOREIGN)
+                unused = _still_unused(this, outcome, slurm_nodes)
+                down = partial(this.cluster.poller.down, unused, reason, owners=reasons.NOT_FOREIGN)
                 if await _slurm_writes(outcome, [down]):
                     outcome.hint(RECORD_AGAIN)
             case actions.DeleteRecords(slurm_nodes) if this.cluster is not None:
-                await _delete_records(this, this.cluster, outcome, slurm_nodes)
+                await _delete_records(this, this.cluster, outcome, _still_unused(this, outcome, slurm_nodes))
             case actions.PruneRevision(name):
                 await _prune(this, name)
             case actions.ReleaseNodeSet():
@@ -317,6 +328,18 @@ async def _delete_reservation(this: Pass, name: str) -> None:
         await this.cluster.poller.reserve(name, protocol.delete_reservation(name))
     except UnknownToSlurm:
         log.debug("no reservation %s exists", name)
+
+
+def _still_unused(this: Pass, outcome: Outcome, slurm_nodes: Sequence[str]) -> list[str]:
+    """Those of which no pod is known now: since the decision pods may have been created, and their slurmd may run."""
+    in_use = slurm_nodes_in_use(this)
+    unused = [name for name in slurm_nodes if name not in in_use]
+    if outcome.creating and not this.runtime.expectations.satisfied(this.key):
+        # The watch does not show all of them yet.
+        unused = []
+    if len(unused) < len(slurm_nodes):
+        outcome.hint(RECORD_AGAIN)
+    return unused
 
 
 async def _delete_records(this: Pass, cluster: Cluster, outcome: Outcome, slurm_nodes: Sequence[str]) -> None:

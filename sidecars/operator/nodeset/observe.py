@@ -130,12 +130,8 @@ def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list
     owned = [node for node in view.nodes.values() if node.name not in bound and uid in node.extra]
     if not owned or this.nodeset.spec.node_records == "Keep":
         return []
-    pods = this.runtime.caches.pods.store.values()
-    alive = {pod.metadata.uid for pod in pods}
-    # A record keeps the uid of the pod that created it, also when another pod of this name has registered with it. A
-    # pod that isn't bound has no slurmd, and may never have one.
-    namespace = this.nodeset.namespace
-    in_use = {slurm_node(pod) for pod in pods if pod.metadata.namespace == namespace and pod.spec.node_name}
+    alive = {pod.metadata.uid for pod in this.runtime.caches.pods.store.values()}
+    in_use = slurm_nodes_in_use(this)
     found = []
     for node in owned:
         if node.name in in_use:
@@ -144,6 +140,16 @@ def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list
         if facts is not None and facts.nodeset_uid == uid and facts.pod_uid not in alive:
             found.append(node)
     return found
+
+
+def slurm_nodes_in_use(this: Pass) -> set[str]:
+    """The Slurm nodes of the namespace whose slurmd may run.
+
+    A record keeps the uid of the pod that created it, also when another pod of this name has registered with it. A pod
+    that isn't bound has no slurmd, and may never have one.
+    """
+    pods, namespace = this.runtime.caches.pods.store.values(), this.nodeset.namespace
+    return {slurm_node(pod) for pod in pods if pod.metadata.namespace == namespace and pod.spec.node_name}
 
 
 def _why_unconnected(this: Pass) -> str:

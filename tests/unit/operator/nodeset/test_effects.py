@@ -1,23 +1,31 @@
 """Actions of a decision are tried one and all: `sidecars.operator.nodeset.effects`."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from sidecars.contract import reasons
 from sidecars.kube import CONTROLLER_REVISIONS, EVENTS, PODS
 from sidecars.kube.errors import api_error
-from sidecars.operator.nodeset.effects import NAMED_PODS, Outcome, deletion_message
+from sidecars.operator.nodeset import answers
+from sidecars.operator.nodeset.effects import NAMED_PODS, Outcome, _is_still_free, deletion_message
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.policy.conditions import Condition
-from sidecars.policy.nodeset.records import Deletion
+from sidecars.policy.nodeset import actions
+from sidecars.policy.nodeset.decide import Decision, decide
+from sidecars.policy.nodeset.memory import Memory
+from sidecars.policy.nodeset.records import Deletion, Desired, Observed
 from sidecars.slurm.errors import Unreachable
+from sidecars.slurm.records import Node
 from sidecars.workloads import names
 from tests.support.virtual_time import run
 from tests.support.world.api import Place
 from tests.support.world.kubelets import NODE
 from tests.support.world.world import NODESET, World, world
-from tests.unit.policy.nodeset.builders import worker
+from tests.unit.policy.nodeset.builders import node, worker
 
 Refusal = Callable[[str, Place, Any], bool]
 
@@ -119,6 +127,46 @@ def test_a_scale_in_of_idle_nodes_gets_few_events_and_no_write_to_the_pods_but_t
             assert len(events) <= 3
 
     run(scenario())
+
+
+def test_a_record_that_a_pod_has_come_to_use_since_the_decision_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Creating pods takes seconds, and slurmd registers with the record that an earlier pod has left."""
+    names_of_both = ("slinky-0", "slinky-1")
+    late = (actions.SetDown(reasons.RECORD_ORPHANED, names_of_both), actions.DeleteRecords(names_of_both))
+
+    def outdated(desired: Desired, observed: Observed, memory: Memory, now: float) -> Decision:
+        decision = decide(desired, observed, memory, now)
+        return replace(decision, actions=(*decision.actions, *late)) if decision.actions else decision
+
+    async def scenario() -> None:
+        async with world(3) as w:
+            w.nodeset(replicas=1)
+            await w.run(20)
+            monkeypatch.setattr(answers, "decide", outdated)
+            w.change("slinky", {"replicas": 2})
+            slurm = w.slurms["slurm", "slurm"]
+            await w.until("both are registered", lambda: len(slurm.nodes) == 2)
+            await w.run(5)
+            assert not [call for call in slurm.calls if call.method == "DELETE"]
+            assert {node.base for node in slurm.nodes.values()} == {"IDLE"}
+
+    run(scenario())
+
+
+def test_a_pod_is_not_deleted_once_slurm_shows_that_its_node_is_not_free() -> None:
+    def free(deletion: Deletion, *nodes: Node, trouble: str = "") -> bool:
+        poller = SimpleNamespace(nodes={it.name: it for it in nodes}, trouble=trouble)
+        return _is_still_free(cast("Any", SimpleNamespace(poller=poller)), deletion)
+
+    absent, drained = Deletion(worker(0), "x", absent=True), Deletion(worker(0), "x", drained=True)
+    assert free(absent)
+    assert not free(absent, node(0, "IDLE"))
+    assert not free(absent, trouble="no answer")
+    assert free(drained, node(0, "IDLE", "DRAIN"))
+    assert not free(drained, node(0, "IDLE"))
+    assert not free(drained)
+    assert not _is_still_free(None, drained)
+    assert _is_still_free(None, Deletion(worker(0), "x"))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The operator: reconciles the six kinds of custom resources, worker pods and Kubernetes nodes.
 
-`main` assembles the parts, waits for the lease, and starts a queue for each kind. `runtime` holds the parts that all
+`main` assembles the parts, waits for the lease, and starts a queue for each kind. `runtime` has the parts that all
 kinds share, and imports none of them. Each kind has a folder, and kinds never import each other:
 
 - `wiring`: which change wakes which resource. Handlers only map objects to keys of the queue.

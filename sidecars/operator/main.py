@@ -1,4 +1,4 @@
-"""The role `operator`: puts the parts together and runs them until told to stop."""
+"""The role `operator`: assembles the parts and runs them until a signal to stop."""
 
 import asyncio
 import contextlib

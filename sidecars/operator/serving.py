@@ -101,7 +101,7 @@ async def serve(settings: Settings, client: Client) -> Callable[[], Awaitable[No
 
 
 async def self_signed() -> ssl.SSLContext:
-    """TLS with a certificate made for this process. Raises OSError if openssl is missing or fails."""
+    """TLS with a certificate generated for this process. Raises OSError if openssl is missing or fails."""
     with tempfile.TemporaryDirectory() as folder:
         key, certificate = Path(folder) / "key.pem", Path(folder) / "certificate.pem"
         openssl = await asyncio.create_subprocess_exec(
@@ -111,9 +111,11 @@ async def self_signed() -> ssl.SSLContext:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, said = await openssl.communicate()
+        _, output = await openssl.communicate()
         if openssl.returncode != 0:
-            raise OSError(f"openssl can't make a certificate for the metrics: {said.decode(errors='replace').strip()}")
+            raise OSError(
+                f"openssl can't make a certificate for the metrics: {output.decode(errors='replace').strip()}"
+            )
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)
         return context

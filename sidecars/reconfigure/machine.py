@@ -6,7 +6,7 @@
 
 One step takes what is seen, with the answer to the action asked for last, and returns what to do next. What slurmctld
 reads is only ever changed to a set that a dry run has passed, or to the last good one. Unknown is never accepted: a
-check that could not run is run again later. Times are seconds of a monotonic clock.
+check without a result is repeated later. Times are seconds of a monotonic clock.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from sidecars.reconfigure.fileset import Id
 
 RETRY = 1.0
 RETRY_MOST = 30.0
-"""Seconds until a check that could not run, or a reconfigure without an answer, is tried again; doubles."""
+"""Seconds until a check or reconfigure without an answer is tried again; doubles."""
 PROBE = 0.1
 CALM = 0.5
 """Seconds for which slurmctld must answer after a reconfigure: one that dies of it does so within tenths."""
@@ -259,7 +259,7 @@ def _checked(settings: Settings, state: State, seen: Seen, now: float) -> tuple[
             refused = dataclasses.replace(state, rejected=Rejected(trying, "DryRun", culprit, now), delay=RETRY)
             return _kept_out(refused, seen, now, f"configuration {trying} is refused: {culprit}")
         case NoAnswer(reason):
-            rejected = Rejected(trying, "DryRun", Culprit(f"the dry run could not run: {reason}"), now, final=False)
+            rejected = Rejected(trying, "DryRun", Culprit(f"the dry run had no result: {reason}"), now, final=False)
             unknown = _later(dataclasses.replace(state, rejected=rejected), now)
             return _kept_out(unknown, seen, now, f"configuration {trying} can't be checked: {reason}")
         case _:

@@ -24,7 +24,7 @@ def shares_its_key(runtime: Runtime, accounting: Accounting) -> bool:
 
 
 def secrets(runtime: Runtime, accounting: Accounting, facts: Facts) -> render.Secrets:
-    """What slurmdbd.conf is made of. Raises MissingReferenceError, ResourceError and NotUsableError."""
+    """What slurmdbd.conf is rendered from. Raises MissingReferenceError, ResourceError and NotUsableError."""
     namespace = accounting.namespace
     password = render.storage_of(accounting).password_key_ref
     return render.Secrets(
@@ -47,8 +47,8 @@ def readiness(runtime: Runtime, accounting: Accounting) -> Condition:
         where = accounting.spec.external_config
         if where is None:
             raise ResourceError("spec.externalConfig", "must say where the external slurmdbd is (host and port)")
-        said = f"slurmdbd runs outside this Kubernetes cluster, at {where.host}:{where.port}"
-        return Condition("Ready", "True", "External", said)
+        message = f"slurmdbd runs outside this Kubernetes cluster, at {where.host}:{where.port}"
+        return Condition("Ready", "True", "External", message)
     name = names.accounting(accounting.name)
     ready = workload.readiness(runtime, STATEFUL_SETS, accounting.namespace, name)
     if ready.reason != "PodsNotReady":
@@ -59,6 +59,6 @@ def readiness(runtime: Runtime, accounting: Accounting) -> Condition:
         message=(
             "slurmdbd isn't ready: it starts, or waits for its database: "
             f"is {storage.host}:{storage.port} up, and does it take user {storage.username!r} with the password in "
-            f"Secret {storage.password_key_ref.name!r}? `kubectl -n {accounting.namespace} logs {name}-0` tells"
+            f"Secret {storage.password_key_ref.name!r}? `kubectl -n {accounting.namespace} logs {name}-0` shows it"
         ),
     )

@@ -15,7 +15,7 @@ from sidecars.workloads.resources import Accounting, ResourceError, read
 
 
 async def reconcile(runtime: Runtime, key: Key) -> None:
-    """Bring slurmdbd to what the Accounting says; report."""
+    """Bring slurmdbd to what the Accounting describes; report."""
     manifest = runtime.caches.accountings.store.get(*key)
     if manifest is None or manifest["metadata"].get("deletionTimestamp"):
         return
@@ -32,9 +32,9 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
 
         with workload.usable():
             rendered = objects()
-        held = order.arrange(runtime, rendered, "slurmdbd", upgrades.NOTHING)
+        blocked = order.arrange(runtime, rendered, "slurmdbd", upgrades.NOTHING)
         await workload.apply_all(runtime, manifest, "Accounting", lambda: rendered)
-        ready = held.condition if held is not None else observe.readiness(runtime, accounting)
+        ready = blocked.condition if blocked is not None else observe.readiness(runtime, accounting)
     except (NotUsableError, ResourceError) as error:
         ready = workload.refused(runtime, manifest, error)
     await runtime.status.report(ACCOUNTINGS, manifest, [ready])

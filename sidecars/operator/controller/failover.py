@@ -1,4 +1,4 @@
-"""Finds the primary among several slurmctld, every two seconds: Slurm tells nobody when it moves."""
+"""Finds the primary among several slurmctld, every two seconds: Slurm sends no notice when it moves."""
 
 import asyncio
 import contextlib

@@ -28,16 +28,16 @@ async def apply(runtime: Runtime, manifest: Manifest, controller: Controller) ->
                 await runtime.client.delete(SERVICE_MONITORS, controller.namespace, name)
         return []
     if not runtime.caches.service_monitors.served:
-        said = (
+        message = (
             "Kubernetes has no kind monitoring.coreos.com/v1 ServiceMonitor: install the Prometheus operator, or set "
-            "spec.metrics.serviceMonitor.enabled to false; it is made as soon as the kind is there"
+            "spec.metrics.serviceMonitor.enabled to false; it is created as soon as the kind exists"
         )
-        return [Condition(TYPE, "False", "KindMissing", said)]
+        return [Condition(TYPE, "False", "KindMissing", message)]
     try:
         await workload.apply_all(runtime, manifest, "Controller", lambda: [wanted])
     except NotUsableError as error:
         return [Condition(TYPE, "False", error.reason, str(error))]
-    return [Condition(TYPE, "True", "Applied", f"ServiceMonitor {wanted['metadata']['name']} is there")]
+    return [Condition(TYPE, "True", "Applied", f"ServiceMonitor {wanted['metadata']['name']} exists")]
 
 
 def _is_owned(live: Manifest, controller: Controller) -> bool:

@@ -80,7 +80,7 @@ def published(runtime: Runtime, controller: Controller) -> str | None:
 def _lint(
     runtime: Runtime, controller: Controller, config_set: ConfigSet, nodesets: Sequence[NodeSet]
 ) -> tuple[list[str], list[str]]:
-    """Why the configuration may not be published, and what is only told: each with place, value and what to do."""
+    """Why the configuration may not be published, and what is only shown: each with place, value and what to do."""
     cluster = runtime.clusters.get((controller.namespace, controller.name))
     view = cluster.view() if cluster is not None else None
     findings = rules.lint(

@@ -56,13 +56,13 @@ async def _configure(
     accounting.check(runtime, controller)
     lacks = observe.claim_condition(runtime, controller)
     seen = await observe.configuration(runtime, controller)
-    # A configuration with a fault is not published, and everything else goes on.
+    # A configuration with a fault is not published; everything else continues.
     if not seen.faults:
         await effects.publish(runtime, manifest, controller, seen)
     with workload.usable():
         rendered = render.workload(controller, seen.config_set, seen.facts)
         shared = nodeset.shared_objects(controller, seen.nodesets, seen.facts)
-    held = order.arrange(runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller))
+    blocked = order.arrange(runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller))
     await workload.apply_all(runtime, manifest, "Controller", lambda: [*rendered, *shared])
     if controller.spec.external:
         memory.forget(key)
@@ -72,16 +72,16 @@ async def _configure(
     await effects.label_primary(runtime, memory, key, controller)
     with workload.usable():
         gates = await effects.follow(runtime, memory, key, controller, seen)
-    if held is not None:
-        if (seconds := order.again(held)) is not None:
+    if blocked is not None:
+        if (seconds := order.again(blocked)) is not None:
             runtime.queues.controllers.add_after(key, seconds)
-        return held.condition, [*gates, slurm_key]
+        return blocked.condition, [*gates, slurm_key]
     ready = workload.readiness(runtime, STATEFUL_SETS, key[0], names.controller(key[1]))
     return lacks if lacks is not None and ready.status != "True" else ready, [*gates, slurm_key]
 
 
 async def _keys(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller) -> Condition:
-    """The condition of the keys. Without them only slurmctld can't be: an external one is told of all the same."""
+    """The condition of the keys. Nothing waits for them if slurmctld is external: the condition reports the problem."""
     try:
         return await distribution.distribute(
             runtime, memory.walks, manifest, controller, await runtime.lookup.facts(controller)

@@ -59,7 +59,7 @@ class Statuses:
         return self._clock() - target.since if target is not None else 0.0
 
     def want(self, key: Key, published: Published | None, pods: Sequence[Pod]) -> None:
-        """Know how these pods stand to what is published; None: there is nothing to know."""
+        """Learn which configuration these pods run compared to the published one; None ends it."""
         if published is None:
             self._targets.pop(key, None)
             self._known.pop(key, None)
@@ -108,8 +108,8 @@ class Statuses:
                 news = False
                 for pod, answer in zip(asked, answers, strict=True):
                     before = self._known[key].get(pod.name)
-                    said = (before.life, before.report, before.trouble) if before is not None else None
-                    news |= said != (answer.life, answer.report, answer.trouble)
+                    former = (before.life, before.report, before.trouble) if before is not None else None
+                    news |= former != (answer.life, answer.report, answer.trouble)
                     self._known[key][pod.name] = answer
                 since = self._clock() - target.since
                 # Whoever is behind may need another nudge.

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 NUDGE_SECONDS = (0.0, 3.0)
 """Pods are nudged so long after a step: the second hint is for a kubelet whose own watch was late for the first."""
 READ_SECONDS = 5.0
-"""For so long after they were told to, daemons read their keys."""
+"""Daemons read their keys for so long after the request."""
 AGAIN_SECONDS = 1.0
 CLOSED_SECONDS = 60.0
 """The last step is looked after for so long beyond its settling."""
@@ -41,7 +41,7 @@ class Walk:
     """Identifiers of the keys."""
     nudges: int = 0
     """How often the pods were annotated."""
-    told: float | None = None
+    asked_at: float | None = None
     """When slurmctld was last asked to have all daemons read them, in seconds since the epoch; None: not yet."""
 
 
@@ -65,23 +65,23 @@ async def distribute(
     )
     if sharing[0] != controller.name:
         wait_for(runtime, controller.namespace, first)
-        said = f"Controller {sharing[0]!r} has the same spec.slurmKeyRef, and keeps the keys"
-        return Condition(keys.TYPE, "True", "Shared", said)
+        message = f"Controller {sharing[0]!r} has the same spec.slurmKeyRef, and keeps the keys"
+        return Condition(keys.TYPE, "True", "Shared", message)
     following = None
     following_ref = controller.spec.next_slurm_key_ref
     if following_ref is not None:
         if len(sharing) > 1:
-            said = (
+            message = (
                 f"spec.nextSlurmKeyRef: Controllers {', '.join(sharing)} share Secret {first.name!r}, and one of them "
                 "can't be taken to another key alone: give each a Secret of its own"
             )
-            return Condition(keys.TYPE, "False", "Shared", said)
+            return Condition(keys.TYPE, "False", "Shared", message)
         try:
             value = runtime.lookup.secret_value(controller.namespace, facts, following_ref, "spec.nextSlurmKeyRef")
         except MissingReferenceError as error:
             wait_for(runtime, controller.namespace, first)
-            said = f"{error}; it is taken up as soon as it does, and the cluster goes on with its key"
-            return Condition(keys.TYPE, "False", "ReferenceMissing", said)
+            message = f"{error}; it is taken up as soon as it does. Until then the cluster uses its present key"
+            return Condition(keys.TYPE, "False", "ReferenceMissing", message)
         following = (following_ref.name, value)
     secret = runtime.contents.secret(controller.namespace, names.slurm_jwks(first.name))
     present, since = None, 0.0
@@ -114,13 +114,13 @@ def wait_for(runtime: Runtime, namespace: str, slurm: KeySelector) -> None:
     """
     name = names.slurm_jwks(slurm.name)
     if not runtime.contents.exists(Reference("Secret", namespace, name)):
-        raise NotUsableError(workload.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being made")
+        raise NotUsableError(workload.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being created")
 
 
 async def _settle(
     runtime: Runtime, walks: Walks, key: Key, controller: Controller, present: jwks.Ring, since: float
 ) -> str:
-    """Do what makes daemons take these keys; why they can't be relied on to have them yet, or empty."""
+    """Have daemons take these keys; why they can't be relied on to have them yet, or empty."""
     settle = _settle_seconds(controller)
     age = runtime.now() - since
     if not present.others and age > settle + CLOSED_SECONDS:
@@ -136,19 +136,19 @@ async def _settle(
         return f"pods get them until {conditions.timestamp(since + settle)}"
     hindrance = next(_hindrances(runtime, key, controller), "")
     if hindrance:
-        walk.told = None
+        walk.asked_at = None
         return hindrance
-    if walk.told is None:
+    if walk.asked_at is None:
         cluster = runtime.clusters.get(key)
         if cluster is None:
-            return "no RestApi serves this Controller, by which slurmctld could tell all daemons to read them"
+            return "no RestApi serves this Controller, by which slurmctld could have all daemons read them"
         try:
             await cluster.client.call(protocol.reconfigure())
         except SlurmError as error:
-            return f"slurmctld could not be told to have all daemons read them: {error}"
-        walk.told = runtime.now()
-        log.info("Controller %s/%s: all daemons are told to read their keys", *key)
-    return "all daemons read them" if runtime.now() - walk.told < READ_SECONDS else ""
+            return f"slurmctld could not be asked to have all daemons read them: {error}"
+        walk.asked_at = runtime.now()
+        log.info("Controller %s/%s: all daemons were asked to read their keys", *key)
+    return "all daemons read them" if runtime.now() - walk.asked_at < READ_SECONDS else ""
 
 
 def _hindrances(runtime: Runtime, key: Key, controller: Controller) -> Iterator[str]:

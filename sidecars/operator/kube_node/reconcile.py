@@ -1,4 +1,4 @@
-"""Cordons Kubernetes nodes whose worker somebody drained in Slurm, where the operator is asked to. All in one pass."""
+"""Cordons Kubernetes nodes whose worker an administrator drained in Slurm, if so configured. All in one pass."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ def _kube_node(node: records.Node) -> policy.KubeNode:
 
 
 async def _patch(runtime: Runtime, node: records.Node, *, mark: str | None, **spec: Any) -> None:
-    # The resourceVersion makes it a Conflict if somebody has cordoned or uncordoned it meanwhile.
+    # With the resourceVersion it is a Conflict if another client has cordoned or uncordoned it meanwhile.
     metadata = {"resourceVersion": node.metadata.resource_version, "annotations": {names.CORDONED_FOR: mark}}
     patch = {"metadata": metadata, **({"spec": spec} if spec else {})}
     await runtime.client.merge_patch(NODES, None, node.metadata.name, patch)

@@ -54,13 +54,13 @@ async def make_host_keys() -> dict[str, str]:
                     "HostKeys", "ssh-keygen is missing where the operator runs: install openssh-client"
                 ) from error
             try:
-                _, said = await keygen.communicate()
+                _, output = await keygen.communicate()
             finally:
-                if keygen.returncode is None:  # we were told to stop meanwhile
+                if keygen.returncode is None:  # the operator stops
                     keygen.kill()
                     await keygen.wait()
             if keygen.returncode != 0:
-                raise NotUsableError("HostKeys", f"ssh-keygen -t {kind}: {said.decode(errors='replace').strip()}")
+                raise NotUsableError("HostKeys", f"ssh-keygen -t {kind}: {output.decode(errors='replace').strip()}")
             for file in (path, path.with_name(path.name + ".pub")):
                 keys[file.name] = file.read_text()
     return keys

@@ -18,7 +18,7 @@ from sidecars.workloads.resources import LoginSet, ResourceError, read
 
 
 async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
-    """Bring the login nodes to what the LoginSet says; report."""
+    """Bring the login nodes to what the LoginSet describes; report."""
     namespace, name = key
     manifest = runtime.caches.loginsets.store.get(namespace, name)
     if manifest is None:
@@ -47,15 +47,15 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
                     runtime.caches.live(ENDPOINT_SLICES, namespace, names.login_hosts(name)),
                 ),
             ]
-        held = order.arrange(runtime, rendered, "login", order.before_clients(runtime, controller))
+        blocked = order.arrange(runtime, rendered, "login", order.before_clients(runtime, controller))
         await workload.apply_all(runtime, manifest, "LoginSet", lambda: rendered)
-        # sshd is told by the pod itself (workloads/login.yaml); open sessions go on.
+        # The pod itself has sshd reload (workloads/login.yaml); open sessions continue.
         digest = render.ssh_config_digest(loginset, controller, facts)
         await effects.nudge(runtime, memory, key, pods, digest)
         ready = workload.readiness(runtime, DEPLOYMENTS, namespace, name)
-        if held is not None:
-            ready = held.condition
-            if (seconds := order.again(held)) is not None:
+        if blocked is not None:
+            ready = blocked.condition
+            if (seconds := order.again(blocked)) is not None:
                 runtime.queues.loginsets.add_after(key, seconds)
     except NotUsableError as error:
         ready = workload.refused(runtime, manifest, error)

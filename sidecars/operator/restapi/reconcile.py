@@ -18,7 +18,7 @@ from sidecars.workloads.resources import ResourceError, RestApi, read
 
 
 async def reconcile(runtime: Runtime, key: Key) -> None:
-    """Bring slurmrestd to what the RestApi says; report."""
+    """Bring slurmrestd to what the RestApi describes; report."""
     namespace, name = key
     manifest = runtime.caches.restapis.store.get(namespace, name)
     if manifest is None:
@@ -43,12 +43,12 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         facts = await runtime.lookup.facts(controller)
         with workload.usable():
             rendered = render.objects(restapi, controller, facts)
-        held = order.arrange(runtime, rendered, "slurmrestd", order.before_clients(runtime, controller))
+        blocked = order.arrange(runtime, rendered, "slurmrestd", order.before_clients(runtime, controller))
         await workload.apply_all(runtime, manifest, "RestApi", lambda: rendered)
         ready = workload.readiness(runtime, DEPLOYMENTS, namespace, names.restapi(name))
-        if held is not None:
-            ready = held.condition
-            if (seconds := order.again(held)) is not None:
+        if blocked is not None:
+            ready = blocked.condition
+            if (seconds := order.again(blocked)) is not None:
                 runtime.queues.restapis.add_after(key, seconds)
     except NotUsableError as error:
         ready = workload.refused(runtime, manifest, error)

@@ -109,7 +109,7 @@ def _containers(workload: Manifest) -> list[Manifest]:
 class Applier:
     """Applies manifests that differ from what is live.
 
-    `live` looks an object up in the caches. What the API server made of our last apply is remembered by its
+    `live` looks an object up in the caches. The result of our last apply is remembered by its
     resourceVersion, so a value that the server normalises (a quantity, a default) isn't taken for a difference.
     """
 
@@ -123,8 +123,8 @@ class Applier:
         self._settled.pop((kind, namespace, name), None)
 
     async def apply(self, manifest: Manifest) -> bool:
-        """Make the object as `manifest` says; True when a request was needed. Raises ApiError, KeyError for a kind
-        that the operator doesn't apply.
+        """Apply the object as `manifest` describes; True when a request was needed. Raises ApiError, KeyError for a
+        kind that the operator doesn't apply.
         """
         resource = APPLIED[manifest["kind"]]
         wanted = stamped(manifest)

@@ -14,10 +14,10 @@ AT_ONCE = 32
 """Requests of one pass that are under way together; half of what the client lets through."""
 
 SLICE_SECONDS = 10.0
-"""For how long a pass marks pods, deletes or creates them; the next one goes on, after the status was written."""
+"""For how long a pass marks pods, deletes or creates them; the next one continues, after the status was written."""
 
 URGENT_SECONDS = 1.0
-"""The same when there is something urgent, like a cordon; all the same some requests are sent in every pass."""
+"""The same when something urgent has come up, like a cordon; even then every pass sends some requests."""
 
 
 def a_slice(now: Callable[[], float], is_urgent: Callable[[], bool]) -> Callable[[], bool]:
@@ -39,7 +39,7 @@ async def each(
 ) -> list[T | Exception]:
     """Do every step, begun in this order, whatever becomes of the others; what each returned or raised, in order.
 
-    Once `going_on` says no, none is begun any more: the answers are those of the first so many.
+    Once `going_on` returns False, no further step begins: the answers are those of the first so many.
     """
     todo = list(steps)
     results: dict[int, T | Exception] = {}
@@ -60,7 +60,7 @@ async def each(
 
 
 async def all_of(steps: Sequence[Callable[[], Awaitable[None]]], going_on: Callable[[], bool] = lambda: True) -> bool:
-    """Do every step while `going_on` says so, then raise the first failure. Returns whether all were begun."""
+    """Do every step while `going_on` returns True, then raise the first failure. Returns whether all were begun."""
     results = await each(steps, going_on)
     for result in results:
         if result is not None:

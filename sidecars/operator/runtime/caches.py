@@ -41,7 +41,7 @@ NO_HELM_RELEASES = "type!=helm.sh/release.v1"
 
 @dataclass(frozen=True)
 class Caches:
-    """Reflectors by what they hold. Custom resources stay plain JSON here: one that can't be read spoils no list."""
+    """Reflectors by what they store. Custom resources stay plain JSON here: one that can't be read spoils no list."""
 
     controllers: Reflector[Manifest]
     restapis: Reflector[Manifest]
@@ -68,7 +68,7 @@ class Caches:
     claims: Reflector[records.PersistentVolumeClaim]
     """Those of workers."""
     other_claims: Reflector[records.PersistentVolumeClaim]
-    """Those that a Controller may name; of each, only what the record holds is kept."""
+    """Those that a Controller may name; of each, only the fields of the record are kept."""
     service_monitors: Reflector[Manifest]
     """Of a kind that the API server may lack."""
     service_monitors_served: list[Callable[[], None]]

@@ -41,13 +41,13 @@ class Connection(Carrier, Protocol):
 
 
 Connect = Callable[[str, TokenSource], Connection]
-"""Makes the connection to the slurmrestd at a URL."""
+"""Opens the connection to the slurmrestd at a URL."""
 
 
 class Guarded:
     """A connection for one who must lead to write: with 0 seconds left or less, a write is Unreachable and isn't sent.
 
-    It waits no longer than those seconds for its answer. Give it `Election.left`.
+    It waits at most those seconds for its answer. Give it `Election.left`.
     """
 
     def __init__(self, connection: Connection, seconds_left: Callable[[], float]) -> None:
@@ -69,7 +69,7 @@ class Guarded:
 
 
 def guarded(connect: Connect, seconds_left: Callable[[], float]) -> Connect:
-    """Makes such connections."""
+    """Opens such connections."""
     return lambda url, tokens: Guarded(connect(url, tokens), seconds_left)
 
 
@@ -99,7 +99,7 @@ class Clusters:
     """Keeps a poller running for each Controller that has a RestApi, and reports changes to the subscribers.
 
     `key_of` gives the current JWT key of a Controller, None while its Secret is missing. The last key that was seen
-    stays in use: on removal of everything the Secret often goes first, and the workers still have to be drained.
+    stays in use: on removal of everything the Secret is often deleted first, and the workers still have to be drained.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Clusters:
         if cluster is not None and cluster.url != url:
             del self._clusters[key]
             await _end(cluster)
-            log.info("Slurm cluster %s/%s: no longer polled at %s", *key, cluster.url)
+            log.info("Slurm cluster %s/%s: not polled at %s", *key, cluster.url)
         if url is None:
             self._last_key.pop(key, None)
             return
@@ -144,7 +144,7 @@ class Clusters:
         poller = Poller(client, self._clock, rng=self._rng)
         generation = poller.generation
 
-        def tell(changed: frozenset[str], removed: frozenset[str]) -> None:
+        def notify(changed: frozenset[str], removed: frozenset[str]) -> None:
             nonlocal generation
             if changed or removed:
                 self._changed(key, changed, removed)
@@ -152,7 +152,7 @@ class Clusters:
                 generation = poller.generation
                 self._changed(key, frozenset(), frozenset())
 
-        poller.subscribe(tell)
+        poller.subscribe(notify)
         task = asyncio.create_task(self._poll(key, poller), name=f"poller {key[0]}/{key[1]}")
         self._clusters[key] = Cluster(url, client, poller, task)
         log.info("Slurm cluster %s/%s: polled at %s", *key, url)

@@ -20,7 +20,7 @@ async def refresh_deadlines(runtime: Runtime, controller: Key, cluster: Cluster,
     """Read when the jobs end, unless that was done a short while ago, and have the pods show it.
 
     `busy`: nodes whose deadline is needed, so that a job that has begun since is not overlooked. Returns False while
-    the jobs are still being read; all NodeSets and pods come again when they are there.
+    the jobs are still being read; all NodeSets and pods are queued again when they have been read.
     """
     now = runtime.now()
     if 0 <= now - cluster.deadlines_at < DEADLINES_FOR and cluster.deadlines.keys() >= set(busy):

@@ -33,6 +33,6 @@ async def remove_finalizer_unless_used(
 
 async def _set_finalizers(runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: list[str]) -> None:
     metadata = manifest["metadata"]
-    # The resourceVersion makes it a Conflict if the list was changed meanwhile.
+    # With the resourceVersion it is a Conflict if the list was changed meanwhile.
     patch = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}
     await runtime.client.merge_patch(resource, metadata["namespace"], metadata["name"], patch)

@@ -30,23 +30,23 @@ class Lookup:
         self._controllers: dict[Key, tuple[Manifest, resources.Controller]] = {}
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:
-        """The Controller of that name; None if there is none. Raises ResourceError for one that can't be read."""
+        """The Controller of that name; None if none exists. Raises ResourceError for one that can't be read."""
         manifest = self._caches.controllers.store.get(namespace, name)
         if manifest is None:
             self._controllers.pop((namespace, name), None)
             return None
         known = self._controllers.get((namespace, name))
-        # Each poll of its Slurm asks for its key, and most of them are all that goes on.
+        # Each poll of its Slurm asks for its key, mostly without a change of the Controller.
         if known is None or known[0] is not manifest:
             known = self._controllers[namespace, name] = manifest, resources.read(resources.Controller, manifest)
         return known[1]
 
     def needed_controller(self, namespace: str, name: str) -> resources.Controller:
-        """The Controller that a controllerRef names. Raises NotUsableError if there is none, ResourceError."""
+        """The Controller that a controllerRef names. Raises NotUsableError if none exists, ResourceError."""
         controller = self.controller(namespace, name)
         if controller is None:
-            said = f"spec.controllerRef: there is no Controller {name!r} in {namespace!r}"
-            raise NotUsableError("ControllerMissing", said)
+            message = f"spec.controllerRef: no Controller {name!r} exists in {namespace!r}"
+            raise NotUsableError("ControllerMissing", message)
         return controller
 
     def controller_of_nodeset(self, nodeset: Key) -> Key:
@@ -76,7 +76,7 @@ class Lookup:
         return sorted(item["metadata"]["name"] for item in nodesets if controller_of(item) == (namespace, controller))
 
     def restapi_of(self, namespace: str, controller: str) -> resources.RestApi | None:
-        """The RestApi that serves the Controller: the oldest, then the first by name; None if there is none."""
+        """The RestApi that serves the Controller: the oldest, then the first by name; None if none exists."""
         found = _readable(self._caches.restapis.store.values(), resources.RestApi, namespace, controller)
         return min(found, key=lambda restapi: (str(restapi.metadata.creation_timestamp), restapi.name), default=None)
 
@@ -122,7 +122,7 @@ class Lookup:
         return {key: digest(value) for key, value in secret.data.items()} if secret is not None else None
 
     def secret_value(self, namespace: str, facts: Facts, selector: resources.KeySelector, place: str) -> bytes:
-        """What a Secret holds under a key. Raises MissingReferenceError, which names the `place` that refers to it."""
+        """The value of a key of a Secret. Raises MissingReferenceError, which names the `place` that refers to it."""
         facts.secret(selector, place)
         secret = self._contents.secret(namespace, selector.name)
         return secret.data[selector.key] if secret is not None else b""
@@ -146,7 +146,7 @@ class Lookup:
 class _Referenced(Mapping[str, V]):
     """Objects by name, each looked up when it is first asked for, and the same from then on.
 
-    A custom resource refers to a handful of the thousands that a namespace may hold, so they can't be listed.
+    A custom resource refers to a handful of the thousands that a namespace may have, so they can't be listed.
     """
 
     def __init__(self, find: Callable[[str], V | None]) -> None:

@@ -33,7 +33,7 @@ class Runtime:
     status: StatusWriter
     events: EventRecorder
     expectations: Expectations[Key]
-    """Creations and deletions of worker pods that the cache must show before more are made, by NodeSet."""
+    """Creations and deletions of worker pods that the cache must show before more are sent, by NodeSet."""
     now: Callable[[], float]
     """Seconds since the epoch."""
 

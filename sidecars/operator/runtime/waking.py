@@ -57,7 +57,7 @@ def has_changed(runtime: Runtime, event: Event[Manifest]) -> bool:
 
 
 def readiness_changed(event: Event[Manifest]) -> bool:
-    """Whether the condition `Ready` of an object that stays became True, or is True no longer."""
+    """Whether the condition `Ready` of an object that stays became True, or ceased to be True."""
     old, new = event.old, event.new
     return old is not None and new is not None and is_true(old, "Ready") != is_true(new, "Ready")
 

@@ -1,4 +1,4 @@
-"""What kinds made of one StatefulSet or Deployment share: objects applied in order, restarts reported, readiness."""
+"""What kinds with one StatefulSet or Deployment share: objects applied in order, restarts reported, readiness."""
 
 import contextlib
 import logging
@@ -56,8 +56,8 @@ def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | Resour
     reason = error.reason if isinstance(error, NotUsableError) else "Invalid"
     condition = Condition("Ready", "False", reason, str(error))
     present = find(manifest, "Ready")
-    told = (present.get("reason"), present.get("message")) == (reason, condition.message)
-    if reason not in _WITH_EVERY_START and not told:
+    reported = (present.get("reason"), present.get("message")) == (reason, condition.message)
+    if reason not in _WITH_EVERY_START and not reported:
         runtime.events.emit(manifest, "Warning", "SyncFailed", "Sync", f"{reason}: {error}")
     return condition
 

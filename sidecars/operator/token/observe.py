@@ -13,13 +13,13 @@ def signing_key(runtime: Runtime, token: Token) -> bytes:
     secret = runtime.contents.secret(token.namespace, selector.name)
     if secret is None or not secret.data.get(selector.key):
         what = "doesn't exist" if secret is None else f"has no key {selector.key!r}, or an empty one"
-        said = f"spec.jwtKeyRef: Secret {selector.name!r} {what}; it is taken up as soon as it does"
-        raise NotUsableError("ReferenceMissing", said)
+        message = f"spec.jwtKeyRef: Secret {selector.name!r} {what}; it is taken up as soon as it does"
+        raise NotUsableError("ReferenceMissing", message)
     return secret.data[selector.key]
 
 
 def present_secret(runtime: Runtime, token: Token) -> policy.PresentSecret | None:
-    """The Secret that is there; None if it doesn\'t exist. Raises NotUsableError."""
+    """The present Secret; None if it doesn't exist. Raises NotUsableError."""
     secret = runtime.contents.secret(token.namespace, render.secret_name(token))
     if secret is None:
         return None

@@ -28,12 +28,12 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
         token = read(Token, manifest)
         await runtime.contents.read(references.of(manifest))
         signing = observe.signing_key(runtime, token)
-        held = observe.present_secret(runtime, token)
-        decision = policy.plan(token, held, signing, runtime.now())
+        present = observe.present_secret(runtime, token)
+        decision = policy.plan(token, present, signing, runtime.now())
         if decision.replace:
             with contextlib.suppress(NotFound):
                 await runtime.client.delete(SECRETS, namespace, render.secret_name(token))
-        text = held.text if held is not None and decision.keep else None
+        text = present.text if present is not None and decision.keep else None
         if decision.sign:
             text = sign(signing, token.spec.username, render.lifetime(token), runtime.now())
         if text is not None:

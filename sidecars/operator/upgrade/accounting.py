@@ -11,7 +11,7 @@ _NAMED = "AccountingStorageType=accounting_storage/slurmdbd\n"
 
 
 def check(runtime: Runtime, controller: Controller) -> None:
-    """Raises NotUsableError while the Controller's configuration should not be made from its accountingRef yet.
+    """Raises NotUsableError while the Controller's configuration should not be rendered from its accountingRef yet.
 
     The Accounting's changes wake the Controller. So does the deadline.
     """

@@ -20,8 +20,8 @@ AGAIN_SECONDS = 2.0
 
 
 def arrange(runtime: Runtime, manifests: list[Manifest], daemon: str, before: Before) -> Block | None:
-    """Put the image of before back into the workload among `manifests` if that is to wait, or take it out if there is
-    none yet; why. `manifests` change.
+    """Put the former image back into the workload among `manifests` if that is to wait; without a former image, remove
+    the workload. Returns why. Changes `manifests`.
     """
     workload = next((it for it in manifests if it["kind"] in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}), None)
     if workload is None:
@@ -33,14 +33,14 @@ def arrange(runtime: Runtime, manifests: list[Manifest], daemon: str, before: Be
         metadata["annotations"] = {**metadata.get("annotations", {}), names.RAN_VERSION: versions.text(newest)}
     if not wanted:
         return None
-    held = upgrades.block(daemon, found, wanted, before)
-    if held is not None and found is None:
+    blocked = upgrades.block(daemon, found, wanted, before)
+    if blocked is not None and found is None:
         manifests.remove(workload)
-    elif held is not None and found is not None:
+    elif blocked is not None and found is not None:
         for item in containers_of(spec):
             if item.get("image") == wanted:
                 item["image"] = found.image
-    return held
+    return blocked
 
 
 def live(runtime: Runtime, resource: Resource, namespace: str, name: str, daemon: str) -> Live | None:
@@ -58,9 +58,9 @@ def live(runtime: Runtime, resource: Resource, namespace: str, name: str, daemon
     return Live(image, ready, ran)
 
 
-def again(held: Block | None) -> float | None:
-    """After how many seconds to look again at what is held, None for what only another image changes."""
-    return AGAIN_SECONDS if held is not None and held.reason == upgrades.WAITING else None
+def again(blocked: Block | None) -> float | None:
+    """After how many seconds to look again at what is blocked, None for what only another image changes."""
+    return AGAIN_SECONDS if blocked is not None and blocked.reason == upgrades.WAITING else None
 
 
 def before_slurmctld(runtime: Runtime, controller: Controller) -> Before:

@@ -31,7 +31,7 @@ Defer = Callable[[Key, Key], bool]
 
 
 async def reconcile(runtime: Runtime, defer: Defer, key: Key) -> float | None:
-    """One pass. While Slurm's state is unknown the pod goes on showing the last that was known."""
+    """One pass. While Slurm's state is unknown the pod continues to show the last that was known."""
     pod = runtime.caches.pods.store.get(*key)
     if pod is None or not pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
         # What a terminating pod shows is of no use to anyone, and the write would delay its deletion.
@@ -49,7 +49,7 @@ async def reconcile(runtime: Runtime, defer: Defer, key: Key) -> float | None:
     except Invalid:
         if await _is_as_seen(runtime, pod):
             raise
-        # The kubelet has changed it since it was last seen, and a step of our patch says so.
+        # The kubelet has changed it since it was last seen, and the test in our patch detects it.
         return CHANGED_AGAIN
     except NotFound:
         log.debug("pod %s/%s is gone already", *key)
@@ -70,7 +70,7 @@ async def _show(runtime: Runtime, defer: Defer, pod: records.Pod, nodeset: Manif
     deferred = podstate.until_shown(node, runtime.now())
     if deferred:
         return deferred
-    again = await topology.tell(runtime, pod, nodeset, cluster, node)
+    again = await topology.send(runtime, pod, nodeset, cluster, node)
     draining = node is not None and states.is_draining(node.states)
     if draining:
         await refresh_deadlines(runtime, (pod.metadata.namespace, pod.metadata.labels[names.CLUSTER]), cluster)

@@ -17,7 +17,7 @@ from sidecars.workloads import names
 log = logging.getLogger(__name__)
 
 TRY_AGAIN = 60.0
-"""Seconds after which Slurm is told again what it has refused: a topology.yaml may have come."""
+"""Seconds after which Slurm is sent again what it has refused: a topology.yaml may have come."""
 
 
 async def stamp(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> None:
@@ -27,10 +27,10 @@ async def stamp(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> None:
         await _stamp(runtime, pod, wanted)
 
 
-async def tell(
+async def send(
     runtime: Runtime, pod: records.Pod, nodeset: Manifest, cluster: Cluster, node: Node | None
 ) -> float | None:
-    """Stamp the pod, and tell Slurm what has changed. `node` is the record of its name, None if there is none.
+    """Stamp the pod, and send Slurm what has changed. `node` is the record of its name, None if none exists.
 
     Returns after how many seconds to try again what Slurm refuses. Raises KubeError and SlurmError.
     """
@@ -47,7 +47,7 @@ async def tell(
             if what.stamp is not None:
                 await _stamp(runtime, pod, what.stamp)
         if own is not None:
-            await _tell_features(runtime, pod, cluster, own)
+            await _send_features(runtime, pod, cluster, own)
     except Refused as error:
         message = f"Slurm refuses the topology or features of Kubernetes node {pod.spec.node_name}: {error}"
         runtime.events.emit(_manifest(pod), "Warning", "PlacementRefused", "Register", message)
@@ -55,7 +55,7 @@ async def tell(
     return None
 
 
-async def _tell_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, node: Node) -> None:
+async def _send_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, node: Node) -> None:
     kube_node = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
     if kube_node is None:
         return
@@ -75,7 +75,7 @@ async def _tell_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, n
 
 
 def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> str | None:
-    """None while the Kubernetes node isn't known, and where the NodeSet says the topology."""
+    """None while the Kubernetes node isn't known, and where the NodeSet sets the topology."""
     spec: dict[str, Any] = nodeset.get("spec") or {}
     kube_node = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
     if kube_node is None:

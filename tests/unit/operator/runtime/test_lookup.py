@@ -12,7 +12,7 @@ REFERENCE = {"controllerRef": {"name": "slurm"}}
 async def test_a_controller_that_is_missing_is_none_or_an_error_that_names_it() -> None:
     parts = Parts()
     assert parts.runtime.lookup.controller(*CONTROLLER) is None
-    with pytest.raises(NotUsableError, match="no Controller 'slurm' in 'slurm'") as caught:
+    with pytest.raises(NotUsableError, match="no Controller 'slurm' exists in 'slurm'") as caught:
         parts.runtime.lookup.needed_controller(*CONTROLLER)
     assert caught.value.reason == "ControllerMissing"
 

@@ -180,7 +180,9 @@ class _Step:
                     self.hints.append(0.1)
                 elif self._is_true(deletion):
                     first.append(replace(deletion, valid_until=self.now + VALID_SECONDS))
-                elif not deletion.kube_node_lost:
+                elif deletion.kube_node_lost:
+                    self.hints.append(1.0)
+                else:
                     step = f"whether Slurm has a node {deletion.pod.slurm_node} is being read"
                     waiting.append(Waiting(deletion.pod, step, look_again=1.0))
             elif deletion.drained and stale:

@@ -185,7 +185,10 @@ def test_a_pod_is_deleted_by_force_only_if_its_kubernetes_node_is_lost_at_this_m
     assert decide(asked(0), observed, Memory(), NOW).needs == (needs.IsLost("machine-0"),)
     assert deleted(answered(asked(0), observed, needs.Known(True))) == ["slinky-0"]
     assert deleted(answered(asked(0), observed, needs.Known(False))) == []
-    assert deleted(answered(asked(0), observed, needs.Failed("HTTP 500"))) == []
+    for answer in (needs.Failed("HTTP 500"), needs.Pending()):
+        unknown = answered(asked(0), observed, answer)
+        # No event may follow, neither of the pod nor of its Kubernetes node.
+        assert (deleted(unknown), unknown.look_again) == ([], 1.0)
 
 
 def orphan(ordinal: int) -> Node:

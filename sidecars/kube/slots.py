@@ -63,7 +63,8 @@ class Slots:
             await waiter.turn
         except asyncio.CancelledError:
             if waiter.turn.cancelled():
-                self._waiting.remove(waiter)
+                with contextlib.suppress(ValueError):  # passed over already
+                    self._waiting.remove(waiter)
             else:
                 self._background -= 1  # the turn came, and is passed on
             self._admit()
@@ -72,8 +73,10 @@ class Slots:
     def _admit(self) -> None:
         """Let those background requests proceed that may."""
         while self._waiting and self._may_proceed(self._waiting[0]):
-            self._background += 1
-            self._waiting.popleft().turn.set_result(None)
+            turn = self._waiting.popleft().turn
+            if not turn.cancelled():  # its task may not know yet that it was cancelled
+                self._background += 1
+                turn.set_result(None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

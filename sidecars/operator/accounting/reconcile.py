@@ -19,6 +19,7 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
     manifest = runtime.caches.accountings.store.get(*key)
     if manifest is None or manifest["metadata"].get("deletionTimestamp"):
         return
+    failure: NotUsableError | None = None
     try:
         accounting = read(Accounting, manifest)
         if not accounting.spec.external and observe.shares_its_key(runtime, accounting):
@@ -36,5 +37,7 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         await workload.apply_all(runtime, manifest, "Accounting", lambda: rendered)
         ready = blocked.condition if blocked is not None else observe.readiness(runtime, accounting)
     except (NotUsableError, ResourceError) as error:
+        failure = error if isinstance(error, NotUsableError) else None
         ready = workload.refused(runtime, manifest, error)
     await runtime.status.report(ACCOUNTINGS, manifest, [ready])
+    workload.raise_retried(failure)

@@ -32,12 +32,18 @@ EVENTS: dict[tuple[str, str], tuple[Literal["Normal", "Warning"], str]] = {
 }
 
 
-async def connect(runtime: Runtime, key: Key, manifest: Manifest) -> None:
-    """Have the Slurm cluster polled while a RestApi serves it. Raises KubeError."""
-    with contextlib.suppress(NotReadError):
-        # Its jwt.key is among them.
+async def connect(runtime: Runtime, key: Key, manifest: Manifest) -> NotReadError | None:
+    """Have the Slurm cluster polled while a RestApi serves it. Raises KubeError.
+
+    Returns why something that the Controller refers to, such as its JWT key, could not be read.
+    """
+    unread = None
+    try:
         await runtime.contents.read(references.of(manifest))
+    except NotReadError as error:
+        unread = error
     await runtime.clusters.want(key, runtime.lookup.url(runtime.lookup.restapi_of(*key)))
+    return unread
 
 
 async def publish(runtime: Runtime, manifest: Manifest, controller: Controller, seen: Observed) -> None:

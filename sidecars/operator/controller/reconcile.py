@@ -27,8 +27,9 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
         await runtime.clusters.want(key, None)
         return
     if manifest["metadata"].get("deletionTimestamp"):
-        await effects.connect(runtime, key, manifest)
+        unread = await effects.connect(runtime, key, manifest)
         await remove_finalizer_unless_used(runtime, CONTROLLERS, manifest, runtime.lookup.users_of(*key))
+        workload.raise_retried(unread)
         return
     try:
         controller = runtime.lookup.controller(namespace, name)
@@ -39,13 +40,15 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     await effects.connect(runtime, key, manifest)
     await add_finalizer(runtime, CONTROLLERS, manifest, IN_USE)
     conditions: list[Condition] = []
+    failure: NotUsableError | None = None
     try:
         ready, conditions = await _configure(runtime, memory, key, manifest, controller)
         conditions += await monitoring.apply(runtime, manifest, controller)
     except NotUsableError as error:
-        ready = workload.refused(runtime, manifest, error)
+        failure, ready = error, workload.refused(runtime, manifest, error)
     effects.emit_events(runtime, manifest, conditions)
     await runtime.status.report(CONTROLLERS, manifest, [ready, *conditions, observe.slurm_reachable(runtime, key)])
+    workload.raise_retried(failure)
 
 
 async def _configure(

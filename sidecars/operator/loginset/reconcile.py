@@ -31,6 +31,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
         return
     if loginset.metadata.deletion_timestamp is not None:
         return
+    failure: NotUsableError | None = None
     try:
         controller = runtime.lookup.needed_controller(namespace, loginset.spec.controller_ref.name)
         with workload.usable():
@@ -58,7 +59,8 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
             if (seconds := order.again(blocked)) is not None:
                 runtime.queues.loginsets.add_after(key, seconds)
     except NotUsableError as error:
-        ready = workload.refused(runtime, manifest, error)
+        failure, ready = error, workload.refused(runtime, manifest, error)
     selector = f"{names.APP_INSTANCE}={name},{names.APP_NAME}=login"
     more = {**workload.counts(runtime, DEPLOYMENTS, namespace, name), "selector": selector}
     await runtime.status.report(LOGINSETS, manifest, [ready], more)
+    workload.raise_retried(failure)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sidecars.kube import Manifest
 from sidecars.operator.nodeset.memory import Memory
 from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
@@ -44,3 +45,5 @@ class PodSource:
     """Why there is none, or why it is not that of the newest revision."""
     look_again: float | None = None
     """Seconds until time alone may have changed `problem`."""
+    failure: NotUsableError | None = None
+    """The error behind `problem`."""

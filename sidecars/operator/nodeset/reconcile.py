@@ -19,6 +19,7 @@ from sidecars.operator.nodeset.effects import apply
 from sidecars.operator.nodeset.memory import Memories
 from sidecars.operator.nodeset.observe import as_applied, observe
 from sidecars.operator.nodeset.passes import Pass
+from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
@@ -51,6 +52,9 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
         # For the queue's back-off.
         raise outcome.failure
     outcome.hint(decision.look_again)
+    if outcome.look_again is not None and source.failure is not None:
+        runtime.queues.nodesets.add_after(key, outcome.look_again)
+    workload.raise_retried(source.failure)
     return outcome.look_again
 
 

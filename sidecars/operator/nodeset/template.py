@@ -34,7 +34,7 @@ async def pod_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSet) -> 
     try:
         return await _rendered_source(runtime, manifest, nodeset)
     except NotUsableError as error:
-        return replace(nothing, problem=Condition("Ready", "False", error.reason, str(error)))
+        return replace(nothing, problem=Condition("Ready", "False", error.reason, str(error)), failure=error)
 
 
 async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSet) -> PodSource:

@@ -34,6 +34,7 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         await runtime.status.report(RESTAPIS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
         return
     await add_finalizer(runtime, RESTAPIS, manifest, IN_USE)
+    failure: NotUsableError | None = None
     try:
         controller = runtime.lookup.needed_controller(namespace, restapi.spec.controller_ref.name)
         with workload.usable():
@@ -51,7 +52,8 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
             if (seconds := order.again(blocked)) is not None:
                 runtime.queues.restapis.add_after(key, seconds)
     except NotUsableError as error:
-        ready = workload.refused(runtime, manifest, error)
+        failure, ready = error, workload.refused(runtime, manifest, error)
     await runtime.status.report(
         RESTAPIS, manifest, [ready], workload.counts(runtime, DEPLOYMENTS, namespace, names.restapi(name))
     )
+    workload.raise_retried(failure)

@@ -22,6 +22,8 @@ REFERENCES = "references"
 class NotReadError(NotUsableError):
     """The object exists and its contents have not been read, so they must not be taken for missing."""
 
+    retried = True
+
     def __init__(self, reference: Reference, problem: str) -> None:
         super().__init__("ReferenceUnread", f"{reference.kind} {reference.name!r}: {problem}")
 
@@ -47,7 +49,11 @@ class Contents:
         for known in list(self._read):
             if not any(store.by(REFERENCES, known) for store in stores):
                 del self._read[known]
-        await asyncio.gather(*map(self._fetch, wanted))
+        # All of them, whatever becomes of the others: what could be read serves.
+        results = await asyncio.gather(*map(self._fetch, wanted), return_exceptions=True)
+        for result in results:
+            if result is not None:
+                raise result
 
     def exists(self, reference: Reference) -> bool:
         """Whether the object exists, by the caches."""
@@ -103,11 +109,19 @@ class Contents:
             return
         resource, kind = (SECRETS, records.Secret) if reference.kind == "Secret" else (CONFIG_MAPS, records.ConfigMap)
         try:
-            self._read[reference] = await self._client.get(resource, reference.namespace, reference.name, kind)
+            answer: records.Secret | records.ConfigMap = await self._client.get(
+                resource, reference.namespace, reference.name, kind
+            )
         except NotFound:
-            self._read.pop(reference, None)
+            if self._read.get(reference) is found:
+                self._read.pop(reference, None)
+            return
         except Forbidden as error:
             raise NotReadError(reference, f"the operator may not read it: {error}") from error
+        # Another pass may have sent its request later and have its answer already.
+        known = self._read.get(reference)
+        if known is None or _version(known.metadata) <= _version(answer.metadata):
+            self._read[reference] = answer
 
     def _forget_deleted(self, kind: Kind, event: Event[records.PartialObjectMetadata]) -> None:
         if event.new is None:

@@ -2,7 +2,12 @@
 
 
 class NotUsableError(Exception):
-    """A custom resource can't be acted upon yet. `reason` and the text become its condition `Ready`."""
+    """A custom resource can't be acted upon yet. `reason` and the text become its condition `Ready`.
+
+    `retried`: no event wakes the custom resource when the obstacle disappears, so the queue must retry it.
+    """
+
+    retried = False
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

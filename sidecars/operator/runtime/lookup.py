@@ -130,9 +130,13 @@ class Lookup:
     def jwt_key(self, key: Key) -> bytes | None:
         """The key that signs tokens for a Controller's Slurm; None while its Secret or the Controller is missing.
 
+        None too for a Controller that can't be read.
         A Secret that has not been read yet is read by the Controller's next pass.
         """
-        controller = self.controller(*key)
+        try:
+            controller = self.controller(*key)
+        except resources.ResourceError:
+            return None
         reference = controller.jwt_key_ref if controller is not None else None
         if reference is None:
             return None

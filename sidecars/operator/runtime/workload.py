@@ -62,6 +62,12 @@ def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | Resour
     return condition
 
 
+def raise_retried(error: NotUsableError | None) -> None:
+    """Raise an error that the queue must retry. Call it after the status was written."""
+    if error is not None and error.retried:
+        raise error
+
+
 def readiness(runtime: Runtime, resource: Resource, namespace: str, name: str) -> Condition:
     """The condition `Ready` of a StatefulSet or Deployment that has been applied."""
     return rollout.readiness(resource.kind, namespace, name, runtime.caches.live(resource, namespace, name))

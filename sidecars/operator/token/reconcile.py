@@ -24,6 +24,7 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
     if manifest is None or manifest["metadata"].get("deletionTimestamp"):
         return None
     times: dict[str, str] = {}
+    failure: NotUsableError | None = None
     try:
         token = read(Token, manifest)
         await runtime.contents.read(references.of(manifest))
@@ -51,9 +52,10 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
         if ready.status == "False":
             ready = workload.refused(runtime, manifest, NotUsableError(ready.reason, ready.message))
     except (NotUsableError, ResourceError) as error:
-        again = None
+        again, failure = None, error if isinstance(error, NotUsableError) else None
         ready = workload.refused(runtime, manifest, error)
     await runtime.status.report(TOKENS, manifest, [ready], times)
+    workload.raise_retried(failure)
     return again
 
 

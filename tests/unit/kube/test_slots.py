@@ -107,6 +107,21 @@ async def test_a_background_request_cancelled_as_its_turn_comes_passes_it_on() -
     assert requests.sent == [("following", 1)]
 
 
+async def test_a_background_request_cancelled_just_before_a_turn_came_free_disturbs_no_other() -> None:
+    requests = Requests(8)
+    async with requests.slots.slot():
+        cancelled = requests.start("cancelled", background=True)
+        following = [requests.start(f"following {number}", background=True) for number in range(2)]
+        await asyncio.sleep(1)
+        cancelled.cancel()  # it doesn't know yet when the turn comes free
+    await end(*following)
+    assert cancelled.cancelled()
+    assert requests.sent == [("following 0", 1), ("following 1", 2)]
+    async with requests.slots.slot():
+        await end(requests.start("patient", background=True))
+    assert requests.sent[-1] == ("patient", 3 + PATIENCE)
+
+
 steps = st.tuples(
     st.booleans(), st.sampled_from([0.0, 0.1, 3.0, 20.0]), st.sampled_from([0.0, 0.1, 2.0]), st.booleans()
 )

@@ -7,10 +7,14 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
+from sidecars.custom_resources import IN_USE
 from sidecars.kube import CONFIG_MAPS, Client, Forbidden, Manifest, NotFound, Resource, Unreachable, records
+from sidecars.operator.main import kinds
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.contents import Contents, NotReadError
 from sidecars.workloads.references import Reference
+from tests.support.builders import KEYS
+from tests.support.operator_parts import Parts as OperatorParts
 from tests.support.virtual_time import run
 from tests.support.world.world import CONTROLLER, World, world
 
@@ -151,6 +155,88 @@ async def test_a_forbidden_read_names_the_object_and_what_is_lacking(parts: Part
     parts.server.refusal = Forbidden(403, "Forbidden", "no get")
     with pytest.raises(NotReadError, match=r"ConfigMap 'site': the operator may not read it: .*no get"):
         await parts.contents.read([SITE])
+
+
+async def test_an_answer_that_arrives_late_does_not_replace_a_newer_one(parts: Parts) -> None:
+    parts.store("site", "a", 7)
+    late, asked = asyncio.Event(), asyncio.Event()
+    get = parts.server.get
+
+    async def slow(*arguments: Any) -> Any:
+        found = await get(*arguments)
+        asked.set()
+        await late.wait()
+        return found
+
+    parts.server.get = slow  # type: ignore[method-assign, assignment]
+    first = asyncio.create_task(parts.contents.read([SITE]))
+    await asyncio.wait_for(asked.wait(), 1)
+    parts.server.get = get  # type: ignore[method-assign]
+    parts.store("site", "b", 9, uid="another")
+    await parts.contents.read([SITE])
+    late.set()
+    await first
+    assert parts.text() == "b"
+
+
+async def test_a_reference_that_may_not_be_read_does_not_prevent_the_others_from_being_read(parts: Parts) -> None:
+    parts.refer("site", "refused")
+    parts.store("site", "a", 7)
+    parts.store("refused", "a", 8)
+    get = parts.server.get
+
+    async def refuse(resource: Resource, namespace: str, name: str, kind: Any) -> Any:
+        if name == "refused":
+            raise Forbidden(403, "Forbidden", "no get")
+        await asyncio.sleep(0)
+        return await get(resource, namespace, name, kind)
+
+    parts.server.get = refuse  # type: ignore[method-assign]
+    with pytest.raises(NotReadError, match="refused"):
+        await parts.contents.read([Reference("ConfigMap", "slurm", "refused"), SITE])
+    assert parts.text() == "a"
+
+
+SPECS: dict[str, Manifest] = {
+    "Controller": {},
+    "RestApi": {"controllerRef": {"name": "slurm"}, "slurmrestd": {}},
+    "LoginSet": {"controllerRef": {"name": "slurm"}},
+    "Accounting": KEYS
+    | {"storageConfig": {"host": "db", "database": "d", "username": "u", "passwordKeyRef": {"name": "db", "key": "p"}}},
+    "Token": {"jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"}, "username": "ann", "lifetime": "1h"},
+    "NodeSet": {"controllerRef": {"name": "slurm"}, "replicas": 1},
+}
+
+
+@pytest.mark.parametrize("kind", SPECS)
+async def test_a_custom_resource_whose_reference_may_not_be_read_reports_it_and_is_retried(kind: str) -> None:
+    parts = OperatorParts()
+    parts.keys()
+    parts.secret("slurm-login-ssh-host-keys", {}, own=True)
+    parts.controller()
+    if kind != "Controller":
+        parts.custom(kind, "slurm", SPECS[kind])
+    parts.requests.refusals["get Secret"] = Forbidden(403, "Forbidden", "no get")
+    reconcile = next(each.reconcile for each in kinds(parts.operator) if each.name == kind)
+    with pytest.raises(NotReadError, match="no get"):
+        await reconcile(("slurm", "slurm"))
+    assert parts.condition(kind)["reason"] == "ReferenceUnread"
+    parts.requests.refusals.clear()
+    await reconcile(("slurm", "slurm"))
+    assert parts.condition(kind)["reason"] != "ReferenceUnread"
+
+
+async def test_a_controller_that_is_being_deleted_is_released_and_retried_where_its_key_may_not_be_read() -> None:
+    parts = OperatorParts()
+    parts.keys()
+    metadata: dict[str, Any] = {"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": [IN_USE]}
+    parts.custom("Controller", "slurm", KEYS, **metadata)
+    parts.requests.refusals["get Secret"] = Forbidden(403, "Forbidden", "no get")
+    reconcile = next(each.reconcile for each in kinds(parts.operator) if each.name == "Controller")
+    with pytest.raises(NotReadError, match="no get"):
+        await reconcile(("slurm", "slurm"))
+    [patch] = parts.requests.of("patch", "Controller")
+    assert patch["metadata"]["finalizers"] == []
 
 
 async def test_what_nothing_refers_to_any_more_is_not_kept(parts: Parts) -> None:

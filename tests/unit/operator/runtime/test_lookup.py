@@ -76,6 +76,13 @@ async def test_facts_hold_what_the_controller_and_its_user_refer_to() -> None:
     }
 
 
+async def test_the_jwt_key_of_a_controller_that_cannot_be_read_is_none() -> None:
+    parts = Parts()
+    parts.keys()
+    parts.controller(ha="yes")
+    assert parts.runtime.lookup.jwt_key(CONTROLLER) is None
+
+
 async def test_the_jwt_key_is_none_until_it_was_read() -> None:
     parts = Parts()
     parts.controller()

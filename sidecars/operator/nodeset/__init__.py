@@ -1,1 +1,1 @@
-"""Reconciles NodeSets: pools of slurmd pods."""
+"""Reconciles NodeSets: sets of slurmd pods."""

@@ -27,15 +27,15 @@ most."""
 
 
 async def decided(this: Pass, desired: Desired, observed: Observed) -> tuple[Decision, Observed]:
-    """The decision, and the observation with the answers that it is made from."""
+    """The decision, and the observation with the answers that it is based on."""
     reads = 0
     while True:
         decision = decide(desired, observed, this.memory.decided, this.runtime.now())
         if not decision.needs:
             return decision, observed
         if reads == 2 * MAX_READS:
-            # Nothing is awaited any more: to go on would stop the whole operator.
-            raise RuntimeError(f"NodeSet {this.key[0]}/{this.key[1]}: its decision goes on needing {decision.needs}")
+            # Nothing is awaited here: another step would stop the whole operator.
+            raise RuntimeError(f"NodeSet {this.key[0]}/{this.key[1]}: its decision still needs {decision.needs}")
         # After the last read everything else counts as pending, of which nothing unsafe follows.
         answers = await _read(this, decision.needs) if reads < MAX_READS else [needs.Pending()] * len(decision.needs)
         observed = with_answers(this, observed, dict(zip(decision.needs, answers, strict=True)))

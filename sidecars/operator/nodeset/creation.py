@@ -69,7 +69,7 @@ def orders(desired: Desired, source: PodSource, action: CreatePods) -> list[Orde
 
 
 async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) -> None:
-    """Create the pods, for a slice of time. The pass that their arrival starts goes on with the others.
+    """Create the pods, for a slice of time. The pass that their arrival starts continues with the others.
 
     Raises KubeError or NotUsableError for the first that can't be created; a taken name stops no other pod. The first
     one is created alone: when it is refused, the others need not be tried.
@@ -124,7 +124,7 @@ def wake_deferred(
 ) -> float | None:
     """Wake the pods that defer showing their state, once as many are ready as are desired, or creation has failed.
 
-    They defer no longer than `DEFER_SECONDS` after the last pod became ready. Returns after how many seconds to ask
+    They defer at most until `DEFER_SECONDS` after the last pod became ready. Returns after how many seconds to ask
     again; None if none defers.
     """
     ready = sum(1 for pod in pods if pod.ready)

@@ -207,7 +207,7 @@ def deletion_message(deletions: Sequence[Deletion]) -> str:
 
 
 async def _delete(this: Pass, action: actions.DeletePod) -> bool | None:
-    """Whether the pod was deleted: False if its cause is not known to be true anymore, None if it was gone already."""
+    """Whether the pod was deleted: False if its cause may have ended meanwhile, None if it was gone already."""
     deletion, pod, runtime = action.deletion, action.deletion.pod, this.runtime
     if deletion.valid_until is not None and runtime.now() > deletion.valid_until:
         return False

@@ -19,8 +19,8 @@ class CachedPod:
     min_ready_seconds: int
     seen: WorkerPod
 
-    def holds(self, pod: records.Pod, node: records.Node | None, min_ready_seconds: int) -> bool:
-        """Whether it is still true: only time makes a ready pod available."""
+    def is_current(self, pod: records.Pod, node: records.Node | None, min_ready_seconds: int) -> bool:
+        """Whether it is still true: a ready pod becomes available by time alone."""
         same = self.pod is pod and self.node is node and self.min_ready_seconds == min_ready_seconds
         return same and (self.seen.available or not self.seen.ready)
 

@@ -101,7 +101,7 @@ def _has_taint(node: records.Node, key: str) -> bool:
 
 
 def ordinal(name: str) -> int:
-    """The number behind the last hyphen of a pod's name; -1 if there is none."""
+    """The number behind the last hyphen of a pod's name; -1 without one."""
     _, _, tail = name.rpartition("-")
     return int(tail) if tail.isascii() and tail.isdigit() else -1
 
@@ -126,9 +126,9 @@ def _running_since(pod: records.Pod) -> float | None:
 def cordon_reason(node: records.Node, namespace: str, pod: str, explained_by: Iterable[str] = ()) -> str | None:
     """The drain reason that a cordoned Kubernetes node asks for; None while it is schedulable.
 
-    None too where the operator has cordoned it, for somebody's drain in Slurm: that one is enough. An annotation on the
-    node says it, or else the node's conditions of the types `explained_by` that are True, or else just that it was
-    cordoned. Control characters are made harmless; the first two are cut to 256 characters.
+    None too where the operator has cordoned it, for an administrator's drain in Slurm: that one is enough. The reason
+    is an annotation of the node, or else the node's conditions of the types `explained_by` that are True, or else just
+    that it was cordoned. Control characters are removed or replaced; the first two are cut to 256 characters.
     """
     if not node.spec.unschedulable or names.CORDONED_FOR in node.metadata.annotations:
         return None

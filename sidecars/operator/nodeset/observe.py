@@ -19,7 +19,7 @@ from sidecars.slurm.records import Node
 
 
 async def observe(this: Pass) -> tuple[PodSource, Desired, Observed]:
-    """What the decision is made from. Raises KubeError."""
+    """What the decision is based on. Raises KubeError."""
     runtime, nodeset = this.runtime, this.nodeset
     # Before the pods are read: what the watch shows of our own writes later does not count for this decision.
     settled = runtime.expectations.satisfied(this.key)
@@ -75,7 +75,7 @@ def as_applied(this: Pass, observed: Observed) -> Observed:
 
 
 def slurm_view(this: Pass, jobs: Answer | None, pods: Iterable[WorkerPod], clock: float) -> SlurmView:
-    """What is known of Slurm. `jobs`: the answer to `Jobs`, if it was asked; `pods` tells for which nodes.
+    """What is known of Slurm. `jobs`: the answer to `Jobs`, if it was asked; `pods`: for which nodes.
 
     `clock`: when the pass began.
     """
@@ -100,7 +100,7 @@ def observed_pods(this: Pass) -> list[WorkerPod]:
     for pod in runtime.caches.pods.store.by("owner", this.nodeset.metadata.uid):
         node = node_of(None, pod.spec.node_name) if pod.spec.node_name else None
         known = before.get(pod.metadata.uid)
-        if known is None or not known.holds(pod, node, min_ready):
+        if known is None or not known.is_current(pod, node, min_ready):
             seen = worker_pod(pod, node, now=now, min_ready_seconds=min_ready, explained_by=explained_by)
             known = CachedPod(pod, node, min_ready, seen)
         after[pod.metadata.uid] = known
@@ -123,7 +123,7 @@ def _claims(this: Pass) -> list[Claim]:
 
 
 def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list[Node]:
-    """Node records that pods of this NodeSet registered which no longer exist."""
+    """Node records that former pods of this NodeSet registered."""
     uid = this.nodeset.metadata.uid
     bound = {pod.slurm_node for pod in observed if pod.kube_node is not None}
     # Reading the JSON of thousands of records in each pass would cost more than the rest of it.

@@ -42,7 +42,7 @@ class PodSource:
     template: Manifest | None
     """The pod template; None while no pod can be created."""
     problem: Condition | None = None
-    """Why there is none, or why it is not that of the newest revision."""
+    """Why no template exists, or why it is not that of the newest revision."""
     look_again: float | None = None
     """Seconds until time alone may have changed `problem`."""
     failure: NotUsableError | None = None

@@ -1,4 +1,4 @@
-"""The ControllerRevisions of a NodeSet: stored before a pod is made from one, pruned when no pod has one."""
+"""The ControllerRevisions of a NodeSet: stored before a pod is created from one, pruned when no pod has one."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ async def current(
                 await runtime.client.create(CONTROLLER_REVISIONS, manifest)
                 log.info("NodeSet %s/%s: stored revision %s", nodeset.namespace, nodeset.name, asked.hash)
             except AlreadyExists:
-                # Ours, and the cache lags; or somebody else's of the same name.
+                # Ours, and the cache lags; or another owner's of the same name.
                 there = await _same(runtime, nodeset, asked, manifest["metadata"]["name"])
                 if there is None:
                     continue
@@ -42,7 +42,7 @@ async def current(
             continue
         elif choice.renumber is not None:
             name, number = choice.renumber
-            # Made anew: any patch re-encodes `data`, which the API server then takes for a change of it. A crash in
+            # Created again: any patch re-encodes `data`, which the API server then takes for a change of it. A crash in
             # between costs nothing but the old base.
             with contextlib.suppress(NotFound):
                 await runtime.client.delete(CONTROLLER_REVISIONS, nodeset.namespace, name)
@@ -54,7 +54,7 @@ async def current(
 
 
 def stored_of(runtime: Runtime, nodeset: NodeSet) -> list[revisions.Stored]:
-    """The NodeSet's revisions as last seen; what holds none of ours is left out."""
+    """The NodeSet's revisions as last seen; objects without a revision of ours are left out."""
     found = []
     for manifest in runtime.caches.controller_revisions.store.by("owner", nodeset.metadata.uid):
         try:

@@ -52,19 +52,19 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
         if refused:
             raise NotUsableError("PartOfGpus", refused)
         await workload.apply_all(runtime, manifest, "NodeSet", lambda: render.objects(nodeset, controller, facts))
-        held = _held_back(runtime, nodeset, controller)
-        if held is not None:
-            stays, hold = held
+        blocked = _blocked(runtime, nodeset, controller)
+        if blocked is not None:
+            stays, block = blocked
             if stays is None:
                 return PodSource(
                     nodeset.status.node_set_hash,
                     nodeset.status.collision_count,
                     None,
-                    hold.condition,
-                    order.again(hold),
+                    block.condition,
+                    order.again(block),
                 )
             stay = _rendered(nodeset, controller, facts, stays)
-            return PodSource(stays.hash, nodeset.status.collision_count, stay, hold.condition, order.again(hold))
+            return PodSource(stays.hash, nodeset.status.collision_count, stay, block.condition, order.again(block))
         revision, collisions = await revisions.current(runtime, nodeset, controller, facts)
         return PodSource(revision.hash, collisions or None, _rendered(nodeset, controller, facts, revision))
     except MissingReferenceError as error:
@@ -75,23 +75,21 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
         raise NotUsableError("Refused", f"the API server refuses the ControllerRevision: {error}") from error
 
 
-def _held_back(
-    runtime: Runtime, nodeset: NodeSet, controller: Controller
-) -> tuple[render.Revision | None, Block] | None:
+def _blocked(runtime: Runtime, nodeset: NodeSet, controller: Controller) -> tuple[render.Revision | None, Block] | None:
     """The revision to stay with, if any, and why not to use the newest; None if nothing prevents that."""
     stored = revisions.stored_of(runtime, nodeset)
     wanted = str(nodeset.spec.slurmd.get("image") or "")
     if not wanted:
         return None
     if not stored:
-        hold = upgrades.block("slurmd", None, wanted, order.before_workers(runtime, controller))
-        return (None, hold) if hold is not None else None
+        block = upgrades.block("slurmd", None, wanted, order.before_workers(runtime, controller))
+        return (None, block) if block is not None else None
     newest = max(stored, key=lambda item: item.number).revision
     image = str((newest.data["spec"].get("slurmd") or {}).get("image") or "")
     if not image or image == wanted:
         return None
-    hold = upgrades.block("slurmd", Live(image, ready=True), wanted, order.before_workers(runtime, controller))
-    return (newest, hold) if hold is not None else None
+    block = upgrades.block("slurmd", Live(image, ready=True), wanted, order.before_workers(runtime, controller))
+    return (newest, block) if block is not None else None
 
 
 def _rendered(nodeset: NodeSet, controller: Controller, facts: Facts, revision: render.Revision) -> Manifest:

@@ -64,7 +64,7 @@ def answered(desired: Desired, observed: Observed, answer: Answer, memory: Memor
         if not decision.needs:
             return decision
         observed = replace(observed, answers={**observed.answers, **dict.fromkeys(decision.needs, answer)})
-    raise AssertionError(f"it goes on needing {decision.needs}")
+    raise AssertionError(f"it still needs {decision.needs}")
 
 
 DRAINED = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))

@@ -102,7 +102,7 @@ def test_a_late_predecessor_never_deletes_its_successors_record(slurm: Slurm) ->
       rm -r /run/slurm-node/late
     """
     said = slurm.kubernetes.kubectl("-n", "slurm", "exec", POD, "-c", "node", "--", "sh", "-c", script)
-    assert said.splitlines()[-1] == "node: the record of this name is another pod's, it stays"
+    assert said.splitlines()[-1] == "node: the record of this name belongs to another pod and is retained"
     assert slurm.nodes()["slinky-1"] == "idle"
     assert after in record(slurm)["extra"]
     assert slurm.login("srun", "-w", "slinky-1", "hostname").strip() == "slinky-1"

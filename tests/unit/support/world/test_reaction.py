@@ -194,7 +194,7 @@ async def many_that_go() -> AsyncIterator[World]:
 def test_a_kubernetes_node_cordoned_while_many_pods_are_deleted_is_drained_long_before_the_last_has_ended() -> None:
     async def scenario() -> None:
         async with many_that_go() as w:
-            await w.until("the pods that go are marked", lambda: any(map(is_marked, w.pods())))
+            await w.until("the first pods that go are drained", lambda: any(is_drained(w, pod) for pod in w.pods()))
             for _ in range(2):
                 pod = next(pod for pod in w.pods() if not is_drained(w, pod))
                 w.api.change(NODE, "", pod["spec"]["nodeName"], {"spec": {"unschedulable": True}})

@@ -1,4 +1,4 @@
-"""That the pages of the documentation are whole: links lead somewhere, and tables are one table."""
+"""That the pages of the documentation are whole: links lead somewhere, tables are one table, claims name tests."""
 
 import re
 from pathlib import Path
@@ -69,3 +69,50 @@ def test_every_field_of_the_reference_has_a_meaning(page: Path) -> None:
     rows = re.findall(r"^\| `.*\|$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert rows
     assert [row for row in rows if row.endswith("|  |")] == []
+
+
+def claims_without_tests(text: str) -> list[str]:
+    """Items of the lists `Prevented` that don't end in `— FILE` or `— FILE::TEST` of this repository.
+
+    A test of a suite for Helm charts is named by its title: `FILE::it: TITLE`.
+    """
+    found = []
+    for section in re.findall(r"^### Prevented\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL):
+        for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]:
+            claim, _, tests = " ".join(item.split()).partition(" — ")
+            names = re.findall(r"`([^`]+)`", tests)
+            if not names or not all(map(_test_exists, names)):
+                found.append(claim)
+    return found
+
+
+def _test_exists(test: str) -> bool:
+    file, _, title = test.partition("::")
+    path = ROOT / file
+    if not path.is_file() or not file.startswith(("tests/", "charts/")):
+        return False
+    title = title.partition("[")[0]
+    wanted = rf"- {re.escape(title)}\n" if title.startswith("it: ") else rf"def {re.escape(title)}\("
+    return not title or re.search(wanted, path.read_text(encoding="utf-8")) is not None
+
+
+def test_each_claim_of_the_threat_model_names_its_test() -> None:
+    text = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    assert text.count("### Prevented") == 4
+    assert claims_without_tests(text) == []
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "A claim.",
+        "A claim — a sentence",
+        "A claim — `tests/unit/test_missing.py`",
+        "A claim — `tests/unit/test_docs.py::test_missing`",
+        "A claim — `tests/unit/test_docs.py::test_every_table_has_its_head`, `tests/unit/test_missing.py`",
+        "A claim — `docs/security.md`",
+        "A claim — `charts/slurm-operator/tests/operator/rbac_test.yaml::it: missing`",
+    ],
+)
+def test_a_claim_without_a_test_is_found(item: str) -> None:
+    assert claims_without_tests(f"### Prevented\n\n- {item}\n\n### Not prevented\n") == [item.partition(" — ")[0]]

@@ -6,9 +6,10 @@ Every daemon has the keys of a step before the next is taken, so that at each mo
 daemons have is a Secret that the operator keeps; the Secrets that a custom resource names are only what is asked for.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from sidecars.policy.conditions import Condition
+from sidecars.policy.conditions import Condition, timestamp
 from sidecars.slurm import jwks
 from sidecars.slurm.jwks import Ring
 
@@ -16,6 +17,69 @@ TYPE = "SlurmKey"
 
 SETTLE_SECONDS = 100.0
 """Seconds after a step before the next: a kubelet that missed every hint updates its volumes within that."""
+
+NUDGE_SECONDS = (0.0, 3.0)
+"""Seconds after a step when pods are annotated. The second time is for a kubelet whose own watch was late."""
+
+READ_SECONDS = 5.0
+"""Seconds that daemons need to read their keys, once slurmctld was asked to have them read."""
+
+CLOSED_SECONDS = 60.0
+"""Seconds beyond its settling for which the last step is still checked."""
+
+READING = "all daemons read them"
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What has been done so that daemons read the present keys."""
+
+    ring: str
+    """Identifiers of the keys."""
+    nudges: int = 0
+    """How often the pods were annotated."""
+    asked_at: float | None = None
+    """When slurmctld had all daemons read them, in seconds since the epoch; None: not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """What is to be done so that daemons read the present keys."""
+
+    walk: Walk
+    unsettled: str
+    """Why daemons can't be relied on to have them yet, or empty."""
+    nudge: bool = False
+    """Whether to annotate the pods, so that their kubelets update the volumes."""
+    ask: bool = False
+    """Whether slurmctld must have all daemons read them: `asked_at` is to be set when it has answered."""
+
+
+def settle(
+    walk: Walk | None, present: Ring, since: float, seconds: float, hindrances: Iterable[str], now: float
+) -> Settling | None:
+    """How the present keys settle; None when they have settled for so long that nothing is checked.
+
+    `since`: when daemons were given them. `seconds`: how long kubelets need. `hindrances`: why daemons can't have them,
+    looked at only when kubelets have had that time.
+    """
+    age = now - since
+    if not present.others and age > seconds + CLOSED_SECONDS:
+        return None
+    ring = ",".join(map(jwks.identifier, present.keys))
+    if walk is None or walk.ring != ring:
+        walk = Walk(ring)
+    nudge = walk.nudges < len(NUDGE_SECONDS) and age >= NUDGE_SECONDS[walk.nudges]
+    if nudge:
+        walk = replace(walk, nudges=walk.nudges + 1)
+    if age < seconds:
+        return Settling(walk, f"pods get them until {timestamp(since + seconds)}", nudge)
+    hindrance = next(iter(hindrances), "")
+    if hindrance:
+        return Settling(replace(walk, asked_at=None), hindrance, nudge)
+    if walk.asked_at is None:
+        return Settling(walk, "all daemons are asked to read them", nudge, ask=True)
+    return Settling(walk, READING if now - walk.asked_at < READ_SECONDS else "", nudge)
 
 
 @dataclass(frozen=True, slots=True)

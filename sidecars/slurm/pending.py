@@ -47,10 +47,9 @@ class PendingRequest(Generic[T]):
         """Whether the request had ended at that time of the clock."""
         return self._ended_at is not None and self._ended_at < at
 
-    async def outcome(self) -> T:
-        """The answer. Raises SlurmError, and NotYet among them."""
-        patience = max(0.0, self._began_at + PATIENCE - self._clock())
-        await asyncio.wait({self._task}, timeout=patience)
+    async def outcome(self, *, patience: float = PATIENCE) -> T:
+        """The answer. Raises SlurmError, NotYet among them: after `patience` seconds since the request began."""
+        await asyncio.wait({self._task}, timeout=max(0.0, self._began_at + patience - self._clock()))
         if not self._task.done():
             self._caller_left = True
             raise NotYet(self._what, "waiting for an answer")

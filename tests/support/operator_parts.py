@@ -10,9 +10,11 @@ import msgspec
 from sidecars import custom_resources as kinds
 from sidecars.kube import Client, Manifest, NotFound, Resource, records
 from sidecars.operator.main import Operator, assemble, wire
+from sidecars.operator.runtime.clusters import Connect
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
+from sidecars.slurm.client import Client as SlurmClient
 from sidecars.workloads.facts import Site
 from tests.support.builders import KEYS, workloads
 
@@ -81,13 +83,21 @@ class Requests:
 
 
 class Parts:
-    """Create it inside a running event loop. `now`, and all times, are seconds since the epoch."""
+    """Create it inside a running event loop. `now`, and all times, are seconds since the epoch.
 
-    def __init__(self, **settings: Any) -> None:
+    `connect`: opens connections to slurmrestd, by default over the network.
+    """
+
+    def __init__(self, connect: Connect = SlurmClient, **settings: Any) -> None:
         self.now = EPOCH
         self.requests = Requests()
         site = Site(workloads=workloads(), sidecars_image="sidecars:test")
-        real = RealWorld(clock=lambda: self.now, wall_clock=lambda: self.now, rng=random.Random(0))  # noqa: S311
+        real = RealWorld(
+            clock=lambda: self.now,
+            wall_clock=lambda: self.now,
+            connect=connect,
+            rng=random.Random(0),  # noqa: S311
+        )
         self.operator: Operator = assemble(cast("Client", self.requests), Settings(**settings), site, real)
         self.runtime: Runtime = self.operator.runtime
         self._versions = itertools.count(1)
@@ -115,9 +125,9 @@ class Parts:
             self.secret(name, {key: b"k" * 32})
         self.secret("slurm-auth-slurm-jwks", {"slurm.jwks": b'{"keys":[]}'}, own=True)
 
-    def secret(self, name: str, data: dict[str, bytes], *, own: bool = False) -> None:
-        """A Secret: `own` is watched whole, any other by its metadata."""
-        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, **self._version()}
+    def secret(self, name: str, data: dict[str, bytes], *, own: bool = False, **more: Any) -> None:
+        """A Secret: `own` is watched whole, any other by its metadata, to which `more` belongs."""
+        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, **self._version()} | more
         whole = records.Secret(metadata=msgspec.convert(metadata, records.ObjectMeta), data=data)
         if own:
             self.runtime.caches.own_secrets.store.put(whole)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from sidecars.operator.controller.failover import Primaries
 from sidecars.operator.controller.statuses import Statuses
-from sidecars.operator.keys.distribution import Walks
+from sidecars.operator.keys import distribution
+from sidecars.operator.keys.distribution import Distributions
 from sidecars.operator.runtime.queues import Key
 
 
@@ -17,7 +18,7 @@ class Memory:
     """How their pods stand to the configuration that is published."""
     primaries: Primaries
     """Which of several slurmctld is the primary."""
-    walks: Walks = field(default_factory=dict)
+    distributions: Distributions = field(default_factory=dict)
     """How far the distribution of their keys has come."""
 
     def forget(self, key: Key) -> None:
@@ -27,4 +28,5 @@ class Memory:
 
     async def aclose(self) -> None:
         """End all asking."""
-        await asyncio.gather(self.statuses.aclose(), self.primaries.aclose())
+        forgotten = [distribution.forget(self.distributions, key) for key in tuple(self.distributions)]
+        await asyncio.gather(self.statuses.aclose(), self.primaries.aclose(), *forgotten)

@@ -23,7 +23,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     manifest = runtime.caches.controllers.store.get(namespace, name)
     if manifest is None:
         memory.forget(key)
-        memory.walks.pop(key, None)
+        await distribution.forget(memory.distributions, key)
         await runtime.clusters.want(key, None)
         return
     if manifest["metadata"].get("deletionTimestamp"):
@@ -87,7 +87,7 @@ async def _keys(runtime: Runtime, memory: Memory, manifest: Manifest, controller
     """The condition of the keys. Nothing waits for them if slurmctld is external: the condition reports the problem."""
     try:
         return await distribution.distribute(
-            runtime, memory.walks, manifest, controller, await runtime.lookup.facts(controller)
+            runtime, memory.distributions, manifest, controller, await runtime.lookup.facts(controller)
         )
     except NotUsableError as error:
         if not controller.spec.external:

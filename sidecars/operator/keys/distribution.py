@@ -4,7 +4,8 @@ import base64
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from sidecars.contract.manifest import SLURM_JWKS
 from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest, records
@@ -15,7 +16,8 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import conditions, keys
 from sidecars.policy.conditions import Condition
 from sidecars.slurm import jwks, protocol
-from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.errors import NotYet, SlurmError
+from sidecars.slurm.pending import PendingRequest
 from sidecars.workloads import controller as render
 from sidecars.workloads import names
 from sidecars.workloads.facts import Facts, MissingReferenceError
@@ -24,33 +26,24 @@ from sidecars.workloads.resources import Controller, KeySelector
 
 log = logging.getLogger(__name__)
 
-NUDGE_SECONDS = (0.0, 3.0)
-"""Pods are nudged so long after a step: the second hint is for a kubelet whose own watch was late for the first."""
-READ_SECONDS = 5.0
-"""Daemons read their keys for so long after the request."""
 AGAIN_SECONDS = 1.0
-CLOSED_SECONDS = 60.0
-"""The last step is looked after for so long beyond its settling."""
 
 
 @dataclass(slots=True)
-class Walk:
-    """What this process has done so that daemons read the present keys."""
+class Distribution:
+    """How far the distribution of one Controller's keys has come."""
 
-    ring: str
-    """Identifiers of the keys."""
-    nudges: int = 0
-    """How often the pods were annotated."""
-    asked_at: float | None = None
-    """When slurmctld was last asked to have all daemons read them, in seconds since the epoch; None: not yet."""
+    walk: keys.Walk
+    request: PendingRequest[None] | None = None
+    """The request that has slurmctld have all daemons read the keys; None while none is pending."""
 
 
-Walks = dict[Key, Walk]
+Distributions = dict[Key, Distribution]
 """By Controller."""
 
 
 async def distribute(
-    runtime: Runtime, walks: Walks, manifest: Manifest, controller: Controller, facts: Facts
+    runtime: Runtime, distributions: Distributions, manifest: Manifest, controller: Controller, facts: Facts
 ) -> Condition:
     """Apply the next step to the daemons' keys. Raises NotUsableError while no daemon can mount them."""
     key = (controller.namespace, controller.name)
@@ -91,7 +84,7 @@ async def distribute(
         since = conditions.seconds(secret.metadata.annotations.get(names.KEYS_SINCE)) or 0.0
     unsettled = ""
     if present is not None and (following is not None or present.others):
-        unsettled = await _settle(runtime, walks, key, controller, present, since)
+        unsettled = await _settle(runtime, distributions, key, controller, present, since)
     decision = keys.plan(present, (first.name, base), following, unsettled)
     if decision.ring != present:
         text = base64.b64encode(jwks.render(decision.ring)).decode()
@@ -117,38 +110,61 @@ def wait_for(runtime: Runtime, namespace: str, slurm: KeySelector) -> None:
         raise NotUsableError(workload.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being created")
 
 
+async def forget(distributions: Distributions, key: Key) -> None:
+    """The Controller was deleted, or the operator stops."""
+    former = distributions.pop(key, None)
+    if former is not None and former.request is not None:
+        await former.request.close()
+
+
 async def _settle(
-    runtime: Runtime, walks: Walks, key: Key, controller: Controller, present: jwks.Ring, since: float
+    runtime: Runtime, distributions: Distributions, key: Key, controller: Controller, present: jwks.Ring, since: float
 ) -> str:
     """Have daemons take these keys; why they can't be relied on to have them yet, or empty."""
-    settle = _settle_seconds(controller)
-    age = runtime.now() - since
-    if not present.others and age > settle + CLOSED_SECONDS:
+    former = distributions.get(key)
+    settling = keys.settle(
+        former.walk if former is not None else None,
+        present,
+        since,
+        _settle_seconds(controller),
+        _hindrances(runtime, key, controller),
+        runtime.now(),
+    )
+    if settling is None:
         return ""
-    ring = ",".join(map(jwks.identifier, present.keys))
-    walk = walks.get(key)
-    if walk is None or walk.ring != ring:
-        walk = walks[key] = Walk(ring)
-    if walk.nudges < len(NUDGE_SECONDS) and age >= NUDGE_SECONDS[walk.nudges]:
-        walk.nudges += 1
-        await _nudge(runtime, key, f"{conditions.timestamp(since)}.{walk.nudges}")
-    if age < settle:
-        return f"pods get them until {conditions.timestamp(since + settle)}"
-    hindrance = next(_hindrances(runtime, key, controller), "")
-    if hindrance:
-        walk.asked_at = None
-        return hindrance
-    if walk.asked_at is None:
-        cluster = runtime.clusters.get(key)
-        if cluster is None:
-            return "no RestApi serves this Controller, by which slurmctld could have all daemons read them"
-        try:
-            await cluster.client.call(protocol.reconfigure())
-        except SlurmError as error:
-            return f"slurmctld could not be asked to have all daemons read them: {error}"
-        walk.asked_at = runtime.now()
-        log.info("Controller %s/%s: all daemons were asked to read their keys", *key)
-    return "all daemons read them" if runtime.now() - walk.asked_at < READ_SECONDS else ""
+    if former is not None and (former.walk.ring != settling.walk.ring or not settling.ask):
+        # A request that was sent before the daemons could have these keys proves nothing.
+        await forget(distributions, key)
+        former = None
+    distribution = distributions[key] = former or Distribution(settling.walk)
+    distribution.walk = settling.walk
+    if settling.nudge:
+        await _nudge(runtime, key, f"{conditions.timestamp(since)}.{settling.walk.nudges}")
+    return await _ask(runtime, distribution, key, settling) if settling.ask else settling.unsettled
+
+
+async def _ask(runtime: Runtime, distribution: Distribution, key: Key, settling: keys.Settling) -> str:
+    """Have slurmctld have all daemons read their keys, without waiting for the answer; why they haven't yet.
+
+    The answer wakes the Controller.
+    """
+    cluster = runtime.clusters.get(key)
+    if cluster is None:
+        return "no RestApi serves this Controller, by which slurmctld could have all daemons read them"
+    if distribution.request is None:
+        request, wake = protocol.reconfigure(), partial(runtime.queues.controllers.add, key)
+        distribution.request = PendingRequest(str(request), cluster.client.call(request), cluster.poller.now, wake)
+    try:
+        await distribution.request.outcome(patience=0.0)
+    except NotYet:
+        return settling.unsettled
+    except SlurmError as error:
+        distribution.request = None
+        return f"slurmctld could not be asked to have all daemons read them: {error}"
+    distribution.request = None
+    distribution.walk = replace(settling.walk, asked_at=runtime.now())
+    log.info("Controller %s/%s: all daemons were asked to read their keys", *key)
+    return keys.READING
 
 
 def _hindrances(runtime: Runtime, key: Key, controller: Controller) -> Iterator[str]:

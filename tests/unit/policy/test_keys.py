@@ -1,6 +1,10 @@
 """The steps by which Slurm's daemons go from one key to another."""
 
 import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
 
 from sidecars.policy import keys
 from sidecars.slurm.jwks import Ring
@@ -88,3 +92,56 @@ def test_no_key_shows_in_a_condition() -> None:
     for ring in (None, Ring(OLD), Ring(OLD, (NEW,)), Ring(NEW, (OLD,)), Ring(THIRD)):
         for following in (None, NEXT):
             assert "nnn" not in repr(keys.plan(ring, FIRST, following, ""))
+
+
+BOTH = Ring(OLD, (NEW,))
+SINCE, SECONDS = 1000.0, 100.0
+
+
+def settled(
+    now: float, walk: keys.Walk | None = None, hindrances: Iterable[str] = (), ring: Ring = BOTH
+) -> keys.Settling:
+    found = keys.settle(walk, ring, SINCE, SECONDS, hindrances, now)
+    assert found is not None
+    return found
+
+
+def test_pods_are_annotated_twice_after_a_step_and_no_more() -> None:
+    first = settled(SINCE)
+    again = settled(SINCE + 1, first.walk)
+    second = settled(SINCE + 3, again.walk)
+    later = settled(SINCE + 50, second.walk)
+    assert [it.nudge for it in (first, again, second, later)] == [True, False, True, False]
+
+
+def test_slurmctld_is_asked_only_when_kubelets_have_had_their_time_and_no_daemon_hinders() -> None:
+    early = settled(SINCE + SECONDS - 1, hindrances=["slurmdbd restarts"])
+    assert not early.ask
+    assert "pods get them until" in early.unsettled
+    hindered = settled(SINCE + SECONDS, hindrances=["slurmdbd restarts"])
+    assert (hindered.ask, hindered.unsettled) == (False, "slurmdbd restarts")
+    free = settled(SINCE + SECONDS)
+    assert free.ask
+    assert free.unsettled
+
+
+def test_the_keys_have_settled_some_seconds_after_slurmctld_had_them_read() -> None:
+    asked = replace(settled(SINCE + SECONDS).walk, asked_at=SINCE + SECONDS + 1)
+    assert settled(SINCE + SECONDS + 2, asked).unsettled == keys.READING
+    assert settled(SINCE + SECONDS + 1 + keys.READ_SECONDS, asked).unsettled == ""
+
+
+@pytest.mark.parametrize("change", ["other keys", "a daemon that restarts"])
+def test_all_daemons_are_asked_again_after(change: str) -> None:
+    asked = replace(settled(SINCE + SECONDS).walk, asked_at=SINCE + SECONDS + 1)
+    if change == "other keys":
+        assert settled(SINCE + SECONDS + 10, asked, ring=Ring(NEW, (OLD,))).ask
+        return
+    hindered = settled(SINCE + SECONDS + 10, asked, ["slurmdbd restarts"])
+    assert settled(SINCE + SECONDS + 11, hindered.walk).ask
+
+
+def test_a_single_key_is_not_checked_for_ever_and_two_are() -> None:
+    late = SINCE + SECONDS + keys.CLOSED_SECONDS + 1
+    assert keys.settle(None, Ring(NEW), SINCE, SECONDS, [], late) is None
+    assert keys.settle(None, BOTH, SINCE, SECONDS, [], late) is not None

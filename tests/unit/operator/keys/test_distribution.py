@@ -1,21 +1,29 @@
 """What daemons are given of slurm.key, as a pass over a Controller meets it."""
 
+import asyncio
 import base64
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from sidecars.kube import DEPLOYMENTS
 from sidecars.operator.keys.distribution import distribute, wait_for
+from sidecars.operator.main import kinds, work
 from sidecars.operator.runtime.errors import NotUsableError
-from sidecars.policy.conditions import Condition
+from sidecars.policy.conditions import Condition, timestamp
+from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.slurm import jwks
+from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.jwks import Ring
+from sidecars.slurm.protocol import Request
+from sidecars.workloads import names
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.resources import Controller, read
-from tests.support.operator_parts import Parts
+from tests.support.operator_parts import EPOCH, NAMESPACE, Parts
 
 pytestmark = pytest.mark.looptime
+T = TypeVar("T")
 OLD, NEW = b"o" * 64, b"n" * 64
 JWKS = "slurm-auth-slurm-jwks"
 
@@ -24,7 +32,7 @@ async def run(parts: Parts, **spec: Any) -> Condition:
     manifest = parts.controller(**spec)
     controller = read(Controller, manifest)
     facts = await parts.runtime.lookup.facts(controller)
-    return await distribute(parts.runtime, parts.operator.controllers.walks, manifest, controller, facts)
+    return await distribute(parts.runtime, parts.operator.controllers.distributions, manifest, controller, facts)
 
 
 def with_key() -> Parts:
@@ -88,3 +96,95 @@ async def test_nothing_starts_before_the_secret_with_the_daemons_keys_exists() -
         wait_for(parts.runtime, "slurm", selector)
     parts.secret(JWKS, {"slurm.jwks": json.dumps({}).encode()}, own=True)
     wait_for(parts.runtime, "slurm", selector)
+
+
+class Slurm(ModelCarrier):
+    """A Slurm whose slurmrestd takes `seconds` for a reconfigure, and then fails if `fails`."""
+
+    def __init__(self, seconds: float, *, fails: bool = False) -> None:
+        super().__init__(SlurmModel(lambda: EPOCH))
+        self.seconds = seconds
+        self.fails = fails
+        self.reconfigured = 0
+
+    async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
+        if request.path != "reconfigure/":
+            return await super().call(request, timeout=timeout)
+        self.reconfigured += 1
+        await asyncio.sleep(self.seconds)
+        if self.fails:
+            raise Unreachable(str(request), "no answer")
+        return await super().call(request, timeout=timeout)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def rotating(parts: Parts, name: str) -> None:
+    """A Controller with a RestApi whose daemons have had both keys for long, and now read them."""
+    for key, data in (("key", {"slurm.key": OLD}), ("next", {"slurm.key": NEW}), ("jwt", {"jwt.key": b"k" * 32})):
+        parts.secret(f"{name}-{key}", data)
+    since = {names.KEYS_SINCE: timestamp(EPOCH - 1000)}
+    both = {"slurm.jwks": jwks.render(Ring(OLD, (NEW,)))}
+    parts.secret(names.slurm_jwks(f"{name}-key"), both, own=True, annotations=since)
+    spec = {
+        "slurmKeyRef": {"name": f"{name}-key", "key": "slurm.key"},
+        "nextSlurmKeyRef": {"name": f"{name}-next", "key": "slurm.key"},
+        "jwtKeyRef": {"name": f"{name}-jwt", "key": "jwt.key"},
+        "slurmctld": {"image": "slurmctld:26.05"},
+    }
+    parts.custom("Controller", name, spec)
+    parts.custom("RestApi", name, {"controllerRef": {"name": name}, "slurmrestd": {}})
+    parts.workload(DEPLOYMENTS, names.restapi(name), "slurmrestd", "slurmrestd:26.05")
+
+
+async def test_four_controllers_whose_slurmrestd_hangs_delay_no_fifth() -> None:
+    parts = Parts(connect=lambda *_: Slurm(15.0, fails=True))
+    controllers = kinds(parts.operator)[0]
+    working = asyncio.create_task(work(controllers))
+    for name in ("a", "b", "c", "d"):
+        rotating(parts, name)
+        controllers.queue.add((NAMESPACE, name))
+    await asyncio.sleep(0.1)
+    parts.keys()
+    parts.controller()
+    controllers.queue.add((NAMESPACE, "slurm"))
+    await asyncio.sleep(0.5)
+    assert ("patch status", "Controller", "slurm") in parts.requests.made
+    working.cancel()
+    await parts.runtime.clusters.close()
+
+
+async def test_daemons_are_asked_once_to_read_their_keys_and_the_answer_wakes_the_controller() -> None:
+    slurm = Slurm(15.0)
+    parts = Parts(connect=lambda *_: slurm)
+    rotating(parts, "a")
+    controllers = kinds(parts.operator)[0]
+    for _ in range(3):
+        await controllers.reconcile((NAMESPACE, "a"))
+    assert slurm.reconfigured == 1
+    assert "all daemons are asked" in parts.condition("Controller", "SlurmKey")["message"]
+    await parts.woken()
+    assert controllers.name not in await parts.woken(10.0)
+    assert (await parts.woken(5.0))["controllers"] == {(NAMESPACE, "a")}
+    await controllers.reconcile((NAMESPACE, "a"))
+    assert slurm.reconfigured == 1
+    assert "all daemons read them" in parts.condition("Controller", "SlurmKey")["message"]
+    parts.now += 10
+    await controllers.reconcile((NAMESPACE, "a"))
+    assert parts.condition("Controller", "SlurmKey")["reason"] == "Switching"
+    await parts.runtime.clusters.close()
+
+
+async def test_a_request_that_fails_is_shown_and_sent_again() -> None:
+    slurm = Slurm(1.0, fails=True)
+    parts = Parts(connect=lambda *_: slurm)
+    rotating(parts, "a")
+    reconcile = kinds(parts.operator)[0].reconcile
+    await reconcile((NAMESPACE, "a"))
+    await asyncio.sleep(1.1)
+    await reconcile((NAMESPACE, "a"))
+    assert "could not be asked" in parts.condition("Controller", "SlurmKey")["message"]
+    await reconcile((NAMESPACE, "a"))
+    assert slurm.reconfigured == 2
+    await parts.runtime.clusters.close()

@@ -1,5 +1,7 @@
 """Which change wakes which NodeSet, and which worker pod."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -11,7 +13,7 @@ SLINKY = (NAMESPACE, "slinky")
 SPEC = {"controllerRef": {"name": "slurm"}}
 
 
-async def settled(**settings: bool) -> Parts:
+async def settled(**settings: Any) -> Parts:
     """A NodeSet with one pod, all looked at."""
     parts = Parts(**settings)
     parts.keys()

@@ -35,6 +35,15 @@ app.kubernetes.io/instance: {{ index . 1 }}
 {{- end }}
 
 {{- /*
+Labels that the operator puts on the pods of all LoginSets (`login`) or NodeSets (`slurmd`) of a Controller. Call with a list:
+Slurm daemon, name of the Controller.
+*/}}
+{{- define "slurm.memberLabels" -}}
+app.kubernetes.io/name: {{ index . 0 }}
+slinky.slurm.net/cluster: {{ index . 1 }}
+{{- end }}
+
+{{- /*
 The content of an object's metadata. Call with a list: root context, name of the object, and optionally a map of labels and
 annotations.
 */}}

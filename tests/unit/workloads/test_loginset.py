@@ -101,6 +101,11 @@ def test_workers_are_found_by_their_bare_names() -> None:
     assert (spec["enableServiceLinks"], spec["automountServiceAccountToken"]) == (False, False)
 
 
+def test_login_pods_have_the_label_of_their_cluster_by_which_network_policies_admit_them() -> None:
+    labels = deployment()["spec"]["template"]["metadata"]["labels"]
+    assert (labels["app.kubernetes.io/name"], labels["slinky.slurm.net/cluster"]) == ("login", "slurm")
+
+
 def test_the_login_container_has_keys_sshd_and_sssd_configuration() -> None:
     workload = deployment()
     found = mounts(workload, "login")

@@ -59,8 +59,9 @@ class Owner(Enum):
 OURS = frozenset({Owner.OPERATOR, Owner.POD})
 """The owners that are part of this product."""
 
-NOT_FOREIGN = frozenset(Owner) - {Owner.FOREIGN}
-"""The owners whose reasons may be overwritten."""
+REPLACEABLE = OURS | {Owner.NOBODY}
+"""The owners whose reasons this product may overwrite. Slurm itself returns a node that it set DOWN only if its own
+words are still there (ReturnToService=1)."""
 
 
 def owner(reason: str) -> Owner:

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
-from sidecars.contract.reasons import POD_GONE, POD_LEAVING, is_foreign
+from sidecars.contract.reasons import POD_GONE, POD_LEAVING
 from sidecars.node import ownership
 from sidecars.node.records import (
     Absent,
@@ -53,6 +53,7 @@ from sidecars.node.records import (
 )
 from sidecars.node.stepping import Step
 from sidecars.slurm import states
+from sidecars.slurm.owners import reason_to_write
 from sidecars.slurm.records import Node
 
 STALE_SECONDS = 5.0
@@ -108,11 +109,13 @@ def _claim(this: Step) -> None:
                 this.call(Claim())
             elif state.record is not None and states.is_busy(state.record.states):
                 # slurmctld would otherwise consider the predecessor's jobs as running on this pod's slurmd.
-                this.call(Down(None if is_foreign(state.record.reason) else POD_GONE))
+                this.call(Down(reason_to_write(state.record, POD_GONE)))
             else:
                 _clear(this)
         case Done(Down()):
             _clear(this)
+        case Done(Drain()):
+            this.call(Claim())
         case Done(Delete()):
             this.log("deleted the record of an earlier pod of this name")
             this.settle("an earlier pod's, deleted")
@@ -131,7 +134,12 @@ def _claim(this: Step) -> None:
 def _clear(this: Step) -> None:
     """Delete a predecessor's record, so that slurmd creates its own; claim it if it must be retained."""
     node = this.state.record
-    this.call(Claim() if node is None or ownership.why_retained(node) or not _may_still_delete(this) else Delete())
+    if node is None or not _may_still_delete(this):
+        this.call(Claim())
+    elif ownership.must_be_drained(node):
+        this.call(Drain(None))
+    else:
+        this.call(Claim() if ownership.why_retained(node) else Delete())
 
 
 def _watch(this: Step) -> None:
@@ -207,7 +215,7 @@ def _drain_answer(this: Step, steps: int | None) -> None:
                     "the record belongs to another pod, and no slurmstepd runs: letting slurmd stop",
                 )
         case Record(node) if not states.is_drain(node.states):
-            this.call(Drain())
+            this.call(Drain(reason_to_write(node, POD_LEAVING)))
         case Record(node):
             this.state.last_success = this.now
             this.state.faults = 0
@@ -220,8 +228,9 @@ def _drain_answer(this: Step, steps: int | None) -> None:
                 pause = min(_POLL_LAST, _POLL_FIRST * 1.5 ** min(this.state.polls, 16))
                 this.state.polls = this.state.polls + 1
                 this.sleep(pause * (0.75 + this.seen.jitter / 2))
-        case Done(_):
-            this.log(f"drained the Slurm node: {POD_LEAVING}")
+        case Done(call):
+            reason = call.reason if isinstance(call, Drain) else None
+            this.log(f"drained the Slurm node: {reason or 'its present reason is kept'}")
             this.state.last_success = this.now
             this.state.faults = 0
             this.state.wake = this.now
@@ -302,11 +311,13 @@ def _depart(this: Step) -> None:
         case Done(Down()) if state.record is not None and ownership.why_retained(state.record):
             this.log(f"set the node DOWN and retained its record: {ownership.why_retained(state.record)}")
             this.enter(Phase.DONE)
+        case Done(Drain()):
+            this.call(Read())
         case Done(_):
             this.call(Delete())
         case Fault(call=Delete(), refused=True) if state.polls == 0:
             this.state.polls = 1
-            this.call(Down())
+            this.call(_down(this))
         case Fault() as fault:
             this.back_off(fault, _RETRY_SECONDS_LEAVING)
 
@@ -319,16 +330,22 @@ def _remove(this: Step, node: Node) -> None:
         this.log("the record of this name belongs to another pod and is retained")
         this.enter(Phase.DONE)
     elif why := ownership.why_retained(node):
-        if states.is_down(node.states):
+        if ownership.must_be_drained(node):
+            this.call(Drain(None))
+        elif states.is_down(node.states):
             this.log(f"retained the record: {why}")
             this.enter(Phase.DONE)
         else:
-            this.call(Down(None if is_foreign(node.reason) else POD_GONE))
+            this.call(_down(this))
     elif states.is_busy(node.states):
         # The work that Slurm still reports here ended with slurmd's container.
-        this.call(Down())
+        this.call(_down(this))
     else:
         this.call(Delete())
+
+
+def _down(this: Step) -> Down:
+    return Down(None if this.state.record is None else reason_to_write(this.state.record, POD_GONE))
 
 
 _PHASES: dict[Phase, Callable[[Step], None]] = {

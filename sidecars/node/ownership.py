@@ -17,6 +17,11 @@ def is_own_drain(node: Node) -> bool:
     return states.is_drain(node.states) and is_departure(node.reason)
 
 
+def must_be_drained(node: Node) -> bool:
+    """Whether a record that outlives its pod still has to be drained: a later slurmd may return it to service."""
+    return is_foreign(node.reason) and not states.is_drain(node.states)
+
+
 def why_retained(node: Node) -> str:
     """Why the record must not be deleted; "" if it may be."""
     if is_foreign(node.reason):

@@ -48,9 +48,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Set DRAIN with the reason."""
+    """Set DRAIN."""
 
-    reason: str = POD_LEAVING
+    reason: str | None = POD_LEAVING
+    """None doesn't change the record's reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,15 @@ upper case as the REST API spells them. Words that a newer Slurm adds are kept a
 | FUTURE, UNKNOWN | base | not defined yet; not known to slurmctld yet |
 | COMPLETING | flag | a job's processes or epilog still run: busy |
 | DRAIN | flag | takes no new job |
+| FAIL | flag | takes no new job: an administrator expects the node to fail |
 | UNDRAIN | flag | its DRAIN is being lifted |
-| NOT_RESPONDING, FAIL, INVALID, INVALID_REG, MAINTENANCE, … | flag | no effect on busy and drain |
+| NOT_RESPONDING, INVALID, INVALID_REG, MAINTENANCE, … | flag | no effect on busy and drain |
 
 | base, flags | busy | drain | drained | draining |
 |---|---|---|---|---|
 | IDLE | no | no | no | no |
-| IDLE+DRAIN, DOWN+DRAIN | no | yes | yes | no |
-| MIXED+DRAIN, ALLOCATED+DRAIN, IDLE+DRAIN+COMPLETING | yes | yes | no | yes |
+| IDLE+DRAIN, DOWN+DRAIN, IDLE+FAIL | no | yes | yes | no |
+| MIXED+DRAIN, ALLOCATED+DRAIN, IDLE+DRAIN+COMPLETING, MIXED+FAIL | yes | yes | no | yes |
 | IDLE+DRAIN+UNDRAIN | no | no | no | no |
 | UNKNOWN+DRAIN, no base state | no | yes | no | no |
 """
@@ -44,8 +45,8 @@ def is_busy(states: AbstractSet[str]) -> bool:
 
 
 def is_drain(states: AbstractSet[str]) -> bool:
-    """Whether the node takes no new jobs because of a drain that is not being lifted."""
-    return "DRAIN" in states and "UNDRAIN" not in states
+    """Whether the node takes no new jobs because of FAIL, or of a drain that is not being lifted."""
+    return "FAIL" in states or ("DRAIN" in states and "UNDRAIN" not in states)
 
 
 def is_drained(states: AbstractSet[str]) -> bool:

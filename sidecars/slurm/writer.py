@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sidecars.contract.reasons import Owner, owner
+from sidecars.contract.reasons import REPLACEABLE, Owner
 from sidecars.slurm import protocol, states
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import Refused, SlurmError, Unreachable
 from sidecars.slurm.node_cache import NodeCache
+from sidecars.slurm.owners import owner_of
 from sidecars.slurm.protocol import Request
 
 ANY_OWNER = frozenset(Owner)
-"""A write may change any drain, whoever set it."""
+"""A write may change any node, whoever set its state and reason."""
 
 _BATCH_SECONDS = 0.02
 
@@ -25,7 +26,7 @@ class _Change:
     state: tuple[str, ...] = ()
     reason: str | None = None
     owners: frozenset[Owner] = ANY_OWNER
-    """The owners of the drains that the write may change."""
+    """The owners of the states and reasons that the write may change."""
     features: tuple[str, ...] | None = None
     active_features: tuple[str, ...] | None = None
     topology: str | None = None
@@ -57,8 +58,8 @@ class NodeWriter:
     `guard` raises SlurmError for a request that must not be sent. `wake` is called when all batches are sent.
 
     All writes raise SlurmError for the first name that failed; the other names are written in spite of it. They are
-    sent in the order of the calls. A node that has been drained in the meantime by none of the `owners` is left as it
-    is, which is no error.
+    sent in the order of the calls. A node whose state or reason has become that of none of the `owners` in the meantime
+    is left as it is, which is no error. `REPLACEABLE` owners needn't be among them while the node is not drained.
     """
 
     def __init__(
@@ -77,9 +78,10 @@ class NodeWriter:
         self._batches: list[_Batch] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def drain(self, names: Iterable[str], reason: str, *, owners: frozenset[Owner] = ANY_OWNER) -> None:
-        """Set DRAIN with `reason`."""
-        await self._write(_Change(state=("DRAIN",), reason=reason, owners=owners), names)
+    async def drain(self, names: Iterable[str], reason: str | None, *, owners: frozenset[Owner] = ANY_OWNER) -> None:
+        """Set DRAIN with `reason`; None doesn't change the reason."""
+        touched = ANY_OWNER if reason is None else owners
+        await self._write(_Change(state=("DRAIN",), reason=reason, owners=touched), names)
 
     async def undrain(self, names: Iterable[str], *, owners: frozenset[Owner] = ANY_OWNER) -> None:
         """Set UNDRAIN, which clears the reason. A node that is DOWN stays DOWN and keeps it."""
@@ -193,6 +195,9 @@ class NodeWriter:
             failures.update(dict.fromkeys(names, error))
 
     def _may(self, change: _Change, name: str) -> bool:
-        """Whether the write may still be sent: an administrator may have drained the node while it waited."""
+        """Whether the write may still be sent: an administrator may have changed the node while it waited."""
         node = self._cache.nodes.get(name)
-        return node is None or not states.is_drain(node.states) or owner(node.reason) in change.owners
+        if node is None:
+            return True
+        found = owner_of(node)
+        return found in change.owners or (found in REPLACEABLE and not states.is_drain(node.states))

@@ -47,6 +47,9 @@ from sidecars.workloads import names
 log = logging.getLogger(__name__)
 A = TypeVar("A")
 
+LIFTED = reasons.OURS | {Owner.SLURMCTLD}
+"""Owners of the drains that the operator may lift; `sidecars.policy.nodeset.drain` decides which."""
+
 DRAIN_AGAIN = 5.0
 """Seconds after which a drain that Slurm failed to set or to lift is tried again."""
 
@@ -158,7 +161,7 @@ async def _drains(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> Non
         drained.extend(action.slurm_nodes)
 
     steps: list[Callable[[], Awaitable[None]]] = [partial(drain, action) for action in drains]
-    steps += [partial(poller.undrain, it.slurm_nodes, owners=reasons.OURS) for it in _of(actions.Undrain, wanted)]
+    steps += [partial(poller.undrain, it.slurm_nodes, owners=LIFTED) for it in _of(actions.Undrain, wanted)]
     if await _slurm_writes(outcome, steps):
         outcome.hint(DRAIN_AGAIN)
     if drained:
@@ -275,8 +278,7 @@ async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
                 await _reservation(this, outcome, action)
             case actions.SetDown(reason, slurm_nodes) if this.cluster is not None:
                 unused = _still_unused(this, outcome, slurm_nodes)
-                down = partial(this.cluster.poller.down, unused, reason, owners=reasons.NOT_FOREIGN)
-                if await _slurm_writes(outcome, [down]):
+                if await _slurm_writes(outcome, [partial(_set_down, this.cluster, unused, reason)]):
                     outcome.hint(RECORD_AGAIN)
             case actions.DeleteRecords(slurm_nodes) if this.cluster is not None:
                 await _delete_records(this, this.cluster, outcome, _still_unused(this, outcome, slurm_nodes))
@@ -340,6 +342,12 @@ def _still_unused(this: Pass, outcome: Outcome, slurm_nodes: Sequence[str]) -> l
     if len(unused) < len(slurm_nodes):
         outcome.hint(RECORD_AGAIN)
     return unused
+
+
+async def _set_down(cluster: Cluster, slurm_nodes: Sequence[str], reason: str | None) -> None:
+    if reason is None:
+        await cluster.poller.drain(slurm_nodes, None)
+    await cluster.poller.down(slurm_nodes, reason, owners=reasons.REPLACEABLE)
 
 
 async def _delete_records(this: Pass, cluster: Cluster, outcome: Outcome, slurm_nodes: Sequence[str]) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Drain:
     """Drain Slurm nodes that nobody else has drained."""
 
-    reason: str
+    reason: str | None
+    """None doesn't change the reason."""
     slurm_nodes: tuple[str, ...]
 
 
@@ -81,7 +82,7 @@ class SetDown:
     """Set Slurm nodes without a pod DOWN."""
 
     reason: str | None
-    """None doesn't change the reason."""
+    """None doesn't change the reason. They are drained as well: Slurm may return a DOWN node to service."""
     slurm_nodes: tuple[str, ...]
 
 

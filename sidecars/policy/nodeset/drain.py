@@ -11,6 +11,7 @@ from sidecars.contract.reasons import Owner
 from sidecars.policy.nodeset.needs import Failed, Known, Pending
 from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.slurm import hostlists, states
+from sidecars.slurm.owners import own_words, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -145,12 +146,25 @@ def common_reason(desired: DesiredPods, condemned_for: str) -> str:
 
 def should_drain(node: Node, accepted: Collection[str]) -> bool:
     """Whether to drain the node, or to replace the operator's own reason by one of those `accepted`."""
-    return not states.is_drain(node.states) or (_is_ours(node) and node.reason not in accepted)
+    if owner_of(node) is Owner.OPERATOR and own_words(node.reason) not in accepted:
+        return True
+    return not states.is_drain(node.states) and owner_of(node) in reasons.REPLACEABLE
+
+
+def should_close(node: Node) -> bool:
+    """Whether a node that must take no more jobs has to be drained with its present reason, which is not ours.
+
+    A DOWN node needs it too: Slurm may return it to service at any moment.
+    """
+    return not states.is_drain(node.states) and owner_of(node) not in reasons.REPLACEABLE
 
 
 def _is_ours(node: Node) -> bool:
-    """Whether no one else has drained it."""
-    return not states.is_drain(node.states) or reasons.owner(node.reason) is Owner.OPERATOR
+    """Whether no one else has drained it or set its reason. slurmctld's own reason ends when the node responds."""
+    found = owner_of(node)
+    return found in (Owner.NOBODY, Owner.OPERATOR) or (
+        not states.is_drain(node.states) and found in (Owner.POD, Owner.SLURMCTLD)
+    )
 
 
 def should_undrain(node: Node, pod: WorkerPod) -> bool:
@@ -162,9 +176,12 @@ def should_undrain(node: Node, pod: WorkerPod) -> bool:
         return False
     facts = pod_facts(node.extra)
     own = facts is not None and facts.pod_uid == pod.uid
-    owner = reasons.owner(node.reason)
+    owner = owner_of(node)
     if owner is Owner.OPERATOR:
         return own or pod.ready
+    if owner is Owner.SLURMCTLD:
+        # slurmctld drains no node with these words, and scontrol refuses a drain without a reason: see `should_close`.
+        return pod.ready
     return owner is Owner.POD and facts is not None and not own and pod.ready
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sidecars.contract import reasons
 from sidecars.slurm import states
+from sidecars.slurm.owners import reason_to_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +24,7 @@ class RecordPlan:
 
     delete: tuple[str, ...] = ()
     down: Mapping[str | None, tuple[str, ...]] = field(default_factory=dict)
-    """Nodes to set DOWN by reason; None doesn't change the reason."""
+    """Nodes to set DOWN by reason. None doesn't change the reason; these are drained as well."""
     look_again: float | None = None
     """Seconds until time alone may have changed this; None when no record is left to be deleted."""
 
@@ -32,8 +33,9 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
     """What to do about node records that carry the uid of a deleted pod.
 
     `orphaned_since`: when each was first seen so; one that is missing in it is seen for the first time. A record with a
-    foreign reason or a reservation is set DOWN and left to the administrator. A busy one is set DOWN, which ends its
-    jobs in Slurm, and deleted once it is free.
+    foreign reason or a reservation is set DOWN and left to the administrator; with a foreign reason it is drained too,
+    so that no later pod of its name returns it to service. A busy one is set DOWN, which ends its jobs in Slurm, and
+    deleted once it is free.
     """
     delete: list[str] = []
     down: dict[str | None, list[str]] = {}
@@ -46,8 +48,9 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
         busy = states.is_busy(node.states)
         foreign = reasons.is_foreign(node.reason)
         retain = foreign or bool(node.reservation)
-        if (retain or busy) and not states.is_down(node.states):
-            down.setdefault(None if foreign else reasons.RECORD_ORPHANED, []).append(node.name)
+        in_service = not states.is_down(node.states) or (foreign and not states.is_drain(node.states))
+        if (retain or busy) and in_service:
+            down.setdefault(reason_to_write(node, reasons.RECORD_ORPHANED), []).append(node.name)
         if busy and not retain:
             wait.append(1.0)
         elif not retain:

@@ -35,8 +35,8 @@ class PodPlan:
     cordon: tuple[WorkerPod, ...] = ()
     """Pods to be marked as condemned, or as drained because of their Kubernetes node."""
     uncordon: tuple[WorkerPod, ...] = ()
-    drain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Slurm nodes by drain reason."""
+    drain: Mapping[str | None, tuple[str, ...]] = field(default_factory=dict)
+    """Slurm nodes by drain reason; None doesn't change the reason."""
     undrain: tuple[str, ...] = ()
     """Slurm nodes."""
     waiting: tuple[Waiting, ...] = ()
@@ -74,7 +74,8 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
     deleted = {deletion.pod.name for deletion in delete}
     staying = [pod for pod in working if pod.name not in deleted]
     cordon, uncordon = _cordons(staying, condemned, slurm)
-    drain, undrain = _drains(desired, staying, condemned, slurm)
+    drain, undrain, unread = _drains(desired, staying, condemned, slurm)
+    hints = [*(it.look_again for it in waiting if it.look_again is not None), *([1.0] if unread else ())]
     create, create_on, problems = _missing(desired, everyone)
     return PodPlan(
         create=create,
@@ -89,7 +90,7 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
         scaled_in=tuple(pod for pod in working if condemned.get(pod.name) in replicas.NOT_REPLACED)
         if condemned
         else (),
-        look_again=min((it.look_again for it in waiting if it.look_again is not None), default=None),
+        look_again=min(hints, default=None),
     )
 
 
@@ -155,28 +156,39 @@ def _cordons(
 
 def _drains(
     desired: DesiredPods, pods: Iterable[WorkerPod], condemned: Mapping[str, str], slurm: SlurmView
-) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """The Slurm nodes to drain, by reason, and those to undrain."""
+) -> tuple[dict[str | None, tuple[str, ...]], tuple[str, ...], bool]:
+    """The Slurm nodes to drain, by reason, and those to undrain; and whether some have to be read again first."""
     if slurm.problem is not None:
-        return {}, ()
+        return {}, (), False
     counts = Counter(condemned.values())
-    drain: dict[str, list[str]] = {}
+    drain: dict[str | None, list[str]] = {}
     undrain: list[str] = []
+    unread = False
     for pod in pods:
         node = slurm.nodes.get(pod.slurm_node)
         if node is None:
             continue
         cause = condemned.get(pod.name)
         reason = drains.drain_reason(pod, desired.namespace, cause)
+        wording: str | None = reason
         if reason is None:
-            if drains.should_undrain(node, pod) and not pod.kube_node_gone:
-                undrain.append(pod.slurm_node)
-            continue
-        shared = drains.common_reason(desired, cause) if cause is not None else reason
-        if drains.should_drain(node, (reason, shared)):
-            wording = shared if cause is not None and counts[cause] >= SHARED_REASON_PODS else reason
+            if not drains.should_undrain(node, pod) or pod.kube_node_gone:
+                continue
+        else:
+            shared = drains.common_reason(desired, cause) if cause is not None else reason
+            if drains.should_drain(node, (reason, shared)):
+                wording = shared if cause is not None and counts[cause] >= SHARED_REASON_PODS else reason
+            elif cause is not None and drains.should_close(node):
+                wording = None
+            else:
+                continue
+        if pod.slurm_node in slurm.unsettled:
+            unread = True
+        elif reason is None:
+            undrain.append(pod.slurm_node)
+        else:
             drain.setdefault(wording, []).append(pod.slurm_node)
-    return {reason: tuple(names) for reason, names in drain.items()}, tuple(undrain)
+    return {reason: tuple(names) for reason, names in drain.items()}, tuple(undrain), unread
 
 
 def _missing(

@@ -80,8 +80,9 @@ class Slurm:
                 return Record(self.record)
             case Claim():
                 self.record = replace(self.record, extra=json.dumps({"podUid": UID}))
-            case Drain(reason):
-                self.record = replace(self.record, states=states | {"DRAIN"}, reason=reason)
+            case Drain(drain_reason):
+                reason = self.record.reason if drain_reason is None else drain_reason
+                self.record = replace(self.record, states=states - {"FAIL"} | {"DRAIN"}, reason=reason)
             case Undrain():
                 self.record = replace(self.record, states=states - {"DRAIN"}, reason="")
             case Down(down_reason):

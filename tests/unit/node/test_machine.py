@@ -193,6 +193,24 @@ def test_a_drain_that_is_there_keeps_its_reason(reason: str) -> None:
     assert pod.slurm.record == node("IDLE", "DRAIN", reason=reason)
 
 
+@pytest.mark.parametrize("reason", ["bad disk", "Not responding", "Node unexpectedly rebooted"])
+@pytest.mark.parametrize("state", ["IDLE", "DOWN"])
+def test_a_reason_of_someone_else_is_kept_when_the_node_is_drained(state: str, reason: str) -> None:
+    pod = running_pod(state, reason=reason)
+    pod.hook(0)
+    pod.run(5)
+    assert pod.released
+    assert pod.slurm.record == node(state, "DRAIN", reason=reason)
+
+
+def test_a_node_that_an_administrator_failed_takes_no_jobs_and_is_not_drained() -> None:
+    pod = running_pod("IDLE", "FAIL", reason="bad disk")
+    pod.hook(0)
+    pod.run(5)
+    assert pod.released
+    assert pod.slurm.record == node("IDLE", "FAIL", reason="bad disk")
+
+
 def test_the_record_of_another_pod_is_not_drained() -> None:
     pod = running_pod("IDLE")
     pod.slurm.record = node("MIXED", uid="uid-2")
@@ -325,6 +343,32 @@ def test_a_record_with_a_foreign_reason_is_set_down_and_keeps_the_reason(reason:
     pod.run(30)
     assert pod.slurm.record == node("DOWN", "DRAIN", reason=reason)
     assert pod.phase is Phase.DONE
+
+
+@pytest.mark.parametrize("state", ["IDLE", "MIXED", "DOWN"])
+def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_it_to_service(state: str) -> None:
+    pod = running_pod(state, reason="bad disk")
+    pod.slurmd_stops()
+    pod.run(30)
+    assert pod.slurm.record == node("DOWN", "DRAIN", reason="bad disk")
+    assert pod.phase is Phase.DONE
+
+
+@pytest.mark.parametrize("state", ["IDLE", "MIXED", "DOWN"])
+def test_a_predecessors_record_with_a_foreign_reason_is_drained_before_slurmd_starts(state: str) -> None:
+    pod = Pod(Slurm(node(state, uid="uid-0", reason="bad disk")))
+    pod.run(5)
+    assert pod.slurm.record is not None
+    assert {"DRAIN"} <= pod.slurm.record.states
+    assert pod.slurm.record.reason == "bad disk"
+    assert pod.record == "an earlier pod's, taken over"
+
+
+def test_slurmctlds_own_reason_is_not_overwritten_when_jobs_are_given_back() -> None:
+    pod = running_pod("MIXED", reason="Not responding", reservation="maintenance")
+    pod.slurmd_stops()
+    pod.run(30)
+    assert pod.slurm.record == node("DOWN", reason="Not responding", reservation="maintenance")
 
 
 def test_a_reserved_record_is_set_down_and_left() -> None:

@@ -28,10 +28,13 @@ class WatchedSlurm(Slurm):
                 case Delete():
                     assert record.reason != FOREIGN
                     assert not record.reservation
-                case Undrain() | Drain():
+                case Undrain():
                     assert own
-                    assert record.reason != FOREIGN or "DRAIN" not in record.states
-                    assert not isinstance(call, Undrain) or record.reason.startswith((POD_LEAVING, POD_GONE))
+                    assert record.reason.startswith((POD_LEAVING, POD_GONE))
+                case Drain(reason):
+                    assert "DRAIN" not in record.states
+                    assert own or record.reason == FOREIGN
+                    assert record.reason != FOREIGN or reason is None
                 case Down(reason):
                     assert record.reason != FOREIGN or reason is None
         return super().perform(call)

@@ -23,6 +23,9 @@ from sidecars.slurm import states
         ("DRAIN", False, True, False, False),
         ("", False, False, False, False),
         ("IDLE DRAIN SOMETHING_NEW", False, True, True, False),
+        ("IDLE FAIL", False, True, True, False),
+        ("MIXED FAIL", True, True, False, True),
+        ("DOWN FAIL", False, True, True, False),
     ],
 )
 def test_the_table_of_busy_drain_drained_and_draining(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.contract.reasons import NOT_FOREIGN, Owner
+from sidecars.contract.reasons import REPLACEABLE, Owner
 from sidecars.simulate import Fault
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import NotFound, SlurmError, Unreachable
@@ -70,14 +70,42 @@ async def test_what_somebody_else_drains_while_a_write_waits_is_left_as_it_is() 
         assert (marked.base, marked.reason) == ("DOWN", "bad disk")
 
 
-async def test_a_drain_that_only_slurmctld_gave_a_reason_for_is_written_over_and_a_foreign_one_is_not() -> None:
-    async with Scene(2).running() as scene:
-        await scene.carrier.call(protocol.update_nodes(["n0"], state=("DRAIN",), reason="Not responding"))
-        await scene.carrier.call(protocol.update_nodes(["n1"], state=("DRAIN",), reason="bad disk"))
-        await until(lambda: scene.poller.nodes["n1"].reason == "bad disk")
-        await scene.poller.down(["n0", "n1"], "slurm-operator: gone", owners=NOT_FOREIGN)
+async def test_a_reason_of_slurmctld_or_of_an_administrator_is_not_overwritten_whatever_the_state() -> None:
+    async with Scene(5).running() as scene:
+        call = scene.carrier.call
+        await call(protocol.update_nodes(["n0"], state=("DRAIN",), reason="slurm-node: the pod has gone"))
+        await call(protocol.update_nodes(["n1"], state=("DRAIN",), reason="Not responding"))
+        await call(protocol.update_nodes(["n2"], state=("DRAIN",), reason="bad disk"))
+        await call(protocol.update_nodes(["n3"], state=("DOWN",), reason="bad disk"))
+        await call(protocol.update_nodes(["n4"], reason="watch this node"))
+        await until(lambda: scene.poller.nodes["n4"].reason == "watch this node")
+        everything = [f"n{number}" for number in range(5)]
+        await scene.poller.down(everything, "slurm-operator: gone", owners=REPLACEABLE)
         now = {name: (it.base, it.reason) for name, it in scene.model.nodes.items()}
-        assert now == {"n0": ("DOWN", "slurm-operator: gone"), "n1": ("IDLE", "bad disk")}
+        assert now == {
+            "n0": ("DOWN", "slurm-operator: gone"),
+            "n1": ("IDLE", "Not responding"),
+            "n2": ("IDLE", "bad disk"),
+            "n3": ("DOWN", "bad disk"),
+            "n4": ("IDLE", "watch this node"),
+        }
+        await until(lambda: scene.poller.nodes["n0"].reason == "slurm-operator: gone")
+        await scene.poller.drain(everything, "slurm-operator: scale-in", owners=frozenset({Owner.OPERATOR}))
+        assert {name: it.reason for name, it in scene.model.nodes.items()} == {
+            "n0": "slurm-operator: scale-in",
+            "n1": "Not responding",
+            "n2": "bad disk",
+            "n3": "bad disk",
+            "n4": "watch this node",
+        }
+
+
+async def test_a_drain_without_a_reason_keeps_the_present_reason_whoever_set_it() -> None:
+    async with Scene(1).running() as scene:
+        await scene.carrier.call(protocol.update_nodes(["n0"], state=("DOWN",), reason="bad disk"))
+        await scene.poller.drain(["n0"], None)
+        marked = scene.model.nodes["n0"]
+        assert (marked.base, "DRAIN" in marked.flags, marked.reason) == ("DOWN", True, "bad disk")
 
 
 async def test_a_spoiled_name_fails_alone_and_only_for_its_caller() -> None:

@@ -24,3 +24,17 @@ def test_a_busy_record_without_a_pod_is_set_down_before_it_is_deleted() -> None:
     result = orphaned_records([node(0, "ALLOCATED")], gone, NOW)
     assert (result.delete, list(result.down.values()), result.look_again) == ((), [("slinky-0",)], 1.0)
     assert orphaned_records([node(0, "DOWN")], gone, NOW).delete == ("slinky-0",)
+
+
+def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_it_to_service() -> None:
+    gone = {"slinky-0": NOW - 60}
+    down = orphaned_records([node(0, "DOWN", reason="bad disk")], gone, NOW)
+    assert (down.delete, down.down) == ((), {None: ("slinky-0",)})
+    for words in (("DOWN", "DRAIN"), ("DOWN", "FAIL")):
+        assert orphaned_records([node(0, *words, reason="bad disk")], gone, NOW).down == {}
+
+
+def test_slurmctlds_own_reason_of_a_record_without_a_pod_is_not_overwritten() -> None:
+    gone = {"slinky-0": NOW - 60}
+    record = node(0, "MIXED", "NOT_RESPONDING", reason="Not responding")
+    assert orphaned_records([record], gone, NOW).down == {None: ("slinky-0",)}

@@ -10,6 +10,7 @@ import pytest
 from sidecars.contract import reasons
 from sidecars.kube import CONFIG_MAPS, PODS, Client
 from sidecars.node import machine
+from sidecars.operator.nodeset import effects
 from sidecars.policy.nodeset import drain, replicas
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
@@ -286,7 +287,7 @@ def test_it_sees_an_operator_that_takes_every_drain_for_its_own(monkeypatch: pyt
     script = Script(7, "RollingUpdate", ((0.0, Admin(0, drain=True)), (30.0, Admin(0, drain=False))))
     run(play(script))
     monkeypatch.setattr(drain, "should_undrain", lambda node, _: states.is_drain(node.states))
-    monkeypatch.setattr(reasons, "OURS", frozenset(reasons.Owner))
+    monkeypatch.setattr(effects, "LIFTED", frozenset(reasons.Owner))
     with pytest.raises(Broken, match=r"I4: the foreign reason .* of Slurm node slinky-\d becomes ''"):
         run(play(script))
 

@@ -1,0 +1,27 @@
+"""Who owns the state of a Slurm node. The reason alone does not show it: a state can be set without one."""
+
+from sidecars.contract.reasons import NOT_RESPONDING, REPLACEABLE, Owner, owner
+from sidecars.slurm import states
+from sidecars.slurm.records import Node
+
+
+def owner_of(node: Node) -> Owner:
+    """Whose the node's drain, DOWN, FAIL or reason is.
+
+    This product gives a reason with each state that it sets, and never sets FAIL.
+    """
+    found = owner(node.reason)
+    if "FAIL" in node.states:
+        return Owner.FOREIGN
+    is_set = states.is_drain(node.states) or states.is_down(node.states)
+    return Owner.FOREIGN if is_set and found is Owner.NOBODY else found
+
+
+def reason_to_write(node: Node, reason: str) -> str | None:
+    """The reason to give with a drain or a DOWN of this product; None where the present one must stay."""
+    return reason if owner_of(node) in REPLACEABLE else None
+
+
+def own_words(reason: str) -> str:
+    """The reason without what slurmctld appended to it when the node stopped responding (set_node_reason)."""
+    return reason.removesuffix(f" : {NOT_RESPONDING}")

@@ -4,7 +4,7 @@ Pure. What a pod reports is the answer of its `reconfigure` sidecar to /status (
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sidecars.contract.status import Rejection, StartGatePhase, Status
@@ -12,6 +12,9 @@ from sidecars.policy.conditions import Condition, find
 
 ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
+
+REFUSED = "ConfigurationRefused"
+"""The reason of `Ready` while the newest configuration is refused."""
 
 INVALID = "Invalid"
 """The reason of `ConfigurationAccepted` where the operator itself finds fault."""
@@ -143,6 +146,24 @@ def conditions(
         _accepted(published, faults, pods, known, reports, origin, warnings),
         _running(published, faults, pods, known, reports),
     ]
+
+
+def is_accepted(sha256: str, pods: Sequence[Pod], known: Mapping[str, Known]) -> bool:
+    """Whether slurmctld has taken the configuration of this digest: a pod runs with it, and none refused it."""
+    reports = [report for pod in pods if (report := report_of(pod, known)) is not None]
+    refused = {report.rejected.sha256 for report in reports if report.rejected is not None}
+    return sha256 not in refused and sha256 in {report.running for report in reports}
+
+
+def ready(rollout: Condition, found: Sequence[Condition]) -> Condition:
+    """The condition `Ready` of a Controller: that of slurmctld's rollout, and why its configuration is refused.
+
+    `found`: see `conditions`. A refused configuration leaves the status as it is, because slurmctld keeps the former.
+    """
+    refused = next((it for it in found if it.type == ACCEPTED and it.status == "False"), None)
+    if refused is None:
+        return rollout
+    return replace(rollout, reason=REFUSED, message=f"{rollout.message}; configuration refused: {refused.message}")
 
 
 def is_invalid(controller: Mapping[str, Any]) -> bool:

@@ -109,15 +109,15 @@ def compose(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -
     return composer.result()
 
 
-def slurm_conf(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> dict[str, str]:
-    """slurm.conf and the files that it includes, see `compose`."""
-    files = compose(controller, nodesets, facts).files
-    found, wanted = dict[str, str](), ["slurm.conf"]
+def included(files: Mapping[str, str | bytes]) -> dict[str, str]:
+    """slurm.conf and the files that it includes, among the files of /etc/slurm."""
+    found, wanted = dict[str, str](), [manifest.SLURM_CONF]
     while wanted:
         name = wanted.pop().removeprefix(f"{paths.SLURM_CONF_FOLDER}/")
-        if name in files and name not in found:
-            found[name] = files[name]
-            wanted += [line.include for line in conf.parse_readable(files[name]).lines if line.include is not None]
+        text = files.get(name)
+        if isinstance(text, str) and name not in found:
+            found[name] = text
+            wanted += [line.include for line in conf.parse_readable(text).lines if line.include is not None]
     return found
 
 

@@ -1,11 +1,16 @@
-"""The ConfigMaps that carry the files of /etc/slurm to the pods."""
+"""The ConfigMaps that carry the files of /etc/slurm to the pods.
+
+Those of `names.config` contain the newest configuration. Only `reconfigure` reads them. When slurmctld runs with it,
+the operator copies it to those of `names.accepted_config` for all other readers.
+"""
 
 import base64
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from sidecars.contract import manifest
 from sidecars.workloads import assembly, names
 from sidecars.workloads.config import ConfigSet
+from sidecars.workloads.facts import config_map_contents
 from sidecars.workloads.resources import Controller, Manifest, ResourceError
 
 CONFIG_MAPS = 8
@@ -15,11 +20,9 @@ CONFIG_MAP_BYTES = 1024 * 1024
 """Maximum content of one ConfigMap (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
 
 
-def more_sources(controller: str) -> list[dict[str, object]]:
-    """The ConfigMaps of a Controller's files beside the first, as sources of a projected volume."""
-    return [
-        {"configMap": {"name": names.config(controller, index), "optional": True}} for index in range(1, CONFIG_MAPS)
-    ]
+def more_sources(name: Callable[[int], str]) -> list[dict[str, object]]:
+    """The ConfigMaps of a Controller's files beside the first, as sources of a projected volume. `name`: by index."""
+    return [{"configMap": {"name": name(index), "optional": True}} for index in range(1, CONFIG_MAPS)]
 
 
 def config_maps(controller: Controller, config_set: ConfigSet, present: Collection[str] = ()) -> list[Manifest]:
@@ -43,21 +46,63 @@ def config_maps(controller: Controller, config_set: ConfigSet, present: Collecti
             for file, content in sorted(share.items())
             if isinstance(content, bytes)
         }
-        config_map: Manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": name,
-                "labels": {
-                    names.APP_NAME: "slurmctld",
-                    names.APP_INSTANCE: controller.name,
-                    names.APP_COMPONENT: "controller",
-                },
-            },
-            "data": data,
-        }
-        found.append(assembly.owned(config_map | ({"binaryData": binary} if binary else {}), controller))
+        found.append(_config_map(controller, name, data, binary))
     return found
+
+
+def accepted(
+    controller: Controller, published: Mapping[str, Manifest], present: Collection[str] = ()
+) -> list[Manifest]:
+    """The ConfigMaps with the accepted configuration: copies of the `published` ones, which are given by their names.
+
+    `present` names existing ConfigMaps: those of the copies that the files need no more are emptied.
+    """
+    found = []
+    for index in range(CONFIG_MAPS):
+        name, source = (
+            names.accepted_config(controller.name, index),
+            published.get(names.config(controller.name, index)),
+        )
+        if source is not None or name in present:
+            data, binary = (source or {}).get("data"), (source or {}).get("binaryData")
+            found.append(_config_map(controller, name, data or {}, binary or {}))
+    return found
+
+
+def _config_map(controller: Controller, name: str, data: Mapping[str, str], binary_data: Mapping[str, str]) -> Manifest:
+    config_map: Manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "labels": {
+                names.APP_NAME: "slurmctld",
+                names.APP_INSTANCE: controller.name,
+                names.APP_COMPONENT: "controller",
+            },
+        },
+        "data": dict(data),
+    }
+    return assembly.owned(config_map | ({"binaryData": dict(binary_data)} if binary_data else {}), controller)
+
+
+def files(carriers: Iterable[Manifest]) -> dict[str, str | bytes]:
+    """The files that ConfigMaps carry, by name, without their manifest.
+
+    Empty while they are not those that the manifest lists. An external Controller's have no manifest.
+    """
+    found: dict[str, str | bytes] = {}
+    for carrier in carriers:
+        found |= config_map_contents(carrier.get("data"), carrier.get("binaryData"))
+    listed = found.pop(manifest.FILE, None)
+    if listed is None:
+        return found
+    contents = {name: content.encode() if isinstance(content, str) else content for name, content in found.items()}
+    digests = {name: manifest.digest(content) for name, content in contents.items()}
+    try:
+        return found if manifest.decode(listed).files == digests else {}
+    except manifest.ManifestError:
+        return {}
 
 
 def published_digest(first: Manifest) -> str | None:

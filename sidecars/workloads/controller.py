@@ -1,6 +1,7 @@
 """slurmctld: its configuration, Services and StatefulSet."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from sidecars.contract import manifest, ports
@@ -212,7 +213,7 @@ def _variables(controller: Controller, config_set: config.ConfigSet, facts: Fact
         "jwtKeySecret": jwt.name,
         "jwtKeyKey": jwt.key,
         "jwtKeyHash": jwt_hash if recreate else None,
-        "fileSources": config_maps.more_sources(controller.name),
+        "fileSources": config_maps.more_sources(partial(names.config, controller.name)),
         "jwksSource": _source(jwks, manifest.JWKS) if jwks else None,
         "configHash": combined({"": config_set.digests} | jwks_digest) if recreate else None,
         "claimSpec": _claim_spec(controller),

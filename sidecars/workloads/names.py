@@ -63,6 +63,11 @@ def config(owner: str, index: int = 0) -> str:
     return f"{owner}-config-{index}" if index else f"{owner}-config"
 
 
+def accepted_config(owner: str, index: int = 0) -> str:
+    """Like `config`, with the configuration that slurmctld has accepted: what slurmrestd reads."""
+    return f"{config(owner)}-accepted{f'-{index}' if index else ''}"
+
+
 def accounting(owner: str) -> str:
     """slurmdbd's StatefulSet, Service and configuration Secret."""
     return f"{owner}-accounting"

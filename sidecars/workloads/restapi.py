@@ -1,9 +1,12 @@
 """slurmrestd: its Service and Deployment."""
 
+from collections.abc import Mapping
+from functools import partial
+
 from sidecars.contract import ports
 from sidecars.slurm import conf
 from sidecars.workloads import assembly, names
-from sidecars.workloads.config import slurm_conf
+from sidecars.workloads.config import included
 from sidecars.workloads.config_maps import more_sources
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.facts import Facts, combined, digest
@@ -42,6 +45,18 @@ _READ = frozenset(
 """Keys of slurm.conf that say how to reach and understand slurmctld and slurmdbd. The rest slurmrestd asks them for."""
 
 
+_SLURMDBD = "accounting_storage/slurmdbd"
+
+
+def config_map(controller: Controller, index: int = 0) -> str:
+    """The name of a ConfigMap with the configuration that slurmrestd reads: the accepted one.
+
+    Nothing of the operator's accepts an external Controller's.
+    """
+    name = names.config if controller.spec.external else names.accepted_config
+    return name(controller.name, index)
+
+
 def url(restapi: RestApi) -> str:
     """Where slurmrestd answers inside the cluster, without a trailing slash."""
     port = restapi.spec.service.port or ports.SLURMRESTD
@@ -55,23 +70,26 @@ def url_for(controller: Controller, restapi: RestApi | None) -> str:
     return f"http://{names.restapi(controller.name)}.{controller.namespace}:{ports.SLURMRESTD}"
 
 
-def objects(restapi: RestApi, controller: Controller, facts: Facts) -> list[Manifest]:
-    """Service and Deployment, in the order to apply them. Raises ResourceError and MissingReferenceError."""
+def objects(restapi: RestApi, controller: Controller, facts: Facts, files: Mapping[str, str | bytes]) -> list[Manifest]:
+    """Service and Deployment, in the order to apply them. Raises ResourceError and MissingReferenceError.
+
+    `files`: the configuration in the ConfigMaps that `config_map` names.
+    """
     slurm = slurm_key(controller)
     rendered = facts.site.workloads.render(
         "slurmrestd",
         [],
         {
             "name": restapi.name,
-            "controller": controller.name,
+            "config": config_map(controller),
             "replicas": restapi.spec.replicas,
             "slurmKeySecret": slurm.name,
             "slurmKeyKey": slurm.key,
             "slurmJwksSecret": names.slurm_jwks(slurm.name),
             "slurmKeyHash": facts.slurm_keys(slurm, "spec.slurmKeyRef"),
-            "configHash": combined({"": {"slurm.conf": digest(_read(controller, facts))}}),
-            "fileSources": more_sources(controller.name),
-            "arguments": _arguments(restapi, controller),
+            "configHash": combined({"": {"slurm.conf": digest(_read(files))}}),
+            "fileSources": more_sources(partial(config_map, controller)),
+            "arguments": _arguments(restapi, files),
         },
     )
     deployment = assembly.find(rendered, "Deployment")
@@ -86,14 +104,15 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts) -> list[Mani
     ]
 
 
-def _read(controller: Controller, facts: Facts) -> str:
+def _read(files: Mapping[str, str | bytes]) -> str:
     """What of the configuration slurmrestd restarts for, which reads it at its start only."""
-    files = slurm_conf(controller, (), facts)
-    lines = [line for name in sorted(files) for line in conf.parse_readable(files[name]).lines]
+    found = included(files)
+    lines = [line for name in sorted(found) for line in conf.parse_readable(found[name]).lines]
     return "\n".join(line.text.strip() for line in lines if line.pairs and line.pairs[0].key.lower() in _READ)
 
 
-def _arguments(restapi: RestApi, controller: Controller) -> list[str]:
+def _arguments(restapi: RestApi, files: Mapping[str, str | bytes]) -> list[str]:
     # Without slurmdbd its part of the API would fail at start.
-    no_accounting = [] if controller.spec.accounting_ref else ["-s", "openapi/slurmctld"]
+    storage = [conf.parse_readable(text).get("AccountingStorageType") for text in included(files).values()]
+    no_accounting = [] if _SLURMDBD in storage else ["-s", "openapi/slurmctld"]
     return [*no_accounting, *(restapi.spec.slurmrestd.get("args") or ()), f"0.0.0.0:{ports.SLURMRESTD}"]

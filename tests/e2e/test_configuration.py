@@ -18,7 +18,7 @@ from tests.support.real.configuration import (
     until_saved,
     until_set,
 )
-from tests.support.real.harness import Slurm, until
+from tests.support.real.harness import Slurm, condition, until
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +82,25 @@ def test_a_bad_configuration_is_kept_out_with_its_line_and_reason(slurm: Slurm) 
         until(f"{line} to be refused", refused, 60)
         slurm.login("sinfo", "-h")
     assert restarts(slurm) == life
+
+
+def test_a_refused_configuration_stays_out_of_a_slurmrestd_that_is_restarted(slurm: Slurm) -> None:
+    kubernetes = slurm.kubernetes
+    before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
+    generation = kubernetes.get("-n", "slurm", "deploy", "slurm-restapi")["metadata"]["generation"]
+    # Two on which slurmrestd would end, and one that would make it misread slurmctld's answers.
+    for line in ("Include /nowhere", "TopologyPlugin=topology/nope", "SlurmctldPort=abc"):
+        patch(slurm, extraConf=f"{before}\n{line}\n")
+
+        def refused() -> bool:
+            ready = condition(controller(slurm), "Ready")
+            return (ready.get("status"), ready.get("reason")) == ("True", "ConfigurationRefused")
+
+        until(f"{line} to be refused", refused, 60)
+        kubernetes.kubectl("-n", "slurm", "delete", "pod", "-l", "app.kubernetes.io/name=slurmrestd", "--wait=true")
+        kubernetes.kubectl("-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=30s")
+        until("slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"] == "True", 20)
+    assert kubernetes.get("-n", "slurm", "deploy", "slurm-restapi")["metadata"]["generation"] == generation
 
 
 def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm: Slurm) -> None:

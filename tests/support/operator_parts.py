@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from sidecars import custom_resources as kinds
+from sidecars.contract.manifest import Manifest as FilesManifest
+from sidecars.contract.manifest import digest, encode
 from sidecars.kube import Client, Manifest, NotFound, Resource, records
 from sidecars.operator.main import Operator, assemble, wire
 from sidecars.operator.runtime.clusters import Connect
 from sidecars.operator.runtime.queues import Key
-from sidecars.operator.runtime.real_world import RealWorld
+from sidecars.operator.runtime.real_world import FetchStatus, RealWorld, fetch_status
 from sidecars.operator.settings import Settings
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.workloads.facts import Site
@@ -85,10 +87,12 @@ class Requests:
 class Parts:
     """Create it inside a running event loop. `now`, and all times, are seconds since the epoch.
 
-    `connect`: opens connections to slurmrestd, by default over the network.
+    `connect`: opens connections to slurmrestd. `fetch_status`: asks `reconfigure`. Both over the network by default.
     """
 
-    def __init__(self, connect: Connect = SlurmClient, **settings: Any) -> None:
+    def __init__(
+        self, connect: Connect = SlurmClient, fetch_status: FetchStatus = fetch_status, **settings: Any
+    ) -> None:
         self.now = EPOCH
         self.requests = Requests()
         site = Site(workloads=workloads(), sidecars_image="sidecars:test")
@@ -96,6 +100,7 @@ class Parts:
             clock=lambda: self.now,
             wall_clock=lambda: self.now,
             connect=connect,
+            fetch_status=fetch_status,
             rng=random.Random(0),  # noqa: S311
         )
         self.operator: Operator = assemble(cast("Client", self.requests), Settings(**settings), site, real)
@@ -146,6 +151,13 @@ class Parts:
         partial = msgspec.convert({"metadata": meta}, records.PartialObjectMetadata)
         self.runtime.caches.other_config_maps.store.put(partial)
 
+    def accepted(self, **files: str) -> None:
+        """The configuration that slurmctld has accepted, as the operator would have written it. Dots of names: `_`."""
+        texts = {name.replace("_", "."): text for name, text in files.items()}
+        digests = {name: digest(text.encode()) for name, text in texts.items()}
+        texts["manifest.json"] = encode(FilesManifest("a" * 64, digests))
+        self.config_map("slurm-config-accepted", texts, own=True)
+
     def workload(self, resource: Resource, name: str, container: str, image: str, *, ready: bool = True) -> Manifest:
         """A StatefulSet or Deployment of one pod, rolled out or not."""
         count = 1 if ready else 0
@@ -173,6 +185,20 @@ class Parts:
         )
         self.runtime.caches.pods.store.put(pod)
         return pod
+
+    def slurmctld_pod(self) -> None:
+        """The pod of slurmctld, whose `reconfigure` runs."""
+        metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": "slurm-controller-0", "uid": "c", **self._version()}
+        metadata["labels"] = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
+        sidecar = {"name": "reconfigure", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+        status = {"podIP": "10.0.0.1", "initContainerStatuses": [sidecar]}
+        pod = msgspec.convert({"metadata": metadata, "spec": {}, "status": status}, records.Pod)
+        self.runtime.caches.slurmctld_pods.store.put(pod)
+
+    def follow_applied(self) -> None:
+        """Put the ConfigMaps that were applied into the caches, as the watch does."""
+        for body in self.requests.of("apply", "ConfigMap"):
+            self.config_map(body["metadata"]["name"], body["data"], own=True)
 
     async def woken(self, seconds: float = 1.0) -> dict[str, set[Key]]:
         """The keys that wait in each queue, or will after so many seconds; they are taken out."""

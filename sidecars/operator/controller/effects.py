@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from sidecars.kube import PODS, Manifest, NotFound
@@ -15,10 +16,11 @@ from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.contents import NotReadError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.runtime.waking import key_of
 from sidecars.policy import failover, gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.gate import Published
-from sidecars.workloads import config_maps, references
+from sidecars.workloads import config_maps, names, references
 from sidecars.workloads import controller as render
 from sidecars.workloads.resources import Controller
 
@@ -47,13 +49,36 @@ async def connect(runtime: Runtime, key: Key, manifest: Manifest) -> NotReadErro
 
 
 async def publish(runtime: Runtime, manifest: Manifest, controller: Controller, seen: Observed) -> None:
-    """Write the ConfigMaps. Raises NotUsableError."""
-    await workload.apply_all(
-        runtime,
-        manifest,
-        "Controller",
-        lambda: config_maps.config_maps(controller, seen.config_set, seen.facts.published),
-    )
+    """Write the ConfigMaps. Raises NotUsableError.
+
+    The first configuration of a cluster counts as accepted: slurmrestd need not wait for a slurmctld that starts.
+    """
+
+    def rendered() -> list[Manifest]:
+        published = config_maps.config_maps(controller, seen.config_set, seen.facts.published)
+        if controller.spec.external or not first:
+            return published
+        return [*published, *config_maps.accepted(controller, {it["metadata"]["name"]: it for it in published})]
+
+    accepted = runtime.lookup.config_maps(controller.namespace, partial(names.accepted_config, controller.name))
+    first = not accepted and not observe.slurmctld_pods(runtime, key_of(manifest))
+    await workload.apply_all(runtime, manifest, "Controller", rendered)
+
+
+async def accept(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller) -> None:
+    """Copy the published configuration for all other readers once slurmctld runs with it. Raises NotUsableError."""
+    key = key_of(manifest)
+    pods = [pod_view(pod) for pod in observe.slurmctld_pods(runtime, key)]
+    sha256 = observe.published(runtime, controller)
+    if sha256 is None or not gate.is_accepted(sha256, pods, memory.statuses.known(key)):
+        return
+    published = runtime.lookup.config_maps(key[0], partial(names.config, key[1]))
+    present = runtime.lookup.config_maps(key[0], partial(names.accepted_config, key[1]))
+    # The cache may have a part of another configuration.
+    if config_maps.files(published.values()):
+        await workload.apply_all(
+            runtime, manifest, "Controller", lambda: config_maps.accepted(controller, published, present)
+        )
 
 
 async def follow(runtime: Runtime, memory: Memory, key: Key, controller: Controller, seen: Observed) -> list[Condition]:

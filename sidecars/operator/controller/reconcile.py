@@ -11,6 +11,7 @@ from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import accounting, order
+from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
 from sidecars.workloads import controller as render
 from sidecars.workloads import names, nodeset
@@ -75,12 +76,14 @@ async def _configure(
     await effects.label_primary(runtime, memory, key, controller)
     with workload.usable():
         gates = await effects.follow(runtime, memory, key, controller, seen)
+    await effects.accept(runtime, memory, manifest, controller)
     if blocked is not None:
         if (seconds := order.again(blocked)) is not None:
             runtime.queues.controllers.add_after(key, seconds)
-        return blocked.condition, [*gates, slurm_key]
+        return gate.ready(blocked.condition, gates), [*gates, slurm_key]
     ready = workload.readiness(runtime, STATEFUL_SETS, key[0], names.controller(key[1]))
-    return lacks if lacks is not None and ready.status != "True" else ready, [*gates, slurm_key]
+    ready = lacks if lacks is not None and ready.status != "True" else ready
+    return gate.ready(ready, gates), [*gates, slurm_key]
 
 
 async def _keys(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller) -> Condition:

@@ -1,5 +1,8 @@
 """One pass over one RestApi."""
 
+from collections.abc import Mapping
+from functools import partial
+
 from sidecars.custom_resources import IN_USE, RESTAPIS
 from sidecars.kube import DEPLOYMENTS
 from sidecars.operator.keys import distribution
@@ -10,11 +13,12 @@ from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import accounting, order
+from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
-from sidecars.workloads import names
+from sidecars.workloads import config_maps, names
 from sidecars.workloads import restapi as render
 from sidecars.workloads.controller import slurm_key
-from sidecars.workloads.resources import ResourceError, RestApi, read
+from sidecars.workloads.resources import Controller, ResourceError, RestApi, read
 
 
 async def reconcile(runtime: Runtime, key: Key) -> None:
@@ -42,8 +46,9 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         # slurmrestd reads slurm.conf at its start.
         accounting.check(runtime, controller)
         facts = await runtime.lookup.facts(controller)
+        files = _files(runtime, controller)
         with workload.usable():
-            rendered = render.objects(restapi, controller, facts)
+            rendered = render.objects(restapi, controller, facts, files)
         blocked = order.arrange(runtime, rendered, "slurmrestd", order.before_clients(runtime, controller))
         await workload.apply_all(runtime, manifest, "RestApi", lambda: rendered)
         ready = workload.readiness(runtime, DEPLOYMENTS, namespace, names.restapi(name))
@@ -57,3 +62,16 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         RESTAPIS, manifest, [ready], workload.counts(runtime, DEPLOYMENTS, namespace, names.restapi(name))
     )
     workload.raise_retried(failure)
+
+
+def _files(runtime: Runtime, controller: Controller) -> Mapping[str, str | bytes]:
+    """The configuration that slurmrestd reads. Raises NotUsableError while none was accepted."""
+    found = runtime.lookup.config_maps(controller.namespace, partial(render.config_map, controller))
+    files = config_maps.files(found.values())
+    if not files:
+        message = (
+            f"slurmctld of Controller {controller.name!r} has accepted no configuration yet: "
+            f"see the Controller's condition {gate.ACCEPTED}"
+        )
+        raise NotUsableError(workload.WAITING_FOR_CONFIGURATION, message)
+    return files

@@ -29,7 +29,7 @@ def wire(runtime: Runtime) -> None:
             add_all(queue, (key_of(item) for item in store.values() if _is_deleting(item)))
 
     def published(event: Event[Manifest]) -> None:
-        # A RestApi may wait until the Controller's configuration names slurmdbd.
+        # slurmrestd reads what slurmctld has accepted, and a RestApi may wait until that names slurmdbd.
         owners = event.object["metadata"].get("ownerReferences") or ()
         namespace = event.object["metadata"]["namespace"]
         controllers = {(namespace, owner["name"]) for owner in owners if owner["kind"] == "Controller"}

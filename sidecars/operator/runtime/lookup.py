@@ -96,14 +96,17 @@ class Lookup:
         own = self._caches.controllers.store.get(namespace, controller.name)
         return replace(
             await self.namespace_facts(namespace, *(it for it in (own, user) if it is not None)),
-            published=frozenset(
-                name
-                for name in (names.config(controller.name, index) for index in range(CONFIG_MAPS))
-                if self._caches.own_config_maps.store.get(namespace, name) is not None
-            ),
+            published=frozenset(self.config_maps(namespace, partial(names.config, controller.name))),
             accounting=accounting,
             restapi=self.restapi_of(namespace, controller.name),
         )
+
+    def config_maps(self, namespace: str, name: Callable[[int], str]) -> dict[str, Manifest]:
+        """Those ConfigMaps with a Controller's files that exist, by name. `name`: their names by index."""
+        found = {
+            name(index): self._caches.own_config_maps.store.get(namespace, name(index)) for index in range(CONFIG_MAPS)
+        }
+        return {name: manifest for name, manifest in found.items() if manifest is not None}
 
     async def namespace_facts(self, namespace: str, *users: Manifest) -> Facts:
         """The Secrets and ConfigMaps of a namespace that these custom resources refer to.

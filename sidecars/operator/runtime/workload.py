@@ -16,7 +16,8 @@ from sidecars.workloads.resources import GROUP, ResourceError
 log = logging.getLogger(__name__)
 
 WAITING_FOR_KEYS = "WaitingForKeys"
-_WITH_EVERY_START = {accounting.WAITING, WAITING_FOR_KEYS}
+WAITING_FOR_CONFIGURATION = "WaitingForConfiguration"
+_WITH_EVERY_START = {accounting.WAITING, WAITING_FOR_KEYS, WAITING_FOR_CONFIGURATION}
 """Reasons that are no failure."""
 
 

@@ -13,6 +13,7 @@ from sidecars.contract.status import StartGate, StartGatePhase, Status, encode
 from sidecars.custom_resources import CONTROLLERS, NODESETS
 from sidecars.kube import (
     CONFIG_MAPS,
+    DEPLOYMENTS,
     EVENTS,
     PODS,
     SECRETS,
@@ -211,6 +212,38 @@ async def test_a_refused_configuration_names_its_line_and_what_it_comes_from(kub
         assert message.startswith("slurm.conf line 4 (")
         assert "no such key Foo" in message
         await world.until_condition("ConfigurationRunning", "False", "DifferentConfiguration")
+
+
+async def test_slurmrestd_gets_a_configuration_when_slurmctld_runs_with_it_and_never_a_refused_one(
+    kubeconfig: Path,
+) -> None:
+    async with gate(kubeconfig, "gate-slurmrestd") as (world, sidecar):
+
+        async def slurmrestd() -> int:
+            found = await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
+            return int(found["metadata"]["generation"])
+
+        async def reads(line: str) -> bool:
+            found = await world.get(CONFIG_MAPS, "slurm-config-accepted")
+            return found is not None and line in found["data"]["slurm.conf"].splitlines()
+
+        await world.slurmctld()
+        await world.until_condition("ConfigurationRunning", "True", "Running")
+        assert await slurmrestd() == 1
+        sidecar.culprit = "cannot find topology plugin"
+        await world.change(extraConf="TopologyPlugin=topology/nope")
+        message = await world.until_condition("Ready", "False", "ConfigurationRefused")
+        assert "cannot find topology plugin" in message
+        assert not await reads("TopologyPlugin=topology/nope")
+        assert await slurmrestd() == 1
+        sidecar.culprit = ""
+        await world.change(extraConf="TopologyPlugin=topology/flat")
+        await until("the accepted configuration", lambda: reads("TopologyPlugin=topology/flat"))
+
+        async def restarted() -> bool:
+            return await slurmrestd() == 2
+
+        await until("slurmrestd to be restarted", restarted)
 
 
 async def refused(world: World, each: BadConfiguration) -> str:

@@ -149,11 +149,6 @@ async def test_a_controller_turns_accounting_on_when_slurmdbd_is_up(world: World
 
     await until("slurm.conf to name slurmdbd", named)
 
-    async def offered() -> bool:
-        found = await world.get(DEPLOYMENTS, "slurm-restapi")
-        return found is not None and found["spec"]["template"]["spec"]["containers"][0]["args"] == ["0.0.0.0:6820"]
-
-    await until("slurmrestd to offer accounting", offered)
     await update_status(world, STATEFUL_SETS, "slurm-accounting", ready=0)
     await until_reason(world, ACCOUNTINGS, "slurm", "PodsNotReady")
     assert await accounting_lines(world) == wanted, "a slurmdbd that is away for a while changes nothing"

@@ -47,6 +47,25 @@ def test_a_refused_one_names_file_line_origin_and_reason() -> None:
     assert (running.status, running.reason) == ("False", "DifferentConfiguration")
 
 
+def test_one_that_runs_in_one_pod_is_accepted_unless_another_pod_refuses_it() -> None:
+    other = replace(POD, name="ctl-1")
+    down = {other.name: Known(other.life, None, "refused", 0.0)}
+    assert gate.is_accepted(B, [POD, other], known(RUNS) | down)
+    assert not gate.is_accepted(B, [POD], known(REFUSES))
+    assert not gate.is_accepted(B, [POD, other], known(RUNS) | {other.name: Known(other.life, REFUSES, "", 0.0)})
+    assert not gate.is_accepted(B, [POD], known(Status(candidate=B, accepted=B, running=None)))
+    assert not gate.is_accepted(B, [], known(RUNS))
+
+
+def test_ready_keeps_its_status_and_says_that_the_newest_configuration_is_refused() -> None:
+    rollout = Condition("Ready", "True", "Ready", "1 of 1 pods are ready")
+    assert gate.ready(rollout, conditions(RUNS)) == rollout
+    assert gate.ready(rollout, conditions(None)) == rollout
+    found = gate.ready(rollout, conditions(REFUSES))
+    assert (found.status, found.reason) == ("True", "ConfigurationRefused")
+    assert found.message.startswith("1 of 1 pods are ready; configuration refused: slurm.conf line 9")
+
+
 def test_one_with_faults_is_not_published_and_says_which() -> None:
     accepted, running = conditions(RUNS, faults=("slurm.conf (spec.extraConf line 1): Fooo: unknown",))
     assert (accepted.status, accepted.reason) == ("False", "Invalid")

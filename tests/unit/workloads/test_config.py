@@ -11,7 +11,6 @@ from sidecars.contract import manifest
 from sidecars.workloads.config import (
     ConfigSet,
     compose,
-    slurm_conf,
 )
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import Controller, NodeSet, ResourceError
@@ -54,7 +53,7 @@ AccountingStorageType=accounting_storage/none
 
 def lines(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any) -> list[str]:
     """slurm.conf as lines."""
-    return slurm_conf(of, nodesets, builders.facts(**facts))["slurm.conf"].splitlines()
+    return compose(of, nodesets, builders.facts(**facts)).files["slurm.conf"].splitlines()
 
 
 def section(found: list[str], title: str) -> list[str]:
@@ -64,7 +63,7 @@ def section(found: list[str], title: str) -> list[str]:
 
 
 def test_a_controller_with_nothing_but_its_keys_has_the_default_configuration() -> None:
-    assert slurm_conf(controller(), (), builders.facts()) == {"slurm.conf": DEFAULTS}
+    assert compose(controller(), (), builders.facts()).files["slurm.conf"] == DEFAULTS
 
 
 def test_every_standby_has_a_host_line() -> None:
@@ -166,7 +165,7 @@ def test_a_name_in_slurm_is_declared_once_and_its_second_owner_told() -> None:
 
 def test_the_users_lines_come_after_ours_and_are_kept_as_written() -> None:
     extra = "ProctrackType=proctrack/linuxproc\n\n# why\nTaskPlugin=task/none\n"
-    found = slurm_conf(controller(extraConf=extra), (), builders.facts())["slurm.conf"]
+    found = compose(controller(extraConf=extra), (), builders.facts()).files["slurm.conf"]
     assert found == f"{DEFAULTS}#\n### EXTRA CONFIG ###\n# spec.extraConf\n{extra}"
 
 

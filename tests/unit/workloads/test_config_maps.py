@@ -6,7 +6,7 @@ import json
 import pytest
 
 from sidecars.workloads.config import CGROUP_CONF, ConfigSet, compose
-from sidecars.workloads.config_maps import config_maps, published_digest
+from sidecars.workloads.config_maps import accepted, config_maps, files, published_digest
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import Manifest, ResourceError
 from tests.support import builders
@@ -67,6 +67,22 @@ def test_config_maps_that_are_needed_no_more_are_emptied() -> None:
     first, second = config_maps(controller(), found, {"slurm-config", "slurm-config-2"})
     assert first["metadata"]["name"] == "slurm-config"
     assert (second["metadata"]["name"], second["data"]) == ("slurm-config-2", {})
+
+
+def test_the_accepted_configuration_is_a_copy_whose_leftovers_are_emptied() -> None:
+    found = files_of({"own": {"blob": b"\xff" * MEGABYTE}})
+    published = {item["metadata"]["name"]: item for item in config_maps(controller(), found)}
+    copies = accepted(controller(), published, {"slurm-config-accepted-5"})
+    assert [item["metadata"]["name"] for item in copies] == [f"slurm-config-accepted{end}" for end in ("", "-1", "-5")]
+    assert files(copies) == files(published.values()) == {**found.files, **found.binary_files}
+    assert copies[-1]["data"] == {}
+
+
+def test_a_part_of_a_configuration_carries_no_files() -> None:
+    first, second = config_maps(controller(), files_of({"own": {"blob": b"\xff" * MEGABYTE}}))
+    other, _ = config_maps(controller(), files_of({"own": {"blob": b"\xfe" * MEGABYTE}}))
+    assert files([first]) == files([other, second]) == files([]) == {}
+    assert files([first, second]) != {}
 
 
 def test_files_that_do_not_fit_are_refused_with_their_sizes() -> None:

@@ -119,7 +119,7 @@ def test_no_render_asks_for_anything_that_is_not_in_the_index() -> None:
     nodeset.pod_template(workers, cluster, facts)
     nodeset.revision(workers, cluster, facts, 0)
     loginset.objects(logins, cluster, facts)
-    restapi.objects(builders.restapi(), cluster, facts)
+    restapi.objects(builders.restapi(), cluster, facts, {})
     accounting.objects(database, facts, accounting.Secrets(password=b"p", slurm_key=b"k"))
     index = set()
     for kind, name, item in (

@@ -11,14 +11,22 @@ from tests.support import builders
 from tests.support.builders import SLURM_JWKS_SOURCE, controller, env, mounts, part, pod_spec, restapi, volume
 
 
-def objects(of: RestApi | None = None, cluster: Controller | None = None) -> list[Manifest]:
+def objects(
+    of: RestApi | None = None, cluster: Controller | None = None, files: dict[str, str | bytes] | None = None
+) -> list[Manifest]:
     """What is rendered."""
-    return render.objects(of or restapi(), cluster or controller(), builders.facts())
+    return render.objects(of or restapi(), cluster or controller(), builders.facts(), files or {"slurm.conf": ""})
 
 
 def deployment(of: RestApi | None = None, cluster: Controller | None = None) -> Manifest:
     """The Deployment among it."""
     return find(objects(of, cluster), "Deployment")
+
+
+def test_slurmrestd_of_an_external_controller_reads_what_is_published() -> None:
+    cluster = controller(external=True, externalConfig={"host": "ctl", "port": 1})
+    sources = volume(deployment(cluster=cluster), "slurm-etc")["projected"]["sources"]
+    assert [it["configMap"]["name"] for it in sources[:2]] == ["slurm-config", "slurm-config-1"]
 
 
 def test_there_is_a_service_and_a_deployment() -> None:
@@ -51,9 +59,11 @@ def test_slurmrestd_runs_as_nobody_and_without_the_part_for_slurmdbd() -> None:
     assert pod_spec(workload)["automountServiceAccountToken"] is False
 
 
-def test_with_accounting_slurmrestd_offers_all_it_has() -> None:
+def test_slurmrestd_offers_the_part_for_slurmdbd_when_slurmctld_has_accepted_accounting() -> None:
     cluster = controller(accountingRef={"name": "slurm"})
-    assert part(deployment(cluster=cluster), "slurmrestd")["args"] == ["0.0.0.0:6820"]
+    assert part(deployment(cluster=cluster), "slurmrestd")["args"] == ["-s", "openapi/slurmctld", "0.0.0.0:6820"]
+    workload = find(objects(files={"slurm.conf": "AccountingStorageType=accounting_storage/slurmdbd\n"}), "Deployment")
+    assert part(workload, "slurmrestd")["args"] == ["0.0.0.0:6820"]
 
 
 def test_arguments_of_the_user_stand_before_the_address() -> None:
@@ -62,23 +72,27 @@ def test_arguments_of_the_user_stand_before_the_address() -> None:
     assert part(workload, "slurmrestd")["image"] == "mine"
 
 
-def test_slurmrestd_reads_the_configuration_and_one_key() -> None:
+def test_slurmrestd_reads_the_accepted_configuration_and_one_key() -> None:
     workload = deployment()
     assert mounts(workload, "slurmrestd") == {"/etc/slurm": "slurm-etc"}
     assert volume(workload, "slurm-etc")["projected"] == {
         "defaultMode": 0o600,
         "sources": [
-            {"configMap": {"name": "slurm-config"}},
-            *({"configMap": {"name": f"slurm-config-{index}", "optional": True}} for index in range(1, CONFIG_MAPS)),
+            {"configMap": {"name": "slurm-config-accepted"}},
+            *(
+                {"configMap": {"name": f"slurm-config-accepted-{index}", "optional": True}}
+                for index in range(1, CONFIG_MAPS)
+            ),
             {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
             SLURM_JWKS_SOURCE,
         ],
     }
 
 
-def annotations(extra_conf: str = "") -> dict[str, str]:
-    """Of the pods, with these lines in slurm.conf."""
-    template = deployment(cluster=controller(extraConf=extra_conf))["spec"]["template"]
+def annotations(lines: str = "", **files: str) -> dict[str, str]:
+    """Of the pods, with these lines in the accepted slurm.conf, and other files."""
+    accepted = {"slurm.conf": f"ClusterName=lab\n{lines}\n", **{f"{name}.conf": text for name, text in files.items()}}
+    template = find(objects(files=dict(accepted)), "Deployment")["spec"]["template"]
     return dict(template["metadata"]["annotations"])
 
 
@@ -104,16 +118,9 @@ def test_another_slurmrestd_answers_before_one_goes() -> None:
 
 
 def test_a_changed_file_restarts_slurmrestd_if_slurm_conf_includes_it() -> None:
-    def config_hash(text: str, extra: str) -> str:
-        cluster = controller(configFileRefs=[{"name": "more"}], extraConf=extra)
-        known = builders.facts(config_maps={"more": {"more.conf": text}})
-        found = find(render.objects(restapi(), cluster, known), "Deployment")
-        return str(found["spec"]["template"]["metadata"]["annotations"]["slinky.slurm.net/slurm-config-hash"])
-
-    assert config_hash("MessageTimeout=10", "Include more.conf") != config_hash(
-        "MessageTimeout=11", "Include more.conf"
-    )
-    assert config_hash("MessageTimeout=10", "") == config_hash("MessageTimeout=11", "")
+    included = annotations("Include more.conf", more="MessageTimeout=10")
+    assert included != annotations("Include more.conf", more="MessageTimeout=11")
+    assert annotations(more="MessageTimeout=10") == annotations(more="MessageTimeout=11")
 
 
 def test_the_address_follows_the_service() -> None:

@@ -72,7 +72,7 @@ def of_others() -> Iterator[tuple[str, list[Manifest]]]:
     facts = builders.facts()
     keys = {f"ssh_host_{kind}_key{end}": "k" for kind in loginsets.HOST_KEY_TYPES for end in ("", ".pub")}
     plain = loginset(login={"image": "i"}, sssdConfRef=None, service=SERVICE)
-    yield "slurmrestd", restapis.objects(restapi(service=SERVICE), controller(), facts)
+    yield "slurmrestd", restapis.objects(restapi(service=SERVICE), controller(), facts, {})
     yield "login", loginsets.objects(plain, controller(), facts)
     yield "login, sssd", loginsets.objects(loginset(login={"image": "i"}), controller(), facts)
     yield "login, host keys", [loginsets.host_keys_secret(plain, keys)]

@@ -1,7 +1,13 @@
 """One pass over one Controller."""
 
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
+from sidecars.contract.manifest import decode
+from sidecars.contract.status import Rejection, Status, encode
 from sidecars.kube import STATEFUL_SETS
 from sidecars.operator.controller.reconcile import reconcile
 from tests.support.operator_parts import CONTROLLER, Parts
@@ -48,6 +54,97 @@ async def test_with_its_keys_the_configuration_is_published_before_slurmctld_is_
     assert parts.condition("Controller", "SlurmReachable")["reason"] == "NoRestApi"
 
 
+class Sidecar:
+    """Answers GET /status as the `reconfigure` of a pod whose slurmctld runs, or refuses, what is published."""
+
+    def __init__(self) -> None:
+        self.running: str | None = None
+        self.refused: str | None = None
+
+    async def fetch(self, *_: str) -> Mapping[str, Any]:
+        rejected = Rejection(self.refused, "DryRun", "slurm.conf", 9, "no such plugin", True) if self.refused else None
+        candidate = self.refused or self.running
+        return encode(Status(candidate, accepted=self.running, running=self.running, rejected=rejected))
+
+
+def config(parts: Parts, name: str) -> dict[str, str]:
+    """The data of a ConfigMap as last applied."""
+    [*_, last] = [body for body in parts.requests.of("apply", "ConfigMap") if body["metadata"]["name"] == name]
+    return dict(last["data"])
+
+
+def published(parts: Parts) -> str:
+    """The digest of the newest configuration."""
+    return decode(config(parts, "slurm-config")["manifest.json"]).sha256
+
+
+async def passes(parts: Parts) -> None:
+    """Passes with all that they cause: the watch shows what was applied, and the pods are asked."""
+    for _ in range(3):
+        await run(parts)
+        parts.follow_applied()
+        await asyncio.sleep(1)
+
+
+async def test_the_first_configuration_is_there_for_slurmrestd_before_slurmctld_starts() -> None:
+    parts = Parts()
+    parts.keys()
+    parts.controller()
+    await run(parts)
+    assert config(parts, "slurm-config-accepted") == config(parts, "slurm-config")
+
+
+async def test_slurmrestd_gets_a_changed_configuration_when_slurmctld_runs_with_it() -> None:
+    sidecar = Sidecar()
+    parts = Parts(fetch_status=sidecar.fetch)
+    parts.keys()
+    parts.controller()
+    await passes(parts)
+    first = sidecar.running = published(parts)
+    parts.slurmctld_pod()
+    parts.controller(extraConf="KillWait=7\n")
+    await passes(parts)
+    assert "KillWait=7" in config(parts, "slurm-config")["slurm.conf"]
+    assert decode(config(parts, "slurm-config-accepted")["manifest.json"]).sha256 == first
+    sidecar.running = published(parts)
+    await passes(parts)
+    assert config(parts, "slurm-config-accepted") == config(parts, "slurm-config")
+    await parts.operator.controllers.aclose()
+
+
+async def test_slurmrestd_never_gets_a_refused_configuration_and_ready_says_that_it_is_refused() -> None:
+    sidecar = Sidecar()
+    parts = Parts(fetch_status=sidecar.fetch)
+    parts.keys()
+    parts.controller()
+    parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
+    await passes(parts)
+    sidecar.running = published(parts)
+    parts.slurmctld_pod()
+    parts.controller(extraConf="TopologyPlugin=topology/nope\n")
+    await run(parts)
+    parts.follow_applied()
+    sidecar.refused = published(parts)
+    await passes(parts)
+    assert "nope" not in config(parts, "slurm-config-accepted")["slurm.conf"]
+    ready = parts.condition("Controller")
+    assert (ready["status"], ready["reason"]) == ("True", "ConfigurationRefused")
+    assert "no such plugin" in ready["message"]
+    await parts.operator.controllers.aclose()
+
+
+async def test_with_a_slurmctld_that_runs_already_the_accepted_configuration_is_not_guessed() -> None:
+    sidecar = Sidecar()
+    parts = Parts(fetch_status=sidecar.fetch)
+    parts.keys()
+    parts.controller(extraConf="TopologyPlugin=topology/nope\n")
+    parts.slurmctld_pod()
+    sidecar.running = "a" * 64
+    await passes(parts)
+    assert ("ConfigMap", "slurm-config-accepted") not in applied(parts)
+    await parts.operator.controllers.aclose()
+
+
 async def test_a_configuration_with_a_fault_is_not_published_and_slurmctld_is_applied_all_the_same() -> None:
     parts = Parts()
     parts.keys()
@@ -56,6 +153,9 @@ async def test_a_configuration_with_a_fault_is_not_published_and_slurmctld_is_ap
     assert "ConfigMap" not in {kind for kind, _ in applied(parts)}
     assert "StatefulSet" in {kind for kind, _ in applied(parts)}
     assert parts.condition("Controller", "ConfigurationAccepted")["status"] == "False"
+    ready = parts.condition("Controller")
+    assert ready["reason"] == "ConfigurationRefused"
+    assert "ClusterName" in ready["message"]
 
 
 async def test_a_controller_that_is_being_deleted_is_held_by_its_nodesets_alone() -> None:

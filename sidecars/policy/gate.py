@@ -158,7 +158,7 @@ def is_accepted(sha256: str, pods: Sequence[Pod], known: Mapping[str, Known]) ->
 def ready(rollout: Condition, found: Sequence[Condition]) -> Condition:
     """The condition `Ready` of a Controller: that of slurmctld's rollout, and why its configuration is refused.
 
-    `found`: see `conditions`. A refused configuration leaves the status as it is, because slurmctld keeps the former.
+    `found`: see `conditions`. The status is that of the rollout, because slurmctld continues with the former one.
     """
     refused = next((it for it in found if it.type == ACCEPTED and it.status == "False"), None)
     if refused is None:

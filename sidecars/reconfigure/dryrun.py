@@ -22,6 +22,9 @@ CLUSTER_FILE = "clustername"
 READY = "Running as primary controller"
 """What slurmctld logs once it has read everything."""
 
+CLIENT_SECONDS = 60
+"""For slurmctld's answer: it answers a reconfigure when it has served all other requests."""
+
 _CLIENT_KEYS = ("ClusterName", "SlurmUser", "AuthType", "AuthInfo", "CredType")
 """A shutdown is signed for SlurmUser's eyes only."""
 
@@ -126,7 +129,8 @@ def client_conf(files: Mapping[str, bytes], host: str, port: int) -> bytes:
     found = _parsed(files[SLURM_CONF])
     kept = {key: found.get(key) for key in _CLIENT_KEYS} if found else {}
     lines = [f"{key}={value}" for key, value in kept.items() if value]
-    return "\n".join([*lines, f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={port}", ""]).encode()
+    lines += [f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={port}", f"MessageTimeout={CLIENT_SECONDS}", ""]
+    return "\n".join(lines).encode()
 
 
 def setting(files: Mapping[str, bytes], key: str) -> str | None:

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from sidecars.contract import manifest, paths, ports
 from sidecars.reconfigure import dryrun, fileset
-from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
-from sidecars.reconfigure.machine import (
+from sidecars.reconfigure.actions import (
     Action,
     Alive,
     Answer,
@@ -33,6 +32,7 @@ from sidecars.reconfigure.machine import (
     Restart,
     Taken,
 )
+from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
 from sidecars.slurm import health
 
 RESTART_KEYS = ("SlurmctldPort", "CommunicationParameters")
@@ -45,7 +45,8 @@ CLIENT_CONF = "client.conf"
 GOOD = "good"
 
 CHECK_SECONDS = 40.0
-CALL_SECONDS = 20.0
+CALL_SECONDS = 75.0
+"""For scontrol, which the container `check` ends after 70 s."""
 PROBE_SECONDS = 1.0
 _POLL = 0.01
 
@@ -240,8 +241,8 @@ class Edge:
         code, output = self._ask(f"scontrol {words}", CALL_SECONDS, found.files if found else None)
         if code == 0:
             return Taken()
-        if code is None or any(text in output for text in _UNREACHED):
-            return NoAnswer(output.strip()[-300:])
+        if code is None or code >= _CUT_SHORT or any(text in output for text in _UNREACHED):
+            return NoAnswer(output.strip()[-300:] or f"scontrol {words}: exit status {code}")
         if any(text in output for text in _STANDBY):
             return Taken()
         return Refused(dryrun.diagnose(output, found.files if found else {dryrun.SLURM_CONF: b""}))
@@ -277,6 +278,8 @@ class Edge:
             _remove(out)
 
 
+_CUT_SHORT = 124
+"""From this exit status on, scontrol ran out of time or was killed (timeout(1)): slurmctld may take the request yet."""
 _UNREACHED = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were")
 _STANDBY = ("standby", "Slurm backup controller")
 

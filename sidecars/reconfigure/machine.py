@@ -14,6 +14,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from sidecars.reconfigure.actions import (
+    Action,
+    Alive,
+    Answer,
+    Check,
+    Install,
+    Keep,
+    Log,
+    NoAnswer,
+    Passed,
+    Probe,
+    Reconfigure,
+    Refused,
+    Restart,
+    Taken,
+)
 from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
 
@@ -28,7 +44,9 @@ GO = 10.0
 VERIFY = 20.0
 """Seconds for slurmctld to be calm after it took a reconfigure."""
 CONTACT = 30.0
-"""Seconds for slurmctld to be reached for a reconfigure, while it may be starting."""
+"""Seconds for slurmctld to answer a reconfigure. Then a slurmctld that has ended gets the former set back; one that
+listens may be slow, and is asked again: it may have taken the request.
+"""
 PATIENCE = 5.0
 """Seconds for a starting slurmctld to come up before another candidate is looked at."""
 START = 90.0
@@ -80,93 +98,11 @@ class State:
     """What could not be checked isn't tried again before."""
     calm: float | None = None
     """Since when slurmctld answers."""
+    unanswered: str = ""
+    """Why slurmctld's answer to a reconfigure or restart is missing, until it is known whether slurmctld listens."""
     gone: bool = False
     """Whether slurmctld was seen to be gone since it was asked to restart."""
     delay: float = RETRY
-
-
-# What to do. Every one but Log is answered.
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Dry-run a set."""
-
-    id: Id
-
-
-@dataclass(frozen=True, slots=True)
-class Install:
-    """Let slurmctld find this set."""
-
-    id: Id
-
-
-@dataclass(frozen=True, slots=True)
-class Reconfigure:
-    """`scontrol reconfigure`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """Let slurmctld save its state and end; the kubelet starts it again in the same pod, and jobs go on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Ask slurmctld whether it lives."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Store a set as the last good one."""
-
-    id: Id
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A line for the log."""
-
-    text: str
-
-
-Action = Check | Install | Reconfigure | Restart | Probe | Keep | Log
-
-
-# Answers.
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """The dry run came up. `restart`: settings that a running slurmctld can't take, with their values; may be empty."""
-
-    restart: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """slurmctld, or a rule of ours, refused the set."""
-
-    culprit: Culprit
-
-
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
-    """It could not be done; the set itself may be good or bad."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """slurmctld took the reconfigure, or ends for the restart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alive:
-    """Whether slurmctld answers; no: nothing listens at its port."""
-
-    yes: bool
-
-
-Answer = Passed | Refused | NoAnswer | Taken | Alive
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,18 +217,33 @@ def _kept_out(state: State, seen: Seen, now: float, message: str) -> tuple[State
 def _applied(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
     match seen.answer:
         case Taken():
-            return _to(state, Phase.VERIFY, now), [Probe()]
+            return _to(state, Phase.VERIFY, now, rejected=None), [Probe()]
         case Refused(culprit):
             return _back(state, culprit, now)
-        case NoAnswer(reason) if now - state.since >= CONTACT:
-            culprit = Culprit(f"slurmctld was not reached for {CONTACT:g} s: {reason}")
-            return _back(state, culprit, now, final=False)
-        case NoAnswer():
-            return dataclasses.replace(state, wake=now + RETRY), []
+        case NoAnswer(reason) if not state.unanswered:
+            return dataclasses.replace(state, unanswered=reason), [Probe()]
+        case Alive() | NoAnswer():
+            return _unanswered(state, seen.answer == Alive(False), now)
         case _ if now < state.wake:
             return state, []
         case _:
             return state, [Restart() if state.restart else Reconfigure()]
+
+
+def _unanswered(state: State, ended: bool, now: float) -> tuple[State, list[Action]]:
+    """Ask again later. `ended`: whether nothing listens at slurmctld's port."""
+    trying = state.trying
+    assert trying is not None  # noqa: S101 - this phase always has one
+    again = dataclasses.replace(state, unanswered="", wake=now + RETRY)
+    if now - state.since < CONTACT:
+        return again, []
+    culprit = Culprit(f"slurmctld has not answered for {CONTACT:g} s: {state.unanswered}")
+    if ended:
+        return _back(again, culprit, now, final=False)
+    if state.rejected is not None:
+        return again, []
+    rejected = Rejected(trying, "Reconfigure", culprit, now, final=False)
+    return dataclasses.replace(again, rejected=rejected), [Log(f"configuration {trying}: {culprit}; asked again")]
 
 
 def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
@@ -393,5 +344,5 @@ def _later(state: State, now: float) -> State:
 
 
 def _to(state: State, phase: Phase, now: float, **changes: Any) -> State:
-    fresh: dict[str, Any] = {"phase": phase, "since": now, "wake": now, "calm": None, "gone": False}
+    fresh: dict[str, Any] = {"phase": phase, "since": now, "wake": now, "calm": None, "unanswered": "", "gone": False}
     return dataclasses.replace(state, **(fresh | changes))

@@ -19,10 +19,11 @@ from sidecars.contract import manifest, paths, ports
 from sidecars.contract.environment import number, required
 from sidecars.contract.status import PORT
 from sidecars.reconfigure import handover, machine, startgate, status
+from sidecars.reconfigure.actions import Keep, Log
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import Log, Phase, Seen, Settings, State
+from sidecars.reconfigure.machine import Phase, Seen, Settings, State
 from sidecars.slurm import health
 
 LOOK = 0.25
@@ -89,7 +90,7 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
                 world.log_line(action.text)
             else:
                 answer = edge.perform(action, installed) or answer
-                if isinstance(action, machine.Keep):
+                if isinstance(action, Keep):
                     good = edge.good()
         edge.forget(
             {

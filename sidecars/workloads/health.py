@@ -13,7 +13,10 @@ from sidecars.workloads.resources import Json, Manifest, NodeSet, ResourceError
 from sidecars.workloads.structure import Workloads
 
 PROGRAM = f"{paths.HEALTH}/run"
-INTERVAL_SECONDS = 30
+INTERVAL_SECONDS = 75
+"""More than Slurm's HealthCheckTimeout of 60 s, or Slurm logs an error. A smaller HealthCheckTimeout can't be written:
+daemons of Slurm 25.11, which may still run during an upgrade, end on this key.
+"""
 
 XIDS = (46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 142, 143, 151, 158)
 """Errors after which a GPU needs a reset, a reboot or a repair (https://docs.nvidia.com/deploy/xid-errors/)."""

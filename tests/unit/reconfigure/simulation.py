@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 from sidecars.reconfigure import machine
-from sidecars.reconfigure.dryrun import Culprit
-from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import (
+from sidecars.reconfigure.actions import (
+    Action,
     Alive,
     Answer,
     Check,
@@ -14,16 +13,15 @@ from sidecars.reconfigure.machine import (
     Log,
     NoAnswer,
     Passed,
-    Phase,
     Probe,
     Reconfigure,
     Refused,
     Restart,
-    Seen,
-    Settings,
-    State,
     Taken,
 )
+from sidecars.reconfigure.dryrun import Culprit
+from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.machine import Phase, Seen, Settings, State
 
 TICK = 0.1
 START = 2.0
@@ -46,6 +44,8 @@ class Pod:
     refused_live: set[Id] = field(default_factory=set)
     needs_restart: set[Id] = field(default_factory=set)
     check_works: bool = True
+    silent_until: float = 0.0
+    """Until when slurmctld listens, and answers nothing."""
     live: bool = True
     now: float = 1000.0
     state: State = field(default_factory=State)
@@ -107,7 +107,7 @@ class Pod:
                 self.starts += 1
                 self.reads = None if self.folder in self.deadly else self.folder
 
-    def _perform(self, action: machine.Action) -> Answer | None:
+    def _perform(self, action: Action) -> Answer | None:
         match action:
             case Check(which):
                 if not self.check_works:
@@ -124,6 +124,10 @@ class Pod:
                 if self.reads is None:
                     return NoAnswer("connection refused")
                 assert self.folder is not None
+                if self.now < self.silent_until:
+                    # It has the request, and reads its files when it gets to it.
+                    self.reads = None if self.folder in self.deadly else self.folder
+                    return NoAnswer("exit status 124")
                 if self.folder in self.refused_live:
                     return Refused(Culprit("refused by scontrol"))
                 self.reads = None if self.folder in self.deadly else self.folder
@@ -132,6 +136,8 @@ class Pod:
                 self.reads = None
                 return Taken()
             case Probe():
+                if self.reads is not None and self.now < self.silent_until:
+                    return NoAnswer("timed out")
                 return Alive(self.reads is not None)
             case _:
                 pass

@@ -65,6 +65,7 @@ def test_scontrol_gets_the_way_to_this_pod_alone() -> None:
         "SlurmUser=slurm",
         "SlurmctldHost=ctl-0(127.0.0.1)",
         "SlurmctldPort=6817",
+        "MessageTimeout=60",
     ]
 
 

@@ -10,10 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.reconfigure.actions import (
+    Check,
+    Install,
+    Keep,
+    NoAnswer,
+    Passed,
+    Reconfigure,
+    Refused,
+)
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import RESTART_KEYS, Edge, Places
 from sidecars.reconfigure.fileset import FileSet, IncompleteError, assemble
-from sidecars.reconfigure.machine import Check, Install, Keep, NoAnswer, Passed, Refused
 from sidecars.slurm import keys
 
 KEYS = {"slurm.key": b"s", "jwt.key": b"j"}
@@ -164,6 +172,18 @@ def test_a_dry_run_that_comes_up_passes(edge: Edge) -> None:
     assert found is not None
     with checker(edge, 0, "Running as primary controller\n"):
         assert edge.perform(Check(found), None) == Passed()
+
+
+@pytest.mark.parametrize("code", [124, 137])
+def test_an_scontrol_that_ran_out_of_time_or_was_killed_says_nothing_about_the_configuration(
+    edge: Edge, code: int
+) -> None:
+    edge.install(installed(edge, "ClusterName=lab\n"))
+    with checker(edge, code, "") as asked:
+        answer = edge.perform(Reconfigure(), None)
+    assert asked == ["scontrol reconfigure"]
+    assert isinstance(answer, NoAnswer)
+    assert str(code) in answer.reason
 
 
 def test_a_set_that_moves_the_state_is_refused_without_a_dry_run(edge: Edge) -> None:

@@ -90,6 +90,29 @@ def test_one_that_scontrol_refuses_is_taken_back() -> None:
     assert pod.state.rejected.stage == "Reconfigure"
 
 
+def test_a_slow_reconfigure_is_repeated_and_the_configuration_stays() -> None:
+    pod = running()
+    pod.candidate, pod.silent_until = B, pod.now + 100
+    pod.run(95)
+    assert pod.installed == [A, B]
+    assert pod.done.count("Reconfigure") > 1
+    assert pod.state.rejected is not None
+    assert not pod.state.rejected.final
+    assert str(pod.state.rejected.culprit) == "slurmctld has not answered for 30 s: exit status 124"
+    pod.settle()
+    assert (pod.folder, pod.reads, pod.good, pod.starts) == (B, B, B, 1)
+    assert pod.installed == [A, B]
+    assert pod.state.rejected is None
+
+
+def test_one_that_a_silent_slurmctld_dies_of_is_taken_back_and_tried_again() -> None:
+    pod = running(deadly={B})
+    pod.candidate, pod.silent_until = B, pod.now + 5
+    pod.run(60)
+    assert (pod.reads, pod.good) == (A, A)
+    assert pod.installed[:3] == [A, B, A]
+
+
 def test_one_that_slurmctld_dies_of_is_taken_back_before_it_starts_again() -> None:
     pod = running(deadly={B})
     pod.candidate = B

@@ -11,10 +11,7 @@ import pytest
 
 from sidecars.contract.status import PORT, StartGatePhase
 from sidecars.reconfigure import main, startgate
-from sidecars.reconfigure.dryrun import Host
-from sidecars.reconfigure.edge import Edge, Places
-from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import (
+from sidecars.reconfigure.actions import (
     Action,
     Alive,
     Answer,
@@ -23,10 +20,12 @@ from sidecars.reconfigure.machine import (
     Passed,
     Probe,
     Reconfigure,
-    Settings,
-    State,
     Taken,
 )
+from sidecars.reconfigure.dryrun import Host
+from sidecars.reconfigure.edge import Edge, Places
+from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.machine import Settings, State
 from sidecars.reconfigure.main import run
 from tests.unit.reconfigure.simulation import config
 

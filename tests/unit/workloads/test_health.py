@@ -66,8 +66,14 @@ def test_workers_are_checked_where_they_have_gpus_or_as_the_nodeset_says(spec: d
 def test_slurm_runs_the_program_where_the_pods_have_it() -> None:
     found = conf.parse(slurm_conf("", {"health": {"enabled": True}}))
     assert found.get("HealthCheckProgram") == "/etc/slurm-health/run"
-    assert found.get("HealthCheckInterval") == "30"
     assert "run" in config_map(health={"enabled": True})["data"]
+
+
+def test_slurm_starts_the_program_again_only_after_the_time_that_it_grants_a_run() -> None:
+    found = conf.parse(slurm_conf("", {"health": {"enabled": True}}))
+    # Slurm's own, which Slurm 25.11 does not let one set (HealthCheckTimeout).
+    assert int(found.get("HealthCheckInterval") or 0) > 60
+    assert found.get("HealthCheckTimeout") is None
 
 
 def test_a_program_of_the_users_own_takes_the_place_of_ours() -> None:

@@ -1,0 +1,90 @@
+"""What the state machine asks for, and the answers."""
+
+from dataclasses import dataclass
+
+from sidecars.reconfigure.dryrun import Culprit
+from sidecars.reconfigure.fileset import Id
+
+
+# What to do. Every one but Log is answered.
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Dry-run a set."""
+
+    id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Let slurmctld find this set."""
+
+    id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfigure:
+    """`scontrol reconfigure`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Let slurmctld save its state and end; the kubelet starts it again in the same pod, and jobs go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask slurmctld whether it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Store a set as the last good one."""
+
+    id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A line for the log."""
+
+    text: str
+
+
+Action = Check | Install | Reconfigure | Restart | Probe | Keep | Log
+
+
+# Answers.
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The dry run came up. `restart`: settings that a running slurmctld can't take, with their values; may be empty."""
+
+    restart: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """slurmctld, or a rule of ours, refused the set."""
+
+    culprit: Culprit
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """It could not be done; the set itself may be good or bad."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """slurmctld took the reconfigure, or ends for the restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Whether slurmctld answers; no: nothing listens at its port."""
+
+    yes: bool
+
+
+Answer = Passed | Refused | NoAnswer | Taken | Alive

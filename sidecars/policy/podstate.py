@@ -87,7 +87,7 @@ def deadlines(jobs: Iterable[Job]) -> dict[str, float]:
     """When the last running job of each node ends at the latest, in seconds since the epoch.
 
     A job without a time limit (see `ENDLESS_MINUTES`), and a suspended one, whose clock stands still, never ends
-    here: infinity.
+    here: infinity. Raises HostlistError for a job whose nodes can't be read.
     """
     ends: dict[str, float] = {}
     for job in jobs:

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -11,18 +11,22 @@ from sidecars import custom_resources as kinds
 from sidecars.contract.manifest import Manifest as FilesManifest
 from sidecars.contract.manifest import digest, encode
 from sidecars.kube import Client, Manifest, NotFound, Resource, records
+from sidecars.operator.controller.effects import connect
 from sidecars.operator.main import Operator, assemble, wire
-from sidecars.operator.runtime.clusters import Connect
+from sidecars.operator.runtime.clusters import Cluster, Connect
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.real_world import FetchStatus, RealWorld, fetch_status
 from sidecars.operator.settings import Settings
+from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.slurm.client import Client as SlurmClient
+from sidecars.slurm.protocol import Request
 from sidecars.workloads.facts import Site
 from tests.support.builders import KEYS, workloads
 
 if TYPE_CHECKING:
     from sidecars.operator.runtime.runtime import Runtime
 
+T = TypeVar("T")
 EPOCH = 1_700_000_000.0
 NAMESPACE = "slurm"
 CONTROLLER: Key = (NAMESPACE, "slurm")
@@ -84,6 +88,22 @@ class Requests:
         return [body for made, body in zip(self.made, self.bodies, strict=True) if made[:2] == (verb, kind)]
 
 
+class SlurmConnection(ModelCarrier):
+    """In place of a connection to slurmrestd: one to a simulated Slurm. Notes what is sent."""
+
+    def __init__(self) -> None:
+        self.now = EPOCH
+        super().__init__(SlurmModel(lambda: self.now))
+        self.sent: list[str] = []
+
+    async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
+        self.sent.append(str(request))
+        return await super().call(request, timeout=timeout)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
 class Parts:
     """Create it inside a running event loop. `now`, and all times, are seconds since the epoch.
 
@@ -107,6 +127,17 @@ class Parts:
         self.runtime: Runtime = self.operator.runtime
         self._versions = itertools.count(1)
         wire(self.operator)
+
+    async def connect(self) -> Cluster:
+        """Connect to the Slurm of Controller `slurm`, and read its nodes."""
+        self.keys()
+        self.restapi()
+        await connect(self.runtime, CONTROLLER, self.controller())
+        cluster = self.runtime.clusters.get(CONTROLLER)
+        assert cluster is not None
+        await cluster.poller.poll()
+        await self.woken()
+        return cluster
 
     def custom(self, kind: str, name: str, spec: Any, status: Any = None, **metadata: Any) -> Manifest:
         """Put a custom resource into the caches; as stored."""

@@ -9,6 +9,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import podstate
 from sidecars.slurm.errors import NotYet, SlurmError
+from sidecars.slurm.hostlists import HostlistError
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +27,13 @@ async def refresh_deadlines(runtime: Runtime, controller: Key, cluster: Cluster,
     if 0 <= now - cluster.deadlines_at < DEADLINES_FOR and cluster.deadlines.keys() >= set(busy):
         return True
     try:
-        jobs = (await cluster.poller.jobs()).value.jobs
+        deadlines = podstate.deadlines((await cluster.poller.jobs()).value.jobs)
     except NotYet:
         return False
-    except SlurmError as error:
+    except (SlurmError, HostlistError) as error:
         log.warning("Slurm cluster %s/%s: the jobs can't be read: %s", *controller, error)
         return True
-    before, cluster.deadlines = cluster.deadlines, podstate.deadlines(jobs)
+    before, cluster.deadlines = cluster.deadlines, deadlines
     cluster.deadlines_at = runtime.now()
     changed = {
         name for name in before.keys() | cluster.deadlines.keys() if before.get(name) != cluster.deadlines.get(name)

@@ -11,6 +11,7 @@ from sidecars.contract.reasons import Owner
 from sidecars.policy.nodeset.needs import Failed, Known, Pending
 from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.slurm import hostlists, states
+from sidecars.slurm.hostlists import HostlistError
 from sidecars.slurm.owners import own_words, owner_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,10 @@ def _has_registered(pod: WorkerPod, node: Node | None) -> bool:
 
 
 def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:
-    """Nodes with a job that has begun and not ended: the node of a suspended one is IDLE (scontrol, suspend)."""
+    """Nodes with a job that has begun and not ended: the node of a suspended one is IDLE (scontrol, suspend).
+
+    Raises HostlistError for a job whose nodes can't be read.
+    """
     found: set[str] = set()
     for job in jobs:
         if job.nodes and job.states.isdisjoint(_HAS_NOT_BEGUN_OR_HAS_ENDED):
@@ -112,7 +116,10 @@ def with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
     """The view with what is known of the jobs. The observer sets `unread`: which nodes changed since they were read."""
     match answer:
         case Known(jobs):
-            return replace(slurm, nodes_with_jobs=nodes_with_jobs(jobs.jobs))
+            try:
+                return replace(slurm, nodes_with_jobs=nodes_with_jobs(jobs.jobs))
+            except HostlistError as error:
+                return replace(slurm, jobs_problem=f"the jobs can't be read: {error}")
         case Pending():
             return replace(slurm, unread=frozenset(slurm.nodes))
         case Failed(why):

@@ -12,6 +12,7 @@ from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.actions import AdvanceReservation, RemoveReservation
 from sidecars.policy.nodeset.needs import Failed, Known, Pending
 from sidecars.slurm import hostlists
+from sidecars.slurm.hostlists import HostlistError
 from sidecars.slurm.records import Reservation
 from sidecars.workloads.resources import NodeSet, duration
 
@@ -119,7 +120,10 @@ def outcome(nodeset: NodeSet, nodes: frozenset[str], known: Iterable[Reservation
     """The next step towards the reservation, given those that Slurm has."""
     wanted = desired_reservation(nodeset, nodes)
     found = next((item for item in known if item.name == wanted.name), None)
-    step = next_step(wanted, found, now)
+    try:
+        step = next_step(wanted, found, now)
+    except HostlistError as error:
+        return unknown(f"the nodes of reservation {wanted.name} can't be read: {error}")
     due = step.do != "nothing" or FINALIZER not in nodeset.metadata.finalizers
     return Outcome(
         Condition(CONDITION, "True" if step.exists else "False", step.reason, step.message),
@@ -156,7 +160,7 @@ def _until_start(wanted: DesiredReservation, found: Reservation | None, now: flo
 
 
 def next_step(wanted: DesiredReservation, found: Reservation | None, now: float) -> Step:
-    """The next step towards the reservation."""
+    """The next step towards the reservation. Raises HostlistError if the nodes of `found` can't be read."""
     if found is None:
         return _create(wanted, now)
     message = f"reservation {wanted.name} exists"

@@ -12,7 +12,7 @@ from sidecars.operator.keys.distribution import distribute, wait_for
 from sidecars.operator.main import kinds, work
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.policy.conditions import Condition, timestamp
-from sidecars.simulate import ModelCarrier, SlurmModel
+from sidecars.simulate import ModelCarrier
 from sidecars.slurm import jwks
 from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.jwks import Ring
@@ -20,7 +20,7 @@ from sidecars.slurm.protocol import Request
 from sidecars.workloads import names
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.resources import Controller, read
-from tests.support.operator_parts import EPOCH, NAMESPACE, Parts
+from tests.support.operator_parts import EPOCH, NAMESPACE, Parts, SlurmConnection
 
 pytestmark = pytest.mark.looptime
 T = TypeVar("T")
@@ -98,26 +98,27 @@ async def test_nothing_starts_before_the_secret_with_the_daemons_keys_exists() -
     wait_for(parts.runtime, "slurm", selector)
 
 
-class Slurm(ModelCarrier):
+class Slurm(SlurmConnection):
     """A Slurm whose slurmrestd takes `seconds` for a reconfigure, and then fails if `fails`."""
 
     def __init__(self, seconds: float, *, fails: bool = False) -> None:
-        super().__init__(SlurmModel(lambda: EPOCH))
+        super().__init__()
         self.seconds = seconds
         self.fails = fails
-        self.reconfigured = 0
+
+    @property
+    def reconfigured(self) -> int:
+        """How often it was asked for."""
+        return self.sent.count("GET reconfigure/")
 
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
         if request.path != "reconfigure/":
             return await super().call(request, timeout=timeout)
-        self.reconfigured += 1
+        self.sent.append(str(request))
         await asyncio.sleep(self.seconds)
         if self.fails:
             raise Unreachable(str(request), "no answer")
-        return await super().call(request, timeout=timeout)
-
-    async def close(self) -> None:
-        """Nothing to close."""
+        return await ModelCarrier.call(self, request, timeout=timeout)
 
 
 def rotating(parts: Parts, name: str) -> None:

@@ -8,6 +8,7 @@ from sidecars.kube.errors import api_error
 from sidecars.operator.nodeset import answers
 from sidecars.operator.nodeset.answers import as_answer
 from sidecars.policy.nodeset.decide import Decision, decide
+from sidecars.policy.nodeset.maintenance import name_of
 from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import Failed, NodeRecords, Pending
 from sidecars.policy.nodeset.records import Desired, Observed
@@ -63,6 +64,21 @@ def test_a_drained_pod_is_not_deleted_while_the_jobs_can_not_be_read() -> None:
             await w.run(20)
             assert len(w.pods()) == 2
             assert "the jobs can't be read" in w.condition("slinky")["message"]
+
+    run(scenario())
+
+
+def test_reservations_that_can_not_be_read_hold_up_nothing_else_of_a_nodeset() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            w.slurms["slurm", "slurm"].reserve(name_of("slinky"), "n[3-1]", start=2**32, minutes=60)
+            strategy = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
+            w.nodeset(replicas=2, updateStrategy=strategy)
+            await w.run(90)
+            w.change("slinky", {"replicas": 3})
+            await w.until("3 pods", lambda: len(w.pods()) == 3)
+            shown = w.condition("slinky", "ReservationCreated")
+            assert (shown["status"], "'n[3-1]'" in shown["message"]) == ("Unknown", True)
 
     run(scenario())
 

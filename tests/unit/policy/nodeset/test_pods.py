@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.contract.extra import PodFacts, encode
-from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS, nodes_with_jobs
+from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS, nodes_with_jobs, with_jobs
+from sidecars.policy.nodeset.needs import JobList, Known
 from sidecars.policy.nodeset.pods import PodPlan, plan, undecided
 from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
 from sidecars.policy.nodeset.replicas import deletion_order
@@ -118,6 +119,14 @@ def test_a_suspended_job_keeps_its_pod() -> None:
     result = decide(1, [worker(0), worker(1, cordon="operator")], replace(view, nodes_with_jobs=nodes_with_jobs(jobs)))
     assert names(result) == []
     assert "suspended" in result.waiting[0].step
+
+
+def test_a_job_whose_nodes_can_not_be_read_may_be_on_any_node() -> None:
+    view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
+    jobs = (Job(1, states=frozenset({"SUSPENDED"}), nodes="slinky-[2-1]"),)
+    result = decide(1, [worker(0), worker(1, cordon="operator")], with_jobs(view, Known(JobList(jobs, 0.0))))
+    assert names(result) == []
+    assert "the jobs can't be read: range '2-1'" in result.waiting[0].step
 
 
 def test_a_drained_node_keeps_its_pod_while_its_jobs_are_being_read() -> None:

@@ -164,6 +164,10 @@ class Poller:
             self._cache.stir(self._clock())
             self._woken.set()
 
+    def hurry(self) -> None:
+        """Poll twice as often for a while: somebody waits for what Slurm reports next."""
+        self._schedule.hurry(self._clock())
+
     def fail(self, problem: str) -> None:
         """Report that an error ended `run`: the cluster isn't `known` until the next good answer."""
         self._schedule.open_breaker(problem)
@@ -175,7 +179,7 @@ class Poller:
             await self.poll()
             now = self._clock()
             pause = self._schedule.pause(now, calm=self._cache.calm(now))
-            least = min(pause, self._schedule.least_pause())
+            least = min(pause, self._schedule.least_pause(now))
             try:
                 await asyncio.sleep(least)
                 async with asyncio.timeout(pause - least):

@@ -21,6 +21,9 @@ CALM_FACTOR = 7.0
 MAX_PAUSE = 10.0
 """Longest pause in seconds between polls after faults, before jitter."""
 
+HURRY_FOR = 30.0
+"""Seconds for which a cluster whose next news somebody waits for is polled twice as often."""
+
 _LOAD_FACTOR = 4.0  # the pause is at least this many times as long as an answer takes
 _COSTS = 3  # the quickest of so many answers counts: a single slow one may be due to load of our own
 
@@ -41,11 +44,16 @@ class PollSchedule:
         """When the last good answer was asked for; None before the first."""
         self.first_good_at: float | None = None
         """When the first good answer was asked for."""
+        self._hurried_until = float("-inf")
 
     @property
     def breaker_open(self) -> bool:
         """Whether no request should be sent but polls."""
         return self.faults >= BREAKER_FAULTS
+
+    def hurry(self, now: float) -> None:
+        """Poll twice as often for `HURRY_FOR`."""
+        self._hurried_until = now + HURRY_FOR
 
     def failed(self, fault: str) -> None:
         """Record a failed poll."""
@@ -78,15 +86,22 @@ class PollSchedule:
         if self.faults:
             doubled: float = min(MAX_PAUSE, self._interval * 2.0 ** min(self.faults - 1, 10))
             return doubled * self._rng.uniform(0.8, 1.2)
-        pause = self._interval * _tempo(calm)
+        hurried = self._is_hurried(now)
+        pause = self._interval * (0.5 if hurried else _tempo(calm))
         if pause > self._interval:
             # All idle clusters at the same time: many requests in a row cost a third of as many separate ones.
             pause -= now % pause
-        return max(pause, self.least_pause())
+        return max(pause, self.least_pause(now))
 
-    def least_pause(self) -> float:
+    def least_pause(self, now: float) -> float:
         """Seconds until the next poll even if it is woken: expensive answers are asked for less often."""
-        return max(self._interval / 5, min(MAX_PAUSE / 2, _LOAD_FACTOR * self._cost))
+        return max(self._interval / 5, min(MAX_PAUSE / 2, self._load_factor(now) * self._cost))
+
+    def _load_factor(self, now: float) -> float:
+        return _LOAD_FACTOR / 2 if self._is_hurried(now) else _LOAD_FACTOR
+
+    def _is_hurried(self, now: float) -> bool:
+        return now < self._hurried_until
 
 
 def _tempo(calm: bool) -> float:

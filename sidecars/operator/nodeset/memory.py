@@ -1,7 +1,7 @@
 """What is remembered of each NodeSet from pass to pass."""
 
 from collections.abc import ItemsView
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sidecars.kube import records
 from sidecars.operator.runtime.queues import Key
@@ -47,6 +47,13 @@ class Memory:
     """How many of them were ready at the most meanwhile."""
     deferred_pods: set[Key] = field(default_factory=set)
     """Pods whose state in Slurm is shown when the others are ready, or at that deadline."""
+
+    def is_as_before(self, old: records.Pod, new: records.Pod) -> None:
+        """A pod has changed in nothing that the policy sees: the next pass need not read it again."""
+        known = self.pods.get(new.metadata.uid)
+        if known is not None and known.pod is old:
+            seen = replace(known.seen, resource_version=new.metadata.resource_version)
+            self.pods[new.metadata.uid] = replace(known, pod=new, seen=seen)
 
 
 class Memories:

@@ -36,6 +36,8 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
     source, desired, observed = await observe(this)
     decision, observed = await decided(this, desired, observed)
     this.memory.decided = decision.memory
+    if this.cluster is not None and decision.progress.waiting:
+        this.cluster.poller.hurry()
 
     outcome = await apply(this, desired, source, decision.actions)
     if outcome.released:

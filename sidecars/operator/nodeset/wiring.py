@@ -22,13 +22,13 @@ from sidecars.operator.runtime.waking import (
 from sidecars.policy import podstate
 from sidecars.workloads import names
 
-LONGEST_PATIENCE = 0.5
-"""Seconds for which a NodeSet of 1,000 pods or more waits for more of their events."""
+LONGEST_PATIENCE = 2.0
+"""Seconds for which a NodeSet of thousands of pods waits for more of their events at the most."""
 
 
 def patience(pods: int) -> float:
     """Seconds that a NodeSet of so many pods waits: a pass over thousands is dear, and events come in crowds."""
-    return min(LONGEST_PATIENCE, pods * LONGEST_PATIENCE / 1_000)
+    return min(LONGEST_PATIENCE, pods * 0.0005)
 
 
 def wire(runtime: Runtime, memories: Memories) -> None:
@@ -67,9 +67,11 @@ def wire(runtime: Runtime, memories: Memories) -> None:
         if deleted:
             runtime.expectations.deletion_observed(key, event.object.metadata.uid)
         memory = memories.get(key) or Memory()
-        if event.old is None or event.new is None or _decided_by(event.old) != _decided_by(event.new):
-            goes_on = memory.creating and runtime.expectations.satisfied(key)
-            queue.add_after(key, 0.0 if goes_on else patience(len(memory.pods)))
+        if event.old is not None and event.new is not None and _decided_by(event.old) == _decided_by(event.new):
+            memory.is_as_before(event.old, event.new)
+            return
+        goes_on = memory.creating and runtime.expectations.satisfied(key)
+        queue.add_after(key, 0.0 if goes_on else patience(len(memory.pods)))
         if event.old is None or event.new is None:
             return
         if event.new.status.ready and not event.old.status.ready and not memory.creating:

@@ -56,6 +56,15 @@ async def reconcile(runtime: Runtime, defer: Defer, key: Key) -> float | None:
         return None
 
 
+def shown_by(nodeset: Manifest) -> tuple[object, ...]:
+    """What of its NodeSet a pass over a pod depends on."""
+    return (nodeset["metadata"].get("uid"), _is_protecting(nodeset), *topology.set_by(nodeset))
+
+
+def _is_protecting(nodeset: Manifest) -> bool:
+    return (nodeset.get("spec") or {}).get("workloadDisruptionProtection") is not False
+
+
 async def _is_as_seen(runtime: Runtime, pod: records.Pod) -> bool:
     try:
         live = await runtime.client.get(PODS, pod.metadata.namespace, pod.metadata.name)
@@ -76,7 +85,7 @@ async def _show(runtime: Runtime, defer: Defer, pod: records.Pod, nodeset: Manif
         await refresh_deadlines(runtime, (pod.metadata.namespace, pod.metadata.labels[names.CLUSTER]), cluster)
     wanted = podstate.shown(
         node,
-        protection=(nodeset.get("spec") or {}).get("workloadDisruptionProtection") is not False,
+        protection=_is_protecting(nodeset),
         deadline=cluster.deadlines.get(name),
     )
     namespace = pod.metadata.namespace

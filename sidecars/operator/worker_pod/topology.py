@@ -76,14 +76,20 @@ async def _send_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, n
 
 def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> str | None:
     """None while the Kubernetes node isn't known, and where the NodeSet sets the topology."""
-    spec: dict[str, Any] = nodeset.get("spec") or {}
     kube_node = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
     if kube_node is None:
         return None
-    if policy.sets_topology(spec.get("extraConf") or ""):
+    extra_conf, of_template = set_by(nodeset)
+    if policy.sets_topology(extra_conf):
         return pod.metadata.annotations.get(TOPOLOGY, "")
+    return kube_node.metadata.annotations.get(TOPOLOGY, of_template).strip()
+
+
+def set_by(nodeset: Manifest) -> tuple[str, str]:
+    """Where a NodeSet may set the topology of its pods: spec.extraConf, and the annotation of its template."""
+    spec: dict[str, Any] = nodeset.get("spec") or {}
     of_template: dict[str, str] = ((spec.get("template") or {}).get("metadata") or {}).get("annotations") or {}
-    return kube_node.metadata.annotations.get(TOPOLOGY, of_template.get(TOPOLOGY, "")).strip()
+    return spec.get("extraConf") or "", of_template.get(TOPOLOGY, "")
 
 
 async def _stamp(runtime: Runtime, pod: records.Pod, value: str) -> None:

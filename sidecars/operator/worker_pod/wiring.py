@@ -7,7 +7,8 @@ from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.pods import wake_pods
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.operator.runtime.waking import add_all, has_changed, kube_node_changed, pod_key
+from sidecars.operator.runtime.waking import add_all, kube_node_changed, pod_key
+from sidecars.operator.worker_pod.reconcile import shown_by
 from sidecars.policy import podstate
 
 
@@ -19,8 +20,8 @@ def wire(runtime: Runtime) -> None:
         return map(pod_key, caches.pods.store.by("owner", nodeset["metadata"]["uid"]))
 
     def nodesets(event: Event[Manifest]) -> None:
-        if event.old is not None and has_changed(runtime, event):
-            # Whether they are protected may have changed.
+        # Of a change of `replicas`, thousands of pods have nothing to show.
+        if event.old is not None and event.new is not None and shown_by(event.old) != shown_by(event.new):
             add_all(queue, pods_of(event.object))
 
     def pods(event: Event[records.Pod]) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sidecars.slurm.schedule import BREAKER_FAULTS, CALM_FACTOR, MAX_PAUSE, STALE_AFTER, PollSchedule
+from sidecars.slurm.schedule import BREAKER_FAULTS, CALM_FACTOR, HURRY_FOR, MAX_PAUSE, STALE_AFTER, PollSchedule
 
 
 def schedule(interval: float = 1.0) -> PollSchedule:
@@ -65,8 +65,19 @@ def test_an_answer_is_stale_after_ten_seconds_and_later_where_polls_are_rarer() 
 def test_the_pause_is_four_times_as_long_as_the_quickest_of_the_last_answers() -> None:
     it = schedule()
     it.took(3, news=True)
-    assert it.least_pause() == pytest.approx(MAX_PAUSE / 2)
+    assert it.least_pause(0) == pytest.approx(MAX_PAUSE / 2)
     it.took(0.5, news=True)
     assert it.pause(0, calm=False) == pytest.approx(2)
     it.took(0.01, news=False)
-    assert it.least_pause() == pytest.approx(0.2)
+    assert it.least_pause(0) == pytest.approx(0.2)
+
+
+def test_while_somebody_waits_for_news_the_pause_is_half_as_long_even_of_an_idle_cluster() -> None:
+    it = schedule()
+    it.hurry(100)
+    assert it.pause(100, calm=False) == it.pause(100, calm=True) == 0.5
+    it.took(1, news=True)
+    assert it.least_pause(100) == 2
+    after = 100 + HURRY_FOR
+    assert it.least_pause(after) == 4
+    assert it.pause(after, calm=False) == 4

@@ -5,6 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from sidecars.kube import records
+from sidecars.operator.nodeset.memory import CachedPod
+from sidecars.operator.nodeset.observation import worker_pod
 from sidecars.operator.nodeset.wiring import LONGEST_PATIENCE, patience
 from tests.support.operator_parts import NAMESPACE, Parts
 
@@ -25,7 +28,7 @@ async def settled(**settings: Any) -> Parts:
 
 
 def test_a_nodeset_of_many_pods_waits_longer_for_more_of_their_events_up_to_a_bound() -> None:
-    assert [patience(pods) for pods in (0, 100, 1_000, 10_000)] == [0.0, 0.05, LONGEST_PATIENCE, LONGEST_PATIENCE]
+    assert [patience(pods) for pods in (0, 100, 1_000, 10_000)] == [0.0, 0.05, 0.5, LONGEST_PATIENCE]
 
 
 async def test_a_change_of_the_spec_is_urgent() -> None:
@@ -37,10 +40,39 @@ async def test_a_change_of_the_spec_is_urgent() -> None:
     assert (await parts.woken())["nodesets"] == {SLINKY}
 
 
+async def test_a_change_of_replicas_alone_wakes_no_pod_and_one_of_what_pods_show_wakes_them() -> None:
+    parts = await settled()
+    pods = {(NAMESPACE, "slinky-0")}
+    parts.custom("NodeSet", "slinky", SPEC | {"replicas": 7}, generation=2)
+    assert "pods" not in await parts.woken()
+    parts.custom("NodeSet", "slinky", SPEC | {"workloadDisruptionProtection": False}, generation=3)
+    assert (await parts.woken())["pods"] == pods
+    parts.custom(
+        "NodeSet", "slinky", SPEC | {"workloadDisruptionProtection": False, "extraConf": "Topology=t:a"}, generation=4
+    )
+    assert (await parts.woken())["pods"] == pods
+
+
 async def test_a_pod_that_changes_wakes_its_nodeset_and_is_looked_at_itself() -> None:
     parts = await settled()
     parts.pod("slinky-0", phase="Running")
     assert (await parts.woken())["nodesets"] == {SLINKY}
+
+
+async def test_a_pod_on_which_only_slurm_s_state_has_changed_is_not_read_again() -> None:
+    parts = await settled()
+    pod = parts.pod("slinky-0", phase="Running")
+    await parts.woken()
+    memory = parts.operator.nodesets.of(SLINKY)
+    memory.pods[pod.metadata.uid] = CachedPod(pod, None, 0, worker_pod(pod, None, now=parts.now))
+    idle = records.Condition(type="SlurmNodeStateIdle", status="True")
+    metadata = msgspec.structs.replace(pod.metadata, resource_version="shown")
+    status = msgspec.structs.replace(pod.status, conditions=(*pod.status.conditions, idle))
+    shown = msgspec.structs.replace(pod, metadata=metadata, status=status)
+    parts.runtime.caches.pods.store.put(shown)
+    known = memory.pods[pod.metadata.uid]
+    assert known.is_current(shown, None, 0)
+    assert known.seen == worker_pod(shown, None, now=parts.now)
 
 
 async def test_a_pod_that_no_nodeset_controls_wakes_nothing() -> None:

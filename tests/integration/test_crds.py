@@ -337,7 +337,6 @@ async def test_defaults_are_filled_in(client: Client) -> None:
         "nodeRecords": "Delete",
         "pruneSlurmNodeRecords": "Never",
         "oversubscribeNode": False,
-        "deletionTimeout": "60s",
         "forceRemoval": False,
     }
     stored = await client.create(RESOURCES["Controller"], resource("Controller", {}))

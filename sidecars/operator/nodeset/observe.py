@@ -34,15 +34,7 @@ async def observe(this: Pass) -> tuple[PodSource, Desired, Observed]:
     controller_deleted = controller is None or controller["metadata"].get("deletionTimestamp") is not None
     desired = Desired(
         nodeset=nodeset,
-        pods=desired_pods(
-            nodeset,
-            source.revision,
-            rules,
-            _kube_nodes(this),
-            pods,
-            runtime.now(),
-            controller_deleted=controller_deleted,
-        ),
+        pods=desired_pods(nodeset, source.revision, rules, _kube_nodes(this), pods, runtime.now()),
         creatable=source.template is not None,
         problem=source.problem,
         look_again=source.look_again,

@@ -41,6 +41,9 @@ LIVE_SECONDS = 1.0
 VALID_SECONDS = 2.0
 """How long a pod may be deleted because of what was read for it alone."""
 
+RECORDS_SECONDS = 60.0
+"""How long a NodeSet that is being deleted waits for the deletion of its node records."""
+
 MAX_LOOKUPS = 256
 """Pods, node records or Kubernetes nodes that one pass reads one by one."""
 
@@ -124,8 +127,9 @@ class _Step:
         """Seconds until time alone may have changed one of the decisions."""
         gone = [pod for pod in observed.pods if not (desired.pods.forced and lost.is_overdue(pod, now))]
         self.pods_gone = desired.pods.deleting and not gone
-        deadline = deletion_deadline(desired.nodeset)
-        self.may_abandon_records = deadline is not None and now >= deadline
+        deleted = desired.nodeset.metadata.deletion_timestamp
+        waited = deleted is not None and now >= deleted.timestamp() + RECORDS_SECONDS
+        self.may_abandon_records = waited or desired.pods.forced
 
     def ask(self, need: Need) -> Answer:
         """The answer to a need; until it has one, the step is repeated."""
@@ -258,7 +262,7 @@ class _Step:
         own = {nodeset.slurm_name} if nodeset.spec.partition.enabled else set()
         current = set() if deleted else own
         removed = tuple(sorted({*nodeset.status.partitions, *(own if deleted else ())} - current))
-        unbound = self.desired.pods.deleting and self.observed.controller_deleted
+        unbound = self.desired.pods.forced or (self.desired.pods.deleting and self.observed.controller_deleted)
         if not removed or unbound or nodeset.spec.force_removal:
             self.memory = replace(self.memory, removed_partitions=(), closed_since={})
             return (), tuple(sorted(current))
@@ -334,7 +338,7 @@ class _Step:
         if observed.pods and wanted.forced:
             found.append(lost.OVERDUE_SECONDS)
         deadline = deletion_deadline(self.desired.nodeset)
-        if observed.pods and deadline is not None and observed.controller_deleted and deadline > self.now:
+        if deadline is not None and deadline > self.now:
             found.append(deadline - self.now)
         return min(found, default=None)
 

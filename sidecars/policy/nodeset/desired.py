@@ -25,8 +25,6 @@ def desired_pods(
     kube_nodes: Mapping[str, KubeNode],
     pods: Sequence[WorkerPod],
     now: float,
-    *,
-    controller_deleted: bool,
 ) -> DesiredPods:
     """`rules`: where new pods may run, None while no template of theirs is known. `revision`: theirs.
 
@@ -45,8 +43,8 @@ def desired_pods(
         revision=revision,
         rolling=strategy is not None and strategy.type == "RollingUpdate",
         max_unavailable=_pod_count(spec.update_strategy.rolling_update.max_unavailable, replicas),
-        deleting=deadline is not None,
-        forced=deadline is not None and now >= deadline and controller_deleted,
+        deleting=nodeset.metadata.deletion_timestamp is not None,
+        forced=deadline is not None and now >= deadline,
         reservation=maintenance.name_of(nodeset.name)
         if strategy is not None and strategy.type == "ScheduledUpdate"
         else None,
@@ -55,11 +53,14 @@ def desired_pods(
 
 
 def deletion_deadline(nodeset: NodeSet) -> float | None:
-    """When spec.deletionTimeout of a NodeSet that is being deleted is over; None while it is not being deleted."""
-    deleted = nodeset.metadata.deletion_timestamp
-    if deleted is None:
+    """When spec.deletionTimeout of a NodeSet that is being deleted is over.
+
+    None: the NodeSet waits for its jobs without a limit, or is not being deleted.
+    """
+    deleted, timeout = nodeset.metadata.deletion_timestamp, nodeset.spec.deletion_timeout
+    if deleted is None or timeout is None:
         return None
-    return deleted.timestamp() + duration(nodeset.spec.deletion_timeout, "spec.deletionTimeout")
+    return deleted.timestamp() + duration(timeout, "spec.deletionTimeout")
 
 
 def _places(rules: Rules | None, kube_nodes: Mapping[str, KubeNode], pods: Sequence[WorkerPod]) -> Mapping[str, Place]:

@@ -25,9 +25,9 @@ NOT_REGISTERED_SECONDS = 10.0
 """How long a started slurmd gets to register before its absence from Slurm's list means that no job can be there."""
 
 FORCED_GRACE_SECONDS = 30
-"""Grace of a pod that is deleted because its Slurm cluster is."""
+"""Grace of a pod that is deleted although it may have a job."""
 
-CLUSTER_REMOVED = "its Slurm cluster is being removed"
+TIMED_OUT = "its NodeSet is being deleted, and deletionTimeout is over"
 """Why such a pod is deleted."""
 
 _PENDING_TERMINATION = " pending termination for "
@@ -58,7 +58,7 @@ def verdict(
     if not pod.started and not _has_registered(pod, node):
         return Deletion(pod, "its slurmd never started", only_unchanged=True, scaled_in=scaled_in, event=event)
     if desired.forced:
-        return Deletion(pod, CLUSTER_REMOVED, FORCED_GRACE_SECONDS, scaled_in=scaled_in, event=event)
+        return Deletion(pod, TIMED_OUT, FORCED_GRACE_SECONDS, scaled_in=scaled_in, event=event)
     if slurm.problem is not None:
         # No event shows when a read that failed, such as that of all jobs, would succeed.
         return Waiting(pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.problem}", look_again=5.0)

@@ -123,10 +123,10 @@ def _replacement(pod: WorkerPod) -> Deletion:
 
 
 def _shortened(pods: Iterable[WorkerPod]) -> list[Deletion]:
-    """Pods that are being deleted with a longer grace period than the removal of their Slurm cluster allows."""
+    """Pods that are being deleted with a longer grace period than `deletionTimeout` of their NodeSet allows."""
     limit = drains.FORCED_GRACE_SECONDS
     return [
-        Deletion(pod, drains.CLUSTER_REMOVED, limit)
+        Deletion(pod, drains.TIMED_OUT, limit)
         for pod in pods
         if pod.terminating and (pod.terminating_grace or 0) > limit
     ]

@@ -86,7 +86,7 @@ class DesiredPods:
     deleting: bool = False
     """The NodeSet is being deleted."""
     forced: bool = False
-    """Its Slurm cluster is being deleted as well and `deletionTimeout` is over: jobs are not waited for."""
+    """The NodeSet is being deleted and its `deletionTimeout` is over: it does not wait for jobs."""
     name: str = ""
     places: Mapping[str, Place] | None = None
     """In DaemonSet mode each Kubernetes node by name; None in StatefulSet mode."""

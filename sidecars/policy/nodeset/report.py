@@ -64,7 +64,8 @@ def _ready(
     if progress.waiting:
         first, more = progress.waiting[0], len(progress.waiting) - 1
         others = f" (and {more} more pods are waiting)" if more else ""
-        return Condition("Ready", "False", "Draining", f"pod {first.pod.name}: {first.step}{others}")
+        limit = "; spec.deletionTimeout limits the wait" if deleting and not pods.forced else ""
+        return Condition("Ready", "False", "Draining", f"pod {first.pod.name}: {first.step}{others}{limit}")
     stuck = lost.stuck_message(observed.pods)
     if stuck:
         return Condition("Ready", "False", "MachineLost", stuck)

@@ -111,7 +111,7 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     prune_slurm_node_records: Literal["Never", "NodeNotFound"] = "Never"
     node_records: Literal["Delete", "Keep"] = "Delete"
     oversubscribe_node: bool = False
-    deletion_timeout: str = "60s"
+    deletion_timeout: str | None = None
     force_removal: bool = False
 
 

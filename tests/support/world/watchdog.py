@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from sidecars.contract.reasons import is_foreign
-from sidecars.custom_resources import CONTROLLERS, NODESETS
+from sidecars.custom_resources import NODESETS
 from sidecars.kube import PODS, KubeError, Manifest
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.simulate import SlurmModel
@@ -118,13 +118,13 @@ class Watchdog(logging.Handler):
         return bool(name) and (node is None or any(it["key"] == OUT_OF_SERVICE for it in taints))
 
     def _forced(self, pod: Manifest) -> bool:
-        """Whether its NodeSet and its Controller are both being deleted (docs: deletionTimeout)."""
+        """Whether its NodeSet is gone, or is being deleted with a limit for the jobs (docs: deletionTimeout)."""
         metadata = pod["metadata"]
         owner = next((it["name"] for it in metadata.get("ownerReferences") or () if it.get("controller")), "")
         nodeset = self.api.get(NODESETS.path(), metadata["namespace"], owner)
-        cluster = metadata["labels"].get("slinky.slurm.net/cluster", "")
-        controller = self.api.get(CONTROLLERS.path(), metadata["namespace"], cluster)
-        return all(it is None or it["metadata"].get("deletionTimestamp") for it in (nodeset, controller))
+        if nodeset is None:
+            return True
+        return bool(nodeset["metadata"].get("deletionTimestamp") and nodeset["spec"].get("deletionTimeout"))
 
     # --- Slurm
 

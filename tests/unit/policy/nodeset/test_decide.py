@@ -37,7 +37,7 @@ def asked(replicas: int, meta: dict[str, Any] | None = None, **spec: Any) -> Des
     """What a NodeSet `slinky` of so many replicas asks for."""
     nodeset = builders.nodeset("slinky", meta, replicas=replicas, **spec)
     rules = Rules.of({})
-    pods = desired_pods(nodeset, "new", rules, {}, (), NOW, controller_deleted=False)
+    pods = desired_pods(nodeset, "new", rules, {}, (), NOW)
     return Desired(nodeset, pods)
 
 
@@ -306,6 +306,24 @@ def test_a_nodeset_whose_deletion_timeout_is_over_does_not_wait_for_node_records
     observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
     decision = decide(asked(1, DELETED, deletionTimeout="10s"), observed, Memory(), NOW)
     assert of(actions.ReleaseNodeSet, decision)
+
+
+def test_a_deleted_nodeset_waits_for_its_node_records_for_a_minute() -> None:
+    # They don't become due: the record was seen only just now.
+    observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
+    early, late = {"deletionTimestamp": "1970-01-12T13:45:41Z"}, {"deletionTimestamp": "1970-01-12T13:45:40Z"}
+    assert not of(actions.ReleaseNodeSet, decide(asked(1, early), observed, Memory(), NOW))
+    assert of(actions.ReleaseNodeSet, decide(asked(1, late), observed, Memory(), NOW))
+
+
+def test_a_deleted_nodeset_waits_for_jobs_of_its_partition_until_its_deletion_timeout_is_over() -> None:
+    def released(**spec: Any) -> bool:
+        desired = asked(1, DELETED, partition={"enabled": True}, **spec)
+        return bool(of(actions.ReleaseNodeSet, decide(desired, seen([], slurm()), Memory(), NOW)))
+
+    assert not released()
+    assert not released(deletionTimeout="41s")
+    assert released(deletionTimeout="40s")
 
 
 # Revisions

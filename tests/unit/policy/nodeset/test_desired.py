@@ -20,11 +20,10 @@ def asked(
     meta: dict[str, Any] | None = None,
     rules: Rules | None = Rules.of({}),  # noqa: B008 - immutable
     now: float = NOW,
-    controller_deleted: bool = False,
     **spec: Any,
 ) -> DesiredPods:
     nodeset = builders.nodeset("slinky", meta, **spec)
-    return desired_pods(nodeset, "new", rules, NODES, pods, now, controller_deleted=controller_deleted)
+    return desired_pods(nodeset, "new", rules, NODES, pods, now)
 
 
 @pytest.mark.parametrize(("value", "want"), [(3, 3), (0, 1), ("25%", 3), ("1%", 1), ("x", 1)])
@@ -55,12 +54,16 @@ def test_pins_are_those_of_the_running_pods_and_earlier_ones_that_still_fit() ->
     assert asked(running, replicas=3).pins == {}
 
 
-def test_removal_is_forced_after_the_timeout_if_the_controller_is_deleted_too() -> None:
-    late = DELETED_AT + 61
-    assert asked(meta=DELETED, now=late, controller_deleted=True, deletionTimeout="60s").forced
-    assert not asked(meta=DELETED, now=late, deletionTimeout="60s").forced
-    assert not asked(meta=DELETED, now=DELETED_AT + 59, controller_deleted=True, deletionTimeout="60s").forced
-    assert asked(meta=DELETED).deleting
+def test_without_a_deletion_timeout_a_deleted_nodeset_waits_for_jobs_without_a_limit() -> None:
+    found = asked(meta=DELETED, now=DELETED_AT + 365 * 86_400)
+    assert (found.deleting, found.forced) == (True, False)
+    assert deletion_deadline(builders.nodeset("slinky", DELETED)) is None
+
+
+def test_a_deletion_timeout_limits_the_wait_for_jobs() -> None:
+    assert asked(meta=DELETED, now=DELETED_AT + 60, deletionTimeout="60s").forced
+    assert not asked(meta=DELETED, now=DELETED_AT + 59, deletionTimeout="60s").forced
+    assert not asked(now=DELETED_AT + 60, deletionTimeout="60s").forced
     assert not asked().deleting
 
 

@@ -58,6 +58,11 @@ def test_of_several_pods_that_wait_the_first_is_named_and_the_others_counted() -
     assert conditions[0].message == "pod slinky-1: its jobs are still running (and 1 more pods are waiting)"
 
 
+def test_a_deleted_nodeset_that_waits_for_jobs_names_the_setting_that_limits_the_wait() -> None:
+    conditions, _ = report(asked(1, deleting=True), seen(worker(0), worker(1)), WAITS, NOW)
+    assert conditions[0].message.endswith("; spec.deletionTimeout limits the wait")
+
+
 def test_an_unreachable_slurm_and_the_other_conditions_are_reported() -> None:
     reservation = Condition("ReservationCreated", "True", "Created", "it exists")
     progress = Progress(reservation=reservation, partitions_blocked=BLOCKED)

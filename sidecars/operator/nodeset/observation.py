@@ -37,6 +37,7 @@ def worker_pod(
     ready_since = since.timestamp() if since is not None else None
     mode = meta.labels.get(names.SCALING_MODE, "StatefulSet")
     cordoned = meta.annotations.get(names.POD_CORDON) == "true"
+    scheduled = status.condition("PodScheduled")
     return WorkerPod(
         name=meta.name,
         uid=meta.uid,
@@ -64,6 +65,7 @@ def worker_pod(
         terminating_until=meta.deletion_timestamp.timestamp() if meta.deletion_timestamp is not None else None,
         resource_version=meta.resource_version,
         mode=mode,
+        unscheduled=_harmless(scheduled.message) if scheduled is not None and scheduled.status == "False" else "",
         place=meta.annotations.get(names.KUBE_NODE) or pod.spec.node_name or None if mode == "DaemonSet" else None,
     )
 

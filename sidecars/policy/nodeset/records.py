@@ -62,6 +62,8 @@ class WorkerPod:
     """The spec.scalingMode that it was created in."""
     place: str | None = None
     """The Kubernetes node that it was created for, in DaemonSet mode."""
+    unscheduled: str = ""
+    """Why it is not bound to a Kubernetes node, as the scheduler reports it: bounded, printable. "" if unknown."""
     resource_version: str = ""
 
     @property

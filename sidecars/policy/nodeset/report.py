@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sidecars.policy.nodeset.records import Desired, DesiredPods, Observed, SlurmView, Waiting, WorkerPod
+
+MAX_REASONS = 3
+"""At most so many reasons why pods are not scheduled are quoted in the condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,8 @@ def _ready(
         return Condition("Ready", "False", "NameConflict", progress.problems[0] + others)
     ready = sum(1 for pod in observed.pods if pod.ready and not pod.terminating and not replicas.lingers(pod, pods))
     if ready < pods.replicas:
-        message = f"{ready} of {pods.replicas} pods are ready; see `kubectl -n {pods.namespace} get pods`"
-        return Condition("Ready", "False", "PodsNotReady", message)
+        because = _unscheduled(observed.pods) or f"; see `kubectl -n {pods.namespace} get pods`"
+        return Condition("Ready", "False", "PodsNotReady", f"{ready} of {pods.replicas} pods are ready{because}")
     unregistered = lost.not_registered(observed.pods, observed.slurm, progress.absent_since, now)
     if unregistered:
         return Condition("Ready", "False", "NotRegistered", unregistered)
@@ -86,6 +90,19 @@ def _ready(
     if terminating:
         return Condition("Ready", "False", "ScalingIn", f"{len(terminating)} pods are terminating")
     return Condition("Ready", "True", "Ready", f"{ready} of {pods.replicas} pods are ready")
+
+
+def _unscheduled(pods: Sequence[WorkerPod]) -> str:
+    """Why pods are not bound to a Kubernetes node, the most frequent reasons first; "" if no pod has such a reason."""
+    found = Counter(pod.unscheduled for pod in pods if pod.unscheduled and not pod.terminating)
+    parts = [
+        f"{count} {'pod is' if count == 1 else 'pods are'} not scheduled: {why}"
+        for why, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:MAX_REASONS]
+    ]
+    if len(found) > MAX_REASONS:
+        rest = sum(sorted(found.values())[:-MAX_REASONS])
+        parts.append(f"{rest} more pods are not scheduled for other reasons")
+    return "".join(f". {part.rstrip('.')}" for part in parts)
 
 
 def _slurm_reachable(slurm: SlurmView) -> Condition:

@@ -51,6 +51,19 @@ def container(**state: object) -> list[dict[str, object]]:
     return [{"name": "slurmd", "restartCount": 0, **state}]
 
 
+def test_why_a_pod_is_not_scheduled_is_observed_bounded_and_printable() -> None:
+    def unscheduled(status: str, message: str) -> str:
+        condition = {"type": "PodScheduled", "status": status, "reason": "Unschedulable", "message": message}
+        return worker_pod(pod(phase="Pending", conditions=[condition]), None, now=0.0).unscheduled
+
+    assert unscheduled("False", "0/3 nodes are available:\n3 Insufficient\x1b cpu.") == (
+        "0/3 nodes are available: 3 Insufficient cpu."
+    )
+    assert len(unscheduled("False", "x" * 5000)) == 256
+    assert unscheduled("True", "") == ""
+    assert worker_pod(pod(phase="Pending"), None, now=0.0).unscheduled == ""
+
+
 def test_a_ready_pod_is_available_after_min_ready_seconds() -> None:
     ready = pod(conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}])
     now = READY_AT.timestamp()

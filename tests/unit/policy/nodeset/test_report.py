@@ -58,6 +58,29 @@ def test_of_several_pods_that_wait_the_first_is_named_and_the_others_counted() -
     assert conditions[0].message == "pod slinky-1: its jobs are still running (and 1 more pods are waiting)"
 
 
+def test_pods_that_are_not_scheduled_are_counted_by_their_reason_the_most_frequent_first() -> None:
+    def pending(number: int, why: str) -> WorkerPod:
+        return worker(number, ready=False, phase="Pending", kube_node=None, unscheduled=why)
+
+    few = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    pods = [worker(0), pending(1, "0/3 nodes: taints"), pending(2, few), pending(3, few)]
+    conditions, _ = report(asked(4), seen(*pods), Progress(), NOW)
+    assert conditions[0].reason == "PodsNotReady"
+    assert conditions[0].message == (
+        f"1 of 4 pods are ready. 2 pods are not scheduled: {few} 1 pod is not scheduled: 0/3 nodes: taints"
+    )
+    gone = [replace(it, terminating=True) for it in pods[1:]]
+    conditions, _ = report(asked(4), seen(*gone), Progress(), NOW)
+    assert conditions[0].message == "0 of 4 pods are ready; see `kubectl -n slurm get pods`"
+
+
+def test_of_many_reasons_not_to_schedule_a_pod_three_are_quoted() -> None:
+    pods = [worker(number, ready=False, kube_node=None, unscheduled=f"because {number}") for number in range(9)]
+    conditions, _ = report(asked(9), seen(*pods), Progress(), NOW)
+    assert conditions[0].message.count("because") == 3
+    assert conditions[0].message.endswith("6 more pods are not scheduled for other reasons")
+
+
 def test_a_deleted_nodeset_that_waits_for_jobs_names_the_setting_that_limits_the_wait() -> None:
     conditions, _ = report(asked(1, deleting=True), seen(worker(0), worker(1)), WAITS, NOW)
     assert conditions[0].message.endswith("; spec.deletionTimeout limits the wait")

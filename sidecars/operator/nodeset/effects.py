@@ -5,7 +5,6 @@ import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -16,9 +15,6 @@ from sidecars.kube import (
     CONTROLLER_REVISIONS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
-    AlreadyExists,
-    Forbidden,
-    Invalid,
     KubeError,
     Manifest,
     NotFound,
@@ -27,21 +23,21 @@ from sidecars.operator.nodeset import creation
 from sidecars.operator.nodeset.answers import as_answer
 from sidecars.operator.nodeset.observation import POD_CORDONED_BY
 from sidecars.operator.nodeset.observe import slurm_nodes_in_use
+from sidecars.operator.nodeset.outcome import Outcome
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer
-from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import actions, maintenance
 from sidecars.policy.nodeset.actions import Action
 from sidecars.policy.nodeset.claims import SetOwners
 from sidecars.policy.nodeset.records import Deletion, Desired, WorkerPod
-from sidecars.policy.nodeset.report import Progress
 from sidecars.slurm import protocol, states
 from sidecars.slurm.errors import NotFound as UnknownToSlurm
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import compress
+from sidecars.slurm.pending import PATIENCE
 from sidecars.workloads import names
 
 log = logging.getLogger(__name__)
@@ -56,57 +52,12 @@ DRAIN_AGAIN = 5.0
 RECORD_AGAIN = 1.0
 """The same for a node record that it failed to delete or to set DOWN."""
 
+FEW = 16
+"""Up to so many drained pods, the record of each is read right before its pod is deleted. Of more pods, which take
+longer to delete, the list that is polled all the while counts: so many requests would delay Slurm."""
+
 NAMED_PODS = 10
 """Pods that one event names."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What has become of the actions."""
-
-    applied: bool = False
-    """At least one was tried."""
-    failure: Exception | None = None
-    """The first failure of Kubernetes or of the NodeSet itself, for the queue's back-off."""
-    slurm_failed: bool = False
-    """Slurm failed to do something that the next pass decides on again."""
-    look_again: float | None = None
-    """Seconds until what was not done, or not yet, is due."""
-    reservation: Condition | None = None
-    """What became of the reservation, if not what was decided."""
-    creating: bool = False
-    """Creations of pods were tried."""
-    released: bool = False
-    """The finalizer was removed: the NodeSet is gone."""
-
-    def hint(self, seconds: float | None) -> None:
-        """Look again after so many seconds at the latest."""
-        if seconds is not None:
-            self.look_again = seconds if self.look_again is None else min(self.look_again, seconds)
-
-    def failed(self, error: Exception) -> None:
-        """Keep the first failure. Raises what no action is expected to fail with."""
-        if not isinstance(error, KubeError | SlurmError | NotUsableError):
-            raise error
-        log.debug("an action failed: %s", error)
-        self.failure = self.failure or error
-
-    def progress(self, decided: Progress) -> Progress:
-        """What the decision reports, with what has become of it."""
-        return decided if self.reservation is None else replace(decided, reservation=self.reservation)
-
-    @property
-    def condition(self) -> Condition | None:
-        """The failure as condition `Ready`."""
-        error = self.failure
-        if error is None:
-            return None
-        reason = "Refused" if isinstance(error, Forbidden | Invalid) else "Failed"
-        if isinstance(error, NotUsableError):
-            reason = error.reason
-        elif isinstance(error, AlreadyExists):
-            reason = "NameTaken"
-        return Condition("Ready", "False", reason, str(error))
 
 
 async def apply(this: Pass, desired: Desired, source: PodSource, wanted: Sequence[Action]) -> Outcome:
@@ -185,7 +136,8 @@ async def _slurm_writes(outcome: Outcome, steps: Sequence[Callable[[], Awaitable
 async def _deletions(this: Pass, outcome: Outcome, wanted: Sequence[actions.DeletePod]) -> None:
     """Delete pods, and report them by one event for each kind of cause."""
     deleted: dict[tuple[object, ...], list[Deletion]] = defaultdict(list)
-    results = await _writes(this, outcome, [partial(_delete, this, action) for action in wanted])
+    live = sum(1 for action in wanted if action.deletion.drained) <= FEW
+    results = await _writes(this, outcome, [partial(_delete, this, action, live=live) for action in wanted])
     for action, result in zip(wanted, results, strict=False):
         deletion = action.deletion
         if result is True:
@@ -209,12 +161,15 @@ def deletion_message(deletions: Sequence[Deletion]) -> str:
     return f"Deleted {len(deletions)} pods ({some}{more}): {deletions[0].because}, and likewise the others"
 
 
-async def _delete(this: Pass, action: actions.DeletePod) -> bool | None:
-    """Whether the pod was deleted: False if its cause may have ended meanwhile, None if it was gone already."""
+async def _delete(this: Pass, action: actions.DeletePod, *, live: bool) -> bool | None:
+    """Whether the pod was deleted: False if its cause may have ended meanwhile, None if it was gone already.
+
+    `live`: the Slurm node of a drained pod is read at this moment.
+    """
     deletion, pod, runtime = action.deletion, action.deletion.pod, this.runtime
     if deletion.valid_until is not None and runtime.now() > deletion.valid_until:
         return False
-    if not _is_still_free(this.cluster, deletion):
+    if not await _is_still_free(this.cluster, deletion, live=live):
         # Before the last of many pods is deleted, someone may have lifted its drain, or its slurmd has registered.
         return None
     for change in action.claims:
@@ -240,8 +195,11 @@ async def _delete(this: Pass, action: actions.DeletePod) -> bool | None:
     return True
 
 
-def _is_still_free(cluster: Cluster | None, deletion: Deletion) -> bool:
-    """Whether Slurm's newest answer still allows a deletion that was decided because of an earlier one."""
+async def _is_still_free(cluster: Cluster | None, deletion: Deletion, *, live: bool) -> bool:
+    """Whether Slurm's newest answer still allows a deletion that was decided because of an earlier one.
+
+    Raises SlurmError if it can't be read.
+    """
     if not (deletion.drained or deletion.absent):
         return True
     if cluster is None:
@@ -249,7 +207,14 @@ def _is_still_free(cluster: Cluster | None, deletion: Deletion) -> bool:
     node = cluster.poller.nodes.get(deletion.pod.slurm_node)
     if deletion.absent:
         return node is None and not cluster.poller.trouble
-    return node is not None and states.is_drained(node.states)
+    if node is None or not states.is_drained(node.states):
+        return False
+    try:
+        return not live or states.is_drained(
+            (await cluster.client.call(protocol.get_node(node.name), timeout=PATIENCE)).states
+        )
+    except UnknownToSlurm:
+        return False
 
 
 async def _creation(

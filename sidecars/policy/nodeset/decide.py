@@ -127,6 +127,8 @@ class _Step:
         """Seconds until time alone may have changed one of the decisions."""
         gone = [pod for pod in observed.pods if not (desired.pods.forced and lost.is_overdue(pod, now))]
         self.pods_gone = desired.pods.deleting and not gone
+        self.stale = False  # the node records have to be read again before what is decided on them is done
+        self.records = node_records.RecordPlan()
         deleted = desired.nodeset.metadata.deletion_timestamp
         waited = deleted is not None and now >= deleted.timestamp() + RECORDS_SECONDS
         self.may_abandon_records = waited or desired.pods.forced
@@ -172,7 +174,8 @@ class _Step:
 
     def _read_live(self, plan: PodPlan) -> PodPlan:
         """The plan with only those deletions and lifted drains that what is true at this moment allows."""
-        stale = self._needs_records(plan)
+        self.records = self._plan_records()
+        stale = self.stale = self._needs_records(plan)
         lookups = 0
         first: list[Deletion] = []
         later: list[Deletion] = []
@@ -205,11 +208,13 @@ class _Step:
         )
 
     def _needs_records(self, plan: PodPlan) -> bool:
-        """Whether the node records are too old for what the plan does because of them."""
+        """Whether the node records are too old for what is done because of them."""
         slurm, since = self.observed.slurm, self.memory.records_since
-        matters = plan.undrain or any(deletion.drained for deletion in plan.delete)
+        deletes = self.records.delete or self.records.down or any(deletion.drained for deletion in plan.delete)
         read_at = self.observed.clock - slurm.age
-        if not matters or slurm.age <= LIVE_SECONDS or (since is not None and read_at >= since):
+        # A lifted drain can't be taken back, and its reason may have changed a moment ago.
+        live = slurm.age <= (0.0 if plan.undrain else LIVE_SECONDS)
+        if not (plan.undrain or deletes) or live or (since is not None and read_at >= since):
             self.memory = replace(self.memory, records_since=None)
             return False
         since = self.observed.clock if since is None else since
@@ -235,16 +240,21 @@ class _Step:
         self.memory = replace(self.memory, failures=found)
         self.hints.append(wait)
 
-    def orphaned_records(self) -> tuple[list[Action], float | None]:
-        """What to do about records without a pod, and seconds until it is done; None when it is."""
+    def _plan_records(self) -> node_records.RecordPlan:
         slurm, retained = self.observed.slurm, self.desired.nodeset.spec.node_records == "Keep"
         if not self.observed.connected or slurm.problem is not None or retained:
-            return [], None
+            return node_records.RecordPlan()
         before, orphans = self.memory.orphaned_since, self.observed.orphans
         since = {node.name: before.get(node.name, self.now) for node in orphans}
         self.memory = replace(self.memory, orphaned_since=since)
-        plan = node_records.orphaned_records(orphans, since, self.now)
+        return node_records.orphaned_records(orphans, since, self.now)
+
+    def orphaned_records(self) -> tuple[list[Action], float | None]:
+        """What to do about records without a pod, and seconds until it is done; None when it is."""
+        plan, orphans = self.records, self.observed.orphans
         due = {*plan.delete, *(name for names in plan.down.values() for name in names)}
+        if due and self.stale:
+            return [], 1.0
         pod_of = {node.name: facts.pod for node in orphans if node.name in due and (facts := pod_facts(node.extra))}
         chosen = sorted(due)[:MAX_LOOKUPS]
         free = {name for name in chosen if not pod_of.get(name) or needs.is_no(self.ask(needs.IsHidden(pod_of[name])))}

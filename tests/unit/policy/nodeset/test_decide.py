@@ -160,6 +160,23 @@ def test_old_node_records_are_read_again_before_a_drain_is_lifted() -> None:
     assert of(actions.Undrain, decide(asked(2), seen(TWO, DRAINED), Memory(), NOW))
 
 
+def test_a_drain_is_lifted_only_on_records_that_were_read_since_the_pass_began() -> None:
+    recent = replace(DRAINED, age=LIVE_SECONDS / 10)
+    decision = decide(asked(2), seen(TWO, recent), Memory(), NOW)
+    assert decision.needs == (needs.NodeRecords(CLOCK),)
+    assert of(actions.Undrain, decide(asked(2), seen(TWO, replace(DRAINED, age=-0.1)), Memory(), NOW))
+
+
+def test_old_node_records_are_read_again_before_one_without_a_pod_is_deleted() -> None:
+    left = Memory(orphaned_since={"slinky-5": NOW - ORPHANED_SECONDS})
+    old = seen([worker(0)], replace(slurm(node(0, "IDLE"), orphan(5)), age=LIVE_SECONDS + 1), orphans=(orphan(5),))
+    decision = decide(asked(1), old, left, NOW)
+    assert decision.needs == (needs.NodeRecords(CLOCK),)
+    assert not of(actions.DeleteRecords, answered(asked(1), old, needs.Failed("HTTP 500"), left))
+    live = replace(old, slurm=replace(old.slurm, age=0.0))
+    assert of(actions.DeleteRecords, answered(asked(1), live, needs.Known(False), left))
+
+
 def test_a_pod_that_slurm_does_not_list_is_deleted_only_if_it_is_absent_at_this_moment() -> None:
     observed = seen([worker(0), worker(1)], slurm(node(0, "IDLE")))
     assert decide(asked(1), observed, Memory(), NOW).needs == (needs.IsAbsent("slinky-1"),)

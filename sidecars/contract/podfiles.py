@@ -4,11 +4,11 @@
 |---|---|---|
 | conf, extra, instance-id | register | what slurmd starts with as --conf, --extra and --instance-id |
 | record | node | what an earlier pod of this name left in Slurm and became of it; slurmd may start |
-| stop | slurmd's preStop hook | number of slurmstepd processes, renewed each second; removed when slurmd starts again |
-| released | node | the preStop hook may end; removed when slurmd starts again |
+| hook/stop | slurmd's preStop hook | its name and the number of slurmstepd, renewed each second; removed by postStart |
+| released | node | name of the preStop hook that may end |
 
-Files are replaced whole, so that a reader never sees half of one. Standard library only; knows neither Slurm nor
-Kubernetes.
+Jobs run in slurmd's container. There the folder is read-only, except for `hook`, which jobs can't enter. Files are
+replaced whole, so that a reader never sees half of one. Standard library only; knows neither Slurm nor Kubernetes.
 """
 
 import os
@@ -23,8 +23,12 @@ CONF = "conf"
 EXTRA = "extra"
 INSTANCE_ID = "instance-id"
 RECORD = "record"
-STOP = "stop"
+HOOK = "hook"
+STOP = f"{HOOK}/stop"
 RELEASED = "released"
+
+LOG = "log/slurmd"
+"""The folder of slurmd's log, on a volume of its own. slurmd mounts only this folder of it."""
 
 
 def folder(environment: Mapping[str, str]) -> Path:
@@ -38,3 +42,10 @@ def write(path: Path, text: str) -> None:
     draft.write_text(text)
     draft.chmod(0o644)
     draft.replace(path)
+
+
+def create_private(path: Path) -> None:
+    """Create a folder that only its owner and root can enter. Raises OSError, also for one that others can enter."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        raise PermissionError(f"{path}: users other than its owner can enter it; delete the pod to create it again")

@@ -1,6 +1,9 @@
 """The edge of `node`: reads the shared files and does the calls that the state machine asks for. Decides nothing."""
 
+import os
+import re
 import socket
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from sidecars.contract import extra, podfiles
 from sidecars.node.records import (
+    INVALID_STOP,
     Absent,
     Answer,
     Call,
@@ -33,6 +37,8 @@ CALL_SECONDS = 1.0
 """Deadline of one call. slurmd waits for it to start, or the pod to end."""
 PROBE_SECONDS = 0.5
 """Deadline of one probe of a port."""
+
+_STOP = re.compile(rb"([0-9]+\.[0-9]+) ([0-9]{1,9})\n")
 
 
 class Carrier(Protocol):
@@ -102,12 +108,26 @@ def listening(host: str, port: int) -> bool:
         return False
 
 
-def read_stop(folder: Path, now: float | None = None) -> Stop | None:
-    """The `stop` file with its age at `now` (seconds since the epoch, default the current time); None without it."""
-    path = folder / podfiles.STOP
+def read_stop(folder: Path, owner: int = 0, now: float | None = None) -> Stop | None:
+    """The `stop` file with its age at `now` (seconds since the epoch, default the current time); None without it.
+
+    Its writer runs as the user `owner`. Anything else in its place is `INVALID_STOP`: the hook's state is unknown.
+    """
     try:
-        age = (time.time() if now is None else now) - path.stat().st_mtime
-        text = path.read_text()
-    except OSError:
+        descriptor = os.open(folder / podfiles.STOP, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
         return None
-    return Stop(int(text) if text.strip().isdecimal() else None, max(0.0, age))
+    except OSError:
+        return INVALID_STOP
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != owner or facts.st_nlink != 1:
+            return INVALID_STOP
+        text = os.read(descriptor, 100)
+    except OSError:
+        return INVALID_STOP
+    finally:
+        os.close(descriptor)
+    age = (time.time() if now is None else now) - facts.st_mtime
+    found = _STOP.fullmatch(text)
+    return Stop(found[1].decode(), int(found[2]), age) if found else Stop("", None, age)

@@ -49,6 +49,7 @@ from sidecars.node.records import (
     Release,
     Settings,
     State,
+    Stop,
     Undrain,
 )
 from sidecars.node.stepping import Step
@@ -57,7 +58,8 @@ from sidecars.slurm.owners import reason_to_write
 from sidecars.slurm.records import Node
 
 STALE_SECONDS = 5.0
-"""Seconds after which a `stop` file that nobody renews is void: its hook was killed."""
+"""Seconds after which a `stop` file that nobody renews is void: its hook was killed. The same before it: the wall clock
+was changed, or it is not of the hook."""
 _CLAIM_SECONDS = 3.0
 """Seconds from the start within which a predecessor's record may be deleted: slurmd waits at least that long."""
 _SILENCE_SECONDS = 10.0
@@ -165,7 +167,7 @@ def _drain(this: Step) -> None:
         this.state.idle_since = None
         this.enter(Phase.LIFT)
         return
-    fresh = seen.stop.age <= STALE_SECONDS
+    fresh = _is_fresh(seen.stop)
     steps = seen.stop.steps if fresh else None
     if steps != 0:
         this.state.idle_since = None
@@ -242,7 +244,8 @@ def _drain_answer(this: Step, steps: int | None) -> None:
 
 def _release(this: Step, why: str) -> None:
     this.log(why)
-    this.actions.append(Release())
+    this.state.released = "" if this.seen.stop is None else this.seen.stop.hook
+    this.actions.append(Release(this.state.released))
     this.enter(Phase.RELEASED)
 
 
@@ -255,7 +258,7 @@ def _released(this: Step) -> None:
         this.state.hook_since = None
         this.state.idle_since = None
         this.enter(Phase.LIFT)
-    elif not seen.released and _hook_runs(this):
+    elif seen.stop.hook != this.state.released and _hook_runs(this):
         this.state.hook_since = None
         this.state.idle_since = None
         this.enter(Phase.DRAIN)
@@ -360,7 +363,11 @@ _PHASES: dict[Phase, Callable[[Step], None]] = {
 
 
 def _hook_runs(this: Step) -> bool:
-    return this.seen.stop is not None and this.seen.stop.age <= STALE_SECONDS
+    return this.seen.stop is not None and _is_fresh(this.seen.stop)
+
+
+def _is_fresh(stop: Stop) -> bool:
+    return abs(stop.age) <= STALE_SECONDS
 
 
 def _hook_limit(settings: Settings) -> float:

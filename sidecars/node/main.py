@@ -52,8 +52,7 @@ def run(settings: records.Settings, folder: Path, world: World, jitter: Callable
     terminating = False
     while state.phase is not records.Phase.DONE:
         seen = records.Observation(
-            stop=edge.read_stop(folder),
-            released=(folder / podfiles.RELEASED).exists(),
+            stop=edge.read_stop(folder, settings.hook_user),
             slurmd_may_run=(folder / podfiles.CONF).exists(),
             terminating=terminating,
             answer=answer,
@@ -68,8 +67,8 @@ def run(settings: records.Settings, folder: Path, world: World, jitter: Callable
                     world.log(text)
                 case records.Settled(how):
                     podfiles.write(folder / podfiles.RECORD, f"{how}\n")
-                case records.Release():
-                    podfiles.write(folder / podfiles.RELEASED, "")
+                case records.Release(hook):
+                    podfiles.write(folder / podfiles.RELEASED, f"{hook}\n")
                 case call:
                     answer = world.perform(call)
         if answer is None and state.phase is before:

@@ -31,6 +31,8 @@ class Settings:
     margin: float = 20.0
     """Seconds of the grace period that are reserved for stopping slurmd and deleting the node record."""
     slurmd_port: int = ports.SLURMD
+    hook_user: int = 0
+    """User ID of slurmd's preStop hook: root."""
 
 
 # ---- actions ------------------------------------------------------------------------------------------------------
@@ -90,7 +92,9 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Let slurmd's preStop hook end."""
+    """Let slurmd's preStop hook of this name end."""
+
+    hook: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +157,16 @@ Answer = Record | Absent | Done | Fault | Listening
 class Stop:
     """The `stop` file that slurmd's preStop hook writes and renews."""
 
+    hook: str
+    """Name of the hook, which differs each time that slurmd is stopped; "" if the file can't be read."""
     steps: int | None
-    """Number of slurmstepd processes; None if the file can't be read as a number."""
+    """Number of slurmstepd processes; None if the file can't be read."""
     age: float
-    """Seconds since the hook last wrote it."""
+    """Seconds since the hook last wrote it; negative after a change of the wall clock."""
+
+
+INVALID_STOP = Stop("", None, inf)
+"""What exists instead of the `stop` file was not written by the hook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +175,6 @@ class Observation:
 
     stop: Stop | None = None
     """None without a `stop` file."""
-    released: bool = False
-    """Whether the file exists that lets the preStop hook end."""
     slurmd_may_run: bool = False
     """Whether `register` has written slurmd's configuration."""
     terminating: bool = False
@@ -200,5 +208,7 @@ class State:
     """Since when no slurmstepd has run; None while one runs or their number is unknown."""
     hook_since: float | None = None
     """When the preStop hook was first seen; None while it doesn't run."""
+    released: str = ""
+    """Name of the preStop hook that may end."""
     logged: str = ""
     """The last line of the log, which is not repeated."""

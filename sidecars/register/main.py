@@ -1,5 +1,7 @@
 """Role `register`, an init container: writes conf, extra and instance-id for slurmd, then ends.
 
+It also creates the folders of which slurmd mounts a subPath, so that no job can enter them.
+
 Before that it waits, for a bounded time, for `node` to have settled what an earlier pod of this name left in Slurm: a
 record that exists keeps its old registration. It never fails for the lack of that answer. A pod that is not to register
 logs the reason, which is also its termination message. The kubelet restarts it with growing pauses.
@@ -43,7 +45,9 @@ def main(
     try:
         environment = annotations.with_topology(environment, annotations_file, clock, sleep)
         found = registration(read_facts(environment, host(), read_gpus(environment, vendor)))
-        for name in (podfiles.CONF, podfiles.STOP, podfiles.RELEASED):
+        podfiles.create_private(folder / podfiles.HOOK)
+        podfiles.create_private(folder / podfiles.LOG)
+        for name in (podfiles.CONF, podfiles.STOP):
             (folder / name).unlink(missing_ok=True)
         record = _wait_for_record(folder, clock, sleep)
         podfiles.write(folder / podfiles.EXTRA, found.extra)

@@ -37,6 +37,7 @@ def bench() -> list[Figure]:
 
 def _register(folder: Path) -> list[Figure]:
     (folder / podfiles.RECORD).write_text("none before\n")
+    (folder / podfiles.LOG).parent.mkdir()
     environment = {
         "SLURM_NODE_DIR": str(folder),
         "POD_IP": "10.0.0.9",

@@ -95,13 +95,20 @@ def test_a_late_predecessor_never_deletes_its_successors_record(slurm: Slurm) ->
     after = until_replaced(slurm, before)
     slurm.until_idle(2)
     # What is left of the pod before: its `node`, which has seen its slurmd off and now gets its TERM.
+    # As root wrote it in its hook.
+    slurm.worker(
+        POD,
+        "sh",
+        "-c",
+        "cd /run/slurm-node/hook && mkdir -p late/hook && chmod 777 late && echo 1.1 0 > late/hook/stop",
+    )
     script = f"""
-      mkdir /run/slurm-node/late && cd /run/slurm-node/late && echo 0 > stop
+      cd /run/slurm-node/hook/late
       export POD_UID={before} SLURM_NODE_DIR=$PWD SLURMD_PORT=1
-      timeout -s TERM 4 slurm-sidecars node
-      rm -r /run/slurm-node/late
+      timeout -s TERM 4 slurm-sidecars node || test $? = 124
     """
     said = slurm.kubernetes.kubectl("-n", "slurm", "exec", POD, "-c", "node", "--", "sh", "-c", script)
+    slurm.worker(POD, "rm", "-r", "/run/slurm-node/hook/late")
     assert said.splitlines()[-1] == "node: the record of this name belongs to another pod and is retained"
     assert slurm.nodes()["slinky-1"] == "idle"
     assert after in record(slurm)["extra"]

@@ -77,7 +77,7 @@ is_drained() { case $states in *+DRAIN*) true ;; *) false ;; esac; }
 is_down() { case $states in +DOWN*) true ;; *) false ;; esac; }
 
 # The kubelet is stopping slurmd: the pod manages the drain.
-is_leaving() { test -e "$pod/stop"; }
+is_leaving() { test -e "$pod/hook/stop"; }
 
 drain() {
   if is_drained && test "$reason" = "$1"; then

@@ -28,6 +28,9 @@ T = TypeVar("T")
 HOST = Host(cores=4, threads_per_core=1, real_memory=16_000)
 """The hardware of every Kubernetes node; what the model of Slurm takes a node to have."""
 
+HOOK = "1.1"
+"""Name of the preStop hook: slurmd is stopped once."""
+
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
@@ -157,7 +160,8 @@ class Worker:
                             self._outside.log(f"node of pod {self.pod_uid}: {text}")
                         case records.Settled():
                             self.record.set()
-                        case records.Release():
+                        case records.Release(hook):
+                            assert hook == HOOK
                             self.released.set()
                         case call:
                             answer = await self._perform(call)
@@ -168,8 +172,7 @@ class Worker:
 
     def _seen(self, answer: records.Answer | None) -> records.Observation:
         return records.Observation(
-            stop=None if self.stop is None else records.Stop(self.stop[0], self._now() - self.stop[1]),
-            released=self.released.is_set(),
+            stop=None if self.stop is None else records.Stop(HOOK, self.stop[0], self._now() - self.stop[1]),
             slurmd_may_run=self.conf,
             terminating=self._terminating,
             answer=answer,

@@ -48,7 +48,7 @@ def test_the_pods_set_just_the_variables_that_a_role_reads(role: str) -> None:
     ("role", "folders"),
     [
         ("node", {podfiles.FOLDER, str(Path(paths.JWT_KEY).parent)}),
-        ("register", {podfiles.FOLDER, str(Path(paths.ANNOTATIONS).parent)}),
+        ("register", {podfiles.FOLDER, str(Path(podfiles.FOLDER) / "log"), str(Path(paths.ANNOTATIONS).parent)}),
         ("reconfigure", {paths.SLURM_CONF_FOLDER, paths.CANDIDATE, paths.KEYS, paths.CHECK}),
         ("slurmd", {podfiles.FOLDER, paths.SLURM_CONF_FOLDER, paths.HEALTH}),
     ],
@@ -80,13 +80,21 @@ def test_each_daemon_has_its_port(daemon: str, port: int) -> None:
 def test_the_hooks_of_slurmd_use_the_shared_files() -> None:
     [slurmd] = [it for it in containers("slurmd.yaml") if it["name"] == "slurmd"]
     start, stop = (slurmd["lifecycle"][hook]["exec"]["command"][-1] for hook in ("postStart", "preStop"))
-    folder, gone, released = podfiles.FOLDER, podfiles.STOP, podfiles.RELEASED
-    assert start == f"rm -f {folder}/{gone} {folder}/{released}"
-    assert f"cd {folder} || exit 0\nrm -f {released}\n" in stop
-    assert f"while test ! -e {released} &&" in stop
-    assert f"mv .{gone} {gone}\n" in stop
+    folder = podfiles.FOLDER
+    assert start == f"rm -rf {folder}/{podfiles.STOP}"
+    assert f"read -r released < {folder}/{podfiles.RELEASED};" in stop
+    assert f"mv {folder}/{podfiles.HOOK}/.stop {folder}/{podfiles.STOP}\n" in stop
     names = (podfiles.CONF, podfiles.EXTRA, podfiles.INSTANCE_ID)
     assert [it for it in slurmd["args"] if "cat" in it] == [f'"$(cat {folder}/{name})"' for name in names]
+
+
+def test_slurmd_mounts_the_folders_that_register_creates_for_it() -> None:
+    [slurmd] = [it for it in containers("slurmd.yaml") if it["name"] == "slurmd"]
+    found = {it["mountPath"]: it["subPath"] for it in mounts(slurmd) if "subPath" in it}
+    hook = str(Path(podfiles.FOLDER) / podfiles.HOOK)
+    assert found == {hook: podfiles.HOOK, "/var/log/slurm": Path(podfiles.LOG).name}
+    [log] = [it["value"] for c in containers("slurmd.yaml") for it in c.get("env") or () if it["name"] == "SOCKET"]
+    assert Path(log).parent.name == Path(podfiles.LOG).name
 
 
 def test_the_health_program_looks_for_the_stop_file_in_the_shared_folder() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from sidecars.node import machine
 from sidecars.node.records import (
+    INVALID_STOP,
     Absent,
     Answer,
     Call,
@@ -103,7 +104,10 @@ class Slurm:
 
 @dataclass
 class Pod:
-    """The pod: what `node` sees of it, and what `node` did. `steps` is what the running hook counts, None for none."""
+    """The pod: what `node` sees of it, and what `node` did. `steps` is what the running hook counts, None for none.
+
+    `clock_change` is by how many seconds the wall clock was set back since the hook began.
+    """
 
     slurm: Slurm
     settings: Settings = field(default_factory=lambda: Settings(pod_uid=UID, grace=100))
@@ -111,6 +115,9 @@ class Pod:
     steps: int | None = None
     hook_seen: float | None = None
     hook_cut: bool = False
+    hook_name: int = 1
+    clock_change: float = 0.0
+    invalid: bool = False
     terminating: bool = False
     slurmd_may_run: bool = False
     released: bool = False
@@ -136,6 +143,7 @@ class Pod:
         """What slurmd's postStart does."""
         self.steps = None
         self.released = False
+        self.hook_name += 1
 
     def slurmd_stops(self) -> None:
         """slurmd's container has ended; the kubelet sends SIGTERM."""
@@ -162,8 +170,8 @@ class Pod:
                         self.log.append(text)
                     case Settled(how):
                         self.record = how
-                    case Release():
-                        self.released = True
+                    case Release(hook):
+                        self.released = self.released or hook == str(self.hook_name)
                         self.released_at = self.now
                     case call:
                         answer = self.slurm.perform(call)
@@ -176,10 +184,9 @@ class Pod:
         if self.steps is not None and self.hook_seen is not None:
             if not self.released and not self.hook_cut:
                 self.hook_seen = self.now
-            stop = Stop(self.steps, self.now - self.hook_seen)
+            stop = Stop(str(self.hook_name), self.steps, self.now - self.hook_seen - self.clock_change)
         return Observation(
-            stop=stop,
-            released=self.released,
+            stop=INVALID_STOP if self.invalid else stop,
             slurmd_may_run=self.slurmd_may_run,
             terminating=self.terminating,
             answer=answer,

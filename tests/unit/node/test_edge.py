@@ -10,6 +10,7 @@ import pytest
 from sidecars.contract import extra
 from sidecars.node import edge
 from sidecars.node.records import (
+    INVALID_STOP,
     Absent,
     Call,
     Claim,
@@ -124,12 +125,53 @@ def test_a_port_listens_while_its_socket_is_open() -> None:
     assert slurm(Carrier()).perform(Probe("127.0.0.1", port)) == Listening(False)
 
 
-@pytest.mark.parametrize(("text", "steps"), [("3\n", 3), ("0", 0), ("", None), ("many", None), ("-1", None)])
-def test_the_stop_file_holds_a_number_or_nothing_of_use(tmp_path: Path, text: str, steps: int | None) -> None:
-    stop = tmp_path / "stop"
+ME = os.getuid()
+
+
+@pytest.fixture
+def stop(tmp_path: Path) -> Path:
+    """The `stop` file of a hook that has counted 3 steps, written at 100 s."""
+    path = tmp_path / "hook" / "stop"
+    path.parent.mkdir()
+    path.write_text("812.31 3\n")
+    os.utime(path, (100, 100))
+    return path
+
+
+def test_the_stop_file_has_the_name_of_its_hook_and_the_number_of_steps(tmp_path: Path, stop: Path) -> None:
+    assert edge.read_stop(tmp_path, ME, now=107.5) == Stop("812.31", 3, 7.5)
+
+
+@pytest.mark.parametrize("text", ["", "3\n", "812.31 many\n", "812.31 -1\n", "812.31 3", "812.31 3\n" * 20])
+def test_a_stop_file_that_can_not_be_read_has_an_unknown_number_of_steps(tmp_path: Path, stop: Path, text: str) -> None:
     stop.write_text(text)
     os.utime(stop, (100, 100))
-    assert edge.read_stop(tmp_path, now=107.5) == Stop(steps, 7.5)
+    assert edge.read_stop(tmp_path, ME, now=107.5) == Stop("", None, 7.5)
+
+
+@pytest.mark.parametrize("instead", ["symbolic link", "hard link", "FIFO", "folder", "loop", "other user"])
+def test_what_the_hook_did_not_write_is_no_stop_file_of_the_hook(tmp_path: Path, stop: Path, instead: str) -> None:
+    other, owner = tmp_path / "other", ME
+    stop.rename(other)
+    match instead:
+        case "symbolic link":
+            stop.symlink_to(other)
+        case "hard link":
+            stop.hardlink_to(other)
+        case "FIFO":
+            os.mkfifo(stop)
+        case "folder":
+            stop.mkdir()
+        case "loop":
+            stop.symlink_to(stop)
+        case _:
+            other.rename(stop)
+            owner = ME + 1
+    assert edge.read_stop(tmp_path, owner, now=100) == INVALID_STOP
+
+
+def test_the_age_of_a_file_from_the_future_is_negative(tmp_path: Path, stop: Path) -> None:
+    assert edge.read_stop(tmp_path, ME, now=40) == Stop("812.31", 3, -60)
 
 
 def test_no_stop_file_is_no_stop(tmp_path: Path) -> None:

@@ -241,6 +241,29 @@ def test_a_hook_that_was_cut_off_says_nothing_about_steps() -> None:
     assert not pod.released
 
 
+@pytest.mark.parametrize("change", [60, -60])
+def test_a_stop_file_of_another_time_drains_nothing(change: float) -> None:
+    pod = running_pod("MIXED")
+    pod.hook(0)
+    pod.clock_change = change
+    pod.run(60)
+    assert pod.slurm.calls == []
+
+
+def test_what_the_hook_did_not_write_drains_nothing_and_releases_nothing() -> None:
+    pod = running_pod("IDLE", grace=3600)
+    pod.invalid = True
+    pod.run(60)
+    assert pod.slurm.calls == []
+    pod.invalid = False
+    pod.hook(1)
+    pod.run(5)
+    pod.invalid = True
+    pod.run(600)
+    assert pod.phase is Phase.DRAIN
+    assert not pod.released
+
+
 def test_the_log_says_once_what_is_waited_for() -> None:
     pod = running_pod("MIXED", grace=3600)
     pod.hook(2)
@@ -306,13 +329,18 @@ def test_a_second_hook_is_held_anew_with_its_own_bound() -> None:
     assert pod.run(200, until=lambda: pod.released) == pytest.approx(80, abs=1)
 
 
-def test_a_second_hook_that_cleared_the_release_itself_is_held_too() -> None:
+def test_a_second_hook_is_held_too_when_slurmd_was_not_seen_between_them() -> None:
     pod = running_pod("MIXED", grace=100)
     pod.hook(1)
     pod.run(81)
     pod.released = False
+    pod.hook_name += 1
     pod.run(5)
     assert pod.phase is Phase.DRAIN
+    pod.steps = 0
+    pod.slurm.end_jobs()
+    pod.run(5)
+    assert pod.released
 
 
 # ---- slurmd has stopped ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.contract import podfiles
 from sidecars.contract.extra import PodFacts
 from sidecars.node import main, records
 from tests.unit.node.simulation import UID, Slurm, node
@@ -60,7 +61,8 @@ def test_the_loop_takes_a_pod_from_its_start_to_its_end(tmp_path: Path) -> None:
         (tmp_path / "conf").write_text("NodeAddr=10.0.0.9")
 
     def hook(steps: int) -> None:
-        (tmp_path / "stop").write_text(f"{steps}\n")
+        (tmp_path / "hook").mkdir(exist_ok=True)
+        (tmp_path / "hook" / "stop").write_text(f"812.31 {steps}\n")
 
     def last_job_ends() -> None:
         assert not (tmp_path / "released").exists()
@@ -68,11 +70,22 @@ def test_the_loop_takes_a_pod_from_its_start_to_its_end(tmp_path: Path) -> None:
         hook(0)
 
     world.at = {2: registered, 100: lambda: hook(1), 200: last_job_ends, 210: world.sigterm}
-    main.run(records.Settings(pod_uid=UID, grace=3600), tmp_path, world, lambda: 0.5)
+    settings = records.Settings(pod_uid=UID, grace=3600, hook_user=os.getuid())
+    main.run(settings, tmp_path, world, lambda: 0.5)
     assert (tmp_path / "record").read_text() == "none before\n"
-    assert (tmp_path / "released").exists()
+    assert (tmp_path / "released").read_text() == "812.31\n"
     assert world.slurm.record is None
     assert world.time < 212
+
+
+def test_a_stop_file_of_another_user_than_the_hooks_drains_nothing(tmp_path: Path) -> None:
+    world = World(Slurm(node("MIXED")))
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "conf").write_text("NodeAddr=10.0.0.9")
+    world.at = {2: lambda: podfiles.write(tmp_path / podfiles.STOP, "812.31 0\n"), 100: world.sigterm}
+    main.run(records.Settings(pod_uid=UID, grace=3600, hook_user=os.getuid() + 1), tmp_path, world, lambda: 0.5)
+    assert records.Drain() not in world.slurm.calls
+    assert not (tmp_path / "released").exists()
 
 
 @pytest.mark.parametrize("missing", ["SLURM_NODE_NAME", "POD_UID", "SLURMRESTD_URL"])

@@ -1,5 +1,6 @@
 """The role `register` as a whole: the files that it leaves for slurmd, and how long it waits for `node`."""
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ def register(folder: Path, *, record_at: float = 0.1, gpus: int = 8, **variables
         "KUBE_NODE_NAME": "kube-1",
         **variables,
     }
+    (folder / "log").mkdir(exist_ok=True)
     time = Time(folder / "record", record_at)
     status = main(
         (),
@@ -77,11 +79,33 @@ def test_a_node_that_says_nothing_holds_slurmd_only_so_long(tmp_path: Path, caps
 
 
 def test_nothing_of_an_earlier_run_of_the_pod_is_left(tmp_path: Path) -> None:
-    for name in ("stop", "released", "conf"):
+    (tmp_path / "hook").mkdir(0o700)
+    for name in ("hook/stop", "conf"):
         (tmp_path / name).write_text("old")
     register(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["conf", "extra", "instance-id", "record"]
+    files = {path.name for path in tmp_path.iterdir()} - {"log"}
+    assert files == {"conf", "extra", "instance-id", "record", "hook"}
     assert (tmp_path / "conf").read_text() != "old"
+    assert list((tmp_path / "hook").iterdir()) == []
+
+
+def test_only_the_user_of_the_sidecars_and_root_can_enter_what_slurmd_can_write(tmp_path: Path) -> None:
+    assert register(tmp_path)[0] == 0
+    assert register(tmp_path)[0] == 0, "again, after the pod sandbox was created again"
+    for name in ("hook", "log/slurmd"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["hook", "log/slurmd"])
+def test_slurmd_does_not_start_when_jobs_could_write_what_it_shares(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.mkdir(parents=True)
+    path.chmod(0o1777)
+    assert register(tmp_path)[0] == 1
+    assert f"{path}: users other than its owner can enter it" in capsys.readouterr().err
+    assert not (tmp_path / "conf").exists()
 
 
 def test_what_cannot_be_told_stops_the_pod_with_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,8 @@ def test_nothing_is_changed_once_the_pod_is_leaving(worker: Worker) -> None:
     worker.registered()
     broken(worker)
     worker.run()
-    (worker.pod / "stop").touch()
+    (worker.pod / "hook").mkdir()
+    (worker.pod / "hook" / "stop").touch()
     broken(worker, False)
     assert worker.run().calls == ()
     assert worker.state == "IDLE+DRAIN+DYNAMIC_NORM"

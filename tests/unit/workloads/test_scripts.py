@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -43,34 +44,113 @@ def shell(script: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """What /run/slurm-node is to the script."""
+    (tmp_path / "hook").mkdir()
     return tmp_path
 
 
-def pre_stop(folder: Path, grace: int) -> str:
-    """The preStop hook with its folder elsewhere."""
+class Proc:
+    """A folder in the place of /proc."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.uptime(1000)
+
+    def uptime(self, seconds: int) -> None:
+        """The machine has been up that long."""
+        draft = self.folder / "draft"
+        draft.write_text(f"{seconds}.25 17.00\n")
+        draft.replace(self.folder / "uptime")
+
+    def process(self, number: int, command: str = "slurmstepd: [1.0]", *, user: int = 0, state: str = "S") -> None:
+        """A process that is called slurmstepd. `user` is its real user; its effective user is root."""
+        process = self.folder / str(number)
+        process.mkdir()
+        (process / "comm").write_text("slurmstepd\n")
+        (process / "cmdline").write_text(command.replace(" infinity", "\0infinity\0"))
+        (process / "status").write_text(
+            f"Name:\tslurmstepd\nState:\t{state} (x)\nPid:\t{number}\nUid:\t{user}\t0\t0\t0\n"
+        )
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    """What /proc is to the script."""
+    return Proc(tmp_path / "proc")
+
+
+def pre_stop(folder: Path, grace: int, proc: Proc | None = None) -> str:
+    """The preStop hook with its folder, and /proc if given, elsewhere."""
     of = nodeset(template={"spec": {"terminationGracePeriodSeconds": grace}})
     pod = render.pod(of, render.pod_template(of, controller(), builders.facts()), 0, "abc")
     script: str = part(pod, "slurmd")["lifecycle"]["preStop"]["exec"]["command"][2]
-    assert "cd /run/slurm-node" in script
-    return script.replace("/run/slurm-node", str(folder))
+    assert "/run/slurm-node/hook" in script
+    script = script.replace("/run/slurm-node", str(folder))
+    return script.replace("/proc/", f"{proc.folder}/") if proc else script
+
+
+def stop(folder: Path) -> tuple[str, int]:
+    """What the hook wrote last: its name and the number of steps; -1 before it wrote."""
+    try:
+        name, steps = (folder / "hook" / "stop").read_text().split()
+    except FileNotFoundError:
+        return "", -1
+    return name, int(steps)
 
 
 def steps(folder: Path) -> int:
     """What the hook counted last; -1 before it did."""
-    try:
-        return int((folder / "stop").read_text())
-    except FileNotFoundError:
-        return -1
+    return stop(folder)[1]
 
 
 def test_the_hook_waits_until_it_is_released(folder: Path) -> None:
-    (folder / "released").write_text("of a former stop")
     with shell(pre_stop(folder, 3600)) as hook:
         until(lambda: steps(folder) >= 0, "the hook to count steps")
         assert hook.poll() is None
-        (folder / "released").touch()
+        (folder / "released").write_text(f"{stop(folder)[0]}\n")
         until(lambda: hook.poll() is not None, "the released hook to end")
         assert hook.returncode == 0
+
+
+@pytest.mark.parametrize("released", ["", "of an earlier stop\n"])
+def test_the_hook_is_not_ended_by_the_release_of_another(folder: Path, proc: Proc, released: str) -> None:
+    (folder / "released").write_text(released)
+    with shell(pre_stop(folder, 3600, proc)) as hook:
+        until(lambda: steps(folder) == 0, "the hook to count steps")
+        proc.process(7)
+        until(lambda: steps(folder) == 1 or hook.poll() is not None, "the hook to count again")
+        assert hook.poll() is None
+
+
+def test_the_hook_protects_the_jobs_of_a_pod_without_its_folder(tmp_path: Path, proc: Proc) -> None:
+    with shell(pre_stop(tmp_path / "missing", 100, proc)) as hook:
+        with pytest.raises(subprocess.TimeoutExpired):
+            hook.wait(1.5)
+        proc.uptime(1080)
+        until(lambda: hook.poll() is not None, "the hook to reach its bound")
+
+
+def test_a_change_of_the_wall_clock_does_not_end_the_hook(folder: Path, proc: Proc, tmp_path: Path) -> None:
+    date = tmp_path / "date"
+    date.write_text(f"#!/bin/sh\necho x >> {tmp_path}/dates\necho $(wc -l < {tmp_path}/dates)000000\n")
+    date.chmod(0o755)
+    with shell(pre_stop(folder, 3600, proc), PATH=f"{tmp_path}:{os.environ['PATH']}") as hook:
+        until(lambda: steps(folder) == 0 or hook.poll() is not None, "the hook to count steps")
+        proc.process(7)
+        until(lambda: steps(folder) == 1 or hook.poll() is not None, "the hook to count again")
+        assert hook.poll() is None
+
+
+def test_a_process_of_a_job_is_not_counted_as_a_step_whatever_its_name(folder: Path, proc: Proc) -> None:
+    proc.process(1)
+    for number in (20, 21, 22):
+        proc.process(number, user=65534)
+    proc.process(3, "slurmstepd infinity")
+    proc.process(4, "", state="Z")
+    proc.process(5, "")
+    with shell(pre_stop(folder, 3600, proc)):
+        until(lambda: steps(folder) >= 0, "the hook to count steps")
+        assert steps(folder) == 2, "the step, and the one whose command line could not be read"
 
 
 def test_the_hook_counts_steps_and_not_the_keeper_of_their_scope(folder: Path, tmp_path: Path) -> None:
@@ -90,14 +170,18 @@ def test_the_hook_ends_by_itself_before_the_grace_period(folder: Path) -> None:
         assert hook.returncode == 0
 
 
-def test_the_log_sidecar_copies_what_is_written_to_the_fifo_and_ends_at_term(tmp_path: Path) -> None:
+@pytest.mark.parametrize("present", [False, True])
+def test_the_log_sidecar_copies_what_is_written_to_the_fifo_and_ends_at_term(tmp_path: Path, present: bool) -> None:
     of = nodeset()
     pod = render.pod(of, render.pod_template(of, controller(), builders.facts()), 0, "abc")
     script: str = part(pod, "logfile")["command"][2]
-    log = tmp_path / "slurmd.log"
-    log.write_text("not a fifo yet")
+    log = tmp_path / "slurmd" / "slurmd.log"
+    if present:
+        log.parent.mkdir(0o700)
+        log.write_text("not a fifo yet")
     with shell(script, SOCKET=str(log)) as sidecar:
         until(log.is_fifo, "the FIFO")
+        assert [stat.S_IMODE(it.stat().st_mode) for it in (log.parent, log)] == [0o700, 0o600]
         for line in ("one", "two"):
             with log.open("w") as writer:
                 writer.write(f"{line}\n")

@@ -8,7 +8,7 @@ import pytest
 from sidecars.workloads.resources import Manifest, ResourceError
 from tests.support import builders
 from tests.support.builders import controller, env, mounts, nodeset, part, pod_spec, restapi, volume
-from tests.unit.workloads.nodeset.making import SLINKY, pod
+from tests.unit.workloads.nodeset.making import SLINKY, SSH, pod
 
 
 def test_a_pod_is_placed_and_named_in_dns_as_the_reference_does() -> None:
@@ -112,6 +112,7 @@ def test_slurmd_has_the_key_the_log_and_the_files_of_its_sidecars() -> None:
         "/etc/slurm": "slurm-etc",
         "/var/log/slurm": "slurm-logfile",
         "/run/slurm-node": "slurm-node",
+        "/run/slurm-node/hook": "slurm-node",
         "/etc/slurm-health": "slurm-health",
     }
     assert volume(workload, "slurm-etc")["projected"] == {
@@ -121,6 +122,25 @@ def test_slurmd_has_the_key_the_log_and_the_files_of_its_sidecars() -> None:
             builders.SLURM_JWKS_SOURCE,
         ],
     }
+
+
+def test_slurmd_shares_with_its_sidecars_only_what_jobs_can_not_write() -> None:
+    workload = pod(nodeset(**SSH))
+    spec = pod_spec(workload)
+    shared = {it["name"] for container in spec["initContainers"] for it in container["volumeMounts"]}
+    found = {
+        it["mountPath"]: it.get("subPath")
+        for it in part(workload, "slurmd")["volumeMounts"]
+        if it["name"] in shared and not it.get("readOnly")
+    }
+    # Folders that register creates for root and itself, see tests/unit/register.
+    assert found == {"/run/slurm-node/hook": "hook", "/var/log/slurm": "slurmd"}
+    assert mounts(workload, "register") == {
+        "/run/slurm-node": "slurm-node",
+        "/run/slurm-node/log": "slurm-logfile",
+        "/etc/podinfo": "podinfo",
+    }
+    assert not {"hostPID", "hostIPC", "shareProcessNamespace"} & set(spec)
 
 
 def test_overrides_of_slurmd_are_laid_on() -> None:

@@ -1,0 +1,122 @@
+"""A job attacks what its worker pod's containers share, while a job of another user runs on the same node."""
+
+import pytest
+
+from tests.e2e.test_states import until_state
+from tests.support.real.harness import Slurm, until
+
+pytestmark = pytest.mark.timeout(240)
+
+POD = "slurm-worker-slinky-0"
+OPTIONS = ("-w", "slinky-0", "-n1", "--mem=16M", "--no-requeue", "-D", "/tmp", "-o", "/tmp/job-%j.out")  # noqa: S108
+PROTECTED = "#!/bin/sh\nuntil test -e /tmp/enough; do sleep 0.3; done\n"
+
+ATTACK = r"""#!/bin/bash
+# Prints each attempt that succeeds, and each completed round.
+try() { if timeout 2 bash -c "$1" >/dev/null 2>&1; then echo "succeeded: $1"; fi; }
+
+round() {
+  for folder in /run/slurm-node /run/slurm-node/hook /var/log/slurm; do
+    try "echo 0 > $folder/stop"
+    try "echo '1.1 0' > $folder/stop"
+    try "echo '1.1 0' > $folder/.stop"
+    try "mv $folder/stop $folder/old"
+    try "unlink $folder/stop"
+    try "mkdir $folder/stop"
+    try "touch -d '2038-01-01' $folder/stop"
+    try "ln -sf /etc/hostname $folder/stop"
+    try "ln -f /run/slurm-node/conf $folder/stop"
+    try "mkfifo $folder/stop"
+    try "echo 1.1 > $folder/released"
+    try "mkdir $folder/released"
+    try "touch $folder/released"
+    try "echo x > $folder/conf"
+    try "unlink $folder/conf"
+    try "head -c 1000 /dev/zero > $folder/filling"
+    try "chmod 0777 $folder"
+    try "rmdir $folder/hook"
+    try "mv $folder/hook $folder/old"
+    try "mount -o remount,rw $folder"
+    try "umount $folder"
+  done
+  try "ls /run/slurm-node/hook"
+  try "ls /var/log/slurm"
+  try "echo forged >> /var/log/slurm/slurmd.log"
+  try "head -c 1 /var/log/slurm/slurmd.log"
+  try "unlink /var/log/slurm/slurmd.log"
+  try "cat /etc/slurm/slurm.key"
+  for process in /proc/[0-9]*; do
+    test "$(stat -c %u $process)" = 0 || continue
+    id=${process#/proc/}
+    try "kill -STOP $id"
+    try "ls $process/root $process/cwd"
+    try "ls $process/fd"
+    try "cat $process/environ"
+    try "echo 1000 > $process/oom_score_adj"
+  done
+}
+
+# Outlives its job, and looks like a step of Slurm.
+mkdir /tmp/hostile && cp /bin/sleep /tmp/hostile/slurmstepd
+setsid sh -c 'setsid /tmp/hostile/slurmstepd 600 &' >/dev/null 2>&1 </dev/null
+
+rounds=0
+while :; do
+  round
+  rounds=$((rounds + 1))
+  echo "rounds: $rounds"
+done
+"""
+
+
+def submit(slurm: Slurm, user: str, script: str) -> int:
+    """Submit a batch script as that user, who isn't root; its job id."""
+    command = ("runuser", "-u", user, "--", "sbatch", "--parsable", *OPTIONS)
+    return int(slurm.login(*command, stdin=script).strip())
+
+
+def output(slurm: Slurm, number: int) -> list[str]:
+    """The lines that the hostile job has printed."""
+    return slurm.worker(POD, "cat", f"/tmp/job-{number}.out").splitlines()  # noqa: S108 - in the worker
+
+
+def two_more_rounds(slurm: Slurm, number: int) -> None:
+    """Wait for two whole rounds of attacks from here on; the attempts that have succeeded so far must be none."""
+
+    def rounds() -> int:
+        return sum(line.startswith("rounds: ") for line in output(slurm, number))
+
+    goal = rounds() + 3
+    until("the hostile job to have tried everything", lambda: rounds() >= goal, 60)
+    assert sorted({line for line in output(slurm, number) if line.startswith("succeeded")}) == []
+
+
+def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_delays_the_pods_end(slurm: Slurm) -> None:
+    protected = submit(slurm, "games", PROTECTED)
+    until_state(slurm, protected, "RUNNING")
+    hostile = submit(slurm, "news", ATTACK)
+    until_state(slurm, hostile, "RUNNING")
+    before = slurm.pods()[POD]["metadata"]["uid"]
+
+    two_more_rounds(slurm, hostile)
+    assert slurm.nodes()["slinky-0"] in {"mixed", "allocated"}
+
+    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
+    until("the node to drain", lambda: slurm.nodes()["slinky-0"] == "draining", 15)
+    two_more_rounds(slurm, hostile)
+    assert slurm.job(protected)["JobState"] == "RUNNING"
+    [slurmd] = [it for it in slurm.pods()[POD]["status"]["containerStatuses"] if it["name"] == "slurmd"]
+    assert (slurm.pods()[POD]["metadata"]["uid"], list(slurmd["state"])) == (before, ["running"])
+
+    slurm.login("scancel", str(hostile))
+    until_state(slurm, hostile, "CANCELLED")
+    assert "slurmstepd" in slurm.worker(POD, "sh", "-c", "cat /proc/$(pidof -s /tmp/hostile/slurmstepd)/comm")
+    slurm.worker(POD, "touch", "/tmp/enough")  # noqa: S108 - in the worker
+    until_state(slurm, protected, "COMPLETED")
+    assert (slurm.job(protected)["ExitCode"], slurm.job(protected)["Restarts"]) == ("0:0", "0")
+
+    def replaced() -> bool:
+        return POD in slurm.pods() and slurm.pods()[POD]["metadata"]["uid"] != before
+
+    until("the pod to be replaced", replaced, 40)
+    slurm.until_idle(2)

@@ -13,6 +13,7 @@ from sidecars.contract.manifest import digest, encode
 from sidecars.kube import Client, Manifest, NotFound, Resource, records
 from sidecars.operator.controller.effects import connect
 from sidecars.operator.main import Operator, assemble, wire
+from sidecars.operator.runtime.apply import FIELD_MANAGER, MANAGED_BY
 from sidecars.operator.runtime.clusters import Cluster, Connect
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.real_world import FetchStatus, RealWorld, fetch_status
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 EPOCH = 1_700_000_000.0
 NAMESPACE = "slurm"
+OURS = {MANAGED_BY: FIELD_MANAGER}
+"""The label of objects that the operator applies."""
 CONTROLLER: Key = (NAMESPACE, "slurm")
 
 
@@ -163,7 +166,8 @@ class Parts:
 
     def secret(self, name: str, data: dict[str, bytes], *, own: bool = False, **more: Any) -> None:
         """A Secret: `own` is watched whole, any other by its metadata, to which `more` belongs."""
-        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, **self._version()} | more
+        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": OURS if own else {}}
+        metadata |= self._version() | more
         whole = records.Secret(metadata=msgspec.convert(metadata, records.ObjectMeta), data=data)
         if own:
             self.runtime.caches.own_secrets.store.put(whole)
@@ -174,7 +178,8 @@ class Parts:
 
     def config_map(self, name: str, data: dict[str, str], *, own: bool = False, **metadata: Any) -> None:
         """A ConfigMap, likewise."""
-        meta = {"namespace": NAMESPACE, "name": name, "uid": name, **self._version()} | metadata
+        meta = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": OURS if own else {}, **self._version()}
+        meta |= metadata
         if own:
             self.runtime.caches.own_config_maps.store.put({"kind": "ConfigMap", "metadata": meta, "data": data})
             return
@@ -192,9 +197,10 @@ class Parts:
     def workload(self, resource: Resource, name: str, container: str, image: str, *, ready: bool = True) -> Manifest:
         """A StatefulSet or Deployment of one pod, rolled out or not."""
         count = 1 if ready else 0
+        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": OURS, "generation": 1}
         manifest = {
             "kind": resource.kind,
-            "metadata": {"namespace": NAMESPACE, "name": name, "uid": name, "generation": 1, **self._version()},
+            "metadata": metadata | self._version(),
             "spec": {
                 "replicas": 1,
                 "template": {"metadata": {}, "spec": {"containers": [{"name": container, "image": image}]}},

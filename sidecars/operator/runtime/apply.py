@@ -1,6 +1,9 @@
 """Bringing objects to what we want by server-side apply, and only when they differ from it.
 
-Not for pods: those are created by POST, where a conflict matters.
+An object of another owner is never written to: the first apply of an object creates it or fails, and an object that
+exists is adopted only if it belongs to the same custom resource, or has our label and no controller.
+
+Not for pods: those are created by POST.
 """
 
 import copy
@@ -19,14 +22,20 @@ from sidecars.kube import (
     SERVICES,
     STATEFUL_SETS,
     Client,
+    Conflict,
     Manifest,
+    NotFound,
     Resource,
 )
+from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.workloads.assembly import containers_of
 
 FIELD_MANAGER = "slurm-operator"
 APPLIED_HASH = "slinky.slurm.net/applied-hash"
 MANAGED_BY = "app.kubernetes.io/managed-by"
+
+NEW = "1"
+"""A resourceVersion that no object has: an apply with it creates the object, and is a Conflict if one exists."""
 
 APPLIED = {
     resource.kind: resource
@@ -106,6 +115,39 @@ def _containers(workload: Manifest) -> list[Manifest]:
     return containers_of(workload["spec"]["template"]["spec"])
 
 
+class NameTakenError(NotUsableError):
+    """An object of another owner has the name. The operator may not watch it, so no event reports its deletion."""
+
+    retried = True
+
+    def __init__(self, live: Manifest, wanted: Manifest) -> None:
+        metadata, controller = live["metadata"], _controller(live)
+        belongs = (
+            f"belongs to {controller['kind']} {controller['name']}" if controller else "was created by another client"
+        )
+        owner = _controller(wanted)
+        rename = f"give {owner['kind']} {owner['name']} another name" if owner else "use another name"
+        message = (
+            f"{wanted['kind']} {metadata['namespace']}/{metadata['name']} exists and {belongs}, so it is not changed: "
+            f"{rename}, or delete that {wanted['kind']}"
+        )
+        super().__init__("NameTaken", message)
+
+
+def is_ours(live: Manifest, wanted: Manifest) -> bool:
+    """Whether an object may be changed to `wanted`: it has the same controller, or our label and no controller."""
+    controller = _controller(live)
+    if controller is not None:
+        return controller.get("uid") == (_controller(wanted) or {}).get("uid")
+    return (live["metadata"].get("labels") or {}).get(MANAGED_BY) == FIELD_MANAGER
+
+
+def _controller(manifest: Manifest) -> dict[str, Any] | None:
+    """The owner reference of the controller; None for an object without one."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
 class Applier:
     """Applies manifests that differ from what is live.
 
@@ -123,22 +165,44 @@ class Applier:
         self._settled.pop((kind, namespace, name), None)
 
     async def apply(self, manifest: Manifest) -> bool:
-        """Apply the object as `manifest` describes; True when a request was needed. Raises ApiError, KeyError for a
-        kind that the operator doesn't apply.
+        """Apply the object as `manifest` describes; True when a request was needed. Raises ApiError, NameTakenError,
+        KeyError for a kind that the operator doesn't apply.
         """
         resource = APPLIED[manifest["kind"]]
         wanted = stamped(manifest)
         metadata: dict[str, Any] = wanted["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        try:
+            return await self._bring(resource, wanted, self._live(resource, namespace, name))
+        except Conflict:
+            # The cache is behind, or another client's object has the name.
+            return await self._bring(resource, wanted, await self._current(resource, namespace, name))
+
+    async def _bring(self, resource: Resource, wanted: Manifest, live: Manifest | None) -> bool:
+        if live is None:
+            return await self._write(resource, wanted, resourceVersion=NEW)
+        if not is_ours(live, wanted):
+            raise NameTakenError(live, wanted)
+        metadata = live["metadata"]
+        if metadata.get("deletionTimestamp"):
+            return False
+        applied = (wanted["metadata"]["annotations"][APPLIED_HASH], metadata["resourceVersion"])
         key = (resource.kind, metadata["namespace"], metadata["name"])
-        live = self._live(resource, metadata["namespace"], metadata["name"])
-        stamp = metadata["annotations"][APPLIED_HASH]
-        if live is not None:
-            if live["metadata"].get("deletionTimestamp"):
-                return False
-            if self._settled.get(key) == (stamp, live["metadata"]["resourceVersion"]):
-                return False
-            if covers(live, wanted):
-                return False
-        answer = await self._client.apply(resource, wanted, field_manager=FIELD_MANAGER)
-        self._settled[key] = (stamp, answer["metadata"]["resourceVersion"])
+        if self._settled.get(key) == applied or covers(live, wanted):
+            return False
+        # An object that replaces this one meanwhile may be another client's: it has another uid, and is refused.
+        return await self._write(resource, wanted, uid=metadata["uid"])
+
+    async def _current(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
+        try:
+            return await self._client.get(resource, namespace, name)
+        except NotFound:
+            return None
+
+    async def _write(self, resource: Resource, wanted: Manifest, **precondition: str) -> bool:
+        metadata: dict[str, Any] = wanted["metadata"]
+        conditional = {**wanted, "metadata": {**metadata, **precondition}}
+        answer = await self._client.apply(resource, conditional, field_manager=FIELD_MANAGER)
+        key = (resource.kind, metadata["namespace"], metadata["name"])
+        self._settled[key] = (metadata["annotations"][APPLIED_HASH], answer["metadata"]["resourceVersion"])
         return True

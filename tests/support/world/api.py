@@ -318,14 +318,20 @@ class Api:
 
     def _apply(self, place: Place, wanted: Manifest, manager: str) -> Manifest:
         """https://kubernetes.io/docs/reference/using-api/server-side-apply/, forced; lists but owners are atomic."""
+        conditions = wanted["metadata"]
+        unconditional = {key: value for key, value in conditions.items() if key not in {"uid", "resourceVersion"}}
+        wanted = {**wanted, "metadata": unconditional}
         managed = self._managed.setdefault((place.collection, place.namespace, place.name), {})
         paths = frozenset(_leaves(wanted, ()))
         others = frozenset(path for name, owned in managed.items() if name != manager for path in owned)
         dropped = managed.get(manager, frozenset()) - paths - others
         old = self.get(place.collection, place.namespace, place.name)
         if old is None:
+            if conditions.get("uid"):
+                raise api_error(409, "Conflict", "uid mismatch: no existing object was found")
             managed[manager] = paths
             return self.create(place.collection, wanted)
+        self._expect(old, conditions)
         new: Any = _copied(old)
         for path in dropped:
             _drop(new, path)

@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from sidecars.operator.runtime.apply import APPLIED_HASH, MANAGED_BY, covers, stamped, with_former_image
+from sidecars.kube import Conflict, Manifest
+from sidecars.operator.runtime.apply import (
+    APPLIED_HASH,
+    MANAGED_BY,
+    NEW,
+    NameTakenError,
+    covers,
+    stamped,
+    with_former_image,
+)
+from tests.support.operator_parts import NAMESPACE, Parts
 
 
 @pytest.mark.parametrize(
@@ -72,3 +82,79 @@ def test_our_new_image_comes_along_with_another_change() -> None:
     assert with_former_image(other, live, "ours:2") == other
     assert with_former_image(deployment("ours:2"), None, "ours:2") == deployment("ours:2")
     assert with_former_image(deployment("users:2"), live, "ours:2") == deployment("users:2")
+
+
+def service(owner: str = "uid-of-login", **metadata: Any) -> Manifest:
+    """Service `login` of a LoginSet with that uid."""
+    owners = [{"kind": "LoginSet", "name": "login", "uid": owner, "controller": True}]
+    names = {"namespace": NAMESPACE, "name": "login"}
+    return {"kind": "Service", "metadata": names | {"ownerReferences": owners} | metadata, "spec": {"a": "b"}}
+
+
+def live(manifest: Manifest, **metadata: Any) -> Manifest:
+    """The object as the API server stores it."""
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "7", **metadata}}
+
+
+@pytest.mark.looptime
+async def test_an_object_that_does_not_exist_is_created_and_never_taken_over() -> None:
+    parts = Parts()
+    assert await parts.runtime.applier.apply(service())
+    [body] = parts.requests.of("apply", "Service")
+    assert body["metadata"]["resourceVersion"] == NEW
+    assert len(parts.requests.made) == 1
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (live({"kind": "Service", "metadata": {"namespace": NAMESPACE, "name": "login"}}), "created by another client"),
+        (live(service(owner="another")), "belongs to LoginSet login"),
+        (live(service(owner="another"), labels={MANAGED_BY: "slurm-operator"}), "belongs to LoginSet login"),
+    ],
+)
+async def test_an_object_of_another_owner_is_named_and_not_written_to(found: Manifest, words: str) -> None:
+    parts = Parts()
+    parts.requests.refusals["apply Service"] = Conflict(409, "Conflict", "the object has been modified")
+    parts.requests.stored["Service", "login"] = found
+    with pytest.raises(NameTakenError, match=words) as caught:
+        await parts.runtime.applier.apply(service())
+    assert caught.value.reason == "NameTaken"
+    assert caught.value.retried
+    assert f"Service {NAMESPACE}/login" in str(caught.value)
+    assert len(parts.requests.of("apply", "Service")) == 1
+
+
+@pytest.mark.looptime
+async def test_an_object_with_our_label_and_another_controller_is_not_written_to() -> None:
+    parts = Parts()
+    parts.runtime.caches.services.store.put(live(service(owner="another"), labels={MANAGED_BY: "slurm-operator"}))
+    with pytest.raises(NameTakenError, match="belongs to LoginSet login"):
+        await parts.runtime.applier.apply(service())
+    assert parts.requests.made == []
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "found",
+    [
+        live(service(), labels={}),
+        live(service(), ownerReferences=[], labels={MANAGED_BY: "slurm-operator"}),
+    ],
+)
+async def test_an_object_of_ours_is_changed_by_its_uid(found: Manifest) -> None:
+    parts = Parts()
+    parts.runtime.caches.services.store.put(found)
+    assert await parts.runtime.applier.apply(service())
+    [body] = parts.requests.of("apply", "Service")
+    assert body["metadata"]["uid"] == "u"
+    assert "resourceVersion" not in body["metadata"]
+
+
+@pytest.mark.looptime
+async def test_an_object_as_desired_costs_no_request() -> None:
+    parts = Parts()
+    parts.runtime.caches.services.store.put(live(stamped(service())))
+    assert not await parts.runtime.applier.apply(service())
+    assert parts.requests.made == []

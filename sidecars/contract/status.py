@@ -2,13 +2,12 @@
 
 | request | asked by | answer |
 |---|---|---|
-| GET /status | the operator, with a token for OPERATOR_USER | 200 and the document of a Status |
-| GET /started | the kubelet, without a token | 200 when slurmctld's /etc/slurm is filled, else 503 |
-| POST /yield | the sidecar of the primary slurmctld, with a token for PRIMARY_USER | 200 when slurmctld ends or does not lead, else 503 |
+| GET /status | the operator, signed | 200 and the document of a Status |
+| GET /started | the kubelet, unsigned | 200 when slurmctld's /etc/slurm is filled, else 503 |
+| POST /yield | the sidecar of the primary slurmctld, signed | 200 when slurmctld ends or does not lead, else 503 |
 
-Tokens are bearer tokens signed with the cluster's jwt.key. No user of Slurm has such a name, so these tokens are
-worthless for Slurm, and Slurm's are worthless here.
-"""  # noqa: E501 - a table
+`sidecars.contract.signature` describes how requests are signed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,8 +18,6 @@ PORT = 6816
 STATUS_PATH = "/status"
 STARTED_PATH = "/started"
 YIELD_PATH = "/yield"
-OPERATOR_USER = "@slurm-operator"
-PRIMARY_USER = "@slurmctld-primary"
 
 
 @dataclass(frozen=True, slots=True)

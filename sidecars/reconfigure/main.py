@@ -153,7 +153,7 @@ class Peers:
             key = (self._edge.places.keys / manifest.JWT_KEY).read_bytes()
         except OSError as error:
             return str(error)
-        return status.ask_to_yield(standby.address, self._port, key, time.time())
+        return status.ask_to_yield(standby.address, self._port, standby.name, key, time.time())
 
 
 def end_with_container(work: Callable[[], object], end: Callable[[int], object] = os._exit) -> None:
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     # Before the server's threads begin, which inherit it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     key = edge.places.keys / manifest.JWT_KEY
-    server = status.Server(host, port, key.read_bytes, time.time, edge.end_if_leading)
+    server = status.Server(host, port, edge.places.host, key.read_bytes, time.time, edge.end_if_leading)
     world = RealWorld(server)
     if folder := environment.get(variables.START_GATE):
         open_start_gate(Path(folder), edge.places.port, Peers(edge, port, world), server.publish_start_gate)

@@ -4,18 +4,20 @@
 but the word or line that slurmctld refused.
 """
 
+import contextlib
 import http.client
 import http.server
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Any
 
+from sidecars.contract.signature import Request, Verifier, authorization
 from sidecars.contract.status import (
-    OPERATOR_USER,
-    PRIMARY_USER,
     STARTED_PATH,
     STATUS_PATH,
     YIELD_PATH,
@@ -27,9 +29,10 @@ from sidecars.contract.status import (
 from sidecars.reconfigure import startgate
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Rejected, State
-from sidecars.slurm.tokens import sign, user_of
 
 _SECONDS = 5.0
+CONNECTIONS = 16
+"""How many requests are served at once, each by a thread."""
 
 
 def status_of(state: State, candidate: Id | None, problem: str, wall: Callable[[float], float]) -> Status:
@@ -60,12 +63,12 @@ def _rejection(rejected: Rejected, wall: Callable[[float], float]) -> Rejection:
     )
 
 
-def ask_to_yield(host: str, port: int, key: bytes, now: float) -> str:
-    """Ask another pod's sidecar to end its slurmctld if that leads; why it doesn't, else empty."""
+def ask_to_yield(host: str, port: int, pod: str, key: bytes, now: float) -> str:
+    """Ask the sidecar of another pod, at `host`, to end its slurmctld if that leads; why it doesn't, else empty."""
     connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     try:
-        token = sign(key, PRIMARY_USER, 60, now)
-        connection.request("POST", YIELD_PATH, headers={"Authorization": f"Bearer {token}"})
+        signed = authorization(Request("POST", YIELD_PATH, pod), key, now)
+        connection.request("POST", YIELD_PATH, headers={"Authorization": signed})
         answer = connection.getresponse()
         if answer.status == HTTPStatus.OK:
             return ""
@@ -77,16 +80,70 @@ def ask_to_yield(host: str, port: int, key: bytes, now: float) -> str:
         connection.close()
 
 
+class _BoundedServer(http.server.ThreadingHTTPServer):
+    """At most CONNECTIONS threads. One more connection ends the oldest, so that idle connections keep nobody out."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[http.server.BaseHTTPRequestHandler]) -> None:
+        self._free = threading.Semaphore(CONNECTIONS)
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, None] = {}
+        """By age. A connection that was ended from here is missing, though its thread may still run."""
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start the connection's thread."""
+        free = self._free.acquire(blocking=False)
+        while not free:
+            self._end_oldest()
+            free = self._free.acquire(timeout=0.1)
+        with self._lock:
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The connection's thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._open.pop(request, None)
+            super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that ends its connection fills no log."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    def _end_oldest(self) -> None:
+        with self._lock, contextlib.suppress(StopIteration, OSError):
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.shutdown(socket.SHUT_RDWR)
+
+
 class Server:
-    """Serves the last `publish`ed state, in threads of its own. `key` gives jwt.key.
+    """Serves the last `publish`ed state, in threads of its own. `pod` is the name of its pod, `key` gives jwt.key.
 
     `end` has slurmctld end if it leads. It returns why slurmctld does not end; "" if it ends or does not lead.
     """
 
     def __init__(
-        self, host: str, port: int, key: Callable[[], bytes], clock: Callable[[], float], end: Callable[[], str]
+        self,
+        host: str,
+        port: int,
+        pod: str,
+        key: Callable[[], bytes],
+        clock: Callable[[], float],
+        end: Callable[[], str],
     ) -> None:
         self._key, self._clock, self._end = key, clock, end
+        self._verifier = Verifier(pod)
         self._status: Status | None = None
         self._start_gate: StartGate | None = None
         self._started = self._settled = False
@@ -111,8 +168,7 @@ class Server:
             def log_message(self, *_: object) -> None:
                 """A kubelet's probes fill no log."""
 
-        self._server = http.server.ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
+        self._server = _BoundedServer((host, port), Handler)
         self._closed = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -138,7 +194,7 @@ class Server:
             return (HTTPStatus.OK if self._started else HTTPStatus.SERVICE_UNAVAILABLE), b""
         if path != STATUS_PATH:
             return HTTPStatus.NOT_FOUND, b""
-        if not self._is(OPERATOR_USER, authorization):
+        if not self._is_signed("GET", path, authorization):
             return HTTPStatus.UNAUTHORIZED, b""
         status = self._status
         document = encode(replace(status, start_gate=self._start_gate)) if status is not None else {}
@@ -148,15 +204,15 @@ class Server:
         """Status and body for a POST."""
         if path != YIELD_PATH:
             return HTTPStatus.NOT_FOUND, b""
-        if not self._is(PRIMARY_USER, authorization):
+        if not self._is_signed("POST", path, authorization):
             return HTTPStatus.UNAUTHORIZED, b""
         # slurmctld that ends while it takes a configuration would seem to die of it.
         why_not = self._end() if self._settled else "a configuration is being brought in"
         return (HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK), json.dumps({"whyNot": why_not}).encode()
 
-    def _is(self, user: str, authorization: str) -> bool:
+    def _is_signed(self, method: str, path: str, header: str) -> bool:
         try:
-            return user_of(authorization.removeprefix("Bearer ").strip(), self._key(), self._clock()) == user
+            return self._verifier.accepts(method, path, header, self._key(), self._clock())
         except OSError:
             return False
 

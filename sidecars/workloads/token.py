@@ -2,6 +2,7 @@
 
 import base64
 
+from sidecars.slurm.tokens import USERNAME
 from sidecars.workloads import assembly, names
 from sidecars.workloads.resources import KeySelector, Manifest, ResourceError, Token, duration
 
@@ -27,6 +28,14 @@ def jwt_key(token: Token) -> KeySelector:
     if selector is None:
         raise ResourceError("spec.jwtKeyRef", "must name the Secret with the key that signs Slurm's tokens")
     return selector
+
+
+def username(token: Token) -> str:
+    """The Slurm user. Raises ResourceError for a name that no token is signed for."""
+    name = token.spec.username
+    if not USERNAME.fullmatch(name):
+        raise ResourceError("spec.username", f"{name!r} must consist of letters, digits, '_', '.' and '-'")
+    return name
 
 
 def lifetime(token: Token) -> int:

@@ -226,6 +226,7 @@ REFUSED: list[tuple[str, Spec, str]] = [
     ),
     ("Token", {"username": None}, "spec.username: Required"),
     ("Token", {"username": "a\nb"}, "spec.username"),
+    ("Token", {"username": "@slurm-operator", "secretRef": {"name": "s", "key": "k"}}, "spec.username"),
     ("Token", {"username": "Jane_Doe"}, "secretRef.name is required"),
 ]
 

@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.contract import status
+from sidecars.contract.signature import Request, authorization
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.real_world import STATUS_SECONDS, FetchStatus
 from sidecars.policy import gate
 from sidecars.policy.gate import Known, Pod, Published
-from sidecars.slurm import tokens
 
 log = logging.getLogger(__name__)
-
-TOKEN_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +127,10 @@ class Statuses:
         if secret is None:
             return Known(pod.life, None, "its JWT key is missing", self._clock())
         try:
-            token = tokens.sign(secret, status.OPERATOR_USER, TOKEN_SECONDS, self._wall_clock())
+            asked = Request("GET", status.STATUS_PATH, pod.name)
+            signed = authorization(asked, secret, self._wall_clock())
             async with asyncio.timeout(STATUS_SECONDS):
-                report = status.decode(await self._fetch(pod.address, token))
+                report = status.decode(await self._fetch(pod.address, signed))
         except (OSError, TimeoutError, ValueError) as error:
             return Known(pod.life, None, str(error) or type(error).__name__, self._clock())
         return Known(pod.life, report, "", self._clock())

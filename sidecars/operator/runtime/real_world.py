@@ -17,17 +17,17 @@ from sidecars.slurm.client import ready
 STATUS_SECONDS = 2.0
 
 FetchStatus = Callable[[str, str], Awaitable[Mapping[str, Any]]]
-"""The JSON of GET /status at an address, with a bearer token. Raises OSError, TimeoutError or ValueError."""
+"""The JSON of GET /status at an address, with this header Authorization. Raises OSError, TimeoutError or ValueError."""
 
 AskReady = Callable[[str], Awaitable[bool | None]]
 """Whether slurmctld at an address reports that it is the primary; None without an answer."""
 
 
-async def fetch_status(address: str, token: str) -> Mapping[str, Any]:
+async def fetch_status(address: str, signed: str) -> Mapping[str, Any]:
     """Over the network, a connection for each question."""
     host = f"[{address}]" if ":" in address else address
     url = f"http://{host}:{status.PORT}{status.STATUS_PATH}"
-    headers = {"Authorization": f"Bearer {token}"}
+    headers = {"Authorization": signed}
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_SECONDS)) as session,

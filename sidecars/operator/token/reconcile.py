@@ -27,6 +27,7 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
     failure: NotUsableError | None = None
     try:
         token = read(Token, manifest)
+        username = render.username(token)
         await runtime.contents.read(references.of(manifest))
         signing = observe.signing_key(runtime, token)
         present = observe.present_secret(runtime, token)
@@ -36,7 +37,7 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
                 await runtime.client.delete(SECRETS, namespace, render.secret_name(token))
         text = present.text if present is not None and decision.keep else None
         if decision.sign:
-            text = sign(signing, token.spec.username, render.lifetime(token), runtime.now())
+            text = sign(signing, username, render.lifetime(token), runtime.now())
         if text is not None:
             await _write(runtime, manifest, token, text)
         if decision.why:

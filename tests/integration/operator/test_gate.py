@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract.signature import Verifier
 from sidecars.contract.status import StartGate, StartGatePhase, Status, encode
 from sidecars.custom_resources import CONTROLLERS, NODESETS
 from sidecars.kube import (
@@ -27,7 +28,6 @@ from sidecars.operator.controller.pods import NUDGE
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
-from sidecars.slurm.tokens import user_of
 from tests.integration.operator.test_control_plane import create_claim
 from tests.support.apiserver import KEYS, World, custom, namespace, until
 from tests.support.configurations import BadConfiguration, bad
@@ -45,16 +45,17 @@ class Sidecar:
         self.asked = 0
         self.away = False
         self.primary = "10.0.0.1"
+        self.pods = {f"10.0.0.{ordinal + 1}": Verifier(f"slurm-controller-{ordinal}") for ordinal in range(3)}
         self.start_gate: StartGate | None = None
 
-    async def fetch(self, address: str, token: str) -> Mapping[str, Any]:
+    async def fetch(self, address: str, signed: str) -> Mapping[str, Any]:
         """GET /status."""
         self.asked += 1
         if self.away:
             raise OSError(f"{address}: connection refused")
         secret = await self.world.client.get(SECRETS, self.world.namespace, "slurm-auth-jwt")
         assert secret is not None
-        assert user_of(token, b"j" * 1024, self.now()) == "@slurm-operator"
+        assert self.pods[address].accepts("GET", "/status", signed, b"j" * 1024, self.now())
         sha256 = await self.world.published()
         if not self.culprit:
             self.running = sha256

@@ -3,21 +3,25 @@
 import dataclasses
 import http.client
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 
 import pytest
 
-from sidecars.contract.status import OPERATOR_USER, PRIMARY_USER, Rejection, decode
+from sidecars.contract.signature import Request, authorization
+from sidecars.contract.status import Rejection, decode
 from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Rejected, State
-from sidecars.reconfigure.status import Server, ask_to_yield, status_of
+from sidecars.reconfigure.status import CONNECTIONS, Server, ask_to_yield, status_of
 from sidecars.slurm import tokens
 
 NOW = 1_700_000_000.0
 KEY = b"k" * 32
+POD = "slurm-controller-1"
 A, B = Id("a" * 64, "k"), Id("b" * 64, "k")
 STATE = State(
     phase=Phase.SETTLED,
@@ -50,25 +54,30 @@ def slurmctld() -> Slurmctld:
 @pytest.fixture
 def server(slurmctld: Slurmctld) -> Iterator[Server]:
     """A server on loopback."""
-    found = Server("127.0.0.1", 0, lambda: KEY, lambda: NOW, slurmctld.end)
+    found = Server("127.0.0.1", 0, POD, lambda: KEY, lambda: NOW, slurmctld.end)
     yield found
     found.close()
 
 
-def ask(server: Server, path: str, token: str = "", method: str = "GET") -> tuple[int, bytes]:
+def ask(server: Server, path: str, signed: str = "", method: str = "GET") -> tuple[int, bytes]:
     """Status and body."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
     try:
-        connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        connection.request(method, path, headers={"Authorization": signed} if signed else {})
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:
         connection.close()
 
 
+def signed(method: str, path: str, pod: str = POD) -> str:
+    """The header of such a request."""
+    return authorization(Request(method, path, pod), KEY, NOW)
+
+
 def test_the_operator_is_told_everything(server: Server) -> None:
     server.publish(status_of(STATE, B, "", lambda at: at + NOW))
-    status, body = ask(server, "/status", tokens.sign(KEY, OPERATOR_USER, 60, NOW))
+    status, body = ask(server, "/status", signed("GET", "/status"))
     assert status == HTTPStatus.OK
     report = decode(json.loads(body))
     assert (report.candidate, report.accepted, report.running) == (B.config, A.config, A.config)
@@ -80,26 +89,48 @@ def test_nobody_else_is(server: Server) -> None:
     refused = (
         "",
         "nonsense",
-        tokens.sign(KEY, "slurm", 60, NOW),
-        tokens.sign(b"other", OPERATOR_USER, 60, NOW),
-        tokens.sign(KEY, OPERATOR_USER, 60, NOW - 61),
-        tokens.sign(KEY, OPERATOR_USER, 60, NOW).rsplit(".", 1)[0] + ".",
+        f"Bearer {tokens.sign(KEY, 'slurm', 60, NOW)}",
+        authorization(Request("GET", "/status", POD), b"other", NOW),
+        signed("POST", "/yield"),
+        signed("GET", "/status", "slurm-controller-0"),
     )
-    assert [ask(server, "/status", token) for token in refused] == [(HTTPStatus.UNAUTHORIZED, b"")] * len(refused)
+    assert [ask(server, "/status", header) for header in refused] == [(HTTPStatus.UNAUTHORIZED, b"")] * len(refused)
+
+
+def test_a_request_that_was_overheard_is_refused(server: Server, slurmctld: Slurmctld) -> None:
+    server.publish(status_of(STATE, A, "", lambda at: at))
+    for method, path in (("GET", "/status"), ("POST", "/yield")):
+        header = signed(method, path)
+        assert [ask(server, path, header, method)[0] for _ in range(2)] == [HTTPStatus.OK, HTTPStatus.UNAUTHORIZED]
+    assert slurmctld.ended == 1
+
+
+def test_idle_connections_take_a_bounded_number_of_threads_and_keep_nobody_out(server: Server) -> None:
+    server.publish(status_of(STATE, A, "", lambda at: at))
+    before = threading.active_count()
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3 * CONNECTIONS)]
+    try:
+        assert ask(server, "/started") == (HTTPStatus.OK, b"")
+        assert threading.active_count() - before <= CONNECTIONS
+        idle[0].settimeout(5)
+        assert idle[0].recv(1) == b"", "the oldest connection was not ended"
+    finally:
+        for connection in idle:
+            connection.close()
 
 
 def test_the_primarys_sidecar_has_slurmctld_end(server: Server, slurmctld: Slurmctld) -> None:
     server.publish(status_of(STATE, A, "", lambda at: at))
-    assert ask_to_yield("127.0.0.1", server.port, KEY, NOW) == ""
+    assert ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW) == ""
     assert slurmctld.ended == 1
 
 
 def test_the_primarys_sidecar_is_told_why_slurmctld_does_not_end(server: Server, slurmctld: Slurmctld) -> None:
     server.publish(status_of(STATE, A, "", lambda at: at))
     slurmctld.why_not = "the container check took no request for 20 s"
-    assert slurmctld.why_not in ask_to_yield("127.0.0.1", server.port, KEY, NOW)
-    assert "refused" in ask_to_yield("127.0.0.1", 1, KEY, NOW)
-    assert "the JWT key is empty" in ask_to_yield("127.0.0.1", server.port, b"", NOW)
+    assert slurmctld.why_not in ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW)
+    assert "refused" in ask_to_yield("127.0.0.1", 1, POD, KEY, NOW)
+    assert "the JWT key is empty" in ask_to_yield("127.0.0.1", server.port, POD, b"", NOW)
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SETTLED])
@@ -107,16 +138,16 @@ def test_slurmctld_does_not_end_while_a_configuration_is_brought_in(
     server: Server, slurmctld: Slurmctld, phase: Phase
 ) -> None:
     server.publish(status_of(dataclasses.replace(STATE, phase=phase), A, "", lambda at: at))
-    assert "a configuration is being brought in" in ask_to_yield("127.0.0.1", server.port, KEY, NOW)
+    assert "a configuration is being brought in" in ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW)
     assert slurmctld.ended == 0
 
 
 def test_nobody_else_has_slurmctld_end(server: Server, slurmctld: Slurmctld) -> None:
-    for token in ("", tokens.sign(KEY, OPERATOR_USER, 60, NOW), tokens.sign(KEY, "slurm", 60, NOW)):
-        assert ask(server, "/yield", token, "POST") == (HTTPStatus.UNAUTHORIZED, b"")
-    assert "401" in ask_to_yield("127.0.0.1", server.port, b"other" * 8, NOW)
-    assert ask(server, "/yield", tokens.sign(KEY, PRIMARY_USER, 60, NOW))[0] == HTTPStatus.NOT_FOUND
-    assert ask(server, "/status", tokens.sign(KEY, PRIMARY_USER, 60, NOW), "POST")[0] == HTTPStatus.NOT_FOUND
+    for header in ("", signed("GET", "/status"), f"Bearer {tokens.sign(KEY, 'slurm', 60, NOW)}"):
+        assert ask(server, "/yield", header, "POST") == (HTTPStatus.UNAUTHORIZED, b"")
+    assert "401" in ask_to_yield("127.0.0.1", server.port, POD, b"other" * 8, NOW)
+    assert ask(server, "/yield", signed("GET", "/yield"))[0] == HTTPStatus.NOT_FOUND
+    assert ask(server, "/status", signed("POST", "/status"), "POST")[0] == HTTPStatus.NOT_FOUND
     assert slurmctld.ended == 0
 
 

@@ -35,7 +35,7 @@ def test_a_token_carries_the_claims_that_slurmctld_and_people_look_for() -> None
     }
 
 
-@given(st.binary(min_size=32, max_size=64), st.text(min_size=1, max_size=20))
+@given(st.binary(min_size=32, max_size=64), st.from_regex(tokens.USERNAME, fullmatch=True))
 def test_any_key_and_user_make_a_token_that_another_library_verifies(key: bytes, user: str) -> None:
     assert claims(sign(key, user, 60, NOW), key)["sun"] == user
 
@@ -48,6 +48,19 @@ def test_each_token_has_an_id_of_its_own() -> None:
 def test_a_token_that_slurm_would_refuse_is_not_signed(key: bytes, user: str, lifetime: int) -> None:
     with pytest.raises(ValueError, match=r"key is empty|user name|at least 1 s"):
         sign(key, user, lifetime, NOW)
+
+
+@pytest.mark.parametrize(
+    "user", ["@slurm-operator", "ann@example.org", "ann\n", "a b", "-ann", ".", "a/b", "änn", "a\0", "*"]
+)
+def test_no_token_is_signed_for_a_name_that_is_not_a_users(user: str) -> None:
+    with pytest.raises(ValueError, match="user name"):
+        sign(KEY, user, 60, NOW)
+
+
+@pytest.mark.parametrize("user", ["slurm", "Jane_Doe", "j.doe-2", "_apt", "0day"])
+def test_a_token_is_signed_for_names_of_users(user: str) -> None:
+    assert claims(sign(KEY, user, 60, NOW))["sun"] == user
 
 
 class World:

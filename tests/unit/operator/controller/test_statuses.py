@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sidecars.contract import status
+from sidecars.contract.signature import Verifier
 from sidecars.contract.status import Status
 from sidecars.operator.controller.statuses import Statuses
 from sidecars.policy.gate import Pod, Published
@@ -25,13 +26,16 @@ class Scene:
 
     def __init__(self, key: bytes | None = b"k" * 32) -> None:
         self.answer: Status | None = None
+        self.pod = Verifier("c-0")
         self.asked = 0
         self.changed: list[Key] = []
         clock = asyncio.get_running_loop().time
         self.statuses = Statuses(lambda _: key, self.changed.append, clock, clock, self.fetch)
 
-    async def fetch(self, address: str, token: str) -> Mapping[str, Any]:
-        assert (address, token != "") == ("10.0.0.1", True)
+    async def fetch(self, address: str, signed: str) -> Mapping[str, Any]:
+        now = asyncio.get_running_loop().time()
+        assert address == "10.0.0.1"
+        assert self.pod.accepts("GET", "/status", signed, b"k" * 32, now)
         self.asked += 1
         if self.answer is None:
             raise OSError("refused")

@@ -29,6 +29,15 @@ async def test_without_its_key_no_secret_is_written_and_the_condition_names_the_
     assert not [verb for verb, _, _ in parts.requests.made if verb == "apply"]
 
 
+async def test_no_token_is_signed_for_a_name_that_is_not_a_users() -> None:
+    parts = Parts()
+    parts.keys()
+    parts.custom("Token", "ann", SPEC | {"username": "@slurm-operator", "secretRef": {"name": "s", "key": "k"}})
+    assert await reconcile(parts.runtime, KEY) is None
+    assert "spec.username: '@slurm-operator' must consist of" in parts.condition("Token")["message"]
+    assert not [verb for verb, _, _ in parts.requests.made if verb == "apply"]
+
+
 async def test_a_token_that_was_deleted_is_left_alone() -> None:
     parts = Parts()
     assert await reconcile(parts.runtime, KEY) is None

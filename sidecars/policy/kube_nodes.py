@@ -52,26 +52,31 @@ def to_cordon(nodes: Iterable[Node]) -> dict[str, str]:
 def plan(
     drained: Mapping[str, Mapping[str, str]],
     unknown: Collection[str],
+    workers: Mapping[str, Collection[str]],
     kube_nodes: Iterable[KubeNode],
     namespaces: Collection[str] = (),
 ) -> Changes:
     """What to change. `drained`: `to_cordon` of each Slurm cluster (NAMESPACE/NAME). `unknown`: silent clusters.
 
+    `workers`: the Kubernetes nodes that run worker pods of each cluster. A cluster's drain counts only there, and for
+    a Kubernetes node that was cordoned for this cluster, whose worker may be gone since. slurmd reports the Kubernetes
+    node itself: the drain alone would let any Slurm cluster cordon any Kubernetes node.
     `namespaces`: those that the operator watches, empty for all. Other marks are another operator's.
     """
-    wanted: dict[str, str] = {}
-    for cluster, reason_of in sorted(drained.items()):
-        for name, reason in reason_of.items():
-            wanted.setdefault(name, f"{cluster}: {reason}")
     cordon: dict[str, str] = {}
     uncordon: list[str] = []
     unmark: list[str] = []
     for node in kube_nodes:
-        if node.name in wanted:
-            if not node.cordoned and not node.mark:
-                cordon[node.name] = wanted[node.name]
-            continue
         cluster = node.mark.partition(": ")[0]
+        marks = [
+            f"{each}: {reason_of[node.name]}"
+            for each, reason_of in sorted(drained.items())
+            if node.name in reason_of and (each == cluster or node.name in workers.get(each, ()))
+        ]
+        if marks:
+            if not node.cordoned and not node.mark:
+                cordon[node.name] = marks[0]
+            continue
         ours = not namespaces or cluster.partition("/")[0] in namespaces
         if node.mark and ours and cluster not in unknown:
             (uncordon if node.cordoned else unmark).append(node.name)

@@ -29,7 +29,8 @@ async def reconcile(runtime: Runtime, _: Key) -> float | None:
         else:
             drained["/".join(key)] = policy.to_cordon(cluster.view().nodes.values())
     found = {node.metadata.name: node for node in runtime.caches.kube_nodes.store.values()}
-    changes = policy.plan(drained, unknown, map(_kube_node, found.values()), runtime.settings.namespaces)
+    watched = runtime.settings.namespaces
+    changes = policy.plan(drained, unknown, _workers(runtime), map(_kube_node, found.values()), watched)
     steps = [_patch(runtime, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()]
     steps += [_patch(runtime, found[name], unschedulable=None, mark=None) for name in changes.uncordon]
     steps += [_patch(runtime, found[name], mark=None) for name in changes.unmark]
@@ -42,6 +43,16 @@ async def reconcile(runtime: Runtime, _: Key) -> float | None:
         if isinstance(result, BaseException) and not isinstance(result, NotFound):
             raise result
     return None
+
+
+def _workers(runtime: Runtime) -> dict[str, set[str]]:
+    """The Kubernetes nodes that run worker pods of each Slurm cluster."""
+    found: dict[str, set[str]] = {}
+    for pod in runtime.caches.pods.store.values():
+        namespace, cluster = runtime.lookup.controller_of_pod((pod.metadata.namespace, pod.metadata.name))
+        if pod.status.phase == "Running":
+            found.setdefault(f"{namespace}/{cluster}", set()).add(pod.spec.node_name)
+    return found
 
 
 def _kube_node(node: records.Node) -> policy.KubeNode:

@@ -21,9 +21,15 @@ def wire(runtime: Runtime) -> None:
         if kube_node_changed(runtime, event):
             queue.add(ALL)
 
+    def pods(event: Event[records.Pod]) -> None:
+        runs, ran = (pod is not None and pod.status.phase == "Running" for pod in (event.new, event.old))
+        if runs and not ran:
+            queue.add(ALL)
+
     def slurm_changed(_: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
         queue.add(ALL)
 
     runtime.caches.controllers.store.subscribe(controllers)
     runtime.caches.kube_nodes.store.subscribe(kube_nodes)
+    runtime.caches.pods.store.subscribe(pods)
     runtime.clusters.subscribe(slurm_changed)

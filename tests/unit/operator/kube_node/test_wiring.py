@@ -42,3 +42,13 @@ async def test_a_controller_that_was_deleted_wakes_it_for_the_cordons_that_it_le
     store = parts.runtime.caches.controllers.store
     store.discard(store.known()[0])
     assert (await parts.woken())["kube_nodes"] == {ALL}
+
+
+async def test_a_worker_that_begins_to_run_wakes_it_as_drains_count_from_then_on() -> None:
+    parts = Parts(cordon_drained_nodes=True)
+    parts.pod("w-0", phase="Pending")
+    assert "kube_nodes" not in await parts.woken()
+    parts.pod("w-0", phase="Running")
+    assert (await parts.woken())["kube_nodes"] == {ALL}
+    parts.pod("w-0", phase="Running", reason="x")
+    assert "kube_nodes" not in await parts.woken()

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from sidecars.contract.text import printable
+
 PORT = 6816
 STATUS_PATH = "/status"
 STARTED_PATH = "/started"
@@ -138,35 +140,40 @@ def encode(status: Status) -> dict[str, Any]:
 
 
 def decode(document: Mapping[str, Any]) -> Status:
-    """The status of a document. Raises ValueError for another document."""
+    """The status of a document, with texts that are bounded and printable. Raises ValueError for another document."""
     try:
         rejected, gate = document["rejected"], document.get("startGate")
         return Status(
             candidate=_text(document["candidate"]),
-            problem=_text(document["problem"]),
+            problem=_quoted(document["problem"]),
             accepted=_text(document["accepted"]),
             running=_text(document["running"]),
             rejected=None if rejected is None else _rejection(rejected),
-            restart=_text(document["restart"]),
-            start_gate=None if gate is None else StartGate(StartGatePhase(gate["phase"]), _text(gate["problem"])),
+            restart=_quoted(document["restart"]),
+            start_gate=None if gate is None else StartGate(StartGatePhase(gate["phase"]), _quoted(gate["problem"])),
             installed=_text(document.get("installed")),
             phase=str(document.get("phase", "")),
             since=float(document.get("since", 0.0)),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not an answer of reconfigure: {error!r}") from error
+        raise ValueError(printable(f"not an answer of reconfigure: {error!r}")) from error
 
 
 def _rejection(rejected: Mapping[str, Any]) -> Rejection:
     return Rejection(
         sha256=str(rejected["sha256"]),
-        stage=str(rejected["stage"]),
-        file=str(rejected["file"]),
+        stage=printable(str(rejected["stage"])),
+        file=printable(str(rejected["file"])),
         line=None if rejected["line"] is None else int(rejected["line"]),
-        reason=str(rejected["reason"]),
+        reason=printable(str(rejected["reason"]), 2000),
         final=bool(rejected["final"]),
         since=float(rejected.get("since", 0.0)),
     )
+
+
+def _quoted(value: object) -> str | None:
+    text = _text(value)
+    return None if text is None else printable(text, 2000)
 
 
 def _text(value: object) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from sidecars.contract.text import printable
 from sidecars.kube.errors import KubeError, NotFound
 from sidecars.kube.resources import EVENTS
 
@@ -68,10 +69,11 @@ class EventRecorder:
         """Record that something happened to `regarding` (a Manifest, or a part of it with apiVersion, kind, metadata).
 
         Never waits, never raises for what the server does: an event that can't be written is logged and dropped.
-        `reason` and `action` are UpperCamelCase words, `note` a sentence (cut at 1 KiB), no secret in either.
+        `reason` and `action` are UpperCamelCase words, `note` a sentence (written printable, cut at
+        1 KiB), no secret in either.
         """
         reference = _reference(regarding)
-        note = note.encode()[:_LONGEST_NOTE].decode(errors="ignore")
+        note = printable(note, _LONGEST_NOTE).encode()[:_LONGEST_NOTE].decode(errors="ignore")
         kind = _Kind(tuple(reference.values()), type, reason, action, note)
         now = self._clock()
         series = self._series.pop(kind, None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
+from sidecars.contract.text import printable
 from sidecars.custom_resources import LEASE
 from sidecars.kube import (
     Client,
@@ -69,16 +70,23 @@ from sidecars.workloads.structure import StructureError
 log = logging.getLogger(__name__)
 
 SYNC_SECONDS = 60.0
+LONGEST_LINE = 4096
+"""Characters of a message in the log."""
+
+
+class PrintableFormatter(logging.Formatter):
+    """One line for each record, whatever it quotes. Tracebacks follow on lines of their own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name in logging
+        return printable(super().formatMessage(record), LONGEST_LINE)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the operator; 0 after SIGTERM or SIGINT, 1 when it can't run or lost its lease."""
     settings = parse(arguments, os.environ)
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)-7s %(message)s"))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     expected = (CredentialsError, LeadershipLost, OSError, StructureError, TimeoutError)
     try:
         run_until_lost(run(settings))

@@ -9,18 +9,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from sidecars.contract.text import printable
+
 MESSAGE_LIMIT = 32768
 """metav1.Condition.message, maxLength."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One desired condition. `reason` is CamelCase; `message` may be empty only when nothing needs explanation."""
+    """One desired condition. `reason` is CamelCase; `message` may be empty only when nothing needs explanation.
+
+    The message may quote Slurm or users: it is bounded and printable.
+    """
 
     type: str
     status: Literal["True", "False", "Unknown"]
     reason: str
     message: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", printable(self.message, MESSAGE_LIMIT))
 
 
 def merge(
@@ -41,7 +49,7 @@ def merge(
                 "type": condition.type,
                 "status": condition.status,
                 "reason": condition.reason,
-                "message": condition.message[:MESSAGE_LIMIT],
+                "message": condition.message,
                 "observedGeneration": generation,
                 "lastTransitionTime": since or timestamp(now),
             }

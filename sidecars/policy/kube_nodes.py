@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sidecars.contract import reasons
+from sidecars.contract.text import printable
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
 
@@ -45,7 +46,7 @@ def to_cordon(nodes: Iterable[Node]) -> dict[str, str]:
     for node in nodes:
         ill = reasons.is_foreign(node.reason) or reasons.is_health_check(node.reason)
         if node.instance_id and states.is_drain(node.states) and ill:
-            found.setdefault(node.instance_id, node.reason)
+            found.setdefault(node.instance_id, printable(node.reason))
     return found
 
 

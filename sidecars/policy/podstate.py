@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sidecars.contract.text import printable
 from sidecars.policy.nodeset import drain
 from sidecars.slurm import hostlists, states
 from sidecars.slurm.records import Job, Node
@@ -66,7 +67,7 @@ def shown(node: Node | None, *, protection: bool, deadline: float | None) -> Sho
         return Shown({}, protect=False, deadline=None)
     draining = states.is_draining(node.states)
     return Shown(
-        {CONDITION_PREFIX + SHOWN[word]: node.reason for word in sorted(node.states & SHOWN.keys())},
+        {CONDITION_PREFIX + SHOWN[word]: printable(node.reason) for word in sorted(node.states & SHOWN.keys())},
         protect=protection and states.is_busy(node.states),
         deadline=deadline_text(deadline) if draining and deadline is not None else None,
     )

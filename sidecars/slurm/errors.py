@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sidecars.contract.text import printable
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorEntry:
@@ -14,10 +16,13 @@ class ErrorEntry:
 
 
 class SlurmError(Exception):
-    """Base of all failures of a call to Slurm. `request` is the call, for example `GET nodes/`."""
+    """Base of all failures of a call to Slurm. `request` is the call, for example `GET nodes/`.
+
+    The message may quote Slurm: it is bounded and printable.
+    """
 
     def __init__(self, request: str, message: str) -> None:
-        super().__init__(f"{request}: {message}")
+        super().__init__(printable(f"{request}: {message}"))
         self.request = request
 
 

@@ -103,9 +103,14 @@ def service(base: Manifest, owner: Resource, user: Service) -> Manifest:
     """Our Service with the custom resource's `spec.service` on it, owned.
 
     The user's ports come first and ours is added; `port` and `nodePort` change ours. `externalIPs` is dropped: whoever
-    may write it can take over other people's traffic (CVE-2020-8554). Raises ResourceError for a duplicate port.
+    may write it can take over other people's traffic (CVE-2020-8554). Raises ResourceError for a duplicate port, and
+    for the type ExternalName, with which clients of Slurm would send their credentials to any host.
     """
     wanted = merge.chosen(user.spec)
+    if wanted.get("type") == "ExternalName":
+        raise ResourceError(
+            "spec.service.spec.type", "ExternalName is refused: use ClusterIP, NodePort or LoadBalancer"
+        )
     wanted.pop("externalIPs", None)
     ours = dict(base["spec"]["ports"][0])
     if user.port:

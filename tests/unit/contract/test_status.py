@@ -90,3 +90,20 @@ def test_the_pod_structure_has_the_same_port_and_path() -> None:
     [reconfigure] = [it for it in containers if it["name"] == "reconfigure"]
     assert reconfigure["ports"] == [{"name": "reconfigure", "containerPort": PORT, "protocol": "TCP"}]
     assert reconfigure["startupProbe"]["httpGet"] == {"path": STARTED_PATH, "port": "reconfigure"}
+
+
+def test_what_a_pod_reports_is_printable_and_bounded() -> None:
+    forged = "\n\x1b[2J" + "x" * 1_000_000
+    rejected = replace(REJECTION, reason=forged, file=forged, stage=forged)
+    found = through_json(
+        replace(
+            FULL, problem=forged, restart=forged, rejected=rejected, start_gate=StartGate(StartGatePhase.ASKED, forged)
+        )
+    )
+    assert found.rejected is not None
+    assert found.start_gate is not None
+    texts = [found.problem, found.restart, found.start_gate.problem]
+    for text in (*texts, found.rejected.reason, found.rejected.file, found.rejected.stage):
+        assert text is not None
+        assert text.isprintable()
+        assert len(text) <= 2000

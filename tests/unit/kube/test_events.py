@@ -118,3 +118,11 @@ async def test_a_series_whose_event_has_aged_away_starts_anew(server: KubeDouble
     refuse(recorder)
     await recorder.flush()
     assert len(stored(server)) == 1
+
+
+async def test_a_note_is_printable_whatever_it_quotes(server: KubeDouble, client: Client) -> None:
+    recorder = EventRecorder(client, "slurm-operator", Clock())
+    refuse(recorder, "a\n\x1b[2Jb")
+    await recorder.flush()
+    (event,) = stored(server)
+    assert event["note"] == "a \ufffd[2Jb"

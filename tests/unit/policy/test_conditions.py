@@ -29,3 +29,10 @@ def test_times_are_read_and_written_as_kubernetes_does() -> None:
     assert seconds(timestamp(NOW)) == NOW
     assert seconds(None) is None
     assert seconds("yesterday") is None
+
+
+def test_a_message_is_printable_and_bounded_whatever_it_quotes() -> None:
+    [condition] = merge([], [Condition("Ready", "False", "X", "a\n\x1b[2Jb" + "c" * 100_000)], 1, NOW)
+    assert condition["message"].isprintable()
+    assert condition["message"].startswith("a ")
+    assert len(condition["message"]) <= 32768

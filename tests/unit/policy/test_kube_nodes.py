@@ -72,3 +72,9 @@ def test_a_kubernetes_node_stays_cordoned_when_its_worker_has_moved_and_for_no_c
     marked = KubeNode("m0", cordoned=True, mark=MARK)
     assert plan(DRAINED, (), {}, [marked]) == Changes({})
     assert plan({"slurm/slurm": {}, "a/a": {"m0": "of no concern"}}, (), {}, [marked]) == Changes({}, uncordon=("m0",))
+
+
+def test_a_mark_quotes_the_reason_bounded_and_printable() -> None:
+    [reason] = to_cordon([node("IDLE", "DRAIN", reason="disk\n\x1b[2J" + "x" * 1_000_000, machine="m0")]).values()
+    assert reason.isprintable()
+    assert len(reason) <= 500

@@ -104,3 +104,11 @@ def test_a_pod_that_is_about_to_be_deleted_shows_nothing_new(
     record = Node("slinky-0", states=frozenset(words.split()), reason=reason, reason_changed_at=1000)
     assert bool(until_shown(record, 1000 + age)) is deferred
     assert until_shown(None, 1000) == 0
+
+
+def test_a_reason_is_shown_bounded_and_printable() -> None:
+    [message] = shown(
+        node("IDLE", reason="disk\n\x1b[2J" + "x" * 1_000_000), protection=True, deadline=None
+    ).conditions.values()
+    assert message.isprintable()
+    assert len(message) <= 500

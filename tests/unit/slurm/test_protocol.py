@@ -364,3 +364,21 @@ def test_any_json_is_an_answer_or_a_slurm_error(body: Any, status: int) -> None:
     for request in requests:
         with contextlib.suppress(SlurmError):
             decode(request, status, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(
+            {"errors": [{"error": "\x1b[2J" + "e" * 10_000_000, "description": "a\nlevel=ERROR forged"}]}
+        ).encode(),
+        b"\x1b]0;title\x07" * 1000,
+        json.dumps({"nodes": "\n" * 10_000}).encode(),
+    ],
+)
+def test_an_error_quotes_a_server_bounded_and_on_one_line(body: bytes) -> None:
+    for status in (200, 500):
+        with pytest.raises(SlurmError) as caught:
+            decode(protocol.get_nodes(), status, body)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) <= 500

@@ -453,3 +453,9 @@ def test_how_long_keys_settle_is_for_the_operator_and_changes_no_pod() -> None:
     annotations = template_metadata(annotated)["annotations"]
     assert annotations["example.com/a"] == "b"
     assert "slinky.slurm.net/keys-settle-seconds" not in annotations
+
+
+def test_a_service_that_leads_to_another_host_is_refused() -> None:
+    of = controller(service={"spec": {"type": "ExternalName", "externalName": "evil.example.org"}})
+    with pytest.raises(ResourceError, match=r"spec\.service\.spec\.type: ExternalName is refused: use ClusterIP"):
+        objects(of)

@@ -44,7 +44,10 @@ CPUS: Final = "REGISTER_CPUS"
 """CPU limit of slurmd's container; 0 without one."""
 
 MEMORY_MIB: Final = "REGISTER_MEMORY_MIB"
-"""Memory limit of slurmd's container in MiB; 0 without one."""
+"""Memory limit of slurmd's container, or else of the pod, in MiB; 0 without one."""
+
+POD_MEMORY_MIB: Final = "REGISTER_POD_MEMORY_MIB"
+"""Memory limit of the pod as a whole in MiB; 0 without one."""
 
 SLINKY_TOPOLOGY: Final = "SLINKY_TOPOLOGY"
 """Topology of the pod, as far as it is known when the container is created."""
@@ -91,7 +94,7 @@ BY_ROLE: Final[Mapping[str, frozenset[str]]] = {
     "node": frozenset({POD_NAME, POD_NAMESPACE, POD_UID, NODESET_UID, SLURM_NODE_NAME, SLURMRESTD_URL, GRACE_SECONDS}),
     "register": frozenset(
         {POD_NAME, POD_NAMESPACE, POD_UID, POD_IP, NODESET_UID, NODESET_CONF, CPUS, MEMORY_MIB, SLINKY_TOPOLOGY}
-        | {KUBE_NODE_NAME, GPUS, GPUS_EXPECTED, GPUS_TYPE, GPUS_ON_MISMATCH}
+        | {POD_MEMORY_MIB, KUBE_NODE_NAME, GPUS, GPUS_EXPECTED, GPUS_TYPE, GPUS_ON_MISMATCH}
     ),
     "reconfigure": frozenset({POD_NAME, POD_IP, STATE_SAVE_LOCATION, CONFIG_UPDATE, START_GATE}),
 }

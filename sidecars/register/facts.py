@@ -18,9 +18,6 @@ _MIB = 2**20
 def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | None = None) -> Facts:
     """The facts that the pod template puts into the environment, with the host's and GPUs'. Raises BadFact."""
     cpus = _number(environment, variables.CPUS)
-    memory = _number(environment, variables.MEMORY_MIB)
-    if memory != memory.to_integral_value():
-        raise BadFact(f"REGISTER_MEMORY_MIB is {memory}: it must be whole MiB")
     return Facts(
         host=host,
         pod_ip=environment.get(variables.POD_IP, ""),
@@ -30,7 +27,8 @@ def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | No
         nodeset_uid=environment.get(variables.NODESET_UID, ""),
         kube_node=environment.get(variables.KUBE_NODE_NAME, ""),
         cpus=cpus,
-        memory=int(memory),
+        memory=_mebibytes(environment, variables.MEMORY_MIB),
+        pod_memory=_mebibytes(environment, variables.POD_MEMORY_MIB),
         conf=environment.get(variables.NODESET_CONF, ""),
         topology=environment.get(variables.SLINKY_TOPOLOGY, "").strip(),
         gpus=verdict,
@@ -98,6 +96,13 @@ def _cpus(text: str) -> list[int]:
         first, _, last = part.partition("-")
         numbers.extend(range(int(first), int(last or first) + 1))
     return numbers
+
+
+def _mebibytes(environment: Mapping[str, str], name: str) -> int:
+    memory = _number(environment, name)
+    if memory != memory.to_integral_value():
+        raise BadFact(f"{name} is {memory}: it must be whole MiB")
+    return int(memory)
 
 
 def _number(environment: Mapping[str, str], name: str) -> Decimal:

@@ -40,6 +40,9 @@ _OWN_CPUS = frozenset(
     }
 )
 _OWN_MEMORY = frozenset({"memspeclimit", "realmemory"})
+_RESERVED_PART, _MOST_RESERVED_MIB = 8, 1024
+"""What part of the memory is reserved for slurmd, `node` and the system, and the most that is."""
+
 _OWN_STATE = frozenset({"state", "reason"})
 
 
@@ -86,6 +89,9 @@ class Facts:
 
     memory: int = 0
     """Memory limit of slurmd's container in MiB, 0 for none."""
+
+    pod_memory: int = 0
+    """Memory limit of the pod as a whole in MiB, 0 for none. Jobs share it with all containers."""
 
     conf: str = ""
     """The NodeSet's items of --conf (`sidecars.slurm.nodeconf`)."""
@@ -193,17 +199,19 @@ def _specialized_cores(facts: Facts, named: Iterable[str], notes: list[str]) -> 
 
 
 def _specialized_memory(facts: Facts, named: Iterable[str], notes: list[str]) -> int:
-    if not facts.memory:
-        notes.append(f"memory: all of the host, {facts.host.real_memory} MiB")
-        return 0
+    """What jobs may not use, so that the kernel never has to choose between a job and the pod's own containers.
+
+    Jobs are in the pod's cgroup beside the containers. The limit of slurmd's container binds no job, that of the pod
+    does.
+    """
     if not _OWN_MEMORY.isdisjoint(named):
         notes.append("memory: from the NodeSet")
         return 0
-    if facts.memory > facts.host.real_memory:
-        notes.append(f"memory: the limit of {facts.memory} MiB is beyond the host's {facts.host.real_memory} MiB")
-        return 0
-    notes.append(f"memory: {facts.memory} of {facts.host.real_memory} MiB")
-    return facts.host.real_memory - facts.memory
+    host = facts.host.real_memory
+    shared = min(host, facts.pod_memory or host)
+    jobs = min(facts.memory or host, shared - min(shared // _RESERVED_PART, _MOST_RESERVED_MIB))
+    notes.append(f"memory: {jobs} of {host} MiB for jobs")
+    return host - jobs
 
 
 def _extra(facts: Facts) -> str:

@@ -20,6 +20,10 @@ from sidecars.workloads.resources import (
 )
 
 CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+"""What slurmd needs in a pod. A container has no systemd that slurmd could ask for a scope."""
+
+CONSTRAINTS = "ConstrainCores=yes\nConstrainDevices=yes\nConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n"
+"""Lines of cgroup.conf that keep a job within the cores, devices and memory that it was given."""
 
 RESERVED_FILES = frozenset({manifest.SLURM_CONF, "slurmdbd.conf", manifest.FILE, *manifest.KEY_FILES})
 """Files that no ConfigMap may contain, in any case of letters: the operator or a Secret provides them."""
@@ -161,7 +165,11 @@ class _Composer:
             self._section("### GENERAL ###", slurm_conf_lines.general(controller, nodesets))
             self._section("### LOGGING ###", slurm_conf_lines.LOGGING)
             self._section("### PLUGINS & PARAMETERS ###", slurm_conf_lines.plugins(controller, lists))
-            checked = health.slurm_conf(conf.parse_readable(controller.spec.extra_conf), nodesets)
+            extra = conf.parse_readable(controller.spec.extra_conf)
+            constrained = self._constraints(extra)
+            if constrained:
+                self._section("### JOB CONSTRAINTS ###", constrained)
+            checked = health.slurm_conf(extra, nodesets)
             if checked:
                 self._section("### HEALTH ###", checked)
             self._section("### ACCOUNTING ###", slurm_conf_lines.accounting(self._facts.accounting))
@@ -176,7 +184,7 @@ class _Composer:
         self._files["slurm.conf"] = "".join(f"{line}\n" for line in self._lines)
         self._origins["slurm.conf"] = tuple(self._line_origins)
         if not controller.spec.external and not {"cgroup.conf"} & (self._files.keys() | self._binary.keys()):
-            self._files["cgroup.conf"] = CGROUP_CONF
+            self._files["cgroup.conf"] = CGROUP_CONF + (CONSTRAINTS if controller.spec.constrain_jobs else "")
             self._origins["cgroup.conf"] = (Origin(1, OPERATOR),)
 
     def result(self) -> ConfigSet:
@@ -199,6 +207,13 @@ class _Composer:
             owner = f"{self._controller.namespace}/{self._controller.name}"
             self._add([f"# Composed by slurm-operator for Controller {owner}; changes here are lost."])
         self._add(["#", title, *lines])
+
+    def _constraints(self, extra_conf: conf.Conf) -> list[str]:
+        """The plugins that apply cgroup.conf to jobs. With CgroupPlugin=disabled slurmd would end on them."""
+        own = conf.parse_readable(self._files.get("cgroup.conf", ""))
+        if not self._controller.spec.constrain_jobs or own.get("CgroupPlugin") == "disabled":
+            return []
+        return slurm_conf_lines.constraints(extra_conf)
 
     def _script_section(self, title: str, scripts: Sequence[_Script], folder: str) -> None:
         if not scripts:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from sidecars.contract import paths, ports
+from sidecars.slurm.conf import Conf
 from sidecars.workloads import gres, names
 from sidecars.workloads.resources import Accounting, Controller, NodeSet, ResourceError
 
@@ -118,6 +119,15 @@ def plugins(controller: Controller, lists: dict[str, str]) -> list[str]:
         *(f"{key}={value}" for key, value in lists.items()),
         *(["MetricsType=metrics/openmetrics"] if controller.spec.metrics.enabled else []),
     ]
+
+
+def constraints(extra_conf: Conf) -> list[str]:
+    """The plugins that keep jobs within what they were given, without those that the Controller's extraConf sets.
+
+    slurmd logs an error for a key that slurm.conf sets twice.
+    """
+    ours = {"TaskPlugin": "task/affinity,task/cgroup", "JobAcctGatherType": "jobacct_gather/cgroup"}
+    return [f"{key}={value}" for key, value in ours.items() if not extra_conf.all(key)]
 
 
 def accounting(accounting: Accounting | None) -> list[str]:

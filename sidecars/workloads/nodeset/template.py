@@ -8,7 +8,7 @@ from sidecars.workloads import assembly, gres, names, quantities, restapi
 from sidecars.workloads.controller import conf_server, jwt_key, slurm_key
 from sidecars.workloads.facts import Facts
 from sidecars.workloads.nodeset import ssh
-from sidecars.workloads.nodeset.limits import limits
+from sidecars.workloads.nodeset.limits import limits, pod_limits
 from sidecars.workloads.nodeset.naming import check_hostname
 from sidecars.workloads.nodeset.node_conf import node_conf
 from sidecars.workloads.nodeset.revisions import Revision, as_of
@@ -82,6 +82,9 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
             "limitCpus": str(quantities.whole(slurmd_limits.get("cpu", 0), "spec.slurmd.resources.limits.cpu")),
             "limitMemoryMib": str(
                 quantities.mebibytes(slurmd_limits.get("memory", 0), "spec.slurmd.resources.limits.memory")
+            ),
+            "podMemoryMib": str(
+                quantities.mebibytes(pod_limits(nodeset).get("memory", 0), "spec.template.spec.resources.limits.memory")
             ),
             "slurmrestdUrl": restapi.url_for(controller, facts.restapi),
             "graceSeconds": grace,

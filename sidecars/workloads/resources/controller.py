@@ -86,6 +86,7 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     inplace_reconfigure: bool = False
     config_update: Literal["Reconfigure", "Recreate"] = "Reconfigure"
     template: PodTemplate = PodTemplate()
+    constrain_jobs: bool = True
     extra_conf: str = ""
     config_file_refs: list[LocalObjectReference] | None = None
     prolog_script_refs: list[LocalObjectReference] | None = None

@@ -51,9 +51,12 @@ def test_this_machine_can_be_read() -> None:
 
 def test_the_environment_becomes_facts() -> None:
     found = read_facts(
-        {"POD_IP": "10.0.0.9", "REGISTER_CPUS": "1.5", "REGISTER_MEMORY_MIB": "2048", "SLINKY_TOPOLOGY": " "}, HOST
+        {"POD_IP": "10.0.0.9", "REGISTER_CPUS": "1.5", "REGISTER_MEMORY_MIB": "2048", "SLINKY_TOPOLOGY": " "}
+        | {"REGISTER_POD_MEMORY_MIB": "4096"},
+        HOST,
     )
     assert (found.pod_ip, found.cpus, found.memory, found.topology) == ("10.0.0.9", Decimal("1.5"), 2048, "")
+    assert found.pod_memory == 4096
 
 
 def test_no_limits_are_zero() -> None:
@@ -70,6 +73,7 @@ def test_no_limits_are_zero() -> None:
         ("REGISTER_CPUS", "500m"),
         ("REGISTER_MEMORY_MIB", "4Gi"),
         ("REGISTER_MEMORY_MIB", "0.5"),
+        ("REGISTER_POD_MEMORY_MIB", "0.5"),
     ],
 )
 def test_a_limit_that_is_no_number_is_refused_by_name(name: str, text: str) -> None:

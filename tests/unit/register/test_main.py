@@ -63,7 +63,7 @@ def test_slurmd_finds_its_registration(tmp_path: Path, capsys: pytest.CaptureFix
     status, seconds = register(tmp_path, NODESET_CONF="Weight=10", REGISTER_CPUS="1")
     assert status == 0
     assert seconds < 0.2
-    assert (tmp_path / "conf").read_text() == "NodeAddr=10.0.0.9 CoreSpecCount=3 Weight=10"
+    assert (tmp_path / "conf").read_text() == "NodeAddr=10.0.0.9 CoreSpecCount=3 MemSpecLimit=1000 Weight=10"
     assert (tmp_path / "extra").read_text() == '{"podUid":"uid-1"}'
     assert (tmp_path / "instance-id").read_text() == "kube-1"
     output = capsys.readouterr().out

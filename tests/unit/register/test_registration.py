@@ -18,6 +18,7 @@ def facts(
     host: Host = HOST,
     cpus: str = "0",
     memory: int = 0,
+    pod_memory: int = 0,
     topology: str = "",
     pod_ip: str = "10.0.0.9",
     pod_uid: str = "uid-1",
@@ -33,19 +34,35 @@ def facts(
         kube_node=kube_node,
         cpus=Decimal(cpus),
         memory=memory,
+        pod_memory=pod_memory,
         conf=conf,
         topology=topology,
     )
 
 
 def conf(given: Facts) -> list[str]:
-    """The items of --conf that we add to the pod's address."""
+    """The items of --conf beyond the pod's address and the memory that a pod without limits reserves."""
     items = registration(given).conf.split()
-    return [item for item in items if item != "NodeAddr=10.0.0.9"]
+    return [item for item in items if item not in {"NodeAddr=10.0.0.9", "MemSpecLimit=1024"}]
 
 
-def test_a_pod_without_limits_offers_the_whole_host() -> None:
-    assert registration(facts()).conf == "NodeAddr=10.0.0.9"
+def test_a_pod_without_limits_offers_the_host_but_for_what_its_own_containers_need() -> None:
+    assert registration(facts()).conf == "NodeAddr=10.0.0.9 MemSpecLimit=1024"
+
+
+@pytest.mark.parametrize(("host", "reserved"), [(515000, 1024), (8192, 1024), (4000, 500), (1000, 125)])
+def test_an_eighth_of_the_memory_and_at_most_a_gibibyte_is_reserved(host: int, reserved: int) -> None:
+    small = Host(cores=4, threads_per_core=1, real_memory=host)
+    assert registration(facts(host=small)).conf == f"NodeAddr=10.0.0.9 MemSpecLimit={reserved}"
+
+
+def test_a_memory_limit_of_the_pod_holds_jobs_slurmd_and_node() -> None:
+    assert conf(facts(memory=128000, pod_memory=128000)) == [f"MemSpecLimit={515000 - 128000 + 1024}"]
+    assert conf(facts(memory=2048, pod_memory=2048)) == [f"MemSpecLimit={515000 - 2048 + 256}"]
+
+
+def test_a_limit_of_the_container_that_leaves_room_in_the_pod_counts_as_it_is() -> None:
+    assert conf(facts(memory=64000, pod_memory=128000)) == [f"MemSpecLimit={515000 - 64000}"]
 
 
 def test_a_limit_leaves_the_rest_of_the_host_to_others() -> None:
@@ -60,8 +77,8 @@ def test_a_core_that_is_partly_within_the_limit_is_the_pods(cpus: str, specializ
 
 
 @pytest.mark.parametrize(("cpus", "memory"), [("128", 515000), ("500", 900000)])
-def test_a_limit_of_the_whole_host_or_beyond_takes_nothing_away(cpus: str, memory: int) -> None:
-    assert conf(facts(cpus=cpus, memory=memory)) == []
+def test_a_limit_of_the_whole_host_or_beyond_takes_no_more_than_no_limit(cpus: str, memory: int) -> None:
+    assert registration(facts(cpus=cpus, memory=memory)).conf == registration(facts()).conf
 
 
 def test_the_nodesets_items_keep_their_order() -> None:
@@ -83,17 +100,20 @@ def test_a_nodeset_that_says_something_of_memory_says_all_of_it(own: str) -> Non
 
 
 def test_an_address_of_the_nodeset_replaces_the_pods() -> None:
-    assert registration(facts("nodeaddr=node-1.example")).conf == "nodeaddr=node-1.example"
+    assert registration(facts("nodeaddr=node-1.example")).conf == "MemSpecLimit=1024 nodeaddr=node-1.example"
 
 
 def test_a_key_without_a_value_never_reaches_slurmd() -> None:
     found = registration(facts("Topology= Weight=1 Gres="))
-    assert found.conf == "NodeAddr=10.0.0.9 Weight=1"
+    assert found.conf == "NodeAddr=10.0.0.9 MemSpecLimit=1024 Weight=1"
     assert "left out for want of a value: Topology, Gres" in found.summary
 
 
 def test_a_value_with_a_space_is_told_between_double_quotes() -> None:
-    assert registration(facts('Reason="bad disk" Weight=1')).conf == 'NodeAddr=10.0.0.9 Reason="bad disk" Weight=1'
+    assert (
+        registration(facts('Reason="bad disk" Weight=1')).conf
+        == 'NodeAddr=10.0.0.9 MemSpecLimit=1024 Reason="bad disk" Weight=1'
+    )
 
 
 def test_the_pods_topology_is_told_unless_the_nodeset_has_its_own() -> None:
@@ -146,7 +166,7 @@ def test_the_summary_is_one_line_that_says_what_was_found_and_how() -> None:
     summary = registration(facts("Weight=10", cpus="32", memory=128000)).summary
     assert "\n" not in summary
     assert "16 of 64 cores of 2 threads for the limit of 32" in summary
-    assert "128000 of 515000 MiB" in summary
+    assert "128000 of 515000 MiB for jobs" in summary
 
 
 def with_gpus(verdict: Verdict, conf: str = "") -> Facts:
@@ -155,7 +175,7 @@ def with_gpus(verdict: Verdict, conf: str = "") -> Facts:
 
 def test_gpus_are_told_as_gres() -> None:
     found = registration(with_gpus(Verdict("gpu:nvidia_l4:1", "", "GPUs: one")))
-    assert found.conf == "NodeAddr=10.0.0.9 Gres=gpu:nvidia_l4:1"
+    assert found.conf == "NodeAddr=10.0.0.9 MemSpecLimit=1024 Gres=gpu:nvidia_l4:1"
     assert "GPUs: one" in found.summary
 
 

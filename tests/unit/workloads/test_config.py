@@ -46,8 +46,20 @@ AuthInfo=use_client_ids
 SlurmctldParameters=enable_configless,reconfig_on_restart
 GresTypes=gpu
 #
+### JOB CONSTRAINTS ###
+TaskPlugin=task/affinity,task/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+#
 ### ACCOUNTING ###
 AccountingStorageType=accounting_storage/none
+"""
+CONSTRAINED = """\
+CgroupPlugin=cgroup/v2
+IgnoreSystemd=yes
+ConstrainCores=yes
+ConstrainDevices=yes
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=yes
 """
 
 
@@ -164,9 +176,42 @@ def test_a_name_in_slurm_is_declared_once_and_its_second_owner_told() -> None:
 
 
 def test_the_users_lines_come_after_ours_and_are_kept_as_written() -> None:
-    extra = "ProctrackType=proctrack/linuxproc\n\n# why\nTaskPlugin=task/none\n"
+    extra = "ProctrackType=proctrack/linuxproc\n\n# why\nSchedulerType=sched/builtin\n"
     found = compose(controller(extraConf=extra), (), builders.facts()).files["slurm.conf"]
     assert found == f"{DEFAULTS}#\n### EXTRA CONFIG ###\n# spec.extraConf\n{extra}"
+
+
+def files(of: Controller, **config_maps: dict[str, str]) -> dict[str, str]:
+    """All files by name."""
+    return dict(compose(of, (), builders.facts(config_maps=config_maps)).files)
+
+
+def test_jobs_are_confined_to_their_cores_memory_and_devices_by_default() -> None:
+    assert files(controller())["cgroup.conf"] == CONSTRAINED
+
+
+def test_one_field_turns_the_confinement_off() -> None:
+    found = files(controller(constrainJobs=False))
+    assert found["cgroup.conf"] == "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+    assert "JOB CONSTRAINTS" not in found["slurm.conf"]
+    assert "task/cgroup" not in found["slurm.conf"]
+
+
+def test_a_plugin_that_extra_conf_sets_is_set_once() -> None:
+    found = lines(controller(extraConf="taskplugin=task/cgroup"))
+    assert section(found, "JOB CONSTRAINTS") == ["JobAcctGatherType=jobacct_gather/cgroup"]
+    assert [line for line in found if line.lower().startswith("taskplugin=")] == ["taskplugin=task/cgroup"]
+    both = lines(controller(extraConf="TaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/linux"))
+    assert "### JOB CONSTRAINTS ###" not in both
+
+
+def test_a_cgroup_conf_without_cgroups_gets_no_plugin_on_which_slurmd_would_end() -> None:
+    refers = controller(configFileRefs=[{"name": "own"}])
+    without = files(refers, own={"cgroup.conf": "# this host has cgroup v1\ncgroupplugin = disabled\n"})
+    assert "JOB CONSTRAINTS" not in without["slurm.conf"]
+    own = files(refers, own={"cgroup.conf": "ConstrainCores=yes\n"})
+    assert own["cgroup.conf"] == "ConstrainCores=yes\n"
+    assert "TaskPlugin=task/affinity,task/cgroup\n" in own["slurm.conf"]
 
 
 def test_lists_that_both_set_are_merged_at_the_end() -> None:

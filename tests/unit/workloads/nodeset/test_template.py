@@ -90,6 +90,10 @@ def test_the_entrypoint_of_the_image_has_nothing_to_add() -> None:
     assert found["SLINKY_TOPOLOGY"] == {"fieldRef": {"fieldPath": path}}
 
 
+def test_the_kernel_is_told_to_spare_slurmd_when_memory_runs_out() -> None:
+    assert env(pod(), "slurmd")["SLURMD_OOM_ADJ"] == "-999"
+
+
 def test_slurmd_is_asked_itself_whether_it_lives() -> None:
     slurmd = part(pod(), "slurmd")
     for probe in ("startupProbe", "livenessProbe"):
@@ -218,6 +222,7 @@ def test_register_knows_what_the_nodeset_decides() -> None:
         "NODESET_CONF": "Features=slinky Weight=10",
         "REGISTER_CPUS": "2",
         "REGISTER_MEMORY_MIB": "2048",
+        "REGISTER_POD_MEMORY_MIB": "0",
         "SLINKY_TOPOLOGY": field("metadata.annotations['topology.slinky.slurm.net/spec']"),
         "POD_NAME": field("metadata.name"),
         "POD_NAMESPACE": field("metadata.namespace"),

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sidecars.workloads.config import CGROUP_CONF, ConfigSet, compose
+from sidecars.workloads.config import CGROUP_CONF, CONSTRAINTS, ConfigSet, compose
 from sidecars.workloads.config_maps import accepted, config_maps, files, published_digest
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import Manifest, ResourceError
@@ -28,7 +28,7 @@ def test_the_manifest_names_every_file_with_its_hash() -> None:
     assert listed == {
         "files": {
             "blob": digest(b"\xff"),
-            "cgroup.conf": digest(CGROUP_CONF),
+            "cgroup.conf": digest(CGROUP_CONF + CONSTRAINTS),
             "gres.conf": digest("Name=gpu\n"),
             "slurm.conf": digest(found.files["slurm.conf"]),
         },

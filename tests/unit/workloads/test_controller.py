@@ -70,7 +70,7 @@ def test_everything_belongs_to_the_controller() -> None:
 def test_the_config_map_holds_slurm_conf_and_cgroup_conf() -> None:
     data = find(objects(controller()), "ConfigMap")["data"]
     assert "\n### GENERAL ###\nClusterName=slurm_slurm\n" in data["slurm.conf"]
-    assert data["cgroup.conf"] == "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+    assert data["cgroup.conf"].startswith("CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n")
 
 
 def test_a_cgroup_conf_of_the_user_takes_the_place_of_ours() -> None:

@@ -14,10 +14,12 @@ from sidecars.workloads.resources import Controller
 TYPE = "ServiceMonitor"
 
 
-async def apply(runtime: Runtime, manifest: Manifest, controller: Controller) -> list[Condition]:
+async def apply(
+    runtime: Runtime, manifest: Manifest, controller: Controller
+) -> tuple[list[Condition], NotUsableError | None]:
     """Have the ServiceMonitor that the Controller asks for, or none; the condition of one that is asked for.
 
-    Nothing else waits for it.
+    Nothing else waits for it. Returns why it could not be applied, too.
     """
     wanted = render.service_monitor(controller)
     if wanted is None:
@@ -26,18 +28,18 @@ async def apply(runtime: Runtime, manifest: Manifest, controller: Controller) ->
         if live is not None and _is_owned(live, controller) and not live["metadata"].get("deletionTimestamp"):
             with contextlib.suppress(NotFound):
                 await runtime.client.delete(SERVICE_MONITORS, controller.namespace, name)
-        return []
+        return [], None
     if not runtime.caches.service_monitors.served:
         message = (
             "Kubernetes has no kind monitoring.coreos.com/v1 ServiceMonitor: install the Prometheus operator, or set "
             "spec.metrics.serviceMonitor.enabled to false; it is created as soon as the kind exists"
         )
-        return [Condition(TYPE, "False", "KindMissing", message)]
+        return [Condition(TYPE, "False", "KindMissing", message)], None
     try:
         await workload.apply_all(runtime, manifest, "Controller", lambda: [wanted])
     except NotUsableError as error:
-        return [Condition(TYPE, "False", error.reason, str(error))]
-    return [Condition(TYPE, "True", "Applied", f"ServiceMonitor {wanted['metadata']['name']} exists")]
+        return [Condition(TYPE, "False", error.reason, str(error))], error
+    return [Condition(TYPE, "True", "Applied", f"ServiceMonitor {wanted['metadata']['name']} exists")], None
 
 
 def _is_owned(live: Manifest, controller: Controller) -> bool:

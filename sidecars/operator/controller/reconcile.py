@@ -43,8 +43,10 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     conditions: list[Condition] = []
     failure: NotUsableError | None = None
     try:
-        ready, conditions = await _configure(runtime, memory, key, manifest, controller)
-        conditions += await monitoring.apply(runtime, manifest, controller)
+        slurm_key, without_keys = await _keys(runtime, memory, manifest, controller)
+        ready, gates = await _configure(runtime, memory, key, manifest, controller)
+        monitored, unmonitored = await monitoring.apply(runtime, manifest, controller)
+        conditions, failure = [*gates, slurm_key, *monitored], without_keys or unmonitored
     except NotUsableError as error:
         failure, ready = error, workload.refused(runtime, manifest, error)
     effects.emit_events(runtime, manifest, conditions)
@@ -56,7 +58,6 @@ async def _configure(
     runtime: Runtime, memory: Memory, key: Key, manifest: Manifest, controller: Controller
 ) -> tuple[Condition, list[Condition]]:
     """Publish, apply, follow. The condition `Ready`, and those of the gate. Raises NotUsableError."""
-    slurm_key = await _keys(runtime, memory, manifest, controller)
     accounting.check(runtime, controller)
     lacks = observe.claim_condition(runtime, controller)
     seen = await observe.configuration(runtime, controller)
@@ -71,8 +72,8 @@ async def _configure(
     if controller.spec.external:
         memory.forget(key)
         if seen.faults:
-            return Condition("Ready", "False", "Invalid", "; ".join(seen.faults)), [slurm_key]
-        return Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster"), [slurm_key]
+            return Condition("Ready", "False", "Invalid", "; ".join(seen.faults)), []
+        return Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster"), []
     await effects.label_primary(runtime, memory, key, controller)
     with workload.usable():
         gates = await effects.follow(runtime, memory, key, controller, seen)
@@ -80,19 +81,23 @@ async def _configure(
     if blocked is not None:
         if (seconds := order.again(blocked)) is not None:
             runtime.queues.controllers.add_after(key, seconds)
-        return gate.ready(blocked.condition, gates), [*gates, slurm_key]
+        return gate.ready(blocked.condition, gates), gates
     ready = workload.readiness(runtime, STATEFUL_SETS, key[0], names.controller(key[1]))
     ready = lacks if lacks is not None and ready.status != "True" else ready
-    return gate.ready(ready, gates), [*gates, slurm_key]
+    return gate.ready(ready, gates), gates
 
 
-async def _keys(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller) -> Condition:
-    """The condition of the keys. Nothing waits for them if slurmctld is external: the condition reports the problem."""
+async def _keys(
+    runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller
+) -> tuple[Condition, NotUsableError | None]:
+    """The condition of the keys.
+
+    Nothing waits for them if slurmctld is external: the problem is returned. Else raises NotUsableError.
+    """
     try:
-        return await distribution.distribute(
-            runtime, memory.distributions, manifest, controller, await runtime.lookup.facts(controller)
-        )
+        facts = await runtime.lookup.facts(controller)
+        return await distribution.distribute(runtime, memory.distributions, manifest, controller, facts), None
     except NotUsableError as error:
         if not controller.spec.external:
             raise
-        return Condition("SlurmKey", "False", error.reason, str(error))
+        return Condition("SlurmKey", "False", error.reason, str(error)), error

@@ -8,7 +8,7 @@ from sidecars.operator.keys import distribution
 from sidecars.operator.nodeset import creation, gpus, revisions
 from sidecars.operator.nodeset.passes import PodSource
 from sidecars.operator.runtime import workload
-from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.errors import NotUsableError, RefusedError
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import order
 from sidecars.policy import upgrades
@@ -72,7 +72,7 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
     except ResourceError as error:
         raise NotUsableError("Invalid", str(error)) from error
     except (Forbidden, Invalid) as error:
-        raise NotUsableError("Refused", f"the API server refuses the ControllerRevision: {error}") from error
+        raise RefusedError("the ControllerRevision of", nodeset.name, error) from error
 
 
 def _blocked(runtime: Runtime, nodeset: NodeSet, controller: Controller) -> tuple[render.Revision | None, Block] | None:

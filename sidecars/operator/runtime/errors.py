@@ -1,4 +1,4 @@
-"""The error by which a pass reports that it can't act on a custom resource."""
+"""The errors by which a pass reports that it can't act on a custom resource."""
 
 
 class NotUsableError(Exception):
@@ -12,3 +12,12 @@ class NotUsableError(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class RefusedError(NotUsableError):
+    """The API server refuses an object: its contents, or by a quota, right or policy, which may change."""
+
+    retried = True
+
+    def __init__(self, kind: str, name: str, error: Exception) -> None:
+        super().__init__("Refused", f"the API server refuses {kind} {name}: {error}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, NotFound, Resource, records
 from sidecars.operator.runtime.apply import APPLIED, with_former_image
-from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.errors import NotUsableError, RefusedError
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import accounting, rollout
 from sidecars.policy.conditions import Condition, find
@@ -45,7 +45,7 @@ async def apply_all(runtime: Runtime, owner: Manifest, kind: str, render: Callab
             if error.status not in {400, 403, 422}:
                 raise
             name = manifest["metadata"]["name"]
-            raise NotUsableError("Refused", f"the API server refuses {manifest['kind']} {name}: {error}") from error
+            raise RefusedError(manifest["kind"], name, error) from error
         if changed and restart:
             runtime.events.emit(owner, "Normal", "Restarting", "Sync", restart)
         if changed:

@@ -16,7 +16,8 @@ ASKED = {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True}}}
 
 async def run(parts: Parts, **spec: Any) -> list[Condition]:
     manifest = parts.controller(**spec)
-    return await monitoring.apply(parts.runtime, manifest, read(Controller, manifest))
+    conditions, _ = await monitoring.apply(parts.runtime, manifest, read(Controller, manifest))
+    return conditions
 
 
 async def test_one_that_is_asked_for_is_applied_and_shown() -> None:

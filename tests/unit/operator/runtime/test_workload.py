@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Forbidden, Manifest, ServerError
+from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Forbidden, Invalid, Manifest, ServerError
+from sidecars.operator.main import kinds
 from sidecars.operator.runtime import workload
-from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.runtime.errors import NotUsableError, RefusedError
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import ResourceError
+from tests.support.builders import KEYS
 from tests.support.operator_parts import NAMESPACE, Parts
 
 pytestmark = pytest.mark.looptime
@@ -89,3 +91,64 @@ async def test_a_refusal_is_an_event_once_and_a_wait_of_every_start_is_none() ->
     workload.refused(parts.runtime, parts.custom("RestApi", "slurm", {}, told), NotUsableError("Refused", "no"))
     workload.refused(parts.runtime, manifest, NotUsableError(workload.WAITING_FOR_KEYS, "soon"))
     assert len(emitted) == 1
+
+
+SPECS: dict[str, Manifest] = {
+    "Controller": {},
+    "RestApi": {"controllerRef": {"name": "slurm"}, "slurmrestd": {}},
+    "LoginSet": {"controllerRef": {"name": "slurm"}, "login": {"image": "login:26.05"}},
+    "Accounting": KEYS
+    | {"storageConfig": {"host": "db", "database": "d", "username": "u", "passwordKeyRef": {"name": "db", "key": "p"}}},
+    "Token": {"jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"}, "username": "ann", "lifetime": "1h"},
+    "NodeSet": {"controllerRef": {"name": "slurm"}, "replicas": 1, "slurmd": {"image": "slurmd:26.05"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [
+        ("Controller", "apply StatefulSet"),
+        ("RestApi", "apply Service"),
+        ("LoginSet", "apply Service"),
+        ("Accounting", "apply StatefulSet"),
+        ("Token", "apply Secret"),
+        ("NodeSet", "apply ConfigMap"),
+        ("NodeSet", "create ControllerRevision"),
+    ],
+)
+@pytest.mark.parametrize("error", [Forbidden(403, "Forbidden", "quota"), Invalid(422, "Invalid", "a policy")], ids=str)
+async def test_what_the_api_server_refuses_is_reported_and_tried_again_until_it_is_accepted(
+    kind: str, refused: str, error: Exception
+) -> None:
+    parts = Parts()
+    parts.keys()
+    parts.secret("slurm-ssh-host-keys", {}, own=True)
+    parts.secret("db", {"p": b"secret"})
+    parts.accepted(slurm_conf="ClusterName=lab\n")
+    parts.controller()
+    if kind != "Controller":
+        parts.custom(kind, "slurm", SPECS[kind])
+    parts.requests.refusals[refused] = error
+    reconcile = next(each.reconcile for each in kinds(parts.operator) if each.name == kind)
+    with pytest.raises(RefusedError, match=str(error)):
+        await reconcile(("slurm", "slurm"))
+    assert parts.condition(kind)["reason"] == "Refused"
+    parts.requests.refusals.clear()
+    await reconcile(("slurm", "slurm"))
+    assert parts.condition(kind)["reason"] != "Refused"
+
+
+@pytest.mark.parametrize("refused", ["apply ServiceMonitor", "apply Secret"])
+async def test_what_is_refused_without_hindering_a_controller_is_tried_again_all_the_same(refused: str) -> None:
+    parts = Parts()
+    parts.keys()
+    if refused == "apply Secret":
+        parts.secret("slurm-auth-slurm-jwks", {}, own=True)
+        parts.controller(external=True, externalConfig={"host": "h", "port": 6817})
+    else:
+        parts.controller(metrics={"enabled": True, "serviceMonitor": {"enabled": True}})
+    parts.requests.refusals[refused] = Forbidden(403, "Forbidden", "quota")
+    reconcile = next(each.reconcile for each in kinds(parts.operator) if each.name == "Controller")
+    with pytest.raises(RefusedError):
+        await reconcile(("slurm", "slurm"))
+    assert parts.condition("Controller")["reason"] != "Refused"

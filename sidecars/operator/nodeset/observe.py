@@ -122,16 +122,20 @@ def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list
     owned = [node for node in view.nodes.values() if node.name not in bound and uid in node.extra]
     if not owned or this.nodeset.spec.node_records == "Keep":
         return []
-    alive = {pod.metadata.uid for pod in this.runtime.caches.pods.store.values()}
-    in_use = slurm_nodes_in_use(this)
+    store = this.runtime.caches.pods.store
     found = []
     for node in owned:
-        if node.name in in_use:
-            continue
         facts = pod_facts(node.extra)
-        if facts is not None and facts.nodeset_uid == uid and facts.pod_uid not in alive:
-            found.append(node)
-    return found
+        if facts is None or facts.nodeset_uid != uid:
+            continue
+        pod = store.get(this.nodeset.namespace, facts.pod)
+        if pod is None or pod.metadata.uid != facts.pod_uid:
+            found.append((node, facts.pod_uid))
+    if not found:
+        return []
+    alive = {pod.metadata.uid for pod in store.values()}
+    in_use = slurm_nodes_in_use(this)
+    return [node for node, pod_uid in found if node.name not in in_use and pod_uid not in alive]
 
 
 def slurm_nodes_in_use(this: Pass) -> set[str]:

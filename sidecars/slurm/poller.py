@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 class Poller:
     """Polls one Slurm cluster and writes to it. `clock` is monotonic seconds; `run()` polls until cancelled.
 
-    `drain`, `undrain`, `down` and `update` are those of NodeWriter; `jobs`, `partitions`, `reservations` and `reserve`
-    those of OnDemand.
+    `drain`, `undrain`, `resume`, `down` and `update` are those of NodeWriter; `jobs`, `partitions`, `reservations` and
+    `reserve` those of OnDemand.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Poller:
         self._writer = NodeWriter(client, clock, self._cache, self._guard, self.wake)
         self.drain = self._writer.drain
         self.undrain = self._writer.undrain
+        self.resume = self._writer.resume
         self.down = self._writer.down
         self.update = self._writer.update
         self._polls = CachedRead("GET nodes/", self._read_once, clock, self._notify_late)

@@ -87,6 +87,10 @@ class NodeWriter:
         """Set UNDRAIN, which clears the reason. A node that is DOWN stays DOWN and keeps it."""
         await self._write(_Change(state=("UNDRAIN",), owners=owners), names)
 
+    async def resume(self, names: Iterable[str], *, owners: frozenset[Owner] = ANY_OWNER) -> None:
+        """Set RESUME, which ends DOWN, DRAIN and FAIL and clears the reason."""
+        await self._write(_Change(state=("RESUME",), owners=owners), names)
+
     async def down(self, names: Iterable[str], reason: str | None, *, owners: frozenset[Owner] = ANY_OWNER) -> None:
         """Set DOWN with `reason`; None doesn't change the reason. Slurm ends or requeues the jobs."""
         touched = ANY_OWNER if reason is None else owners

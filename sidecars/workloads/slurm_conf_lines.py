@@ -89,6 +89,8 @@ def general(controller: Controller, nodesets: Sequence[NodeSet]) -> list[str]:
         f"SlurmdPort={ports.SLURMD}",
         "SlurmdSpoolDir=/var/spool/slurmd",
         f"MaxNodeCount={max_node_count(nodesets)}",
+        # A worker that was cut off is used again. With 2, so is a node that an administrator set DOWN.
+        "ReturnToService=1",
     ]
 
 

@@ -130,6 +130,18 @@ async def undrain_leaves_a_node_down_with_its_reason(slurm: Target) -> None:
 
 
 @scenario
+async def a_drain_without_a_reason_of_a_node_that_is_down_keeps_its_reason(slurm: Target) -> None:
+    name = slurm.nodes[0]
+    await slurm.write([name], "DOWN", reason=WHY)
+    await slurm.write([name], "DRAIN")
+    await slurm.write([name], "DOWN")
+    node = await slurm.node(name)
+    assert is_down(node.states)
+    assert is_drain(node.states)
+    assert node.reason == WHY
+
+
+@scenario
 async def idle_ends_down_and_drain_and_clears_the_reason(slurm: Target) -> None:
     for state in ("IDLE", "RESUME"):
         name = slurm.nodes[0]

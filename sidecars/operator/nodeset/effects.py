@@ -113,6 +113,7 @@ async def _drains(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> Non
 
     steps: list[Callable[[], Awaitable[None]]] = [partial(drain, action) for action in drains]
     steps += [partial(poller.undrain, it.slurm_nodes, owners=LIFTED) for it in _of(actions.Undrain, wanted)]
+    steps += [partial(poller.resume, it.slurm_nodes, owners=reasons.OURS) for it in _of(actions.Resume, wanted)]
     if await _slurm_writes(outcome, steps):
         outcome.hint(DRAIN_AGAIN)
     if drained:

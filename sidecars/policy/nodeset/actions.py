@@ -29,6 +29,13 @@ class Undrain:
 
 
 @dataclass(frozen=True, slots=True)
+class Resume:
+    """Return Slurm nodes to service that this product has set DOWN."""
+
+    slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeletePod:
     """Delete a pod by uid."""
 
@@ -108,6 +115,7 @@ class ReleaseNodeSet:
 Action = (
     Drain
     | Undrain
+    | Resume
     | DeletePod
     | CreatePods
     | Cordon

@@ -22,7 +22,6 @@ from sidecars.policy.nodeset.desired import deletion_deadline
 from sidecars.policy.nodeset.failures import failures
 from sidecars.policy.nodeset.records import Deletion, SlurmView, Waiting
 from sidecars.policy.nodeset.report import Progress, report
-from sidecars.slurm import states
 from sidecars.workloads import nodeset as render
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from sidecars.policy.nodeset.memory import Memory
     from sidecars.policy.nodeset.needs import Answer, Need
     from sidecars.policy.nodeset.pods import PodPlan
-    from sidecars.policy.nodeset.records import Desired, Observed, WorkerPod
+    from sidecars.policy.nodeset.records import Desired, Observed
 
 LIVE_SECONDS = 1.0
 """Up to this age a node record counts as read at this moment."""
@@ -175,6 +174,7 @@ class _Step:
     def _read_live(self, plan: PodPlan) -> PodPlan:
         """The plan with only those deletions and lifted drains that what is true at this moment allows."""
         self.records = self._plan_records()
+        lifts = plan.undrain or plan.resume
         stale = self.stale = self._needs_records(plan)
         lookups = 0
         first: list[Deletion] = []
@@ -197,13 +197,14 @@ class _Step:
                 waiting.append(Waiting(deletion.pod, step, look_again=1.0))
             else:
                 later.append(deletion)
-        if not first and not waiting and not lookups and not (stale and plan.undrain):
+        if not first and not waiting and not lookups and not (stale and lifts):
             return plan
-        self.hints += [1.0] if waiting or (stale and plan.undrain) else []
+        self.hints += [1.0] if waiting or (stale and lifts) else []
         return replace(
             plan,
             delete=(*first, *later),
             undrain=() if stale else plan.undrain,
+            resume=() if stale else plan.resume,
             waiting=(*plan.waiting, *waiting),
         )
 
@@ -213,8 +214,9 @@ class _Step:
         deletes = self.records.delete or self.records.down or any(deletion.drained for deletion in plan.delete)
         read_at = self.observed.clock - slurm.age
         # A lifted drain can't be taken back, and its reason may have changed a moment ago.
-        live = slurm.age <= (0.0 if plan.undrain else LIVE_SECONDS)
-        if not (plan.undrain or deletes) or live or (since is not None and read_at >= since):
+        lifts = plan.undrain or plan.resume
+        live = slurm.age <= (0.0 if lifts else LIVE_SECONDS)
+        if not (lifts or deletes) or live or (since is not None and read_at >= since):
             self.memory = replace(self.memory, records_since=None)
             return False
         since = self.observed.clock if since is None else since
@@ -357,26 +359,20 @@ class _Step:
         found: list[Action] = [actions.Drain(reason, names) for reason, names in plan.drain.items()]
         if plan.undrain:
             found.append(actions.Undrain(plan.undrain))
+        if plan.resume:
+            found.append(actions.Resume(plan.resume))
         changed = claims.changes(self.desired.nodeset, self.observed.claims, self.observed.pods, plan)
         if self.observed.settled:
             before = changed.before_deletion
             found += [actions.DeletePod(it, before.get(it.pod.uid, ())) for it in plan.delete]
             found += self._creations(plan)
         many = len(plan.cordon) >= pods.SHARED_REASON_PODS
-        found += [actions.Cordon(pod) for pod in plan.cordon if not (many and self._is_deleted_soon(pod))]
+        found += [
+            actions.Cordon(pod) for pod in plan.cordon if not (many and drain.is_deleted_soon(pod, self.observed.slurm))
+        ]
         found += [actions.Uncordon(pod) for pod in plan.uncordon]
         found += changed.others
         return found
-
-    def _is_deleted_soon(self, pod: WorkerPod) -> bool:
-        """Whether the Slurm node is being drained and has no job: an annotation would only delay its deletion."""
-        slurm = self.observed.slurm
-        record = slurm.nodes.get(pod.slurm_node)
-        if record is None or slurm.problem is not None or pod.kube_node_cordon is not None:
-            return False
-        return not states.is_busy(record.states) and (
-            not states.is_drain(record.states) or pod.slurm_node in slurm.unsettled
-        )
 
     def _creations(self, plan: PodPlan) -> list[Action]:
         if not self.desired.creatable:

@@ -192,7 +192,28 @@ def should_undrain(node: Node, pod: WorkerPod) -> bool:
     return owner is Owner.POD and facts is not None and not own and pod.ready
 
 
+def should_resume(node: Node, pod: WorkerPod) -> bool:
+    """Whether to return a DOWN node to service whose reason is of this product, once a slurmd of the pod answers.
+
+    slurmctld does that itself with ReturnToService=2 only. `node` lifts the drains of its own pod.
+    """
+    if not states.is_down(node.states) or "NOT_RESPONDING" in node.states or not pod.ready:
+        return False
+    owner = owner_of(node)
+    return owner is Owner.OPERATOR or (owner is Owner.POD and not states.is_drain(node.states))
+
+
 def is_busy(pod: WorkerPod, slurm: SlurmView) -> bool:
     """Whether Slurm reports a job on the pod's node."""
     node = slurm.nodes.get(pod.slurm_node)
     return node is not None and states.is_busy(node.states)
+
+
+def is_deleted_soon(pod: WorkerPod, slurm: SlurmView) -> bool:
+    """Whether the Slurm node is being drained and has no job: an annotation would only delay its deletion."""
+    record = slurm.nodes.get(pod.slurm_node)
+    if record is None or slurm.problem is not None or pod.kube_node_cordon is not None:
+        return False
+    return not states.is_busy(record.states) and (
+        not states.is_drain(record.states) or pod.slurm_node in slurm.unsettled
+    )

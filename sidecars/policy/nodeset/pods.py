@@ -39,6 +39,8 @@ class PodPlan:
     """Slurm nodes by drain reason; None doesn't change the reason."""
     undrain: tuple[str, ...] = ()
     """Slurm nodes."""
+    resume: tuple[str, ...] = ()
+    """Slurm nodes."""
     waiting: tuple[Waiting, ...] = ()
     """Condemned pods that can't be deleted yet."""
     scaled_in: tuple[WorkerPod, ...] = ()
@@ -74,7 +76,7 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
     deleted = {deletion.pod.name for deletion in delete}
     staying = [pod for pod in working if pod.name not in deleted]
     cordon, uncordon = _cordons(staying, condemned, slurm)
-    drain, undrain, unread = _drains(desired, staying, condemned, slurm)
+    drain, undrain, resume, unread = _drains(desired, staying, condemned, slurm)
     hints = [*(it.look_again for it in waiting if it.look_again is not None), *([1.0] if unread else ())]
     create, create_on, problems = _missing(desired, everyone)
     return PodPlan(
@@ -86,6 +88,7 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
         uncordon=uncordon,
         drain=drain,
         undrain=undrain,
+        resume=resume,
         waiting=tuple(waiting),
         scaled_in=tuple(pod for pod in working if condemned.get(pod.name) in replicas.NOT_REPLACED)
         if condemned
@@ -156,13 +159,14 @@ def _cordons(
 
 def _drains(
     desired: DesiredPods, pods: Iterable[WorkerPod], condemned: Mapping[str, str], slurm: SlurmView
-) -> tuple[dict[str | None, tuple[str, ...]], tuple[str, ...], bool]:
-    """The Slurm nodes to drain, by reason, and those to undrain; and whether some have to be read again first."""
+) -> tuple[dict[str | None, tuple[str, ...]], tuple[str, ...], tuple[str, ...], bool]:
+    """The Slurm nodes to drain, by reason, to undrain and to resume; and whether some have to be read again first."""
     if slurm.problem is not None:
-        return {}, (), False
+        return {}, (), (), False
     counts = Counter(condemned.values())
     drain: dict[str | None, list[str]] = {}
     undrain: list[str] = []
+    resume: list[str] = []
     unread = False
     for pod in pods:
         node = slurm.nodes.get(pod.slurm_node)
@@ -171,8 +175,9 @@ def _drains(
         cause = condemned.get(pod.name)
         reason = drains.drain_reason(pod, desired.namespace, cause)
         wording: str | None = reason
+        resumed = reason is None and drains.should_resume(node, pod)
         if reason is None:
-            if not drains.should_undrain(node, pod) or pod.kube_node_gone:
+            if pod.kube_node_gone or not (resumed or drains.should_undrain(node, pod)):
                 continue
         else:
             shared = drains.common_reason(desired, cause) if cause is not None else reason
@@ -185,10 +190,10 @@ def _drains(
         if pod.slurm_node in slurm.unsettled:
             unread = True
         elif reason is None:
-            undrain.append(pod.slurm_node)
+            (resume if resumed else undrain).append(pod.slurm_node)
         else:
             drain.setdefault(wording, []).append(pod.slurm_node)
-    return {reason: tuple(names) for reason, names in drain.items()}, tuple(undrain), unread
+    return {reason: tuple(names) for reason, names in drain.items()}, tuple(undrain), tuple(resume), unread
 
 
 def _missing(

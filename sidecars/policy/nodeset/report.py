@@ -86,6 +86,9 @@ def _ready(
     unregistered = lost.not_registered(observed.pods, observed.slurm, progress.absent_since, now)
     if unregistered:
         return Condition("Ready", "False", "NotRegistered", unregistered)
+    down = _down(observed.pods, observed.slurm)
+    if down:
+        return Condition("Ready", "False", "SlurmNodesDown", down)
     terminating = progress.deleted | {pod.uid for pod in observed.pods if pod.terminating}
     if terminating:
         return Condition("Ready", "False", "ScalingIn", f"{len(terminating)} pods are terminating")
@@ -103,6 +106,22 @@ def _unscheduled(pods: Sequence[WorkerPod]) -> str:
         rest = sum(sorted(found.values())[:-MAX_REASONS])
         parts.append(f"{rest} more pods are not scheduled for other reasons")
     return "".join(f". {part.rstrip('.')}" for part in parts)
+
+
+def _down(pods: Sequence[WorkerPod], slurm: SlurmView) -> str:
+    """Which Slurm nodes of ready pods are DOWN, and how to return them to service; "" for none."""
+    if slurm.problem is not None:
+        return ""
+    ready = (slurm.nodes.get(pod.slurm_node) for pod in pods if pod.ready and not pod.terminating)
+    found = sorted((node for node in ready if node is not None and states.is_down(node.states)), key=lambda it: it.name)
+    if not found:
+        return ""
+    named = ", ".join(f"{it.name} ({it.reason})" if it.reason else it.name for it in found[:MAX_REASONS])
+    more = f" and {len(found) - MAX_REASONS} more" if len(found) > MAX_REASONS else ""
+    return (
+        f"Slurm nodes {named}{more} are DOWN though their pods are ready; when the cause is fixed, run "
+        f"`scontrol update nodename={found[0].name} state=resume`"
+    )
 
 
 def _slurm_reachable(slurm: SlurmView) -> Condition:

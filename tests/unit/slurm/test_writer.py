@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.contract.reasons import REPLACEABLE, Owner
+from sidecars.contract.reasons import OURS, REPLACEABLE, Owner
 from sidecars.simulate import Fault
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import NotFound, SlurmError, Unreachable
@@ -98,6 +98,16 @@ async def test_a_reason_of_slurmctld_or_of_an_administrator_is_not_overwritten_w
             "n3": "bad disk",
             "n4": "watch this node",
         }
+
+
+async def test_resume_returns_only_down_nodes_of_the_owners() -> None:
+    async with Scene(2).running() as scene:
+        for name, reason in (("n0", "slurm-node: the pod has gone"), ("n1", "bad disk")):
+            await scene.carrier.call(protocol.update_nodes([name], state=("DOWN",), reason=reason))
+        await until(lambda: scene.poller.nodes["n1"].reason == "bad disk")
+        await scene.poller.resume(["n0", "n1"], owners=OURS)
+        now = {name: (it.base, it.reason) for name, it in scene.model.nodes.items()}
+        assert now == {"n0": ("IDLE", ""), "n1": ("DOWN", "bad disk")}
 
 
 async def test_a_drain_without_a_reason_keeps_the_present_reason_whoever_set_it() -> None:

@@ -31,6 +31,7 @@ SlurmdUser=root
 SlurmdPort=6818
 SlurmdSpoolDir=/var/spool/slurmd
 MaxNodeCount=1024
+ReturnToService=1
 #
 ### LOGGING ###
 SlurmctldLogFile=/var/log/slurm/slurmctld.log

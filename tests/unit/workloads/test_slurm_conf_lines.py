@@ -18,6 +18,18 @@ def test_slurmctld_has_room_for_twice_the_declared_replicas(replicas: tuple[int,
     assert f"MaxNodeCount={expected}" in text.splitlines()
 
 
+@pytest.mark.parametrize("own", ["0", "1", "2"])
+def test_nodes_that_did_not_respond_return_unless_the_user_sets_return_to_service(own: str) -> None:
+    def last(text: str) -> str:
+        return [line for line in text.splitlines() if line.startswith("ReturnToService=")][-1]
+
+    default = compose(controller(), (), builders.facts())
+    assert last(default.files["slurm.conf"]) == "ReturnToService=1"
+    chosen = compose(controller(extraConf=f"ReturnToService={own}"), (), builders.facts())
+    assert last(chosen.files["slurm.conf"]) == f"ReturnToService={own}"
+    assert chosen.problems == ()
+
+
 def test_a_daemon_set_counts_with_the_nodes_that_it_last_wanted() -> None:
     of = read(
         NodeSet,

@@ -167,6 +167,14 @@ def test_a_drain_is_lifted_only_on_records_that_were_read_since_the_pass_began()
     assert of(actions.Undrain, decide(asked(2), seen(TWO, replace(DRAINED, age=-0.1)), Memory(), NOW))
 
 
+def test_a_node_is_resumed_only_on_records_that_were_read_since_the_pass_began() -> None:
+    down = slurm(node(0, "DOWN", reason="slurm-node: the pod has gone"))
+    decision = decide(asked(1), seen([worker(0)], replace(down, age=LIVE_SECONDS / 10)), Memory(), NOW)
+    assert decision.needs == (needs.NodeRecords(CLOCK),)
+    live = decide(asked(1), seen([worker(0)], down), Memory(), NOW)
+    assert of(actions.Resume, live) == [actions.Resume(("slinky-0",))]
+
+
 def test_old_node_records_are_read_again_before_one_without_a_pod_is_deleted() -> None:
     left = Memory(orphaned_since={"slinky-5": NOW - ORPHANED_SECONDS})
     old = seen([worker(0)], replace(slurm(node(0, "IDLE"), orphan(5)), age=LIVE_SECONDS + 1), orphans=(orphan(5),))

@@ -115,3 +115,42 @@ def test_a_node_that_was_written_to_is_neither_drained_nor_undrained_before_it_i
     spared = decide(1, [worker(0)], lifted)
     assert spared.undrain == ()
     assert spared.look_again is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("DOWN", "slurm-operator: its pod is gone"),
+        ("DOWN", "slurm-node: the pod has gone"),
+        ("DOWN", "slurm-node: health: disk: / can't be written to : Not responding"),
+        ("DOWN DRAIN", f"{OURS} : Not responding"),
+        ("DOWN RESERVED MAINTENANCE", "slurm-node: the pod has gone"),
+    ],
+)
+def test_a_down_node_of_this_product_is_resumed_once_its_pod_is_ready_and_the_node_responds(
+    words: str, reason: str
+) -> None:
+    result = decide(1, [worker(0)], slurm(record(words, reason)))
+    assert (result.resume, result.undrain) == (("slinky-0",), ())
+    assert decide(1, [worker(0, ready=False)], slurm(record(words, reason))).resume == ()
+    assert decide(1, [worker(0)], slurm(record(f"{words} NOT_RESPONDING", reason))).resume == ()
+    assert decide(1, [worker(0, terminating=True)], slurm(record(words, reason))).resume == ()
+    assert decide(1, [worker(0, kube_node_cordon=CORDONED)], slurm(record(words, reason))).resume == ()
+    assert decide(0, [worker(0)], slurm(record(words, reason))).resume == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("DOWN", "bad disk"),
+        ("DOWN", ""),
+        ("DOWN", "Not responding"),
+        ("DOWN", "Node unexpectedly rebooted"),
+        ("DOWN DRAIN", "slurm-node: health: disk: / can't be written to"),
+        ("DOWN FAIL", OURS),
+        ("IDLE", OURS),
+        ("IDLE DRAIN", OURS),
+    ],
+)
+def test_no_other_node_is_resumed_by_the_operator(words: str, reason: str) -> None:
+    assert decide(1, [worker(0)], slurm(record(words, reason))).resume == ()

@@ -53,6 +53,24 @@ def test_the_condition_ready_names_what_matters_most(
     assert (conditions[0].status == "True") == (want == "Ready")
 
 
+def test_ready_is_false_and_names_the_nodes_of_ready_pods_that_are_down() -> None:
+    reasons = ("bad disk", "Not responding", "", "bad disk", "bad disk")
+    down = slurm(*(node(number, "DOWN", reason=reason) for number, reason in enumerate(reasons)), node(5, "IDLE"))
+    pods = [worker(number) for number in range(6)]
+    [ready, *_], _ = report(asked(6), seen(*pods, view=down), Progress(), NOW)
+    assert (ready.status, ready.reason) == ("False", "SlurmNodesDown")
+    assert ready.message == (
+        "Slurm nodes slinky-0 (bad disk), slinky-1 (Not responding), slinky-2 and 2 more are DOWN though their pods "
+        "are ready; when the cause is fixed, run `scontrol update nodename=slinky-0 state=resume`"
+    )
+    gone = [replace(pod, terminating=True) for pod in pods[:5]]
+    [ready, *_], _ = report(asked(1), seen(*gone, pods[5], view=down), Progress(), NOW)
+    assert ready.reason == "ScalingIn"
+    unknown = replace(down, problem="HTTP 500")
+    [ready, *_], _ = report(asked(6), seen(*pods, view=unknown), Progress(), NOW)
+    assert ready.reason == "Ready"
+
+
 def test_of_several_pods_that_wait_the_first_is_named_and_the_others_counted() -> None:
     conditions, _ = report(asked(1), seen(worker(0), worker(1)), WAITS, NOW)
     assert conditions[0].message == "pod slinky-1: its jobs are still running (and 1 more pods are waiting)"

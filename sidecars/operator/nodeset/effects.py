@@ -28,7 +28,7 @@ from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.errors import NotUsableError
-from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer
+from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizers
 from sidecars.policy.nodeset import actions, maintenance
 from sidecars.policy.nodeset.actions import Action
 from sidecars.policy.nodeset.claims import SetOwners
@@ -72,6 +72,7 @@ async def apply(this: Pass, desired: Desired, source: PodSource, wanted: Sequenc
         await _writes(this, outcome, [partial(_set_owners, this, it) for it in _of(SetOwners, wanted)])
         for step in wanted:
             await _one(this, outcome, step)
+    await _remove_finalizers(this, outcome)
     outcome.hint(this.runtime.expectations.remaining(this.key) or None)
     return outcome
 
@@ -252,10 +253,18 @@ async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
                 await _prune(this, name)
             case actions.ReleaseNodeSet():
                 if outcome.failure is None and not outcome.slurm_failed:
-                    await remove_finalizer(this.runtime, NODESETS, this.manifest, WORKERS_TERMINATE_FIRST)
-                    outcome.released = True
+                    outcome.removed_finalizers.add(WORKERS_TERMINATE_FIRST)
     except KubeError as error:
         outcome.failed(error)
+
+
+async def _remove_finalizers(this: Pass, outcome: Outcome) -> None:
+    try:
+        await remove_finalizers(this.runtime, NODESETS, this.manifest, outcome.removed_finalizers)
+    except KubeError as error:
+        outcome.failed(error)
+    else:
+        outcome.released = WORKERS_TERMINATE_FIRST in outcome.removed_finalizers
 
 
 async def _reservation(
@@ -272,7 +281,7 @@ async def _reservation(
             return
         if action.reachable:
             await _delete_reservation(this, action.name)
-        await remove_finalizer(runtime, NODESETS, manifest, maintenance.FINALIZER)
+        outcome.removed_finalizers.add(maintenance.FINALIZER)
     except SlurmError as error:
         outcome.slurm_failed = True
         conditions = (manifest.get("status") or {}).get("conditions") or ()
@@ -341,11 +350,12 @@ async def _cordons(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> No
     """Beside everything else, which does not wait for it. Given up as soon as something new is to be decided."""
     steps = [partial(_cordon, this, action.pod, "operator") for action in _of(actions.Cordon, wanted)]
     steps += [partial(_cordon, this, action.pod, None) for action in _of(actions.Uncordon, wanted)]
-    begun = itertools.count()
+    begun, in_time = itertools.count(), bulk.a_slice(this.runtime.now, lambda: False)
 
     def going_on() -> bool:
         # Some are written in every pass.
-        return next(begun) < bulk.AT_ONCE or not (this.memory.urgent or this.memory.slurm_changed)
+        hurried = this.memory.urgent or this.memory.slurm_changed
+        return next(begun) < bulk.AT_ONCE or (in_time() and not hurried)
 
     await _writes(this, outcome, steps, going_on)
 

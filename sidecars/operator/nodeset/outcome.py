@@ -1,7 +1,7 @@
 """What has become of the actions of a decision, for the report and for the next pass."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sidecars.kube import AlreadyExists, Forbidden, Invalid, KubeError
 from sidecars.operator.runtime.errors import NotUsableError
@@ -28,6 +28,8 @@ class Outcome:
     """What became of the reservation, if not what was decided."""
     creating: bool = False
     """Creations of pods were tried."""
+    removed_finalizers: set[str] = field(default_factory=set)
+    """Those of the NodeSet that are to be removed, by one write after all actions."""
     released: bool = False
     """The finalizer was removed: the NodeSet is gone."""
 

@@ -20,7 +20,7 @@ from sidecars.operator.nodeset.memory import Memories
 from sidecars.operator.nodeset.observe import as_applied, observe
 from sidecars.operator.nodeset.passes import Pass
 from sidecars.operator.runtime import workload
-from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer
+from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizers
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
@@ -75,10 +75,10 @@ async def _begin(runtime: Runtime, memories: Memories, key: Key) -> Pass | None:
         creation.wake_all_deferred(runtime, memory)
         gone = not runtime.caches.pods.store.by("owner", manifest["metadata"]["uid"])
         if manifest["metadata"].get("deletionTimestamp") and gone:
-            await remove_finalizer(runtime, NODESETS, manifest, WORKERS_TERMINATE_FIRST)
+            await remove_finalizers(runtime, NODESETS, manifest, {WORKERS_TERMINATE_FIRST})
         return None
     if nodeset.metadata.deletion_timestamp is None:
-        await add_finalizer(runtime, NODESETS, manifest, WORKERS_TERMINATE_FIRST)
+        manifest = await add_finalizer(runtime, NODESETS, manifest, WORKERS_TERMINATE_FIRST)
     # From here on: what the watch shows of the finalizer is no reason to hurry.
     memory.urgent = memory.slurm_changed = False
     cluster = runtime.clusters.get((nodeset.namespace, nodeset.spec.controller_ref.name))

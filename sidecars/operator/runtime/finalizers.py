@@ -1,23 +1,32 @@
 """Adds and removes the operator's finalizers."""
 
+from collections.abc import Collection
+
 from sidecars.custom_resources import IN_USE
 from sidecars.kube import Manifest, Resource
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
 
 
-async def add_finalizer(runtime: Runtime, resource: Resource, manifest: Manifest, finalizer: str) -> None:
-    """Add the finalizer unless the object has it. Raises ApiError, Conflict when the list changed meanwhile."""
-    present = manifest["metadata"].get("finalizers") or []
-    if finalizer not in present:
-        await _set_finalizers(runtime, resource, manifest, [*present, finalizer])
+async def add_finalizer(runtime: Runtime, resource: Resource, manifest: Manifest, finalizer: str) -> Manifest:
+    """Add the finalizer unless the object has it. Returns the object with it, to be used for further writes.
 
-
-async def remove_finalizer(runtime: Runtime, resource: Resource, manifest: Manifest, finalizer: str) -> None:
-    """Remove the finalizer if the object has it. Raises ApiError, Conflict when the list changed meanwhile."""
+    Raises ApiError, Conflict when the list changed meanwhile.
+    """
     present = manifest["metadata"].get("finalizers") or []
     if finalizer in present:
-        await _set_finalizers(runtime, resource, manifest, [other for other in present if other != finalizer])
+        return manifest
+    return await _set_finalizers(runtime, resource, manifest, [*present, finalizer])
+
+
+async def remove_finalizers(
+    runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: Collection[str]
+) -> None:
+    """Remove those that the object has, by one write. Raises ApiError, Conflict when the list changed meanwhile."""
+    present = manifest["metadata"].get("finalizers") or []
+    retained = [finalizer for finalizer in present if finalizer not in finalizers]
+    if retained != present:
+        await _set_finalizers(runtime, resource, manifest, retained)
 
 
 async def remove_finalizer_unless_used(
@@ -25,14 +34,16 @@ async def remove_finalizer_unless_used(
 ) -> None:
     """Remove `IN_USE` from a Controller or RestApi that is being deleted, or report which NodeSets still need it."""
     if not users:
-        await remove_finalizer(runtime, resource, manifest, IN_USE)
+        await remove_finalizers(runtime, resource, manifest, {IN_USE})
         return
     message = f"kept until its NodeSets are gone: {', '.join(users)}"
     await runtime.status.report(resource, manifest, [Condition("Ready", "False", "InUse", message)])
 
 
-async def _set_finalizers(runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: list[str]) -> None:
+async def _set_finalizers(runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: list[str]) -> Manifest:
     metadata = manifest["metadata"]
     # With the resourceVersion it is a Conflict if the list was changed meanwhile.
     patch = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}
-    await runtime.client.merge_patch(resource, metadata["namespace"], metadata["name"], patch)
+    stored = await runtime.client.merge_patch(resource, metadata["namespace"], metadata["name"], patch)
+    version = stored["metadata"]["resourceVersion"]
+    return {**manifest, "metadata": {**metadata, "finalizers": finalizers, "resourceVersion": version}}

@@ -12,16 +12,22 @@ from sidecars.contract import reasons
 from sidecars.kube import CONTROLLER_REVISIONS, EVENTS, PODS
 from sidecars.kube.errors import api_error
 from sidecars.operator.nodeset import answers
-from sidecars.operator.nodeset.effects import NAMED_PODS, _is_still_free, deletion_message
+from sidecars.operator.nodeset.effects import NAMED_PODS, _is_still_free, apply, deletion_message
+from sidecars.operator.nodeset.memory import Memory as PassMemory
+from sidecars.operator.nodeset.passes import Pass, PodSource
+from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.policy.nodeset import actions
 from sidecars.policy.nodeset.decide import Decision, decide
+from sidecars.policy.nodeset.maintenance import name_of
 from sidecars.policy.nodeset.memory import Memory
-from sidecars.policy.nodeset.records import Deletion, Desired, Observed
+from sidecars.policy.nodeset.records import Deletion, Desired, DesiredPods, Observed
 from sidecars.simulate.records import Reply
 from sidecars.slurm.errors import NotFound, Unreachable
 from sidecars.slurm.records import Node
 from sidecars.workloads import names
+from sidecars.workloads.resources import NodeSet, read
+from tests.support.operator_parts import NAMESPACE, Parts
 from tests.support.virtual_time import run
 from tests.support.world.api import Place
 from tests.support.world.kubelets import NODE
@@ -99,6 +105,45 @@ def test_a_revision_that_can_not_be_deleted_stops_nothing_and_is_reported() -> N
             await w.until("it is deleted", lambda: len(w.api.all(CONTROLLER_REVISIONS.path())) == 1)
 
     run(scenario())
+
+
+def test_a_nodeset_with_a_reservation_is_created_and_deleted_without_a_conflict_of_its_own_writes() -> None:
+    scheduled = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
+
+    async def scenario() -> None:
+        async with world(3) as w:
+            w.nodeset(replicas=1)
+            await w.run(20)
+            w.nodeset("other", replicas=1, updateStrategy=scheduled)
+            slurm = w.slurms["slurm", "slurm"]
+            await w.until("its reservation", lambda: name_of("other") in slurm.reservations)
+            w.api.delete(NODESET, "slurm", "other")
+            await w.until("it is gone", lambda: w.api.get(NODESET, "slurm", "other") is None)
+            assert not slurm.reservations
+            assert not [line for line in w.watchdog.log if "Conflict" in line]
+
+    run(scenario())
+
+
+@pytest.mark.looptime
+async def test_annotations_of_pods_that_wait_for_jobs_take_no_longer_than_a_slice_of_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = Parts()
+    manifest = parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "slurmd": {}})
+    this = Pass(parts.runtime, PassMemory(), (NAMESPACE, "slinky"), manifest, read(NodeSet, manifest), None)
+    patch = parts.requests.merge_patch
+
+    async def slow(*arguments: Any, **more: Any) -> Any:
+        parts.now += 1.0
+        return await patch(*arguments, **more)
+
+    monkeypatch.setattr(parts.requests, "merge_patch", slow)
+    desired = Desired(this.nodeset, DesiredPods("slurm", 0, ""), creatable=False)
+    wanted = [actions.Cordon(worker(number)) for number in range(500)]
+    outcome = await apply(this, desired, PodSource("", None, None), wanted)
+    assert 0 < len(parts.requests.of("patch", "Pod")) <= bulk.AT_ONCE + bulk.SLICE_SECONDS
+    assert outcome.look_again == 0.0
 
 
 def test_one_event_reports_the_deletion_of_many_pods_and_names_some() -> None:

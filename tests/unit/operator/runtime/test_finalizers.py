@@ -3,7 +3,7 @@
 import pytest
 
 from sidecars.custom_resources import CONTROLLERS, IN_USE
-from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer, remove_finalizer_unless_used
+from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer_unless_used, remove_finalizers
 from tests.support.operator_parts import Parts
 
 pytestmark = pytest.mark.looptime
@@ -24,10 +24,29 @@ async def test_a_finalizer_is_added_beside_others_and_only_once() -> None:
 async def test_a_finalizer_is_removed_and_others_stay() -> None:
     parts = Parts()
     manifest = parts.custom("Controller", "slurm", {}, finalizers=["theirs", IN_USE])
-    await remove_finalizer(parts.runtime, CONTROLLERS, manifest, IN_USE)
+    await remove_finalizers(parts.runtime, CONTROLLERS, manifest, {IN_USE})
     assert parts.requests.of("patch", "Controller")[0]["metadata"]["finalizers"] == ["theirs"]
-    await remove_finalizer(parts.runtime, CONTROLLERS, parts.custom("Controller", "slurm", {}), IN_USE)
+    await remove_finalizers(parts.runtime, CONTROLLERS, parts.custom("Controller", "slurm", {}), {IN_USE})
     assert len(parts.requests.made) == 1
+
+
+async def test_several_finalizers_are_removed_by_one_write() -> None:
+    parts = Parts()
+    manifest = parts.custom("Controller", "slurm", {}, finalizers=["one", "theirs", "two"])
+    await remove_finalizers(parts.runtime, CONTROLLERS, manifest, {"one", "two"})
+    [patch] = parts.requests.of("patch", "Controller")
+    assert patch["metadata"]["finalizers"] == ["theirs"]
+
+
+async def test_a_second_finalizer_is_added_to_the_object_as_it_is_after_the_first() -> None:
+    parts = Parts()
+    manifest = parts.custom("Controller", "slurm", {})
+    added = await add_finalizer(parts.runtime, CONTROLLERS, manifest, "one")
+    await add_finalizer(parts.runtime, CONTROLLERS, added, "two")
+    _, second = parts.requests.of("patch", "Controller")
+    assert second["metadata"]["finalizers"] == ["one", "two"]
+    assert second["metadata"]["resourceVersion"] == added["metadata"]["resourceVersion"]
+    assert added["metadata"]["resourceVersion"] != manifest["metadata"]["resourceVersion"]
 
 
 async def test_a_resource_that_nodesets_still_need_keeps_its_finalizer_and_names_them() -> None:

@@ -12,7 +12,8 @@ import logging
 import random
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from sidecars.kube.errors import ApiError, Gone, KubeError, Malformed, NotFound, TooManyRequests
+from sidecars.kube.errors import ApiError, Forbidden, Gone, KubeError, Malformed, NotFound, TooManyRequests
+from sidecars.kube.namespaces import is_missing
 from sidecars.kube.records import PartialObjectMetadata
 from sidecars.kube.store import Key, Store, identity
 
@@ -182,6 +183,14 @@ class _Feed(Generic[T]):
                     self._lacking()
                     await self._pause(None)
                     continue
+                if (
+                    isinstance(error, Forbidden)
+                    and self._namespace is not None
+                    and await is_missing(self._client, self._namespace)
+                ):
+                    self._empty()
+                    await self._pause(None)
+                    continue
                 fault = error
                 if self._opened is not None:
                     self._version = ""  # the stream reported it: from the same version on it would report it again
@@ -227,9 +236,14 @@ class _Feed(Generic[T]):
 
     def _lacking(self) -> None:
         """The API server doesn't know the kind."""
+        self._empty()
+        self.absent = True
+
+    def _empty(self) -> None:
+        """Neither the kind nor the namespace exists, so no object does."""
         self._discard_all_but(set())
         self._version = ""
-        self.absent = True
+        self.fault = None
         self.listed.set()
 
     def _discard_all_but(self, seen: set[Key]) -> None:

@@ -20,11 +20,13 @@ from sidecars.kube import (
     ApiError,
     Client,
     CredentialsError,
+    Forbidden,
     Manifest,
     NotFound,
     Resource,
     load_credentials,
 )
+from sidecars.kube.namespaces import is_missing
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +86,10 @@ async def release(
                 items, _ = await client.list(resource, place)
             except NotFound:
                 continue  # its CRD is gone already
+            except Forbidden:
+                if place is not None and await is_missing(client, place):
+                    continue  # the Role is deleted with its namespace
+                raise
             for item in items:
                 present = item["metadata"].get("finalizers") or []
                 if finalizer in present:

@@ -66,7 +66,7 @@ def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume(
 
 
 def test_uninstalling_the_operator_first_leaves_only_the_state_volume_as_well(kubernetes: Kubernetes) -> None:
-    install_operator(kubernetes)
+    install_operator(kubernetes, "namespaces={slurm}")
     install_slurm(kubernetes)
     kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky")
     kubernetes.helm("uninstall", "slurm", "-n", "slurm")

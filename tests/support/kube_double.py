@@ -26,6 +26,7 @@ Fault = Literal[
     "500",  # an error, at once
     "429",  # too many requests, come again in a second
     "410",  # HTTP 410, to a list or a watch
+    "403",  # not allowed
     "404",  # the kind is not there
     "hang",  # no answer, ever
     "drop",  # the connection is closed instead of an answer
@@ -217,6 +218,8 @@ class KubeDouble:
             return _status(429, "TooManyRequests", "too many requests", {"Retry-After": "1"})
         if fault == "410":
             return _status(410, "Expired", "too old resource version")
+        if fault == "403":
+            return _status(403, "Forbidden", "the user cannot do this")
         if fault == "404":
             return _status(404, "NotFound", "the server could not find the requested resource")
         if fault == "hang":

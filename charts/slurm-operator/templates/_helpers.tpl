@@ -78,15 +78,34 @@ A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT
 {{- include "slurm-operator.image" (dict "image" .Values.operator.image "tag" .Chart.Version) }}
 {{- end }}
 
-{{/* Watched namespaces, separated by commas. Empty: all. */}}
+{{/* Watched namespaces, separated by commas. Empty: all, with operator.allNamespaces only. */}}
 {{- define "slurm-operator.namespaces" -}}
+{{- if not .Values.operator.allNamespaces }}
 {{- $given := .Values.operator.namespaces | default list }}
 {{- $list := kindIs "string" $given | ternary (splitList "," (toString $given)) $given }}
 {{- $names := list }}
 {{- range $list }}
 {{- $names = without (append $names (trim .)) "" }}
 {{- end }}
-{{- join "," (uniq $names) }}
+{{- join "," (uniq $names) | default "slurm" }}
+{{- end }}
+{{- end }}
+
+{{/*
+Namespaces with a Controller that the operator does not watch, separated by commas. Empty if Helm can't look it up, as
+with `helm template`.
+*/}}
+{{- define "slurm-operator.unwatchedNamespaces" -}}
+{{- $watched := splitList "," (include "slurm-operator.namespaces" .) }}
+{{- if and (not .Values.operator.allNamespaces) (.Capabilities.APIVersions.Has "slinky.slurm.net/v1beta1/Controller") }}
+{{- $found := list }}
+{{- range (lookup "slinky.slurm.net/v1beta1" "Controller" "" "").items }}
+{{- if not (has .metadata.namespace $watched) }}
+{{- $found = append $found .metadata.namespace }}
+{{- end }}
+{{- end }}
+{{- join ", " ($found | uniq | sortAlpha) }}
+{{- end }}
 {{- end }}
 
 {{/* Port of the metrics. 0: none. Fails if it isn't a port. */}}

@@ -11,16 +11,23 @@ import pytest_asyncio
 
 from sidecars.kube import Client, load_credentials
 from sidecars.simulate import SlurmModel, serve
+from tests.cluster.control_plane import ControlPlane
 from tests.support.apiserver import World, control_plane, namespace
 
 NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """etcd and kube-apiserver with the six kinds."""
-    with control_plane(tmp_path_factory.mktemp("operator")) as plane:
-        yield plane.kubeconfig
+    with control_plane(tmp_path_factory.mktemp("operator")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(plane: ControlPlane) -> Path:
+    """Of its administrator."""
+    return plane.kubeconfig
 
 
 @contextlib.asynccontextmanager

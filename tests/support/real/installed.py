@@ -17,12 +17,12 @@ def cluster(name: str) -> Iterator[Kubernetes]:
         cluster_down(name)
 
 
-def install_operator(kubernetes: Kubernetes) -> None:
-    """CRDs and operator, as described in the README."""
-    for release in ("slurm-operator-crds", "slurm-operator"):
+def install_operator(kubernetes: Kubernetes, watched: str = "allNamespaces=true") -> None:
+    """CRDs and operator, as described in the README. `watched`: the value that selects the watched namespaces."""
+    for release, values in (("slurm-operator-crds", ()), ("slurm-operator", ("--set", f"operator.{watched}"))):
         kubernetes.helm(
             *("upgrade", "--install", release, str(CHARTS / release), "-n", "slinky", "--create-namespace"),
-            *("--wait", "--timeout", "3m"),
+            *("--wait", "--timeout", "3m", *values),
         )
 
 

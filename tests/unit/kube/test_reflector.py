@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sidecars.kube import PODS, SECRETS, Client, Event, Key, Manifest, Reflector, identity
+from sidecars.kube import NAMESPACES, PODS, SECRETS, Client, Event, Key, Manifest, Reflector, identity
 from sidecars.kube.records import PartialObjectMetadata, Pod
 
 if TYPE_CHECKING:
@@ -324,3 +324,35 @@ async def test_the_objects_of_a_kind_that_is_removed_are_gone(server: KubeDouble
         server.end_streams()
         await asyncio.sleep(5)
         assert (reflector.served, names(reflector), events) == (False, set(), [("ADDED", "a"), ("DELETED", "a")])
+
+
+async def test_a_namespace_that_does_not_exist_is_empty_and_delays_no_other(server: KubeDouble, client: Client) -> None:
+    server.put(PODS, pod("a"))
+    server.always = "403"  # as its Role is missing, too
+    reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        assert names(reflector) == set()
+        assert reflector.fault is None
+        server.put(NAMESPACES, {"metadata": {"name": "ns"}})
+        server.always = None
+        await asyncio.sleep(60)
+        assert names(reflector) == {"a"}
+
+
+async def test_a_namespace_that_may_not_be_read_is_never_taken_for_empty(server: KubeDouble, client: Client) -> None:
+    server.put(NAMESPACES, {"metadata": {"name": "ns"}})
+    server.put(PODS, pod("a"))
+    reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
+    async with running(reflector) as events:
+        await reflector.wait_synced(5)
+        server.compact()
+        server.always = "403"
+        await asyncio.sleep(1200)
+        assert names(reflector) == {"a"}
+        assert reflector.fault is not None
+        assert ("DELETED", "a") not in events
+    other = Reflector(client, PODS, type=Pod, namespaces=["ns"])
+    async with running(other):
+        with pytest.raises(TimeoutError, match="403 Forbidden"):
+            await other.wait_synced(5)

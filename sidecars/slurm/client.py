@@ -27,6 +27,8 @@ from sidecars.slurm.tokens import TokenSource
 
 T = TypeVar("T")
 
+_MAX_BODY = 256 * 2**20
+"""Bytes of an answer's body; ten times what slurmrestd sends for 10,000 nodes."""
 _MAX_HEAD = 65_536  # bytes of an answer's head; more is left to aiohttp to refuse
 
 log = logging.getLogger(__name__)
@@ -140,7 +142,7 @@ class Client:
                     async for chunk in response.content.iter_any():
                         body.feed(chunk)
                 else:
-                    body = await response.read()
+                    body = await whole(response, _MAX_BODY)
             if status != STATUS_NO_SUCH_ENDPOINT:
                 if version != self._version:
                     log.info("slurmrestd at %s: REST API %s", self._host, version)
@@ -171,6 +173,17 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body. Raises OSError for one of more than `limit` bytes, before it is read to its end."""
+    parts: list[bytes] = []
+    async for part in response.content.iter_any():
+        limit -= len(part)
+        if limit < 0:
+            raise OSError("the answer is too long")
+        parts.append(part)
+    return b"".join(parts)
 
 
 async def ready(address: str, *, port: int = ports.SLURMCTLD, seconds: float = 1.0) -> bool | None:

@@ -1,5 +1,6 @@
 """What the operator takes from the process that it runs in. Tests replace it."""
 
+import json
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,9 +13,10 @@ from sidecars.contract import status
 from sidecars.kube import boottime
 from sidecars.operator.runtime.clusters import Connect
 from sidecars.slurm.client import Client as SlurmClient
-from sidecars.slurm.client import ready
+from sidecars.slurm.client import ready, whole
 
 STATUS_SECONDS = 2.0
+STATUS_BYTES = 2**20
 
 FetchStatus = Callable[[str, str], Awaitable[Mapping[str, Any]]]
 """The JSON of GET /status at an address, with this header Authorization. Raises OSError, TimeoutError or ValueError."""
@@ -35,9 +37,11 @@ async def fetch_status(address: str, signed: str) -> Mapping[str, Any]:
         ):
             if answer.status != 200:
                 raise ValueError(f"HTTP {answer.status}")
-            return dict(await answer.json())
+            return dict(json.loads(await whole(answer, STATUS_BYTES)))
     except aiohttp.ClientError as error:
         raise OSError(str(error)) from error
+    except (RecursionError, TypeError) as error:
+        raise ValueError(f"not an answer of reconfigure: {type(error).__name__}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,3 +292,12 @@ def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
         Rest(url, tokens.token)
     with pytest.raises(ValueError, match="should be http://HOST:PORT"):
         Client(url, tokens)
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SlurmModel()
+    model.node_register("n1")
+    monkeypatch.setattr("sidecars.slurm.client._MAX_BODY", 64)
+    async with serve(model) as url, Client(url, TokenSource(lambda: KEY, clock=time.time)) as client:
+        with pytest.raises(Unreachable, match="the answer is too long"):
+            await client.call(protocol.get_nodes())

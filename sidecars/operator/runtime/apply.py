@@ -9,7 +9,7 @@ Not for pods: those are created by POST.
 import copy
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sidecars.kube import (
@@ -135,17 +135,24 @@ class NameTakenError(NotUsableError):
 
 
 def is_ours(live: Manifest, wanted: Manifest) -> bool:
-    """Whether an object may be changed to `wanted`: it has the same controller, or our label and no controller."""
+    """Whether an object may be changed to `wanted`: they share an owner, or it has our label and no controller.
+
+    If it has a controller, that must be the shared owner.
+    """
     controller = _controller(live)
-    if controller is not None:
-        return controller.get("uid") == (_controller(wanted) or {}).get("uid")
-    return (live["metadata"].get("labels") or {}).get(MANAGED_BY) == FIELD_MANAGER
+    owners = _owners(live) if controller is None else [controller]
+    if {owner.get("uid") for owner in owners} & {owner["uid"] for owner in _owners(wanted)}:
+        return True
+    return controller is None and (live["metadata"].get("labels") or {}).get(MANAGED_BY) == FIELD_MANAGER
+
+
+def _owners(manifest: Manifest) -> Sequence[dict[str, Any]]:
+    return manifest["metadata"].get("ownerReferences") or ()
 
 
 def _controller(manifest: Manifest) -> dict[str, Any] | None:
     """The owner reference of the controller; None for an object without one."""
-    owners = manifest["metadata"].get("ownerReferences") or ()
-    return next((owner for owner in owners if owner.get("controller")), None)
+    return next((owner for owner in _owners(manifest) if owner.get("controller")), None)
 
 
 class Applier:

@@ -111,6 +111,7 @@ async def test_an_object_that_does_not_exist_is_created_and_never_taken_over() -
     [
         (live({"kind": "Service", "metadata": {"namespace": NAMESPACE, "name": "login"}}), "created by another client"),
         (live(service(owner="another")), "belongs to LoginSet login"),
+        (live(service(), ownerReferences=[{"kind": "Pod", "name": "x", "uid": "x"}]), "created by another client"),
         (live(service(owner="another"), labels={MANAGED_BY: "slurm-operator"}), "belongs to LoginSet login"),
     ],
 )
@@ -141,6 +142,13 @@ async def test_an_object_with_our_label_and_another_controller_is_not_written_to
     [
         live(service(), labels={}),
         live(service(), ownerReferences=[], labels={MANAGED_BY: "slurm-operator"}),
+        live(
+            service(),
+            ownerReferences=[
+                {"kind": "LoginSet", "name": "login", "uid": "uid-of-login"},
+                {"kind": "LoginSet", "name": "b", "uid": "other"},
+            ],
+        ),
     ],
 )
 async def test_an_object_of_ours_is_changed_by_its_uid(found: Manifest) -> None:

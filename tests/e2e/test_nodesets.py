@@ -92,6 +92,8 @@ def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slur
         assert uids(pool) == before
         time.sleep(1)
     until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
+    # Their records are reserved, so that they were set DOWN and not deleted.
+    until("both workers to be used again", lambda: pool.nodes() == {"slinky-0": "maint", "slinky-1": "maint"}, 60)
     change(pool, updateStrategy={"type": "RollingUpdate", "scheduledUpdate": None})
     until(
         "the reservation to be deleted",

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ import pytest
 
 from tests.e2e.test_nodesets import KIND, change, marked, uids
 from tests.e2e.test_nodesets import pool as pool
+from tests.support.real.configuration import controller, patch, until_set
 from tests.support.real.harness import NODESET, CommandError, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(600)
@@ -63,6 +65,73 @@ def test_a_cordoned_machine_drains_its_workers_and_no_job_is_lost(pool: Slurm) -
         pool.kubernetes.kubectl("uncordon", machine)
     pool.until_idle(2, 20)
     assert uids(pool) == before
+
+
+def ready(slurm: Slurm) -> dict[str, Any]:
+    """The condition Ready of the NodeSet."""
+    return condition(slurm.kubernetes.get("-n", "slurm", KIND, NODESET), "Ready")
+
+
+def reason(slurm: Slurm, node: str) -> str:
+    return slurm.login("sinfo", "-h", "-N", "-n", node, "-o", "%E").split("\n")[0].strip()
+
+
+def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(pool: Slurm) -> None:
+    pool.login("scontrol", "update", "nodename=slinky-1", "state=down", "reason=bad disk")
+    machines = [pool.pods()[f"slurm-worker-slinky-{number}"]["spec"]["nodeName"] for number in (1, 0)]
+    try:
+        until("the NodeSet to name the node", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""), 20)
+        # The other worker shows when the operator has seen both cordons.
+        for machine in machines:
+            pool.kubernetes.kubectl("cordon", machine)
+        until("the other worker to be drained", lambda: pool.nodes()["slinky-0"] == "drained", 20)
+        assert reason(pool, "slinky-1") == "bad disk"
+        for machine in machines:
+            pool.kubernetes.kubectl("uncordon", machine)
+        until("the other worker to be idle", lambda: pool.nodes()["slinky-0"] == "idle", 20)
+        assert (pool.nodes()["slinky-1"], reason(pool, "slinky-1")) == ("down", "bad disk")
+
+        before = uids(pool)
+        change(pool, slurmd=marked(f"down-{time.time()}"))
+        until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
+        until("the other worker to be idle", lambda: pool.nodes().get("slinky-0") == "idle", 60)
+        until("both pods to be ready", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""), 60)
+        state = pool.login("scontrol", "-o", "show", "node", "slinky-1").partition(" State=")[2].split()[0]
+        assert {"DOWN", "DRAIN"} <= set(state.split("+"))
+        assert reason(pool, "slinky-1") == "bad disk"
+    finally:
+        for machine in machines:
+            pool.kubernetes.kubectl("uncordon", machine)
+        pool.login("scontrol", "update", "nodename=slinky-1", "state=resume")
+    pool.until_idle(2, 60)
+    until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 20)
+
+
+@contextmanager
+def cut_off(slurm: Slurm, pod: str) -> Iterator[None]:
+    """No packet of the pod reaches slurmctld; probes of the kubelet are answered."""
+    controller = slurm.kubernetes.get("-n", "slurm", "pod", "slurm-controller-0")["status"]["podIP"]
+    inside = ["nsenter", f"--net=/proc/{min(processes(slurm.pods()[pod]['metadata']['uid']))}/ns/net"]
+    subprocess.run([*inside, "ip", "route", "add", "blackhole", f"{controller}/32"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*inside, "ip", "route", "del", "blackhole", f"{controller}/32"], check=True)
+
+
+def test_a_worker_that_was_cut_off_for_longer_than_slurmds_timeout_is_used_again(pool: Slurm) -> None:
+    before = controller(pool)["spec"].get("extraConf", "")
+    patch(pool, extraConf=f"{before}\nSlurmdTimeout=12\n")
+    try:
+        until_set(pool, "SlurmdTimeout", "12 sec")
+        with cut_off(pool, "slurm-worker-slinky-1"):
+            until("Slurm to give the worker up", lambda: pool.nodes()["slinky-1"].startswith("down"), 90)
+            assert reason(pool, "slinky-1") == "Not responding"
+        until("the worker to be used again", lambda: pool.nodes()["slinky-1"] == "idle", 200)
+        until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 20)
+    finally:
+        patch(pool, extraConf=before)
+    until_set(pool, "SlurmdTimeout", "300 sec")
 
 
 def another_nodeset(slurm: Slurm, name: str) -> None:

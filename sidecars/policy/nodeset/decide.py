@@ -164,11 +164,14 @@ class _Step:
     def _with_lost(self, plan: PodPlan) -> PodPlan:
         everyone, slurm, now = self.observed.pods, self.observed.slurm, self.now
         since = lost.absent(everyone, slurm, self.memory.absent_since, now)
-        self.memory = replace(self.memory, absent_since=since)
         planned = {deletion.pod.name for deletion in plan.delete}
-        found = (lost.stuck(everyone, slurm, now), lost.unregistered(everyone, slurm, since, now))
-        self.hints += [each.look_again for each in found]
-        more = [it for each in found for it in each.delete if it.kube_node_lost or it.pod.name not in planned]
+        before = self.memory.replaced
+        stuck = lost.stuck(everyone, slurm, now, since)
+        unknown = lost.unregistered(everyone, slurm, since, before, now)
+        self.hints += [stuck.look_again, unknown.look_again]
+        replaced = lost.still_replaced({**{it.pod.uid: now for it in unknown.delete}, **before}, now)
+        self.memory = replace(self.memory, absent_since=since, replaced=replaced)
+        more = [it for it in (*stuck.delete, *unknown.delete) if it.kube_node_lost or it.pod.name not in planned]
         return replace(plan, delete=(*plan.delete, *more)) if more else plan
 
     def _read_live(self, plan: PodPlan) -> PodPlan:

@@ -6,7 +6,7 @@ taint `node.kubernetes.io/out-of-service`, by which an administrator declares th
 (https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS
@@ -23,6 +23,15 @@ OVERDUE_SECONDS = 15.0
 UNREGISTERED_SECONDS = 60.0
 """How long a running slurmd may be unknown to Slurm: it tries to register every few seconds."""
 
+REPLACEMENT_SECONDS = 60.0
+REPLACED_PERCENT = 10
+"""In so many seconds at most this share of the workers is replaced because Slurm doesn't know them; one at least."""
+
+DISRUPTED_PERCENT = 55
+DISRUPTED_LEAST = 3
+"""From this share of the workers on, and so many, no pod is replaced because Slurm doesn't know it. slurmctld has more
+probably lost its state, and jobs may run on all of them. Kubernetes' node controller has the same thresholds."""
+
 ALL_UNREGISTERED_SECONDS = 600.0
 """The same where Slurm lists no node at all, as a faulty slurmrestd does too: jobs may run on all of them."""
 
@@ -36,14 +45,15 @@ class Lost:
     """Seconds until time alone may have changed that."""
 
 
-def stuck(pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Lost:
-    """The terminating pods to delete by force, once their Kubernetes node has been read again.
+def stuck(pods: Sequence[WorkerPod], slurm: SlurmView, now: float, since: Mapping[str, float]) -> Lost:
+    """The terminating pods to delete by force, once their Kubernetes node has been read again. `since`: see `absent`.
 
     The Node object of a running host can be deleted too: its kubelet then stops the pod within its grace. A pod without
     a Node is therefore deleted when that is over, or when slurmctld does not reach its slurmd.
     """
     delete: list[Deletion] = []
     waits: list[float] = []
+    lost_state = bool(disrupted(pods, since, now))
     for pod in pods:
         if not pod.terminating:
             continue
@@ -53,15 +63,15 @@ def stuck(pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> Lost:
         if pod.out_of_service:
             why = f"it is stuck terminating on Kubernetes node {pod.kube_node}, which is out of service"
             delete.append(Deletion(pod, why, grace_seconds=0, kube_node_lost=True))
-        elif pod.kube_node_gone and (left <= 0 or _silent(pod, slurm)):
+        elif pod.kube_node_gone and (left <= 0 or _silent(pod, slurm, lost_state)):
             why = f"it is stuck terminating on Kubernetes node {pod.kube_node}, which is gone"
             delete.append(Deletion(pod, why, grace_seconds=0, kube_node_lost=True))
     return Lost(tuple(delete), min(waits, default=None))
 
 
-def _silent(pod: WorkerPod, slurm: SlurmView) -> bool:
+def _silent(pod: WorkerPod, slurm: SlurmView, lost_state: bool) -> bool:
     node = slurm.nodes.get(pod.slurm_node)
-    return slurm.problem is None and (node is None or "NOT_RESPONDING" in node.states)
+    return slurm.problem is None and (not lost_state if node is None else "NOT_RESPONDING" in node.states)
 
 
 def is_overdue(pod: WorkerPod, now: float) -> bool:
@@ -112,15 +122,35 @@ def not_registered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[s
     )
 
 
-def unregistered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str, float], now: float) -> Lost:
+def disrupted(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> str:
+    """Why no pod that Slurm doesn't know is replaced, for a condition; "" if some may be. `since`: see `absent`."""
+    running = [pod for pod in pods if not pod.terminating and not pod.finished and pod.slurmd_since is not None]
+    missing = [pod for pod in running if now - since.get(pod.uid, now) >= NOT_REGISTERED_SECONDS]
+    if len(missing) < DISRUPTED_LEAST or 100 * len(missing) <= DISRUPTED_PERCENT * len(running):
+        return ""
+    first = min(pod.slurm_node for pod in missing)
+    return (
+        f"Slurm has no node of {len(missing)} of the {len(running)} workers whose slurmd runs, such as {first}: "
+        "slurmctld may have lost its state, and jobs may still run there, so no pod is replaced; restore slurmctld's "
+        "state, or delete these pods when their jobs have ended"
+    )
+
+
+def unregistered(
+    pods: Sequence[WorkerPod], slurm: SlurmView, since: Mapping[str, float], replaced: Mapping[str, float], now: float
+) -> Lost:
     """The pods to delete that Slurm does not know although their slurmd runs: only a new slurmd registers again.
 
     That happens when the record of a dynamic node is deleted while its slurmd runs (scontrol delete). `since`: see
-    `absent`.
+    `absent`. `replaced`: when pods were chosen earlier, by uid; see `still_replaced`.
     """
+    if disrupted(pods, since, now):
+        return Lost()
     delete: list[Deletion] = []
     waits: list[float] = []
     patience = _patience(slurm)
+    recent = still_replaced(replaced, now)
+    room = max(1, len(pods) * REPLACED_PERCENT // 100) - len(recent)
     for pod in pods:
         if pod.uid not in since:
             continue
@@ -128,9 +158,19 @@ def unregistered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str
         if left > 0:
             waits += [left, *(it for it in (left - patience + NOT_REGISTERED_SECONDS,) if it > 0)]
             continue
+        if pod.uid not in recent:
+            if room <= 0:
+                waits.append(min(recent.values(), default=now) + REPLACEMENT_SECONDS - now)
+                continue
+            room -= 1
         why = f"its slurmd has run for {patience:g} s and Slurm has no node {pod.slurm_node}"
         delete.append(Deletion(pod, why, absent=True, event=NOT_REGISTERED, severity="Warning"))
     return Lost(tuple(delete), min(waits, default=None))
+
+
+def still_replaced(replaced: Mapping[str, float], now: float) -> dict[str, float]:
+    """The pods that were chosen in the last `REPLACEMENT_SECONDS`."""
+    return {uid: at for uid, at in replaced.items() if now - at < REPLACEMENT_SECONDS}
 
 
 def _patience(slurm: SlurmView) -> float:

@@ -19,6 +19,8 @@ class Memory:
     """Failures in a row, by name of the pod."""
     absent_since: Mapping[str, float] = field(default_factory=dict)
     """Since when Slurm has no node of a pod whose slurmd runs, by uid of the pod."""
+    replaced: Mapping[str, float] = field(default_factory=dict)
+    """When a pod was last deleted because Slurm has no node of it, by uid of the pod."""
     orphaned_since: Mapping[str, float] = field(default_factory=dict)
     """Since when a node record has no pod, by its name."""
     records_since: float | None = None

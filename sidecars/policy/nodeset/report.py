@@ -79,6 +79,9 @@ def _ready(
         more = len(progress.problems) - 1
         others = f" (and {more} more)" if more else ""
         return Condition("Ready", "False", "NameConflict", progress.problems[0] + others)
+    disrupted = lost.disrupted(observed.pods, progress.absent_since, now)
+    if disrupted:
+        return Condition("Ready", "False", "ManyNotRegistered", disrupted)
     ready = sum(1 for pod in observed.pods if pod.ready and not pod.terminating and not replicas.lingers(pod, pods))
     if ready < pods.replicas:
         because = _unscheduled(observed.pods) or f"; see `kubectl -n {pods.namespace} get pods`"

@@ -197,6 +197,16 @@ def test_a_pod_that_slurm_does_not_list_is_deleted_only_if_it_is_absent_at_this_
         assert deleted(answered(asked(1), observed, answer)) == want
 
 
+def test_pods_that_slurm_does_not_know_are_replaced_a_few_in_a_minute() -> None:
+    pods = [worker(number, slurmd_since=NOW - 600) for number in range(40)]
+    view = slurm(*(node(number, "IDLE") for number in range(10, 40)))
+    memory = Memory(absent_since={f"uid-{number}": NOW - 100 for number in range(10)})
+    first = answered(asked(40), seen(pods, view), needs.Known(True), memory)
+    assert deleted(first) == ["slinky-0", "slinky-1", "slinky-2", "slinky-3"]
+    second = answered(asked(40), seen(pods[4:], view), needs.Known(True), first.memory)
+    assert deleted(second) == []
+
+
 def test_what_was_read_for_one_pod_is_valid_for_a_moment_only() -> None:
     observed = seen([worker(0), worker(1)], slurm(node(0, "IDLE")))
     [action] = of(actions.DeletePod, answered(asked(1), observed, needs.Known(True)))

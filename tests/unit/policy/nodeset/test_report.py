@@ -43,6 +43,13 @@ TERMINATING = worker(1, terminating=True)
         (asked(1), seen(), Progress(problems=("no name",)), None, "NameConflict"),
         (asked(1), seen(replace(TERMINATING, kubelet_silent=True)), Progress(), None, "MachineLost"),
         (asked(1), seen(worker(7)), Progress(absent_since={"uid-7": NOW - 30}), None, "NotRegistered"),
+        (
+            asked(3),
+            seen(*(worker(number, ready=False, slurmd_since=NOW - 600) for number in (7, 8, 9))),
+            Progress(absent_since={f"uid-{number}": NOW - 30 for number in (7, 8, 9)}),
+            None,
+            "ManyNotRegistered",
+        ),
     ],
 )
 def test_the_condition_ready_names_what_matters_most(

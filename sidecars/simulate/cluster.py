@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from sidecars.contract.reasons import NOT_RESPONDING
+from sidecars.contract.reasons import NOT_RESPONDING, UNEXPECTEDLY_REBOOTED
 from sidecars.simulate.records import (
     SimJob,
     SimNode,
@@ -18,6 +18,9 @@ from sidecars.simulate.records import (
     SimReservation,
 )
 from sidecars.slurm.hostlists import expand
+
+UNAVAILABLE = frozenset({"DRAIN", "FAIL"})
+"""Flags of a node on which no job starts. Setting one of them ends the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Cluster:
         self.nodes: dict[str, SimNode] = {}
         self.jobs: dict[int, SimJob] = {}
         self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}
+        self.return_to_service = 2
+        """ReturnToService of slurm.conf: which DOWN nodes are up again when slurmd registers or answers a ping."""
         self._reservations: dict[str, SimReservation] = {}
         self._changed_at: dict[str, float] = {}
         self._last_node_update = clock()
@@ -57,21 +62,35 @@ class Cluster:
         gres: str = "",
         cpus: int = 4,
         real_memory: int = 16_000,
+        rebooted: bool = False,
     ) -> SimNode:
-        """slurmd -Z starts. It creates a record, or returns the old one to service with drain, reason and comment."""
+        """slurmd -Z starts. It creates a record, or returns the old one to service with drain, reason and comment.
+
+        `rebooted`: its host has booted since slurmctld last heard of the node.
+        """
         node = self.nodes.get(name)
         if node is None:
             node = self.nodes[name] = SimNode(name, features=list(features), active_features=list(features))
             node.topology = topology
-        if node.base == "DOWN":
-            node.base = "IDLE"
-            if "DRAIN" not in node.flags:
-                node.reason, node.reason_changed_at = "", 0
+        if node.base == "DOWN" and not (rebooted and self.return_to_service < 2):
+            self._return(node)
+        elif rebooted and self.return_to_service < 2 and not self._drained(node):
+            if node.reason in ("", NOT_RESPONDING):
+                self._set_reason(node, UNEXPECTEDLY_REBOOTED)
+            self._down(node)
         node.silent_until = 0.0
         node.extra, node.instance_id, node.address, node.gres = extra, instance_id, address or name, gres
         node.cpus, node.real_memory, node.slurmd_start_time = cpus, real_memory, int(self.clock())
         self._touch(name)
         return node
+
+    def node_responds(self, name: str) -> None:
+        """slurmd answers a ping (slurmctld/node_mgr.c, _node_did_resp)."""
+        node = self.nodes[name]
+        node.silent_until = 0.0
+        if node.base == "DOWN":
+            self._return(node)
+        self._touch(name)
 
     def node_silence(self, name: str) -> None:
         """slurmd doesn't respond, but SlurmdTimeout has not passed yet; `node_register` ends it."""
@@ -101,6 +120,8 @@ class Cluster:
         name: str = "job",
         partition: str = "all",
         user: str = "root",
+        kill_on_node_fail: bool = True,
+        requeue: bool = True,
     ) -> int:
         """A job starts on these nodes (a hostlist or names). Returns its id. Raises KeyError for an unknown node."""
         names = expand(nodes) if isinstance(nodes, str) else list(nodes)
@@ -109,6 +130,7 @@ class Cluster:
                 raise KeyError(node)
         now = int(self.clock())
         job = SimJob(self._next_job, names, {"RUNNING"}, cpus, now, time_limit, name, partition, user, now)
+        job.kill_on_node_fail, job.requeue = kill_on_node_fail, requeue
         return self._add_job(job)
 
     def job_submit(self, *, name: str = "job", cpus: int = 1, partition: str = "all", user: str = "root") -> int:
@@ -128,6 +150,11 @@ class Cluster:
         self.jobs[job_id].states = {"SUSPENDED"}
         self._touch_job(self.jobs[job_id])
 
+    def job_resume(self, job_id: int) -> None:
+        """A suspended job goes on."""
+        self.jobs[job_id].states = {"RUNNING"}
+        self._touch_job(self.jobs[job_id])
+
     def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
         """The job ends. With `completing` its nodes are busy until this is called again without."""
         job = self.jobs[job_id]
@@ -140,6 +167,11 @@ class Cluster:
         if flags is not None:
             reservation = dataclasses.replace(reservation, flags=(*flags, "SPEC_NODES"))
         self._reservations[name] = reservation
+        self._last_reservation_update = self.clock()
+
+    def unreserve(self, name: str) -> None:
+        """A reservation is deleted, if it exists."""
+        self._reservations.pop(name, None)
         self._last_reservation_update = self.clock()
 
     @property
@@ -206,13 +238,33 @@ class Cluster:
         return Use(cpus, completing, reservations, partitions)
 
     def _down(self, node: SimNode) -> None:
+        """The node is DOWN, and its jobs end there (slurmctld/job_mgr.c, kill_running_job_by_node_ptr)."""
         node.base = "DOWN"
         for job in self.jobs.values():
-            if job.on_nodes and node.name in job.nodes:
-                job.states = {"PENDING"} if "RUNNING" in job.states else job.states - {"COMPLETING"}
-                job.nodes = [] if "PENDING" in job.states else job.nodes
-                self._last_job_update = self.clock()
+            if not job.on_nodes or node.name not in job.nodes:
+                continue
+            if not job.states & {"RUNNING", "SUSPENDED"}:
+                job.states = job.states - {"COMPLETING"}
+            elif not job.kill_on_node_fail and len(job.nodes) > 1:
+                job.nodes = [name for name in job.nodes if name != node.name]
+            elif job.requeue:
+                job.states, job.nodes = {"PENDING"}, []
+            else:
+                job.states = {"NODE_FAIL"}
+            self._last_job_update = self.clock()
         self._touch(node.name)
+
+    def _return(self, node: SimNode) -> None:
+        """A DOWN node has registered or answered: it is up again if ReturnToService allows that."""
+        allowed = self.return_to_service == 2 or (self.return_to_service == 1 and node.reason == NOT_RESPONDING)
+        if not allowed:
+            return
+        node.base = "IDLE"
+        if not node.flags & UNAVAILABLE:
+            node.reason, node.reason_changed_at = "", 0
+
+    def _drained(self, node: SimNode) -> bool:
+        return "DRAIN" in node.flags and not any(job.on_nodes and node.name in job.nodes for job in self.jobs.values())
 
     def _set_reason(self, node: SimNode, reason: str) -> None:
         node.reason, node.reason_changed_at = reason, int(self.clock())

@@ -31,7 +31,7 @@ from sidecars.simulate.answers import (
     ok,
     refusal,
 )
-from sidecars.simulate.cluster import Cluster, Use
+from sidecars.simulate.cluster import UNAVAILABLE, Cluster, Use
 from sidecars.simulate.records import (
     RECURRING,
     Call,
@@ -55,7 +55,7 @@ MAX_DELAY = 600
 OPERATORS = frozenset({"root", "slurm"})
 """Users whose tokens may write."""
 
-_STATES_TO_SET = frozenset({"DRAIN", "UNDRAIN", "DOWN", "IDLE", "RESUME"})
+_STATES_TO_SET = frozenset({"DRAIN", "FAIL", "UNDRAIN", "DOWN", "IDLE", "RESUME"})
 _RESERVATION_FLAGS = frozenset(
     {
         *("ANY_NODES", "DAILY", "FLEX", "FORCE_START", "HOURLY", "IGNORE_JOBS", "MAGNETIC", "MAINT", "NO_HOLD_JOBS"),
@@ -327,23 +327,28 @@ class SlurmModel(Cluster):
             error = (UNKNOWN_NODE if node is None else self._change(node, state, content)) or error
         return refusal(422, error) if error else ok({})
 
+    def update_node(self, name: str, state: str, reason: str = "") -> bool:
+        """`scontrol update nodename=NAME state=STATE reason=REASON`. Returns whether Slurm accepts it."""
+        return not self._change(self.nodes[name], [state], {"reason": reason})
+
     def _change(self, node: SimNode, state: list[str], content: Json) -> int:
-        idle = node.base != "DOWN" and "DRAIN" not in node.flags
+        idle = node.base != "DOWN" and not node.flags & UNAVAILABLE
         silent = "NOT_RESPONDING" in self.states(node.name)
         match state:
             case []:
                 pass
-            case ["DRAIN"]:
-                node.flags.add("DRAIN")
+            case ["DRAIN" | "FAIL"]:
+                node.flags -= UNAVAILABLE
+                node.flags.add(state[0])
             case ["UNDRAIN"]:
                 node.flags.discard("DRAIN")
-                if node.base != "DOWN":
+                if node.base != "DOWN" and "FAIL" not in node.flags:
                     self._back(node)
             case ["DOWN"]:
                 self._down(node)
             case ["IDLE" | "RESUME"] if not (idle and (silent or state == ["RESUME"])):
                 node.base = "IDLE"
-                node.flags -= {"DRAIN"}
+                node.flags -= UNAVAILABLE
                 self._back(node)
             case _:
                 return BAD_TRANSITION

@@ -83,6 +83,10 @@ class SimJob:
     partition: str = "all"
     user: str = "root"
     submit_time: int = 0
+    kill_on_node_fail: bool = True
+    """False for `sbatch --no-kill`: of several nodes that it has, it may lose one."""
+    requeue: bool = True
+    """Whether it is pending again, rather than ended, when its node fails."""
 
     @property
     def on_nodes(self) -> bool:

@@ -155,6 +155,62 @@ async def idle_ends_down_and_drain_and_clears_the_reason(slurm: Target) -> None:
 
 
 @scenario
+async def fail_ends_a_drain_and_a_drain_ends_fail(slurm: Target) -> None:
+    name = slurm.nodes[0]
+    await slurm.write([name], "FAIL", reason=WHY)
+    node = await slurm.node(name)
+    assert "FAIL" in node.states
+    assert not is_drain(node.states)
+    assert node.reason == WHY
+    await slurm.write([name], "DRAIN", reason="contract: another")
+    node = await slurm.node(name)
+    assert "FAIL" not in node.states
+    assert is_drained(node.states)
+    assert node.reason == "contract: another"
+    await slurm.write([name], "FAIL")
+    node = await slurm.node(name)
+    assert "FAIL" in node.states
+    assert not is_drain(node.states)
+    assert node.reason == "contract: another"
+
+
+@scenario
+async def undrain_leaves_fail_with_its_reason_and_resume_ends_both(slurm: Target) -> None:
+    name = slurm.nodes[0]
+    await slurm.write([name], "FAIL", reason=WHY)
+    await slurm.write([name], "UNDRAIN")
+    node = await slurm.node(name)
+    assert "FAIL" in node.states
+    assert node.reason == WHY
+    await slurm.write([name], "RESUME")
+    node = await slurm.node(name)
+    assert "FAIL" not in node.states
+    assert node.reason == ""
+
+
+@scenario
+async def fail_leaves_a_job_on_its_node(slurm: Target) -> None:
+    name = slurm.nodes[0]
+    number = await slurm.running(name)
+    await slurm.write([name], "FAIL", reason=WHY)
+    assert (await slurm.call(protocol.get_job(number))).states == {"RUNNING"}
+    node = await slurm.node(name)
+    assert is_busy(node.states)
+    assert "FAIL" in node.states
+
+
+@scenario
+async def a_drain_of_a_down_node_replaces_its_reason_and_leaves_it_down(slurm: Target) -> None:
+    name = slurm.nodes[0]
+    await slurm.write([name], "DOWN", reason=WHY)
+    await slurm.write([name], "DRAIN", reason="contract: another")
+    node = await slurm.node(name)
+    assert is_down(node.states)
+    assert is_drain(node.states)
+    assert node.reason == "contract: another"
+
+
+@scenario
 async def a_node_that_is_idle_cant_be_resumed(slurm: Target) -> None:
     request = protocol.update_nodes(slurm.nodes[:1], state=["RESUME"])
     assert 2180 in await slurm.refused(Rejected, request)
@@ -270,6 +326,19 @@ async def a_suspended_job_uses_no_cpus_of_the_node_that_it_is_on(slurm: Target) 
     job = await slurm.call(protocol.get_job(number))
     assert job.states == {"SUSPENDED"}
     assert job.nodes == name
+
+
+@scenario
+async def down_takes_a_suspended_job_from_its_node(slurm: Target) -> None:
+    name = slurm.nodes[0]
+    number = await slurm.running(name)
+    await slurm.jobs.suspend(number)
+    await slurm.write([name], "DOWN", reason=WHY)
+
+    async def gone() -> bool:
+        return (await slurm.call(protocol.get_job(number))).states.isdisjoint({"RUNNING", "SUSPENDED"})
+
+    await slurm.until(f"job {number} to be off {name}", gone)
 
 
 @scenario

@@ -111,6 +111,8 @@ class Target:
             node = await self.node(name)
             if "DOWN" in node.states:
                 await self.write([name], "IDLE")
+            elif "FAIL" in node.states:
+                await self.write([name], "RESUME")
             elif "DRAIN" in node.states:
                 await self.write([name], "UNDRAIN")
-            await self.until_node(name, "idle", lambda states: not states & {"DOWN", "DRAIN", "NOT_RESPONDING"})
+            await self.until_node(name, "idle", lambda states: not states & {"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"})

@@ -10,7 +10,9 @@ import itertools
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from functools import partial
+from typing import Any, Literal, Protocol
 
 from sidecars.kube import (
     DEPLOYMENTS,
@@ -23,6 +25,7 @@ from sidecars.kube import (
 from sidecars.kube.errors import ApiError
 from sidecars.register.main import RECORD_WAIT
 from sidecars.simulate import SlurmModel
+from sidecars.simulate.records import Reply
 from tests.support.world.api import Api, Change
 from tests.support.world.worker import Outside, Worker
 
@@ -35,7 +38,21 @@ LAST_GRACE = 2.0  # seconds for a native sidecar even where the grace is used up
 NODE_MONITOR_GRACE = 40.0  # kube-controller-manager --node-monitor-grace-period
 EVICTION = 300.0  # tolerationSeconds of every pod for an unreachable node
 SLURMD_TIMEOUT = 300.0  # slurm.conf SlurmdTimeout
+PING = SLURMD_TIMEOUT / 3  # slurmctld/ping_nodes.c
 POD_GC = 20.0  # a pod bound to a node that doesn't exist
+
+
+class Ending(Enum):
+    """How the containers of a worker pod have ended."""
+
+    STOPPED = "its slurmd was stopped"
+    GRACE_OVER = "somebody else than the operator deleted it, and its grace is over"
+    FORCE = "somebody else than the operator deleted it by force"
+    POWER = "its host has lost its power"
+
+
+Cut = Literal["slurmctld", "all"]
+"""What a Kubernetes node can't reach: slurmctld alone, or anything at all."""
 
 
 @dataclass
@@ -60,6 +77,15 @@ class Slurmd:
         return self.worker.kube_node
 
 
+class Watch(Protocol):
+    """Sees the requests of the `node` sidecars. Raises nothing."""
+
+    def sidecar_request(
+        self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], Reply]
+    ) -> Reply:
+        """Returns Slurm's answer, which `carry` gets."""
+
+
 @dataclass
 class Kubelets:
     """`model` is the Slurm cluster of a pod; `note` records a broken invariant, `log` what the pods log."""
@@ -69,10 +95,29 @@ class Kubelets:
     rng: random.Random
     note: Callable[[str], None]
     log: Callable[[str], None]
+    watch: "Watch"
     running: dict[str, Slurmd] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
+    cut: dict[str, Cut] = field(default_factory=dict)
+    """Kubernetes nodes that are cut off."""
     broken_images: set[str] = field(default_factory=set)
+    deleted_by_operator: set[str] = field(default_factory=set)
+    """The uids of pods."""
+    steps: Callable[[Slurmd], int] = lambda _: 0
+    """The slurmstepd processes beside a slurmd."""
+    ended: list[Callable[[Slurmd, Ending], None]] = field(default_factory=list)
+    """Called when a slurmd has ended."""
+    registered: list[Callable[[Slurmd], None]] = field(default_factory=list)
+    """Called when a slurmd has registered, for the first time or again."""
+    timed_out: list[Callable[[Slurmd], None]] = field(default_factory=list)
+    """Called before slurmctld sets a node DOWN because it doesn't respond."""
+    returned: list[Callable[[SlurmModel, str], None]] = field(default_factory=list)
+    """Called when a DOWN node is up again because its slurmd, which has run all the time, answers slurmctld."""
     _workers: dict[str, Worker] = field(default_factory=dict)
+    _booted_at: dict[str, float] = field(default_factory=dict)
+    """When a Kubernetes node has booted again."""
+    _lost_at: dict[tuple[int, str], float] = field(default_factory=dict)
+    """When slurmctld has lost contact, by model and node."""
     _addresses: Iterator[int] = field(default_factory=itertools.count)
     _stopping: set[str] = field(default_factory=set)
     _owners: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
@@ -95,14 +140,56 @@ class Kubelets:
         self.dead.add(name)
         for uid, worker in list(self._workers.items()):
             if worker.kube_node == name:
-                self._end(uid)
+                self._end(uid, Ending.POWER)
         self._later(NODE_MONITOR_GRACE, self._unreachable, name)
 
-    def revive(self, name: str) -> None:
-        """A dead Kubernetes node boots."""
-        if name not in self.dead:
+    def cut_off(self, name: str, what: Cut) -> None:
+        """A Kubernetes node reaches slurmctld or anything at all no longer; what runs on it goes on."""
+        if name in self.dead or name in self.cut:
             return
-        self.dead.discard(name)
+        self.cut[name] = what
+        for slurmd in list(self.running.values()):
+            if slurmd.kube_node == name and slurmd.registered:
+                self._contact_lost(slurmd)
+        if what == "all":
+            self._later(NODE_MONITOR_GRACE, self._unreachable, name)
+
+    def join(self, name: str) -> None:
+        """A Kubernetes node that was cut off is reached again."""
+        what = self.cut.pop(name, None)
+        if what is None:
+            return
+        for slurmd in list(self.running.values()):
+            if slurmd.kube_node == name and slurmd.registered:
+                self._later(self.rng.uniform(1, PING), self._contact_again, slurmd)
+        if what == "slurmctld":
+            return
+        self._reachable(name)
+        for uid, worker in list(self._workers.items()):
+            if worker.kube_node != name or uid in self._stopping:
+                continue
+            pod = self._pod(uid)
+            self._stopping.add(uid)
+            if pod is None:
+                self._later(self.rng.uniform(0.1, 1.0), self.kill_pod, uid)
+            elif pod["metadata"].get("deletionTimestamp"):
+                self._spawn(self._stop(uid))
+            else:
+                self._stopping.discard(uid)
+                slurmd_of = self.running.get(uid)
+                if slurmd_of is not None:
+                    self._later(1.0, self._show, uid, True, {"running": {"startedAt": self.api.timestamp()}})
+        for pod in self.api.all(POD):
+            going = pod["metadata"].get("deletionTimestamp") and pod["metadata"]["uid"] not in self._workers
+            if pod["spec"].get("nodeName") == name and going:
+                self._gone(pod["metadata"]["uid"])
+
+    def _isolated(self, name: str | None) -> bool:
+        """Whether the API server reaches nothing on that Kubernetes node."""
+        return name in self.dead or (name is not None and self.cut.get(name) == "all")
+
+    def _reachable(self, name: str) -> None:
+        """The kubelet reports to the API server again."""
         node = self.api.get(NODE, "", name)
         if node is None:
             self.add_kube_node(name)
@@ -110,7 +197,16 @@ class Kubelets:
         taints = [it for it in node["spec"].get("taints", []) if it["key"] not in (UNREACHABLE, OUT_OF_SERVICE)]
         self.api.change(NODE, "", name, {"spec": {"taints": taints or None}})
         self.api.change(NODE, "", name, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, status=True)
-        for pod in self.api.all(POD):
+
+    def revive(self, name: str) -> None:
+        """A dead Kubernetes node boots."""
+        if name not in self.dead:
+            return
+        self.dead.discard(name)
+        self._booted_at[name] = self._now()
+        existed = self.api.get(NODE, "", name) is not None
+        self._reachable(name)
+        for pod in self.api.all(POD) if existed else ():
             if pod["spec"].get("nodeName") != name:
                 continue
             if pod["metadata"].get("deletionTimestamp"):
@@ -171,12 +267,12 @@ class Kubelets:
         pod = change.object
         metadata, uid = pod["metadata"], pod["metadata"]["uid"]
         if change.kind == "DELETED":
-            if uid in self._workers and uid not in self._stopping:
+            if uid in self._workers and uid not in self._stopping and not self._isolated(pod["spec"].get("nodeName")):
                 # Deleted by force: the kubelet kills what still runs.
                 self._stopping.add(uid)
                 self._later(self.rng.uniform(0.1, 1.0), self.kill_pod, uid)
         elif metadata.get("deletionTimestamp"):
-            if pod["spec"].get("nodeName") not in self.dead and uid not in self._stopping:
+            if not self._isolated(pod["spec"].get("nodeName")) and uid not in self._stopping:
                 self._stopping.add(uid)
                 self._spawn(self._stop(uid))
         elif change.kind == "ADDED":
@@ -206,8 +302,10 @@ class Kubelets:
             return
         taken: dict[str, int] = {}
         for other in self.api.all(POD):
-            name = other["spec"].get("nodeName", "")
-            taken[name] = taken.get(name, 0) + 1
+            # podAntiAffinity is about pods of the same namespace.
+            if other["metadata"]["namespace"] == pod["metadata"]["namespace"]:
+                name = other["spec"].get("nodeName", "")
+                taken[name] = taken.get(name, 0) + 1
         fits = [node["metadata"]["name"] for node in self.api.all(NODE) if self._fits(pod, node, taken)]
         if not fits:
             self._later(2.0, self._bind, uid)
@@ -240,6 +338,9 @@ class Kubelets:
         pod = self._pod(uid)
         if pod is None or pod["spec"].get("nodeName") in self.dead or uid in self._workers or uid in self._stopping:
             return
+        if self._isolated(pod["spec"].get("nodeName")):
+            self._later(5.0, self._start, uid)
+            return
         image = next((it.get("image", "") for it in pod["spec"]["containers"] if it["name"] == "slurmd"), "")
         if image in self.broken_images:
             waiting = {"waiting": {"reason": "ImagePullBackOff", "message": image}}
@@ -248,7 +349,17 @@ class Kubelets:
             return
         model, number = self.model(pod), next(self._addresses)
         ip = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-        worker = self._workers[uid] = Worker(pod, ip, Outside(model, self._listens, self.rng, self.log, self._spawn))
+        kube_node = pod["spec"]["nodeName"]
+        outside = Outside(
+            model=model,
+            carry=partial(self.watch.sidecar_request, model),
+            reaches=lambda: not self._isolated(kube_node),
+            listens=self._listens,
+            rng=self.rng,
+            log=self.log,
+            spawn=self._spawn,
+        )
+        worker = self._workers[uid] = Worker(pod, ip, outside)
         self._spawn(self._boot(worker, Slurmd(worker, model, slurm_node(pod))))
 
     async def _boot(self, worker: Worker, slurmd: Slurmd) -> None:
@@ -281,8 +392,8 @@ class Kubelets:
         pod, slurmd = self._pod(uid), self.running.get(uid)
         if pod is None or slurmd is None or (uid in self._stopping and ready):
             return
-        if ready and not slurmd.registered:
-            self._later(0.5, self._show, uid, True, state)
+        if (ready and not slurmd.registered) or self._isolated(slurmd.kube_node):
+            self._later(0.5, self._show, uid, ready, state)
             return
         self._report(pod, ready=ready, state=state, phase="Running")
 
@@ -306,6 +417,9 @@ class Kubelets:
         slurmd = self.running.get(uid)
         if slurmd is None or self._pod(uid) is None:
             return
+        if slurmd.kube_node in self.cut:
+            self._later(5.0, self._register, uid)
+            return
         self._add_record(slurmd)
         slurmd.registered, slurmd.registered_at = True, self._now()
 
@@ -315,7 +429,17 @@ class Kubelets:
         # A record keeps what it was created with.
         extra = worker.registration.extra if record is None else record.extra
         instance = worker.registration.instance_id if record is None else record.instance_id
-        slurmd.model.node_register(slurmd.slurm_node, extra=extra, instance_id=instance, address=worker.ip)
+        lost_at = self._lost_at.get((id(slurmd.model), slurmd.slurm_node), float("inf"))
+        slurmd.model.node_register(
+            slurmd.slurm_node,
+            extra=extra,
+            instance_id=instance,
+            address=worker.ip,
+            rebooted=record is not None and self._booted_at.get(slurmd.kube_node, 0.0) > lost_at,
+        )
+        self._lost_at.pop((id(slurmd.model), slurmd.slurm_node), None)
+        for listener in self.registered:
+            listener(slurmd)
 
     def register_again(self, model: SlurmModel) -> None:
         """slurmctld has lost its state, and asks every slurmd."""
@@ -325,8 +449,12 @@ class Kubelets:
 
     def _register_lost(self, uid: str) -> None:
         slurmd = self.running.get(uid)
-        if slurmd is not None and uid not in self._stopping and slurmd.slurm_node not in slurmd.model.nodes:
-            self._add_record(slurmd)
+        if slurmd is None or uid in self._stopping or slurmd.slurm_node in slurmd.model.nodes:
+            return
+        if slurmd.kube_node in self.cut:
+            self._later(5.0, self._register_lost, uid)
+            return
+        self._add_record(slurmd)
 
     async def _stop(self, uid: str) -> None:
         """The preStop hook, slurmd's end, that of `node`, then the pod's."""
@@ -338,6 +466,8 @@ class Kubelets:
                 await asyncio.sleep(self.rng.uniform(0.1, 0.5))
                 if self.running.pop(uid, None) is None:
                     return  # the Kubernetes node died
+                over = not worker.released.is_set() and uid not in self.deleted_by_operator
+                self._report_ended(slurmd, Ending.GRACE_OVER if over else Ending.STOPPED)
                 worker.stop_slurmd()
             worker.terminate()
             with contextlib.suppress(TimeoutError):
@@ -345,17 +475,17 @@ class Kubelets:
                     await worker.ended.wait()
             if self._workers.get(uid) is not worker:
                 return
-            self._end(uid, slurmd)
+            self._end(uid, Ending.STOPPED, slurmd)
         await asyncio.sleep(self.rng.uniform(0.05, 0.3))
         pod = self._pod(uid)
-        if pod is not None and pod["spec"].get("nodeName") not in self.dead:
+        if pod is not None and not self._isolated(pod["spec"].get("nodeName")):
             self._gone(uid)
         self._stopping.discard(uid)
 
     async def _hook(self, slurmd: Slurmd, begun: float) -> None:
         """slurmd's preStop hook: until `node` lets it end, or the kubelet's patience does."""
         while slurmd.uid in self.running and self._now() - begun < self._grace(slurmd.uid):
-            slurmd.worker.hook(self._steps(slurmd))
+            slurmd.worker.hook(self.steps(slurmd))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await slurmd.worker.released.wait()
@@ -366,34 +496,87 @@ class Kubelets:
         pod = self._pod(uid)
         return float(pod["metadata"].get("deletionGracePeriodSeconds", 0)) if pod is not None else 0.0
 
-    def _steps(self, slurmd: Slurmd) -> int:
-        """The slurmstepd processes beside a slurmd."""
-        return sum(slurmd.slurm_node in job.nodes and job.on_nodes for job in slurmd.model.jobs.values())
-
     def kill_pod(self, uid: str) -> None:
+        """The kubelet kills what runs of a pod that was deleted by force."""
         self._stopping.discard(uid)
-        self._end(uid)
+        self._end(uid, Ending.STOPPED if uid in self.deleted_by_operator else Ending.FORCE)
 
-    def _end(self, uid: str, slurmd: Slurmd | None = None) -> None:
-        """Nothing of the pod runs any longer; a record that nobody has deleted is left to slurmctld."""
+    def _end(self, uid: str, ending: Ending, slurmd: Slurmd | None = None) -> None:
+        """Nothing of the pod runs any longer; a record that nobody has deleted is left to slurmctld.
+
+        `slurmd`: the one that has ended already.
+        """
         worker = self._workers.pop(uid, None)
-        slurmd = self.running.pop(uid, slurmd)
+        running = self.running.pop(uid, None)
         if worker is not None:
             worker.kill()
+        if running is not None:
+            self._report_ended(running, ending)
+        slurmd = running or slurmd
         if slurmd is not None and slurmd.slurm_node in slurmd.model.nodes:
-            self._later(SLURMD_TIMEOUT, self._vanish, slurmd)
+            self._contact_lost(slurmd)
 
-    def _vanish(self, slurmd: Slurmd) -> None:
-        """slurmctld's SlurmdTimeout, unless another slurmd answers by now."""
-        answers = any(it.slurm_node == slurmd.slurm_node and it.model is slurmd.model for it in self.running.values())
-        if slurmd.slurm_node in slurmd.model.nodes and not answers:
+    def _report_ended(self, slurmd: Slurmd, ending: Ending) -> None:
+        for listener in self.ended:
+            listener(slurmd, ending)
+
+    # --- slurmctld's pings
+
+    def _answers(self, model: SlurmModel, name: str) -> bool:
+        """Whether slurmctld reaches a slurmd of that name."""
+        found = (it for it in self.running.values() if it.slurm_node == name and it.model is model)
+        return any(it.registered and it.kube_node not in self.cut for it in found)
+
+    def _contact_lost(self, slurmd: Slurmd) -> None:
+        since = self._lost_at.setdefault((id(slurmd.model), slurmd.slurm_node), self._now())
+        if since == self._now():
+            self._later(self.rng.uniform(0, PING), self._silent, slurmd, since)
+            self._later(SLURMD_TIMEOUT, self._vanish, slurmd, since)
+
+    def _still_lost(self, slurmd: Slurmd, since: float) -> bool:
+        key = id(slurmd.model), slurmd.slurm_node
+        present = slurmd.slurm_node in slurmd.model.nodes
+        return self._lost_at.get(key) == since and present and not self._answers(slurmd.model, slurmd.slurm_node)
+
+    def _contact_again(self, slurmd: Slurmd) -> None:
+        """slurmctld asks it to register."""
+        registers = slurmd.uid in self.running and slurmd.kube_node not in self.cut
+        if registers and slurmd.slurm_node in slurmd.model.nodes:
+            was_down = slurmd.model.nodes[slurmd.slurm_node].base == "DOWN"
+            self._add_record(slurmd)
+            self._report_returned(slurmd.model, slurmd.slurm_node, was_down=was_down)
+
+    def ping(self, model: SlurmModel, name: str) -> None:
+        """slurmctld's next ping, which it also sends to nodes that are DOWN and respond."""
+        self._later(self.rng.uniform(0, PING), self._pinged, model, name)
+
+    def _pinged(self, model: SlurmModel, name: str) -> None:
+        if name in model.nodes and self._answers(model, name):
+            was_down = model.nodes[name].base == "DOWN"
+            model.node_responds(name)
+            self._report_returned(model, name, was_down=was_down)
+
+    def _report_returned(self, model: SlurmModel, name: str, *, was_down: bool) -> None:
+        if was_down and model.nodes[name].base != "DOWN":
+            for listener in self.returned:
+                listener(model, name)
+
+    def _silent(self, slurmd: Slurmd, since: float) -> None:
+        if self._still_lost(slurmd, since):
+            slurmd.model.node_silence(slurmd.slurm_node)
+
+    def _vanish(self, slurmd: Slurmd, since: float) -> None:
+        """slurmctld's SlurmdTimeout, unless a slurmd answers by then."""
+        if self._still_lost(slurmd, since):
+            for listener in self.timed_out:
+                listener(slurmd)
             slurmd.model.node_vanish(slurmd.slurm_node)
 
     # --- node life cycle controller
 
     def _unreachable(self, name: str) -> None:
         node = self.api.get(NODE, "", name)
-        if name not in self.dead or node is None:
+        if not self._isolated(name) or node is None:
             return
         taints = [*node["spec"].get("taints", []), {"key": UNREACHABLE, "effect": "NoExecute"}]
         self.api.change(NODE, "", name, {"spec": {"taints": taints}})
@@ -408,7 +591,7 @@ class Kubelets:
 
     def _evict(self, name: str, uid: str) -> None:
         pod = self._pod(uid)
-        if name in self.dead and pod is not None and not pod["metadata"].get("deletionTimestamp"):
+        if self._isolated(name) and pod is not None and not pod["metadata"].get("deletionTimestamp"):
             self.api.delete(POD, *_key(pod))
 
     def _gone(self, uid: str) -> None:

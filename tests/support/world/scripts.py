@@ -15,7 +15,7 @@ from sidecars.kube.errors import ApiError
 from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
 from tests.support.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault
-from tests.support.world.kubelets import NODE
+from tests.support.world.kubelets import NODE, Cut
 from tests.support.world.world import EPOCH, NODESET, POD, World, strategy_of, world
 
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
@@ -168,15 +168,62 @@ class DeletePod(Action):
 
 @dataclass(frozen=True)
 class Admin(Action):
-    """scontrol update nodename=… state=drain reason=…, or state=undrain."""
+    """scontrol update nodename=… state=drain reason=…, or state=resume."""
 
     which: int
     drain: bool
+    state: Literal["DRAIN", "DOWN", "FAIL"] = "DRAIN"
+    reason: str = FOREIGN
 
     def do(self, w: World) -> None:
-        names = sorted(w.slurms["slurm", "slurm"].nodes)
-        if names:
-            w.admin(names[self.which % len(names)], FOREIGN if self.drain else None)
+        name = _slurm_node(w, self.which)
+        if name:
+            w.admin(name, self.reason if self.drain else None, state=self.state)
+
+
+@dataclass(frozen=True)
+class DeleteRecord(Action):
+    """scontrol delete nodename=…"""
+
+    which: int
+
+    def do(self, w: World) -> None:
+        name = _slurm_node(w, self.which)
+        if name:
+            w.delete_record(name)
+
+
+@dataclass(frozen=True)
+class Reserve(Action):
+    """scontrol create reservation nodes=… flags=maint,ignore_jobs."""
+
+    which: int
+    minutes: int
+
+    def do(self, w: World) -> None:
+        name = _slurm_node(w, self.which)
+        if name:
+            w.reserve(name, self.minutes)
+
+
+def _slurm_node(w: World, which: int) -> str:
+    names = sorted(w.slurms["slurm", "slurm"].nodes)
+    return names[which % len(names)] if names else ""
+
+
+@dataclass(frozen=True)
+class Partition(Action):
+    """A Kubernetes node is cut off from slurmctld or from everything; what runs on it goes on. None: it is joined."""
+
+    which: int
+    what: Cut | None
+
+    def do(self, w: World) -> None:
+        name = w.kube_nodes[self.which % len(w.kube_nodes)]
+        if self.what is None:
+            w.kubelets.join(name)
+        else:
+            w.kubelets.cut_off(name, self.what)
 
 
 @dataclass(frozen=True)
@@ -201,7 +248,7 @@ class KubeNode(Action):
         name = w.kube_nodes[self.which % len(w.kube_nodes)]
         match self.what:
             case "kill":
-                w.kill_kube_node(name)
+                w.kubelets.kill(name)
             case "revive":
                 w.kubelets.revive(name)
             case "remove":
@@ -339,7 +386,12 @@ def actions() -> st.SearchStrategy[Action]:
         st.builds(Annotate, pick(), st.just(CORDON), st.sampled_from(["true", None])),
         st.builds(Annotate, pick(), st.just(COST), st.sampled_from(["-5", "100", None])),
         st.builds(DeletePod, pick()),
-        st.builds(Admin, pick(), st.booleans()),
+        st.builds(
+            Admin, pick(), st.booleans(), st.sampled_from(["DRAIN", "DOWN", "FAIL"]), st.sampled_from([FOREIGN, ""])
+        ),
+        st.builds(DeleteRecord, pick()),
+        st.builds(Reserve, pick(), st.sampled_from([1, 60])),
+        st.builds(Partition, pick(), st.sampled_from(["slurmctld", "all", None])),
         st.builds(KubeNode, pick(), st.sampled_from(["kill", "revive", "remove", "switch off"])),
         st.builds(Replace),
         st.builds(BreakImage),
@@ -401,19 +453,20 @@ def tidy(w: World) -> None:
     for model in w.slurms.values():
         model.heal()
     w.kubelets.broken_images.clear()
-    for job in w.jobs:
+    for job in w.jobs.all:
         job.over = job.over or not job.job_id
     for name in w.kube_nodes:
         w.kubelets.revive(name)
+        w.kubelets.join(name)
         w.api.change(NODE, "", name, {"spec": {"unschedulable": None}})
     for pod in w.api.all(POD):
         metadata = pod["metadata"]
         marked = metadata["annotations"].get(CORDON) and metadata["uid"] in w.cordoned_by_users
         if marked and not any("cordoned-by" in key for key in metadata["annotations"]):
             w.api.change(POD, metadata["namespace"], metadata["name"], {"metadata": {"annotations": {CORDON: None}}})
-    for name, node in list(w.slurms["slurm", "slurm"].nodes.items()):
-        if node.reason == FOREIGN:
-            w.admin(name, None)
+    w.unreserve()
+    for _, name in tuple(w.watchdog.marks):
+        w.admin(name, None)
 
 
 async def maintain(w: World) -> None:
@@ -435,6 +488,7 @@ def check_settled(w: World) -> None:
             raise AssertionError(f"{key} still exists: {found}\n" + "\n".join(w.watchdog.log[-60:]))
         desired = w.desired(nodeset)
         expected = {"pods": desired, "ready": desired, "cordoned": 0, "registered": desired, "drained": []}
+        expected["unavailable"] = []
         state = {name: found[name] for name in expected}
         assert state == expected, f"{key}: {state}\n" + "\n".join(w.watchdog.log[-60:])
         if strategy_of(nodeset) != "OnDelete":

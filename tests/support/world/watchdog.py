@@ -3,37 +3,65 @@
 Broken ones are listed in `broken`; no request is stopped.
 """
 
+import base64
+import contextlib
 import logging
+import re
 import urllib.parse
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from sidecars.contract.reasons import is_foreign
 from sidecars.custom_resources import NODESETS
-from sidecars.kube import PODS, KubeError, Manifest
+from sidecars.kube import PODS, SECRETS, KubeError, Manifest
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.simulate import SlurmModel
+from sidecars.simulate.cluster import UNAVAILABLE
+from sidecars.simulate.records import Reply
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import expand
 from tests.support.world.api import Api, Place
-from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets, slurm_node
+from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 
 T = TypeVar("T")
 
 BELIEVED = 12.0
 """Seconds after which an answer of Slurm is out of date: the poller's 10, and a request that is under way."""
 
+LIVE = 1.5
+"""Seconds after an answer within which the request must be sent that relies on it: those for which a record counts as
+live (`sidecars.policy.nodeset.decide.LIVE_SECONDS`), and a batch of writes.
+"""
+
+SHORTEST_SECRET = 12
+"""Characters."""
+
+_JWT = re.compile(r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.")
+
+
+class Mark(NamedTuple):
+    """An administrator's DRAIN, DOWN or FAIL."""
+
+    model: SlurmModel
+    state: str
+
+
+class Read(NamedTuple):
+    """An answer of Slurm: when it was given, and when it arrived."""
+
+    given: float
+    got: float
+
 
 class Watchdog(logging.Handler):
     """Sees requests (`tests.support.world.client.Watcher`) and log records. `clock` is the loop's."""
 
-    def __init__(self, api: Api, clock: Callable[[], float], secrets: tuple[str, ...]) -> None:
+    def __init__(self, api: Api, clock: Callable[[], float]) -> None:
         super().__init__(logging.INFO)
         self.api = api
         self.clock = clock
-        self.secrets = secrets
         self.kubelets: Kubelets | None = None
         self.broken: list[str] = []
         self.writes = 0
@@ -41,7 +69,16 @@ class Watchdog(logging.Handler):
         self.log: list[str] = []
         self.foreign_since: dict[tuple[int, str], float] = {}
         """When an administrator last drained or undrained a node: by model and node."""
-        self._seen: dict[int, float] = {}
+        self.marks: dict[tuple[int, str], Mark] = {}
+        """What administrators have set and not lifted, by model and node."""
+        self._seen: dict[int, Read] = {}
+        """The operator's last good list of nodes, by model."""
+        self._seen_alone: dict[tuple[int, str], Read] = {}
+        """Its last good answer about one node."""
+        self._sidecar_read: dict[tuple[int, str], Read] = {}
+        """The last answer about one node that its `node` sidecar has got."""
+        self._secrets: dict[str, str] = {}
+        self._secrets_of: list[Manifest] = []
 
     def note(self, what: str) -> None:
         """An invariant is broken."""
@@ -51,6 +88,36 @@ class Watchdog(logging.Handler):
     def restarted(self) -> None:
         """A new operator process has read nothing yet."""
         self._seen.clear()
+        self._seen_alone.clear()
+
+    def marked(self, model: SlurmModel, name: str, state: str) -> None:
+        """An administrator has made a node unavailable."""
+        self.foreign_since[id(model), name] = self.clock()
+        self.marks[id(model), name] = Mark(model, state)
+
+    def unmarked(self, model: SlurmModel, name: str) -> None:
+        """An administrator has made it available again, or deleted its record."""
+        self.foreign_since[id(model), name] = self.clock()
+        self.marks.pop((id(model), name), None)
+
+    def returned_by_slurm(self, model: SlurmModel, name: str) -> None:
+        """slurmctld has ended an administrator's DOWN, because ReturnToService=2 and slurmd has answered it."""
+        mark, record = self.marks.get((id(model), name)), model.nodes[name]
+        if mark is not None and not record.flags & UNAVAILABLE:
+            del self.marks[id(model), name]
+
+    def state_lost(self, model: SlurmModel) -> None:
+        """slurmctld has forgotten what administrators had set."""
+        self.marks = {key: mark for key, mark in self.marks.items() if mark.model is not model}
+
+    def check_marks(self) -> None:
+        """I4: a node stays unavailable until the administrator who made it so makes it available."""
+        for key, mark in list(self.marks.items()):
+            record = mark.model.nodes.get(key[1])
+            if record is None or (record.base != "DOWN" and not record.flags & UNAVAILABLE):
+                del self.marks[key]
+                found = "has no record" if record is None else "is available"
+                self.note(f"I4: Slurm node {key[1]}, which an administrator has set {mark.state}, {found}")
 
     def emit(self, record: logging.LogRecord) -> None:
         """A line of the operator's log."""
@@ -73,8 +140,10 @@ class Watchdog(logging.Handler):
         if place.plural != "events":
             self.writes += 1
             self.wrote_at = self.clock()
-        if place.plural != "secrets":
-            self._check_secrets(f"{method} {place.plural}", msgspec.json.encode(body).decode())
+        public = body
+        if place.plural == "secrets" and isinstance(body, dict):
+            public = {key: value for key, value in body.items() if key not in ("data", "stringData")}
+        self._check_secrets(f"{method} {place.plural}", msgspec.json.encode(public).decode())
         if place.collection == PODS.path() and method == "DELETE":
             self._check_pod_deletion(place, body or {})
 
@@ -92,23 +161,32 @@ class Watchdog(logging.Handler):
         slurmd = self.kubelets.running.get(wanted)
         if grace == 0 and not kube_node_gone and pod["spec"].get("nodeName"):
             self.note(f"I3: pod {place.name} is deleted by force though its Kubernetes node may be alive")
-        if kube_node_gone or self._forced(pod):
+        if self._forced(pod):
             return
-        model, name = self.kubelets.model(pod), slurm_node(pod)
-        seen = self._seen.get(id(model))
-        reported_running = "running" in _slurmd_state(pod)
-        unseen = slurmd is not None and (seen is None or slurmd.registered_at >= seen)
-        not_known_to_have_started = unseen and not reported_running
-        excused = not_known_to_have_started or self._changed_unseen(model, name)
+        if not pod["metadata"].get("deletionTimestamp"):
+            self.kubelets.deleted_by_operator.add(wanted)
+        if slurmd is None or kube_node_gone:
+            # Nothing of it runs, or an administrator has declared so. What runs in spite of that ends in `Jobs`.
+            return
+        model, name = slurmd.model, slurmd.slurm_node
+        seen, alone = self._seen.get(id(model)), self._seen_alone.get((id(model), name))
+        # Neither the kubelet nor Slurm has told that slurmd has started. The API server refuses the deletion as soon
+        # as the kubelet does; until then the preStop hook protects the jobs, whose end is checked in any case.
+        started_unseen = (
+            (seen is None or slurmd.registered_at >= seen.given)
+            and "running" not in _slurmd_state(pod)
+            and bool(asked.get("resourceVersion"))
+        )
         jobs = [job.job_id for job in model.jobs.values() if job.on_nodes and name in job.nodes]
-        if jobs and not excused:
+        if jobs and not started_unseen and not self._raced(model, name):
             self.note(f"I1: pod {place.name} is deleted while its Slurm node {name} has jobs {jobs}")
-        if slurmd is None or not slurmd.registered or not_known_to_have_started:
+        if not slurmd.registered or started_unseen:
             return
-        if seen is None or self.clock() - seen > BELIEVED:
-            self.note(f"I2: pod {place.name} is deleted though Slurm has given no good answer since {seen}")
+        read = max((it for it in (seen, alone) if it is not None), key=lambda it: it.got, default=None)
+        if read is None or self.clock() - read.got > BELIEVED:
+            self.note(f"I2: pod {place.name} is deleted though Slurm has given no good answer since {read}")
         record = model.nodes.get(name)
-        if record is not None and "DRAIN" not in record.flags and not excused:
+        if record is not None and "DRAIN" not in record.flags and not self._raced(model, name):
             self.note(f"I1: pod {place.name} is deleted though a job may start on Slurm node {name} at any moment")
 
     def _kube_node_gone(self, pod: Manifest) -> bool:
@@ -130,8 +208,11 @@ class Watchdog(logging.Handler):
 
     def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float) -> None:
         """As `Watcher.slurm_seen`."""
-        if method == "GET" and "/nodes/" in target:
-            self._seen[id(model)] = max(at, self._seen.get(id(model), at))
+        path = _path(target)
+        if method == "GET" and path == "nodes/":
+            self._seen[id(model)] = Read(at, self.clock())
+        elif method == "GET" and path.startswith("node/"):
+            self._seen_alone[id(model), path.removeprefix("node/")] = Read(at, self.clock())
 
     def slurm_request(
         self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], T]
@@ -143,45 +224,108 @@ class Watchdog(logging.Handler):
         self.writes += 1
         self.wrote_at = self.clock()
         self._check_secrets(f"{method} {target}", (content or b"").decode())
-        path = urllib.parse.unquote(urllib.parse.urlsplit(target).path).split("/", 3)[-1]
-        body = msgspec.json.decode(content) if content else {}
-        named = [name for expression in body.get("name") or () for name in expand(expression)]
-        names = [path.removeprefix("node/")] if path.startswith("node/") else named
+        names = _written(target, content)
         before = {name: (it.reason, set(it.flags), it.base) for name in names if (it := model.nodes.get(name))}
         answer = carry()
         for name, (reason, flags, base) in before.items():
-            self._node_written(model, name, reason, flags, base)
+            self._node_written(model, name, reason, flags, base, raced=self._raced(model, name))
         return answer
 
-    def _node_written(self, model: SlurmModel, name: str, reason: str, flags: set[str], base: str) -> None:
+    def sidecar_request(
+        self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], Reply]
+    ) -> Reply:
+        """As `kubelets.Watch.sidecar_request`."""
+        path = _path(target)
+        if method == "GET":
+            reply = carry()
+            if path.startswith("node/") and reply.delay is not None:
+                key = id(model), path.removeprefix("node/")
+                self._sidecar_read[key] = Read(self.clock(), self.clock() + reply.delay)
+            return reply
+        self.log.append(f"{self.clock():9.2f} node: {method} {target} {(content or b'').decode()}")
+        names = _written(target, content)
+        before = {name: (it.reason, set(it.flags), it.base) for name in names if (it := model.nodes.get(name))}
+        reply = carry()
+        for name, (reason, flags, base) in before.items():
+            read = self._sidecar_read.get((id(model), name))
+            changed = self.foreign_since.get((id(model), name))
+            raced = changed is not None and read is not None and self._is_race(changed, read)
+            self._node_written(model, name, reason, flags, base, raced=raced)
+        return reply
+
+    def _node_written(
+        self, model: SlurmModel, name: str, reason: str, flags: set[str], base: str, *, raced: bool
+    ) -> None:
         assert self.kubelets is not None
         record = model.nodes.get(name)
-        unseen = self._changed_unseen(model, name)
         running = [it for it in self.kubelets.running.values() if it.registered and it.slurm_node == name]
         alive = any(it.model is model for it in running)
+        foreign = is_foreign(reason) and not raced
         if record is None:
             if alive:
                 self.note(f"I1: the record of Slurm node {name} is deleted while its slurmd runs")
-            if is_foreign(reason) and not unseen:
+            if foreign:
                 self.note(f"I4: the record of Slurm node {name} is deleted, whose foreign reason is {reason!r}")
             return
         if record.base == "DOWN" and base != "DOWN" and alive:
             self.note(f"I1: Slurm node {name} is set DOWN while its slurmd runs")
-        lifted = "DRAIN" in flags and "DRAIN" not in record.flags
-        if is_foreign(reason) and (record.reason != reason or lifted) and not unseen:
+        if foreign and record.reason != reason:
             self.note(f"I4: the foreign reason {reason!r} of Slurm node {name} becomes {record.reason!r}")
+        lifted = (flags & UNAVAILABLE) - record.flags
+        if foreign and (lifted or (base == "DOWN" and record.base != "DOWN")):
+            self.note(f"I4: {sorted(lifted) or base} of Slurm node {name}, whose reason is {reason!r}, is lifted")
 
-    def _changed_unseen(self, model: SlurmModel, name: str) -> bool:
-        """Whether an administrator changed the drain after the operator last read the node."""
+    def _raced(self, model: SlurmModel, name: str) -> bool:
+        """Whether an administrator changed the node between the operator's last read of it and this request."""
         changed = self.foreign_since.get((id(model), name))
-        return changed is not None and changed >= self._seen.get(id(model), 0.0)
+        reads = [it for it in (self._seen.get(id(model)), self._seen_alone.get((id(model), name))) if it is not None]
+        return changed is not None and bool(reads) and self._is_race(changed, max(reads, key=lambda it: it.given))
+
+    def _is_race(self, changed: float, read: "Read") -> bool:
+        """Slurm has no conditional write, so nobody can exclude a change between the answer and the next request."""
+        return changed >= read.given and self.clock() - read.got <= LIVE
 
     def _check_secrets(self, where: str, text: str) -> None:
-        for secret in self.secrets:
-            if secret in text:
-                self.note(f"I10: a secret value in {where}")
+        if _JWT.search(text):
+            self.note(f"I10: a token in {where}")
+        for value, name in self._secret_values().items():
+            if value in text:
+                self.note(f"I10: a secret value in {where}: one of Secret {name}")
+
+    def _secret_values(self) -> dict[str, str]:
+        """The values of all Secrets, plain and in base64, with the name of the Secret."""
+        present = self.api.all(SECRETS.path())
+        if present != self._secrets_of:
+            self._secrets_of = present
+            for secret in present:
+                for encoded in (secret.get("data") or {}).values():
+                    self._remember(encoded, secret["metadata"]["name"])
+                    with contextlib.suppress(ValueError):
+                        self._remember(base64.b64decode(encoded).decode(), secret["metadata"]["name"])
+                for plain in (secret.get("stringData") or {}).values():
+                    self._remember(plain, secret["metadata"]["name"])
+                    self._remember(base64.b64encode(plain.encode()).decode(), secret["metadata"]["name"])
+        return self._secrets
+
+    def _remember(self, value: str, secret: str) -> None:
+        # A former value is a secret still. A short one is found by chance.
+        if len(value) >= SHORTEST_SECRET:
+            self._secrets.setdefault(value, secret)
 
 
 def _slurmd_state(pod: Manifest) -> dict[str, Any]:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return next((dict(it.get("state") or {}) for it in statuses if it["name"] == "slurmd"), {})
+
+
+def _path(target: str) -> str:
+    """What a request to slurmrestd is about: its path without service and version."""
+    return urllib.parse.unquote(urllib.parse.urlsplit(target).path).split("/", 3)[-1]
+
+
+def _written(target: str, content: bytes | None) -> list[str]:
+    """The nodes that a write names."""
+    path, body = _path(target), msgspec.json.decode(content) if content else {}
+    if path.startswith("node/"):
+        return [path.removeprefix("node/")]
+    return [name for expression in body.get("name") or () for name in expand(expression)]

@@ -21,6 +21,8 @@ from sidecars.register.facts import read_facts
 from sidecars.register.registration import Host, Registration, registration
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.carriers import answered
+from sidecars.simulate.records import Reply
+from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.protocol import VERSIONS, Request
 
 T = TypeVar("T")
@@ -61,14 +63,20 @@ def environment(pod: Manifest, container: str, ip: str) -> dict[str, str]:
 class Carrier:
     """Carries requests of `node` to the model. They take no time here: `seconds` is what the last ones would take."""
 
-    def __init__(self, model: SlurmModel) -> None:
-        self._model = model
+    def __init__(self, outside: "Outside") -> None:
+        self._outside = outside
         self.seconds = 0.0
 
     def call(self, request: Request[T], *, timeout: float | None = None) -> T:
         """As `sidecars.slurm.rest.Rest.call`."""
         limit = edge.CALL_SECONDS if timeout is None else timeout
-        reply = self._model.handle(request.method, request.target(VERSIONS[0]), request.content())
+        if not self._outside.reaches():
+            self.seconds += limit
+            raise Unreachable(str(request), "the Kubernetes node is cut off")
+        target, content = request.target(VERSIONS[0]), request.content()
+        reply = self._outside.carry(
+            request.method, target, content, lambda: self._outside.model.handle(request.method, target, content)
+        )
         self.seconds += limit if reply.delay is None else min(reply.delay, limit)
         return answered(request, reply, limit)
 
@@ -78,6 +86,10 @@ class Outside:
     """What a worker pod meets: Slurm, the network, chance, and the log of `node`."""
 
     model: SlurmModel
+    carry: Callable[[str, str, bytes | None, Callable[[], Reply]], Reply]
+    """Sees a request, and returns the answer that the last argument gets."""
+    reaches: Callable[[], bool]
+    """Whether its Kubernetes node reaches anything."""
     listens: Callable[[str], bool]
     """Whether a slurmd of another pod answers at this address."""
     rng: random.Random
@@ -107,7 +119,7 @@ class Worker:
         self.ended = asyncio.Event()
         """`node` has ended, of its own accord or killed."""
         self._outside = outside
-        self._carrier = Carrier(outside.model)
+        self._carrier = Carrier(outside)
         facts = extra.pod_facts(self.registration.extra)
         assert facts is not None
         self._slurm = edge.Slurm(self._carrier, variables["SLURM_NODE_NAME"], lambda: facts, lambda: None)

@@ -8,7 +8,6 @@ import logging
 import random
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,13 +20,15 @@ from sidecars.operator.main import Operator, lead
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
-from sidecars.simulate.records import SimPartition
+from sidecars.simulate.cluster import UNAVAILABLE
+from sidecars.simulate.records import SimNode, SimPartition
 from sidecars.slurm.on_demand import JOBS_WITHIN
 from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from tests.support.world.api import Api, Change, merged
 from tests.support.world.client import Faults, Process, WorldSlurm, WorldTransport
+from tests.support.world.jobs import Job, Jobs
 from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 from tests.support.world.watchdog import Watchdog
 
@@ -39,6 +40,8 @@ for a list of jobs.
 SETTLE_LIMIT = 1800.0
 LATE = 45.0
 """Seconds after which a NodeSet without its desired pods must report that: longer than a request takes."""
+
+RESERVATION = "of-an-administrator"
 
 POD, NODESET, CONTROLLER, RESTAPI = PODS.path(), NODESETS.path(), CONTROLLERS.path(), RESTAPIS.path()
 _STATE = re.compile(r"State=(\w+)")
@@ -64,19 +67,6 @@ def site() -> Site:
     return Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
 
 
-@dataclass
-class Job:
-    """A job for `count` nodes that takes `seconds`."""
-
-    model: SlurmModel
-    count: int
-    seconds: float
-    job_id: int = 0
-    ends: float = 0.0
-    nodes: tuple[str, ...] = ()
-    over: bool = False
-
-
 class World:
     """Use `world(seed)`. Times are seconds of the loop, which begins at 0."""
 
@@ -86,16 +76,17 @@ class World:
         self.api = Api(self.wall_clock)
         self.faults = Faults()
         self.slurms: dict[tuple[str, str], SlurmModel] = {}
-        self.watchdog = Watchdog(self.api, self.loop.time, (_SECRET, base64.b64encode(_SECRET.encode()).decode()))
-        self.kubelets = Kubelets(self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note, self._log)
+        self.watchdog = Watchdog(self.api, self.loop.time)
+        self.kubelets = Kubelets(
+            self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note, self._log, self.watchdog
+        )
         self.watchdog.kubelets = self.kubelets
-        self.jobs: list[Job] = []
+        self.kubelets.returned.append(self.watchdog.returned_by_slurm)
+        self.jobs = Jobs(self.kubelets, self.rng, self.watchdog.note)
         self.kube_nodes = [f"kube-{number}" for number in range(kube_nodes)]
-        self.lost_state: set[int] = set()
         self.cordoned_by_users: set[str] = set()
         """uids of pods that a user has annotated as cordoned."""
         self.restarts_after = 1.0
-        self._unlucky: set[tuple[int, str]] = set()
         self._process: Process | None = None
         self._operator: Operator | None = None
         self._processes: list[Process] = []
@@ -204,64 +195,49 @@ class World:
     def job(self, count: int, seconds: float, namespace: str = "slurm") -> Job:
         """A job that starts as soon as `count` nodes are free."""
         job = Job(self.slurms[namespace, "slurm"], count, seconds)
-        self.jobs.append(job)
+        self.jobs.all.append(job)
         return job
 
-    def admin(self, name: str, reason: str | None, namespace: str = "slurm") -> None:
-        """An administrator drains a Slurm node with a reason, or undrains it (None)."""
+    def admin(self, name: str, reason: str | None, namespace: str = "slurm", *, state: str = "DRAIN") -> None:
+        """An administrator sets a node to DRAIN, DOWN or FAIL with a reason ("" for none), or resumes it (None)."""
         model = self.slurms[namespace, "slurm"]
-        node = model.nodes.get(name)
-        if node is None:
+        if name not in model.nodes:
             return
-        self.watchdog.foreign_since[id(model), name] = self.loop.time()
         if reason is None:
-            node.flags.discard("DRAIN")
-            node.reason = ""
-        else:
-            node.flags.add("DRAIN")
-            node.reason = reason
-        model._touch(name)
+            if model.update_node(name, "RESUME"):
+                self.watchdog.unmarked(model, name)
+            return
+        if state == "DOWN":
+            self.jobs.node_set_down(model, name, "an administrator")
+            self.kubelets.ping(model, name)
+        model.update_node(name, state, reason)
+        self.watchdog.marked(model, name, state)
+
+    def delete_record(self, name: str, namespace: str = "slurm") -> None:
+        """scontrol delete nodename=NAME, which Slurm refuses for a node with a job or a reservation."""
+        model = self.slurms[namespace, "slurm"]
+        if name in model.nodes and not model.states(name) & {"ALLOCATED", "MIXED", "COMPLETING", "RESERVED"}:
+            model.node_lose(name)
+            self.watchdog.unmarked(model, name)
+
+    def reserve(self, name: str, minutes: int, namespace: str = "slurm") -> None:
+        """An administrator reserves a Slurm node for maintenance, from now on."""
+        model = self.slurms[namespace, "slurm"]
+        if name in model.nodes:
+            model.reserve(RESERVATION, name, start=int(self.wall_clock()), minutes=minutes)
+
+    def unreserve(self, namespace: str = "slurm") -> None:
+        """scontrol delete reservation."""
+        self.slurms[namespace, "slurm"].unreserve(RESERVATION)
 
     def lose_state(self, namespace: str = "slurm") -> None:
         """slurmctld restarts without its state; every slurmd registers again."""
         model = self.slurms[namespace, "slurm"]
         self.faults.injected["Slurm LOST_STATE"] += 1
-        self.lost_state.add(id(model))
+        self.jobs.state_lost(model)
+        self.watchdog.state_lost(model)
         model.restart(lost_state=True)
         self.kubelets.register_again(model)
-
-    def kill_kube_node(self, name: str) -> None:
-        """The Kubernetes node loses its power."""
-        for slurmd in self.kubelets.running.values():
-            if slurmd.kube_node == name:
-                self._unlucky.add((id(slurmd.model), slurmd.slurm_node))
-        self.kubelets.kill(name)
-
-    def _tick_jobs(self) -> None:
-        now = self.loop.time()
-        for job in self.jobs:
-            model = job.model
-            if job.over:
-                continue
-            if not job.job_id:
-                free = [name for name in sorted(model.nodes) if _free(model, name)]
-                if len(free) >= job.count:
-                    job.nodes = tuple(self.rng.sample(free, job.count))
-                    opened = [name for name, it in model.partitions.items() if "UP" in it.states]
-                    job.job_id = model.job_start(job.nodes, partition=max(opened, key=len))
-                    job.ends = now + job.seconds
-                continue
-            record = model.jobs.get(job.job_id)
-            if record is None or "RUNNING" not in record.states:
-                job.over = True
-                blameless = id(model) in self.lost_state or any((id(model), n) in self._unlucky for n in job.nodes)
-                if not blameless:
-                    states = sorted(record.states) if record else "gone"
-                    self.watchdog.note(f"I1: job {job.job_id} on {job.nodes} didn't end normally: it is {states}")
-            elif now >= job.ends:
-                job.over = True
-                model.job_end(job.job_id, completing=True)
-                self.loop.call_later(self.rng.uniform(0.1, 1.5), _completed, model, job.job_id)
 
     # --- the operator
 
@@ -326,7 +302,7 @@ class World:
         end = self.loop.time() + seconds
         while self.loop.time() < end:
             await asyncio.sleep(min(1.0, end - self.loop.time()))
-            self._tick_jobs()
+            self.jobs.tick(self.loop.time())
             self._look()
             if self.watchdog.broken:
                 raise Broken("\n".join([*self.watchdog.broken, "what happened last:", *self.watchdog.log[-60:]]))
@@ -361,11 +337,12 @@ class World:
 
     def has_running_jobs(self) -> bool:
         """Whether a job that has started has not ended."""
-        return any(job.job_id and not job.over for job in self.jobs)
+        return any(job.runs for job in self.jobs.all)
 
     def _look(self) -> None:
-        """I7: a NodeSet without its desired pods reports that."""
+        """I7: a NodeSet without its desired pods reports that. I4: what an administrator has marked stays marked."""
         now = self.loop.time()
+        self.watchdog.check_marks()
         alive = self._process is not None and not self._process.dead
         for nodeset in self.api.all(NODESET):
             key = (nodeset["metadata"]["namespace"], nodeset["metadata"]["name"], nodeset["metadata"]["uid"])
@@ -414,6 +391,7 @@ class World:
                 "registered": len(hosts & records.keys()),
                 "records without a pod": sorted(n for n, it in records.items() if n not in hosts),
                 "drained": sorted(n for n, it in records.items() if "DRAIN" in it.flags and not is_foreign(it.reason)),
+                "unavailable": sorted(n for n in hosts & records.keys() if is_unavailable(records[n])),
                 "marked by others": sorted(n for n, it in records.items() if is_foreign(it.reason)),
                 "finalizers": metadata.get("finalizers") or [],
                 "conditions": {it["type"]: it["status"] for it in status.get("conditions") or ()},
@@ -495,19 +473,13 @@ def is_ready(pod: Manifest) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
+def is_unavailable(record: SimNode) -> bool:
+    """Whether no job starts on the Slurm node until somebody or something changes its state."""
+    return record.base == "DOWN" or bool(record.flags & UNAVAILABLE)
+
+
 def _out_of_service(node: Manifest) -> bool:
     return any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
-
-
-def _free(model: SlurmModel, name: str) -> bool:
-    states = model.states(name)
-    return "IDLE" in states and states.isdisjoint({"DRAIN", "NOT_RESPONDING", "COMPLETING", "RESERVED"})
-
-
-def _completed(model: SlurmModel, job_id: int) -> None:
-    job = model.jobs.get(job_id)
-    if job is not None and "COMPLETING" in job.states:
-        model.job_end(job_id)
 
 
 def _made_by(extra: str, nodeset_uid: str) -> bool:

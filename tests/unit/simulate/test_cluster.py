@@ -86,3 +86,57 @@ def test_a_reservation_is_deleted_when_it_is_over_unless_it_recurs() -> None:
     assert set(it.reservations) == {"daily"}
     assert it.reservations["daily"].start_time == start + 86_400
     assert "RESERVED" not in it.states("n0")
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason", "rebooted", "expected"),
+    [
+        (0, "Not responding", False, ("DOWN", "Not responding")),
+        (0, "bad disk", False, ("DOWN", "bad disk")),
+        (1, "Not responding", False, ("IDLE", "")),
+        (1, "bad disk", False, ("DOWN", "bad disk")),
+        (1, "Not responding", True, ("DOWN", "Node unexpectedly rebooted")),
+        (2, "bad disk", False, ("IDLE", "")),
+        (2, "Not responding", True, ("IDLE", "")),
+    ],
+)
+def test_return_to_service_decides_which_down_node_is_up_again_when_it_registers(
+    setting: int, reason: str, rebooted: bool, expected: tuple[str, str]
+) -> None:
+    it = cluster("n0")
+    it.return_to_service = setting
+    it.node_vanish("n0")
+    it.nodes["n0"].reason = reason
+    it.node_register("n0", rebooted=rebooted)
+    assert (it.nodes["n0"].base, it.nodes["n0"].reason) == expected
+
+
+@pytest.mark.parametrize(("setting", "base"), [(0, "DOWN"), (1, "IDLE"), (2, "IDLE")])
+def test_a_silent_node_that_answers_a_ping_is_up_again_as_return_to_service_says(setting: int, base: str) -> None:
+    it = cluster("n0")
+    it.return_to_service = setting
+    it.node_vanish("n0")
+    it.node_responds("n0")
+    assert it.nodes["n0"].base == base
+    assert "NOT_RESPONDING" not in it.states("n0")
+
+
+def test_a_node_whose_host_has_booted_unexpectedly_is_down_unless_return_to_service_is_2() -> None:
+    it = cluster("n0", "n1")
+    it.return_to_service = 0
+    it.nodes["n1"].flags.add("DRAIN")
+    it.node_register("n0", rebooted=True)
+    it.node_register("n1", rebooted=True)
+    assert (it.nodes["n0"].base, it.nodes["n0"].reason) == ("DOWN", "Node unexpectedly rebooted")
+    assert (it.nodes["n1"].base, it.nodes["n1"].reason) == ("IDLE", "")
+
+
+def test_a_job_that_need_not_be_killed_goes_on_without_the_node_that_fails() -> None:
+    it = cluster("n0", "n1")
+    robust = it.job_start("n[0-1]", kill_on_node_fail=False)
+    other = it.job_start("n[0-1]", requeue=False)
+    it.node_vanish("n0")
+    assert (it.jobs[robust].states, it.jobs[robust].nodes) == ({"RUNNING"}, ["n1"])
+    assert it.jobs[other].states == {"NODE_FAIL"}
+    it.node_vanish("n1")
+    assert it.jobs[robust].states == {"PENDING"}

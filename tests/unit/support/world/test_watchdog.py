@@ -1,6 +1,7 @@
 """The watchdog notices each broken invariant, and the oracles bite when the operator itself is broken."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -8,14 +9,14 @@ from typing import Any
 import pytest
 
 from sidecars.contract import reasons
-from sidecars.kube import CONFIG_MAPS, PODS, Client
-from sidecars.node import machine
+from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, Client
+from sidecars.node import machine, ownership
 from sidecars.operator.nodeset import effects
-from sidecars.policy.nodeset import drain, replicas
+from sidecars.policy.nodeset import decide, drain, replicas
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
 from sidecars.slurm import protocol, states
-from sidecars.slurm.tokens import TokenSource
+from sidecars.slurm.tokens import TokenSource, sign
 from tests.support.virtual_time import run
 from tests.support.world.api import Change
 from tests.support.world.client import Faults, KubeFault, Process, WorldSlurm, WorldTransport
@@ -111,6 +112,40 @@ async def a_foreign_reason_replaced(w: World) -> None:
     await write(w, protocol.update_nodes(["slinky-0"], state=("DRAIN",), reason="slurm-operator: mine"))
 
 
+async def a_foreign_reason_replaced_that_it_has_not_read(w: World) -> None:
+    w.restarts_after = 1000.0
+    w.crash()
+    await w.run(5)
+    w.admin("slinky-0", FOREIGN)
+    await write(w, protocol.update_nodes(["slinky-0"], state=("DRAIN",), reason="slurm-operator: mine"))
+
+
+async def a_failing_node_drained(w: World) -> None:
+    w.admin("slinky-0", FOREIGN, state="FAIL")
+    await w.run(5)
+    await write(w, protocol.update_nodes(["slinky-0"], state=("DRAIN",)))
+
+
+async def a_down_node_resumed(w: World) -> None:
+    w.slurms["slurm", "slurm"].return_to_service = 0
+    w.admin("slinky-0", FOREIGN, state="DOWN")
+    await w.run(5)
+    await write(w, protocol.update_nodes(["slinky-0"], state=("RESUME",)))
+
+
+async def a_drain_without_a_reason_lifted(w: World) -> None:
+    w.admin("slinky-0", "")
+    await w.run(5)
+    await write(w, protocol.update_nodes(["slinky-0"], state=("UNDRAIN",)))
+    await w.run(1)
+
+
+async def a_record_deleted_that_an_administrator_had_set_down(w: World) -> None:
+    w.admin("slinky-0", FOREIGN, state="DOWN")
+    w.slurms["slurm", "slurm"].node_lose("slinky-0")
+    await w.run(1)
+
+
 async def the_record_of_a_live_node(w: World) -> None:
     await write(w, protocol.delete_node("slinky-0"))
 
@@ -122,6 +157,22 @@ async def a_live_node_down(w: World) -> None:
 async def a_secret_published(w: World) -> None:
     metadata = {"name": "leak", "namespace": "slurm"}
     await rogue(w).create(CONFIG_MAPS, {"metadata": metadata, "data": {"jwt.key": _SECRET}})
+
+
+async def another_secret_in_an_event(w: World) -> None:
+    metadata = {"name": "of-a-user", "namespace": "slurm"}
+    w.api.create(SECRETS.path(), {"metadata": metadata, "stringData": {"password": "correct horse battery"}})
+    event = {"metadata": {"name": "e", "namespace": "slurm"}, "message": "it is correct horse battery"}
+    await rogue(w).create(EVENTS, event)
+
+
+async def a_token_logged(w: World) -> None:
+    token = sign(b"k" * 32, "slurm", 60, w.wall_clock())
+    logging.getLogger("sidecars.test").info("asked with %s", token)
+
+
+async def a_secret_in_the_labels_of_a_secret(w: World) -> None:
+    await rogue(w).create(SECRETS, {"metadata": {"name": "x", "namespace": "slurm", "labels": {"key": _SECRET}}})
 
 
 async def writes_without_end(w: World) -> None:
@@ -199,6 +250,11 @@ async def a_drain_left_behind(w: World) -> None:
         (two_of_a_name, "I3: slurmd of pod"),
         (a_foreign_drain_lifted, "I4: "),
         (a_foreign_reason_replaced, "I4: "),
+        (a_foreign_reason_replaced_that_it_has_not_read, "I4: the foreign reason"),
+        (a_failing_node_drained, "I4: ['FAIL'] of Slurm node slinky-0"),
+        (a_down_node_resumed, "I4: DOWN of Slurm node slinky-0"),
+        (a_drain_without_a_reason_lifted, "I4: Slurm node slinky-0, which an administrator has set DRAIN, is avail"),
+        (a_record_deleted_that_an_administrator_had_set_down, "which an administrator has set DOWN, has no record"),
         (writes_without_end, "I7: it never settles"),
         (a_write_now_and_then, "I5: a settled cluster is written to"),
         (a_write_whenever_it_looks, "I5: a settled cluster is written to"),
@@ -206,6 +262,9 @@ async def a_drain_left_behind(w: World) -> None:
         (a_status_that_flatters, "I7: NodeSet slinky is without its desired pods"),
         (a_drain_left_behind, "'drained': ['slinky-0']"),
         (a_secret_published, "I10: a secret value in POST configmaps"),
+        (another_secret_in_an_event, "I10: a secret value in POST events: one of Secret of-a-user"),
+        (a_token_logged, "I10: a token in the log"),
+        (a_secret_in_the_labels_of_a_secret, "I10: a secret value in POST secrets"),
     ],
     ids=lambda it: it.__name__ if callable(it) else None,
 )
@@ -264,6 +323,94 @@ def test_it_sees_a_job_that_somebody_ends() -> None:
                 await w.run(3)
 
     run(scenario())
+
+
+async def after_state_loss(w: World) -> None:
+    w.lose_state()
+    await w.run(25)
+
+
+async def after_the_kubernetes_node_has_booted_again(w: World) -> None:
+    [kube_node] = {pod["spec"]["nodeName"] for pod in w.pods()}
+    w.kubelets.kill(kube_node)
+    await w.run(2)
+    w.kubelets.revive(kube_node)
+    await w.run(15)
+
+
+async def after_an_administrator_had_set_the_node_down(w: World) -> None:
+    w.admin("slinky-0", FOREIGN, state="DOWN")
+    await w.run(2)
+    w.admin("slinky-0", None)
+    await w.run(15)
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        after_state_loss,
+        after_the_kubernetes_node_has_booted_again,
+        after_an_administrator_had_set_the_node_down,
+    ],
+    ids=lambda it: it.__name__,
+)
+def test_it_sees_a_job_that_somebody_ends_though_earlier_ones_were_excused(
+    excuse: Callable[[World], Awaitable[None]],
+) -> None:
+    async def scenario() -> None:
+        async with world(7) as w:
+            w.nodeset(replicas=1)
+            await w.run(15)
+            w.job(1, 1000)
+            await w.run(3)
+            await excuse(w)
+            later = w.job(1, 1000)
+            await w.until("the later job", lambda: later.job_id)
+            w.slurms["slurm", "slurm"].node_vanish("slinky-0")
+            with pytest.raises(Broken, match=f"job {later.job_id} on .* didn't end normally"):
+                await w.run(3)
+
+    run(scenario())
+
+
+def test_it_sees_a_slurmd_that_is_stopped_beside_a_job_that_slurm_has_forgotten() -> None:
+    async def scenario() -> None:
+        async with world(7) as w:
+            w.nodeset(replicas=1)
+            await w.run(15)
+            w.job(1, 1000)
+            await w.run(3)
+            w.slurms["slurm", "slurm"].restart(lost_state=True)
+            w.jobs.state_lost(w.slurms["slurm", "slurm"])
+            await w.run(3)
+            [pod] = w.pods()
+            w.kubelets.deleted_by_operator.add(pod["metadata"]["uid"])
+            w.api.delete(POD, "slurm", "slinky-0", grace=20)
+            with pytest.raises(
+                Broken, match="I1: slurmd of slinky-0 is stopped while processes of job 1 run beside it"
+            ):
+                await w.run(60)
+
+    run(scenario())
+
+
+def test_it_sees_a_node_sidecar_that_deletes_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "OnDelete", ((0.0, Admin(0, drain=True, state="FAIL")), (5.0, DeletePod(0))))
+    run(play(script))
+    monkeypatch.setattr(ownership, "why_retained", lambda _: "")
+    with pytest.raises(Broken, match=r"I4: the record of Slurm node slinky-\d is deleted, whose foreign reason"):
+        run(play(script))
+
+
+def test_it_sees_an_operator_that_reads_no_record_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An administrator drains a node that is about to be undrained, some seconds after the last poll."""
+    cordon = tuple((0.0, CordonKubeNode(which, cordoned=True)) for which in range(6))
+    uncordon = tuple((0.0, CordonKubeNode(which, cordoned=False)) for which in range(6))
+    script = Script(7, "RollingUpdate", (*cordon, (57.0, Admin(0, drain=True)), *uncordon))
+    run(play(script))
+    monkeypatch.setattr(decide._Step, "_needs_records", lambda *_: False)
+    with pytest.raises(Broken, match="I4: the foreign reason"):
+        run(play(script))
 
 
 def test_it_sees_a_maintenance_in_which_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sidecars.contract.text import printable
 from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.kube import (
     CONFIG_MAPS,
@@ -21,6 +22,7 @@ from sidecars.kube import (
     PODS,
     SECRETS,
     Client,
+    Forbidden,
     KubeError,
     Manifest,
     NotFound,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from sidecars.slurm.records import Node
 
+LONGEST_LINE = 4096
 _SLURM_SECONDS = 12.0
 _REFUSALS = frozenset({"PartOfGpus", "Invalid", "Refused", "NameConflict", "ReferenceMissing"})
 """Reasons of the condition Ready for which a NodeSet gets no pods."""
@@ -64,7 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return asyncio.run(run())
     except (KubeError, OSError) as error:
-        print(f"doctor: {error}", file=sys.stderr)
+        remedy = "; name a namespace with --namespace" if isinstance(error, Forbidden) and not given.namespace else ""
+        print(f"doctor: {error}{remedy}", file=sys.stderr)
         return 2
 
 
@@ -90,13 +94,13 @@ async def gres(client: Client, namespace: str | None, slurmrestd_url: str | None
 
 
 def report(title: str, summary: Iterable[str], findings: Sequence[gres_doctor.Finding]) -> list[str]:
-    """The lines to print of one Slurm cluster."""
+    """The lines to print of one Slurm cluster, whatever they quote of Slurm."""
     lines = [f"Slurm cluster {title}", *summary]
     for finding in findings:
         lines += [f"! {finding.place}: {finding.what}", f"  fix: {finding.fix}"]
     if not findings:
         lines.append("all is well")
-    return lines
+    return [printable(line, LONGEST_LINE) for line in lines]
 
 
 async def _look(client: Client, controller: Controller, slurmrestd_url: str | None) -> gres_doctor.Seen:

@@ -1,6 +1,7 @@
 """The edge of `doctor`: what it reads of Kubernetes and Slurm, what it prints, and its exit status."""
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 
 from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.doctor import main as doctor
-from sidecars.kube import CONFIG_MAPS, NODES, PODS, SECRETS, Client
+from sidecars.kube import CONFIG_MAPS, NODES, PODS, SECRETS, Client, Forbidden
+from sidecars.policy.gres_doctor import Finding
 from sidecars.simulate import Fault, SlurmModel, serve
 from tests.support.kube_double import KubeDouble
 
@@ -147,3 +149,27 @@ def test_what_it_looks_at_has_to_be_named(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit, match="2"):
         doctor.main(["gpu"])
     assert "choose from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["gres"], ["gres", "--namespace", "slurm"]])
+def test_who_may_not_look_at_all_namespaces_learns_that_one_can_be_named(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async def refused(*_: object) -> int:
+        raise Forbidden(403, "Forbidden", "controllers is forbidden")
+
+    monkeypatch.setattr(doctor, "gres", refused)
+    config = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {}}]
+    config.write_text(
+        json.dumps({"clusters": [cluster], "contexts": [context], "users": users, "current-context": "c"})
+    )
+    assert doctor.main([*words, "--kubeconfig", str(config)]) == 2
+    assert ("name a namespace with --namespace" in capsys.readouterr().err) == (words == ["gres"])
+
+
+def test_a_report_is_printable_whatever_it_quotes_of_slurm() -> None:
+    finding = Finding("node n1", "is drained: \x1b[2Jbad\ndisk", "repair the cause")
+    assert doctor.report("slurm/slurm", [], [finding])[1] == "! node n1: is drained: \ufffd[2Jbad disk"

@@ -21,14 +21,14 @@ import stat
 import tarfile
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from tests.cluster import cache as cache_folder
-from tests.cluster import debian
+from tests.cluster import debian, sbom
 from tests.cluster.commands import run
 from tests.cluster.containerfile import Config, Copy, Run, Stage, Step, parse
 from tests.cluster.errors import ClusterError
@@ -49,6 +49,9 @@ DEBIAN = "docker.io/library/debian:"
 
 _FORMAT = "1"
 """Part of every layer's key: a change of how layers are made here makes them anew."""
+
+_ARCHIVE = "2"
+"""Part of every archive's name: likewise."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MINIMAL = (
@@ -163,19 +166,21 @@ def plan(context: Path = REPOSITORY) -> tuple[Image, ...]:
 def build_images(cache: Path, say: Callable[[str], None]) -> Path:
     """One archive with all images of images/, built first where it is missing or out of date.
 
+    Beside it lies NAME.spdx.json for each image: its packages and their licences.
     `cache` is the cache folder; `say` is told what is being done. The archive's name changes with its content; a killed
     build leaves no archive and is continued by the next. Raises ClusterError.
     """
     folder = cache / "images"
     images = plan()
-    final = folder / "archives" / _digest([image.reference + image.top.key + repr(image.config) for image in images])
+    parts = [_ARCHIVE, *(image.reference + image.top.key + repr(image.config) for image in images)]
+    final = folder / "archives" / _digest(parts)
     with cache_folder.locked(folder / "build.lock"):
         if not final.is_dir():
             if os.geteuid() != 0:
                 raise ClusterError("images: building them without a container engine needs root (it mounts)")
             blobs = _Builder(folder, say).blobs(images)
             say("images: writing the archive")
-            cache_folder.entry(final, lambda making: _write_archive(making / "images.tar", images, blobs))
+            cache_folder.entry(final, lambda making: _write_all(making, images, blobs))
             _prune(folder, final, images)
     return final / "images.tar"
 
@@ -454,6 +459,30 @@ def _whiteout(path: PurePosixPath) -> tarfile.TarInfo:
 
 def _digest(parts: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _write_all(folder: Path, images: Iterable[Image], blobs: dict[str, Blob]) -> None:
+    """The archive, and the software bill of materials of each image."""
+    _write_archive(folder / "images.tar", images, blobs)
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    for image in images:
+        name = image.reference.rpartition("/")[2].partition(":")[0]
+        trees = [blobs[layer.key].path.parent / "tree" for layer in image.top.chain]
+        document = sbom.document(image.reference, image.top.key, packages(trees), created)
+        (folder / f"{name}.spdx.json").write_text(json.dumps(document, indent=1))
+
+
+def packages(trees: Sequence[Path]) -> list[sbom.Package]:
+    """The packages of an image, from the files of its layers, lowest first."""
+    found = []
+    for tree in reversed(trees):
+        licences = tree / "usr/share/doc/IMAGE-LICENSES"
+        if licences.exists():
+            found += sbom.debian_packages(licences.read_text())
+            break
+    for tree in trees:
+        found += [sbom.python_package(path.read_text()) for path in sorted(tree.glob("opt/*/*.dist-info/METADATA"))]
+    return found
 
 
 def _write_archive(target: Path, images: Iterable[Image], blobs: dict[str, Blob]) -> None:

@@ -57,6 +57,21 @@ def changed(before: list[str], after: list[str]) -> list[int]:
     return [place for place, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
 
 
+def test_the_packages_of_an_image_are_those_of_its_topmost_list_and_its_python_packages(tmp_path: Path) -> None:
+    lower, upper = tmp_path / "lower", tmp_path / "upper"
+    for tree, names in ((lower, "old 1: MIT\n"), (upper, "old 1: MIT\nnew 2: see file\n")):
+        (tree / "usr/share/doc").mkdir(parents=True)
+        (tree / "usr/share/doc/IMAGE-LICENSES").write_text(names)
+    (upper / "opt/slurm-sidecars/aiohttp-3.dist-info").mkdir(parents=True)
+    (upper / "opt/slurm-sidecars/aiohttp-3.dist-info/METADATA").write_text("Name: aiohttp\nVersion: 3\n")
+    found = images.packages([lower, upper])
+    assert [(each.kind, each.name, each.version) for each in found] == [
+        ("deb", "old", "1"),
+        ("deb", "new", "2"),
+        ("pypi", "aiohttp", "3"),
+    ]
+
+
 def test_images_that_begin_alike_share_their_layers(tmp_path: Path) -> None:
     made = chains(context(tmp_path))
     assert made["slurmd"][:3] == made["login"][:3]

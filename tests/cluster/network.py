@@ -107,6 +107,7 @@ def usable_iptables(candidates: Mapping[str, Mapping[str, str]]) -> str | None:
         "-t nat -A PREROUTING -m addrtype --dst-type LOCAL -p tcp -j DNAT --to-destination 192.0.2.1:1",
         "-t nat -A OUTPUT -m statistic --mode random --probability 0.5 -j MARK --set-xmark 0x4000/0x4000",
         "-t filter -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+        "-t mangle -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN",
     ]
     script = " && ".join(f"iptables -w {words}" for words in tries)
     for name, env in candidates.items():

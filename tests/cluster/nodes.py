@@ -1,13 +1,15 @@
-"""A node of a local cluster: containerd, kubelet and kube-proxy in a network and a mount namespace of their own.
+"""A node of a local cluster: containerd, kubelet, kube-proxy and the enforcer of NetworkPolicies.
 
-The namespaces belong to a holder process, so that links and mounts vanish with the node's processes, and nothing that
-a node writes below /run, /var/log or /var/lib/cni reaches the host.
+They run in a network and a mount namespace of their own. The namespaces belong to a holder process, so that links and
+mounts vanish with the node's processes, and nothing that a node writes below /run, /var/log or /var/lib/cni reaches the
+host.
 """
 
 import io
 import json
 import os
 import shlex
+import sys
 import tarfile
 from dataclasses import dataclass
 from hashlib import sha256
@@ -75,7 +77,7 @@ class Node:
         holder = self.holder
         if holder.start():
             # Whatever still runs of the node belongs to namespaces that can't be entered any more.
-            for name in ("kubelet", "kube-proxy", "containerd"):
+            for name in ("kubelet", "kube-proxy", "network-policies", "containerd"):
                 self.plane.daemon(f"{name}-{self.number}", []).stop()
         pid = holder.pid()
         ready = Path(f"/proc/{pid}/root/run/ready")
@@ -96,7 +98,8 @@ class Node:
                 self._sweep()
 
     def start_kubelet(self) -> None:
-        """Start kubelet and kube-proxy; the images should be there by now."""
+        """Start kubelet, kube-proxy and the enforcer of NetworkPolicies; the images should be there by now."""
+        self._daemon("network-policies").start()
         self._daemon("kubelet").start()
         self._daemon("kube-proxy").start()
 
@@ -143,7 +146,7 @@ class Node:
 
     def daemons(self) -> list[Daemon]:
         """Every daemon of the node, the kubelet first."""
-        return [*map(self._daemon, ("kubelet", "kube-proxy", "containerd")), self.holder]
+        return [*map(self._daemon, ("kubelet", "kube-proxy", "network-policies", "containerd")), self.holder]
 
     def _daemon(self, name: str) -> Daemon:
         if name == "kubelet":
@@ -152,6 +155,13 @@ class Node:
             words += [f"--kubeconfig={who}", f"--hostname-override={self.name}", "--root-dir=/run/kubelet"]
             words += [f"--node-ip={self.plan.node_address(self.number)}", "--node-labels=", "--v=1"]
             words = [word for word in words if word != "--node-labels="]
+        elif name == "network-policies":
+            certificate, key = self.plane.authority.issue(
+                f"network-policies-{self.number}", "local-cluster:network-policies"
+            )
+            words = [sys.executable, "-P", Path(__file__).with_name("network_policies.py")]
+            words += [f"--address={self.plan.host_address}", f"--port={self.plan.apiserver_port}"]
+            words += [f"--authority={self.plane.authority.certificate}", f"--certificate={certificate}", f"--key={key}"]
         elif name == "kube-proxy":
             words = [tool("kube-proxy"), f"--config={self.folder / 'kube-proxy.yaml'}"]
         else:

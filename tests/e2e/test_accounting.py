@@ -13,6 +13,7 @@ from tests.contract.scenarios import Scenario
 from tests.contract.target import Target
 from tests.e2e import upgrading
 from tests.e2e.test_contract import jwt_key, slurmrestd
+from tests.support.real.foreign import address, foreign_pod
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -125,6 +126,12 @@ def test_slurmctld_takes_the_token_of_a_token_resource(accounted: Slurm) -> None
     assert accounted.login(*ask, stdin=f"{good}\n").strip() == "1"
     wrong = re.sub(r"\.[^.]*$", ".AAAA", good)
     assert accounted.login(*ask, stdin=f"{wrong}\n").strip() != "1"
+
+
+def test_a_pod_of_another_tenant_reaches_neither_slurmdbd_nor_its_database(accounted: Slurm) -> None:
+    with foreign_pod(accounted.kubernetes) as foreign:
+        for daemon, port in (("slurmdbd", 6819), ("mariadb", 3306)):
+            assert not foreign.connects(address(accounted.kubernetes, accounted.namespace, daemon), port), daemon
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -5,6 +5,7 @@ All of them in the newest API version, and in the older one those that read most
 
 import asyncio
 import base64
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from sidecars.slurm.protocol import VERSIONS
+from tests.cluster.local import existing, named_by
 from tests.contract import scenarios
 from tests.contract.commands import CommandJobs
 from tests.contract.scenarios import SCENARIOS, Scenario
@@ -33,12 +35,23 @@ READING: list[Scenario] = [
 
 
 def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
-    """Where the slurmrestd of a namespace answers, seen from this machine, which reaches the pods of its nodes."""
+    """Where the slurmrestd of a namespace answers, seen from this machine. A NetworkPolicy `contract` admits it."""
 
     def alone() -> dict[str, Any] | None:
         pods = kubernetes.items("-n", namespace, "pods", "-l", "app.kubernetes.io/name=slurmrestd")
         return pods[0] if len(pods) == 1 and condition(pods[0], "Ready").get("status") == "True" else None
 
+    host = existing(named_by(str(kubernetes.kubeconfig)) or "").plan.host_address
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "contract"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": "slurmrestd"}},
+            "ingress": [{"from": [{"ipBlock": {"cidr": f"{host}/32"}}]}],
+        },
+    }
+    kubernetes.kubectl("-n", namespace, "apply", "-f", "-", stdin=json.dumps(policy))
     # A changed configuration may just have replaced it.
     return f"http://{until('one slurmrestd to be ready', alone, 60)['status']['podIP']}:6820"
 
@@ -56,6 +69,7 @@ def workers(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Target]:
     yield found
     asyncio.run(found.settle())
     slurm.until_idle(2)
+    kubernetes.kubectl("-n", slurm.namespace, "delete", "networkpolicy", "contract")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

@@ -45,6 +45,7 @@ def hybrid(kubernetes: Kubernetes, slurm: Slurm, tmp_path: Path) -> Iterator[Kub
             "jwtKey.create": "false",
             "jwtKey.secretRef.name": "jwt-key",
             "jwtKey.secretRef.key": "jwt.key",
+            "networkPolicy.externalFrom[0].ipBlock.cidr": f"{address}/32",
             "nodesets.slinky.replicas": "1",
             "nodesets.slinky.oversubscribeNode": "true",
             "nodesets.slinky.slurmd.resources.requests.cpu": "20m",

@@ -34,7 +34,7 @@ $(READY): | requirements/dev.txt
 
 .PHONY: up
 up: $(READY) ## create a Slurm cluster on Kubernetes on this machine (or on the cluster of KUBECONFIG), and run a first job
-	@$(BIN)/python -m tests.cluster up
+	@$(BIN)/python -m tests.cluster up $(if $(CGROUP2),--cgroup2)
 
 .PHONY: down
 down: $(READY) ## delete the local cluster

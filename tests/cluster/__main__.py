@@ -3,8 +3,11 @@
 import argparse
 import os
 import sys
+import tempfile
+import time
+from pathlib import Path
 
-from tests.cluster import install, local
+from tests.cluster import guest, install, local
 from tests.cluster.errors import ClusterError
 from tests.cluster.progress import Progress
 
@@ -19,14 +22,19 @@ def main(argv: list[str]) -> int:
         "status": "say what runs",
         "start": "the local cluster with the images, without the charts",
         "stop": "the same as down",
+        "boot": "boot the kernel of the node with cgroup v2 by itself, with one job each time",
     }
     parser.add_argument(
         "command", choices=commands, help="; ".join(f"{name}: {what}" for name, what in commands.items())
     )
     parser.add_argument("--name", default=local.default_name(), help="name of the local cluster (%(default)s)")
+    parser.add_argument("--cgroup2", action="store_true", help="of up and start: a fourth node, which has cgroup v2")
+    parser.add_argument("--times", type=int, default=20, help="of boot: how many times (%(default)s)")
     given = parser.parse_args(argv)
     try:
-        return _run(given.command, given.name)
+        if given.command == "boot":
+            return _boot(given.times)
+        return _run(given.command, given.name, cgroup2=given.cgroup2)
     except ClusterError as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
@@ -37,14 +45,16 @@ def main(argv: list[str]) -> int:
         return 130
 
 
-def _run(command: str, name: str) -> int:
+def _run(command: str, name: str, *, cgroup2: bool) -> int:
     progress = Progress()
     if command == "up":
-        _up(name, progress)
+        _up(name, progress, cgroup2=cgroup2)
     elif command == "status":
         return _status(name)
     elif command == "start":
         cluster = local.cluster_up(name, progress)
+        if cgroup2:
+            guest.start(cluster, progress)
         progress.note(f"KUBECONFIG={cluster.kubeconfig}")
     elif command in {"down", "stop"}:
         if not local.cluster_down(name, progress):
@@ -54,7 +64,24 @@ def _run(command: str, name: str) -> int:
     return 0
 
 
-def _up(name: str, progress: Progress) -> None:
+def _boot(times: int) -> int:
+    """Boot so many times; 0 if the job was confined each time."""
+    failed = 0
+    for number in range(1, times + 1):
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="slurm-charts-") as folder:
+            Path(folder).chmod(0o755)
+            try:
+                wrong = guest.unconfined(guest.boot(Path(folder)))
+            except ClusterError as error:
+                wrong = str(error)
+        failed += bool(wrong)
+        print(f"boot {number}: {wrong or 'the job was confined'} ({time.monotonic() - started:.1f} s)", flush=True)
+    print(f"{times - failed} of {times} boots with a confined job")
+    return 1 if failed else 0
+
+
+def _up(name: str, progress: Progress, *, cgroup2: bool) -> None:
     named = os.environ.get("KUBECONFIG")
     own = local.named_by(named) if named else None
     if own is not None:
@@ -67,6 +94,8 @@ def _up(name: str, progress: Progress) -> None:
         install.check_charts(values, progress)
     else:
         cluster = local.cluster_up(name, progress, check=lambda progress: install.check_charts(values, progress))
+        if cgroup2:
+            guest.start(cluster, progress)
         target = install.Target(str(cluster.kubeconfig), cluster.images(), _down_command(name))
     if install.install(target, values, progress):
         output = install.first_job(target, progress)

@@ -21,7 +21,7 @@ import stat
 import tarfile
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -163,15 +163,15 @@ def plan(context: Path = REPOSITORY) -> tuple[Image, ...]:
     return tuple(images)
 
 
-def build_images(cache: Path, say: Callable[[str], None]) -> Path:
-    """One archive with all images of images/, built first where it is missing or out of date.
+def build_images(cache: Path, say: Callable[[str], None], only: Collection[str] = tuple(IMAGES)) -> Path:
+    """One archive with all images of images/, or `only` some of them, built first where it is missing or out of date.
 
     Beside it lies NAME.spdx.json for each image: its packages and their licences.
     `cache` is the cache folder; `say` is told what is being done. The archive's name changes with its content; a killed
     build leaves no archive and is continued by the next. Raises ClusterError.
     """
     folder = cache / "images"
-    images = plan()
+    images = tuple(image for image in plan() if image.reference.partition(":")[0].rpartition("/")[2] in only)
     parts = [_ARCHIVE, *(image.reference + image.top.key + repr(image.config) for image in images)]
     final = folder / "archives" / _digest(parts)
     with cache_folder.locked(folder / "build.lock"):
@@ -181,7 +181,8 @@ def build_images(cache: Path, say: Callable[[str], None]) -> Path:
             blobs = _Builder(folder, say).blobs(images)
             say("images: writing the archive")
             cache_folder.entry(final, lambda making: _write_all(making, images, blobs))
-            _prune(folder, final, images)
+            if len(images) == len(IMAGES):
+                _prune(folder, final, images)
     return final / "images.tar"
 
 

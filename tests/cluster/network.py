@@ -69,12 +69,24 @@ class Network:
                 inside("ip", "route", "replace", str(plan.node_pods(other)), "via", str(plan.node_address(other)))
         inside("sysctl", "-qw", "net.ipv4.ip_forward=1")
 
+    def attach(self, node: int) -> str:
+        """A link for the kernel of `node`, and the route to its pods; the device on which the kernel opens a socket."""
+        plan = self.plan
+        bridge_end, kernel_end = plan.node_veth(node), f"{plan.node_veth(node)}k"
+        self._drop(bridge_end)
+        run(["ip", "link", "add", bridge_end, "type", "veth", "peer", "name", kernel_end])
+        run(["ip", "link", "set", bridge_end, "master", plan.bridge, "up"])
+        # The host itself must not answer on it.
+        run(["ip", "link", "set", kernel_end, "arp", "off", "addrgenmode", "none", "up"])
+        run(["ip", "route", "replace", str(plan.node_pods(node)), "via", str(plan.node_address(node))])
+        return kernel_end
+
     def down(self) -> None:
         """Remove devices, routes and rules."""
         for rule in self._rules():
             while succeeds(["iptables", "-w", *self._table(rule), "-D", *rule[1:]], env=self.iptables_env):
                 pass
-        for node in NODES:
+        for node in (*NODES, NODES[-1] + 1):
             self._drop(self.plan.node_veth(node))
         self._drop(self.plan.bridge)
 

@@ -30,19 +30,25 @@ from tests.cluster.waiting import until
 
 PAUSE = "slurm-charts.local/pause:1"
 SOCKET = "/run/containerd/containerd.sock"
+GUEST_TAINT = "slurm-charts.local/own-kernel"
+"""Taint of the node with a kernel of its own."""
 # The CNI library's own folder on the host; each node has one of its own mounted over it.
 CNI_CACHE = Path("/var/lib/cni")
 
 
 @dataclass(frozen=True)
 class Node:
-    """The node number `number`. `folder` holds its state, `images` containerd's root, kept when the cluster goes."""
+    """The node number `number`. `folder` holds its state, `images` containerd's root, kept when the cluster goes.
+
+    With `own_kernel` it is a guest of tests.cluster.guest, which starts its programs.
+    """
 
     number: int
     plan: Plan
     plane: ControlPlane
     images: Path
     iptables: tuple[Path, ...]
+    own_kernel: bool = False
 
     @property
     def name(self) -> str:
@@ -85,8 +91,8 @@ class Node:
         if pid is None or holder.pid() is None:
             raise ClusterError(f"the namespaces of {self.name} can't be made; {holder.last_words()}")
         network.join(self.number, pid)
-        self._write_configuration()
-        containerd = self._inside("containerd", [tool("containerd"), "--config", self.folder / "containerd.toml"])
+        self.write_configuration()
+        containerd = self._daemon("containerd")
         if containerd.start():
             until(
                 lambda: succeeds([*self.ctr(), "version"], seconds=10),
@@ -142,13 +148,18 @@ class Node:
         if pid is None:
             raise ClusterError(f"{self.name} doesn't run")
         enter = ["nsenter", f"--net=/proc/{pid}/ns/net", f"--mount=/proc/{pid}/ns/mnt"]
-        return [*enter, tool("ctr"), "--address", SOCKET, "--namespace", "k8s.io"]
+        return [*enter, *self.ctr_words()]
+
+    def ctr_words(self) -> list[str]:
+        """Words that run containerd's client, on the node itself."""
+        return [str(tool("ctr")), "--address", SOCKET, "--namespace", "k8s.io"]
 
     def daemons(self) -> list[Daemon]:
         """Every daemon of the node, the kubelet first."""
         return [*map(self._daemon, ("kubelet", "kube-proxy", "network-policies", "containerd")), self.holder]
 
-    def _daemon(self, name: str) -> Daemon:
+    def words(self, name: str) -> list[str]:
+        """Words that run kubelet, kube-proxy or containerd, on the node itself."""
         if name == "kubelet":
             who = self.plane.client(f"kubelet-{self.number}", f"system:node:{self.name}", "system:nodes")
             words: list[str | Path] = [tool("kubelet"), f"--config={self.folder / 'kubelet.yaml'}"]
@@ -166,10 +177,10 @@ class Node:
             words = [tool("kube-proxy"), f"--config={self.folder / 'kube-proxy.yaml'}"]
         else:
             words = [tool("containerd"), "--config", self.folder / "containerd.toml"]
-        return self._inside(name, words)
+        return [str(word) for word in words]
 
-    def _inside(self, name: str, words: list[str | Path]) -> Daemon:
-        daemon = self.plane.daemon(f"{name}-{self.number}", words, namespaces=self.holder.pid())
+    def _daemon(self, name: str) -> Daemon:
+        daemon = self.plane.daemon(f"{name}-{self.number}", self.words(name), namespaces=self.holder.pid())
         path = (debian.unpacked() / "bin", *self.iptables)
         return Daemon(**{**vars(daemon), "env": daemon_environment(*path)})
 
@@ -179,7 +190,8 @@ class Node:
         if left:
             run([*self.ctr(), "containers", "delete", *left])
 
-    def _write_configuration(self) -> None:
+    def write_configuration(self) -> None:
+        """Write the files that its programs read."""
         cache.write(self.folder / "containerd.toml", self.containerd_toml())
         cni = json.dumps(cni_configuration(self.plan, self.number), indent=1)
         cache.write(self.folder / "cni" / "10-slurm-charts.conflist", cni)
@@ -194,6 +206,8 @@ class Node:
             serving=serving,
             resolv_conf=self.folder / "resolv.conf",
         )
+        if self.own_kernel:
+            kubelet |= {"cgroupRoot": "/", "registerWithTaints": [{"key": GUEST_TAINT, "effect": "NoSchedule"}]}
         cache.write(self.folder / "kubelet.yaml", yaml.safe_dump(kubelet))
         proxy = self.plane.client(f"kube-proxy-{self.number}", "system:kube-proxy")
         cache.write(self.folder / "kube-proxy.yaml", yaml.safe_dump(proxy_configuration(self.plan, self.number, proxy)))

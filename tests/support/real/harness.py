@@ -53,9 +53,9 @@ class Kubernetes:
         """Standard output of kubectl. Raises CommandError."""
         return self._run([self.kubectl_path, *words], stdin, timeout)
 
-    def helm(self, *words: str, timeout: float = 300) -> str:
+    def helm(self, *words: str, stdin: str | None = None, timeout: float = 300) -> str:
         """Standard output of Helm. Raises CommandError."""
-        return self._run([self.helm_path, *words], None, timeout)
+        return self._run([self.helm_path, *words], stdin, timeout)
 
     def get(self, *words: str) -> Any:
         """`kubectl get … -o json`."""

@@ -210,13 +210,22 @@ class Parts:
         self.runtime.caches.applied()[resource.kind].store.put(manifest)
         return manifest
 
-    def pod(self, name: str, nodeset: str = "slinky", **status: Any) -> records.Pod:
+    def kube_node(self, name: str, *, spec: Any = None, status: Any = None, **metadata: Any) -> records.Node:
+        """A Kubernetes node."""
+        meta = {"name": name, "uid": name, **self._version()} | metadata
+        node = msgspec.convert({"metadata": meta, "spec": spec or {}, "status": status or {}}, records.Node)
+        self.runtime.caches.kube_nodes.store.put(node)
+        return node
+
+    def pod(self, name: str, nodeset: str = "slinky", *, terminating: bool = False, **status: Any) -> records.Pod:
         """A worker pod of the NodeSet."""
         owner = {"apiVersion": kinds.NODESETS.api_version, "kind": "NodeSet", "name": nodeset, "controller": True}
         labels = {"app.kubernetes.io/name": "slurmd", "slinky.slurm.net/cluster": "slurm"}
         metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": labels}
         metadata |= self._version()
         metadata["ownerReferences"] = [owner | {"uid": f"uid-of-{nodeset}"}]
+        if terminating:
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         pod = msgspec.convert(
             {"metadata": metadata, "spec": {"nodeName": "kube-1", "hostname": name}, "status": status}, records.Pod
         )

@@ -1,0 +1,144 @@
+"""What a pass over a NodeSet works with: `sidecars.operator.nodeset.observe`."""
+
+from typing import Any
+
+import pytest
+
+from sidecars.contract.extra import PodFacts, encode
+from sidecars.operator.nodeset.observe import observe, observed_pods, slurm_nodes_in_use, with_answers
+from sidecars.policy.nodeset.needs import JobList, Jobs, Known
+from sidecars.policy.nodeset.records import Observed
+from tests.support.operator_parts import EPOCH, Parts, SlurmConnection
+from tests.unit.operator.nodeset.builders import KEY, begin
+
+pytestmark = pytest.mark.looptime
+
+
+async def seen(parts: Parts, **spec: Any) -> Observed:
+    _, _, observed = await observe(begin(parts, **spec))
+    return observed
+
+
+async def connected() -> tuple[Parts, SlurmConnection]:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    await parts.connect()
+    return parts, slurm
+
+
+async def test_without_a_restapi_slurm_is_a_problem_that_names_the_controller() -> None:
+    parts = Parts()
+    parts.keys()
+    parts.controller()
+    observed = await seen(parts)
+    assert not observed.connected
+    assert observed.slurm.problem == "no RestApi refers to Controller 'slurm'; enable one"
+    parts.restapi()
+    assert (await seen(parts)).slurm.problem == "the JWT key of Controller 'slurm' is missing"
+
+
+async def test_nothing_is_settled_before_the_watch_shows_what_was_created_and_deleted() -> None:
+    parts, _ = await connected()
+    assert (await seen(parts)).settled
+    parts.runtime.expectations.expect_creations(KEY, 1)
+    assert not (await seen(parts)).settled
+    parts.runtime.expectations.creation_observed(KEY)
+    assert (await seen(parts)).settled
+
+
+async def test_a_controller_that_is_missing_or_being_deleted_is_seen_as_deleted() -> None:
+    parts = Parts()
+    assert (await seen(parts)).controller_deleted
+    parts.controller()
+    assert not (await seen(parts)).controller_deleted
+    parts.custom("Controller", "slurm", {}, deletionTimestamp="2026-01-01T00:00:00Z")
+    assert (await seen(parts)).controller_deleted
+
+
+async def test_only_pods_that_the_nodeset_itself_owns_are_its_pods() -> None:
+    parts = Parts()
+    parts.pod("slinky-0")
+    parts.pod("slinky-1", nodeset="other")
+    assert [pod.name for pod in observed_pods(begin(parts))] == ["slinky-0"]
+
+
+async def test_a_pod_is_read_again_when_it_or_its_kubernetes_node_changes_and_not_otherwise() -> None:
+    parts = Parts()
+    parts.pod("slinky-0")
+    [first] = observed_pods(begin(parts))
+    [again] = observed_pods(begin(parts))
+    assert again is first
+    parts.kube_node("kube-1", spec={"unschedulable": True})
+    [cordoned] = observed_pods(begin(parts))
+    assert cordoned.kube_node_cordon is not None
+    parts.pod("slinky-0", phase="Failed")
+    assert [pod.phase for pod in observed_pods(begin(parts))] == ["Failed"]
+
+
+async def test_a_ready_pod_becomes_available_by_the_passing_of_time_alone() -> None:
+    parts = Parts()
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2023-11-14T22:13:20Z"}
+    parts.pod("slinky-0", phase="Running", conditions=[ready])
+    assert [pod.available for pod in observed_pods(begin(parts, minReadySeconds=30))] == [False]
+    parts.now = EPOCH + 30
+    assert [pod.available for pod in observed_pods(begin(parts, minReadySeconds=30))] == [True]
+
+
+def registered(slurm: SlurmConnection, name: str, pod: str, nodeset: str = "uid-of-slinky") -> None:
+    facts = PodFacts(pod, name, "slurm", nodeset)
+    slurm.model.node_register(name, extra=encode(facts))
+
+
+async def orphans(parts: Parts, **spec: Any) -> list[str]:
+    cluster = parts.runtime.clusters.get(("slurm", "slurm"))
+    assert cluster is not None
+    await cluster.poller.poll()
+    return [node.name for node in (await seen(parts, **spec)).orphans]
+
+
+async def test_records_of_former_pods_are_orphans_and_no_others() -> None:
+    parts, slurm = await connected()
+    registered(slurm, "slinky-0", "former")
+    registered(slurm, "slinky-1", "slinky-1")
+    registered(slurm, "theirs-0", "former", nodeset="uid-of-other")
+    slurm.model.node_register("static-0", extra='{"note": "uid-of-slinky"}')
+    parts.pod("slinky-1")
+    assert await orphans(parts) == ["slinky-0"]
+    assert await orphans(parts, nodeRecords="Keep") == []
+
+
+async def test_the_record_of_a_former_pod_is_no_orphan_while_a_bound_pod_has_its_name() -> None:
+    parts, slurm = await connected()
+    registered(slurm, "slinky-0", "former")
+    parts.pod("slinky-0", nodeset="other")
+    assert slurm_nodes_in_use(begin(parts)) == {"slinky-0"}
+    assert await orphans(parts) == []
+
+
+async def test_a_node_that_changed_after_the_jobs_were_read_is_unread() -> None:
+    parts, slurm = await connected()
+    registered(slurm, "slinky-0", "slinky-0")
+    parts.pod("slinky-0")
+    await orphans(parts)
+    this = begin(parts)
+    _, _, observed = await observe(this)
+    late = with_answers(this, observed, {Jobs(): Known(JobList((), parts.now - 10.0))})
+    assert late.slurm.unread == {"slinky-0"}
+    fresh = with_answers(this, observed, {Jobs(): Known(JobList((), parts.now + 10.0))})
+    assert fresh.slurm.unread == frozenset()
+
+
+async def test_records_that_terminating_pods_will_delete_do_not_look_like_lost_state() -> None:
+    parts, slurm = await connected()
+    for number in range(20):
+        registered(slurm, f"slinky-{number}", f"slinky-{number}")
+        parts.pod(f"slinky-{number}", terminating=True)
+    await orphans(parts)
+    slurm.model.node_lose(*(f"slinky-{number}" for number in range(20)))
+    slurm.model.node_register("another")
+    parts.now += 31
+    slurm.now += 31
+    await orphans(parts)
+    cluster = parts.runtime.clusters.get(("slurm", "slurm"))
+    assert cluster is not None
+    assert cluster.poller.suspect == frozenset()

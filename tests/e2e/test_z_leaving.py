@@ -53,6 +53,8 @@ def kept(kubernetes: Kubernetes) -> set[str]:
 def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume(
     slurm: Slurm, kubernetes: Kubernetes
 ) -> None:
+    # The NodeSet waits for the jobs of other tests, too.
+    slurm.login("sh", "-c", "squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
     kubernetes.helm("uninstall", "slurm", "-n", "slurm")
     until(
         "all custom resources to be gone",

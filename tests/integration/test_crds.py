@@ -341,7 +341,12 @@ async def test_defaults_are_filled_in(client: Client) -> None:
         "forceRemoval": False,
     }
     stored = await client.create(RESOURCES["Controller"], resource("Controller", {}))
-    want_defaults = {"external": False, "configUpdate": "Reconfigure", "inplaceReconfigure": False}
+    want_defaults = {
+        "external": False,
+        "configUpdate": "Reconfigure",
+        "inplaceReconfigure": False,
+        "constrainJobs": True,
+    }
     assert stored["spec"] == SMALLEST["Controller"] | want_defaults
     stored = await client.create(RESOURCES["Accounting"], resource("Accounting", {}))
     assert stored["spec"]["storageConfig"].items() >= {"port": 3306, "database": "slurm_acct_db"}.items()

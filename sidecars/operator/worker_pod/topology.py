@@ -10,7 +10,9 @@ from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.pods import slurm_node
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import annotations as policy
+from sidecars.slurm import protocol
 from sidecars.slurm.errors import Refused
+from sidecars.slurm.pending import PATIENCE
 from sidecars.slurm.records import Node
 from sidecars.workloads import names
 
@@ -60,18 +62,22 @@ async def _send_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, n
     if kube_node is None:
         return
     annotation = kube_node.metadata.annotations.get(names.FEATURES, "")
-    available = policy.features(annotation, node.features)
-    active = policy.features(annotation, node.active_features)
-    if available is None and active is None:
+    if policy.features(annotation, node.features) is None and policy.features(annotation, node.active_features) is None:
         return
     for bad in policy.bad_features(annotation):
         message = f"annotation {names.FEATURES} of Kubernetes node {pod.spec.node_name}: {bad!r} can't be a feature"
         runtime.events.emit(_manifest(pod), "Warning", "BadFeature", "Register", message)
-    await cluster.poller.update(
-        [node.name],
-        features=node.features if available is None else available,
-        active_features=node.active_features if active is None else active,
-    )
+    # Slurm takes whole lists only: what an administrator has added since the last poll must be in them.
+    live = await cluster.client.call(protocol.get_node(node.name), timeout=PATIENCE)
+    if live.extra != node.extra:
+        return
+    available = policy.features(annotation, live.features)
+    active = policy.features(annotation, live.active_features)
+    if available is not None and active is None:
+        # Features alone replace the active ones, too (slurmctld/node_mgr.c, update_node).
+        active = live.active_features
+    if available is not None or active is not None:
+        await cluster.poller.update([node.name], features=available, active_features=active)
 
 
 def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> str | None:

@@ -149,6 +149,10 @@ def due(state: State, now: float) -> bool:
 
 
 def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    if seen.present is not None and seen.good is not None and seen.present.config != seen.good.config:
+        # This container ended while it brought a set in: whether slurmctld took that is not known.
+        changes = {"installed": seen.present, "accepted": seen.present, "trying": seen.present, "former": seen.good}
+        return _to(state, Phase.APPLY, now, **changes), [Log(f"asking again for {seen.present}"), Reconfigure()]
     if seen.present is not None:
         # Only this container was restarted: slurmctld runs on with what lies there.
         known = _to(state, Phase.SETTLED, now, installed=seen.present, running=seen.present, accepted=seen.present)

@@ -227,6 +227,20 @@ def test_a_sidecar_that_starts_anew_leaves_slurmctld_alone() -> None:
     assert pod.reads == B
 
 
+def test_a_sidecar_that_starts_anew_before_slurmctld_answered_asks_it_again_and_claims_nothing_before() -> None:
+    pod = running()
+    pod.candidate, pod.silent_until = B, pod.now + 20
+    pod.run(5)
+    assert pod.folder == B
+    pod.restart_sidecar()
+    pod.done.clear()
+    pod.run(5)
+    assert pod.state.running != B
+    pod.settle()
+    assert pod.done[0] == "Reconfigure"
+    assert (pod.reads, pod.good, pod.state.running) == (B, B, B)
+
+
 def test_the_newest_of_several_changes_wins() -> None:
     pod = running()
     for which in (B, C, B, C):

@@ -35,7 +35,7 @@ from sidecars.slurm import client as slurm_client
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.tokens import TokenSource
-from sidecars.workloads import config_maps, names, restapi
+from sidecars.workloads import config_maps, restapi
 from sidecars.workloads.controller import jwt_key
 from sidecars.workloads.resources import Controller, NodeSet, ResourceError, RestApi, read
 
@@ -133,10 +133,10 @@ async def _look(client: Client, controller: Controller, slurmrestd_url: str | No
 
 
 async def _files(client: Client, controller: Controller) -> dict[str, str]:
-    """The files that the operator published, by name."""
+    """The files with which slurmctld runs, by name."""
     found: dict[str, str] = {}
     for index in range(config_maps.CONFIG_MAPS):
-        manifest = await _get(client, CONFIG_MAPS, controller.namespace, names.config(controller.name, index))
+        manifest = await _get(client, CONFIG_MAPS, controller.namespace, restapi.config_map(controller, index))
         found |= (manifest or {}).get("data") or {}
     return found
 

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS
-from sidecars.kube import CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, SECRETS, STATEFUL_SETS, Invalid, Resource
+from sidecars.kube import (
+    CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    SECRETS,
+    STATEFUL_SETS,
+    Invalid,
+    Resource,
+)
 from tests.integration.operator.test_services import ACCOUNTING, put, update_status
 from tests.support.apiserver import World, custom, secret, until
 
@@ -141,11 +150,11 @@ async def test_another_version_rolls_in_order_and_never_back(world: World) -> No
     await world.nodeset(replicas=1, slurmd={"image": "slurmd:25.11"})
     await world.until_ready(1)
 
-    async def offers_accounting() -> bool:
-        found = await world.get(DEPLOYMENTS, "slurm-restapi")
-        return found is not None and found["spec"]["template"]["spec"]["containers"][0]["args"] == ["0.0.0.0:6820"]
+    async def names_slurmdbd() -> bool:
+        found = await world.get(CONFIG_MAPS, "slurm-config")
+        return found is not None and "accounting_storage/slurmdbd" in found["data"]["slurm.conf"]
 
-    await until("slurmrestd to offer accounting", offers_accounting)
+    await until("slurm.conf to name slurmdbd", names_slurmdbd)
     for resource, name, *_ in workloads:
         await report(resource, name, done=True)
 

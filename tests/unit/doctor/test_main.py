@@ -37,7 +37,7 @@ def fill(server: KubeDouble, **gpu: Any) -> None:
     )
     server.put(SECRETS, {"metadata": metadata("jwt"), "data": {"jwt.key": base64.b64encode(b"k" * 32).decode()}})
     files = {"slurm.conf": "GresTypes=gpu\n", "gres.conf": "AutoDetect=nvidia\n"}
-    server.put(CONFIG_MAPS, {"metadata": metadata("slurm-config"), "data": files})
+    server.put(CONFIG_MAPS, {"metadata": metadata("slurm-config-accepted"), "data": files})
     server.put(CONFIG_MAPS, {"metadata": metadata("mine"), "data": {"job_submit.lua": ""}})
     server.put(RESTAPIS, {"metadata": metadata("slurm"), "spec": {"controllerRef": {"name": "slurm"}}})
     nodeset = server.put(
@@ -90,7 +90,7 @@ async def test_what_differs_is_printed_with_its_fix(capsys: pytest.CaptureFixtur
         fill(server)
         server.put(CONFIG_MAPS, {"metadata": metadata("mine"), "data": {"gres.conf": "AutoDetect=off\n"}})
         files = {"slurm.conf": "GresTypes=gpu\n", "gres.conf": "AutoDetect=off\n"}
-        server.put(CONFIG_MAPS, {"metadata": metadata("slurm-config"), "data": files})
+        server.put(CONFIG_MAPS, {"metadata": metadata("slurm-config-accepted"), "data": files})
         assert await ask(server, model) == 1
     said = capsys.readouterr().out
     assert "! gres.conf (configFiles): neither detects GPUs nor declares any\n  fix: remove gres.conf" in said

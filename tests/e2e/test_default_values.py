@@ -1,0 +1,93 @@
+"""A Slurm cluster of its own with the chart's default values: what the other tests set is a fact of the local cluster.
+
+Set here are only images, sizes, two workers, a login pod, and what hosts without cgroup v2 need
+(https://slurm.schedmd.com/cgroups.html).
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.real.harness import CHARTS, NODESET, VALUES, Kubernetes, Slurm, condition, until
+
+pytestmark = pytest.mark.timeout(300)
+
+KIND = "nodesets.slinky.slurm.net"
+
+
+def values() -> dict[str, Any]:
+    """The local cluster's values without all that isn't an image, a size, or a fact of its hosts."""
+    local = yaml.safe_load(VALUES.read_text())
+    controller, workers = local["controller"], local["nodesetDefaults"]
+    return {
+        "controller": {
+            "slurmctld": controller["slurmctld"],
+            "persistence": controller["persistence"],
+            "extraConfMap": {"ProctrackType": controller["extraConfMap"]["ProctrackType"]},
+        },
+        "configFiles": local["configFiles"],
+        "restapi": local["restapi"],
+        "loginsetDefaults": local["loginsetDefaults"],
+        "loginsets": {"slinky": {}},
+        "nodesetDefaults": {"slurmd": workers["slurmd"]},
+        "nodesets": {"slinky": {"replicas": 2}},
+        "partitions": {"all": {"enabled": True}},
+    }
+
+
+@pytest.fixture(scope="module")
+def defaults(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """The cluster. The operator is there, because `slurm` is, and watches all namespaces."""
+    found = Slurm(kubernetes, "defaults")
+    install = ("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "--create-namespace")
+    file = tmp_path_factory.mktemp("defaults") / "values.yaml"
+    file.write_text(yaml.safe_dump(values()))
+    kubernetes.helm(*install, "-f", str(file))
+    found.until_idle(2)
+    yield found
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
+
+
+def change(slurm: Slurm, **spec: Any) -> None:
+    """Patch the spec of the NodeSet."""
+    patch = json.dumps({"spec": spec})
+    slurm.kubernetes.kubectl("-n", slurm.namespace, "patch", KIND, NODESET, "--type=merge", f"--patch={patch}")
+
+
+def uids(slurm: Slurm) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in slurm.pods().values()}
+
+
+def until_state(slurm: Slurm, number: int, state: str) -> None:
+    until(f"job {number} to be {state}", lambda: slurm.job(number)["JobState"] == state, 60)
+
+
+def test_a_job_runs_on_all_workers_and_everything_is_ready(defaults: Slurm) -> None:
+    assert sorted(defaults.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
+    for kind in ("controllers", "restapis", "loginsets", "nodesets"):
+        for item in defaults.kubernetes.items("-n", defaults.namespace, f"{kind}.slinky.slurm.net"):
+            assert condition(item, "Ready")["status"] == "True"
+
+
+def test_a_rolling_update_waits_for_the_job_and_all_nodes_are_idle_afterwards(defaults: Slurm) -> None:
+    before = uids(defaults)
+    number = defaults.submit("#!/bin/sh\nsleep 15\n", "-w", "slinky-1", "--no-requeue")
+    until_state(defaults, number, "RUNNING")
+    change(defaults, slurmd={"env": [{"name": "E2E_MARK", "value": "update"}]})
+    until("both workers to be replaced", lambda: len(uids(defaults)) == 2 and before.isdisjoint(uids(defaults)), 120)
+    defaults.until_idle(2)
+    assert defaults.job(number)["JobState"] == "COMPLETED"
+
+
+def test_a_scale_in_waits_for_the_job_and_no_record_stays(defaults: Slurm) -> None:
+    number = defaults.submit("#!/bin/sh\nsleep 10\n", "-w", "slinky-1", "--no-requeue")
+    until_state(defaults, number, "RUNNING")
+    change(defaults, replicas=0)
+    until("all workers to be deleted", lambda: not defaults.pods(), 60)
+    assert defaults.job(number)["JobState"] == "COMPLETED"
+    until("all records to be deleted", lambda: not defaults.nodes(), 30)
+    change(defaults, replicas=1)
+    defaults.until_idle(1)

@@ -1,0 +1,79 @@
+"""Faults that nobody reports at once: a frozen operator."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.e2e.test_states import operator_leads, processes, until_state
+from tests.support.real.harness import Slurm, until
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def uids(slurm: Slurm) -> dict[str, str]:
+    return {name: str(pod["metadata"]["uid"]) for name, pod in slurm.pods().items()}
+
+
+def occupied(slurm: Slurm, node: str) -> int:
+    """A job of two minutes that has a node to itself and may not be started twice."""
+    number = slurm.submit("#!/bin/sh\nsleep 120\n", "-w", node, "--exclusive", "--no-requeue")
+    until_state(slurm, number, "RUNNING")
+    return number
+
+
+@contextmanager
+def frozen(slurm: Slurm, pod: str) -> Iterator[None]:
+    """No process of an operator's pod runs inside the block."""
+    found = processes(slurm.kubernetes.get("-n", "slinky", "pod", pod)["metadata"]["uid"])
+    assert found
+
+    def send(number: signal.Signals) -> None:
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    send(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        send(signal.SIGCONT)
+
+
+def starts(slurm: Slurm, pod: str) -> int:
+    """How often an operator's container was started again."""
+    [container] = slurm.kubernetes.get("-n", "slinky", "pod", pod)["status"]["containerStatuses"]
+    return int(container["restartCount"])
+
+
+def draining(slurm: Slurm) -> list[str]:
+    return [node for node, state in slurm.nodes().items() if "drain" in state]
+
+
+def test_a_leader_that_was_frozen_until_another_led_undoes_nothing_of_what_that_one_did(slurm: Slurm) -> None:
+    kubectl = slurm.kubernetes.kubectl
+    kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=2")
+    kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=60s", timeout=70)
+    jobs = [occupied(slurm, node) for node in ("slinky-0", "slinky-1")]
+    before = uids(slurm)
+    try:
+        first = until("an operator to lead", lambda: operator_leads(slurm), 30)
+        started = starts(slurm, first)
+        slurm.scale(1)
+        until("a node to drain", lambda: draining(slurm), 15)
+        with frozen(slurm, first):
+            until("the other operator to lead", lambda: operator_leads(slurm) not in {None, first}, 45)
+            slurm.scale(2)
+            until("the drain to be lifted", lambda: not draining(slurm), 30)
+        until("the former leader to end", lambda: starts(slurm, first) > started, 30)
+        assert operator_leads(slurm) != first
+        assert draining(slurm) == []
+        assert uids(slurm) == before
+        assert {slurm.job(number)["JobState"] for number in jobs} == {"RUNNING"}
+    finally:
+        slurm.login("scancel", *map(str, jobs))
+        slurm.scale(2)
+        kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=1")
+    slurm.until_idle(2)

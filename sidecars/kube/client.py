@@ -69,14 +69,6 @@ class Client:
         """The same client with request slots of its own, for a caller that must not wait for the requests of others."""
         return Client(self._transport.apart())
 
-    def background(self) -> Client:
-        """The same client for requests that can wait, such as what is only shown to people.
-
-        They wait for a slot, see `slots.Slots`: until no other request is under way, or for a few seconds, and
-        then one at a time. That wait counts towards the deadline of the request: don't start thousands at once.
-        """
-        return Client(self._transport.background())
-
     @overload
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Manifest: ...
     @overload

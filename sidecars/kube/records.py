@@ -132,12 +132,10 @@ class ContainerStateRunning(msgspec.Struct, frozen=True, rename="camel", omit_de
 class ContainerStateTerminated(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """state.terminated."""
 
-    exit_code: int = 0
     signal: int = 0
     reason: str = ""
     message: str = ""
     started_at: datetime | None = None
-    finished_at: datetime | None = None
 
 
 class ContainerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -156,8 +154,6 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     started: bool | None = None
     restart_count: int = 0
     image: str = ""
-    image_id: str = msgspec.field(default="", name="imageID")
-    container_id: str = msgspec.field(default="", name="containerID")
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
 
@@ -169,7 +165,6 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     hostname: str = ""
     subdomain: str = ""
     host_network: bool = False
-    termination_grace_period_seconds: int | None = None
 
 
 class PodStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -179,7 +174,6 @@ class PodStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_d
     reason: str = ""
     message: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
-    host_ip: str = msgspec.field(default="", name="hostIP")
     start_time: datetime | None = None
     conditions: tuple[Condition, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()

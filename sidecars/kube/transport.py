@@ -16,7 +16,6 @@ from yarl import URL
 
 from sidecars.kube import responses
 from sidecars.kube.errors import LeadershipLost, Unauthorized, Unreachable
-from sidecars.kube.slots import Slots
 
 if TYPE_CHECKING:
     import random
@@ -86,11 +85,10 @@ class Transport:
         """Use `connect`, which owns the session."""
         self._session = session
         self._credentials = credentials
-        self._slots = Slots(concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
         self._timeout = timeout
         self._rng = rng
         self._seconds_left: Callable[[], float] | None = None
-        self._background = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -121,13 +119,7 @@ class Transport:
     def apart(self) -> Self:
         """See Client.apart."""
         other = copy.copy(self)
-        other._slots = Slots(_SLOTS_APART)  # noqa: SLF001 - its own copy
-        return other
-
-    def background(self) -> Self:
-        """See Client.background."""
-        other = copy.copy(self)
-        other._background = True  # noqa: SLF001 - its own copy
+        other._slots = asyncio.Semaphore(_SLOTS_APART)  # noqa: SLF001 - its own copy
         return other
 
     async def request(
@@ -148,7 +140,7 @@ class Transport:
             deadline = min(deadline, self._seconds_left())
             self._check_lead(request)
         try:
-            async with asyncio.timeout(deadline) as limit, self._slots.slot(background=self._background):
+            async with asyncio.timeout(deadline) as limit, self._slots:
                 renewed = False
                 while True:
                     try:

@@ -19,9 +19,6 @@ SLURM_CONF = "slurm.conf"
 CLUSTER_FILE = "clustername"
 """In StateSaveLocation: slurmctld ends when it contains another name than ClusterName."""
 
-READY = "Running as primary controller"
-"""What slurmctld logs once it has read everything."""
-
 CLIENT_SECONDS = 60
 """For slurmctld's answer: it answers a reconfigure when it has served all other requests."""
 

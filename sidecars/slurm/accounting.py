@@ -1,5 +1,8 @@
 """slurmdbd by way of slurmrestd: accounts, users, associations and QOS as requests of `sidecars.slurm.protocol`.
 
+No role of this package sends them. The contract tests send them to the simulator and to real Slurm, so that it is known
+what slurmrestd answers.
+
 Observed with Slurm 26.05:
 - slurmdbd down: 502 with number 7000 (ServerFault).
 - an unknown name: 200 with an empty list when read, 304 when deleted. Nothing new to add: 304.

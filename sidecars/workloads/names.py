@@ -21,7 +21,6 @@ REVISION_HASH: Final = "controller-revision-hash"
 
 # Annotations
 
-DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 POD_CORDON: Final = "nodeset.slinky.slurm.net/pod-cordon"
 POD_DELETION_COST: Final = "nodeset.slinky.slurm.net/pod-deletion-cost"
 POD_DEADLINE: Final = "nodeset.slinky.slurm.net/pod-deadline"
@@ -30,17 +29,11 @@ NODE_CORDON_REASON: Final = "nodeset.slinky.slurm.net/node-cordon-reason"
 CORDONED_FOR: Final = "nodeset.slinky.slurm.net/cordoned-for"
 FEATURES: Final = "features.slinky.slurm.net/spec"
 HOSTNAME_OVERRIDE: Final = "nodeset.slinky.slurm.net/hostname-override"
-SLURM_KEY_HASH: Final = "slinky.slurm.net/slurm-key-hash"
 RAN_VERSION: Final = "slinky.slurm.net/newest-version"
 KEYS_SINCE: Final = "slinky.slurm.net/keys-since"
 KEYS_NUDGE: Final = "slinky.slurm.net/keys-nudge"
 KEYS_SETTLE: Final = "slinky.slurm.net/keys-settle-seconds"
-JWT_KEY_HASH: Final = "slinky.slurm.net/jwt-key-hash"
-SLURM_CONFIG_HASH: Final = "slinky.slurm.net/slurm-config-hash"
-SLURMDBD_CONF_HASH: Final = "slinky.slurm.net/slurmdbd-conf-hash"
 SSHD_CONF_HASH: Final = "slinky.slurm.net/sshd-conf-hash"
-SSSD_CONF_HASH: Final = "slinky.slurm.net/sssd-conf-hash"
-SSH_HOST_KEYS_HASH: Final = "slinky.slurm.net/ssh-host-keys-hash"
 
 
 # Keys in Secrets
@@ -78,11 +71,6 @@ def restapi(owner: str) -> str:
     return f"{owner}-restapi"
 
 
-def ssh_config(owner: str) -> str:
-    """The ConfigMap with sshd_config of a LoginSet or NodeSet."""
-    return f"{owner}-ssh-config"
-
-
 def ssh_host_keys(owner: str) -> str:
     """The Secret with a LoginSet's host keys."""
     return f"{owner}-ssh-host-keys"
@@ -106,11 +94,6 @@ def workers(controller_name: str) -> str:
 def login_hosts(owner: str) -> str:
     """The EndpointSlice with the hostnames of a LoginSet's pods."""
     return f"{owner}-hosts"
-
-
-def workers_disruption_budget(controller_name: str) -> str:
-    """The PodDisruptionBudget over all busy worker pods of a Controller."""
-    return f"slurm-workers-pdb-{controller_name}"
 
 
 def claim(template: str, pod_or_suffix: str) -> str:

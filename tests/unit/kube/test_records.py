@@ -37,15 +37,15 @@ def test_a_pod_has_the_fields_that_controllers_decide_by() -> None:
     assert pod.metadata.controller is not None
     assert pod.metadata.controller.kind == "NodeSet"
     assert (pod.spec.node_name, pod.spec.hostname) == ("n1", "slinky-0")
-    assert (pod.status.phase, pod.status.pod_ip, pod.status.host_ip) == ("Running", "10.0.0.7", "10.0.0.1")
+    assert (pod.status.phase, pod.status.pod_ip) == ("Running", "10.0.0.7")
     ready = pod.status.condition("Ready")
     assert ready is not None
     assert ready.status == "True"
     assert pod.status.condition("Other") is None
     slurmd = pod.status.container_statuses[0]
-    assert (slurmd.image_id, slurmd.container_id, slurmd.restart_count) == ("sha256:1", "containerd://1", 2)
+    assert slurmd.restart_count == 2
     assert slurmd.state.running is not None
-    assert slurmd.last_state.terminated == records.ContainerStateTerminated(exit_code=137, reason="OOMKilled")
+    assert slurmd.last_state.terminated == records.ContainerStateTerminated(reason="OOMKilled")
 
 
 def test_what_is_absent_reads_as_empty() -> None:

@@ -67,23 +67,6 @@ async def test_a_client_apart_waits_for_nobody_elses_requests(server: KubeDouble
         hanging.cancel()
 
 
-async def test_a_background_request_waits_for_the_others(server: KubeDouble, client: Client) -> None:
-    server.write_faults.extend([None, "429"])
-    start = now()
-    async with asyncio.TaskGroup() as tasks:
-        await client.create(CONFIG_MAPS, config_map("ns", "first"))
-        tasks.create_task(client.create(CONFIG_MAPS, config_map("ns", "slow")))
-        await asyncio.sleep(0.1)
-        tasks.create_task(client.background().merge_patch(CONFIG_MAPS, "ns", "first", {"data": {"k": "v"}}))
-        tasks.create_task(client.merge_patch(CONFIG_MAPS, "ns", "first", {"data": {"k": "w"}}))
-    assert [
-        call.body["metadata"]["name"] if call.method == "POST" else call.body["data"]["k"] for call in server.calls
-    ] == [
-        *("first", "slow", "w", "slow", "v"),
-    ]
-    assert now() - start >= 1
-
-
 async def test_a_write_is_sent_once_only(server: KubeDouble, client: Client) -> None:
     for fault in ("500", "drop"):
         server.write_faults.append(fault)

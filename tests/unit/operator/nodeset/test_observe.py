@@ -101,6 +101,8 @@ async def test_records_of_former_pods_are_orphans_and_no_others() -> None:
     registered(slurm, "slinky-0", "former")
     registered(slurm, "slinky-1", "slinky-1")
     registered(slurm, "theirs-0", "former", nodeset="uid-of-other")
+    registered(slurm, "renamed-0", "slinky-1")
+    registered(slurm, "theirs-1", "uid-of-slinky", nodeset="uid-of-other")
     slurm.model.node_register("static-0", extra='{"note": "uid-of-slinky"}')
     parts.pod("slinky-1")
     assert await orphans(parts) == ["slinky-0"]

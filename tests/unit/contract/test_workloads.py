@@ -126,3 +126,12 @@ def test_the_keys_are_mounted_by_their_names() -> None:
     sources = [it["secret"]["items"] for it in volume["projected"]["sources"] if "secret" in it]
     paths_of = [item["path"] for items in sources for item in items]
     assert paths_of == [manifest.SLURM_KEY, manifest.SLURM_JWKS, manifest.JWT_KEY]
+
+
+@pytest.mark.parametrize("name", ["login", "slurmctld", "slurmd", "slurmdbd", "slurmrestd"])
+def test_no_pod_of_slurm_has_credentials_of_kubernetes(name: str) -> None:
+    documents = yaml.safe_load_all((WORKLOADS / f"{name}.yaml").read_text())
+    [workload] = [it for it in documents if it["kind"] in {"Pod", "StatefulSet", "Deployment"}]
+    pod = workload["spec"] if workload["kind"] == "Pod" else workload["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert "serviceAccountToken" not in str(pod["volumes"])

@@ -18,6 +18,7 @@ from sidecars.kube import (
     STATEFUL_SETS,
     Client,
     Manifest,
+    Resource,
     load_credentials,
 )
 from sidecars.simulate import SlurmModel, serve
@@ -37,9 +38,10 @@ WORKLOADS = {
     "Deployment/slurm-login-slinky",
     "Deployment/slurm-restapi",
 }
+NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 RESOURCES = {
     **KINDS,
-    **{resource.kind: resource for resource in (CONFIG_MAPS, SECRETS, SERVICES, STATEFUL_SETS)},
+    **{resource.kind: resource for resource in (CONFIG_MAPS, SECRETS, SERVICES, STATEFUL_SETS, NETWORK_POLICIES)},
 }
 
 

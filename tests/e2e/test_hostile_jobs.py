@@ -1,4 +1,4 @@
-"""A job attacks what its worker pod's containers share, while a job of another user runs on the same node."""
+"""Users attack: a job what the containers of its worker pod share, and a login what Slurm's commands of others read."""
 
 import pytest
 
@@ -69,6 +69,17 @@ done
 """
 
 
+LOGIN = r"""
+cd /etc/slurm
+for file in slurm.conf plugstack.conf .slurm.jwks slurm.key /run/slurm/conf/slurm.conf /run/slurm/mine; do
+  (: >>$file) 2>/dev/null && echo "wrote $file"
+done
+for file in slurm.key /run/slurm/conf /run/slurm/sack.socket; do
+  mv $file $file.old 2>/dev/null && echo "moved $file"
+done
+"""
+
+
 def submit(slurm: Slurm, user: str, script: str) -> int:
     """Submit a batch script as that user, who isn't root; its job id."""
     command = ("runuser", "-u", user, "--", "sbatch", "--parsable", *OPTIONS)
@@ -120,3 +131,7 @@ def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_de
 
     until("the pod to be replaced", replaced, 40)
     slurm.until_idle(2)
+
+
+def test_a_user_of_a_login_node_can_not_write_what_slurms_commands_of_other_users_read(slurm: Slurm) -> None:
+    assert slurm.login("runuser", "-u", "news", "--", "sh", "-c", f"{LOGIN}exit 0") == ""

@@ -135,7 +135,11 @@ def test_the_port_can_be_moved_for_the_hosts_network() -> None:
 
 def test_the_key_is_copied_for_slurm_by_a_container_that_can_do_no_more() -> None:
     workload = deployment()
-    assert mounts(workload, "initconf") == {"/mnt/etc/slurm": "slurm-etc", "/mnt/slurm": "slurm-config"}
+    assert mounts(workload, "initconf") == {
+        "/mnt/etc/slurm": "slurm-etc",
+        "/mnt/run/slurm": "sackd-dir",
+        "/mnt/slurm": "slurm-config",
+    }
     assert part(workload, "initconf")["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
     assert part(deployment(loginset(initconf={"image": "alpine"})), "initconf")["image"] == "alpine"
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.workloads import loginset
 from sidecars.workloads import nodeset as render
+from sidecars.workloads.assembly import find
 from tests.support import builders
 from tests.support.builders import controller, nodeset, part
 
@@ -168,6 +170,28 @@ def test_the_hook_ends_by_itself_before_the_grace_period(folder: Path) -> None:
     with shell(pre_stop(folder, 21)) as hook:
         until(lambda: hook.poll() is not None, "the hook to reach its bound")
         assert hook.returncode == 0
+
+
+def test_initconf_prepares_folders_that_users_of_a_login_node_can_not_write(tmp_path: Path) -> None:
+    rendered = loginset.objects(builders.loginset(), controller(), builders.facts())
+    script: str = part(find(rendered, "Deployment"), "initconf")["command"][2]
+    for name in ("mnt/etc/slurm", "mnt/run/slurm", "mnt/slurm", "bin"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name).chmod(0o1777)
+    (tmp_path / "mnt/slurm/slurm.key").write_text("key")
+    # The test's user can't change owners.
+    chown = tmp_path / "bin/chown"
+    chown.write_text(f'#!/bin/sh\necho "$1 $2 $(stat -c %a $2)" >>{tmp_path}/owners\n')
+    chown.chmod(0o755)
+    with shell(script.replace("/mnt/", f"{tmp_path}/mnt/"), PATH=f"{chown.parent}:{os.environ['PATH']}") as process:
+        assert process.wait(DEADLINE) == 0
+    etc, run = tmp_path / "mnt/etc/slurm", tmp_path / "mnt/run/slurm"
+    assert [stat.S_IMODE(it.stat().st_mode) for it in (etc, run, etc / "slurm.key")] == [0o755, 0o755, 0o600]
+    # root without CAP_FOWNER changes the mode of what it owns.
+    owners = (tmp_path / "owners").read_text().splitlines()
+    assert [it for it in owners if "/run/" in it] == [f"0:0 {run} 1777", f"401:401 {run} 755"]
+    assert f"401:401 {etc}/slurm.key 600" in owners
+    assert not [it for it in owners if it.split()[1] == str(etc)], "root owns it"
 
 
 @pytest.mark.parametrize("present", [False, True])

@@ -162,10 +162,11 @@ class _Composer:
             )
             for reference in controller.spec.config_file_refs or ():
                 self._bring(reference, "spec.configFileRefs")
-            self._section("### GENERAL ###", slurm_conf_lines.general(controller, nodesets))
+            extra = conf.parse_readable(controller.spec.extra_conf)
+            general = slurm_conf_lines.general(controller, nodesets)
+            self._section("### GENERAL ###", [*general, *slurm_conf_lines.return_to_service(extra)])
             self._section("### LOGGING ###", slurm_conf_lines.LOGGING)
             self._section("### PLUGINS & PARAMETERS ###", slurm_conf_lines.plugins(controller, lists))
-            extra = conf.parse_readable(controller.spec.extra_conf)
             constrained = self._constraints(extra)
             if constrained:
                 self._section("### JOB CONSTRAINTS ###", constrained)

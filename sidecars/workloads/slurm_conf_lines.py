@@ -89,9 +89,15 @@ def general(controller: Controller, nodesets: Sequence[NodeSet]) -> list[str]:
         f"SlurmdPort={ports.SLURMD}",
         "SlurmdSpoolDir=/var/spool/slurmd",
         f"MaxNodeCount={max_node_count(nodesets)}",
-        # A worker that was cut off is used again. With 2, so is a node that an administrator set DOWN.
-        "ReturnToService=1",
     ]
+
+
+def return_to_service(extra_conf: Conf) -> list[str]:
+    """Which DOWN nodes slurmctld uses again, unless the Controller's extraConf sets it.
+
+    With 1 these are workers that were cut off. With 2, a node that an administrator set DOWN is used again, too.
+    """
+    return [] if extra_conf.all("ReturnToService") else ["ReturnToService=1"]
 
 
 LOGGING = (

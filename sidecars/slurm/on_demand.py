@@ -65,11 +65,14 @@ class OnDemand:
 
         Compare a late answer with `NodeCache.changed_after`.
         """
-        recent = self._jobs.recent(self._cache.last_change)
+        changed_at = self._cache.last_change
+        recent = self._jobs.recent(changed_at)
         if recent is not None:
             return recent
         self._guard(protocol.get_jobs())
-        return await self._jobs.get()
+        answer = await self._jobs.get()
+        # The read in progress may have begun before the change.
+        return answer if answer.asked_at >= changed_at else await self._jobs.get()
 
     async def partitions(self, since: float) -> tuple[Partition, ...]:
         """All partitions, as they were at `since` (of the clock) or later."""

@@ -81,6 +81,19 @@ async def test_jobs_that_are_a_moment_old_count_only_until_a_node_changes() -> N
     assert scene.poller.changed_after(after.asked_at, scene.poller.nodes) == set()
 
 
+async def test_a_read_of_jobs_that_began_before_a_node_changed_is_followed_by_another() -> None:
+    async with Scene(2).running() as scene:
+        scene.model.fail(Fault.SLOW, 1, path="jobs/", seconds=1.5)
+        early = asyncio.create_task(scene.poller.jobs())
+        await asyncio.sleep(0.1)
+        job = scene.model.job_start("n1")
+        await until(lambda: scene.poller.nodes["n1"].alloc_cpus > 0, 1.4)
+        changed_at = loop_time()
+        late = await scene.poller.jobs()
+        assert ([found.job_id for found in late.value.jobs], late.asked_at >= changed_at) == ([job], True)
+        assert (await early).asked_at < changed_at
+
+
 async def test_who_waits_for_jobs_when_the_poller_ends_is_told_so() -> None:
     scene = Scene()
     scene.model.fail(Fault.HANG, 1)

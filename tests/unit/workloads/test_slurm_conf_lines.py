@@ -1,5 +1,7 @@
 """The operator's own lines of slurm.conf: `sidecars.workloads.slurm_conf_lines`."""
 
+from typing import Any
+
 import pytest
 
 from sidecars.workloads.config import compose
@@ -20,7 +22,7 @@ def test_slurmctld_has_room_for_twice_the_declared_replicas(replicas: tuple[int,
 
 @pytest.mark.parametrize("own", ["0", "1", "2"])
 def test_nodes_that_did_not_respond_return_unless_the_user_sets_return_to_service(own: str) -> None:
-    def lines(**spec: str) -> list[str]:
+    def lines(**spec: Any) -> list[str]:
         text = compose(controller(**spec), (), builders.facts()).files["slurm.conf"]
         return [line for line in text.splitlines() if line.lower().startswith("returntoservice=")]
 

@@ -151,7 +151,7 @@ class Cluster:
         self._touch_job(self.jobs[job_id])
 
     def job_resume(self, job_id: int) -> None:
-        """A suspended job goes on."""
+        """A suspended job continues."""
         self.jobs[job_id].states = {"RUNNING"}
         self._touch_job(self.jobs[job_id])
 

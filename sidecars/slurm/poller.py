@@ -166,7 +166,7 @@ class Poller:
             self._woken.set()
 
     def hurry(self) -> None:
-        """Poll twice as often for a while: somebody waits for what Slurm reports next."""
+        """Poll twice as often for a while: a decision waits for what Slurm reports next."""
         self._schedule.hurry(self._clock())
 
     def fail(self, problem: str) -> None:

@@ -22,7 +22,7 @@ MAX_PAUSE = 10.0
 """Longest pause in seconds between polls after faults, before jitter."""
 
 HURRY_FOR = 30.0
-"""Seconds for which a cluster whose next news somebody waits for is polled twice as often."""
+"""Seconds for which a cluster is polled twice as often after a decision began to wait for its next answer."""
 
 _LOAD_FACTOR = 4.0  # the pause is at least this many times as long as an answer takes
 _COSTS = 3  # the quickest of so many answers counts: a single slow one may be due to load of our own

@@ -64,7 +64,7 @@ class Jobs:
                 job.excused("slurmctld has lost its state")
 
     def node_set_down(self, model: SlurmModel, name: str, who: str) -> None:
-        """Somebody other than the operator sets a node DOWN, by which Slurm ends its jobs."""
+        """A client other than the operator sets a node DOWN, by which Slurm ends its jobs."""
         for job in self.all:
             if job.model is model and job.runs and name in job.nodes:
                 job.excused(f"{who} set {name} DOWN")
@@ -112,7 +112,7 @@ class Jobs:
         job.processes.clear()
 
     def _until_own_end(self, job: Job, now: float) -> None:
-        """slurmctld doesn't know it. Its processes end when slurmd registers again, or by themselves."""
+        """slurmctld doesn't know it. Its processes end when slurmd registers again, or at their own time."""
         self._later(max(0.0, job.ends - now), job.processes.clear)
 
     def _registered(self, slurmd: Slurmd) -> None:

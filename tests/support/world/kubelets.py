@@ -46,8 +46,8 @@ class Ending(Enum):
     """How the containers of a worker pod have ended."""
 
     STOPPED = "its slurmd was stopped"
-    GRACE_OVER = "somebody else than the operator deleted it, and its grace is over"
-    FORCE = "somebody else than the operator deleted it by force"
+    GRACE_OVER = "another client than the operator deleted it, and its grace is over"
+    FORCE = "another client than the operator deleted it by force"
     POWER = "its host has lost its power"
 
 
@@ -144,7 +144,7 @@ class Kubelets:
         self._later(NODE_MONITOR_GRACE, self._unreachable, name)
 
     def cut_off(self, name: str, what: Cut) -> None:
-        """A Kubernetes node reaches slurmctld or anything at all no longer; what runs on it goes on."""
+        """A Kubernetes node loses its connection to slurmctld, or all connections; what runs on it continues."""
         if name in self.dead or name in self.cut:
             return
         self.cut[name] = what

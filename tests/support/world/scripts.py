@@ -213,7 +213,7 @@ def _slurm_node(w: World, which: int) -> str:
 
 @dataclass(frozen=True)
 class Partition(Action):
-    """A Kubernetes node is cut off from slurmctld or from everything; what runs on it goes on. None: it is joined."""
+    """A Kubernetes node is cut off from slurmctld or from everything; what runs on it continues. None: it is joined."""
 
     which: int
     what: Cut | None

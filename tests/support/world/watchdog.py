@@ -91,12 +91,12 @@ class Watchdog(logging.Handler):
         self._seen_alone.clear()
 
     def marked(self, model: SlurmModel, name: str, state: str) -> None:
-        """An administrator has made a node unavailable."""
+        """An administrator has set a node unavailable."""
         self.foreign_since[id(model), name] = self.clock()
         self.marks[id(model), name] = Mark(model, state)
 
     def unmarked(self, model: SlurmModel, name: str) -> None:
-        """An administrator has made it available again, or deleted its record."""
+        """An administrator has set it available again, or deleted its record."""
         self.foreign_since[id(model), name] = self.clock()
         self.marks.pop((id(model), name), None)
 
@@ -111,7 +111,7 @@ class Watchdog(logging.Handler):
         self.marks = {key: mark for key, mark in self.marks.items() if mark.model is not model}
 
     def check_marks(self) -> None:
-        """I4: a node stays unavailable until the administrator who made it so makes it available."""
+        """I4: a node stays unavailable until the administrator who set it so sets it available."""
         for key, mark in list(self.marks.items()):
             record = mark.model.nodes.get(key[1])
             if record is None or (record.base != "DOWN" and not record.flags & UNAVAILABLE):
@@ -170,7 +170,7 @@ class Watchdog(logging.Handler):
             return
         model, name = slurmd.model, slurmd.slurm_node
         seen, alone = self._seen.get(id(model)), self._seen_alone.get((id(model), name))
-        # Neither the kubelet nor Slurm has told that slurmd has started. The API server refuses the deletion as soon
+        # Neither the kubelet nor Slurm has shown that slurmd has started. The API server refuses the deletion as soon
         # as the kubelet does; until then the preStop hook protects the jobs, whose end is checked in any case.
         started_unseen = (
             (seen is None or slurmd.registered_at >= seen.given)

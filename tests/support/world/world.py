@@ -474,7 +474,7 @@ def is_ready(pod: Manifest) -> bool:
 
 
 def is_unavailable(record: SimNode) -> bool:
-    """Whether no job starts on the Slurm node until somebody or something changes its state."""
+    """Whether no job starts on the Slurm node until its state is changed."""
     return record.base == "DOWN" or bool(record.flags & UNAVAILABLE)
 
 

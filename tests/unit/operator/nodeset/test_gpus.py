@@ -23,6 +23,7 @@ async def test_the_gpus_and_labels_of_the_kubernetes_nodes_are_those_that_the_wa
     assert refused(parts) == ""
     parts.kube_node("kube-1", status={"allocatable": {"nvidia.com/gpu": "8"}}, labels={"pool": "a"})
     assert "4 of the 8 nvidia.com/gpu of Kubernetes node kube-1" in refused(parts)
+    assert "kube-1" in refused(parts, {"pool": "a"})
     assert refused(parts, {"pool": "b"}) == ""
     assert refused(parts, enabled=False) == ""
 

@@ -126,7 +126,7 @@ async def test_a_privileged_worker_may_not_have_a_part_of_the_gpus_of_its_node(c
 async def test_gpus_of_a_node_that_its_pods_run_on_count_whatever_the_selector() -> None:
     parts = ready()
     parts.kube_node("kube-1", status={"allocatable": {"nvidia.com/gpu": "8"}})
-    spec = {"gpu": {"enabled": True, "count": 4}, "template": {"spec": {"nodeSelector": {"pool": "b"}}}}
+    spec: dict[str, Any] = {"gpu": {"enabled": True, "count": 4}, "template": {"spec": {"nodeSelector": {"pool": "b"}}}}
     assert (await source(parts, **spec)).problem is None
     parts.pod("slinky-0")
     found = await source(parts, **spec)

@@ -1,0 +1,47 @@
+"""What a worker pod belongs to: `sidecars.operator.runtime.pods`."""
+
+import msgspec
+import pytest
+
+from sidecars.operator.runtime.pods import cluster_of, nodeset_of, slurm_node, wake_pods
+from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts, SlurmConnection
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_a_slurm_node_has_the_pods_hostname_or_on_the_hosts_network_that_of_its_kubernetes_node() -> None:
+    pod = Parts().pod("slinky-0")
+    assert slurm_node(pod) == "slinky-0"
+    assert slurm_node(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, hostname="gpu-0"))) == "gpu-0"
+    assert slurm_node(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, hostname=""))) == "slinky-0"
+    on_host = msgspec.structs.replace(pod.spec, host_network=True)
+    assert slurm_node(msgspec.structs.replace(pod, spec=on_host)) == "kube-1"
+
+
+async def test_a_pod_belongs_to_the_nodeset_that_owns_it_and_not_to_a_successor_of_that_name() -> None:
+    parts = Parts()
+    pod = parts.pod("slinky-0")
+    assert nodeset_of(parts.runtime, pod) is None
+    manifest = parts.custom("NodeSet", "slinky", {})
+    assert nodeset_of(parts.runtime, pod) is manifest
+    parts.custom("NodeSet", "slinky", {}, uid="another")
+    assert nodeset_of(parts.runtime, pod) is None
+
+
+async def test_a_pod_belongs_to_the_cluster_of_its_label() -> None:
+    parts = Parts(connect=lambda *_: SlurmConnection())
+    pod = parts.pod("slinky-0")
+    assert cluster_of(parts.runtime, pod) is None
+    cluster = await parts.connect()
+    assert cluster_of(parts.runtime, pod) is cluster
+    await parts.runtime.clusters.close()
+
+
+async def test_only_pods_of_the_named_slurm_nodes_of_that_cluster_are_queued() -> None:
+    parts = Parts()
+    parts.pod("slinky-0")
+    parts.pod("slinky-1")
+    await parts.woken()
+    wake_pods(parts.runtime, CONTROLLER, ["slinky-1", "unknown"])
+    wake_pods(parts.runtime, (NAMESPACE, "another"), ["slinky-0"])
+    assert (await parts.woken(0.0))["pods"] == {(NAMESPACE, "slinky-1")}

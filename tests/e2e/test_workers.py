@@ -1,6 +1,8 @@
 """The life of a worker pod when things go wrong around it: killed, replaced, drained by hand, without its slurmctld."""
 
 import json
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,6 +78,33 @@ def test_a_minute_without_slurmctld_restarts_no_slurmd_and_loses_no_job(slurm: S
         assert (slurm.job(number)["ExitCode"], slurm.job(number)["Restarts"]) == ("0:0", "0")
     slurm.until_idle(2)
     assert lives(slurm) == before
+
+
+def slurmd_process(slurm: Slurm, pod: str = POD) -> int:
+    """The process of slurmd, which is the first of those of its name; 0 while none runs."""
+    return min((pid for pid in processes(uid(slurm, pod)) if _command(pid) == "slurmd"), default=0)
+
+
+@pytest.mark.timeout(400)
+def test_a_slurmd_that_hangs_is_restarted_in_its_container_after_more_than_a_minute_and_no_job_is_lost(
+    slurm: Slurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = "#!/bin/sh\nuntil test -e /tmp/enough; do sleep 0.5; done\n"
+    number = slurm.submit(script, "-w", "slinky-1", "--exclusive", "--no-requeue")
+    until_state(slurm, number, "RUNNING")
+    before, hanging = lives(slurm), slurmd_process(slurm)
+    os.kill(hanging, signal.SIGSTOP)
+    since = time.monotonic()
+    until("another slurmd to run", lambda: _command(hanging) != "slurmd" and slurmd_process(slurm), 200, 1)
+    took = time.monotonic() - since
+    assert took > 60
+    slurm.worker(POD, "touch", "/tmp/enough")  # noqa: S108 - in the worker
+    until_state(slurm, number, "COMPLETED")
+    assert (slurm.job(number)["ExitCode"], slurm.job(number)["Restarts"]) == ("0:0", "0")
+    slurm.until_idle(2)
+    assert lives(slurm) == before
+    with capsys.disabled():
+        print(f"\nslurmd hangs -> it is restarted: {took:.0f} s")
 
 
 def test_an_administrators_drain_survives_the_replacement_of_the_pod(slurm: Slurm) -> None:

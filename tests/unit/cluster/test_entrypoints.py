@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.cluster.images import REPOSITORY
 
 START = REPOSITORY / "images/slurmd/rootfs/usr/local/bin/slurmd-start"
+ALIVE = REPOSITORY / "images/slurmd/rootfs/usr/local/bin/slurmd-alive"
 SUPERVISE = REPOSITORY / "images/ssh/rootfs/usr/local/lib/supervise.bash"
 SLURMD = """#!/bin/sh
 if [ "$1" = -C ]; then
@@ -61,6 +64,64 @@ def test_the_topology_is_added_to_a_conf_of_its_own_where_there_is_none(tmp_path
 def test_what_the_conf_names_itself_is_left(tmp_path: Path) -> None:
     arguments = started(tmp_path, "--conf='Weight=1 corespeccount=2'", POD_CPUS="4", POD_TOPOLOGY="t")
     assert arguments == ["-D", "--conf=Weight=1 corespeccount=2 Topology=t"]
+
+
+def supervised(folder: Path, check: str, lines: int) -> list[str]:
+    """What daemons print at their start, each until the check has failed 3 times in a row; so many lines of it."""
+    daemon = folder / "daemon"
+    daemon.write_text("#!/bin/sh\necho run\n: >run; exec sleep 60\n")
+    daemon.chmod(0o755)
+    (folder / "check").write_text(f"#!/bin/sh\necho check\n{check}\n")
+    (folder / "check").chmod(0o755)
+    script = (
+        f". {SUPERVISE}; check_seconds=0.05 check_failures=3; supervise --check ./check daemon {daemon}; run_until_term"
+    )
+    with subprocess.Popen(
+        ["bash", "-c", script], cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            return [process.stdout.readline().strip() for _ in range(lines)]
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_daemon_that_answers_no_more_is_started_again(tmp_path: Path) -> None:
+    answers_twice = "test $(ls | grep -c answer) -lt 2 && : >answer$$"
+    assert supervised(tmp_path, answers_twice, 7) == ["run", *["check"] * 5, "run"]
+
+
+def test_a_daemon_that_answers_now_and_then_is_left_alone(tmp_path: Path) -> None:
+    two_of_three_fail = "echo >>count; test $(($(wc -l <count) % 3)) = 1"
+    assert supervised(tmp_path, two_of_three_fail, 20) == ["run", *["check"] * 19]
+
+
+def test_a_daemon_that_has_never_answered_is_still_starting(tmp_path: Path) -> None:
+    assert supervised(tmp_path, "false", 20) == ["run", *["check"] * 19]
+
+
+@pytest.mark.parametrize(
+    ("answer", "alive"), [("HTTP/1.1 204 NO CONTENT", True), ("HTTP/1.1 503 Service Unavailable", False), (None, False)]
+)
+def test_slurmd_is_alive_when_it_answers_at_livez(answer: str | None, alive: bool) -> None:
+    asked: list[bytes] = []
+
+    def serve(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile("rb") as request:
+            asked.extend(iter(request.readline, b"\r\n"))
+            if answer:
+                connection.sendall(f"{answer}\r\n\r\n".encode())
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        port = server.getsockname()[1]
+        script = ALIVE.read_text().replace("6818", str(port))
+        done = subprocess.run(["bash", "-c", script], check=False, capture_output=True)
+        thread.join()
+    assert (done.returncode == 0) == alive
+    assert asked[0] == b"GET /livez HTTP/1.1\r\n"
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])

@@ -103,6 +103,13 @@ def test_slurmd_is_asked_itself_whether_it_lives() -> None:
     assert slurmd["ports"] == [{"name": "slurmd", "containerPort": 6818, "protocol": "TCP"}]
 
 
+def test_a_slurmd_that_does_not_answer_for_minutes_stays_in_its_container() -> None:
+    # The entrypoint of the image restarts slurmd within 2 minutes, and slurmctld waits 5 (SlurmdTimeout).
+    probe = part(pod(), "slurmd")["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 600
+    assert probe["timeoutSeconds"] == 10
+
+
 def test_slurmd_is_privileged_unless_the_site_says_otherwise() -> None:
     capabilities = {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}
     assert part(pod(), "slurmd")["securityContext"] == {"privileged": True, "capabilities": capabilities}

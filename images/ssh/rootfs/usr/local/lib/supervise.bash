@@ -1,27 +1,55 @@
 # Runs the daemons of one container. The entrypoints of slurmd and login source it.
 #
-#   supervise NAME COMMAND…   runs COMMAND in the background, and again one second after each end
-#   run_until_term            waits for TERM or INT, passes TERM on to all, returns when all have ended
+#   supervise [--check CHECK] NAME COMMAND…   runs COMMAND in the background, and again one second after each end. Ends it
+#                                             if CHECK, which has succeeded before, fails for 80 to 120 seconds
+#   run_until_term                            waits for TERM or INT, passes TERM on to all, returns when all have ended
 #
 # A daemon that ends is started again in the same container, because other processes in it must continue: job steps outlive
 # slurmd, sessions outlive sackd.
 
 keepers=()
+check_seconds=10
+check_failures=8
+
+# Kills the process of a daemon that doesn't answer. Not by TERM, which a daemon that hangs ignores.
+kill_if_silent() {
+  local name=$1 check=$2 daemon=$3 answered= failures=0
+  while sleep "$check_seconds"; do
+    if "$check" 2>/dev/null; then
+      answered=yes failures=0
+    elif [ -n "$answered" ] && [ "$((failures += 1))" -ge "$check_failures" ]; then
+      echo "$name didn't answer $failures times in a row; ending it" >&2
+      kill -KILL "$daemon"
+      return
+    fi
+  done
+}
 
 supervise() {
+  local check=
+  if [ "$1" = --check ]; then
+    check=$2
+    shift 2
+  fi
   local name=$1
   shift
   (
     child=
+    watcher=
     stopping=
     trap 'stopping=yes; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM INT
     while [ -z "$stopping" ]; do
       "$@" &
       child=$!
+      if [ -n "$check" ]; then
+        kill_if_silent "$name" "$check" "$child" &
+        watcher=$!
+      fi
       # A TERM that came before the child existed.
       [ -z "$stopping" ] || kill -TERM "$child" 2>/dev/null
       # A trapped signal ends `wait` early.
       while wait "$child"; status=$?; kill -0 "$child" 2>/dev/null; do :; done
+      [ -z "$watcher" ] || kill "$watcher" 2>/dev/null
       if [ -z "$stopping" ]; then
         echo "$name ended with status $status; starting it again" >&2
         sleep 1 &

@@ -47,13 +47,16 @@ class PlannedFault:
 
 @dataclass(slots=True)
 class SimNode:
-    """A node record of slurmctld. `base` is IDLE or DOWN; other base states are derived from the jobs."""
+    """A node record of slurmctld."""
 
     name: str
     base: str = "IDLE"
+    """IDLE or DOWN; other base states are derived from the jobs."""
     flags: set[str] = field(default_factory=lambda: {"DYNAMIC_NORM"})
+    """The other states, such as DRAIN."""
     reason: str = ""
     reason_changed_at: int = 0
+    """In seconds since the epoch."""
     comment: str = ""
     extra: str = ""
     instance_id: str = ""
@@ -71,14 +74,18 @@ class SimNode:
 
 @dataclass(slots=True)
 class SimJob:
-    """A job record. `states` as Slurm spells them; COMPLETING means that its nodes still clean up."""
+    """A job record."""
 
     job_id: int
     nodes: list[str]
+    """Names of its nodes; none before it starts."""
     states: set[str]
+    """As Slurm spells them; COMPLETING means that its nodes still clean up."""
     cpus: int = 1
     start_time: int = 0
+    """In seconds since the epoch."""
     time_limit: int | None = None
+    """In minutes; None: no limit."""
     name: str = "job"
     partition: str = "all"
     user: str = "root"
@@ -96,19 +103,21 @@ class SimJob:
 
 @dataclass(slots=True)
 class SimPartition:
-    """A partition. `nodes` is a hostlist, None for all nodes."""
+    """A partition."""
 
     name: str
     nodes: str | None = None
+    """A hostlist; None: all nodes."""
     states: tuple[str, ...] = ("UP",)
 
 
 @dataclass(frozen=True, slots=True)
 class SimReservation:
-    """A reservation of named nodes; times in seconds since the epoch."""
+    """A reservation of named nodes. Times are in seconds since the epoch."""
 
     name: str
     nodes: str
+    """A hostlist."""
     start_time: int
     end_time: int
     users: str = "root"
@@ -138,21 +147,25 @@ def _fits(reservation: SimReservation) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that reached slurmrestd, version and token left out; slurmdbd's paths begin with `slurmdb/`."""
+    """A request that reached slurmrestd."""
 
     method: str
     path: str
+    """Without the version; slurmdbd's paths begin with `slurmdb/`."""
     query: dict[str, str]
     body: Json | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer; sent after `delay` seconds (None: never), broken off in the middle (`cut`) or before it (`reset`)."""
+    """An answer."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
     delay: float | None = 0.0
+    """Seconds until it is sent; None: never."""
     cut: bool = False
+    """The connection ends in the middle of the answer."""
     reset: bool = False
+    """The connection ends before the answer."""

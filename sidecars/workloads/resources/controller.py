@@ -68,23 +68,32 @@ class Metrics(Part, frozen=True, kw_only=True):
 
 
 class ControllerSpec(Part, frozen=True, kw_only=True):
-    """Controller.spec. `inplace_reconfigure` is accepted; `config_update` decides."""
+    """Controller.spec. The CRD describes all fields."""
 
     cluster_name: str = ""
+    """Slurm's ClusterName; "": `Controller.cluster_name` is derived from the object's namespace and name."""
     slurm_key_ref: KeySelector | None = None
     jwt_hs256_key_ref: KeySelector | None = msgspec.field(name="jwtHs256KeyRef", default=None)
+    """Another name of `jwt_key_ref`: see `Controller.jwt_key_ref`."""
     jwt_key_ref: KeySelector | None = None
     jwks_key_ref: KeySelector | None = None
     next_slurm_key_ref: KeySelector | None = None
+    """The key that replaces the one of `slurm_key_ref`, step by step; None: no rotation."""
     accounting_ref: LocalObjectReference | None = None
     external: bool = False
+    """Whether slurmctld runs outside Kubernetes, at the address in `external_config`."""
     external_config: ExternalConfig | None = None
     ha: HighAvailability = HighAvailability()
     slurmctld: Json = {}
+    """A container, merged into that of slurmctld."""
     reconfigure: Json = {}
+    """A container, merged into that of `reconfigure`."""
     logfile: Json = {}
+    """A container, merged into the one that prints the log."""
     inplace_reconfigure: bool = False
+    """Accepted without effect: `config_update` decides."""
     config_update: Literal["Reconfigure", "Recreate"] = "Reconfigure"
+    """Whether a changed configuration is read by the running slurmctld, or its pod is replaced."""
     template: PodTemplate = PodTemplate()
     constrain_jobs: bool = True
     extra_conf: str = ""

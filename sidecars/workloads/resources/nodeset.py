@@ -60,56 +60,83 @@ class ClaimRetentionPolicy(Part, frozen=True, kw_only=True):
 
 
 class Gpu(Part, frozen=True, kw_only=True):
-    """NodeSet.spec.gpu. `expected` is None for `count`; `devices` are File= values of gres.conf."""
+    """NodeSet.spec.gpu."""
 
     enabled: bool = False
     count: int = 8
+    """GPUs that each worker requests from Kubernetes, unless its slurmd container has a limit of its own."""
     expected: int | None = None
+    """GPUs that a worker must detect; None: as many as it requests."""
     type: str = ""
+    """Slurm's type of the GPUs; "": the type that is detected."""
     resource_name: str = "nvidia.com/gpu"
+    """Name of the GPUs as a resource of Kubernetes nodes."""
     on_mismatch: Literal["Drain", "Refuse"] = "Drain"
+    """Whether a worker with another number of GPUs registers drained, or does not register."""
     auto_detect: Literal["nvidia", "nvml"] = "nvidia"
+    """How slurmd detects them: AutoDetect in gres.conf."""
     devices: list[str] | None = None
+    """File= values in gres.conf; None: those that are detected."""
 
 
 class Health(Part, frozen=True, kw_only=True):
-    """NodeSet.spec.health. `enabled` is None for gpu.enabled; `disks` and `xids` None for the operator's own."""
+    """NodeSet.spec.health."""
 
     enabled: bool | None = None
+    """None: `gpu.enabled`."""
     check_seconds: int = 10
+    """Seconds after which a check that has not ended has failed."""
     skip: list[str] | None = None
+    """Names of checks that don't run."""
     disks: list[str] | None = None
+    """Folders whose file systems need free space and must be writable; None: the operator's own list."""
     disk_free_percent: int = 3
+    """Space and inodes of a file system that must be free."""
     memory_free_percent: int = 1
+    """Memory of the host that must be available."""
     paths: list[str] | None = None
+    """Folders that must exist and answer, besides all network file systems."""
     xids: list[int] | None = None
+    """Numbers of the Xid errors for which a node is drained; None: the operator's own list."""
     checks: Mapping[str, str] | None = None
+    """The site's own programs, by the name of the check."""
 
 
 class NodeSetSpec(Part, frozen=True, kw_only=True):
-    """NodeSet.spec. `prune_slurm_node_records` is accepted; `node_records` decides. Durations are Go's ("1m30s")."""
+    """NodeSet.spec. Durations are Go's ("1m30s")."""
 
     controller_ref: LocalObjectReference
     replicas: int = 1
+    """Number of worker pods in mode StatefulSet."""
     scaling_mode: Literal["StatefulSet", "DaemonSet"] = "StatefulSet"
     slurmd: Json = {}
+    """A container, merged into that of slurmd."""
     gpu: Gpu = Gpu()
     health: Health = Health()
     ssh: Ssh = Ssh()
     logfile: Json = {}
+    """A container, merged into the one that prints the log."""
     template: PodTemplate = PodTemplate()
     extra_conf: str = ""
+    """Items of slurmd's --conf, such as `Features=a Weight=2`."""
     partition: NodeSetPartition = NodeSetPartition()
     volume_claim_templates: list[Json] | None = None
     update_strategy: UpdateStrategy = UpdateStrategy()
     revision_history_limit: int = 0
+    """Number of revisions that are kept although no pod has them and they are not current."""
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
     min_ready_seconds: int = 0
+    """Seconds for which a pod must have been ready to be available."""
     ordinal_padding: int = 0
+    """Digits of an ordinal in names, filled with zeros."""
     pin_to_node: bool = False
+    """Each ordinal returns to the Kubernetes node on which its first pod ran."""
     workload_disruption_protection: bool = True
+    """Whether a PodDisruptionBudget protects workers with jobs from eviction."""
     prune_slurm_node_records: Literal["Never", "NodeNotFound"] = "Never"
+    """Accepted without effect: `node_records` decides."""
     node_records: Literal["Delete", "Keep"] = "Delete"
+    """Whether the record of a Slurm node is deleted when its pod is gone."""
     oversubscribe_node: bool = False
     deletion_timeout: str | None = None
     force_removal: bool = False

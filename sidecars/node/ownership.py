@@ -1,8 +1,9 @@
 """Whose a node record and its drain are."""
 
 from sidecars.contract import extra
-from sidecars.contract.reasons import is_departure, is_foreign
+from sidecars.contract.reasons import Owner, is_departure
 from sidecars.slurm import states
+from sidecars.slurm.owners import owner_of
 from sidecars.slurm.records import Node
 
 
@@ -19,13 +20,13 @@ def is_own_drain(node: Node) -> bool:
 
 def must_be_drained(node: Node) -> bool:
     """Whether a record that outlives its pod still has to be drained: a later slurmd may return it to service."""
-    return is_foreign(node.reason) and not states.is_drain(node.states)
+    return owner_of(node) is Owner.FOREIGN and not states.is_drain(node.states)
 
 
 def why_retained(node: Node) -> str:
     """Why the record must not be deleted; "" if it may be."""
-    if is_foreign(node.reason):
-        return f"it has the reason {node.reason!r}, which is not ours"
+    if owner_of(node) is Owner.FOREIGN:
+        return f"it has the reason {node.reason!r}, which is not ours" if node.reason else "its state is not ours"
     if node.reservation:
         return f"it is in reservation {node.reservation}"
     return ""

@@ -1,6 +1,7 @@
 """slurmrestd's answers as it words them: JSON of records, refusals by number."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 
@@ -53,6 +54,14 @@ def listing(key: str, items: Iterable[Json], last_update: float) -> Reply:
     return ok({key: list(items), "last_update": number(int(last_update))})
 
 
+def without_every_second_node(reply: Reply) -> Reply:
+    """The same list of nodes, incomplete."""
+    if not reply.body:
+        return reply
+    content = msgspec.json.decode(reply.body)
+    return replace(reply, body=msgspec.json.encode({**content, "nodes": content.get("nodes", [])[::2]}))
+
+
 def refusal(status: int, *numbers: int) -> Reply:
     """An answer with these error numbers."""
     errors = [
@@ -65,6 +74,22 @@ def refusal(status: int, *numbers: int) -> Reply:
         for number in numbers
     ]
     return Reply(status, msgspec.json.encode({"meta": META, "errors": errors, "warnings": []}))
+
+
+def statistics(jobs: Iterable[SimJob], now: float) -> Json:
+    """What GET diag/ counts."""
+    states = [job.states for job in jobs]
+    return {
+        "req_time": number(int(now)),
+        "server_thread_count": 1,
+        "agent_queue_size": 0,
+        "jobs_submitted": len(states),
+        "jobs_started": sum("PENDING" not in words for words in states),
+        "jobs_completed": sum("COMPLETED" in words for words in states),
+        "jobs_pending": sum("PENDING" in words for words in states),
+        "jobs_running": sum("RUNNING" in words for words in states),
+        "schedule_cycle_last": 240,
+    }
 
 
 def number(value: int) -> Json:

@@ -94,7 +94,10 @@ class SlurmModel(Cluster):
         seconds: float = 5.0,
     ) -> None:
         """Have the next `times` requests (None: all, until `heal`) fail; only those of `method` and below `path`."""
-        self._planned.append(PlannedFault(fault, float("inf") if times is None else times, method, path, seconds))
+        planned = PlannedFault(fault, float("inf") if times is None else times, method, path, seconds, self.clock())
+        if fault is Fault.STALE:
+            planned.former = {kind: self._list(kind.strip("/"), {}) for kind in ("nodes/", "jobs/")}
+        self._planned.append(planned)
 
     def heal(self) -> None:
         """End all faults."""
@@ -152,6 +155,10 @@ class SlurmModel(Cluster):
                 return Reply(200, reset=True)
         reply = self._answer(call, token)
         match planned.fault:
+            case Fault.STALE:
+                return planned.former.get(call.path, reply) if call.method == "GET" else reply
+            case Fault.PARTIAL:
+                return answers.without_every_second_node(reply) if call.path == "nodes/" else reply
             case Fault.SLOW:
                 return dataclasses.replace(reply, delay=planned.seconds)
             case Fault.CUT:
@@ -212,24 +219,10 @@ class SlurmModel(Cluster):
             case "ping":
                 return answers.ping(TEXT[0])
             case "diag":
-                return ok({"statistics": self._statistics()})
+                return ok({"statistics": answers.statistics(self.jobs.values(), self.clock())})
             case "reconfigure":
                 return ok({})
         return NO_ENDPOINT
-
-    def _statistics(self) -> Json:
-        states = [job.states for job in self.jobs.values()]
-        return {
-            "req_time": answers.number(int(self.clock())),
-            "server_thread_count": 1,
-            "agent_queue_size": 0,
-            "jobs_submitted": len(states),
-            "jobs_started": sum("PENDING" not in words for words in states),
-            "jobs_completed": sum("COMPLETED" in words for words in states),
-            "jobs_pending": sum("PENDING" in words for words in states),
-            "jobs_running": sum("RUNNING" in words for words in states),
-            "schedule_cycle_last": 240,
-        }
 
     def _get_nodes(self, update_time: str | None) -> Reply:
         for node in self.nodes.values():

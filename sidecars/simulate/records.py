@@ -23,6 +23,8 @@ class Fault(Enum):
     BAD_TOKEN_OLD = "HTTP 500, number 1007, as older releases"  # noqa: S105 - an answer
     NO_TOKEN = "HTTP 401 as text"  # noqa: S105 - an answer
     EMPTY = "HTTP 200 with empty lists"
+    PARTIAL = "HTTP 200 with a list of every second node"
+    STALE = "HTTP 200 with the records as they were when the fault began"
     TRUNCATED = "HTTP 200 with half of the JSON"
     CUT = "the connection ends within the answer"
     RESET = "the connection ends without an answer"
@@ -43,6 +45,10 @@ class PlannedFault:
     """What the path of the requests begins with."""
     seconds: float
     """Duration of a SLOW answer."""
+    since: float = 0.0
+    """When it began, by the clock of the cluster."""
+    former: dict[str, "Reply"] = field(default_factory=dict)
+    """The answers that a STALE slurmrestd gives, by path."""
 
 
 @dataclass(slots=True)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sidecars.contract import reasons
+from sidecars.contract.reasons import Owner
 from sidecars.slurm import states
-from sidecars.slurm.owners import reason_to_write
+from sidecars.slurm.owners import owner_of, reason_to_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,10 +33,10 @@ class RecordPlan:
 def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float], now: float) -> RecordPlan:
     """What to do about node records that carry the uid of a deleted pod.
 
-    `orphaned_since`: when each was first seen so; one that is missing in it is seen for the first time. A record with a
-    foreign reason or a reservation is set DOWN and left to the administrator; with a foreign reason it is drained too,
-    so that no later pod of its name returns it to service. A busy one is set DOWN, which ends its jobs in Slurm, and
-    deleted once it is free.
+    `orphaned_since`: when each was first seen so; one that is missing in it is seen for the first time. A record with
+    a foreign state or reason, or a reservation, is set DOWN and left to the administrator. If it isn't only reserved,
+    it is drained too, so that no later pod of its name returns it to service.
+    A busy one is set DOWN, which ends its jobs in Slurm, and deleted once it is free.
     """
     delete: list[str] = []
     down: dict[str | None, list[str]] = {}
@@ -46,7 +47,7 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
             wait.append(ORPHANED_SECONDS - age)
             continue
         busy = states.is_busy(node.states)
-        foreign = reasons.is_foreign(node.reason)
+        foreign = owner_of(node) is Owner.FOREIGN
         retain = foreign or bool(node.reservation)
         in_service = not states.is_down(node.states) or (foreign and not states.is_drain(node.states))
         if (retain or busy) and in_service:

@@ -10,13 +10,14 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from sidecars.kube.errors import Unreachable, api_error
 from sidecars.kube.transport import Transport
-from sidecars.simulate import SlurmModel
+from sidecars.simulate import Fault, SlurmModel
+from sidecars.simulate.records import PlannedFault
 from sidecars.slurm import client as slurm_client
 from sidecars.slurm import errors as slurm_errors
 from sidecars.slurm.protocol import VERSIONS, Request
@@ -33,8 +34,11 @@ class KubeFault(Enum):
     ERROR = "500, not done"
     TIMEOUT = "no answer, not done"
     LOST = "done, but the answer is lost"
+    TOO_MANY = "429, not done"
+    DENIED = "403 of an admission controller, not done"
     CRASH_BEFORE = "the operator is killed before it is sent"
     CRASH_AFTER = "the operator is killed when it is done, before it knows"
+    ARRIVES_LATE = "the operator is frozen for good while it is on its way, and it arrives when another one leads"
     STALE = "a list is answered by an API server that lags behind"
     GONE = "a list or watch is answered with 410"
     LATE = "done, but answered 8 s later"
@@ -43,6 +47,7 @@ class KubeFault(Enum):
 WRITE_FAULTS = (
     *(KubeFault.CONFLICT, KubeFault.ERROR, KubeFault.TIMEOUT, KubeFault.LOST),
     *(KubeFault.CRASH_BEFORE, KubeFault.CRASH_AFTER, KubeFault.LATE),
+    *(KubeFault.TOO_MANY, KubeFault.DENIED, KubeFault.ARRIVES_LATE),
 )
 
 
@@ -55,6 +60,7 @@ class SlurmFault(Enum):
     LOST = "done, but the answer is lost"
     CRASH_BEFORE = "the operator is killed before it is sent"
     CRASH_AFTER = "the operator is killed when it is done, before it knows"
+    ARRIVES_LATE = "the operator is frozen for good while it is on its way, and it arrives when another one leads"
 
 
 class WatchFault(Enum):
@@ -64,6 +70,15 @@ class WatchFault(Enum):
     CUT = "their connections are cut, with what was on its way"
     GONE = "an event of type ERROR with code 410"
 
+
+Refusal = Literal["quota", "RBAC"]
+"""What the API server refuses for a while: new pods, by a ResourceQuota; or all writes, because a role was deleted."""
+
+LATE_SECONDS = 2.0
+"""After so many seconds a request arrives whose sender was frozen meanwhile; another operator leads by then."""
+
+SPARED = "sound"
+"""Requests about this namespace meet no faults: what happens elsewhere must not delay it."""
 
 _EXPIRED = (
     b'{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired",'
@@ -82,8 +97,8 @@ class Watcher(Protocol):
     ) -> T:
         """Returns Slurm's answer, which `carry` gets."""
 
-    def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float) -> None:
-        """A good answer, given `at` that time, has reached the operator."""
+    def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float, listed: set[str] | None) -> None:
+        """A good answer, true `at` that time, has reached the operator. `listed`: the nodes in an incomplete list."""
 
 
 @dataclass
@@ -100,6 +115,10 @@ class Faults:
     """A write is not answered before."""
     slow: float = 0.0
     """Seconds by which each write is answered later."""
+    refused: dict[Refusal, float] = field(default_factory=dict)
+    """Until when the API server refuses something."""
+    listed_badly_at: float = 0.0
+    """When a list has failed last."""
     done: int = 0
     slurm_writes: dict[int, SlurmFault] = field(default_factory=dict)
     slurm_done: int = 0
@@ -108,7 +127,17 @@ class Faults:
 
     def hide_status(self, now: float) -> bool:
         """Whether the operator's view is out of date, or its status can't be written."""
-        return max(self.lag_until, self.silent_until) > now
+        return max(self.lag_until, self.silent_until, self.refused.get("RBAC", 0.0)) > now
+
+    def refuses(self, method: str, place: Place, now: float) -> str:
+        """Why the API server refuses the write; "" if it doesn't."""
+        if place.namespace == SPARED or place.plural == "events":
+            return ""
+        if now < self.refused.get("RBAC", 0.0):
+            return "injected: User cannot do that: no RBAC policy matched"
+        if method == "POST" and place.plural == "pods" and now < self.refused.get("quota", 0.0):
+            return "injected: exceeded quota: pods=0"
+        return ""
 
 
 class Process:
@@ -149,10 +178,14 @@ class WorldTransport(Transport):
         if method == "GET":
             await self._pass(self._random.uniform(0.001, 0.01))
             return await self._read(place, query or {}, request, accept)
-        # The watchdog judges a write by what its sender knew, so nothing may happen on its way.
-        await self._pass(0)
+        # Anything may happen while it is on its way.
+        await self._pass(self._random.uniform(0.0, 0.01))
+        now = asyncio.get_running_loop().time()
         fault = None
-        if place.plural != "events":
+        if why := self._faults.refuses(method, place, now):
+            self._faults.injected["RBAC" if "RBAC" in why else "quota"] += 1
+            raise api_error(403, "Forbidden", why, request=request)
+        if place.plural != "events" and place.namespace != SPARED:
             self._faults.done += 1
             fault = self._faults.writes.pop(self._faults.done, None)
         if fault is not None:
@@ -166,9 +199,16 @@ class WorldTransport(Transport):
                 self._faults.silent_until = asyncio.get_running_loop().time() + 30.0
                 await self._pass(30.0)
                 raise Unreachable(f"{request}: injected: no answer within 30 s")
+            case KubeFault.TOO_MANY:
+                raise api_error(429, "TooManyRequests", "injected: the server is busy", request=request)
+            case KubeFault.DENIED:
+                raise api_error(403, "Forbidden", "injected: admission webhook denied the request", request=request)
             case KubeFault.CRASH_BEFORE:
                 self._process.kill()
                 await self._pass(0)
+            case KubeFault.ARRIVES_LATE:
+                self._process.kill()
+                await asyncio.sleep(LATE_SECONDS)
         self._watcher.kube_write(method, place, sent)
         answer = self._api.handle(method, place, query or {}, sent, content_type)
         if fault is KubeFault.CRASH_AFTER:
@@ -184,6 +224,7 @@ class WorldTransport(Transport):
         fault = self._faults.lists.popleft() if self._faults.lists else None
         if fault is not None:
             self._faults.injected[f"list {fault.name}"] += 1
+            self._faults.listed_badly_at = asyncio.get_running_loop().time()
         if fault is KubeFault.GONE:
             raise api_error(410, "Expired", "injected: too old", request=request)
         if fault is KubeFault.ERROR:
@@ -286,8 +327,10 @@ class WorldSlurm(slurm_client.Client):
         faults: Faults,
         watcher: Watcher,
         rng: random.Random,
+        spared: bool = False,
     ) -> None:
         super().__init__(url, tokens)
+        self._spared = spared
         self._model, self._process, self._faults, self._watcher, self._random = model, process, faults, watcher, rng
 
     async def _exchange(self, request: Request[Any], token: str) -> tuple[int, bytes]:
@@ -295,7 +338,7 @@ class WorldSlurm(slurm_client.Client):
         target = request.target(VERSIONS[0])
         made = asyncio.get_running_loop().time()
         fault = None
-        if request.method != "GET":
+        if request.method != "GET" and not self._spared:
             self._faults.slurm_done += 1
             fault = self._faults.slurm_writes.pop(self._faults.slurm_done, None)
         if fault is not None:
@@ -308,13 +351,16 @@ class WorldSlurm(slurm_client.Client):
             case SlurmFault.CRASH_BEFORE:
                 self._process.kill()
                 await self._pass(0)
+            case SlurmFault.ARRIVES_LATE:
+                self._process.kill()
+                await asyncio.sleep(LATE_SECONDS)
 
-        def carry() -> tuple[Any, bool]:
-            planned = [it.fault.name for it in self._model._planned if it.method in (None, request.method)]
-            self._faults.injected.update(f"Slurm {name}" for name in planned)
-            return self._model.handle(request.method, target, request.content(), token), not planned
+        def carry() -> tuple[Any, list[PlannedFault]]:
+            planned = [it for it in self._model._planned if it.method in (None, request.method)]
+            self._faults.injected.update(f"Slurm {it.fault.name}" for it in planned)
+            return self._model.handle(request.method, target, request.content(), token), planned
 
-        reply, honest = self._watcher.slurm_request(self._model, request.method, target, request.content(), carry)
+        reply, planned = self._watcher.slurm_request(self._model, request.method, target, request.content(), carry)
         if fault is SlurmFault.CRASH_AFTER:
             self._process.kill()
         silent = reply.delay is None or fault is SlurmFault.TIMEOUT
@@ -323,8 +369,14 @@ class WorldSlurm(slurm_client.Client):
             raise slurm_errors.Unreachable(str(request), "injected: the connection was cut")
         if reply.cut:
             raise slurm_errors.Unreachable(str(request), "the answer was cut off")
-        if reply.status in (200, 304) and (honest or reply.delay):
-            self._watcher.slurm_seen(self._model, request.method, target, made)
+        stale = made
+        if planned and planned[0].fault is Fault.STALE:
+            stale -= self._model.clock() - planned[0].since
+        partial = bool(planned) and planned[0].fault is Fault.PARTIAL
+        if reply.status in (200, 304) and (not planned or reply.delay or partial or stale < made):
+            names = msgspec.json.decode(reply.body).get("nodes") if partial and reply.body else None
+            listed = None if names is None else {it["name"] for it in names}
+            self._watcher.slurm_seen(self._model, request.method, target, stale, listed)
         return reply.status, reply.body
 
     async def _pass(self, seconds: float) -> None:

@@ -9,9 +9,17 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
+from typing import Literal
 
 from sidecars.simulate import SlurmModel
+from sidecars.simulate.records import SimJob
 from tests.support.world.kubelets import Ending, Kubelets, Slurmd
+
+Kind = Literal["plain", "no-kill", "no-requeue", "array", "heterogeneous", "suspended"]
+"""As of sbatch: `--no-kill`, `--no-requeue`, `--array`, `: ` between two components; or it is suspended for a while."""
+
+SUSPENDED_AFTER, SUSPENDED_FOR = 1.0, 10.0
 
 
 @dataclass
@@ -25,6 +33,9 @@ class Job:
     ends: float = 0.0
     nodes: tuple[str, ...] = ()
     over: bool = False
+    kind: Kind = "plain"
+    suspend_at: float = inf
+    resume_at: float = inf
     excuse: str = ""
     """Why it may end otherwise; "" while it may not."""
     processes: set[str] = field(default_factory=set)
@@ -46,8 +57,8 @@ class Jobs:
     def __init__(self, kubelets: Kubelets, rng: random.Random, note: Callable[[str], None]) -> None:
         self.all: list[Job] = []
         self._kubelets, self._rng, self._note = kubelets, rng, note
-        self._power_lost: set[tuple[int, str]] = set()
-        """Nodes by model and name whose slurmd has lost its power and not come back."""
+        self._killed: set[tuple[int, str]] = set()
+        """Nodes by model and name whose slurmd, with its sidecar, was killed and has not come back."""
         kubelets.steps = self.steps
         kubelets.ended.append(self._slurmd_ended)
         kubelets.registered.append(self._registered)
@@ -57,6 +68,13 @@ class Jobs:
         """The slurmstepd processes beside a slurmd."""
         return sum(slurmd.uid in job.processes for job in self.all)
 
+    def submit(self, model: SlurmModel, count: int, seconds: float, kind: Kind = "plain") -> Job:
+        """A job that starts as soon as `count` nodes are free; the last task of an array."""
+        tasks = count if kind == "array" else 1
+        for _ in range(tasks):
+            self.all.append(Job(model, 1 if kind == "array" else count, seconds, kind=kind))
+        return self.all[-1]
+
     def state_lost(self, model: SlurmModel) -> None:
         """slurmctld has forgotten these jobs. It ends their processes where slurmd registers again."""
         for job in self.all:
@@ -64,46 +82,79 @@ class Jobs:
                 job.excused("slurmctld has lost its state")
 
     def node_set_down(self, model: SlurmModel, name: str, who: str) -> None:
-        """A client other than the operator sets a node DOWN, by which Slurm ends its jobs."""
+        """Another program than the operator, or a user, sets a node DOWN, by which Slurm ends its jobs."""
         for job in self.all:
             if job.model is model and job.runs and name in job.nodes:
                 job.excused(f"{who} set {name} DOWN")
 
     def tick(self, now: float) -> None:
         """Start the jobs for which nodes are free, end those whose time is over, and check the others."""
-        for job in self.all:
+        for job in tuple(self.all):
             if job.over:
                 continue
             if not job.job_id:
                 self._start(job, now)
                 continue
             record = job.model.jobs.get(job.job_id)
-            if record is None or "RUNNING" not in record.states:
+            if record is None or record.states.isdisjoint({"RUNNING", "SUSPENDED"}):
                 job.over = True
                 if not job.excuse:
                     states = sorted(record.states) if record else "gone"
                     self._note(f"I1: job {job.job_id} on {job.nodes} didn't end normally: it is {states}")
                 if record is not None:
                     job.processes.clear()
+                    if record.states == {"PENDING"}:
+                        self._requeue(job)
                 else:
                     self._until_own_end(job, now)
-            elif now >= job.ends:
+            elif now >= job.suspend_at:
+                job.suspend_at, job.resume_at = inf, now + SUSPENDED_FOR
+                job.model.job_suspend(job.job_id)
+            elif now >= job.resume_at:
+                job.resume_at = inf
+                job.model.job_resume(job.job_id)
+            elif now >= job.ends and job.resume_at == inf:
                 job.over = True
                 job.model.job_end(job.job_id, completing=True)
                 self._later(self._rng.uniform(0.1, 1.5), self._completed, job)
 
     def _start(self, job: Job, now: float) -> None:
         model = job.model
-        free = [name for name in sorted(model.nodes) if _free(model, name)]
+        # A job that is sent to a slurmd that has crashed is requeued at once.
+        crashed = {it.slurm_node for it in self._kubelets.running.values() if it.model is model and not it.registered}
+        free = [name for name in sorted(model.nodes) if name not in crashed and _free(model, name)]
         if len(free) < job.count:
             return
         job.nodes = tuple(self._rng.sample(free, job.count))
+        if job.kind == "heterogeneous":
+            # Each component is a job of its own; they start together.
+            for name in job.nodes[1:]:
+                component = Job(model, 1, job.seconds, nodes=(name,))
+                self.all.append(component)
+                self._begin(component, now)
+            job.nodes = job.nodes[:1]
+        self._begin(job, now)
+
+    def _begin(self, job: Job, now: float) -> None:
+        model = job.model
         opened = [name for name, it in model.partitions.items() if "UP" in it.states]
-        job.job_id = model.job_start(job.nodes, partition=max(opened, key=len))
+        job.job_id = model.job_start(
+            job.nodes,
+            partition=max(opened, key=len),
+            kill_on_node_fail=job.kind != "no-kill",
+            requeue=job.kind != "no-requeue",
+        )
         job.ends = now + job.seconds
+        if job.kind == "suspended":
+            job.suspend_at = now + SUSPENDED_AFTER
         job.processes = {it.uid for it in self._slurmds(model) if it.slurm_node in job.nodes}
-        if any((id(model), name) in self._power_lost for name in job.nodes):
-            job.excused("it was started on a node whose host has lost its power, which Slurm had not noticed yet")
+        if any((id(model), name) in self._killed for name in job.nodes):
+            job.excused("it was started on a node whose slurmd was killed, which Slurm had not noticed yet")
+
+    def _requeue(self, job: Job) -> None:
+        """Slurm starts it again on other nodes."""
+        del job.model.jobs[job.job_id]
+        self.all.append(Job(job.model, len(job.nodes), job.seconds, kind=job.kind))
 
     def _completed(self, job: Job) -> None:
         record = job.model.jobs.get(job.job_id)
@@ -112,7 +163,7 @@ class Jobs:
         job.processes.clear()
 
     def _until_own_end(self, job: Job, now: float) -> None:
-        """slurmctld doesn't know it. Its processes end when slurmd registers again, or at their own time."""
+        """slurmctld doesn't know it. Its processes end when slurmd registers again, or when they have finished."""
         self._later(max(0.0, job.ends - now), job.processes.clear)
 
     def _registered(self, slurmd: Slurmd) -> None:
@@ -120,28 +171,28 @@ class Jobs:
 
         It ends processes of jobs that it doesn't know, and jobs that have no process there.
         """
-        self._power_lost.discard((id(slurmd.model), slurmd.slurm_node))
+        self._killed.discard((id(slurmd.model), slurmd.slurm_node))
         for job in self.all:
             record = job.model.jobs.get(job.job_id) if job.model is slurmd.model else None
             if slurmd.uid in job.processes and (record is None or not record.on_nodes):
                 job.processes.discard(slurmd.uid)
-            elif record is not None and self._is_missing(job, slurmd):
+            elif record is not None and self._is_missing(job, record, slurmd):
                 job.model.job_end(job.job_id, state="NODE_FAIL")
 
     @staticmethod
-    def _is_missing(job: Job, slurmd: Slurmd) -> bool:
-        return job.runs and slurmd.slurm_node in job.nodes and slurmd.uid not in job.processes
+    def _is_missing(job: Job, record: SimJob, slurmd: Slurmd) -> bool:
+        return job.runs and slurmd.slurm_node in record.nodes and slurmd.uid not in job.processes
 
     def _slurmd_ended(self, slurmd: Slurmd, ending: Ending) -> None:
         name = slurmd.slurm_node
-        if ending is Ending.POWER:
-            self._power_lost.add((id(slurmd.model), name))
+        if ending in (Ending.POWER, Ending.EVICTED, Ending.FORCE):
+            self._killed.add((id(slurmd.model), name))
         for job in self.all:
             if slurmd.uid not in job.processes:
                 continue
             job.processes.discard(slurmd.uid)
             completing = job.over and not job.excuse
-            if ending in (Ending.POWER, Ending.FORCE, Ending.GRACE_OVER):
+            if ending is not Ending.STOPPED:
                 job.excused(f"pod {slurmd.uid} with {name}: {ending.value}")
             elif not completing:
                 self._note(f"I1: slurmd of {name} is stopped while processes of job {job.job_id} run beside it")

@@ -48,6 +48,7 @@ class Ending(Enum):
     STOPPED = "its slurmd was stopped"
     GRACE_OVER = "another client than the operator deleted it, and its grace is over"
     FORCE = "another client than the operator deleted it by force"
+    EVICTED = "the kubelet evicted it, because its host runs out of something"
     POWER = "its host has lost its power"
 
 
@@ -144,7 +145,7 @@ class Kubelets:
         self._later(NODE_MONITOR_GRACE, self._unreachable, name)
 
     def cut_off(self, name: str, what: Cut) -> None:
-        """A Kubernetes node loses its connection to slurmctld, or all connections; what runs on it continues."""
+        """A Kubernetes node loses the connection to slurmctld, or to everything; its processes continue."""
         if name in self.dead or name in self.cut:
             return
         self.cut[name] = what
@@ -379,6 +380,9 @@ class Kubelets:
         running = {"running": {"startedAt": self.api.timestamp()}}
         # Sometimes Slurm lists slurmd before the kubelet has reported it; mostly it is the other way round.
         first, second = sorted((self.rng.uniform(0.05, 0.6), self.rng.uniform(0.05, 0.6)))
+        if self.rng.random() < 0.05:
+            # The kubelet reports late, because it has much to do.
+            second += self.rng.uniform(5.0, 20.0)
         reported, registered = (first, second) if self.rng.random() < 0.8 else (second, first)
         self._later(reported, self._show, uid, False, running)
         self._later(registered, self._register, uid)
@@ -440,6 +444,34 @@ class Kubelets:
         self._lost_at.pop((id(slurmd.model), slurmd.slurm_node), None)
         for listener in self.registered:
             listener(slurmd)
+
+    def crash(self, uid: str, container: Literal["slurmd", "node"]) -> None:
+        """A process of the pod ends, and starts again. slurmstepd processes outlive their slurmd."""
+        worker, slurmd = self._workers.get(uid), self.running.get(uid)
+        if worker is None or slurmd is None or uid in self._stopping:
+            return
+        if container == "node":
+            worker.restart_node()
+        elif slurmd.registered:
+            slurmd.registered = worker.slurmd_runs = False
+            self._contact_lost(slurmd)
+            self._later(self.rng.uniform(0.5, 5.0), self._slurmd_again, uid)
+
+    def _slurmd_again(self, uid: str) -> None:
+        worker = self._workers.get(uid)
+        if worker is not None and uid in self.running:
+            worker.slurmd_runs = True
+            self._register(uid)
+
+    def evict(self, pod: Manifest) -> None:
+        """The kubelet ends the pod at once (https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/)."""
+        uid = pod["metadata"]["uid"]
+        if uid not in self.running or uid in self._stopping or self._isolated(pod["spec"].get("nodeName")):
+            return
+        self._end(uid, Ending.EVICTED)
+        self._stopping.add(uid)
+        ended = {"terminated": {"exitCode": 137, "reason": "Evicted"}}
+        self._report(pod, ready=False, state=ended, phase="Failed")
 
     def register_again(self, model: SlurmModel) -> None:
         """slurmctld has lost its state, and asks every slurmd."""

@@ -7,16 +7,21 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, get_args
 
 from hypothesis import strategies as st
 
+from sidecars.contract.reasons import Owner, owner
 from sidecars.kube.errors import ApiError
 from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
-from tests.support.world.client import WRITE_FAULTS, KubeFault, SlurmFault, WatchFault
+from tests.support.world.client import SPARED, WRITE_FAULTS, KubeFault, Refusal, SlurmFault, WatchFault
+from tests.support.world.jobs import Kind
 from tests.support.world.kubelets import NODE, Cut
-from tests.support.world.world import EPOCH, NODESET, POD, World, strategy_of, world
+from tests.support.world.neighbour import Neighbour
+from tests.support.world.slurmctld import REFUSED, REFUSED_LATER
+from tests.support.world.world import CONTROLLER, EPOCH, NODESET, POD, RESTAPI, World, strategy_of, world
 
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
@@ -35,7 +40,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 }
 SLURM_FAULTS = (
     *(Fault.SERVER_ERROR, Fault.NO_SLURMCTLD, Fault.ERRORS_WITH_200, Fault.BAD_TOKEN, Fault.EMPTY),
-    *(Fault.TRUNCATED, Fault.CUT, Fault.HANG, Fault.SLOW),
+    *(Fault.TRUNCATED, Fault.CUT, Fault.HANG, Fault.SLOW, Fault.PARTIAL, Fault.STALE),
 )
 
 
@@ -213,7 +218,7 @@ def _slurm_node(w: World, which: int) -> str:
 
 @dataclass(frozen=True)
 class Partition(Action):
-    """A Kubernetes node is cut off from slurmctld or from everything; what runs on it continues. None: it is joined."""
+    """A Kubernetes node is cut off from slurmctld or from everything; its processes continue. None: it is joined."""
 
     which: int
     what: Cut | None
@@ -232,9 +237,10 @@ class Submit(Action):
 
     nodes: int
     seconds: int
+    kind: Kind = "plain"
 
     def do(self, w: World) -> None:
-        w.job(self.nodes, self.seconds)
+        w.job(self.nodes, self.seconds, kind=self.kind)
 
 
 @dataclass(frozen=True)
@@ -258,11 +264,84 @@ class KubeNode(Action):
 
 
 @dataclass(frozen=True)
+class Container(Action):
+    """A process of a worker pod crashes."""
+
+    which: int
+    what: Literal["slurmd", "node"]
+
+    def do(self, w: World) -> None:
+        pods = w.pods()
+        if pods:
+            w.kubelets.crash(pods[self.which % len(pods)]["metadata"]["uid"], self.what)
+
+
+@dataclass(frozen=True)
+class Evict(Action):
+    """The kubelet evicts a pod because its host runs out of something."""
+
+    which: int
+
+    def do(self, w: World) -> None:
+        pods = w.pods()
+        if pods:
+            w.kubelets.evict(pods[self.which % len(pods)])
+
+
+@dataclass(frozen=True)
 class Replace(Action):
     """The NodeSet is deleted, and created again when it is deleted."""
 
     def do(self, w: World) -> None:
         w.replace("slinky")
+
+
+@dataclass(frozen=True)
+class ReplaceCluster(Action):
+    """The Controller or the RestApi is deleted, and created again when it is deleted: when no NodeSet needs it."""
+
+    what: Literal["Controller", "RestApi"]
+
+    def do(self, w: World) -> None:
+        w.replace_object(CONTROLLER if self.what == "Controller" else RESTAPI, "slurm")
+
+
+@dataclass(frozen=True)
+class Configure(Action):
+    """spec.extraConf of the Controller."""
+
+    line: str
+
+    def do(self, w: World) -> None:
+        w.configure(self.line)
+
+
+@dataclass(frozen=True)
+class ReturnToService(Action):
+    """ReturnToService of slurm.conf."""
+
+    value: int
+
+    def do(self, w: World) -> None:
+        w.slurms["slurm", "slurm"].return_to_service = self.value
+
+
+@dataclass(frozen=True)
+class RestartSlurmctld(Action):
+    """The pod of slurmctld is replaced."""
+
+    def do(self, w: World) -> None:
+        w.slurmctlds["slurm"].restart()
+
+
+@dataclass(frozen=True)
+class LoseSecret(Action):
+    """The key of the tokens is deleted, and restored after `seconds`."""
+
+    seconds: int
+
+    def do(self, w: World) -> None:
+        w.lose_secret("slurm-auth-jwt", self.seconds)
 
 
 @dataclass(frozen=True)
@@ -339,11 +418,35 @@ class SlurmWriteFault(Disturbance):
 
 
 @dataclass(frozen=True)
-class LostState(Disturbance):
-    """slurmctld restarts without its state."""
+class Refuse(Disturbance):
+    """The API server refuses new pods, or all writes, for `seconds`."""
+
+    what: Refusal
+    seconds: int
 
     def do(self, w: World) -> None:
-        w.lose_state()
+        w.faults.refused[self.what] = w.loop.time() + self.seconds
+
+
+@dataclass(frozen=True)
+class ClockJump(Disturbance):
+    """The wall clock of the operator's host is set by so many seconds."""
+
+    seconds: int
+
+    def do(self, w: World) -> None:
+        w.faults.injected["clock"] += 1
+        w.clock_is_off_by += self.seconds
+
+
+@dataclass(frozen=True)
+class LostState(Disturbance):
+    """slurmctld restarts without its state. `registers`: whether every slurmd registers again, or none until `tidy`."""
+
+    registers: bool = True
+
+    def do(self, w: World) -> None:
+        w.lose_state(registers=self.registers)
 
 
 Step = tuple[float, Action | Disturbance]
@@ -380,7 +483,7 @@ def actions() -> st.SearchStrategy[Action]:
     """What users and administrators do, and what happens to Kubernetes nodes."""
     return st.one_of(
         st.builds(Scale, st.integers(0, MOST)),
-        st.builds(Submit, st.integers(1, 2), st.sampled_from([3, 20, 90])),
+        st.builds(Submit, st.integers(1, 2), st.sampled_from([3, 20, 90]), st.sampled_from(get_args(Kind))),
         st.builds(ChangeTemplate),
         st.builds(CordonKubeNode, pick(), st.booleans()),
         st.builds(Annotate, pick(), st.just(CORDON), st.sampled_from(["true", None])),
@@ -394,6 +497,13 @@ def actions() -> st.SearchStrategy[Action]:
         st.builds(Partition, pick(), st.sampled_from(["slurmctld", "all", None])),
         st.builds(KubeNode, pick(), st.sampled_from(["kill", "revive", "remove", "switch off"])),
         st.builds(Replace),
+        st.builds(Container, pick(), st.sampled_from(["slurmd", "node"])),
+        st.builds(Evict, pick()),
+        st.builds(ReplaceCluster, st.sampled_from(["Controller", "RestApi"])),
+        st.builds(Configure, st.sampled_from(["", "SlurmdDebug=debug", REFUSED, REFUSED_LATER])),
+        st.builds(RestartSlurmctld),
+        st.builds(ReturnToService, st.sampled_from([0, 1, 2])),
+        st.builds(LoseSecret, st.sampled_from([2, 20])),
         st.builds(BreakImage),
         st.builds(SwitchMode, st.sampled_from(MODES)),
         st.builds(ChangeMinReady, st.sampled_from([0, 15])),
@@ -412,7 +522,9 @@ def disturbances() -> st.SearchStrategy[Disturbance]:
         st.builds(Crash, st.booleans()),
         st.builds(SickSlurm, st.sampled_from(SLURM_FAULTS), st.sampled_from([3, 30, 120])),
         st.builds(SlurmWriteFault, st.integers(1, 4), st.sampled_from(SlurmFault)),
-        st.builds(LostState),
+        st.builds(LostState, st.booleans()),
+        st.builds(Refuse, st.sampled_from(get_args(Refusal)), st.sampled_from([3, 30])),
+        st.builds(ClockJump, st.sampled_from([-3600, -30, 30, 3600])),
     )
 
 
@@ -429,14 +541,18 @@ async def play(script: Script, injected: Counter[str] | None = None) -> dict[str
 
     `injected` counts the faults that happened.
     """
-    async with world(script.seed) as w:
+    async with world(script.seed, namespaces=("slurm", SPARED)) as w:
+        neighbour = Neighbour(w)
         w.nodeset(replicas=2, scalingMode=script.mode, updateStrategy=STRATEGIES[script.strategy])
         await w.run(5.0)
         for pause, step in script.steps:
             await w.run(pause)
             step.do(w)
+            if isinstance(step, Disturbance):
+                neighbour.change()
         await w.run(5.0)
         tidy(w)
+        neighbour.rest()
         await maintain(w)
         await w.settle()
         check_settled(w)
@@ -450,6 +566,9 @@ def tidy(w: World) -> None:
     w.faults.writes.clear()
     w.faults.slurm_writes.clear()
     w.faults.lists.clear()
+    w.faults.refused.clear()
+    w.configure("")
+    w.clock_is_off_by = 0.0
     for model in w.slurms.values():
         model.heal()
     w.kubelets.broken_images.clear()
@@ -465,8 +584,20 @@ def tidy(w: World) -> None:
         if marked and not any("cordoned-by" in key for key in metadata["annotations"]):
             w.api.change(POD, metadata["namespace"], metadata["name"], {"metadata": {"annotations": {CORDON: None}}})
     w.unreserve()
+    for model in w.slurms.values():
+        w.kubelets.register_again(model)
+    w.each_second.append(partial(resume_silent, w))
     for _, name in tuple(w.watchdog.marks):
         w.admin(name, None)
+
+
+def resume_silent(w: World) -> None:
+    """An administrator resumes the nodes that slurmctld has set DOWN, which ReturnToService may not allow it itself."""
+    for (namespace, _), model in w.slurms.items():
+        for name, node in model.nodes.items():
+            down = node.base == "DOWN" and "NOT_RESPONDING" not in model.states(name)
+            if down and owner(node.reason) in (Owner.SLURMCTLD, Owner.NOBODY):
+                w.admin(name, None, namespace)
 
 
 async def maintain(w: World) -> None:
@@ -481,6 +612,8 @@ async def maintain(w: World) -> None:
 
 def check_settled(w: World) -> None:
     """Check that a settled cluster is in its desired state. Raises AssertionError."""
+    for namespace, slurmctld in w.slurmctlds.items():
+        assert slurmctld.settled, f"I9: slurmctld of {namespace} doesn't run the configuration that it could run"
     for key, found in w.end_state().items():
         nodeset = w.api.get(NODESET, *key.split("/"))
         assert nodeset is not None
@@ -492,7 +625,8 @@ def check_settled(w: World) -> None:
         state = {name: found[name] for name in expected}
         assert state == expected, f"{key}: {state}\n" + "\n".join(w.watchdog.log[-60:])
         if strategy_of(nodeset) != "OnDelete":
-            outdated, updated = w.outdated(key.split("/")[1]), nodeset["status"].get("updatedReplicas")
+            namespace, name = key.split("/")
+            outdated, updated = w.outdated(name, namespace), nodeset["status"].get("updatedReplicas")
             assert (outdated, updated) == (0, desired), f"{key}: {outdated=}, {updated=}\n" + "\n".join(
                 w.watchdog.log[-60:]
             )

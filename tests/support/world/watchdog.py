@@ -91,12 +91,12 @@ class Watchdog(logging.Handler):
         self._seen_alone.clear()
 
     def marked(self, model: SlurmModel, name: str, state: str) -> None:
-        """An administrator has set a node unavailable."""
+        """An administrator has set a node to DRAIN, DOWN or FAIL."""
         self.foreign_since[id(model), name] = self.clock()
         self.marks[id(model), name] = Mark(model, state)
 
     def unmarked(self, model: SlurmModel, name: str) -> None:
-        """An administrator has set it available again, or deleted its record."""
+        """An administrator has resumed it, or deleted its record."""
         self.foreign_since[id(model), name] = self.clock()
         self.marks.pop((id(model), name), None)
 
@@ -111,7 +111,7 @@ class Watchdog(logging.Handler):
         self.marks = {key: mark for key, mark in self.marks.items() if mark.model is not model}
 
     def check_marks(self) -> None:
-        """I4: a node stays unavailable until the administrator who set it so sets it available."""
+        """I4: a node stays unavailable until the administrator resumes it."""
         for key, mark in list(self.marks.items()):
             record = mark.model.nodes.get(key[1])
             if record is None or (record.base != "DOWN" and not record.flags & UNAVAILABLE):
@@ -170,8 +170,8 @@ class Watchdog(logging.Handler):
             return
         model, name = slurmd.model, slurmd.slurm_node
         seen, alone = self._seen.get(id(model)), self._seen_alone.get((id(model), name))
-        # Neither the kubelet nor Slurm has shown that slurmd has started. The API server refuses the deletion as soon
-        # as the kubelet does; until then the preStop hook protects the jobs, whose end is checked in any case.
+        # Neither the kubelet nor Slurm has reported that slurmd has started. The API server refuses the deletion as
+        # soon as the kubelet does; until then the preStop hook protects the jobs, whose end is checked in any case.
         started_unseen = (
             (seen is None or slurmd.registered_at >= seen.given)
             and "running" not in _slurmd_state(pod)
@@ -186,7 +186,7 @@ class Watchdog(logging.Handler):
         if read is None or self.clock() - read.got > BELIEVED:
             self.note(f"I2: pod {place.name} is deleted though Slurm has given no good answer since {read}")
         record = model.nodes.get(name)
-        if record is not None and "DRAIN" not in record.flags and not self._raced(model, name):
+        if record is not None and not record.flags & UNAVAILABLE and not self._raced(model, name):
             self.note(f"I1: pod {place.name} is deleted though a job may start on Slurm node {name} at any moment")
 
     def _kube_node_gone(self, pod: Manifest) -> bool:
@@ -206,10 +206,12 @@ class Watchdog(logging.Handler):
 
     # --- Slurm
 
-    def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float) -> None:
+    def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float, listed: set[str] | None) -> None:
         """As `Watcher.slurm_seen`."""
         path = _path(target)
-        if method == "GET" and path == "nodes/":
+        if method == "GET" and path == "nodes/" and listed is not None:
+            self._seen_alone |= {(id(model), name): Read(at, self.clock()) for name in listed}
+        elif method == "GET" and path == "nodes/":
             self._seen[id(model)] = Read(at, self.clock())
         elif method == "GET" and path.startswith("node/"):
             self._seen_alone[id(model), path.removeprefix("node/")] = Read(at, self.clock())
@@ -261,6 +263,9 @@ class Watchdog(logging.Handler):
         running = [it for it in self.kubelets.running.values() if it.registered and it.slurm_node == name]
         alive = any(it.model is model for it in running)
         foreign = is_foreign(reason) and not raced
+        if raced and (record is None or record.reason != reason or (flags & UNAVAILABLE) - record.flags):
+            # What the administrator has set is lost, which nobody could prevent.
+            self.marks.pop((id(model), name), None)
         if record is None:
             if alive:
                 self.note(f"I1: the record of Slurm node {name} is deleted while its slurmd runs")

@@ -151,6 +151,12 @@ class Worker:
         self._terminating = True
         self._noticed.set()
 
+    def restart_node(self) -> None:
+        """`node` crashes, and the kubelet starts it again: its files are as they were, its memory is lost."""
+        if not self.ended.is_set():
+            self._node.cancel()
+            self._node = self._outside.spawn(self._run_node())
+
     def kill(self) -> None:
         """SIGKILL to all of it."""
         self.slurmd_runs = False
@@ -180,7 +186,8 @@ class Worker:
                 if answer is None and state.phase is before:
                     await self._wait(state.wake - self._now())
         finally:
-            self.ended.set()
+            if asyncio.current_task() is self._node:
+                self.ended.set()
 
     def _seen(self, answer: records.Answer | None) -> records.Observation:
         return records.Observation(

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import random
-import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -21,15 +20,16 @@ from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.cluster import UNAVAILABLE
-from sidecars.simulate.records import SimNode, SimPartition
+from sidecars.simulate.records import SimNode
 from sidecars.slurm.on_demand import JOBS_WITHIN
 from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from tests.support.world.api import Api, Change, merged
-from tests.support.world.client import Faults, Process, WorldSlurm, WorldTransport
-from tests.support.world.jobs import Job, Jobs
+from tests.support.world.client import SPARED, Faults, Process, WorldSlurm, WorldTransport
+from tests.support.world.jobs import Job, Jobs, Kind
 from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
+from tests.support.world.slurmctld import Slurmctld
 from tests.support.world.watchdog import Watchdog
 
 EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -44,7 +44,6 @@ LATE = 45.0
 RESERVATION = "of-an-administrator"
 
 POD, NODESET, CONTROLLER, RESTAPI = PODS.path(), NODESETS.path(), CONTROLLERS.path(), RESTAPIS.path()
-_STATE = re.compile(r"State=(\w+)")
 _SECRET = "c2VjcmV0LXZhbHVlLW9mLXRoZS1rZXk"
 _KEYS = {
     "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
@@ -76,6 +75,9 @@ class World:
         self.api = Api(self.wall_clock)
         self.faults = Faults()
         self.slurms: dict[tuple[str, str], SlurmModel] = {}
+        self.slurmctlds: dict[str, Slurmctld] = {}
+        """By namespace."""
+        self._tasks: list[asyncio.Task[None]] = []
         self.watchdog = Watchdog(self.api, self.loop.time)
         self.kubelets = Kubelets(
             self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note, self._log, self.watchdog
@@ -87,6 +89,12 @@ class World:
         self.cordoned_by_users: set[str] = set()
         """uids of pods that a user has annotated as cordoned."""
         self.restarts_after = 1.0
+        self.operator_since = 0.0
+        """When the operator that runs was started."""
+        self.clock_is_off_by = 0.0
+        """Seconds by which the operator's wall clock is ahead."""
+        self.each_second: list[Callable[[], None]] = []
+        """Further checks."""
         self._process: Process | None = None
         self._operator: Operator | None = None
         self._processes: list[Process] = []
@@ -111,6 +119,11 @@ class World:
     def cluster(self, namespace: str = "slurm") -> SlurmModel:
         """Keys, Controller and RestApi `slurm`, and their Slurm cluster."""
         model = self.slurms[namespace, "slurm"] = SlurmModel(self.wall_clock)
+        model.return_to_service = 1  # as slurm.conf without extraConf
+        slurmctld = self.slurmctlds[namespace] = Slurmctld(
+            model, seeded(self.rng.random()), self.watchdog.note, self._log
+        )
+        self._tasks.append(asyncio.create_task(slurmctld.run()))
         value = base64.b64encode(_SECRET.encode()).decode()
         for reference in _KEYS.values():
             metadata = {"name": reference["name"], "namespace": namespace}
@@ -133,6 +146,11 @@ class World:
         found = (pod for pod in self.api.all(POD) if _owner(pod) == (namespace, nodeset))
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
+    def configure(self, line: str, namespace: str = "slurm") -> None:
+        """spec.extraConf of the Controller."""
+        if self.api.get(CONTROLLER, namespace, "slurm") is not None:
+            self.api.change(CONTROLLER, namespace, "slurm", {"spec": {"extraConf": line}})
+
     def change(self, name: str, spec: Any, namespace: str = "slurm") -> None:
         """Change the NodeSet's spec; one that is being replaced is created with the change."""
         self._specs[namespace, name] = merged(self._specs[namespace, name], spec)
@@ -141,20 +159,37 @@ class World:
 
     def replace(self, name: str, namespace: str = "slurm") -> None:
         """Delete the NodeSet, and create it again when it is deleted."""
-        nodeset = self.api.get(NODESET, namespace, name)
-        if nodeset is None or nodeset["metadata"].get("deletionTimestamp"):
+        self.replace_object(NODESET, name, lambda _: self._specs[namespace, name], namespace)
+
+    def replace_object(
+        self, collection: str, name: str, spec: Callable[[Any], Any] = lambda spec: spec, namespace: str = "slurm"
+    ) -> None:
+        """Delete the custom resource, and create it again when it is deleted."""
+        former = self.api.get(collection, namespace, name)
+        if former is None or former["metadata"].get("deletionTimestamp"):
             return
 
         def gone(change: Change) -> None:
-            if change.kind == "DELETED" and change.object["metadata"]["uid"] == nodeset["metadata"]["uid"]:
+            if change.kind == "DELETED" and change.object["metadata"]["uid"] == former["metadata"]["uid"]:
                 self.api.listeners.remove(gone)
                 self.loop.call_later(0.5, again)
 
         def again() -> None:
-            self.api.create(NODESET, _custom("NodeSet", namespace, name, self._specs[namespace, name]))
+            self.api.create(collection, _custom(former["kind"], namespace, name, spec(former["spec"])))
 
         self.api.listeners.append(gone)
-        self.api.delete(NODESET, namespace, name)
+        self.api.delete(collection, namespace, name)
+
+    def lose_secret(self, name: str, seconds: float, namespace: str = "slurm") -> None:
+        """A user deletes a Secret, and restores it after some seconds."""
+        secret = self.api.get(SECRETS.path(), namespace, name)
+        if secret is not None:
+            self.api.delete(SECRETS.path(), namespace, name)
+            self.loop.call_later(seconds, self._restore, secret)
+
+    def _restore(self, secret: Manifest) -> None:
+        metadata = {key: secret["metadata"][key] for key in ("name", "namespace")}
+        self.api.create(SECRETS.path(), {**secret, "metadata": metadata})
 
     def condition(self, name: str, kind: str = "Ready", namespace: str = "slurm") -> dict[str, Any]:
         """A condition of a NodeSet; {} while it has none."""
@@ -183,20 +218,16 @@ class World:
             )
 
     def _reconfigure(self, namespace: str, name: str) -> None:
-        """Slurm gets the partitions of the present slurm.conf, and `all`; each contains all nodes."""
+        """The kubelet brings the present slurm.conf into the pod of slurmctld."""
         config = self.api.get(CONFIG_MAPS.path(), namespace, name)
-        text = config["data"]["slurm.conf"] if config is not None else ""
-        lines = re.findall(r"^PartitionName=(\S+)(.*)$", text, re.MULTILINE)
-        declared = {it: SimPartition(it, states=tuple(_STATE.findall(rest)) or ("UP",)) for it, rest in lines}
-        self.slurms[namespace, "slurm"].partitions = {"all": SimPartition("all"), **declared}
+        if config is not None:
+            self.slurmctlds[namespace].offer(config["data"]["slurm.conf"])
 
     # --- jobs and administrators
 
-    def job(self, count: int, seconds: float, namespace: str = "slurm") -> Job:
+    def job(self, count: int, seconds: float, namespace: str = "slurm", *, kind: Kind = "plain") -> Job:
         """A job that starts as soon as `count` nodes are free."""
-        job = Job(self.slurms[namespace, "slurm"], count, seconds)
-        self.jobs.all.append(job)
-        return job
+        return self.jobs.submit(self.slurms[namespace, "slurm"], count, seconds, kind)
 
     def admin(self, name: str, reason: str | None, namespace: str = "slurm", *, state: str = "DRAIN") -> None:
         """An administrator sets a node to DRAIN, DOWN or FAIL with a reason ("" for none), or resumes it (None)."""
@@ -230,14 +261,15 @@ class World:
         """scontrol delete reservation."""
         self.slurms[namespace, "slurm"].unreserve(RESERVATION)
 
-    def lose_state(self, namespace: str = "slurm") -> None:
-        """slurmctld restarts without its state; every slurmd registers again."""
+    def lose_state(self, namespace: str = "slurm", *, registers: bool = True) -> None:
+        """slurmctld restarts without its state. `registers`: whether every slurmd registers again."""
         model = self.slurms[namespace, "slurm"]
         self.faults.injected["Slurm LOST_STATE"] += 1
         self.jobs.state_lost(model)
         self.watchdog.state_lost(model)
         model.restart(lost_state=True)
-        self.kubelets.register_again(model)
+        if registers:
+            self.kubelets.register_again(model)
 
     # --- the operator
 
@@ -278,9 +310,11 @@ class World:
                     faults=self.faults,
                     watcher=self.watchdog,
                     rng=seeded(self.rng.random()),
+                    spared=namespace == SPARED,
                 )
 
-            around = RealWorld(self.loop.time, self.wall_clock, connect, rng=rng)
+            around = RealWorld(self.loop.time, lambda: self.wall_clock() + self.clock_is_off_by, connect, rng=rng)
+            self.operator_since = self.loop.time()
             work = self._lead = asyncio.create_task(lead(client, settings, site(), around, self._started))
             dying = asyncio.create_task(ended.wait())
             try:
@@ -304,6 +338,8 @@ class World:
             await asyncio.sleep(min(1.0, end - self.loop.time()))
             self.jobs.tick(self.loop.time())
             self._look()
+            for check in self.each_second:
+                check()
             if self.watchdog.broken:
                 raise Broken("\n".join([*self.watchdog.broken, "what happened last:", *self.watchdog.log[-60:]]))
 
@@ -319,7 +355,11 @@ class World:
     async def settle(self) -> None:
         """Run until the operator stops writing; then wake all of its resources, and check that it writes nothing."""
         begun = self.loop.time()
-        while self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER or self.has_running_jobs():
+        while (
+            self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER
+            or self.has_running_jobs()
+            or self.has_lost_workers()
+        ):
             if self.loop.time() - begun > SETTLE_LIMIT:
                 raise Broken("\n".join(["I7: it never settles:", *self.watchdog.log[-60:]]))
             await self.run(1.0)
@@ -334,6 +374,11 @@ class World:
         for namespace, _ in self.slurms:
             metadata = {"name": f"of-others-{self.loop.time():.0f}", "namespace": namespace}
             self.api.create(CONFIG_MAPS.path(), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+    def has_lost_workers(self) -> bool:
+        """Whether a slurmd runs that Slurm doesn't know, which the operator replaces after some minutes."""
+        running = [it for it in self.kubelets.running.values() if it.registered]
+        return any(it.slurm_node not in it.model.nodes for it in running)
 
     def has_running_jobs(self) -> bool:
         """Whether a job that has started has not ended."""

@@ -22,15 +22,27 @@ from tests.support.world.scripts import (
     BreakImage,
     ChangeMinReady,
     ChangeTemplate,
+    ClockJump,
+    Configure,
+    Container,
     CordonKubeNode,
     Crash,
     DeletePod,
+    DeleteRecord,
     Disturbance,
     EndWatches,
+    Evict,
     KubeNode,
+    LoseSecret,
     LostState,
+    Partition,
     ReadFault,
+    Refuse,
     Replace,
+    ReplaceCluster,
+    Reserve,
+    RestartSlurmctld,
+    ReturnToService,
     Scale,
     Script,
     SickSlurm,
@@ -44,6 +56,7 @@ from tests.support.world.scripts import (
     play,
     scripts,
 )
+from tests.support.world.slurmctld import REFUSED, REFUSED_LATER
 from tests.support.world.world import NODESET, world
 
 pytestmark = pytest.mark.timeout(3600, func_only=True)
@@ -129,6 +142,9 @@ FAULTS: dict[str, tuple[Disturbance, ...]] = {
     **{f"Slurm {fault.name}": (SickSlurm(fault, 30),) for fault in SLURM_FAULTS},
     **{f"Slurm write {it.name}": tuple(SlurmWriteFault(number, it) for number in (1, 2)) for it in SlurmFault},
     "Slurm LOST_STATE": (LostState(),),
+    "quota": (Refuse("quota", 30),),
+    "RBAC": (Refuse("RBAC", 20),),
+    "clock": (ClockJump(3600),),
 }
 """Each thing that may go wrong, by the name under which the world counts it."""
 
@@ -149,8 +165,11 @@ def test_each_fault_comes_to_pass_and_no_scenario_ends_otherwise(strategy: str) 
     for number, disturbing in enumerate(FAULTS.values()):
         # In `make check` a fault meets another scenario under each strategy, in `make soak` all.
         chosen = every if PROFILE > 100 else [some[(5 * number + 3 * turn) % len(some)]]
-        if isinstance(disturbing[0], SlurmWriteFault) and PROFILE <= 100:
+        if isinstance(disturbing[0], SlurmWriteFault | WriteFault) and PROFILE <= 100:
             chosen = [WRITING[(number + turn) % len(WRITING)]]
+        if isinstance(disturbing[0], Refuse) and PROFILE <= 100:
+            # Pods are created.
+            chosen = [("roll under a job", MODES[turn % 2])]
         for name, mode in chosen:
             calm = Script(0, strategy, SCENARIOS[name], mode)
             if (name, mode) not in undisturbed:
@@ -181,6 +200,50 @@ def test_the_operator_may_be_killed_around_any_single_write_to_slurm(fault: Slur
         ended = run(play(Script(0, calm.strategy, (crash, *calm.steps)), injected))
         assert ended == wanted, f"write {number}"
     assert injected[f"Slurm write {fault.name}"] > 2
+
+
+CALAMITIES: dict[str, tuple[Step, ...]] = {
+    "a worker that is cut off from slurmctld for longer than SlurmdTimeout": (
+        *((0.0, Submit(1, 90)), (3.0, Partition(0, "slurmctld")), (3.0, ChangeTemplate())),
+        *((400.0, Partition(0, None)), (120.0, ChangeTemplate())),
+    ),
+    "a Kubernetes node that is cut off from everything while its job runs": (
+        *((0.0, Submit(2, 90)), (3.0, Partition(0, "all")), (20.0, Scale(1)), (400.0, DeletePod(0))),
+        (60.0, Partition(0, None)),
+    ),
+    "an administrator who sets nodes DOWN and FAIL while the NodeSet rolls": (
+        *((0.0, Submit(1, 20)), (3.0, Admin(0, True, "DOWN")), (0.0, Admin(1, True, "FAIL"))),
+        *((1.5, ChangeTemplate()), (90.0, Admin(0, False)), (8.0, Admin(1, False, "FAIL"))),
+    ),
+    "an administrator who reserves a node and deletes the record of another one": (
+        *((0.0, Reserve(0, 60)), (1.5, DeleteRecord(1)), (8.0, Scale(0)), (90.0, Scale(3))),
+    ),
+    "a slurmd and a sidecar that crash while a pod with a suspended job is deleted": (
+        *((0.0, Submit(1, 20, "suspended")), (3.0, Container(0, "slurmd")), (1.5, DeletePod(0)), (1.5, DeletePod(1))),
+        *((0.3, Container(0, "node")), (0.3, Container(1, "node"))),
+    ),
+    "an eviction and jobs of every other kind": (
+        *((0.0, Submit(2, 20, "no-kill")), (30.0, Submit(2, 20, "heterogeneous")), (2.0, Evict(0))),
+        *((30.0, Submit(2, 20, "array")), (2.0, Scale(0)), (60.0, Scale(2)), (20.0, Submit(1, 20, "no-requeue"))),
+    ),
+    "a configuration that is refused, and another one that slurmctld doesn't come up with": (
+        *((0.0, Configure(REFUSED)), (40.0, RestartSlurmctld()), (8.0, Configure(REFUSED_LATER))),
+        *((40.0, RestartSlurmctld()), (40.0, Scale(1))),
+    ),
+    "a Controller, a RestApi and a key that are deleted": (
+        *((0.0, Submit(1, 20)), (1.5, ReplaceCluster("RestApi")), (1.5, LoseSecret(20)), (8.0, Scale(1))),
+        *((30.0, ReplaceCluster("Controller")), (8.0, Replace())),
+    ),
+}
+"""Things that happen rarely in random runs."""
+
+
+@pytest.mark.parametrize("setting", [0, 1, 2])
+@pytest.mark.parametrize("name", sorted(CALAMITIES))
+def test_no_invariant_breaks_in(name: str, setting: int) -> None:
+    strategy = sorted(STRATEGIES)[setting]
+    script = Script(setting, strategy, ((0.0, ReturnToService(setting)), *CALAMITIES[name]), MODES[setting % 2])
+    run(play(script))
 
 
 @pytest.mark.parametrize("fault", [Fault.HANG, Fault.SERVER_ERROR, Fault.EMPTY, Fault.SLOW], ids=lambda it: it.name)
@@ -354,6 +417,12 @@ FOUND: dict[str, Script] = {
             *((0.0, Scale(0)), (40.0, ChangeMinReady(0)), (0.0, BreakImage()), (0.0, Submit(2, 90)), (0.0, Scale(0))),
             *((8.0, Scale(2)), (8.0, Replace()), (8.0, Submit(1, 3))),
         ),
+        "DaemonSet",
+    ),
+    "the record of a node that an administrator has drained without a reason outlives its NodeSet": Script(
+        120,
+        "RollingUpdate",
+        ((0.3, DeletePod(2)), (40.0, Admin(2, True, reason="")), (40.0, Replace())),
         "DaemonSet",
     ),
     "a pod that the watch doesn't show yet keeps its record": Script(

@@ -1,5 +1,7 @@
 """Node records without a pod: `sidecars.policy.nodeset.node_records`."""
 
+import pytest
+
 from sidecars.policy.nodeset.node_records import ORPHANED_SECONDS, orphaned_records
 from tests.unit.policy.nodeset.builders import NOW, node
 
@@ -23,7 +25,8 @@ def test_a_busy_record_without_a_pod_is_set_down_before_it_is_deleted() -> None:
     gone = {"slinky-0": NOW - 60}
     result = orphaned_records([node(0, "ALLOCATED")], gone, NOW)
     assert (result.delete, list(result.down.values()), result.look_again) == ((), [("slinky-0",)], 1.0)
-    assert orphaned_records([node(0, "DOWN")], gone, NOW).delete == ("slinky-0",)
+    down = node(0, "DOWN", reason="slurm-operator: its pod is gone")
+    assert orphaned_records([down], gone, NOW).delete == ("slinky-0",)
 
 
 def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_it_to_service() -> None:
@@ -32,6 +35,12 @@ def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_
     assert (down.delete, down.down) == ((), {None: ("slinky-0",)})
     for words in (("DOWN", "DRAIN"), ("DOWN", "FAIL")):
         assert orphaned_records([node(0, *words, reason="bad disk")], gone, NOW).down == {}
+
+
+@pytest.mark.parametrize("words", [("IDLE", "DRAIN"), ("IDLE", "FAIL")])
+def test_a_record_that_somebody_made_unavailable_without_a_reason_is_left(words: tuple[str, ...]) -> None:
+    result = orphaned_records([node(0, *words)], {"slinky-0": NOW - 60}, NOW)
+    assert (result.delete, result.down) == ((), {None: ("slinky-0",)})
 
 
 def test_slurmctlds_own_reason_of_a_record_without_a_pod_is_not_overwritten() -> None:

@@ -12,28 +12,37 @@ from sidecars.contract import reasons
 from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, Client
 from sidecars.node import machine, ownership
 from sidecars.operator.nodeset import effects
+from sidecars.operator.nodeset import reconcile as nodeset
+from sidecars.operator.nodeset.memory import Memories
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset import decide, drain, replicas
+from sidecars.reconfigure import machine as reconfigure
+from sidecars.reconfigure.actions import Action, Keep
+from sidecars.reconfigure.machine import Seen, State
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
 from sidecars.slurm import protocol, states
 from sidecars.slurm.tokens import TokenSource, sign
 from tests.support.virtual_time import run
 from tests.support.world.api import Change
-from tests.support.world.client import Faults, KubeFault, Process, WorldSlurm, WorldTransport
+from tests.support.world.client import SPARED, Faults, KubeFault, Process, WorldSlurm, WorldTransport
 from tests.support.world.scripts import (
     CORDON,
     FOREIGN,
     Admin,
     ChangeTemplate,
+    Configure,
     CordonKubeNode,
     DeletePod,
     Scale,
     Script,
+    SickSlurm,
     Submit,
     check_settled,
     play,
     tidy,
 )
+from tests.support.world.slurmctld import REFUSED, REFUSED_LATER
 from tests.support.world.world import _SECRET, NODESET, POD, SETTLED_AFTER, Broken, World, world
 
 
@@ -332,6 +341,7 @@ async def after_state_loss(w: World) -> None:
 
 async def after_the_kubernetes_node_has_booted_again(w: World) -> None:
     [kube_node] = {pod["spec"]["nodeName"] for pod in w.pods()}
+    w.slurms["slurm", "slurm"].return_to_service = 2
     w.kubelets.kill(kube_node)
     await w.run(2)
     w.kubelets.revive(kube_node)
@@ -361,7 +371,7 @@ def test_it_sees_a_job_that_somebody_ends_though_earlier_ones_were_excused(
         async with world(7) as w:
             w.nodeset(replicas=1)
             await w.run(15)
-            w.job(1, 1000)
+            w.job(1, 1000, kind="no-requeue")
             await w.run(3)
             await excuse(w)
             later = w.job(1, 1000)
@@ -410,6 +420,48 @@ def test_it_sees_an_operator_that_reads_no_record_again(monkeypatch: pytest.Monk
     run(play(script))
     monkeypatch.setattr(decide._Step, "_needs_records", lambda *_: False)
     with pytest.raises(Broken, match="I4: the foreign reason"):
+        run(play(script))
+
+
+def test_it_sees_an_operator_that_one_cluster_keeps_waiting_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "RollingUpdate", ((0.0, SickSlurm(Fault.HANG, 30)), (40.0, Scale(1))))
+    run(play(script))
+    reconcile = nodeset.reconcile
+
+    async def waiting(runtime: Runtime, memories: Memories, key: tuple[str, str]) -> float | None:
+        now = asyncio.get_running_loop().time()
+        if key[0] == SPARED and 5.0 < now < 35.0:
+            await asyncio.sleep(35.0 - now)
+        return await reconcile(runtime, memories, key)
+
+    monkeypatch.setattr(nodeset, "reconcile", waiting)
+    with pytest.raises(Broken, match="I6: the NodeSet of another cluster has 1 pods instead of 2"):
+        run(play(script))
+
+
+def test_it_sees_a_refused_configuration_that_slurmctld_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "RollingUpdate", ((0.0, Configure(REFUSED)), (40.0, Scale(1))))
+    run(play(script))
+
+    def installed(state: State, seen: Seen, now: float, _: str) -> tuple[State, list[Action]]:
+        assert seen.candidate is not None
+        return reconfigure._take(state, seen.candidate, now, "in spite of the dry run:")
+
+    monkeypatch.setattr(reconfigure, "_kept_out", installed)
+    with pytest.raises(Broken, match="I9: slurmctld reads a configuration that the dry run has refused"):
+        run(play(script))
+
+
+def test_it_sees_a_last_good_configuration_that_was_never_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "RollingUpdate", ((0.0, Configure(REFUSED_LATER)), (40.0, Scale(1))))
+    run(play(script))
+
+    def kept(state: State, _: object, now: float, **__: object) -> tuple[State, list[Action]]:
+        assert state.trying is not None
+        return reconfigure._to(state, reconfigure.Phase.SETTLED, now), [Keep(state.trying)]
+
+    monkeypatch.setattr(reconfigure, "_back", kept)
+    with pytest.raises(Broken, match="I9: a configuration is stored as the last good one that slurmctld has refused"):
         run(play(script))
 
 

@@ -1,0 +1,49 @@
+"""I6: another Slurm cluster in the same Kubernetes cluster, whose changes take effect whatever happens to the first."""
+
+from tests.support.world.client import SPARED
+from tests.support.world.world import World
+
+WITHIN = 15.0
+"""Seconds in which a change of its NodeSet takes effect, while the operator itself works."""
+
+
+class Neighbour:
+    """The NodeSet of that cluster. It is scaled in or out at each `change`."""
+
+    def __init__(self, w: World) -> None:
+        self._world = w
+        self._replicas = 1
+        self._since: float | None = None
+        w.nodeset(replicas=1, namespace=SPARED)
+        w.each_second.append(self._look)
+
+    def change(self) -> None:
+        """Scale it, unless the last change has yet to take effect."""
+        if self._since is None:
+            self._scale(3 - self._replicas)
+
+    def rest(self) -> None:
+        """Scale it to one pod for good."""
+        self._scale(1)
+
+    def _scale(self, replicas: int) -> None:
+        self._replicas, self._since = replicas, self._world.loop.time()
+        self._world.change("slinky", {"replicas": replicas}, SPARED)
+
+    def _look(self) -> None:
+        if self._since is None:
+            return
+        pods = self._world.pods(namespace=SPARED)
+        if sum(not pod["metadata"].get("deletionTimestamp") for pod in pods) == self._replicas:
+            self._since = None
+            return
+        faults, now = self._world.faults, self._world.loop.time()
+        if faults.lists:
+            self._since = now
+        undisturbed = max(self._since, self._world.operator_since, faults.lag_until, faults.listed_badly_at)
+        if now - undisturbed > WITHIN:
+            self._world.watchdog.note(
+                f"I6: the NodeSet of another cluster has {len(pods)} pods instead of {self._replicas} "
+                f"since {undisturbed:.0f}"
+            )
+            self._since = None

@@ -177,12 +177,10 @@ class _Step:
     def _read_live(self, plan: PodPlan) -> PodPlan:
         """The plan with only those deletions and lifted drains that what is true at this moment allows."""
         self.records = self._plan_records()
-        lifts = plan.undrain or plan.resume
         stale = self.stale = self._needs_records(plan)
-        lookups = 0
-        first: list[Deletion] = []
-        later: list[Deletion] = []
-        waiting: list[Waiting] = []
+        writes = plan.drain or plan.undrain or plan.resume
+        lookups, waiting = 0, list[Waiting]()
+        first, later = list[Deletion](), list[Deletion]()
         for deletion in plan.delete:
             if deletion.absent or deletion.kube_node_lost:
                 lookups += 1
@@ -200,12 +198,14 @@ class _Step:
                 waiting.append(Waiting(deletion.pod, step, look_again=1.0))
             else:
                 later.append(deletion)
-        if not first and not waiting and not lookups and not (stale and lifts):
+        if waiting or (stale and writes):
+            self.hints.append(1.0)
+        elif not first and not lookups:
             return plan
-        self.hints += [1.0] if waiting or (stale and lifts) else []
         return replace(
             plan,
             delete=(*first, *later),
+            drain={} if stale else plan.drain,
             undrain=() if stale else plan.undrain,
             resume=() if stale else plan.resume,
             waiting=(*plan.waiting, *waiting),
@@ -216,10 +216,11 @@ class _Step:
         slurm, since = self.observed.slurm, self.memory.records_since
         deletes = self.records.delete or self.records.down or any(deletion.drained for deletion in plan.delete)
         read_at = self.observed.clock - slurm.age
-        # A lifted drain can't be taken back, and its reason may have changed a moment ago.
-        lifts = plan.undrain or plan.resume
-        live = slurm.age <= (0.0 if lifts else LIVE_SECONDS)
-        if not (lifts or deletes) or live or (since is not None and read_at >= since):
+        # What an administrator set a moment ago is neither lifted nor overwritten.
+        drained = sum(len(names) for names in plan.drain.values())
+        strict = plan.undrain or plan.resume or 0 < drained < pods.SHARED_REASON_PODS
+        live = slurm.age <= (0.0 if strict else LIVE_SECONDS)
+        if not (strict or drained or deletes) or live or (since is not None and read_at >= since):
             self.memory = replace(self.memory, records_since=None)
             return False
         since = self.observed.clock if since is None else since

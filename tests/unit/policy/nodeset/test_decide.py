@@ -16,6 +16,7 @@ from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import Answer, Need
 from sidecars.policy.nodeset.node_records import ORPHANED_SECONDS
 from sidecars.policy.nodeset.partitions import FINISHED_FOR
+from sidecars.policy.nodeset.pods import SHARED_REASON_PODS
 from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
 from sidecars.policy.nodeset.revisions import Stored
 from sidecars.policy.placement import Rules
@@ -165,6 +166,20 @@ def test_a_drain_is_lifted_only_on_records_that_were_read_since_the_pass_began()
     decision = decide(asked(2), seen(TWO, recent), Memory(), NOW)
     assert decision.needs == (needs.NodeRecords(CLOCK),)
     assert of(actions.Undrain, decide(asked(2), seen(TWO, replace(DRAINED, age=-0.1)), Memory(), NOW))
+
+
+def test_a_node_is_drained_only_on_records_that_show_what_an_administrator_has_just_set() -> None:
+    idle = replace(slurm(node(0, "IDLE"), node(1, "IDLE")), age=LIVE_SECONDS / 10)
+    decision = decide(asked(1), seen([worker(0), worker(1)], idle), Memory(), NOW)
+    assert decision.needs == (needs.NodeRecords(CLOCK),)
+    slow = answered(asked(1), seen([worker(0), worker(1)], idle), needs.Pending())
+    assert not of(actions.Drain, slow)
+    assert slow.look_again == 1.0
+    many = [worker(number) for number in range(SHARED_REASON_PODS + 1)]
+    nodes = slurm(*(node(number, "IDLE") for number in range(SHARED_REASON_PODS + 1)))
+    assert of(actions.Drain, decide(asked(1), seen(many, replace(nodes, age=LIVE_SECONDS)), Memory(), NOW))
+    old = seen(many, replace(nodes, age=LIVE_SECONDS + 1))
+    assert decide(asked(1), old, Memory(), NOW).needs == (needs.NodeRecords(CLOCK),)
 
 
 def test_a_node_is_resumed_only_on_records_that_were_read_since_the_pass_began() -> None:

@@ -1,5 +1,6 @@
-"""Faults that nobody reports at once: a frozen operator."""
+"""An eviction and a scale-in that meet jobs, and an operator that is frozen."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -7,21 +8,66 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.e2e.test_states import operator_leads, processes, until_state
-from tests.support.real.harness import Slurm, until
+from tests.e2e.test_states import eviction, operator_leads, processes, until_state
+from tests.support.real.harness import CommandError, Slurm, until
 
 pytestmark = pytest.mark.timeout(240)
+
+POD, NODE = "slurm-worker-slinky-1", "slinky-1"
 
 
 def uids(slurm: Slurm) -> dict[str, str]:
     return {name: str(pod["metadata"]["uid"]) for name, pod in slurm.pods().items()}
 
 
-def occupied(slurm: Slurm, node: str) -> int:
-    """A job of two minutes that has a node to itself and may not be started twice."""
-    number = slurm.submit("#!/bin/sh\nsleep 120\n", "-w", node, "--exclusive", "--no-requeue")
+def occupied(slurm: Slurm, node: str, sleep: int = 120) -> int:
+    """A job that has a node to itself and may not be started twice."""
+    number = slurm.submit(f"#!/bin/sh\nsleep {sleep}\n", "-w", node, "--exclusive", "--no-requeue")
     until_state(slurm, number, "RUNNING")
     return number
+
+
+def evict(slurm: Slurm) -> str:
+    """Evict POD as `kubectl drain` does; what the API server says against it, "" if nothing."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": POD, "namespace": "slurm"}}
+    path = f"/api/v1/namespaces/slurm/pods/{POD}/eviction"
+    try:
+        slurm.kubernetes.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+    except CommandError as error:
+        return str(error)
+    return ""
+
+
+def test_an_eviction_waits_for_the_job_and_then_replaces_the_worker(slurm: Slurm) -> None:
+    before = uids(slurm)
+    number = occupied(slurm, NODE, 12)
+    until("the busy worker to be protected", lambda: "disruption budget" in eviction(slurm, POD), 10)
+    until("the eviction to be granted", lambda: not evict(slurm), 60, 1)
+    assert slurm.job(number)["JobState"] == "COMPLETED"
+    until("a successor", lambda: uids(slurm).get(POD) not in {None, before[POD]}, 60)
+    slurm.until_idle(2)
+    assert slurm.job(number)["Restarts"] == "0"
+
+
+def test_a_scale_in_waits_for_a_suspended_job(slurm: Slurm) -> None:
+    before = uids(slurm)
+    number = occupied(slurm, NODE, 8)
+    slurm.login("scontrol", "suspend", str(number))
+    until_state(slurm, number, "SUSPENDED")
+    try:
+        slurm.scale(0)
+        until("the other worker to be deleted", lambda: set(slurm.pods()) == {POD}, 30)
+        # Longer than the job would have run.
+        slurm.login("sleep", "10")
+        assert uids(slurm) == {POD: before[POD]}
+        assert slurm.job(number)["JobState"] == "SUSPENDED"
+        slurm.login("scontrol", "resume", str(number))
+        until_state(slurm, number, "COMPLETED")
+        until("the last worker to be deleted", lambda: not slurm.pods(), 60)
+    finally:
+        slurm.login("scancel", str(number))
+        slurm.scale(2)
+        slurm.until_idle(2)
 
 
 @contextmanager

@@ -19,38 +19,41 @@ _UNSCHEDULABLE = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 @dataclass(frozen=True, slots=True)
 class KubeNode:
-    """A Kubernetes node as placement sees it. `taints` are (key, value, effect); `hostname` is an override or ""."""
+    """What scheduling depends on of a Kubernetes node."""
 
     name: str
     labels: Mapping[str, str]
     taints: Sequence[tuple[str, str, str]] = ()
+    """Key, value and effect of each."""
     unschedulable: bool = False
     hostname: str = ""
+    """The name in Slurm of a worker on it, if an annotation sets one; else ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a Kubernetes node is for one NodeSet in DaemonSet mode.
-
-    `should_run`: a pod belongs on the node. `may_stay`: an existing pod may remain, although none would be created.
-    `problem`: why a pod that belongs there can't be created, in words with the remedy; "" if it can.
-    """
+    """A Kubernetes node from the point of view of one NodeSet in DaemonSet mode."""
 
     kube_node: str
     slurm_node: str
     should_run: bool
+    """A pod belongs on the node."""
     may_stay: bool
+    """An existing pod may remain, although none would be created."""
     problem: str = ""
+    """Why a pod that belongs there can't be created, with the remedy; "" if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a pod template asks of its node. Compare `place` of two states of a node to see whether it matters."""
+    """What a pod template requires of its node. A change of a node matters if it changes `place`."""
 
     node_selector: Mapping[str, str]
     terms: Sequence[Json] | None
+    """nodeSelectorTerms of the required node affinity; None without one."""
     tolerations: Sequence[Json]
     host_network: bool = False
+    """Its Slurm node has the name of the Kubernetes node."""
 
     @classmethod
     def of(cls, pod_spec: Json) -> "Rules":

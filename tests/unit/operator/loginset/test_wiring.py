@@ -1,4 +1,4 @@
-"""Which change wakes which LoginSet, and the addresses that its pass looks at."""
+"""Which change wakes which LoginSet."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from sidecars.kube import records
-from sidecars.operator.loginset.observe import addresses
 from tests.support.operator_parts import NAMESPACE, Parts
 
 pytestmark = pytest.mark.looptime
@@ -28,11 +27,3 @@ async def test_a_login_pod_s_address_wakes_its_loginset_and_the_rest_of_its_stat
     assert await parts.woken() == {}
     store.put(pod("3", phase="Running", podIP="10.0.0.1"))
     assert await parts.woken() == {"loginsets": {KEY}}
-
-
-def test_only_pods_that_run_on_the_pod_network_have_an_address_of_their_own() -> None:
-    running = {"phase": "Running", "podIP": "10.0.0.1"}
-    assert addresses([pod("1", **running)]) == {"p": "10.0.0.1"}
-    assert addresses([pod("1", {"hostNetwork": True}, **running)]) == {}
-    assert addresses([pod("1", phase="Pending", podIP="10.0.0.1")]) == {}
-    assert addresses([pod("1", phase="Running")]) == {}

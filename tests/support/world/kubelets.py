@@ -46,7 +46,7 @@ class Ending(Enum):
     """How the containers of a worker pod have ended."""
 
     STOPPED = "its slurmd was stopped"
-    GRACE_OVER = "another client than the operator deleted it, and its grace is over"
+    GRACE_OVER = "another client, or a deletionTimeout, deleted it, and its grace is over"
     FORCE = "another client than the operator deleted it by force"
     EVICTED = "the kubelet evicted it, because its host runs out of something"
     POWER = "its host has lost its power"

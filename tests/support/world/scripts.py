@@ -290,9 +290,12 @@ class Evict(Action):
 
 @dataclass(frozen=True)
 class Replace(Action):
-    """The NodeSet is deleted, and created again when it is deleted."""
+    """The NodeSet is deleted, and created again when it is deleted. `timeout`: its spec.deletionTimeout."""
+
+    timeout: str | None = None
 
     def do(self, w: World) -> None:
+        w.change("slinky", {"deletionTimeout": self.timeout})
         w.replace("slinky")
 
 
@@ -496,7 +499,7 @@ def actions() -> st.SearchStrategy[Action]:
         st.builds(Reserve, pick(), st.sampled_from([1, 60])),
         st.builds(Partition, pick(), st.sampled_from(["slurmctld", "all", None])),
         st.builds(KubeNode, pick(), st.sampled_from(["kill", "revive", "remove", "switch off"])),
-        st.builds(Replace),
+        st.builds(Replace, st.sampled_from([None, "10s"])),
         st.builds(Container, pick(), st.sampled_from(["slurmd", "node"])),
         st.builds(Evict, pick()),
         st.builds(ReplaceCluster, st.sampled_from(["Controller", "RestApi"])),

@@ -9,6 +9,7 @@ import logging
 import re
 import urllib.parse
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -22,6 +23,7 @@ from sidecars.simulate.cluster import UNAVAILABLE
 from sidecars.simulate.records import Reply
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import expand
+from sidecars.workloads.resources.durations import duration
 from tests.support.world.api import Api, Place
 from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 
@@ -62,6 +64,8 @@ class Watchdog(logging.Handler):
         super().__init__(logging.INFO)
         self.api = api
         self.clock = clock
+        self.operator_clock: Callable[[], float] = clock
+        """The operator's wall clock."""
         self.kubelets: Kubelets | None = None
         self.broken: list[str] = []
         self.writes = 0
@@ -162,6 +166,8 @@ class Watchdog(logging.Handler):
         if grace == 0 and not kube_node_gone and pod["spec"].get("nodeName"):
             self.note(f"I3: pod {place.name} is deleted by force though its Kubernetes node may be alive")
         if self._forced(pod):
+            # The user has allowed that its jobs end with it.
+            self.kubelets.deleted_by_operator.discard(wanted)
             return
         if not pod["metadata"].get("deletionTimestamp"):
             self.kubelets.deleted_by_operator.add(wanted)
@@ -196,13 +202,17 @@ class Watchdog(logging.Handler):
         return bool(name) and (node is None or any(it["key"] == OUT_OF_SERVICE for it in taints))
 
     def _forced(self, pod: Manifest) -> bool:
-        """Whether its NodeSet is gone, or is being deleted with a limit for the jobs (docs: deletionTimeout)."""
+        """Whether its NodeSet is being deleted, and the time for which it waits for jobs is over (deletionTimeout)."""
         metadata = pod["metadata"]
         owner = next((it["name"] for it in metadata.get("ownerReferences") or () if it.get("controller")), "")
         nodeset = self.api.get(NODESETS.path(), metadata["namespace"], owner)
-        if nodeset is None:
-            return True
-        return bool(nodeset["metadata"].get("deletionTimestamp") and nodeset["spec"].get("deletionTimeout"))
+        deleted = (nodeset or {"metadata": {}})["metadata"].get("deletionTimestamp")
+        if nodeset is None or deleted is None or "deletionTimeout" not in nodeset["spec"]:
+            return False
+        begun = datetime.fromisoformat(deleted).timestamp()
+        waits = duration(nodeset["spec"]["deletionTimeout"], "spec.deletionTimeout")
+        # As the operator's clock shows it.
+        return self.operator_clock() >= begun + waits
 
     # --- Slurm
 

@@ -83,6 +83,7 @@ class World:
             self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note, self._log, self.watchdog
         )
         self.watchdog.kubelets = self.kubelets
+        self.watchdog.operator_clock = lambda: self.wall_clock() + self.clock_is_off_by
         self.kubelets.returned.append(self.watchdog.returned_by_slurm)
         self.jobs = Jobs(self.kubelets, self.rng, self.watchdog.note)
         self.kube_nodes = [f"kube-{number}" for number in range(kube_nodes)]

@@ -230,6 +230,9 @@ CALAMITIES: dict[str, tuple[Step, ...]] = {
         *((0.0, Configure(REFUSED)), (40.0, RestartSlurmctld()), (8.0, Configure(REFUSED_LATER))),
         *((40.0, RestartSlurmctld()), (40.0, Scale(1))),
     ),
+    "a NodeSet that is deleted with a limit for its jobs": (
+        *((0.0, Submit(1, 90)), (3.0, Replace("10s")), (1.5, Crash(stale=False))),
+    ),
     "a Controller, a RestApi and a key that are deleted": (
         *((0.0, Submit(1, 20)), (1.5, ReplaceCluster("RestApi")), (1.5, LoseSecret(20)), (8.0, Scale(1))),
         *((30.0, ReplaceCluster("Controller")), (8.0, Replace())),

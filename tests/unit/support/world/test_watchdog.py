@@ -15,7 +15,7 @@ from sidecars.operator.nodeset import effects
 from sidecars.operator.nodeset import reconcile as nodeset
 from sidecars.operator.nodeset.memory import Memories
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy.nodeset import decide, drain, replicas
+from sidecars.policy.nodeset import decide, desired, drain, replicas
 from sidecars.reconfigure import machine as reconfigure
 from sidecars.reconfigure.actions import Action, Keep
 from sidecars.reconfigure.machine import Seen, State
@@ -34,6 +34,7 @@ from tests.support.world.scripts import (
     Configure,
     CordonKubeNode,
     DeletePod,
+    Replace,
     Scale,
     Script,
     SickSlurm,
@@ -436,6 +437,14 @@ def test_it_sees_an_operator_that_one_cluster_keeps_waiting_for_another(monkeypa
 
     monkeypatch.setattr(nodeset, "reconcile", waiting)
     with pytest.raises(Broken, match="I6: the NodeSet of another cluster has 1 pods instead of 2"):
+        run(play(script))
+
+
+def test_it_sees_an_operator_that_does_not_wait_for_the_deletion_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "RollingUpdate", ((0.0, Submit(2, 60)), (3.0, Replace("100s"))))
+    run(play(script))
+    monkeypatch.setattr(desired, "duration", lambda *_: 0.0)
+    with pytest.raises(Broken, match=r"I1: pod slinky-\d is deleted while its Slurm node slinky-\d has jobs"):
         run(play(script))
 
 

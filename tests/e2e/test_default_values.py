@@ -5,16 +5,12 @@ Set here are only images, sizes, two workers, a login pod, and what hosts withou
 """
 
 import json
-import time
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.e2e.test_states import kill_processes, processes
 from tests.support.real.harness import CHARTS, NODESET, VALUES, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -52,7 +48,8 @@ def defaults(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.Temp
     kubernetes.helm(*install, "-f", str(file))
     found.until_idle(2)
     yield found
-    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
+    kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
 
 
 def change(slurm: Slurm, **spec: Any) -> None:
@@ -95,27 +92,3 @@ def test_a_scale_in_waits_for_the_job_and_no_record_stays(defaults: Slurm) -> No
     until("all records to be deleted", lambda: not defaults.nodes(), 30)
     change(defaults, replicas=1)
     defaults.until_idle(1)
-
-
-def still_runs(pod_uid: str, command: str) -> bool:
-    """Whether a process with this command line runs in the containers of a pod."""
-    for pid in processes(pod_uid):
-        with suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip() == command:
-                return True
-    return False
-
-
-def test_a_namespace_that_is_deleted_ends_no_job(defaults: Slurm) -> None:
-    kubernetes, worker = defaults.kubernetes, defaults.pods()["slurm-worker-slinky-0"]["metadata"]["uid"]
-    number = defaults.submit("#!/bin/sh\nsleep 20.5\n", "-w", "slinky-0")
-    until_state(defaults, number, "RUNNING")
-    began = time.monotonic()
-    kubernetes.kubectl("delete", "namespace", defaults.namespace, "--wait=false")
-    until("the job to end", lambda: not still_runs(worker, "sleep 20.5"), 60)
-    # Less what it took to see that it runs.
-    assert time.monotonic() - began > 15
-    # Its slurmstepd tries to report this to slurmctld until the grace period ends, which is an hour.
-    kill_processes(worker)
-    # Kubernetes deletes the rest when it looks again, after half of the grace period.
-    until("all pods to be deleted", lambda: not defaults.kubernetes.items("-n", defaults.namespace, "pods"), 60)

@@ -1,0 +1,151 @@
+"""Jobs on a Kubernetes node with cgroup v2, in a Slurm cluster of its own with default values.
+
+The values change images, sizes, the node to run on, and two GPUs that aren't there. The kernel of that node is
+user-mode Linux: tests.cluster.guest.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import guest
+from tests.cluster.images import REGISTRY
+from tests.cluster.local import existing, named_by
+from tests.cluster.nodes import GUEST_TAINT
+from tests.cluster.progress import Progress
+from tests.support.real.harness import CHARTS, Kubernetes, Slurm, until
+
+# The first test builds the kernel, where the cache lacks it.
+pytestmark = pytest.mark.timeout(1500)
+
+POD = "slurm-worker-slinky-0"
+POD_MIB = 2048
+GRES_CONF = "Name=gpu File=/dev/nvidia[0-1]\n"
+FILL_MEMORY = "dd if=/dev/zero of=/dev/null bs=3G count=1 iflag=fullblock"
+"""Fills a buffer that is larger than any limit here."""
+
+
+def values(kube_node: str) -> str:
+    """Values of chart slurm. Nothing that a user would need to set for jobs to be confined."""
+
+    def image(name: str) -> dict[str, str]:
+        return {"image": f"{REGISTRY}/{name}:26.05"}
+
+    pod = {
+        "nodeSelector": {"kubernetes.io/hostname": kube_node},
+        "tolerations": [{"key": GUEST_TAINT, "operator": "Exists"}],
+        # Binds jobs and containers together, so that the kernel would have to choose.
+        "resources": {"limits": {"memory": f"{POD_MIB}Mi"}},
+    }
+    return json.dumps(
+        {
+            "controller": {
+                "slurmctld": image("slurmctld"),
+                "persistence": {"resources": {"requests": {"storage": "1Gi"}}},
+            },
+            "restapi": {"slurmrestd": image("slurmrestd")},
+            "loginsetDefaults": {"login": image("login")},
+            "loginsets": {"slinky": {"service": {"spec": {"type": "ClusterIP"}}}},
+            "nodesetDefaults": {"slurmd": image("slurmd")},
+            "nodesets": {"slinky": {"replicas": 1, "extraConfMap": {"Gres": "gpu:2"}, "podSpec": pod}},
+            "configFiles": {"gres.conf": GRES_CONF},
+            "partitions": {"all": {"enabled": True, "configMap": {"State": "UP", "Default": "YES"}}},
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def confined(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
+    """A Slurm cluster whose worker is on the node with cgroup v2. The operator is there, because `slurm` is."""
+    cluster = existing(named_by(str(kubernetes.kubeconfig)) or "")
+    kube_node = guest.start(cluster, Progress())
+    found = Slurm(kubernetes, "confined")
+    kubernetes.kubectl("create", "namespace", found.namespace)
+    kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", "-"),
+        stdin=values(kube_node),
+    )
+    try:
+        found.until_idle(1, 240)
+        yield found
+    finally:
+        kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
+        kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
+        guest.stop(cluster)
+
+
+def restarts(slurm: Slurm) -> dict[str, int]:
+    """How often each container of the worker has restarted."""
+    status = slurm.pods()[POD]["status"]
+    return {
+        each["name"]: each["restartCount"] for each in status["initContainerStatuses"] + status["containerStatuses"]
+    }
+
+
+def srun(slurm: Slurm, script: str, *options: str) -> str:
+    """What a script prints as a job, errors included; its exit code doesn't matter."""
+    return slurm.login("sh", "-c", 'srun -Q "$@" 2>&1 || true', "srun", *options, "sh", "-c", script, timeout=120)
+
+
+def slurmd(slurm: Slurm) -> list[str]:
+    """Pids of slurmd."""
+    script = 'for p in /proc/[0-9]*; do read -r n < $p/comm && test "$n" = slurmd && echo ${p#/proc/}; done; true'
+    return slurm.worker(POD, "sh", "-c", script).split()
+
+
+def long_job(slurm: Slurm) -> int:
+    """A job that runs until it is ended."""
+    number = slurm.submit("#!/bin/sh\nsleep 900\n", "-N1", "--mem=100", "--no-requeue")
+    until("the job to run", lambda: slurm.job(number)["JobState"] == "RUNNING", 60)
+    return number
+
+
+def test_a_worker_with_default_values_is_idle_and_confines_jobs(confined: Slurm) -> None:
+    config = confined.login("scontrol", "show", "config")
+    plugins = {
+        line.split()[0]: line.split()[-1] for line in config.splitlines() if "=" in line and len(line.split()) > 2
+    }
+    assert set(plugins["TaskPlugin"].split(",")) == {"task/cgroup", "task/affinity"}
+    assert plugins["ProctrackType"] == "proctrack/cgroup"
+    assert restarts(confined)["slurmd"] == 0
+
+
+def test_a_job_sees_only_its_core(confined: Slurm) -> None:
+    assert confined.worker(POD, "nproc").strip() == str(guest.CPUS)
+    assert srun(confined, "nproc", "-n1", "-c1", "--mem=100").strip() == "1"
+
+
+def test_a_job_over_its_memory_is_killed_and_nothing_else(confined: Slurm) -> None:
+    before = restarts(confined), slurmd(confined)
+    found = srun(confined, FILL_MEMORY, "-n1", "--mem=100")
+    assert "oom_kill" in found or "Out Of Memory" in found, found
+    confined.until_idle(1)
+    assert (restarts(confined), slurmd(confined)) == before
+
+
+def test_a_job_survives_the_end_of_slurmd_and_a_reconfigure(confined: Slurm) -> None:
+    job, before = long_job(confined), slurmd(confined)
+    confined.worker(POD, "sh", "-c", f"kill -9 {' '.join(before)}")
+    until("slurmd to run again", lambda: [pid for pid in slurmd(confined) if pid not in before], 60)
+    confined.login("scontrol", "reconfigure", timeout=90)
+    until("slurmd to answer", lambda: srun(confined, "echo here", "-n1", "--mem=100").strip() == "here", 90)
+    assert confined.job(job)["JobState"] == "RUNNING"
+    assert "oom_kill" in srun(confined, FILL_MEMORY, "-n1", "--mem=100")
+    confined.login("scancel", str(job))
+    confined.until_idle(1)
+
+
+def test_no_cgroup_is_left_behind_by_a_pod_that_is_deleted_with_a_job(confined: Slurm) -> None:
+    long_job(confined)
+    uid = confined.pods()[POD]["metadata"]["uid"]
+
+    def groups() -> list[str]:
+        found = confined.worker(POD, "find", "/sys/fs/cgroup", "-type", "d", "-name", f"*{uid}*")
+        return found.split()
+
+    assert len(groups()) == 1
+    confined.kubernetes.kubectl("-n", confined.namespace, "delete", "pod", POD, "--grace-period=5", timeout=90)
+    until("another pod", lambda: POD in (pods := confined.pods()) and pods[POD]["metadata"]["uid"] != uid, 60)
+    confined.until_idle(1)
+    until("the cgroup of the deleted pod to be gone", lambda: not groups(), 30)

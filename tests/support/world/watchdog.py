@@ -179,7 +179,8 @@ class Watchdog(logging.Handler):
         # Neither the kubelet nor Slurm has reported that slurmd has started. The API server refuses the deletion as
         # soon as the kubelet does; until then the preStop hook protects the jobs, whose end is checked in any case.
         started_unseen = (
-            (seen is None or slurmd.registered_at >= seen.given)
+            # An answer that arrived while the deletion was decided or on its way is none that it could rely on.
+            (seen is None or slurmd.registered_at >= min(seen.given, self.clock() - LIVE))
             and "running" not in _slurmd_state(pod)
             and bool(asked.get("resourceVersion"))
         )

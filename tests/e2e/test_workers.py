@@ -92,6 +92,8 @@ def test_a_slurmd_that_hangs_is_restarted_in_its_container_after_more_than_a_min
     script = "#!/bin/sh\nuntil test -e /tmp/enough; do sleep 0.5; done\n"
     number = slurm.submit(script, "-w", "slinky-1", "--exclusive", "--no-requeue")
     until_state(slurm, number, "RUNNING")
+    # A slurmd that has never answered is still starting. It is asked every 10 s.
+    until("slurmd to have been asked", lambda: slurm.job(number)["RunTime"] > "00:00:15", 30)
     before, hanging = lives(slurm), slurmd_process(slurm)
     os.kill(hanging, signal.SIGSTOP)
     since = time.monotonic()

@@ -14,7 +14,7 @@ from tests.cluster.images import REGISTRY
 from tests.cluster.local import existing, named_by
 from tests.cluster.nodes import GUEST_TAINT
 from tests.cluster.progress import Progress
-from tests.support.real.harness import CHARTS, Kubernetes, Slurm, until
+from tests.support.real.harness import CHARTS, Kubernetes, Slurm, condition, until
 
 # The first test builds the kernel, where the cache lacks it.
 pytestmark = pytest.mark.timeout(1500)
@@ -24,6 +24,11 @@ POD_MIB = 2048
 GRES_CONF = "Name=gpu File=/dev/nvidia[0-1]\n"
 FILL_MEMORY = "dd if=/dev/zero of=/dev/null bs=3G count=1 iflag=fullblock"
 """Fills a buffer that is larger than any limit here."""
+LIMITS = """
+cd /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)
+while test -e memory.max; do cat memory.max; cd ..; done
+"""
+"""Prints the memory limits of the job's task and of all groups above it."""
 
 
 def values(kube_node: str) -> str:
@@ -122,6 +127,25 @@ def test_a_job_over_its_memory_is_killed_and_nothing_else(confined: Slurm) -> No
     assert "oom_kill" in found or "Out Of Memory" in found, found
     confined.until_idle(1)
     assert (restarts(confined), slurmd(confined)) == before
+
+
+def test_jobs_with_all_memory_of_the_node_leave_slurmd_and_node_what_they_need(confined: Slurm) -> None:
+    before = restarts(confined), slurmd(confined)
+    found = srun(confined, LIMITS, "-n1", "--mem=0")
+    limits = [int(line) for line in found.split() if line != "max"]
+    assert min(limits) == (POD_MIB - POD_MIB // 8) * 2**20, found
+    assert "oom_kill" in srun(confined, FILL_MEMORY, "-n1", "--mem=0")
+    confined.until_idle(1)
+    assert (restarts(confined), slurmd(confined)) == before
+    assert condition(confined.pods()[POD], "Ready")["status"] == "True"
+
+
+def test_a_job_opens_only_the_gpus_that_it_was_given(confined: Slurm) -> None:
+    opened = "for i in 0 1; do head -c1 /dev/nvidia$i > /dev/null 2>&1 && echo $i; done; true"
+    assert confined.worker(POD, "sh", "-c", opened).split() == ["0", "1"]
+    assert srun(confined, opened, "-n1", "--mem=100").split() == []
+    assert srun(confined, opened, "-n1", "--mem=100", "--gres=gpu:1").split() in (["0"], ["1"])
+    assert srun(confined, opened, "-n1", "--mem=100", "--gres=gpu:2").split() == ["0", "1"]
 
 
 def test_a_job_survives_the_end_of_slurmd_and_a_reconfigure(confined: Slurm) -> None:

@@ -55,7 +55,7 @@ check: $(READY) ## fast: format, lint, types, layers, unit tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) -n 2 tests/unit
+	$(PYTEST) -n 2 --dist worksteal tests/unit
 
 .PHONY: charts
 charts: $(READY) ## chart tests: helm lint, helm-unittest, ct lint, rendered objects against the schemas

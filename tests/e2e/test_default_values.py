@@ -69,8 +69,12 @@ def until_state(slurm: Slurm, number: int, state: str) -> None:
 def test_a_job_runs_on_all_workers_and_everything_is_ready(defaults: Slurm) -> None:
     assert sorted(defaults.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
     for kind in ("controllers", "restapis", "loginsets", "nodesets"):
-        for item in defaults.kubernetes.items("-n", defaults.namespace, f"{kind}.slinky.slurm.net"):
-            assert condition(item, "Ready")["status"] == "True"
+
+        def ready(kind: str = kind) -> bool:
+            found = defaults.kubernetes.items("-n", defaults.namespace, f"{kind}.slinky.slurm.net")
+            return bool(found) and all(condition(item, "Ready").get("status") == "True" for item in found)
+
+        until(f"{kind} to be Ready", ready, 30)
 
 
 def test_a_rolling_update_waits_for_the_job_and_all_nodes_are_idle_afterwards(defaults: Slurm) -> None:

@@ -334,7 +334,8 @@ class SlurmModel(Cluster):
                 node.flags -= UNAVAILABLE
                 node.flags.add(state[0])
             case ["UNDRAIN"]:
-                node.flags.discard("DRAIN")
+                # Of a node without a job, slurmctld's update_node ends FAIL as well.
+                node.flags -= UNAVAILABLE if "IDLE" in self.states(node.name) else {"DRAIN"}
                 if node.base != "DOWN" and "FAIL" not in node.flags:
                     self._back(node)
             case ["DOWN"]:

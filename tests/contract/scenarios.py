@@ -175,17 +175,14 @@ async def fail_ends_a_drain_and_a_drain_ends_fail(slurm: Target) -> None:
 
 
 @scenario
-async def undrain_leaves_fail_with_its_reason_and_resume_ends_both(slurm: Target) -> None:
+async def undrain_and_resume_end_fail_of_a_node_without_a_job(slurm: Target) -> None:
     name = slurm.nodes[0]
-    await slurm.write([name], "FAIL", reason=WHY)
-    await slurm.write([name], "UNDRAIN")
-    node = await slurm.node(name)
-    assert "FAIL" in node.states
-    assert node.reason == WHY
-    await slurm.write([name], "RESUME")
-    node = await slurm.node(name)
-    assert "FAIL" not in node.states
-    assert node.reason == ""
+    for state in ("UNDRAIN", "RESUME"):
+        await slurm.write([name], "FAIL", reason=WHY)
+        await slurm.write([name], state)
+        node = await slurm.node(name)
+        assert "FAIL" not in node.states
+        assert node.reason == ""
 
 
 @scenario

@@ -59,7 +59,7 @@ def update_nodes(
 
     What the states do besides setting themselves:
     - DRAIN keeps the old reason unless one is given.
-    - UNDRAIN clears the reason unless the node is DOWN, and doesn't change DOWN.
+    - UNDRAIN clears the reason unless the node is DOWN, and doesn't change DOWN. It ends FAIL of a node without a job.
     - IDLE and RESUME end DOWN and DRAIN and clear the reason.
     - DOWN ends or requeues the node's jobs at once, including those that are COMPLETING.
     - After UNDRAIN, IDLE and RESUME the node is NOT_RESPONDING for about a second.

@@ -195,7 +195,7 @@ def test_the_operator_may_be_killed_around_any_single_write_to_slurm(fault: Slur
     calm = Script(0, "RollingUpdate", SCENARIOS["roll under a job"])
     wanted = run(play(calm))
     injected: Counter[str] = Counter()
-    for number in range(1, 8, 2 if PROFILE <= 100 else 1):
+    for number in range(1, 8):
         crash = (0.0, SlurmWriteFault(number, fault))
         ended = run(play(Script(0, calm.strategy, (crash, *calm.steps)), injected))
         assert ended == wanted, f"write {number}"

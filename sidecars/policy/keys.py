@@ -24,6 +24,12 @@ NUDGE_SECONDS = (0.0, 3.0)
 READ_SECONDS = 5.0
 """Seconds that daemons need to read their keys, once slurmctld was asked to have them read."""
 
+ASK_AGAIN_SECONDS, ASK_AGAIN_MOST_SECONDS = 60.0, 600.0
+"""Seconds after a failed request until slurmctld is asked again: doubled each time, up to the second number.
+
+It reads its whole configuration for each request, also for one whose answer comes too late for slurmrestd.
+"""
+
 CLOSED_SECONDS = 60.0
 """Seconds beyond its settling for which the last step is still checked."""
 
@@ -40,6 +46,12 @@ class Walk:
     """How often the pods were annotated."""
     asked_at: float | None = None
     """When slurmctld had all daemons read them, in seconds since the epoch; None: not yet."""
+    failures: int = 0
+    """How many requests to slurmctld have failed in a row."""
+    failure: str = ""
+    """Why the last request failed, or empty."""
+    retry_at: float = 0.0
+    """When slurmctld may be asked again, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +64,26 @@ class Settling:
     nudge: bool = False
     """Whether to annotate the pods, so that their kubelets update the volumes."""
     ask: bool = False
-    """Whether slurmctld must have all daemons read them: `asked_at` is to be set when it has answered."""
+    """Whether slurmctld must have all daemons read them: `asked` when it has answered, `failed` when not."""
+
+
+def asked(walk: Walk, now: float) -> Walk:
+    """What is known when slurmctld has answered."""
+    return replace(walk, asked_at=now, failures=0, failure="", retry_at=0.0)
+
+
+def failed(walk: Walk, failure: str, now: float) -> Walk:
+    """What is known after a failed request to slurmctld. It may have been taken all the same."""
+    wait = min(ASK_AGAIN_SECONDS * 2.0 ** min(walk.failures, 10), ASK_AGAIN_MOST_SECONDS)
+    return replace(walk, failures=walk.failures + 1, failure=failure, retry_at=now + wait)
+
+
+def unanswered(walk: Walk) -> str:
+    """Why daemons can't be relied on to have the keys after a failed request."""
+    return (
+        f"slurmctld could not be asked to have all daemons read them: {walk.failure}; "
+        f"it is asked again at {timestamp(walk.retry_at)}"
+    )
 
 
 def settle(
@@ -77,6 +108,8 @@ def settle(
     hindrance = next(iter(hindrances), "")
     if hindrance:
         return Settling(replace(walk, asked_at=None), hindrance, nudge)
+    if walk.asked_at is None and now < walk.retry_at:
+        return Settling(walk, unanswered(walk), nudge)
     if walk.asked_at is None:
         return Settling(walk, "all daemons are asked to read them", nudge, ask=True)
     return Settling(walk, READING if now - walk.asked_at < READ_SECONDS else "", nudge)

@@ -4,7 +4,7 @@ import base64
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from sidecars.contract.manifest import SLURM_JWKS
@@ -27,6 +27,9 @@ from sidecars.workloads.resources import Controller, KeySelector
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
+
+ANSWER_SECONDS = 75.0
+"""For a reconfigure. slurmctld answers when it has read its whole configuration."""
 
 
 @dataclass(slots=True)
@@ -153,16 +156,19 @@ async def _ask(runtime: Runtime, distribution: Distribution, key: Key, settling:
         return "no RestApi serves this Controller, by which slurmctld could have all daemons read them"
     if distribution.request is None:
         request, wake = protocol.reconfigure(), partial(runtime.queues.controllers.add, key)
-        distribution.request = PendingRequest(str(request), cluster.client.call(request), cluster.poller.now, wake)
+        send = cluster.client.call(request, timeout=ANSWER_SECONDS)
+        distribution.request = PendingRequest(str(request), send, cluster.poller.now, wake)
     try:
         await distribution.request.outcome(patience=0.0)
     except NotYet:
         return settling.unsettled
     except SlurmError as error:
         distribution.request = None
-        return f"slurmctld could not be asked to have all daemons read them: {error}"
+        distribution.walk = keys.failed(settling.walk, str(error), runtime.now())
+        log.warning("Controller %s/%s: %s", *key, keys.unanswered(distribution.walk))
+        return keys.unanswered(distribution.walk)
     distribution.request = None
-    distribution.walk = replace(settling.walk, asked_at=runtime.now())
+    distribution.walk = keys.asked(settling.walk, runtime.now())
     log.info("Controller %s/%s: all daemons were asked to read their keys", *key)
     return keys.READING
 

@@ -131,6 +131,29 @@ def test_the_keys_have_settled_some_seconds_after_slurmctld_had_them_read() -> N
     assert settled(SINCE + SECONDS + 1 + keys.READ_SECONDS, asked).unsettled == ""
 
 
+def test_a_failed_request_is_repeated_after_a_minute_then_after_twice_the_time_up_to_ten_minutes() -> None:
+    now, present, waits = SINCE + SECONDS, settled(SINCE + SECONDS).walk, []
+    for _ in range(6):
+        present = keys.failed(present, "no answer", now)
+        began = now
+        while not settled(now, present).ask:
+            assert "no answer" in settled(now, present).unsettled
+            now += 1
+        waits.append(now - began)
+    assert waits == [60, 120, 240, 480, 600, 600]
+
+
+def test_a_daemon_that_restarts_makes_no_failed_request_repeated_earlier() -> None:
+    failed = keys.failed(settled(SINCE + SECONDS).walk, "no answer", SINCE + SECONDS)
+    hindered = settled(SINCE + SECONDS + 1, failed, ["slurmdbd restarts"])
+    assert not settled(SINCE + SECONDS + 2, hindered.walk).ask
+
+
+def test_a_failed_request_delays_none_for_other_keys() -> None:
+    failed = keys.failed(settled(SINCE + SECONDS).walk, "no answer", SINCE + SECONDS)
+    assert settled(SINCE + SECONDS + 1, failed, ring=Ring(NEW, (OLD,))).ask
+
+
 @pytest.mark.parametrize("change", ["other keys", "a daemon that restarts"])
 def test_all_daemons_are_asked_again_after(change: str) -> None:
     asked = replace(settled(SINCE + SECONDS).walk, asked_at=SINCE + SECONDS + 1)

@@ -115,7 +115,10 @@ class Slurm(SlurmConnection):
         if request.path != "reconfigure/":
             return await super().call(request, timeout=timeout)
         self.sent.append(str(request))
-        await asyncio.sleep(self.seconds)
+        limit = 15.0 if timeout is None else timeout
+        await asyncio.sleep(min(self.seconds, limit))
+        if self.seconds > limit:
+            raise Unreachable(str(request), f"no answer in {limit:g} s")
         if self.fails:
             raise Unreachable(str(request), "no answer")
         return await ModelCarrier.call(self, request, timeout=timeout)
@@ -184,8 +187,38 @@ async def test_a_request_that_fails_is_shown_and_sent_again() -> None:
     reconcile = kinds(parts.operator)[0].reconcile
     await reconcile((NAMESPACE, "a"))
     await asyncio.sleep(1.1)
-    await reconcile((NAMESPACE, "a"))
-    assert "could not be asked" in parts.condition("Controller", "SlurmKey")["message"]
+    for _ in range(2):
+        await reconcile((NAMESPACE, "a"))
+        assert "could not be asked" in parts.condition("Controller", "SlurmKey")["message"]
+    assert slurm.reconfigured == 1
+    parts.now += 60
     await reconcile((NAMESPACE, "a"))
     assert slurm.reconfigured == 2
+    await parts.runtime.clusters.close()
+
+
+async def test_a_slurmctld_that_never_answers_is_reconfigured_at_most_twice_in_two_minutes() -> None:
+    slurm = Slurm(1.0, fails=True)
+    parts = Parts(connect=lambda *_: slurm)
+    rotating(parts, "a")
+    reconcile = kinds(parts.operator)[0].reconcile
+    for _ in range(120):
+        await reconcile((NAMESPACE, "a"))
+        await asyncio.sleep(1.0)
+        parts.now += 1
+    assert slurm.reconfigured == 2
+    await parts.runtime.clusters.close()
+
+
+async def test_a_reconfigure_that_takes_a_minute_is_waited_for() -> None:
+    slurm = Slurm(60.0)
+    parts = Parts(connect=lambda *_: slurm)
+    rotating(parts, "a")
+    reconcile = kinds(parts.operator)[0].reconcile
+    for _ in range(70):
+        await reconcile((NAMESPACE, "a"))
+        await asyncio.sleep(1.0)
+        parts.now += 1
+    assert slurm.reconfigured == 1
+    assert parts.condition("Controller", "SlurmKey")["reason"] == "Switching"
     await parts.runtime.clusters.close()

@@ -7,6 +7,7 @@ cluster's bridge. The node has the taint GUEST_TAINT: only pods that tolerate it
 """
 
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ NUMBER = 4
 MEMORY_GIB = 6
 CPUS = 2
 IMAGES = ("slurmd", "sidecars")
+_SHM = "/dev/shm"  # noqa: S108 - where user-mode Linux keeps the guest's memory
 _BOOT = ("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "con=null", "con0=null,fd:1", "quiet", "panic=-1")
 
 _MOUNTS = """\
@@ -105,6 +107,7 @@ def start(cluster: Cluster, progress: Progress) -> str:
         cache.write(init, _MOUNTS.format(name=of.name) + _node_script(of, archives), 0o755)
         daemon = _daemon(of, program, init)
         if daemon.pid() is None:
+            demand_memory()
             device = cluster.network.attach(NUMBER)
             daemon = _daemon(of, program, init, f"vec0:transport=raw,ifname={device},depth=64")
             daemon.start()
@@ -116,6 +119,16 @@ def start(cluster: Cluster, progress: Progress) -> str:
 
         until(ready, f"{of.name} to be Ready", 180, daemon.last_words, pause=0.3)
     return of.name
+
+
+def demand_memory() -> None:
+    """Raises ClusterError unless /dev/shm has room for the node's memory: the kernel ends where that is full."""
+    free = shutil.disk_usage(_SHM).free
+    if free < MEMORY_GIB * 2**30:
+        raise ClusterError(
+            f"{free // 2**20} MiB are free in {_SHM}, and the cgroup v2 node needs {MEMORY_GIB} GiB there: "
+            f"mount -o remount,size={MEMORY_GIB + 1}G {_SHM}, or in a container --shm-size={MEMORY_GIB + 1}g"
+        )
 
 
 def boot(folder: Path) -> str:
@@ -135,7 +148,7 @@ def boot(folder: Path) -> str:
         *_BOOT,
         f"init={init}",
     ]
-    return run(words, env={**daemon_environment(), "TMPDIR": "/dev/shm"}, seconds=60)  # noqa: S108
+    return run(words, env={**daemon_environment(), "TMPDIR": _SHM}, seconds=60)
 
 
 def unconfined(output: str) -> str:
@@ -164,11 +177,15 @@ sleep 10
 """
 
 
+def _process(number: int) -> str:
+    return f"kernel-{number}"
+
+
 def _daemon(of: Node, program: Path, init: Path, *network: str) -> Daemon:
     words: list[str | Path] = [program, f"mem={MEMORY_GIB}G", f"ncpus={CPUS}", "seccomp=on", "cgroup_no_v1=all"]
-    daemon = of.plane.daemon(f"kernel-{of.number}", [*words, *_BOOT, f"init={init}", *network])
+    daemon = of.plane.daemon(_process(of.number), [*words, *_BOOT, f"init={init}", *network])
     # The guest's memory is a file there.
-    return replace(daemon, env={**daemon.env, "TMPDIR": "/dev/shm"})  # noqa: S108
+    return replace(daemon, env={**daemon.env, "TMPDIR": _SHM})
 
 
 def _node_script(of: Node, archives: list[Path]) -> str:
@@ -192,6 +209,5 @@ def _node_script(of: Node, archives: list[Path]) -> str:
 
 def stop(cluster: Cluster) -> None:
     """End the node's kernel, and all that runs on it. Kubernetes forgets the node."""
-    of = node(cluster)
-    _daemon(of, kernel(), of.folder / "init").kill()
-    cluster.kubectl("delete", "node", of.name, "--ignore-not-found", "--wait=false")
+    cluster.plane.daemon(_process(NUMBER), []).kill()
+    cluster.kubectl("delete", "node", node(cluster).name, "--ignore-not-found", "--wait=false")

@@ -64,20 +64,22 @@ def values(kube_node: str) -> str:
 def confined(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     """A Slurm cluster whose worker is on the node with cgroup v2. The operator is there, because `slurm` is."""
     cluster = existing(named_by(str(kubernetes.kubeconfig)) or "")
-    kube_node = guest.start(cluster, Progress())
     found = Slurm(kubernetes, "confined")
-    kubernetes.kubectl("create", "namespace", found.namespace)
-    kubernetes.helm(
-        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", "-"),
-        stdin=values(kube_node),
-    )
     try:
+        kube_node = guest.start(cluster, Progress())
+        kubernetes.kubectl("create", "namespace", found.namespace)
+        kubernetes.helm(
+            *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", "-"),
+            stdin=values(kube_node),
+        )
         found.until_idle(1, 240)
         yield found
     finally:
-        kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
-        kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
-        guest.stop(cluster)
+        try:
+            kubernetes.helm("uninstall", "slurm", "-n", found.namespace, "--ignore-not-found")
+            kubernetes.kubectl("delete", "namespace", found.namespace, "--ignore-not-found", "--wait=false")
+        finally:
+            guest.stop(cluster)
 
 
 def restarts(slurm: Slurm) -> dict[str, int]:

@@ -1,7 +1,10 @@
 """The node with a kernel of its own: what its first process runs, and how the kernel is chosen."""
 
+import shutil
 import string
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -62,6 +65,23 @@ def test_the_nodes_addresses_are_no_other_nodes() -> None:
     of = Plan("slurm", 1)
     assert of.node_address(guest.NUMBER) not in [of.node_address(number) for number in (1, 2, 3)]
     assert len(f"{Plan('slurm', 39).node_veth(guest.NUMBER)}k") <= 15, "the kernel's limit for names of devices"
+
+
+def test_a_machine_with_a_small_dev_shm_is_told_how_to_enlarge_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=64 * 2**20))
+    with pytest.raises(ClusterError, match=r"64 MiB.*/dev/shm.*6 GiB.*remount.*--shm-size"):
+        guest.demand_memory()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=guest.MEMORY_GIB * 2**30))
+    guest.demand_memory()
+
+
+def test_the_node_is_stopped_where_its_kernel_can_not_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "kernel", Mock(side_effect=ClusterError("no compiler")))
+    monkeypatch.setattr(guest, "node", lambda _: Mock(number=guest.NUMBER))
+    cluster = Mock()
+    guest.stop(cluster)
+    cluster.plane.daemon.return_value.kill.assert_called_once_with()
+    assert cluster.kubectl.call_args.args[:2] == ("delete", "node")
 
 
 def _fields(template: str) -> set[str]:

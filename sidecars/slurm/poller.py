@@ -180,7 +180,7 @@ class Poller:
             await self.poll()
             now = self._clock()
             pause = self._schedule.pause(now, calm=self._cache.calm(now))
-            least = min(pause, self._schedule.least_pause(now))
+            least = min(pause, self._schedule.least_pause())
             try:
                 await asyncio.sleep(least)
                 async with asyncio.timeout(pause - least):

@@ -86,22 +86,15 @@ class PollSchedule:
         if self.faults:
             doubled: float = min(MAX_PAUSE, self._interval * 2.0 ** min(self.faults - 1, 10))
             return doubled * self._rng.uniform(0.8, 1.2)
-        hurried = self._is_hurried(now)
-        pause = self._interval * (0.5 if hurried else _tempo(calm))
+        pause = self._interval * (0.5 if now < self._hurried_until else _tempo(calm))
         if pause > self._interval:
             # All idle clusters at the same time: many requests in a row cost a third of as many separate ones.
             pause -= now % pause
-        return max(pause, self.least_pause(now))
+        return max(pause, self.least_pause())
 
-    def least_pause(self, now: float) -> float:
+    def least_pause(self) -> float:
         """Seconds until the next poll even if it is woken: expensive answers are asked for less often."""
-        return max(self._interval / 5, min(MAX_PAUSE / 2, self._load_factor(now) * self._cost))
-
-    def _load_factor(self, now: float) -> float:
-        return _LOAD_FACTOR / 2 if self._is_hurried(now) else _LOAD_FACTOR
-
-    def _is_hurried(self, now: float) -> bool:
-        return now < self._hurried_until
+        return max(self._interval / 5, min(MAX_PAUSE / 2, _LOAD_FACTOR * self._cost))
 
 
 def _tempo(calm: bool) -> float:

@@ -65,19 +65,22 @@ def test_an_answer_is_stale_after_ten_seconds_and_later_where_polls_are_rarer() 
 def test_the_pause_is_four_times_as_long_as_the_quickest_of_the_last_answers() -> None:
     it = schedule()
     it.took(3, news=True)
-    assert it.least_pause(0) == pytest.approx(MAX_PAUSE / 2)
+    assert it.least_pause() == pytest.approx(MAX_PAUSE / 2)
     it.took(0.5, news=True)
     assert it.pause(0, calm=False) == pytest.approx(2)
     it.took(0.01, news=False)
-    assert it.least_pause(0) == pytest.approx(0.2)
+    assert it.least_pause() == pytest.approx(0.2)
 
 
-def test_while_somebody_waits_for_news_the_pause_is_half_as_long_even_of_an_idle_cluster() -> None:
+def test_while_a_pod_waits_for_news_the_pause_is_half_as_long_even_of_an_idle_cluster() -> None:
     it = schedule()
     it.hurry(100)
     assert it.pause(100, calm=False) == it.pause(100, calm=True) == 0.5
+    assert it.pause(100 + HURRY_FOR, calm=False) == 1
+
+
+def test_expensive_answers_are_not_asked_for_more_often_because_a_pod_waits_for_them() -> None:
+    it = schedule()
     it.took(1, news=True)
-    assert it.least_pause(100) == 2
-    after = 100 + HURRY_FOR
-    assert it.least_pause(after) == 4
-    assert it.pause(after, calm=False) == 4
+    it.hurry(100)
+    assert it.least_pause() == it.pause(100, calm=False) == 4

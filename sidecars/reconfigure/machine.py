@@ -42,7 +42,7 @@ CALM = 0.5
 GO = 10.0
 """Seconds within which a slurmctld that was asked to end is gone."""
 VERIFY = 20.0
-"""Seconds for slurmctld to be calm after it took a reconfigure."""
+"""Seconds for slurmctld to be calm after it took a reconfigure. One that still listens then keeps it."""
 CONTACT = 30.0
 """Seconds for slurmctld to answer a reconfigure. Then a slurmctld that has ended gets the former set back; one that
 listens may be slow, and is asked again: it may have taken the request.
@@ -153,6 +153,10 @@ def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
         # This container ended while it brought a set in: whether slurmctld took that is not known.
         changes = {"installed": seen.present, "accepted": seen.present, "trying": seen.present, "former": seen.good}
         return _to(state, Phase.APPLY, now, **changes), [Log(f"asking again for {seen.present}"), Reconfigure()]
+    if seen.present is not None and seen.good is None:
+        # This container ended during the first start: what comes up is kept.
+        changes = {"installed": seen.present, "accepted": seen.present, "trying": seen.present}
+        return _to(state, Phase.START, now, **changes), [Probe()]
     if seen.present is not None:
         # Only this container was restarted: slurmctld runs on with what lies there.
         known = _to(state, Phase.SETTLED, now, installed=seen.present, running=seen.present, accepted=seen.present)
@@ -254,18 +258,24 @@ def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]
     restarting = bool(state.restart)
     allowed = START if restarting else VERIFY
     late = now - state.since >= allowed
+    unheard = Culprit(f"slurmctld took it and did not answer for {allowed:g} s: see its log")
+    assert state.trying is not None  # noqa: S101 - this phase always has one
     match seen.answer:
         case Alive(yes=True) if restarting and not state.gone and now - state.since < GO:
             return dataclasses.replace(state, wake=now + PROBE), []
         case Alive(yes=True):
             calm = now if state.calm is None else state.calm
-            if now - calm >= CALM and state.trying is not None:
-                done = _to(state, Phase.SETTLED, now, running=state.installed, trying=None, former=None)
+            if now - calm >= CALM:
+                changes = {"running": state.installed, "trying": None, "former": None, "rejected": None}
+                done = _to(state, Phase.SETTLED, now, **changes)
                 return done, [Log(f"slurmctld runs configuration {state.trying}"), Keep(state.trying)]
             return dataclasses.replace(state, calm=calm, wake=now + PROBE), []
-        case Alive() | NoAnswer() if late:
-            culprit = Culprit(f"slurmctld took it and did not answer for {allowed:g} s: see its log")
-            return _back(state, culprit, now)
+        case Alive() if late:
+            return _back(state, unheard, now)
+        case NoAnswer() if late:
+            # It runs the new set, and may be slow: its livenessProbe ends one that hangs.
+            rejected = state.rejected or Rejected(state.trying, "Reconfigure", unheard, now, final=False)
+            return dataclasses.replace(state, rejected=rejected, wake=now + RETRY), []
         case Alive() if not restarting and (state.calm is not None or now - state.since >= CALM):
             # Its port is closed: it ended, and the kubelet starts it again, with the former set.
             return _back(state, Culprit("slurmctld ended when it took it: see its log"), now)

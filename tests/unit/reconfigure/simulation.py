@@ -97,6 +97,10 @@ class Pod:
         """The container reconfigure alone is restarted."""
         self.state, self._answer, self.present = State(), None, self.folder
 
+    def end_slurmctld(self) -> None:
+        """The kubelet starts it again."""
+        self.reads = None
+
     def _kubelet(self) -> None:
         """slurmctld starts when its folder is filled, and again when it ended."""
         if self.reads is None and self.folder is not None:

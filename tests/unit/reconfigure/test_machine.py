@@ -105,6 +105,35 @@ def test_a_slow_reconfigure_is_repeated_and_the_configuration_stays() -> None:
     assert pod.state.rejected is None
 
 
+def test_a_slurmctld_that_stalls_after_it_took_one_keeps_it() -> None:
+    pod = running()
+    pod.candidate = B
+    while pod.state.phase is not Phase.VERIFY:
+        pod.run(0.05)
+    pod.silent_until = pod.now + 25
+    pod.run(22)
+    assert pod.folder == B
+    assert pod.state.rejected is not None
+    assert not pod.state.rejected.final
+    assert str(pod.state.rejected.culprit) == "slurmctld took it and did not answer for 20 s: see its log"
+    pod.settle()
+    assert (pod.folder, pod.reads, pod.state.running, pod.good) == (B, B, B, B)
+    assert pod.starts == 1
+    assert pod.state.rejected is None
+
+
+def test_one_that_a_slurmctld_stalls_on_and_ends_is_taken_back() -> None:
+    pod = running()
+    pod.candidate = B
+    while pod.state.phase is not Phase.VERIFY:
+        pod.run(0.05)
+    pod.silent_until = pod.now + 60
+    pod.run(60)
+    pod.end_slurmctld()  # As its livenessProbe does.
+    pod.settle()
+    assert (pod.folder, pod.reads, pod.good) == (A, A, A)
+
+
 def test_one_that_a_silent_slurmctld_dies_of_is_taken_back_and_tried_again() -> None:
     pod = running(deadly={B})
     pod.candidate, pod.silent_until = B, pod.now + 5
@@ -241,6 +270,19 @@ def test_a_sidecar_that_starts_anew_before_slurmctld_answered_asks_it_again_and_
     assert (pod.reads, pod.good, pod.state.running) == (B, B, B)
 
 
+def test_a_sidecar_that_starts_anew_during_the_first_start_keeps_what_comes_up() -> None:
+    pod = Pod(candidate=A, bad={B})
+    pod.run(1)
+    assert (pod.folder, pod.reads) == (A, None)
+    pod.restart_sidecar()
+    pod.settle()
+    assert (pod.reads, pod.good) == (A, A)
+    pod.candidate = B
+    pod.restart_pod()
+    pod.settle()
+    assert (pod.reads, pod.good) == (A, A)
+
+
 def test_the_newest_of_several_changes_wins() -> None:
     pod = running()
     for which in (B, C, B, C):
@@ -283,6 +325,8 @@ def test_nothing_bad_is_ever_installed_and_a_good_candidate_runs_in_the_end(
         pod.run(seconds)
         assert not set(pod.installed) & pod.bad
         assert pod.good not in pod.bad | pod.deadly
+        if pod.state.phase is Phase.SETTLED and pod.state.running is not None:
+            assert pod.good is not None
     pod.check_works, pod.candidate = True, C
     pod.run(200)
-    assert pod.reads == C
+    assert pod.reads == pod.state.running == pod.good == C

@@ -215,7 +215,7 @@ class Edge:
             reason = f"StateSaveLocation={location}: the state of this cluster is at {self.places.state}; leave it out"
             return Refused(dryrun.Culprit(reason, dryrun.SLURM_CONF))
         nodes: tuple[str, ...] = ()
-        if live is not None and isinstance(self.probe(), Alive):
+        if live is not None and self.probe() == Alive(True):
             code, output = self._ask("scontrol -o show nodes", CALL_SECONDS, live.files)
             nodes = dryrun.dynamic_nodes(output) if code == 0 else ()
         check, state = self.places.check, self.places.check / GATE / "state"
@@ -237,6 +237,9 @@ class Edge:
         return Refused(dryrun.diagnose(output, new.files))
 
     def _scontrol(self, words: str) -> Answer:
+        if self.probe() == Alive(False):
+            # scontrol would try to connect until MessageTimeout.
+            return NoAnswer("nothing listens at slurmctld's port")
         found = self.sets.get(self.present() or Id("", ""))
         code, output = self._ask(f"scontrol {words}", CALL_SECONDS, found.files if found else None)
         if code == 0:

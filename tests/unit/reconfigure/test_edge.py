@@ -18,6 +18,7 @@ from sidecars.reconfigure.actions import (
     Passed,
     Reconfigure,
     Refused,
+    Restart,
 )
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import RESTART_KEYS, Edge, Places
@@ -176,14 +177,33 @@ def test_a_dry_run_that_comes_up_passes(edge: Edge) -> None:
 
 @pytest.mark.parametrize("code", [124, 137])
 def test_an_scontrol_that_ran_out_of_time_or_was_killed_says_nothing_about_the_configuration(
-    edge: Edge, code: int
+    edge: Edge, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sidecars.slurm.health.alive", lambda *_: True)
     edge.install(installed(edge, "ClusterName=lab\n"))
     with checker(edge, code, "") as asked:
         answer = edge.perform(Reconfigure(), None)
     assert asked == ["scontrol reconfigure"]
     assert isinstance(answer, NoAnswer)
     assert str(code) in answer.reason
+
+
+@pytest.mark.parametrize("action", [Reconfigure(), Restart()])
+def test_no_scontrol_is_started_while_nothing_listens_at_slurmctlds_port(
+    edge: Edge, action: Reconfigure | Restart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecars.reconfigure.edge._send", lambda *_: pytest.fail("scontrol is started"))
+    edge.install(installed(edge, "ClusterName=lab\n"))
+    assert edge.perform(action, None) == NoAnswer("nothing listens at slurmctld's port")
+
+
+def test_a_dry_run_asks_no_slurmctld_that_is_gone_for_its_nodes(edge: Edge) -> None:
+    project(edge.places.candidate, candidate({"slurm.conf": "ClusterName=lab\n"}), "..1")
+    found = edge.candidate()
+    assert found is not None
+    with checker(edge, 0, "") as asked:
+        assert edge.perform(Check(found), found) == Passed()
+    assert asked == ["check"]
 
 
 def test_a_set_that_moves_the_state_is_refused_without_a_dry_run(edge: Edge) -> None:

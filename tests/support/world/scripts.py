@@ -616,7 +616,8 @@ async def maintain(w: World) -> None:
 def check_settled(w: World) -> None:
     """Check that a settled cluster is in its desired state. Raises AssertionError."""
     for namespace, slurmctld in w.slurmctlds.items():
-        assert slurmctld.settled, f"I9: slurmctld of {namespace} doesn't run the configuration that it could run"
+        newest = slurmctld.running == w.slurm_conf(namespace)
+        assert newest, f"I9: slurmctld of {namespace} doesn't run the configuration that it could run"
     for key, found in w.end_state().items():
         nodeset = w.api.get(NODESET, *key.split("/"))
         assert nodeset is not None

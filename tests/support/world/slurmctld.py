@@ -51,11 +51,6 @@ class Slurmctld:
         self._restarted = True
         self._changed.set()
 
-    @property
-    def settled(self) -> bool:
-        """Whether slurmctld has read the candidate."""
-        return self._candidate is not None and self.running == self._texts[self._candidate]
-
     async def run(self) -> None:
         """As `sidecars.reconfigure.main.run`, but events wake it where that looks twice a second."""
         answer: actions.Answer | None = None

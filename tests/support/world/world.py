@@ -23,7 +23,7 @@ from sidecars.simulate.cluster import UNAVAILABLE
 from sidecars.simulate.records import SimNode
 from sidecars.slurm.on_demand import JOBS_WITHIN
 from sidecars.slurm.tokens import TokenSource
-from sidecars.workloads import structure
+from sidecars.workloads import names, structure
 from sidecars.workloads.facts import Site
 from tests.support.world.api import Api, Change, merged
 from tests.support.world.client import SPARED, Faults, Process, WorldSlurm, WorldTransport
@@ -211,18 +211,21 @@ class World:
 
     # --- slurmctld and its `reconfigure` sidecar
 
-    def _configured(self, change: Change) -> None:
-        if change.collection == CONFIG_MAPS.path() and "slurm.conf" in ((change.new or {}).get("data") or {}):
-            metadata = change.object["metadata"]
-            self.loop.call_later(
-                self.rng.uniform(1.0, 20.0), self._reconfigure, metadata["namespace"], metadata["name"]
-            )
+    def slurm_conf(self, namespace: str) -> str | None:
+        """The newest one, whether slurmctld has read it or not. None: it does not exist."""
+        config = self.api.get(CONFIG_MAPS.path(), namespace, names.config("slurm"))
+        return str(config["data"]["slurm.conf"]) if config is not None else None
 
-    def _reconfigure(self, namespace: str, name: str) -> None:
+    def _configured(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        if change.collection == CONFIG_MAPS.path() and metadata["name"] == names.config("slurm"):
+            self.loop.call_later(self.rng.uniform(1.0, 20.0), self._reconfigure, metadata["namespace"])
+
+    def _reconfigure(self, namespace: str) -> None:
         """The kubelet brings the present slurm.conf into the pod of slurmctld."""
-        config = self.api.get(CONFIG_MAPS.path(), namespace, name)
-        if config is not None:
-            self.slurmctlds[namespace].offer(config["data"]["slurm.conf"])
+        text = self.slurm_conf(namespace)
+        if text is not None:
+            self.slurmctlds[namespace].offer(text)
 
     # --- jobs and administrators
 

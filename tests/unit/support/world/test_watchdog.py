@@ -23,6 +23,7 @@ from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
 from sidecars.slurm import protocol, states
 from sidecars.slurm.tokens import TokenSource, sign
+from sidecars.workloads import names
 from tests.support.virtual_time import run
 from tests.support.world.api import Change
 from tests.support.world.client import SPARED, Faults, KubeFault, Process, WorldSlurm, WorldTransport
@@ -527,3 +528,26 @@ def test_a_world_is_the_same_for_the_same_seed() -> None:
             return w.watchdog.log
 
     assert run(scenario()) == run(scenario())
+
+
+def test_slurmctld_reads_only_the_newest_configuration_and_is_settled_only_with_it() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            w.nodeset()
+            await w.run(60)
+            check_settled(w)
+            w.restarts_after = 1000.0
+            w.crash()
+            before = w.slurmctlds["slurm"].running
+            other = {"data": {"slurm.conf": f"{before}SlurmdDebug=debug\n"}}
+            w.api.change(CONFIG_MAPS.path(), "slurm", names.accepted_config("slurm"), other)
+            await w.run(30)
+            assert w.slurmctlds["slurm"].running == before
+            w.api.change(CONFIG_MAPS.path(), "slurm", names.config("slurm"), other)
+            with pytest.raises(AssertionError, match="I9"):
+                check_settled(w)
+            await w.run(30)
+            check_settled(w)
+            assert w.slurmctlds["slurm"].running == other["data"]["slurm.conf"]
+
+    run(scenario())

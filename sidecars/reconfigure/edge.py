@@ -110,6 +110,17 @@ class Edge:
         """The set in the folder of slurmctld; None if it is new."""
         return self._stored(self.places.live / DATA)
 
+    def interrupted(self) -> bool:
+        """Whether slurmctld's folder got its set after the last good one was stored.
+
+        If not, this set had run here before another slurmctld of the same state stored its own.
+        """
+        try:
+            installed, kept = ((self.places.live / DATA).lstat(), (self.places.good / GOOD).lstat())
+        except OSError:
+            return False
+        return installed.st_mtime_ns > kept.st_mtime_ns
+
     def _stored(self, folder: Path) -> Id | None:
         try:
             files = _read(folder)

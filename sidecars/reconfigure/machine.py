@@ -108,13 +108,15 @@ class State:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """`candidate`: the whole set that lies there, None while none does. `good`: the last good one, with the keys of
-    now. `present`: what the folder of slurmctld contained when this process began, None for a new pod.
+    now. `present`: what the folder of slurmctld contained when this process began, None for a new pod. `interrupted`:
+    whether that was put there after the last good one was stored.
     """
 
     candidate: Id | None
     good: Id | None
     present: Id | None = None
     answer: Answer | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +151,14 @@ def due(state: State, now: float) -> bool:
 
 
 def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
-    if seen.present is not None and seen.good is not None and seen.present.config != seen.good.config:
-        # This container ended while it brought a set in: whether slurmctld took that is not known.
+    if (
+        seen.interrupted
+        and seen.present is not None
+        and seen.good is not None
+        and seen.present.config != seen.good.config
+    ):
+        # This container ended while it brought a set in: whether slurmctld took that is not known. A set that ran
+        # before another slurmctld stored a newer one as good is not such a one, and must not replace that.
         changes = {"installed": seen.present, "accepted": seen.present, "trying": seen.present, "former": seen.good}
         return _to(state, Phase.APPLY, now, **changes), [Log(f"asking again for {seen.present}"), Reconfigure()]
     if seen.present is not None and seen.good is None:

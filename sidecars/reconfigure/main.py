@@ -63,7 +63,7 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
     # came while another configuration was being brought in has not been looked at yet.
     still = False
     good = edge.good()
-    present = edge.present()
+    present, interrupted = edge.present(), edge.interrupted()
     while True:
         now, latest = world.now(), edge.version()
         if latest != version or (candidate is None and now - read_at >= PARTIAL):
@@ -76,7 +76,7 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
                 return
             continue
         before_step = state
-        seen = Seen(candidate=candidate, good=good, present=present, answer=answer)
+        seen = Seen(candidate=candidate, good=good, present=present, answer=answer, interrupted=interrupted)
         state, actions = machine.step(settings, state, seen, now)
         still = state == before_step
         if still:

@@ -58,6 +58,9 @@ class Pod:
     done: list[str] = field(default_factory=list)
     installed: list[Id] = field(default_factory=list)
     present: Id | None = None
+    interrupted: bool = False
+    folder_at: float = 0.0
+    good_at: float = 0.0
     _answer: Answer | None = None
 
     def run(self, seconds: float) -> None:
@@ -65,7 +68,7 @@ class Pod:
         end = self.now + seconds
         while self.now < end:
             self._kubelet()
-            seen = Seen(self.candidate, self.good, self.present, self._answer)
+            seen = Seen(self.candidate, self.good, self.present, self._answer, self.interrupted)
             before = self.state
             self.state, actions = machine.step(Settings(self.live), self.state, seen, self.now)
             self._answer = None
@@ -96,6 +99,12 @@ class Pod:
     def restart_sidecar(self) -> None:
         """The container reconfigure alone is restarted."""
         self.state, self._answer, self.present = State(), None, self.folder
+        self.interrupted = self.folder_at > self.good_at
+
+    def keep(self, which: Id) -> None:
+        """This pod, or another of the same cluster, stores a set as the last good one."""
+        if which != self.good:
+            self.good, self.good_at = which, self.now
 
     def end_slurmctld(self) -> None:
         """The kubelet starts it again."""
@@ -120,10 +129,10 @@ class Pod:
                     return Refused(Culprit("unrecognized key: Foo", "slurm.conf", 7))
                 return Passed("SlurmctldPort (1 → 2)" if which in self.needs_restart else "")
             case Install(which):
-                self.folder = which
+                self.folder, self.folder_at = which, self.now
                 self.installed.append(which)
             case Keep(which):
-                self.good = which
+                self.keep(which)
             case Reconfigure():
                 if self.reads is None:
                     return NoAnswer("connection refused")

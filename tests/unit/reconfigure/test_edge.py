@@ -144,6 +144,17 @@ def test_the_last_good_set_is_kept_without_keys_and_found_by_another_process(edg
     assert kept == {"slurm.conf", "manifest.json"}
 
 
+def test_a_set_was_being_brought_in_if_it_is_newer_than_the_last_good_one(edge: Edge) -> None:
+    assert not edge.interrupted()
+    edge.install(installed(edge, "KillWait=6\n"))
+    assert not edge.interrupted()
+    edge.keep(installed(edge, "KillWait=5\n"))
+    for installed_at, interrupted in ((60, True), (40, False)):
+        os.utime(edge.places.live / "..data", (installed_at, installed_at), follow_symlinks=False)
+        os.utime(edge.places.good / "good", (50, 50), follow_symlinks=False)
+        assert edge.interrupted() is interrupted
+
+
 def test_a_damaged_last_good_set_is_none(edge: Edge) -> None:
     project(edge.places.candidate, candidate({"slurm.conf": "KillWait=5\n"}), "..1")
     found = edge.candidate()

@@ -270,6 +270,18 @@ def test_a_sidecar_that_starts_anew_before_slurmctld_answered_asks_it_again_and_
     assert (pod.reads, pod.good, pod.state.running) == (B, B, B)
 
 
+def test_a_standby_whose_sidecar_starts_anew_stores_no_older_one_than_the_primary() -> None:
+    pod = running()
+    pod.run(10)
+    pod.keep(B)  # The primary's. The kubelet of this standby has not brought it yet.
+    pod.restart_sidecar()
+    pod.run(60)
+    assert pod.good == B
+    pod.candidate = B
+    pod.settle()
+    assert (pod.reads, pod.good) == (B, B)
+
+
 def test_a_sidecar_that_starts_anew_during_the_first_start_keeps_what_comes_up() -> None:
     pod = Pod(candidate=A, bad={B})
     pod.run(1)

@@ -50,6 +50,9 @@ class Pod(Edge):
     def present(self) -> Id | None:
         return None
 
+    def interrupted(self) -> bool:
+        return False
+
     def forget(self, needed: set[Id]) -> None:
         pass
 

@@ -1,4 +1,4 @@
-"""Whether a namespace exists: a Role is deleted with its namespace, and requests are then refused, not empty."""
+"""Whether a namespace exists: its Role is deleted with it, and requests are then refused, not empty."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from sidecars.kube.client import Client
 
 
-async def is_missing(client: Client, namespace: str) -> bool:
-    """Whether the API server reports that this namespace does not exist. False while that is unknown."""
+async def is_leaving(client: Client, namespace: str) -> bool:
+    """Whether the namespace is being deleted, or does not exist. False while that is unknown.
+
+    The Role is deleted before the objects whose finalizers the operator has to remove.
+    """
     try:
-        await client.get(NAMESPACES, None, namespace)
+        found = await client.get(NAMESPACES, None, namespace)
     except NotFound:
         return True
     except KubeError:
         return False
-    return False
+    return "deletionTimestamp" in found["metadata"]

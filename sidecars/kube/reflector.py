@@ -13,7 +13,7 @@ import random
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from sidecars.kube.errors import ApiError, Forbidden, Gone, KubeError, Malformed, NotFound, TooManyRequests
-from sidecars.kube.namespaces import is_missing
+from sidecars.kube.namespaces import is_leaving
 from sidecars.kube.records import PartialObjectMetadata
 from sidecars.kube.store import Key, Store, identity
 
@@ -186,7 +186,7 @@ class _Feed(Generic[T]):
                 if (
                     isinstance(error, Forbidden)
                     and self._namespace is not None
-                    and await is_missing(self._client, self._namespace)
+                    and await is_leaving(self._client, self._namespace)
                 ):
                     self._empty()
                     await self._pause(None)

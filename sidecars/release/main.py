@@ -26,7 +26,7 @@ from sidecars.kube import (
     Resource,
     load_credentials,
 )
-from sidecars.kube.namespaces import is_missing
+from sidecars.kube.namespaces import is_leaving
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ async def release(
             except NotFound:
                 continue  # its CRD is gone already
             except Forbidden:
-                if place is not None and await is_missing(client, place):
+                if place is not None and await is_leaving(client, place):
                     continue  # the Role is deleted with its namespace
                 raise
             for item in items:

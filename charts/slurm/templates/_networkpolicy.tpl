@@ -53,6 +53,9 @@ An ingress rule, as an item of a list. Call with a map:
 {{- $labels := include (ternary "slurm.memberLabels" "slurm.selectorLabels" (has $daemon (list "login" "slurmd"))) (list $daemon $stem) -}}
 {{- $peers = append $peers (dict "podSelector" (dict "matchLabels" (fromYaml $labels))) -}}
 {{- end -}}
+{{- if not (concat $peers $clients) -}}
+{{- fail "networkPolicy.operatorFrom: name at least one peer, because a rule without peers admits everyone" -}}
+{{- end -}}
 {{- $_ := set $rule "from" (concat $peers $clients) -}}
 {{- end -}}
 {{- if .ports -}}

@@ -340,6 +340,22 @@ async def test_a_namespace_that_does_not_exist_is_empty_and_delays_no_other(serv
         assert names(reflector) == {"a"}
 
 
+async def test_a_namespace_that_is_being_deleted_is_empty_once_its_role_is_gone(
+    server: KubeDouble, client: Client
+) -> None:
+    server.put(NAMESPACES, {"metadata": {"name": "ns", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    server.put(PODS, pod("a"))
+    reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        assert names(reflector) == {"a"}
+        server.compact()
+        server.always = "403"
+        server.end_streams()
+        await asyncio.sleep(60)
+        assert names(reflector) == set()
+
+
 async def test_a_namespace_that_may_not_be_read_is_never_taken_for_empty(server: KubeDouble, client: Client) -> None:
     server.put(NAMESPACES, {"metadata": {"name": "ns"}})
     server.put(PODS, pod("a"))

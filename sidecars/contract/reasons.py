@@ -33,8 +33,9 @@ UNEXPECTEDLY_REBOOTED = "Node unexpectedly rebooted"
 MAX_LENGTH = 200
 """Characters of a reason that a worker pod registers with. Longer ones are cut off."""
 
-_SLURMCTLD = frozenset({NOT_RESPONDING, UNEXPECTEDLY_REBOOTED, "none"})
-"""The whole text: a text that merely begins with it was typed by a user."""
+_SLURMCTLD = frozenset({NOT_RESPONDING, UNEXPECTEDLY_REBOOTED})
+"""The whole text: a text that merely begins with it was typed by a user. `sidecars.slurm.owners` knows
+who set it."""
 
 
 class Owner(Enum):

@@ -4,14 +4,19 @@ from sidecars.contract.reasons import NOT_RESPONDING, REPLACEABLE, Owner, owner
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
 
+_SLURMCTLDS_USERS = frozenset({"", "slurm"})
+"""Whom Slurm names as the user of a reason that slurmctld set itself: SlurmUser, or nobody."""
+
 
 def owner_of(node: Node) -> Owner:
     """Whose the node's drain, DOWN, FAIL or reason is.
 
-    This product gives a reason with each state that it sets, and never sets FAIL.
+    This product gives a reason with each state that it sets, and never sets FAIL. Words of slurmctld that another user
+    set are that user's.
     """
     found = owner(node.reason)
-    if "FAIL" in node.states:
+    typed = found is Owner.SLURMCTLD and node.reason_set_by_user not in _SLURMCTLDS_USERS
+    if "FAIL" in node.states or typed:
         return Owner.FOREIGN
     is_set = states.is_drain(node.states) or states.is_down(node.states)
     return Owner.FOREIGN if is_set and found is Owner.NOBODY else found

@@ -41,7 +41,7 @@ VALID_SECONDS = 2.0
 """How long a pod may be deleted because of what was read for it alone."""
 
 RECORDS_SECONDS = 60.0
-"""How long a NodeSet that is being deleted waits for the deletion of its node records."""
+"""How long a NodeSet that is being deleted waits for the deletion of its node records, from its last pod on."""
 
 MAX_LOOKUPS = 256
 """Pods, node records or Kubernetes nodes that one pass reads one by one."""
@@ -119,7 +119,6 @@ class _Step:
     def __init__(self, desired: Desired, observed: Observed, memory: Memory, now: float) -> None:
         self.desired = desired
         self.observed = observed
-        self.memory = memory
         self.now = now
         self.needs: dict[Need, None] = {}
         self.hints: list[float | None] = []
@@ -128,8 +127,9 @@ class _Step:
         self.pods_gone = desired.pods.deleting and not gone
         self.stale = False  # the node records have to be read again before what is decided on them is done
         self.records = node_records.RecordPlan()
-        deleted = desired.nodeset.metadata.deletion_timestamp
-        waited = deleted is not None and now >= deleted.timestamp() + RECORDS_SECONDS
+        gone_since = None if not self.pods_gone else now if memory.pods_gone_since is None else memory.pods_gone_since
+        self.memory = replace(memory, pods_gone_since=gone_since)
+        waited = gone_since is not None and now >= gone_since + RECORDS_SECONDS
         self.may_abandon_records = waited or desired.pods.forced
 
     def ask(self, need: Need) -> Answer:
@@ -179,10 +179,13 @@ class _Step:
         self.records = self._plan_records()
         stale = self.stale = self._needs_records(plan)
         writes = plan.drain or plan.undrain or plan.resume
-        lookups, waiting = 0, list[Waiting]()
-        first, later = list[Deletion](), list[Deletion]()
+        lookups, waiting, first, later = 0, list[Waiting](), list[Deletion](), list[Deletion]()
+        # An absence counts at once here: a pod that is condemned already would be deleted in this pass.
+        disrupted = lost.disrupted(self.observed.pods, dict.fromkeys(self.memory.absent_since, 0.0), self.now)
         for deletion in plan.delete:
-            if deletion.absent or deletion.kube_node_lost:
+            if deletion.absent and disrupted:
+                waiting.append(Waiting(deletion.pod, disrupted, look_again=5.0))
+            elif deletion.absent or deletion.kube_node_lost:
                 lookups += 1
                 if lookups > MAX_LOOKUPS:
                     self.hints.append(0.1)
@@ -236,12 +239,9 @@ class _Step:
 
     def _remember_failures(self, plan: PodPlan) -> None:
         unregistered = {it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED}
+        absent = self.memory.absent_since.keys()
         found, wait = failures(
-            self.memory.failures,
-            self.observed.pods,
-            self.now,
-            unregistered=unregistered,
-            absent=self.memory.absent_since.keys(),
+            self.memory.failures, self.observed.pods, self.now, unregistered=unregistered, absent=absent
         )
         self.memory = replace(self.memory, failures=found)
         self.hints.append(wait)

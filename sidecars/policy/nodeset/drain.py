@@ -187,8 +187,9 @@ def should_undrain(node: Node, pod: WorkerPod) -> bool:
     if owner is Owner.OPERATOR:
         return own or pod.ready
     if owner is Owner.SLURMCTLD:
-        # slurmctld drains no node with these words, and scontrol refuses a drain without a reason: see `should_close`.
-        return pod.ready
+        # The drain is that of `should_close`: to drain a node itself, slurmctld replaces these words (_drain_node), and
+        # scontrol refuses a drain without a reason. slurmctld doesn't replace those about a reboot.
+        return pod.ready and node.reason == reasons.NOT_RESPONDING
     return owner is Owner.POD and facts is not None and not own and pod.ready
 
 

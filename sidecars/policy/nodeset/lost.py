@@ -29,7 +29,7 @@ REPLACED_PERCENT = 10
 
 DISRUPTED_PERCENT = 55
 DISRUPTED_LEAST = 3
-"""From this share of the workers on, and so many, no pod is replaced because Slurm doesn't know it. slurmctld has more
+"""From this share of the workers on, and so many, no pod is deleted because Slurm doesn't know it. slurmctld has more
 probably lost its state, and jobs may run on all of them. Kubernetes' node controller has the same thresholds."""
 
 ALL_UNREGISTERED_SECONDS = 600.0
@@ -123,7 +123,7 @@ def not_registered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[s
 
 
 def disrupted(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> str:
-    """Why no pod that Slurm doesn't know is replaced, for a condition; "" if some may be. `since`: see `absent`."""
+    """Why no pod that Slurm doesn't know is deleted, for a condition; "" if some may be. `since`: see `absent`."""
     running = [pod for pod in pods if not pod.terminating and not pod.finished and pod.slurmd_since is not None]
     missing = [pod for pod in running if now - since.get(pod.uid, now) >= NOT_REGISTERED_SECONDS]
     if len(missing) < DISRUPTED_LEAST or 100 * len(missing) <= DISRUPTED_PERCENT * len(running):
@@ -131,8 +131,8 @@ def disrupted(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float)
     first = min(pod.slurm_node for pod in missing)
     return (
         f"Slurm has no node of {len(missing)} of the {len(running)} workers whose slurmd runs, such as {first}: "
-        "slurmctld may have lost its state, and jobs may still run there, so no pod is replaced; restore slurmctld's "
-        "state, or delete these pods when their jobs have ended"
+        "slurmctld may have lost its state, and jobs may still run there, so no pod is replaced or deleted; restore "
+        "slurmctld's state, or delete these pods when their jobs have ended"
     )
 
 

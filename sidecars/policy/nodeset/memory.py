@@ -23,6 +23,8 @@ class Memory:
     """When a pod was last deleted because Slurm has no node of it, by uid of the pod."""
     orphaned_since: Mapping[str, float] = field(default_factory=dict)
     """Since when a node record has no pod, by its name."""
+    pods_gone_since: float | None = None
+    """Since when a NodeSet that is being deleted has no pods."""
     records_since: float | None = None
     """Since when newer node records are needed than the present ones, by the clock of `Observed.clock`."""
     removed_partitions: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ WORKLOADS = Path(__file__).parents[3] / "charts/slurm-operator/workloads"
         ("slurm-node: 7 of 8 expected GPUs found by nvidia-smi", Owner.POD),
         ("Not responding", Owner.SLURMCTLD),
         ("Node unexpectedly rebooted", Owner.SLURMCTLD),
-        ("none", Owner.SLURMCTLD),
+        ("none", Owner.FOREIGN),
         ("bad disk", Owner.FOREIGN),
         ("Not responding to my mails", Owner.FOREIGN),
         ("nonexistent fan", Owner.FOREIGN),

@@ -355,7 +355,7 @@ def test_the_record_is_deleted_within_a_second_of_slurmds_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["", POD_LEAVING, "slurm-operator: scale-in", "Not responding", "Node unexpectedly rebooted", "none"]
+    "reason", ["", POD_LEAVING, "slurm-operator: scale-in", "Not responding", "Node unexpectedly rebooted"]
 )
 def test_reasons_of_nobody_else_let_the_record_go(reason: str) -> None:
     pod = running_pod("IDLE", reason=reason)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -222,6 +223,28 @@ def test_pods_that_slurm_does_not_know_are_replaced_a_few_in_a_minute() -> None:
     assert deleted(second) == []
 
 
+@pytest.mark.parametrize("wanted", ["scale-in", "update", "NodeSet deleted"])
+@pytest.mark.parametrize("absent_for", [0.0, 5.0, 60.0])
+def test_no_condemned_pod_is_deleted_because_slurm_has_lost_most_nodes(wanted: str, absent_for: float) -> None:
+    pods = [worker(number, slurmd_since=NOW - 600, revision="old") for number in range(4)]
+    spec = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}}
+    desired = asked(0 if wanted == "scale-in" else 4, DELETED if wanted == "NodeSet deleted" else None, **spec)
+    memory = Memory(absent_since={it.uid: NOW - absent_for for it in pods} if absent_for else {})
+    for view in (slurm(), slurm(node(9, "IDLE"))):
+        decision = answered(desired, seen(pods, view), needs.Known(True), memory)
+        assert deleted(decision) == []
+        assert decision.look_again is not None
+        assert any("may have lost its state" in it.message for it in decision.conditions)
+
+
+def test_a_condemned_pod_whose_record_was_deleted_by_hand_is_deleted() -> None:
+    pods = [worker(number, slurmd_since=NOW - 600) for number in range(4)]
+    view = slurm(*(node(number, "IDLE") for number in range(1, 4)))
+    desired = asked(0)
+    assert deleted(answered(desired, seen(pods, view), needs.Known(True))) == ["slinky-0"]
+    assert deleted(answered(desired, seen(pods[:1], slurm()), needs.Known(True))) == ["slinky-0"]
+
+
 def test_what_was_read_for_one_pod_is_valid_for_a_moment_only() -> None:
     observed = seen([worker(0), worker(1)], slurm(node(0, "IDLE")))
     [action] = of(actions.DeletePod, answered(asked(1), observed, needs.Known(True)))
@@ -358,12 +381,25 @@ def test_a_nodeset_whose_deletion_timeout_is_over_does_not_wait_for_node_records
     assert of(actions.ReleaseNodeSet, decision)
 
 
-def test_a_deleted_nodeset_waits_for_its_node_records_for_a_minute() -> None:
+def test_a_deleted_nodeset_waits_for_its_node_records_for_a_minute_once_it_has_no_pods() -> None:
     # They don't become due: the record was seen only just now.
     observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
-    early, late = {"deletionTimestamp": "1970-01-12T13:45:41Z"}, {"deletionTimestamp": "1970-01-12T13:45:40Z"}
-    assert not of(actions.ReleaseNodeSet, decide(asked(1, early), observed, Memory(), NOW))
-    assert of(actions.ReleaseNodeSet, decide(asked(1, late), observed, Memory(), NOW))
+    early, late = (Memory(pods_gone_since=NOW - seconds) for seconds in (59, 60))
+    assert not of(actions.ReleaseNodeSet, decide(asked(1, DELETED), observed, early, NOW))
+    assert of(actions.ReleaseNodeSet, decide(asked(1, DELETED), observed, late, NOW))
+
+
+def test_a_nodeset_whose_deletion_waited_for_jobs_for_hours_still_waits_for_its_node_records() -> None:
+    two_hours_ago = {"deletionTimestamp": "1970-01-12T11:46:40Z"}
+    observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
+    decision = decide(asked(1, two_hours_ago), observed, Memory(), NOW)
+    assert not of(actions.ReleaseNodeSet, decision)
+    assert decision.look_again is not None
+    assert decision.memory.pods_gone_since == NOW
+    later = decide(asked(1, two_hours_ago), observed, decision.memory, NOW + 1)
+    assert later.memory.pods_gone_since == NOW
+    busy = decide(asked(1, two_hours_ago), seen([worker(0)], slurm(node(0, "MIXED"))), Memory(), NOW)
+    assert busy.memory.pods_gone_since is None
 
 
 def test_a_deleted_nodeset_waits_for_jobs_of_its_partition_until_its_deletion_timeout_is_over() -> None:

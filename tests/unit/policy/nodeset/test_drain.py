@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from sidecars.contract.reasons import Owner
 from sidecars.policy.nodeset.pods import PodPlan, plan
 from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
+from sidecars.slurm.owners import owner_of
 from sidecars.slurm.records import Node
 from tests.unit.policy.nodeset.builders import NOW, SCALE_IN, node, slurm, worker
 
@@ -88,10 +90,23 @@ def test_what_slurmctld_appends_to_the_operators_reason_is_not_overwritten() -> 
     assert decide(1, [worker(0, kube_node_cordon=CORDONED)], view).drain == {}
 
 
-def test_a_drain_that_is_only_slurmctlds_is_lifted_from_a_ready_pod_since_no_administrator_can_set_one() -> None:
-    view = slurm(record("IDLE DRAIN", "Not responding"))
+@pytest.mark.parametrize("user", ["", "slurm"])
+def test_a_drain_with_slurmctlds_words_about_a_silent_node_is_lifted_from_a_ready_pod(user: str) -> None:
+    view = slurm(replace(record("IDLE DRAIN", "Not responding"), reason_set_by_user=user))
     assert decide(1, [worker(0)], view).undrain == ("slinky-0",)
     assert decide(1, [worker(0, ready=False)], view).undrain == ()
+
+
+@pytest.mark.parametrize("reason", ["Not responding", "Node unexpectedly rebooted", "none"])
+def test_a_drain_that_an_administrator_set_with_slurmctlds_words_is_not_lifted(reason: str) -> None:
+    drained = replace(record("IDLE DRAIN", reason), reason_set_by_user="root")
+    assert decide(1, [worker(0)], slurm(drained)).undrain == ()
+    assert owner_of(drained) is Owner.FOREIGN
+
+
+def test_a_drain_for_a_failed_prolog_that_keeps_the_words_about_a_reboot_is_not_lifted() -> None:
+    view = slurm(replace(record("IDLE DRAIN", "Node unexpectedly rebooted"), reason_set_by_user="slurm"))
+    assert decide(1, [worker(0)], view).undrain == ()
 
 
 def test_a_node_that_an_administrator_failed_is_not_undrained_by_the_operator() -> None:

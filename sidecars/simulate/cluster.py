@@ -254,10 +254,13 @@ class Cluster:
             self._last_job_update = self.clock()
         self._touch(node.name)
 
+    def may_return(self, node: SimNode) -> bool:
+        """Whether ReturnToService allows a DOWN node to be up again when its slurmd registers or answers."""
+        return self.return_to_service == 2 or (self.return_to_service == 1 and node.reason == NOT_RESPONDING)
+
     def _return(self, node: SimNode) -> None:
-        """A DOWN node has registered or answered: it is up again if ReturnToService allows that."""
-        allowed = self.return_to_service == 2 or (self.return_to_service == 1 and node.reason == NOT_RESPONDING)
-        if not allowed:
+        """A DOWN node has registered or answered."""
+        if not self.may_return(node):
             return
         node.base = "IDLE"
         if not node.flags & UNAVAILABLE:

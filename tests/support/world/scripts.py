@@ -595,11 +595,11 @@ def tidy(w: World) -> None:
 
 
 def resume_silent(w: World) -> None:
-    """An administrator resumes the nodes that slurmctld has set DOWN, which ReturnToService may not allow it itself."""
+    """An administrator resumes the nodes that slurmctld has set DOWN and may not return to service itself."""
     for (namespace, _), model in w.slurms.items():
         for name, node in model.nodes.items():
             down = node.base == "DOWN" and "NOT_RESPONDING" not in model.states(name)
-            if down and owner(node.reason) in (Owner.SLURMCTLD, Owner.NOBODY):
+            if down and not model.may_return(node) and owner(node.reason) in (Owner.SLURMCTLD, Owner.NOBODY):
                 w.admin(name, None, namespace)
 
 

@@ -42,6 +42,7 @@ from tests.support.world.scripts import (
     Submit,
     check_settled,
     play,
+    resume_silent,
     tidy,
 )
 from tests.support.world.slurmctld import REFUSED, REFUSED_LATER
@@ -549,5 +550,25 @@ def test_slurmctld_reads_only_the_newest_configuration_and_is_settled_only_with_
             await w.run(30)
             check_settled(w)
             assert w.slurmctlds["slurm"].running == other["data"]["slurm.conf"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("setting", [0, 1, 2])
+def test_a_node_that_slurmctld_must_return_to_service_is_resumed_by_no_administrator(setting: int) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            w.nodeset(replicas=2)
+            await w.run(60)
+            slurm = w.slurms["slurm", "slurm"]
+            slurm.return_to_service = setting
+            slurm.node_vanish("slinky-0")
+            slurm.nodes["slinky-0"].silent_until = 0.0
+            resume_silent(w)
+            if setting == 0:
+                check_settled(w)
+                return
+            with pytest.raises(AssertionError, match="'unavailable': \\['slinky-0'\\]"):
+                check_settled(w)
 
     run(scenario())

@@ -130,13 +130,32 @@ def _fetch(work: Path, package: str, own: list[str]) -> None:
         path.unlink()
 
 
+def _fetch_parsers(work: Path) -> None:
+    """With the machine's package lists first; if they are missing or old, with lists of our own."""
+    own = ["-o", "APT::Sandbox::User=root"]
+    try:
+        for package in _PARSERS:
+            _fetch(work, package, own)
+    except ClusterError:
+        lists = work / "parsers"
+        (lists / "partial").mkdir(parents=True)
+        own += ["-o", f"Dir::State::lists={lists}", "-o", "Debug::NoLocking=true"]
+        try:
+            run(["apt-get", *own, "update"])
+            for package in _PARSERS:
+                _fetch(work, package, own)
+        except ClusterError as error:
+            raise ClusterError(
+                f"the kernel of the cgroup v2 node can't be built: apt-get install {' '.join(_PARSERS)}\n{error}"
+            ) from None
+
+
 def _environment(work: Path) -> dict[str, str]:
     """Environment with flex and bison: the machine's own, else its distribution's packages, unpacked."""
     env = {**os.environ, "LC_ALL": "C"}
     if all(shutil.which(program) for program in _PARSERS):
         return env
-    for package in _PARSERS:
-        _fetch(work, package, ["-o", "APT::Sandbox::User=root"])
+    _fetch_parsers(work)
     root = work / "root/usr"
     return env | {
         "PATH": f"{root / 'bin'}:{os.environ['PATH']}",

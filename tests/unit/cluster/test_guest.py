@@ -56,6 +56,31 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(tmp_path: Path, mo
         kernel._build(tmp_path, print)
 
 
+def test_a_machine_without_a_mirror_of_debian_is_told_to_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEBIAN_MIRROR", raising=False)
+    monkeypatch.setattr(kernel, "run", lambda *_, **__: "http://mirror.example/ubuntu/\n")
+    with pytest.raises(ClusterError, match="DEBIAN_MIRROR=URL names one"):
+        kernel._source(tmp_path)
+
+
+def test_parsers_are_downloaded_with_lists_of_our_own_where_the_machines_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def apt_get(argv: list[str], **_: object) -> str:
+        if any(word.startswith("Dir::State::lists=") for word in argv):
+            done.append(argv[-1])
+            return ""
+        raise ClusterError("no package lists")
+
+    done: list[str] = []
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(kernel, "run", apt_get)
+    assert str(tmp_path / "root/usr/bin") in kernel._environment(tmp_path)["PATH"]
+    assert done == ["update", "flex", "bison", "m4"]
+
+
 def test_the_nodes_images_are_images_of_this_repository() -> None:
     assert set(guest.IMAGES) <= set(IMAGES)
     assert len([image for image in plan() if image.reference.partition(":")[0].rpartition("/")[2] in guest.IMAGES]) == 2

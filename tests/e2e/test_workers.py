@@ -116,7 +116,8 @@ def test_an_administrators_drain_survives_the_replacement_of_the_pod(slurm: Slur
     until_replaced(slurm, before)
     until("it to be drained still", lambda: slurm.nodes()["slinky-1"] == "drained", 30)
     assert record(slurm)["reason"] == "disk 3 is being replaced"
-    slurm.login("scontrol", "update", "NodeName=slinky-1", "State=UNDRAIN")
+    # The record was set DOWN when its pod ended: only RESUME ends both.
+    slurm.login("scontrol", "update", "NodeName=slinky-1", "State=RESUME")
     slurm.until_idle(2)
 
 

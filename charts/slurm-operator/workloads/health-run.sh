@@ -76,8 +76,8 @@ is_own() { case $reason in "$own"*) true ;; *) false ;; esac; }
 is_drained() { case $states in *+DRAIN*) true ;; *) false ;; esac; }
 is_down() { case $states in +DOWN*) true ;; *) false ;; esac; }
 
-# The kubelet is stopping slurmd: the pod manages the drain. The hook of a pod with an older structure writes to $pod itself.
-is_leaving() { test -e "$pod/hook/stop" || test -e "$pod/stop"; }
+# The kubelet is stopping slurmd: the pod manages the drain.
+is_leaving() { test -e "$pod/hook/stop"; }
 
 drain() {
   if is_drained && test "$reason" = "$1"; then

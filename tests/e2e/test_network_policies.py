@@ -64,7 +64,8 @@ def test_jobs_run_across_nodes_from_login_pods_and_within_jobs(slurm: Slurm) -> 
     assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
     number = slurm.submit("#!/bin/sh\nsrun --overlap hostname | sort\n", "-N2", "-w", "slinky-[0-1]")
     until("the batch job to complete", lambda: slurm.job(number)["JobState"] == "COMPLETED", 30)
-    out = slurm.worker("slurm-worker-slinky-0", "cat", f"/tmp/job-{number}.out")  # noqa: S108
+    host = slurm.job(number)["BatchHost"]
+    out = slurm.worker(f"slurm-worker-{host}", "cat", f"/tmp/job-{number}.out")  # noqa: S108
     assert out.split() == ["slinky-0", "slinky-1"]
     login = address(slurm.kubernetes, slurm.namespace, "login")
     banner = ("srun", "-N1", "timeout", "5", "bash", "-c", f"read -r line < /dev/tcp/{login}/22 && echo $line")

@@ -3,7 +3,22 @@ The operator's permissions in namespaces with Slurm clusters, as rules of a Role
 with server-side apply, which is a patch, and needs `create` for new objects.
 */}}
 {{- define "slurm-operator.rules" -}}
-{{ include "slurm-operator.customResourceRules" . }}
+- apiGroups: [slinky.slurm.net]
+  resources: [controllers, accountings, restapis, loginsets, nodesets, tokens]
+  verbs: [get, list, watch, update, patch]
+- apiGroups: [slinky.slurm.net]
+  resources: [controllers/status, accountings/status, restapis/status, loginsets/status, nodesets/status, tokens/status]
+  verbs: [get, update, patch]
+# For owner references that block the owner's deletion.
+- apiGroups: [slinky.slurm.net]
+  resources:
+    - controllers/finalizers
+    - accountings/finalizers
+    - restapis/finalizers
+    - loginsets/finalizers
+    - nodesets/finalizers
+    - tokens/finalizers
+  verbs: [update]
 - apiGroups: [""]
   resources: [configmaps, persistentvolumeclaims, pods, secrets, services]
   verbs: [get, list, watch, create, update, patch, delete]
@@ -25,24 +40,4 @@ with server-side apply, which is a patch, and needs `create` for new objects.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
-{{- end }}
-
-{{/* Rules for the custom resources of Slurm. */}}
-{{- define "slurm-operator.customResourceRules" -}}
-- apiGroups: [slinky.slurm.net]
-  resources: [controllers, accountings, restapis, loginsets, nodesets, tokens]
-  verbs: [get, list, watch, update, patch]
-- apiGroups: [slinky.slurm.net]
-  resources: [controllers/status, accountings/status, restapis/status, loginsets/status, nodesets/status, tokens/status]
-  verbs: [get, update, patch]
-# For owner references that block the owner's deletion.
-- apiGroups: [slinky.slurm.net]
-  resources:
-    - controllers/finalizers
-    - accountings/finalizers
-    - restapis/finalizers
-    - loginsets/finalizers
-    - nodesets/finalizers
-    - tokens/finalizers
-  verbs: [update]
 {{- end }}

@@ -3,6 +3,9 @@
 LONGEST = 500
 """Characters of a quotation."""
 
+LONGEST_LINE = 4096
+"""Characters of a line that is printed or logged."""
+
 
 def printable(text: str, longest: int = LONGEST) -> str:
     """The text on one line, at most `longest` characters long, without characters that control a terminal.

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sidecars.contract.text import printable
+from sidecars.contract.text import LONGEST_LINE, printable
 from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.kube import (
     CONFIG_MAPS,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from sidecars.slurm.records import Node
 
-LONGEST_LINE = 4096
 _SLURM_SECONDS = 12.0
 _REFUSALS = frozenset({"PartOfGpus", "Invalid", "Refused", "NameConflict", "ReferenceMissing"})
 """Reasons of the condition Ready for which a NodeSet gets no pods."""

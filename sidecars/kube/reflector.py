@@ -240,7 +240,7 @@ class _Feed(Generic[T]):
         self.absent = True
 
     def _empty(self) -> None:
-        """Neither the kind nor the namespace exists, so no object does."""
+        """The kind or the namespace does not exist, or the namespace is being deleted: its objects count as gone."""
         self._discard_all_but(set())
         self._version = ""
         self.fault = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from sidecars.contract.text import printable
+from sidecars.contract.text import LONGEST_LINE, printable
 from sidecars.custom_resources import LEASE
 from sidecars.kube import (
     Client,
@@ -70,8 +70,6 @@ from sidecars.workloads.structure import StructureError
 log = logging.getLogger(__name__)
 
 SYNC_SECONDS = 60.0
-LONGEST_LINE = 4096
-"""Characters of a message in the log."""
 
 
 class PrintableFormatter(logging.Formatter):

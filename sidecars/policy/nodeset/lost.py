@@ -124,6 +124,9 @@ def not_registered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[s
 
 def disrupted(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> str:
     """Why no pod that Slurm doesn't know is deleted, for a condition; "" if some may be. `since`: see `absent`."""
+    if len(since) < DISRUPTED_LEAST:
+        # In a healthy cluster thousands of pods need not be looked at, several times in each pass.
+        return ""
     running = [pod for pod in pods if not pod.terminating and not pod.finished and pod.slurmd_since is not None]
     missing = [pod for pod in running if now - since.get(pod.uid, now) >= NOT_REGISTERED_SECONDS]
     if len(missing) < DISRUPTED_LEAST or 100 * len(missing) <= DISRUPTED_PERCENT * len(running):

@@ -30,7 +30,6 @@ class Use:
     cpus: Mapping[str, int]
     completing: AbstractSet[str]
     reservations: Mapping[str, Sequence[SimReservation]]
-    partitions: Mapping[str, AbstractSet[str]]
 
 
 class Cluster:
@@ -234,8 +233,7 @@ class Cluster:
         for reservation in self.reservations.values():
             for name in expand(reservation.nodes) if reservation.active(now) else ():
                 reservations.setdefault(name, []).append(reservation)
-        partitions = {it.name: self.nodes.keys() & self._nodes_of(it) for it in self.partitions.values()}
-        return Use(cpus, completing, reservations, partitions)
+        return Use(cpus, completing, reservations)
 
     def _down(self, node: SimNode) -> None:
         """The node is DOWN, and its jobs end there (slurmctld/job_mgr.c, kill_running_job_by_node_ptr)."""
@@ -280,6 +278,10 @@ class Cluster:
         self._last_job_update = self.clock()
         for name in job.nodes:
             self._touch(name)
+
+    def _members(self) -> dict[str, AbstractSet[str]]:
+        """The nodes of each partition, by its name."""
+        return {it.name: self.nodes.keys() & self._nodes_of(it) for it in self.partitions.values()}
 
     def _nodes_of(self, partition: SimPartition) -> Iterable[str]:
         return self.nodes if partition.nodes is None else expand(partition.nodes)

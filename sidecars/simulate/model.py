@@ -4,7 +4,8 @@ import dataclasses
 import json
 import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 from sidecars.simulate import answers
 from sidecars.simulate.accounting import Accounting
@@ -243,7 +244,9 @@ class SlurmModel(Cluster):
             for node in self.nodes.values()
             if since is None or not self.partial_answers or int(self._changed_at.get(node.name, 0)) >= since
         ]
-        return listing("nodes", [self._shown(node, use, use.cpus.get(node.name, 0)) for node in shown], self.clock())
+        members = self._members()
+        found = [self._shown(node, use, members, use.cpus.get(node.name, 0)) for node in shown]
+        return listing("nodes", found, self.clock())
 
     def _get_jobs(self, update_time: str | None) -> Reply:
         if update_time is not None and int(self._last_job_update) < int(update_time):
@@ -374,15 +377,16 @@ class SlurmModel(Cluster):
         node = self.nodes.get(name)
         if node is None:
             return _NONE
-        return listing("nodes", [self._shown(node, self._use(), self._counted.get(name, 0))], self.clock())
+        shown = self._shown(node, self._use(), self._members(), self._counted.get(name, 0))
+        return listing("nodes", [shown], self.clock())
 
-    def _shown(self, node: SimNode, use: Use, counted: int) -> Json:
+    def _shown(self, node: SimNode, use: Use, members: Mapping[str, AbstractSet[str]], counted: int) -> Json:
         return answers.node(
             node,
             self._states(node, use, counted),
             alloc_cpus=min(node.cpus, counted),
             reservation=",".join(reservation.name for reservation in use.reservations.get(node.name, ())),
-            partitions=[name for name, nodes in use.partitions.items() if node.name in nodes],
+            partitions=[name for name, nodes in members.items() if node.name in nodes],
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sidecars.contract import reasons
+from sidecars.contract.text import printable
 from sidecars.slurm import gres
 
 _WITHOUT_NAMES = frozenset({"", "all", "none", "void"})
@@ -107,7 +108,7 @@ def decide(found: Found, wanted: Wanted) -> Verdict:
             name = ""
         items.append(gres.Gres("gpu", name, 1))
     text = gres.render(items)
-    why = _one_line("; ".join(complaints))
+    why = printable("; ".join(complaints))
     how = f"{found.source}, driver answered in {found.seconds:.2f} s" if found.source else "no source reported any"
     summary = f"GPUs: {text or 'none'} ({how}{f'; {why}' if why else ''})"
     wrong = _mismatch(len(items), wanted.expected, found.source, why)
@@ -122,8 +123,3 @@ def _mismatch(count: int, expected: int | None, source: str, why: str) -> str:
         return ""
     by = f" by {source}" if source else ""
     return f"{count} of {expected} expected GPUs found{by}{f': {why}' if why else ''}"
-
-
-def _one_line(text: str) -> str:
-    """Printable, and without what Slurm's reason or a log line could trip over."""
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from sidecars.contract.text import printable
 from sidecars.kube import records
 from sidecars.operator.runtime.pods import slurm_node
 from sidecars.policy import placement
@@ -17,6 +18,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 """Taint of a Kubernetes node whose kubelet has not reported for a while."""
 
 REASON_LIMIT = 256
+"""Characters of a drain reason that a Kubernetes node gives, and of why a pod is not scheduled."""
 
 
 def worker_pod(
@@ -38,6 +40,7 @@ def worker_pod(
     mode = meta.labels.get(names.SCALING_MODE, "StatefulSet")
     cordoned = meta.annotations.get(names.POD_CORDON) == "true"
     scheduled = status.condition("PodScheduled")
+    unscheduled = scheduled.message if scheduled is not None and scheduled.status == "False" else ""
     return WorkerPod(
         name=meta.name,
         uid=meta.uid,
@@ -65,7 +68,7 @@ def worker_pod(
         terminating_until=meta.deletion_timestamp.timestamp() if meta.deletion_timestamp is not None else None,
         resource_version=meta.resource_version,
         mode=mode,
-        unscheduled=_harmless(scheduled.message) if scheduled is not None and scheduled.status == "False" else "",
+        unscheduled=printable(unscheduled, REASON_LIMIT),
         place=meta.annotations.get(names.KUBE_NODE) or pod.spec.node_name or None if mode == "DaemonSet" else None,
     )
 
@@ -130,14 +133,16 @@ def cordon_reason(node: records.Node, namespace: str, pod: str, explained_by: It
 
     None too where the operator has cordoned it, for an administrator's drain in Slurm: that one is enough. The reason
     is an annotation of the node, or else the node's conditions of the types `explained_by` that are True, or else just
-    that it was cordoned. Control characters are removed or replaced; the first two are cut to 256 characters.
+    that it was cordoned. The first two are printable and bounded.
     """
     if not node.spec.unschedulable or names.CORDONED_FOR in node.metadata.annotations:
         return None
     found = (node.status.condition(kind) for kind in explained_by)
     problems = "; ".join(f"({it.reason}: {it.message})" for it in found if it is not None and it.status == "True")
-    reason = _harmless(node.metadata.annotations.get(names.NODE_CORDON_REASON, "")) or _harmless(problems)
-    return reason or f"Node ({node.metadata.name}) was cordoned, Pod ({namespace}/{pod}) must be cordoned"
+    reason = node.metadata.annotations.get(names.NODE_CORDON_REASON, "").strip() or problems
+    if reason:
+        return printable(reason, REASON_LIMIT)
+    return f"Node ({node.metadata.name}) was cordoned, Pod ({namespace}/{pod}) must be cordoned"
 
 
 def deletion_cost(text: str) -> int:
@@ -151,8 +156,3 @@ def deletion_cost(text: str) -> int:
 
 def _find(statuses: Iterable[records.ContainerStatus], name: str) -> records.ContainerStatus | None:
     return next((status for status in statuses if status.name == name), None)
-
-
-def _harmless(text: str) -> str:
-    spaced = text.replace("\t", " ").replace("\n", " ")
-    return "".join(character for character in spaced if character.isprintable()).strip()[:REASON_LIMIT]

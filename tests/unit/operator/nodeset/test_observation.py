@@ -57,7 +57,7 @@ def test_why_a_pod_is_not_scheduled_is_observed_bounded_and_printable() -> None:
         return worker_pod(pod(phase="Pending", conditions=[condition]), None, now=0.0).unscheduled
 
     assert unscheduled("False", "0/3 nodes are available:\n3 Insufficient\x1b cpu.") == (
-        "0/3 nodes are available: 3 Insufficient cpu."
+        "0/3 nodes are available: 3 Insufficient\ufffd cpu."
     )
     assert len(unscheduled("False", "x" * 5000)) == 256
     assert unscheduled("True", "") == ""
@@ -103,7 +103,7 @@ def test_a_cordon_is_explained_by_annotation_then_conditions_then_itself() -> No
 def test_a_reason_from_outside_can_not_carry_control_characters_or_grow_without_end() -> None:
     said = cordon_reason(machine(reason="bad\tdisk\nReason=x\x1b[31m" + "y" * 300), "slurm", "slinky-3")
     assert said is not None
-    assert said.startswith("bad disk Reason=x[31my")
+    assert said.startswith("bad disk Reason=x\ufffd[31my")
     assert len(said) == 256
 
 

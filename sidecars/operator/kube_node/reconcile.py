@@ -1,10 +1,12 @@
 """Cordons Kubernetes nodes whose worker an administrator drained in Slurm, if so configured. All in one pass."""
 
-import asyncio
+import contextlib
 import logging
+from functools import partial
 from typing import Any
 
 from sidecars.kube import NODES, NotFound, records
+from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import kube_nodes as policy
@@ -31,17 +33,14 @@ async def reconcile(runtime: Runtime, _: Key) -> float | None:
     found = {node.metadata.name: node for node in runtime.caches.kube_nodes.store.values()}
     watched = runtime.settings.namespaces
     changes = policy.plan(drained, unknown, _workers(runtime), map(_kube_node, found.values()), watched)
-    steps = [_patch(runtime, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()]
-    steps += [_patch(runtime, found[name], unschedulable=None, mark=None) for name in changes.uncordon]
-    steps += [_patch(runtime, found[name], mark=None) for name in changes.unmark]
+    steps = [partial(_patch, runtime, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()]
+    steps += [partial(_patch, runtime, found[name], unschedulable=None, mark=None) for name in changes.uncordon]
+    steps += [partial(_patch, runtime, found[name], mark=None) for name in changes.unmark]
     for name, mark in changes.cordon.items():
         log.info("Kubernetes node %s: cordoned for Slurm cluster %s", name, mark)
     for name in changes.uncordon:
         log.info("Kubernetes node %s: uncordoned, nobody's drain in Slurm is left", name)
-    results = await asyncio.gather(*steps, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, NotFound):
-            raise result
+    await bulk.all_of(steps)
     return None
 
 
@@ -64,4 +63,5 @@ async def _patch(runtime: Runtime, node: records.Node, *, mark: str | None, **sp
     # With the resourceVersion it is a Conflict if another client has cordoned or uncordoned it meanwhile.
     metadata = {"resourceVersion": node.metadata.resource_version, "annotations": {names.CORDONED_FOR: mark}}
     patch = {"metadata": metadata, **({"spec": spec} if spec else {})}
-    await runtime.client.merge_patch(NODES, None, node.metadata.name, patch)
+    with contextlib.suppress(NotFound):
+        await runtime.client.merge_patch(NODES, None, node.metadata.name, patch)

@@ -1,12 +1,15 @@
 """One pass over all Kubernetes nodes."""
 
+import asyncio
 import json
+from typing import Any
 
 import msgspec
 import pytest
 
-from sidecars.kube import records
+from sidecars.kube import Forbidden, NotFound, records
 from sidecars.operator.kube_node.reconcile import ALL, reconcile
+from sidecars.operator.runtime import bulk
 from tests.support.operator_parts import Parts, SlurmConnection
 
 pytestmark = pytest.mark.looptime
@@ -46,3 +49,41 @@ async def test_a_kubernetes_node_that_only_slurmd_names_is_not_cordoned() -> Non
     parts.pod("w-0", phase="Running")
     await reconcile(parts.runtime, ALL)
     assert parts.requests.of("patch", "Node") == []
+
+
+async def undrained(count: int) -> Parts:
+    """That many Kubernetes nodes that are cordoned for workers that nobody drains any more."""
+    parts = await drained("kube-1")
+    marks = {"nodeset.slinky.slurm.net/cordoned-for": "slurm/slurm: bad disk"}
+    for number in range(count):
+        parts.kube_node(f"cordoned-{number}", spec={"unschedulable": True}, annotations=marks)
+    return parts
+
+
+async def test_only_so_many_kubernetes_nodes_are_patched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = await undrained(3 * bulk.AT_ONCE)
+    patch = parts.requests.merge_patch
+    under_way = most = 0
+
+    async def slow(*arguments: Any, **more: Any) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(1.0)
+        under_way -= 1
+        return await patch(*arguments, **more)
+
+    monkeypatch.setattr(parts.requests, "merge_patch", slow)
+    await reconcile(parts.runtime, ALL)
+    assert most == bulk.AT_ONCE
+
+
+async def test_a_kubernetes_node_that_is_gone_is_no_failure_and_a_refusal_is_one_after_all_others() -> None:
+    parts = await undrained(3)
+    parts.requests.refusals["patch Node"] = NotFound(404, "NotFound", "nodes")
+    await reconcile(parts.runtime, ALL)
+    parts.requests.refusals["patch Node"] = Forbidden(403, "Forbidden", "nodes")
+    parts.requests.made.clear()
+    with pytest.raises(Forbidden):
+        await reconcile(parts.runtime, ALL)
+    assert len(parts.requests.made) == 3

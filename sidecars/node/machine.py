@@ -29,7 +29,6 @@ from dataclasses import replace
 from math import inf
 
 from sidecars.contract.reasons import POD_GONE, POD_LEAVING
-from sidecars.node import ownership
 from sidecars.node.records import (
     Absent,
     Action,
@@ -53,8 +52,7 @@ from sidecars.node.records import (
     Undrain,
 )
 from sidecars.node.stepping import Step
-from sidecars.slurm import states
-from sidecars.slurm.owners import reason_to_write
+from sidecars.slurm import owners, states
 from sidecars.slurm.records import Node
 
 STALE_SECONDS = 5.0
@@ -99,9 +97,9 @@ def _claim(this: Step) -> None:
         case Absent():
             this.settle("none before")
             this.enter(Phase.WATCH)
-        case Record(node) if ownership.is_own(node, this.settings.pod_uid):
+        case Record(node) if owners.belongs_to(node, this.settings.pod_uid):
             this.settle("this pod's")
-            this.enter(Phase.LIFT if ownership.is_own_drain(node) else Phase.WATCH)
+            this.enter(Phase.LIFT if owners.is_departing(node) else Phase.WATCH)
         case Record(node):
             this.state.record = node
             this.call(Probe(node.address, node.port) if _may_still_delete(this) else Claim())
@@ -111,7 +109,7 @@ def _claim(this: Step) -> None:
                 this.call(Claim())
             elif state.record is not None and states.is_busy(state.record.states):
                 # slurmctld would otherwise consider the predecessor's jobs as running on this pod's slurmd.
-                this.call(Down(reason_to_write(state.record, POD_GONE)))
+                this.call(Down(owners.reason_to_write(state.record, POD_GONE)))
             else:
                 _clear(this)
         case Done(Down()):
@@ -125,7 +123,7 @@ def _claim(this: Step) -> None:
         case Done(_):
             this.log("claimed the record of an earlier pod of this name")
             this.settle("an earlier pod's, taken over")
-            this.enter(Phase.LIFT if state.record is not None and ownership.is_own_drain(state.record) else Phase.WATCH)
+            this.enter(Phase.LIFT if state.record is not None and owners.is_departing(state.record) else Phase.WATCH)
         case Fault(call=Delete(), refused=True):
             this.call(Claim())
         case Fault() as fault:
@@ -138,10 +136,10 @@ def _clear(this: Step) -> None:
     node = this.state.record
     if node is None or not _may_still_delete(this):
         this.call(Claim())
-    elif ownership.must_be_drained(node):
+    elif owners.must_be_drained(node):
         this.call(Drain(None))
     else:
-        this.call(Claim() if ownership.why_retained(node) else Delete())
+        this.call(Claim() if owners.why_retained(node) else Delete())
 
 
 def _watch(this: Step) -> None:
@@ -207,7 +205,7 @@ def _drain_answer(this: Step, steps: int | None) -> None:
             this.state.record = Node("")
             if steps == 0:
                 _release(this, "Slurm has no record of this node, and no slurmstepd runs: letting slurmd stop")
-        case Record(node) if not ownership.is_own(node, this.settings.pod_uid):
+        case Record(node) if not owners.belongs_to(node, this.settings.pod_uid):
             this.state.last_success = this.now
             this.state.faults = 0
             this.state.record = node
@@ -217,7 +215,7 @@ def _drain_answer(this: Step, steps: int | None) -> None:
                     "the record belongs to another pod, and no slurmstepd runs: letting slurmd stop",
                 )
         case Record(node) if not states.is_drain(node.states):
-            this.call(Drain(reason_to_write(node, POD_LEAVING)))
+            this.call(Drain(owners.reason_to_write(node, POD_LEAVING)))
         case Record(node):
             this.state.last_success = this.now
             this.state.faults = 0
@@ -274,7 +272,7 @@ def _lift(this: Step) -> None:
         case None:
             if this.now >= this.state.wake:
                 this.call(Read())
-        case Record(node) if ownership.is_own(node, this.settings.pod_uid) and ownership.is_own_drain(node):
+        case Record(node) if owners.belongs_to(node, this.settings.pod_uid) and owners.is_departing(node):
             this.call(Undrain())
         case Done(_):
             this.log("undrained the Slurm node, which this pod had drained")
@@ -311,8 +309,8 @@ def _depart(this: Step) -> None:
         case Done(Delete()):
             this.log("deleted the record")
             this.enter(Phase.DONE)
-        case Done(Down()) if state.record is not None and ownership.why_retained(state.record):
-            this.log(f"set the node DOWN and retained its record: {ownership.why_retained(state.record)}")
+        case Done(Down()) if state.record is not None and owners.why_retained(state.record):
+            this.log(f"set the node DOWN and retained its record: {owners.why_retained(state.record)}")
             this.enter(Phase.DONE)
         case Done(Drain()):
             this.call(Read())
@@ -329,11 +327,11 @@ def _remove(this: Step, node: Node) -> None:
     """Handle the record of a pod whose slurmd has stopped: delete it, or set it DOWN where it must be retained."""
     this.state.record = node
     this.state.faults = 0
-    if not ownership.is_own(node, this.settings.pod_uid):
+    if not owners.belongs_to(node, this.settings.pod_uid):
         this.log("the record of this name belongs to another pod and is retained")
         this.enter(Phase.DONE)
-    elif why := ownership.why_retained(node):
-        if ownership.must_be_drained(node):
+    elif why := owners.why_retained(node):
+        if owners.must_be_drained(node):
             this.call(Drain(None))
         elif states.is_down(node.states):
             this.log(f"retained the record: {why}")
@@ -348,7 +346,7 @@ def _remove(this: Step, node: Node) -> None:
 
 
 def _down(this: Step) -> Down:
-    return Down(None if this.state.record is None else reason_to_write(this.state.record, POD_GONE))
+    return Down(None if this.state.record is None else owners.reason_to_write(this.state.record, POD_GONE))
 
 
 _PHASES: dict[Phase, Callable[[Step], None]] = {

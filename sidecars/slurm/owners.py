@@ -1,6 +1,7 @@
-"""Who owns the state of a Slurm node. The reason alone does not show it: a state can be set without one."""
+"""Whose a Slurm node's record and state are. The reason alone does not show it: a state can be set without one."""
 
-from sidecars.contract.reasons import NOT_RESPONDING, REPLACEABLE, Owner, owner
+from sidecars.contract.extra import pod_facts
+from sidecars.contract.reasons import NOT_RESPONDING, REPLACEABLE, Owner, is_departure, owner
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
 
@@ -25,6 +26,29 @@ def owner_of(node: Node) -> Owner:
 def reason_to_write(node: Node, reason: str) -> str | None:
     """The reason to give with a drain or a DOWN of this product; None where the present one must stay."""
     return reason if owner_of(node) in REPLACEABLE else None
+
+
+def belongs_to(node: Node, pod_uid: str) -> bool:
+    """Whether the record carries the uid of this pod."""
+    facts = pod_facts(node.extra)
+    return facts is not None and facts.pod_uid == pod_uid
+
+
+def is_departing(node: Node) -> bool:
+    """Whether a pod sidecar has drained the node for its pod's end."""
+    return states.is_drain(node.states) and is_departure(node.reason)
+
+
+def must_be_drained(node: Node) -> bool:
+    """Whether a record that outlives its pod still has to be drained: a later slurmd may return it to service."""
+    return owner_of(node) is Owner.FOREIGN and not states.is_drain(node.states)
+
+
+def why_retained(node: Node) -> str:
+    """Why a record without a pod must not be deleted; "" if it may be."""
+    if owner_of(node) is Owner.FOREIGN:
+        return f"it has the reason {node.reason!r}, which is not ours" if node.reason else "its state is not ours"
+    return f"it is in reservation {node.reservation}" if node.reservation else ""
 
 
 def own_words(reason: str) -> str:

@@ -4,7 +4,6 @@ import logging
 from typing import Any
 
 from sidecars.contract.annotations import TOPOLOGY
-from sidecars.contract.extra import pod_facts
 from sidecars.kube import PODS, Manifest, records
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.pods import slurm_node
@@ -12,6 +11,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import annotations as policy
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Refused
+from sidecars.slurm.owners import belongs_to
 from sidecars.slurm.pending import PATIENCE
 from sidecars.slurm.records import Node
 from sidecars.workloads import names
@@ -36,8 +36,7 @@ async def send(
 
     Returns after how many seconds to try again what Slurm refuses. Raises KubeError and SlurmError.
     """
-    facts = pod_facts(node.extra) if node is not None else None
-    own = node if facts is not None and facts.pod_uid == pod.metadata.uid else None
+    own = node if node is not None and belongs_to(node, pod.metadata.uid) else None
     wanted = _wanted_topology(runtime, pod, nodeset)
     try:
         if wanted is not None:

@@ -12,7 +12,7 @@ from sidecars.policy.nodeset.needs import Failed, Known, Pending
 from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.slurm import hostlists, states
 from sidecars.slurm.hostlists import HostlistError
-from sidecars.slurm.owners import own_words, owner_of
+from sidecars.slurm.owners import belongs_to, own_words, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -91,8 +91,7 @@ def verdict(
 
 def _has_registered(pod: WorkerPod, node: Node | None) -> bool:
     """Whether Slurm knows the pod: it has started then, even if the kubelet's report lags behind."""
-    facts = pod_facts(node.extra) if node is not None else None
-    return facts is not None and facts.pod_uid == pod.uid
+    return node is not None and belongs_to(node, pod.uid)
 
 
 def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sidecars.contract import reasons
-from sidecars.contract.reasons import Owner
 from sidecars.slurm import states
-from sidecars.slurm.owners import owner_of, reason_to_write
+from sidecars.slurm.owners import must_be_drained, reason_to_write, why_retained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,10 +46,8 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
             wait.append(ORPHANED_SECONDS - age)
             continue
         busy = states.is_busy(node.states)
-        foreign = owner_of(node) is Owner.FOREIGN
-        retain = foreign or bool(node.reservation)
-        in_service = not states.is_down(node.states) or (foreign and not states.is_drain(node.states))
-        if (retain or busy) and in_service:
+        retain = bool(why_retained(node))
+        if (retain or busy) and (not states.is_down(node.states) or must_be_drained(node)):
             down.setdefault(reason_to_write(node, reasons.RECORD_ORPHANED), []).append(node.name)
         if busy and not retain:
             wait.append(1.0)

@@ -1,12 +1,26 @@
-"""Who owns the state of a node: `sidecars.slurm.owners`."""
+"""Whose a node record and its state are: `sidecars.slurm.owners`."""
 
 import pytest
 
-from sidecars.contract.reasons import Owner
-from sidecars.slurm.owners import own_words, owner_of, reason_to_write
+from sidecars.contract.extra import PodFacts, encode
+from sidecars.contract.reasons import POD_GONE, POD_LEAVING, Owner
+from sidecars.slurm.owners import (
+    belongs_to,
+    is_departing,
+    must_be_drained,
+    own_words,
+    owner_of,
+    reason_to_write,
+    why_retained,
+)
 from sidecars.slurm.records import Node
 
 OURS = "slurm-operator: Node (m) was cordoned"
+
+
+def node(*words: str, reason: str = "", reservation: str = "", pod_uid: str = "") -> Node:
+    extra = encode(PodFacts(pod_uid)) if pod_uid else ""
+    return Node("n0", states=frozenset(words), reason=reason, reservation=reservation, extra=extra)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +58,34 @@ def test_only_reasons_of_nobody_and_of_this_product_are_replaced() -> None:
 def test_what_slurmctld_appends_is_not_part_of_the_reason() -> None:
     assert own_words(f"{OURS} : Not responding") == OURS
     assert own_words("Not responding") == "Not responding"
+
+
+def test_a_record_belongs_to_the_pod_whose_uid_is_in_its_extra() -> None:
+    assert belongs_to(node(pod_uid="uid-1"), "uid-1")
+    assert not belongs_to(node(pod_uid="uid-0"), "uid-1")
+    assert not belongs_to(node(), "uid-1")
+
+
+@pytest.mark.parametrize("reason", [POD_LEAVING, POD_GONE])
+def test_a_node_that_is_drained_for_its_pods_end_is_departing(reason: str) -> None:
+    assert is_departing(node("IDLE", "DRAIN", reason=reason))
+    assert not is_departing(node("IDLE", reason=reason)), "the node is not drained"
+    assert not is_departing(node("IDLE", "DRAIN", "UNDRAIN", reason=reason)), "the drain is being lifted"
+
+
+@pytest.mark.parametrize("reason", ["admin: bad memory", "slurm-operator: scale-in", "slurm-node: health: GPU 0"])
+def test_a_node_that_is_drained_for_another_reason_is_not_departing(reason: str) -> None:
+    assert not is_departing(node("IDLE", "DRAIN", reason=reason))
+
+
+def test_a_record_is_retained_for_a_foreign_reason_and_for_a_reservation() -> None:
+    assert why_retained(node(reason="slurm-operator: scale-in")) == ""
+    assert "'admin: bad memory'" in why_retained(node(reason="admin: bad memory"))
+    assert "maintenance" in why_retained(node(reservation="maintenance"))
+
+
+def test_a_foreign_state_that_outlives_its_pod_must_be_drained_and_a_reservation_need_not() -> None:
+    assert must_be_drained(node("DOWN", reason="admin: bad memory"))
+    assert not must_be_drained(node("DOWN", "DRAIN", reason="admin: bad memory"))
+    assert not must_be_drained(node("DOWN", reason=OURS))
+    assert not must_be_drained(node("IDLE", reservation="maintenance"))

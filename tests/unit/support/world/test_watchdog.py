@@ -10,7 +10,7 @@ import pytest
 
 from sidecars.contract import reasons
 from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, Client
-from sidecars.node import machine, ownership
+from sidecars.node import machine
 from sidecars.operator.nodeset import effects
 from sidecars.operator.nodeset import reconcile as nodeset
 from sidecars.operator.nodeset.memory import Memories
@@ -21,7 +21,7 @@ from sidecars.reconfigure.actions import Action, Keep
 from sidecars.reconfigure.machine import Seen, State
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
-from sidecars.slurm import protocol, states
+from sidecars.slurm import owners, protocol, states
 from sidecars.slurm.tokens import TokenSource, sign
 from sidecars.workloads import names
 from tests.support.virtual_time import run
@@ -410,7 +410,7 @@ def test_it_sees_a_slurmd_that_is_stopped_beside_a_job_that_slurm_has_forgotten(
 def test_it_sees_a_node_sidecar_that_deletes_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(7, "OnDelete", ((0.0, Admin(0, drain=True, state="FAIL")), (5.0, DeletePod(0))))
     run(play(script))
-    monkeypatch.setattr(ownership, "why_retained", lambda _: "")
+    monkeypatch.setattr(owners, "why_retained", lambda _: "")
     with pytest.raises(Broken, match=r"I4: the record of Slurm node slinky-\d is deleted, whose foreign reason"):
         run(play(script))
 

@@ -9,22 +9,17 @@ import msgspec
 
 from sidecars.contract.annotations import TOPOLOGY
 from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
-from sidecars.operator.nodeset.memory import Memory
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset.actions import CreatePods
-from sidecars.policy.nodeset.records import Desired, DesiredPods, WorkerPod
+from sidecars.policy.nodeset.records import Desired
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 
 log = logging.getLogger(__name__)
-
-DEFER_SECONDS = 5.0
-"""For how long after the last pod was created or became ready the ready ones wait for the others before they show that
-they are idle: many small writes would delay those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +70,9 @@ async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) ->
     one is created alone: when it is refused, the others need not be tried.
     """
     runtime, memory, key = this.runtime, this.memory, this.key
+    deferral = memory.deferral
     rest, taken = _unused(this, wanted)
-    if rest and not memory.creating:
+    if rest and not deferral.creating:
         runtime.events.emit(event_target, "Normal", "ScalingUp", "Create", f"Creating {len(rest)} pod(s)")
     created, worse, unfinished = 0, [], False
 
@@ -97,13 +93,13 @@ async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) ->
 
     try:
         while rest and going_on():
-            batch = rest if memory.creating else rest[:1]
+            batch = rest if deferral.creating else rest[:1]
             results = await bulk.each((partial(create_one, order) for order in batch), going_on)
             rest = rest[len(results) :]
             errors = [result for result in results if result is not None]
             created += len(results) - len(errors)
             taken = taken or next((error for error in errors if error not in worse), None)
-            memory.creating = True
+            deferral.creating = True
         if worse:
             if isinstance(worse[0], Forbidden | Invalid):
                 message = f"The API server refuses the pod: {worse[0]}"
@@ -115,37 +111,8 @@ async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) ->
     finally:
         if created:
             log.info("NodeSet %s/%s: created %d pod(s)", *key, created)
-        if memory.creating and not unfinished:
-            memory.creating, memory.max_ready, memory.creation_deadline = False, 0, runtime.now() + DEFER_SECONDS
-
-
-def wake_deferred(
-    runtime: Runtime, memory: Memory, pods: Sequence[WorkerPod], desired: DesiredPods, failure: Exception | None
-) -> float | None:
-    """Wake the pods that defer showing their state, once as many are ready as are desired, or creation has failed.
-
-    They defer at most until `DEFER_SECONDS` after the last pod became ready. Returns after how many seconds to ask
-    again; None if none defers.
-    """
-    ready = sum(1 for pod in pods if pod.ready)
-    missing = failure is None and ready < desired.replicas
-    if missing and memory.creating:
-        return None
-    if memory.creation_deadline and ready > memory.max_ready:
-        memory.max_ready, memory.creation_deadline = ready, runtime.now() + DEFER_SECONDS
-    left = memory.creation_deadline - runtime.now()
-    if missing and 0 < left <= DEFER_SECONDS:
-        return left
-    wake_all_deferred(runtime, memory)
-    return None
-
-
-def wake_all_deferred(runtime: Runtime, memory: Memory) -> None:
-    """Wake all pods that defer showing their state."""
-    memory.creating, memory.creation_deadline = False, 0.0
-    for pod in memory.deferred_pods:
-        runtime.queues.pods.add(pod)
-    memory.deferred_pods.clear()
+        if deferral.creating and not unfinished:
+            deferral.created(runtime.now())
 
 
 def _unused(this: Pass, wanted: Iterable[Order]) -> tuple[list[Order], Exception | None]:

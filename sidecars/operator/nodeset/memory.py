@@ -4,6 +4,7 @@ from collections.abc import ItemsView
 from dataclasses import dataclass, field, replace
 
 from sidecars.kube import records
+from sidecars.operator.nodeset.deferral import Deferral
 from sidecars.operator.runtime.queues import Key
 from sidecars.policy.nodeset.memory import Memory as Decided
 from sidecars.policy.nodeset.records import WorkerPod
@@ -35,18 +36,12 @@ class Memory:
     """Where its pods may run; None in StatefulSet mode."""
     pods: dict[str, CachedPod] = field(default_factory=dict)
     """By uid of the pod."""
-    creating: bool = False
-    """Some pods have just been created and others are still to be created."""
     urgent: bool = False
     """Since the pass began, its spec has changed or a Kubernetes node that it uses."""
     slurm_changed: bool = False
     """Since the pass began, node records have changed."""
-    creation_deadline: float = 0.0
-    """Until when at the latest pods that were created are waited for; 0 while none is."""
-    max_ready: int = 0
-    """How many of them were ready at the most meanwhile."""
-    deferred_pods: set[Key] = field(default_factory=set)
-    """Pods whose state in Slurm is shown when the others are ready, or at that deadline."""
+    deferral: Deferral = field(default_factory=Deferral)
+    """Pods that were created and show later that they are idle."""
 
     def is_as_before(self, old: records.Pod, new: records.Pod) -> None:
         """A pod has changed in nothing that the policy sees: the next pass need not read it again."""
@@ -81,7 +76,4 @@ class Memories:
     def defer(self, nodeset: Key, pod: Key) -> bool:
         """Whether the NodeSet wakes the pod later, because others of its pods are being created; then it does."""
         memory = self._by_key.get(nodeset)
-        if memory is None or not (memory.creating or memory.creation_deadline):
-            return False
-        memory.deferred_pods.add(pod)
-        return True
+        return memory is not None and memory.deferral.defer(pod)

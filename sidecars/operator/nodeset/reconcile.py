@@ -13,7 +13,7 @@ Each change in the pods or in Slurm starts another pass, until nothing is left t
 """
 
 from sidecars.custom_resources import NODESETS, WORKERS_TERMINATE_FIRST
-from sidecars.operator.nodeset import creation
+from sidecars.operator.nodeset import deferral
 from sidecars.operator.nodeset.answers import decided
 from sidecars.operator.nodeset.effects import apply
 from sidecars.operator.nodeset.memory import Memories
@@ -49,7 +49,7 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
         progress = outcome.progress(decision.progress)
         conditions, status = report(desired, observed, progress, runtime.now(), outcome.condition)
     await runtime.status.report(NODESETS, this.manifest, conditions, status)
-    outcome.hint(creation.wake_deferred(runtime, this.memory, observed.pods, desired.pods, outcome.failure))
+    outcome.hint(deferral.wake_if_due(runtime, this.memory.deferral, observed.pods, desired.pods, outcome.failure))
     if outcome.failure is not None:
         # For the queue's back-off.
         raise outcome.failure
@@ -72,7 +72,7 @@ async def _begin(runtime: Runtime, memories: Memories, key: Key) -> Pass | None:
         nodeset = read(NodeSet, manifest)
     except ResourceError as error:
         await runtime.status.report(NODESETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
-        creation.wake_all_deferred(runtime, memory)
+        deferral.wake_all(runtime, memory.deferral)
         gone = not runtime.caches.pods.store.by("owner", manifest["metadata"]["uid"])
         if manifest["metadata"].get("deletionTimestamp") and gone:
             await remove_finalizers(runtime, NODESETS, manifest, {WORKERS_TERMINATE_FIRST})

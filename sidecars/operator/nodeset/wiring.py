@@ -70,11 +70,11 @@ def wire(runtime: Runtime, memories: Memories) -> None:
         if event.old is not None and event.new is not None and _decided_by(event.old) == _decided_by(event.new):
             memory.is_as_before(event.old, event.new)
             return
-        goes_on = memory.creating and runtime.expectations.satisfied(key)
+        goes_on = memory.deferral.creating and runtime.expectations.satisfied(key)
         queue.add_after(key, 0.0 if goes_on else patience(len(memory.pods)))
         if event.old is None or event.new is None:
             return
-        if event.new.status.ready and not event.old.status.ready and not memory.creating:
+        if event.new.status.ready and not event.old.status.ready and not memory.deferral.creating:
             # It has registered: Slurm's record of it is new. Of a crowd, the poller hears soon enough.
             cluster = cluster_of(runtime, event.new)
             if cluster is not None:

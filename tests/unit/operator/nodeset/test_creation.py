@@ -8,7 +8,8 @@ import pytest
 
 from sidecars.contract.annotations import TOPOLOGY
 from sidecars.kube import PODS, AlreadyExists, Forbidden, KubeError, Manifest, Resource, ServerError
-from sidecars.operator.nodeset.creation import DEFER_SECONDS, Order, conflict, create, orders
+from sidecars.operator.nodeset.creation import Order, conflict, create, orders
+from sidecars.operator.nodeset.deferral import DEFER_SECONDS
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.errors import NotUsableError
@@ -63,8 +64,8 @@ async def test_all_pods_are_created_and_expected_until_the_watch_shows_them() ->
         assert not parts.runtime.expectations.satisfied(KEY), f"{shown} are shown"
         parts.runtime.expectations.creation_observed(KEY)
     assert parts.runtime.expectations.satisfied(KEY)
-    assert not this.memory.creating
-    assert this.memory.creation_deadline == parts.now + DEFER_SECONDS
+    assert not this.memory.deferral.creating
+    assert this.memory.deferral.seconds_left(parts.now) == DEFER_SECONDS
 
 
 async def test_a_first_pod_that_is_refused_is_the_only_one_that_is_tried() -> None:
@@ -114,8 +115,8 @@ async def test_creation_ends_after_a_slice_of_time_and_the_next_pass_continues(
     monkeypatch.setattr(parts.requests, "create", slow)
     await create(this, this.manifest, many(1000))
     assert seconds * 4 <= len(created(parts)) <= seconds * 4 + bulk.AT_ONCE
-    assert this.memory.creating
-    assert this.memory.creation_deadline == 0.0
+    assert this.memory.deferral.creating
+    assert this.memory.deferral.seconds_left(parts.now) is None
 
 
 async def test_a_slurm_node_of_another_nodesets_pod_is_not_created_twice() -> None:

@@ -279,14 +279,14 @@ CHANGES_REFUSED: list[tuple[str, Spec, Spec, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "changes"), TAKEN)
-async def test_a_good_resource_is_taken(client: Client, kind: str, changes: Spec) -> None:
+async def test_a_valid_resource_is_accepted(client: Client, kind: str, changes: Spec) -> None:
     wanted = resource(kind, changes)
     stored = await client.create(RESOURCES[kind], wanted)
     assert sources.merged(stored["spec"], wanted["spec"]) == stored["spec"], "fields were changed or lost"
 
 
 @pytest.mark.parametrize(("kind", "changes", "message"), REFUSED)
-async def test_a_bad_resource_is_refused_with_the_place_and_the_reason(
+async def test_an_invalid_resource_is_refused_with_the_place_and_the_reason(
     client: Client, kind: str, changes: Spec, message: str
 ) -> None:
     with pytest.raises(Invalid) as refusal:
@@ -295,7 +295,7 @@ async def test_a_bad_resource_is_refused_with_the_place_and_the_reason(
 
 
 @pytest.mark.parametrize(("kind", "good", "bad"), NAMES)
-async def test_a_name_that_makes_no_name_of_a_pod_or_service_is_refused(
+async def test_a_name_that_is_too_long_for_pods_or_services_is_refused(
     client: Client, kind: str, good: str, bad: str
 ) -> None:
     await client.create(RESOURCES[kind], resource(kind, {}, good))
@@ -304,13 +304,13 @@ async def test_a_name_that_makes_no_name_of_a_pod_or_service_is_refused(
 
 
 @pytest.mark.parametrize(("kind", "before", "after"), CHANGES_TAKEN)
-async def test_what_may_change_can_be_changed(client: Client, kind: str, before: Spec, after: Spec) -> None:
+async def test_a_mutable_field_can_be_changed(client: Client, kind: str, before: Spec, after: Spec) -> None:
     stored = await client.create(RESOURCES[kind], resource(kind, before))
     await client.merge_patch(RESOURCES[kind], "default", stored["metadata"]["name"], {"spec": after})
 
 
 @pytest.mark.parametrize(("kind", "before", "after", "message"), CHANGES_REFUSED)
-async def test_what_must_stay_can_not_be_changed(
+async def test_an_immutable_field_can_not_be_changed(
     client: Client, kind: str, before: Spec, after: Spec, message: str
 ) -> None:
     stored = await client.create(RESOURCES[kind], resource(kind, before))
@@ -355,7 +355,9 @@ async def test_defaults_are_filled_in(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("NodeSet", {"replicas": 1}), ("LoginSet", {"replicas": 1})])
-async def test_workers_and_login_nodes_scale_through_the_subresource(client: Client, kind: str, changes: Spec) -> None:
+async def test_workers_and_login_nodes_scale_through_the_scale_subresource(
+    client: Client, kind: str, changes: Spec
+) -> None:
     stored = await client.create(RESOURCES[kind], resource(kind, changes))
     name = stored["metadata"]["name"]
     await client.merge_patch(RESOURCES[kind], "default", name, {"spec": {"replicas": 4}}, subresource="scale")
@@ -408,7 +410,7 @@ def test_kubectl_shows_the_columns(kubeconfig: Path, kind: str, want_columns: st
     assert run([*kubectl, "get", kind, "--output=wide"], seconds=20).splitlines()[0].split() == want_wide.split()
 
 
-def test_short_names_and_the_category_reach_the_kinds(kubeconfig: Path) -> None:
+def test_kubectl_finds_the_kinds_by_their_short_names_and_category(kubeconfig: Path) -> None:
     kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={kubeconfig}"]
     for kind in definitions.KINDS:
         for name in definitions.load(kind)["shortNames"]:

@@ -33,7 +33,9 @@ async def reconcile(runtime: Runtime, _: Key) -> float | None:
     found = {node.metadata.name: node for node in runtime.caches.kube_nodes.store.values()}
     watched = runtime.settings.namespaces
     changes = policy.plan(drained, unknown, _workers(runtime), map(_kube_node, found.values()), watched)
-    steps = [partial(_patch, runtime, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()]
+    steps = [
+        partial(_patch, runtime, found[name], unschedulable=True, mark=mark) for name, mark in changes.cordon.items()
+    ]
     steps += [partial(_patch, runtime, found[name], unschedulable=None, mark=None) for name in changes.uncordon]
     steps += [partial(_patch, runtime, found[name], mark=None) for name in changes.unmark]
     for name, mark in changes.cordon.items():

@@ -75,7 +75,7 @@ async def test_an_object_is_created_read_and_deleted(client: Client, namespace: 
     assert error.value.details == {"name": "a", "kind": "configmaps"}
 
 
-async def test_a_long_list_comes_in_pages(client: Client, namespace: str) -> None:
+async def test_a_long_list_is_read_in_pages(client: Client, namespace: str) -> None:
     for number in range(12):
         await client.create(CONFIG_MAPS, config_map(namespace, f"c{number:02}"))
     pages = [page async for page in client.pages(CONFIG_MAPS, namespace, records.ConfigMap, page_size=5)]
@@ -94,7 +94,7 @@ async def test_a_cluster_scoped_resource_needs_no_namespace(client: Client) -> N
     await client.delete(NODES, None, "n1")
 
 
-async def test_apply_owns_fields_and_leaves_those_of_others(client: Client, namespace: str) -> None:
+async def test_apply_owns_its_fields_and_keeps_those_of_other_managers(client: Client, namespace: str) -> None:
     await client.apply(CONFIG_MAPS, config_map(namespace, "a", ours="1"), field_manager="us")
     await client.apply(CONFIG_MAPS, config_map(namespace, "a", theirs="1"), field_manager="them")
     with pytest.raises(Conflict):
@@ -105,7 +105,7 @@ async def test_apply_owns_fields_and_leaves_those_of_others(client: Client, name
     assert stored["data"] == {"theirs": "1"}
 
 
-async def test_patches_change_what_they_say(client: Client, namespace: str) -> None:
+async def test_a_patch_changes_the_fields_that_it_names(client: Client, namespace: str) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "a", x="1", y="2"))
     stored = await client.merge_patch(CONFIG_MAPS, namespace, "a", {"data": {"x": None}}, field_manager="us")
     assert stored["data"] == {"y": "2"}
@@ -117,7 +117,7 @@ async def test_patches_change_what_they_say(client: Client, namespace: str) -> N
         await client.json_patch(CONFIG_MAPS, namespace, "a", [test, replace], dict)
 
 
-async def test_status_is_written_apart(client: Client, namespace: str) -> None:
+async def test_the_status_subresource_writes_the_status_alone(client: Client, namespace: str) -> None:
     pod = await running_pod(client, namespace)
     status = {"conditions": [{"type": "example.com/Drained", "status": "True"}]}
     await client.apply(
@@ -196,7 +196,9 @@ async def test_an_invalid_token_is_named_by_its_source(control_plane: ControlPla
     assert "secret-but-wrong" not in str(error.value)
 
 
-async def test_a_server_with_another_authority_is_not_talked_to(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_an_api_server_of_another_certificate_authority_gets_no_request(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     config = yaml.safe_load(control_plane.kubeconfig.read_text())
     config["clusters"][0]["cluster"].pop("certificate-authority-data")
     path = tmp_path / "kubeconfig"
@@ -206,7 +208,9 @@ async def test_a_server_with_another_authority_is_not_talked_to(control_plane: C
             await client.list(CONFIG_MAPS, "default")
 
 
-async def test_a_user_without_the_role_is_told_so(control_plane: ControlPlane) -> None:
+async def test_the_refusal_for_a_user_without_the_role_names_the_user_and_the_resource(
+    control_plane: ControlPlane,
+) -> None:
     async with Client.connect(load_credentials(control_plane.client("nobody", "nobody"))) as client:
         with pytest.raises(Forbidden, match='User "nobody" cannot list resource "configmaps"'):
             await client.list(CONFIG_MAPS, "default")

@@ -25,7 +25,7 @@ FATES = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP, "its event loop blo
 
 
 @pytest.mark.parametrize("fate", FATES)
-async def test_the_loser_never_writes_after_the_winner(
+async def test_a_former_leader_never_writes_after_the_new_leader(
     control_plane: ControlPlane, client: Client, namespace: str, fate: str
 ) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "log"))

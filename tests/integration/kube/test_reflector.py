@@ -30,7 +30,9 @@ async def test_changes_arrive_as_they_happen(client: Client, namespace: str) -> 
         await until(lambda: events == want, f"{want}")
 
 
-async def test_an_object_that_leaves_the_selector_is_deleted(client: Client, namespace: str) -> None:
+async def test_an_object_that_stops_matching_the_selector_is_an_event_of_its_deletion(
+    client: Client, namespace: str
+) -> None:
     manifest = config_map(namespace, "a")
     manifest["metadata"]["labels"] = {"ours": "yes"}
     await client.create(CONFIG_MAPS, manifest)
@@ -63,7 +65,7 @@ async def test_metadata_only_brings_what_the_whole_object_has_but_no_contents(cl
         assert not reflector.store.malformed
 
 
-async def test_what_happened_behind_a_broken_connection_is_caught_up(
+async def test_changes_during_a_broken_connection_are_caught_up(
     control_plane: ControlPlane, client: Client, namespace: str, tmp_path: Path
 ) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "a"))
@@ -115,7 +117,7 @@ async def test_the_cache_survives_a_killed_compacted_and_newly_certified_server(
             await until(lambda: reflector.store.get(namespace, "e") is not None, "a change after the relist")
 
 
-async def test_a_server_killed_mid_watch_costs_no_event(
+async def test_no_event_is_lost_when_the_api_server_is_killed_during_a_watch(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
     reflector = Reflector(client, CONFIG_MAPS, namespaces=[namespace], type=ConfigMap)

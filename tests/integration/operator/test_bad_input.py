@@ -72,7 +72,7 @@ POISONS = {
 }
 
 
-async def test_each_says_what_is_wrong_and_none_delays_another(world: World) -> None:
+async def test_each_bad_nodeset_reports_what_is_wrong_and_none_delays_another(world: World) -> None:
     await world.nodeset("sound", replicas=2)
     await world.until_ready(2, "sound")
     metadata = {"name": "taken-0", "namespace": world.namespace}
@@ -109,7 +109,7 @@ async def test_each_says_what_is_wrong_and_none_delays_another(world: World) -> 
     await asyncio.gather(*(world.until_ready(1, name) for name, poison in POISONS.items() if poison.then))
 
 
-async def test_a_name_in_slurm_that_another_nodesets_worker_has_is_named_and_the_other_workers_are_made(
+async def test_a_slurm_node_name_of_another_nodesets_worker_is_reported_and_the_other_workers_are_created(
     world: World,
 ) -> None:
     await world.nodeset("first", replicas=1, **template(hostname="gpu-1"))

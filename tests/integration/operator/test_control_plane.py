@@ -63,7 +63,7 @@ async def template(world: World, name: str = "slurm-controller") -> Manifest:
     return dict(found["spec"]["template"])
 
 
-async def test_slurm_conf_has_what_a_cluster_begins_with(world: World) -> None:
+async def test_slurm_conf_has_the_defaults_of_a_new_cluster(world: World) -> None:
     space = world.namespace
     await until_lines(
         world,
@@ -83,7 +83,7 @@ async def test_slurm_conf_has_what_a_cluster_begins_with(world: World) -> None:
     }
 
 
-async def test_backups_need_a_claim_that_several_can_write(world: World) -> None:
+async def test_backups_need_a_claim_with_access_mode_read_write_many(world: World) -> None:
     spec = {
         **KEYS,
         "slurmctld": {"image": "slurmctld:test"},
@@ -119,7 +119,7 @@ async def test_backups_need_a_claim_that_several_can_write(world: World) -> None
     assert slurmctld["readinessProbe"]["httpGet"]["path"] == "/livez"
 
 
-async def test_a_missing_claim_is_named_until_the_watch_shows_it(world: World) -> None:
+async def test_a_missing_claim_is_reported_until_the_watch_shows_it(world: World) -> None:
     persistence = {"enabled": True, "existingClaim": "late"}
     await world.create(
         custom("Controller", "alone", {**KEYS, "slurmctld": {"image": "slurmctld:test"}, "persistence": persistence})
@@ -132,7 +132,7 @@ async def test_a_missing_claim_is_named_until_the_watch_shows_it(world: World) -
     await until_reason(world, CONTROLLERS, "alone", "Updating")
 
 
-async def test_scripts_are_named_in_order_and_come_with_the_files(world: World) -> None:
+async def test_scripts_are_published_with_the_files_and_named_in_order(world: World) -> None:
     await config_map(world, "p2", **{"90-b.sh": "#!/bin/sh\n"})
     await config_map(world, "p1", **{"00-a.sh": "#!/bin/sh\n"})
     await config_map(world, "ctl", **{"x.sh": "#!/bin/sh\n"})
@@ -150,7 +150,7 @@ async def test_scripts_are_named_in_order_and_come_with_the_files(world: World) 
     assert {"00-a.sh", "90-b.sh", "x.sh"} <= names
 
 
-async def test_a_missing_config_map_is_named_and_taken_up_when_it_is_there(world: World) -> None:
+async def test_a_missing_config_map_is_reported_and_used_once_it_exists(world: World) -> None:
     await change(world, configFileRefs=[{"name": "late"}])
     said = await until_reason(world, CONTROLLERS, "slurm", "ReferenceMissing")
     assert "ConfigMap 'late' doesn't exist" in said
@@ -177,7 +177,7 @@ async def test_lists_that_both_set_are_merged_at_the_end(world: World) -> None:
     assert lines.index(merged) > lines.index("SlurmctldParameters=idle_on_node_suspend")
 
 
-async def test_a_setting_changes_the_template_with_recreate_only(world: World) -> None:
+async def test_a_changed_configuration_changes_the_pod_template_only_with_config_update_recreate(world: World) -> None:
     before = await template(world)
     assert "slinky.slurm.net/slurm-config-hash" not in before["metadata"]["annotations"]
     sidecars = {it["name"]: it.get("restartPolicy") for it in before["spec"]["initContainers"]}
@@ -216,7 +216,7 @@ async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(worl
     assert await template(world) == before
 
 
-async def test_a_nodeset_brings_its_partition_and_its_features(world: World) -> None:
+async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(world: World) -> None:
     await world.nodeset(
         replicas=1,
         partition={"enabled": True, "config": "MaxTime=UNLIMITED"},
@@ -233,7 +233,7 @@ async def test_a_nodeset_brings_its_partition_and_its_features(world: World) -> 
     assert (given["REGISTER_CPUS"], given["REGISTER_MEMORY_MIB"]) == ("2", "2048")
 
 
-async def test_an_external_slurmctld_is_only_told_of(world: World) -> None:
+async def test_an_external_controller_only_gets_the_configuration_that_names_it(world: World) -> None:
     spec = {
         **KEYS,
         "external": True,

@@ -169,7 +169,7 @@ async def gate(kubeconfig: Path, name: str) -> AsyncIterator[tuple[GateWorld, Si
             yield world, sidecar
 
 
-async def test_what_was_accepted_and_runs_is_said_and_then_nobody_is_asked(kubeconfig: Path) -> None:
+async def test_an_accepted_and_running_configuration_is_reported_and_then_no_pod_is_asked(kubeconfig: Path) -> None:
     async with gate(kubeconfig, "gate-good") as (world, _):
         await world.until_condition("ConfigurationRunning", "Unknown", "NoPod")
         await world.slurmctld()
@@ -203,7 +203,7 @@ async def test_what_was_accepted_and_runs_is_said_and_then_nobody_is_asked(kubec
         await until("events", told)
 
 
-async def test_a_refused_configuration_names_its_line_and_what_it_comes_from(kubeconfig: Path) -> None:
+async def test_a_refused_configuration_is_reported_with_its_line_and_origin(kubeconfig: Path) -> None:
     async with gate(kubeconfig, "gate-bad") as (world, sidecar):
         await world.slurmctld()
         await world.until_condition("ConfigurationRunning", "True", "Running")
@@ -306,7 +306,7 @@ async def as_before(world: World, each: BadConfiguration) -> None:
 
 
 @pytest.mark.timeout(150, func_only=True)
-async def test_no_bad_configuration_is_published_and_each_is_told_with_its_culprit(world: World) -> None:
+async def test_no_bad_configuration_is_published_and_each_is_reported_with_its_origin(world: World) -> None:
     """Those that need no slurmctld to be found: tests/e2e/test_bad_configurations.py has the others."""
     world.slurm.node_register("first")
     for each in [it for it in bad() if it.found_by == "lint"]:
@@ -324,7 +324,7 @@ async def test_no_bad_configuration_is_published_and_each_is_told_with_its_culpr
         await as_before(world, each)
 
 
-async def test_a_warning_is_told_and_holds_nothing_up(kubeconfig: Path) -> None:
+async def test_a_warning_about_the_configuration_is_reported_and_delays_nothing(kubeconfig: Path) -> None:
     async with gate(kubeconfig, "gate-warning") as (world, _):
         await world.slurmctld()
         await world.change(extraConf="SlurmdTimeout=60\nSlurmdTimeout=60")
@@ -337,7 +337,7 @@ async def test_a_warning_is_told_and_holds_nothing_up(kubeconfig: Path) -> None:
         await until(f"the warning, beside {message!r}", told)
 
 
-async def test_a_partition_of_a_node_that_is_not_there_is_taken_up_when_it_registers(world: World) -> None:
+async def test_a_partition_of_an_unknown_node_is_published_when_the_node_registers(world: World) -> None:
     world.slurm.node_register("first")
 
     async def reachable() -> bool:
@@ -361,7 +361,7 @@ async def test_a_partition_of_a_node_that_is_not_there_is_taken_up_when_it_regis
     await until("the partition to be published", published)
 
 
-async def test_a_sidecar_that_cannot_be_asked_leaves_the_conditions_unknown_and_holds_up_nothing(
+async def test_a_sidecar_that_does_not_answer_leaves_the_conditions_unknown_and_delays_nothing(
     kubeconfig: Path,
 ) -> None:
     async with gate(kubeconfig, "gate-away") as (world, sidecar):

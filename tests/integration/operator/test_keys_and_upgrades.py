@@ -48,7 +48,7 @@ async def change(world: World, resource: Resource, name: str, **body: Any) -> No
     await world.client.merge_patch(resource, world.namespace, name, body)
 
 
-async def test_a_key_that_is_swapped_is_refused_and_one_that_is_named_is_brought_in(world: World) -> None:
+async def test_a_key_changed_in_its_secret_is_refused_and_a_key_named_in_the_spec_is_distributed(world: World) -> None:
     await until_key(world, "InUse", "'slurm-auth-slurm'")
     assert await keys_of_daemons(world) == [OLD]
     template = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
@@ -77,7 +77,7 @@ async def test_the_first_reference_can_not_be_changed_and_the_refusal_names_the_
         await change(world, CONTROLLERS, "slurm", spec={"slurmKeyRef": {"name": "other", "key": "slurm.key"}})
 
 
-async def test_a_new_key_makes_no_new_revision_of_workers(world: World) -> None:
+async def test_a_new_key_creates_no_new_revision_of_workers(world: World) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     before = set(await world.pods())
@@ -98,7 +98,7 @@ def image(workload: dict[str, Any], container: str) -> str:
     return str(next(it["image"] for it in containers if it["name"] == container))
 
 
-async def test_another_version_rolls_in_order_and_never_back(world: World) -> None:
+async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_back(world: World) -> None:
     await world.create(secret("mariadb-password", "password", b"first"))
     await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
     await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
@@ -207,7 +207,7 @@ async def test_another_version_rolls_in_order_and_never_back(world: World) -> No
     assert await has(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
 
 
-async def test_a_successor_that_is_newer_than_slurmctld_is_held_back(world: World) -> None:
+async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(world: World) -> None:
     await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
     await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
     await world.nodeset(replicas=1, slurmd={"image": "slurmd:25.11"})

@@ -38,7 +38,9 @@ async def on_a_machine_of_its_own(world: World, host: str, **spec: Any) -> tuple
     return name, pod["metadata"]["uid"]
 
 
-async def test_a_pod_stuck_on_a_lost_machine_is_forced_only_when_that_is_said_to_be_off(world: World) -> None:
+async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_if_the_node_is_out_of_service(
+    world: World,
+) -> None:
     async with machines(world, "n1") as daemon_set:
         name, before = await on_a_machine_of_its_own(world, "n1", **daemon_set)
         lost = f"n1.{world.namespace}"
@@ -66,7 +68,9 @@ async def test_a_pod_stuck_on_a_lost_machine_is_forced_only_when_that_is_said_to
         await until("the pod to be forced", gone)
 
 
-async def test_a_pod_whose_kubernetes_node_is_gone_is_forced_when_slurmd_does_not_answer_either(world: World) -> None:
+async def test_a_pod_whose_kubernetes_node_is_gone_is_deleted_by_force_if_slurmd_does_not_answer_either(
+    world: World,
+) -> None:
     async with machines(world, "n1") as daemon_set:
         name, before = await on_a_machine_of_its_own(world, "n1", **daemon_set)
         world.dead.add(f"n1.{world.namespace}")
@@ -87,7 +91,7 @@ async def test_a_pod_whose_kubernetes_node_is_gone_is_forced_when_slurmd_does_no
         await until("its record to be pruned", pruned, seconds=20)
 
 
-async def test_a_record_that_is_stuck_completing_is_healed_while_its_successor_waits_for_a_machine(
+async def test_a_node_record_stuck_completing_is_repaired_while_the_next_pod_waits_for_a_kubernetes_node(
     world: World,
 ) -> None:
     await world.nodeset(replicas=1)
@@ -165,7 +169,9 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(watchin
     await world.until_event("SlurmNodeNotRegistered")
 
 
-async def test_a_pod_that_never_registers_is_replaced_and_each_time_later(watching: tuple[World, Later]) -> None:
+async def test_a_pod_that_never_registers_is_replaced_after_a_longer_wait_each_time(
+    watching: tuple[World, Later],
+) -> None:
     world, later = watching
     world.mute.add("slinky-1")
     await world.nodeset(replicas=2)
@@ -196,7 +202,7 @@ async def test_a_pod_that_never_registers_is_replaced_and_each_time_later(watchi
         assert time.monotonic() - since >= wait
 
 
-async def test_a_drain_in_slurm_cordons_its_machine_and_its_end_uncordons_it_without_a_circle(
+async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordons_it_without_a_loop(
     watching: tuple[World, Later],
 ) -> None:
     world, _ = watching
@@ -245,7 +251,7 @@ async def test_a_drain_in_slurm_cordons_its_machine_and_its_end_uncordons_it_wit
         assert await seen() == (True, ""), "the operator's own drain is no cause of a cordon"
 
 
-async def test_a_cluster_that_is_removed_does_not_wait_for_a_pod_on_a_lost_machine(
+async def test_deletion_of_a_cluster_does_not_wait_for_a_pod_on_a_lost_kubernetes_node(
     watching: tuple[World, Later],
 ) -> None:
     world, later = watching

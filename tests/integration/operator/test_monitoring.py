@@ -69,7 +69,7 @@ async def until_gone(world: World) -> None:
     await until("the ServiceMonitor to be gone", gone)
 
 
-async def test_a_service_monitor_is_made_where_its_kind_is_and_goes_when_it_is_turned_off(world: World) -> None:
+async def test_a_service_monitor_is_created_where_its_kind_exists_and_deleted_when_it_is_disabled(world: World) -> None:
     await ask(world, True, MONITOR)
     assert "install the Prometheus operator" in await until_event(world, "False", "KindMissing")
     assert await until("slurmctld, which doesn't wait for it", lambda: world.get(STATEFUL_SETS, "slurm-controller"))

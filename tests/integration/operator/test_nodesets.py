@@ -63,7 +63,7 @@ async def test_revisions_are_stored_rolled_back_to_and_pruned(world: World) -> N
     await until("the oldest revision to be pruned", pruned)
 
 
-async def test_a_name_that_another_revision_has_is_a_collision_and_another_is_found(world: World) -> None:
+async def test_a_revision_whose_name_is_taken_counts_as_a_collision_and_gets_another_name(world: World) -> None:
     await world.nodeset(replicas=0, slurmd={"image": "slurmd:1"})
     [taken] = await until("the revision", lambda: revisions(world))
     foreign = {
@@ -125,7 +125,7 @@ async def until_hosts(world: World, *names: str, seconds: float = 10) -> dict[st
     return await until(f"pods on {names}", look, seconds)
 
 
-async def test_a_daemon_set_has_a_pod_on_each_matching_node(world: World) -> None:
+async def test_in_daemonset_mode_each_matching_kubernetes_node_has_a_pod(world: World) -> None:
     async with machines(world, "n1", "n2", "n3") as daemon_set:
         await machine(world, "n3", {"metadata": {"labels": {"pool": "another"}}})
         await world.nodeset(replicas=7, **daemon_set)
@@ -171,7 +171,9 @@ async def test_a_daemon_set_has_a_pod_on_each_matching_node(world: World) -> Non
         await until_hosts(world, "n1", "n3")
 
 
-async def test_a_cordoned_node_of_a_daemon_set_keeps_its_pod_drained_and_gets_none(world: World) -> None:
+async def test_a_cordoned_kubernetes_node_in_daemonset_mode_keeps_its_drained_pod_and_gets_no_new_one(
+    world: World,
+) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await machine(world, "n2", {"spec": {"unschedulable": True}})
         await world.nodeset(**daemon_set)
@@ -193,7 +195,7 @@ async def test_a_cordoned_node_of_a_daemon_set_keeps_its_pod_drained_and_gets_no
         await until("n1 to be back", back)
 
 
-async def test_the_name_of_a_daemon_pod_can_be_overridden_and_changed_and_events_tell(
+async def test_the_hostname_of_a_daemonset_mode_worker_can_be_overridden_and_changed_and_an_event_reports_it(
     world: World,
 ) -> None:
     async with machines(world, "n1") as daemon_set:
@@ -218,7 +220,9 @@ async def test_the_name_of_a_daemon_pod_can_be_overridden_and_changed_and_events
         await until("another pod", again)
 
 
-async def test_two_nodes_that_would_have_one_name_in_slurm_are_named_and_one_works(world: World) -> None:
+async def test_two_kubernetes_nodes_with_one_slurm_name_are_reported_and_one_of_them_gets_a_worker(
+    world: World,
+) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         override = "nodeset.slinky.slurm.net/hostname-override"
         await machine(world, "n2", {"metadata": {"annotations": {override: "n1"}}})
@@ -232,7 +236,7 @@ async def test_two_nodes_that_would_have_one_name_in_slurm_are_named_and_one_wor
         await until("the conflict to be named", said)
 
 
-async def test_a_pod_of_a_vanished_node_goes_with_its_record(world: World) -> None:
+async def test_a_pod_of_a_deleted_kubernetes_node_is_deleted_with_its_node_record(world: World) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
         await until_hosts(world, "n1", "n2")
@@ -246,7 +250,7 @@ async def test_a_pod_of_a_vanished_node_goes_with_its_record(world: World) -> No
         await until("the record to be pruned", pruned, seconds=20)
 
 
-async def test_a_changed_scaling_mode_drains_the_old_pods_while_the_new_ones_come(world: World) -> None:
+async def test_a_changed_scaling_mode_drains_the_old_pods_while_new_ones_are_created(world: World) -> None:
     async with machines(world, "n1") as daemon_set:
         await world.nodeset(replicas=2)
         await world.until_ready(2)
@@ -264,7 +268,7 @@ async def test_a_changed_scaling_mode_drains_the_old_pods_while_the_new_ones_com
 # Names and pinning
 
 
-async def test_the_later_of_two_nodesets_with_one_name_says_which_other_has_it(world: World) -> None:
+async def test_of_two_nodesets_with_one_slurm_name_the_later_reports_which_one_has_it(world: World) -> None:
     prefix = {"spec": {"hostname": "gpu-"}}
     await world.nodeset("first", replicas=1, template=prefix)
     await world.until_pods("first-0")
@@ -285,7 +289,7 @@ async def test_the_later_of_two_nodesets_with_one_name_says_which_other_has_it(w
     assert set(await world.pods()) == {"first-0"}
 
 
-async def test_padded_ordinals_and_a_prefix_make_the_names(world: World) -> None:
+async def test_names_consist_of_the_prefix_and_the_padded_ordinal(world: World) -> None:
     await world.nodeset(replicas=1, ordinalPadding=3, template={"spec": {"hostname": "gpu-"}}, oversubscribeNode=True)
     await world.until_pods("slinky-000")
     spec = (await world.pods())["slinky-000"]["spec"]
@@ -293,7 +297,7 @@ async def test_padded_ordinals_and_a_prefix_make_the_names(world: World) -> None
     assert "affinity" not in spec
 
 
-async def test_a_pinned_pod_comes_back_to_its_node(world: World) -> None:
+async def test_a_pinned_pod_is_created_again_on_its_kubernetes_node(world: World) -> None:
     await world.nodeset(replicas=1, pinToNode=True)
     await world.until_ready(1)
 
@@ -363,7 +367,9 @@ async def until_owned(world: World, want: dict[str, list[str]], name: str = "sli
     await until(f"the owners of the claims of {name} to be {want}", look, seconds=20)
 
 
-async def test_claims_go_with_their_nodeset_or_with_a_worker_that_is_scaled_in_as_the_policy_says(world: World) -> None:
+async def test_claims_are_deleted_with_their_nodeset_or_with_a_scaled_in_worker_as_the_retention_policy_asks(
+    world: World,
+) -> None:
     async with asyncio.TaskGroup() as together:
         for when_deleted in ("Retain", "Delete"):
             for when_scaled in ("Retain", "Delete"):
@@ -426,7 +432,9 @@ def cost(value: int) -> dict[str, Any]:
     return {"metadata": {"annotations": {"nodeset.slinky.slurm.net/pod-deletion-cost": str(value)}}}
 
 
-async def test_a_claim_of_a_scaled_in_worker_is_waited_for_and_another_policy_is_taken_up(world: World) -> None:
+async def test_a_worker_waits_until_its_predecessors_claim_is_deleted_and_a_changed_policy_applies(
+    world: World,
+) -> None:
     policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
     await world.nodeset(replicas=2, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)
     await world.until_ready(2)
@@ -445,7 +453,7 @@ async def test_a_claim_of_a_scaled_in_worker_is_waited_for_and_another_policy_is
     await until_owned(world, {"0": [], "1": ["Pod slinky-1"]})
 
 
-async def test_a_claim_of_a_machine_that_no_longer_matches_goes_with_its_worker(world: World) -> None:
+async def test_a_claim_is_deleted_with_its_worker_when_the_kubernetes_node_stops_matching(world: World) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         policy = {"whenScaled": "Delete"}
         await world.nodeset(volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy, **daemon_set)
@@ -457,7 +465,7 @@ async def test_a_claim_of_a_machine_that_no_longer_matches_goes_with_its_worker(
         await until_owned(world, {"n1": [], "n2": [f"Pod {pods['n2']['metadata']['name']}"]})
 
 
-async def test_a_claim_that_somebody_else_controls_is_left_alone(world: World) -> None:
+async def test_a_claim_that_another_object_controls_is_not_changed(world: World) -> None:
     await world.nodeset(replicas=1, volumeClaimTemplates=[CLAIM])
     await world.until_ready(1)
     await until_owned(world, {"0": []})
@@ -470,7 +478,7 @@ async def test_a_claim_that_somebody_else_controls_is_left_alone(world: World) -
     assert await owners(world) == {"0": ["ConfigMap other"]}
 
 
-async def test_what_workers_read_beside_their_pod_follows_the_nodeset_without_a_new_pod(world: World) -> None:
+async def test_config_maps_that_workers_read_follow_the_nodeset_without_a_new_pod(world: World) -> None:
     sssd = secret("sssd", "sssd.conf", b"[sssd]")
     await world.create(sssd)
     reference = {"name": "sssd", "key": "sssd.conf"}

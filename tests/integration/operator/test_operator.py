@@ -35,7 +35,7 @@ async def test_a_controller_gets_its_daemons_services_and_configuration(world: W
     assert f"ClusterName={world.namespace}_slurm\n" in config["data"]["slurm.conf"]
 
 
-async def test_a_resource_says_what_its_pods_lack(world: World) -> None:
+async def test_a_resource_reports_what_its_pods_lack(world: World) -> None:
     async def said() -> bool:
         return (await world.condition(CONTROLLERS, "slurm")).get("reason") in {"PodsNotReady", "Updating"}
 
@@ -147,7 +147,7 @@ async def _none(world: World) -> bool:
     return not await world.pods()
 
 
-async def test_a_cordoned_machine_drains_its_node_and_an_uncordoned_one_does_not(world: World) -> None:
+async def test_a_cordoned_kubernetes_node_drains_its_slurm_node_and_an_uncordoned_one_does_not(world: World) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
 
@@ -174,7 +174,9 @@ async def test_a_cordoned_machine_drains_its_node_and_an_uncordoned_one_does_not
     await until("the drain and the mark to be lifted", back)
 
 
-async def test_records_of_lost_pods_are_deleted_unless_somebody_else_wants_them(world: World) -> None:
+async def test_node_records_of_lost_pods_are_deleted_unless_they_have_a_foreign_reason_or_a_reservation(
+    world: World,
+) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     nodeset = await world.get(NODESETS, "slinky")
@@ -198,7 +200,7 @@ async def test_records_of_lost_pods_are_deleted_unless_somebody_else_wants_them(
     assert set(world.slurm.nodes) == {"slinky-0", "slinky-9", "bare-metal"}
 
 
-async def test_a_changed_template_rolls_one_drained_pod_at_a_time(world: World) -> None:
+async def test_a_changed_template_replaces_one_drained_pod_at_a_time(world: World) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
     await world.nodeset(replicas=2, updateStrategy=strategy)
     await world.until_ready(2)
@@ -222,7 +224,7 @@ async def test_a_changed_template_rolls_one_drained_pod_at_a_time(world: World) 
     await until("slinky-0 to be replaced", both_replaced, seconds=20)
 
 
-async def test_removal_of_everything_at_once_drains_first_and_ends(world: World) -> None:
+async def test_deletion_of_everything_at_once_drains_first_and_completes(world: World) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     job = world.slurm.job_start("slinky-1")
@@ -284,7 +286,7 @@ async def test_a_settled_cluster_gets_no_writes(world: World) -> None:
     assert await world.versions() == previous
 
 
-async def test_a_nodeset_without_a_controller_says_so_and_starts_when_it_appears(world: World) -> None:
+async def test_a_nodeset_without_a_controller_reports_that_and_starts_when_the_controller_exists(world: World) -> None:
     pool = {"controllerRef": {"name": "late"}, "replicas": 1, "slurmd": {"image": "slurmd:test"}}
     await world.create(custom("NodeSet", "early", pool))
 
@@ -296,7 +298,7 @@ async def test_a_nodeset_without_a_controller_says_so_and_starts_when_it_appears
     await world.until_pods("early-0")
 
 
-async def test_a_pod_that_the_api_server_refuses_is_explained_and_delays_no_other_nodeset(world: World) -> None:
+async def test_a_pod_that_the_api_server_refuses_is_reported_and_delays_no_other_nodeset(world: World) -> None:
     await world.nodeset("poison", replicas=1, template={"spec": {"containers": [{"name": "Not A Name"}]}})
     await world.nodeset("sound", replicas=1)
     await world.until_pods("sound-0")
@@ -320,7 +322,7 @@ async def test_a_pod_deleted_by_hand_is_replaced_under_its_own_name(world: World
     await until("a successor", replaced)
 
 
-async def test_release_stops_the_operator_and_lets_everything_leave_without_it(kubeconfig: Path) -> None:
+async def test_release_stops_the_operator_so_that_everything_can_be_deleted_without_it(kubeconfig: Path) -> None:
     slurm = SlurmModel()
     async with (
         Client.connect(load_credentials(kubeconfig)) as client,

@@ -46,7 +46,7 @@ async def until_quiet() -> None:
     await until("two seconds without a pass", quiet, 60)
 
 
-async def test_a_config_map_that_is_referred_to_is_published_at_each_change_and_another_wakes_nothing(
+async def test_a_referenced_config_map_is_published_at_each_change_and_an_unrelated_one_wakes_nothing(
     world: World,
 ) -> None:
     await world.client.create(CONFIG_MAPS, config_map(world, "site", "# one\n"))

@@ -71,7 +71,7 @@ async def annotate(world: World, pod: str, **annotations: str | None) -> None:
     await world.client.merge_patch(PODS, world.namespace, pod, {"metadata": {"annotations": names}})
 
 
-async def test_what_a_pod_is_made_of(world: World) -> None:
+async def test_a_worker_pod_has_its_hostname_subdomain_and_anti_affinity(world: World) -> None:
     await world.nodeset(replicas=3)
     await world.until_pods("slinky-0", "slinky-1", "slinky-2")
     spec = (await world.pods())["slinky-2"]["spec"]
@@ -92,7 +92,7 @@ async def test_the_lowest_free_ordinal_is_filled(world: World) -> None:
     await until("slinky-1 again", lambda: replaced(world, before, "slinky-1"))
 
 
-async def test_a_scale_in_drains_the_highest_with_a_reason_each_and_leaves_the_rest(world: World) -> None:
+async def test_scale_in_drains_the_highest_ordinals_each_with_its_own_reason_and_no_others(world: World) -> None:
     await world.nodeset(replicas=3)
     await world.until_ready(3)
     jobs = [world.slurm.job_start(f"slinky-{number}") for number in range(3)]
@@ -112,7 +112,7 @@ async def test_a_scale_in_drains_the_highest_with_a_reason_each_and_leaves_the_r
     assert world.slurm.jobs[jobs[0]].states == {"RUNNING"}
 
 
-async def test_a_scale_in_without_slurmrestd_waits_and_says_what_to_do(world: World) -> None:
+async def test_scale_in_without_slurmrestd_waits_and_reports_the_remedy(world: World) -> None:
     slurm = await world.get(CONTROLLERS, "slurm")
     assert slurm is not None
     await world.create(custom("Controller", "silent", slurm["spec"]))
@@ -133,7 +133,7 @@ async def test_a_scale_in_without_slurmrestd_waits_and_says_what_to_do(world: Wo
     assert set(await world.pods()) == {"lone-0"}
 
 
-async def test_a_node_that_slurm_does_not_have_counts_as_free(world: World) -> None:
+async def test_a_pod_whose_node_record_slurm_has_lost_can_be_scaled_in(world: World) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     world.slurm.node_lose("slinky-1")
@@ -146,7 +146,7 @@ async def test_a_node_that_slurm_does_not_have_counts_as_free(world: World) -> N
     await world.until_pods("slinky-0")
 
 
-async def test_who_is_of_least_use_goes_first(world: World) -> None:
+async def test_the_least_useful_pod_is_deleted_first(world: World) -> None:
     world.kubelet_works = False
     await world.nodeset(replicas=5)
     await world.until_pods(*(f"slinky-{number}" for number in range(5)))
@@ -186,7 +186,7 @@ async def test_who_is_of_least_use_goes_first(world: World) -> None:
     assert order == [f"slinky-{number}" for number in range(5)]
 
 
-async def test_the_deadline_is_that_of_the_last_job_and_goes_with_it(world: World) -> None:
+async def test_the_deadline_is_that_of_the_last_job_and_is_removed_with_it(world: World) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     jobs = [
@@ -211,7 +211,7 @@ async def test_the_deadline_is_that_of_the_last_job_and_goes_with_it(world: Worl
     await until("the deadlines to go", lambda: shown(None, None))
 
 
-async def test_a_cordon_of_a_kubernetes_node_is_explained_by_its_annotation_and_lifted_with_it(world: World) -> None:
+async def test_the_drain_reason_of_a_cordon_quotes_the_annotation_and_an_uncordon_lifts_the_drain(world: World) -> None:
     async with machines(world, "n1") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(1)
@@ -228,7 +228,7 @@ async def test_a_cordon_of_a_kubernetes_node_is_explained_by_its_annotation_and_
             await holds("its end", lambda: drained(world))
 
 
-async def test_a_cordon_is_explained_by_the_conditions_of_the_machine_that_are_propagated(
+async def test_the_drain_reason_of_a_cordon_quotes_the_propagated_conditions_of_the_kubernetes_node(
     propagating: World,
 ) -> None:
     world = propagating
@@ -270,7 +270,7 @@ async def test_a_cordon_is_explained_by_the_conditions_of_the_machine_that_are_p
         assert world.slurm.nodes["n1"].reason == both
 
 
-async def test_somebody_elses_drain_is_not_touched_by_a_cordon_of_the_machine_or_its_end(world: World) -> None:
+async def test_a_foreign_drain_is_not_changed_by_a_cordon_or_an_uncordon_of_the_kubernetes_node(world: World) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(2)
@@ -291,7 +291,7 @@ async def test_somebody_elses_drain_is_not_touched_by_a_cordon_of_the_machine_or
             assert "n1" not in {pods[name]["spec"]["hostname"] for name in await cordoned(world)}
 
 
-async def test_a_users_cordon_of_a_pod_drains_it_until_it_is_taken_back(world: World) -> None:
+async def test_a_users_cordon_of_a_pod_drains_its_slurm_node_until_the_cordon_is_removed(world: World) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     await annotate(world, "slinky-0", pod_cordon="true")
@@ -302,7 +302,7 @@ async def test_a_users_cordon_of_a_pod_drains_it_until_it_is_taken_back(world: W
     await holds("its end", lambda: drained(world))
 
 
-async def test_what_counts_as_drained(world: World) -> None:
+async def test_only_a_node_without_work_counts_as_drained(world: World) -> None:
     await world.nodeset(replicas=5)
     await world.until_ready(5)
     mixed = world.slurm.job_start("slinky-1", cpus=1)
@@ -346,7 +346,7 @@ def rolling(maximum: int | str) -> dict[str, Any]:
     return {**ROLLING, "rollingUpdate": {"maxUnavailable": maximum}}
 
 
-async def test_a_percentage_of_two_workers_is_one_at_a_time(world: World) -> None:
+async def test_a_small_percentage_of_two_workers_updates_one_at_a_time(world: World) -> None:
     await world.nodeset(replicas=2, updateStrategy=rolling("10%"))
     await world.until_ready(2)
     before = await uids(world)
@@ -377,7 +377,7 @@ async def with_a_new_pod_that_is_not_ready(world: World, replicas: int) -> None:
 
 
 @pytest.mark.parametrize(("maximum", "also_a_healthy_one"), [(1, False), (2, True)])
-async def test_an_unhealthy_old_pod_goes_at_once_and_a_healthy_one_only_as_far_as_may_be_unavailable(
+async def test_unhealthy_old_pods_are_replaced_at_once_and_healthy_ones_only_within_max_unavailable(
     world: World, maximum: int, *, also_a_healthy_one: bool
 ) -> None:
     await with_a_new_pod_that_is_not_ready(world, 3)
@@ -396,7 +396,7 @@ async def test_an_unhealthy_old_pod_goes_at_once_and_a_healthy_one_only_as_far_a
         assert not await cordoned(world)
 
 
-async def test_an_unavailable_new_pod_uses_up_what_may_be_unavailable(world: World) -> None:
+async def test_an_unavailable_new_pod_counts_against_max_unavailable(world: World) -> None:
     await with_a_new_pod_that_is_not_ready(world, 4)
     for number in (1, 2, 3):
         world.slurm.job_start(f"slinky-{number}")
@@ -408,7 +408,7 @@ async def test_an_unavailable_new_pod_uses_up_what_may_be_unavailable(world: Wor
     assert {name: (await status(world)).get(name) for name in counts} == counts
 
 
-async def test_a_worker_counts_as_available_when_it_was_ready_for_long_enough_and_an_update_waits_for_that(
+async def test_a_worker_is_available_after_min_ready_seconds_and_an_update_waits_for_that(
     world: World,
 ) -> None:
     least = 3
@@ -450,7 +450,7 @@ def scheduled(start: float, **more: Any) -> dict[str, Any]:
 NAME = "SlurmOperatorMaint-slinky"
 
 
-async def test_no_reservation_is_made_for_a_time_that_is_past(world: World) -> None:
+async def test_no_reservation_is_created_for_a_start_in_the_past(world: World) -> None:
     await world.nodeset(replicas=1, updateStrategy=scheduled(time.time() - 3600))
     await world.until_ready(1)
 
@@ -461,7 +461,7 @@ async def test_no_reservation_is_made_for_a_time_that_is_past(world: World) -> N
     assert NAME not in world.slurm.reservations
 
 
-async def test_an_update_in_maintenance_takes_those_in_its_own_reservation_and_follows_new_workers(
+async def test_a_scheduled_update_replaces_workers_in_its_own_reservation_which_also_gets_new_workers(
     world: World,
 ) -> None:
     start = int(time.time()) + 8
@@ -486,7 +486,7 @@ async def test_an_update_in_maintenance_takes_those_in_its_own_reservation_and_f
     assert world.slurm.reservations[NAME].end_time == end, "what is under way is not changed otherwise"
 
 
-async def test_a_reservation_has_the_flags_of_its_nodeset_and_leaves_before_it(world: World) -> None:
+async def test_a_reservation_has_the_flags_of_its_nodeset_and_is_deleted_before_it(world: World) -> None:
     start = int(time.time()) + 3600
     await world.nodeset(replicas=1, updateStrategy=scheduled(start, flags=["DAILY", "NO_HOLD_JOBS"]))
     await holds("the reservation", lambda: NAME in world.slurm.reservations)
@@ -516,7 +516,7 @@ async def test_a_reservation_has_the_flags_of_its_nodeset_and_leaves_before_it(w
 # What is left of a pod
 
 
-async def test_a_pin_is_dropped_with_its_machine_and_with_the_setting(world: World) -> None:
+async def test_a_pin_is_removed_with_its_kubernetes_node_and_with_the_setting(world: World) -> None:
     async with machines(world, "n1") as only_there:
         del only_there["scalingMode"]
         world.default_kube_node = f"n1.{world.namespace}"
@@ -535,7 +535,7 @@ async def test_a_pin_is_dropped_with_its_machine_and_with_the_setting(world: Wor
         await until("the pin to be dropped with its machine", lambda: pins({}))
 
 
-async def test_a_pin_is_dropped_when_the_template_admits_its_machine_no_longer(world: World) -> None:
+async def test_a_pin_is_removed_when_the_template_excludes_its_kubernetes_node(world: World) -> None:
     async with machines(world, "n1", "n2") as only_there:
         del only_there["scalingMode"]
         first, second = (f"{host}.{world.namespace}" for host in ("n1", "n2"))
@@ -568,7 +568,7 @@ async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_re
     await holds("the drain to be lifted", lambda: drained(world))
 
 
-async def test_a_failed_pod_is_made_again_and_each_time_later(world: World) -> None:
+async def test_a_failed_pod_is_created_again_after_a_longer_wait_each_time(world: World) -> None:
     world.broken_images.add("slurmd:test")
     await world.nodeset(replicas=1)
     await world.until_pods("slinky-0")
@@ -581,7 +581,7 @@ async def test_a_failed_pod_is_made_again_and_each_time_later(world: World) -> N
         assert time.monotonic() - since >= wait
 
 
-async def test_what_all_workers_of_a_controller_share_is_put_right_when_somebody_changes_it(world: World) -> None:
+async def test_objects_that_a_controllers_workers_share_are_restored_after_a_foreign_change(world: World) -> None:
     await world.nodeset(replicas=1)
     service = await until("the Service", lambda: world.get(SERVICES, "slurm-workers-slurm"))
     budget = await until("the budget", lambda: world.get(POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm"))
@@ -620,7 +620,7 @@ async def test_what_all_workers_of_a_controller_share_is_put_right_when_somebody
 # Bad input
 
 
-async def test_a_bad_hostname_of_a_machine_is_named_and_takes_no_worker_away(world: World) -> None:
+async def test_a_bad_hostname_of_a_kubernetes_node_is_reported_and_removes_no_worker(world: World) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(2)
@@ -638,7 +638,7 @@ async def test_a_bad_hostname_of_a_machine_is_named_and_takes_no_worker_away(wor
         assert drained(world)
 
 
-async def test_an_extra_conf_that_slurmd_would_end_over_is_named_and_delays_no_other_nodeset(world: World) -> None:
+async def test_an_extra_conf_that_stops_slurmd_is_reported_and_delays_no_other_nodeset(world: World) -> None:
     await world.nodeset("bad", replicas=1, extraConf="Wieght=10", slurmd={"image": "slurmd:26.05"})
     await world.nodeset("good", replicas=1)
 

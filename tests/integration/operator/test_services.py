@@ -66,7 +66,7 @@ async def slurmdbd_conf(world: World) -> str:
     return base64.b64decode(found["data"]["slurmdbd.conf"]).decode()
 
 
-async def test_accounting_waits_for_its_password_and_takes_it_up(world: World) -> None:
+async def test_accounting_waits_for_its_password_and_starts_once_it_exists(world: World) -> None:
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
     said = await until_reason(world, ACCOUNTINGS, "slurm", "ReferenceMissing")
     assert "spec.storageConfig.passwordKeyRef: Secret 'mariadb-password' doesn't exist" in said
@@ -127,7 +127,7 @@ async def accounting_lines(world: World) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("AccountingStorage")]
 
 
-async def test_a_controller_turns_accounting_on_when_slurmdbd_is_up(world: World) -> None:
+async def test_a_controller_enables_accounting_when_slurmdbd_is_ready(world: World) -> None:
     await accounted(world)
     said = await until_reason(world, CONTROLLERS, "slurm", "AccountingMissing")
     assert "no Accounting 'slurm'" in said
@@ -154,7 +154,7 @@ async def test_a_controller_turns_accounting_on_when_slurmdbd_is_up(world: World
     assert await accounting_lines(world) == wanted, "a slurmdbd that is away for a while changes nothing"
 
 
-async def test_an_external_slurmdbd_is_where_it_says_and_needs_nothing(world: World) -> None:
+async def test_an_external_accounting_creates_no_slurmdbd_and_slurm_conf_names_its_address(world: World) -> None:
     await accounted(world)
     external = {"external": True, "externalConfig": {"host": "dbd.example.com", "port": 7000}}
     await world.create(custom("Accounting", "slurm", external))
@@ -179,7 +179,7 @@ def token(**spec: Any) -> Manifest:
     return custom("Token", "api", {"username": "root", "jwtKeyRef": KEYS["jwtKeyRef"], **spec})
 
 
-async def test_a_token_is_signed_kept_and_signed_again_with_another_key(world: World) -> None:
+async def test_a_token_is_signed_once_and_again_only_with_another_key(world: World) -> None:
     made = await world.create(token())
     first = await until("the token", lambda: token_of(world, "api-jwt-root"))
     claims = jwt.decode(first, JWT_KEY, algorithms=["HS256"])
@@ -203,7 +203,7 @@ async def test_a_token_is_signed_kept_and_signed_again_with_another_key(world: W
     await until("a token in place of one that was deleted", lambda: token_of(world, "api-jwt-root"))
 
 
-async def test_a_token_is_renewed_by_the_clock_before_it_ends(world: World) -> None:
+async def test_a_token_is_renewed_in_time_before_it_expires(world: World) -> None:
     made = await world.create(token(lifetime="30s", secretRef={"name": "late", "key": "SLURM_JWT"}))
     first = await until("the token", lambda: token_of(world, "late"))
     issued = jwt.decode(first, JWT_KEY, algorithms=["HS256"])["iat"]
@@ -229,14 +229,14 @@ async def test_a_token_that_is_not_refreshed_is_immutable(world: World) -> None:
     await until("an immutable Secret", immutable)
 
 
-async def test_a_token_takes_no_secret_of_somebody_else(world: World) -> None:
+async def test_a_token_does_not_overwrite_a_foreign_secret(world: World) -> None:
     await world.create(token(secretRef={"name": "slurm-auth-jwt", "key": "jwt.key"}))
     assert "'slurm-auth-jwt' already exists" in await until_reason(world, TOKENS, "api", "SecretTaken")
     found = await world.get(SECRETS, "slurm-auth-jwt")
     assert base64.b64decode((found or {})["data"]["jwt.key"]) == JWT_KEY
 
 
-async def test_a_token_without_its_key_says_so_and_too_short_a_lifetime_is_refused(world: World) -> None:
+async def test_a_token_without_its_key_reports_that_and_a_lifetime_that_is_too_short_is_refused(world: World) -> None:
     await world.create(token(jwtKeyRef={"name": "absent", "key": "jwt.key"}))
     assert "Secret 'absent' doesn't exist" in await until_reason(world, TOKENS, "api", "ReferenceMissing")
     await world.create(secret("absent", "jwt.key", b"z" * 32))
@@ -312,7 +312,7 @@ async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers
     await until("none to be published", lambda: are({}))
 
 
-async def test_host_keys_are_made_once_and_settings_reach_running_pods(world: World) -> None:
+async def test_host_keys_are_created_once_and_settings_reach_running_pods(world: World) -> None:
     await loginset(world)
     keys = await until("host keys", lambda: world.get(SECRETS, "login-ssh-host-keys"))
     assert (keys["immutable"], len(keys["data"])) == (True, 6)
@@ -352,7 +352,7 @@ async def test_host_keys_are_made_once_and_settings_reach_running_pods(world: Wo
     assert ((await world.get(SECRETS, "login-ssh-host-keys")) or {})["data"] == keys["data"]
 
 
-async def test_what_waits_for_a_controller_says_so_and_starts_when_it_is_there(world: World) -> None:
+async def test_resources_without_their_controller_report_that_and_start_when_it_exists(world: World) -> None:
     await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
     late = {"controllerRef": {"name": "late"}}
     await world.create(custom("RestApi", "early", {**late, "slurmrestd": {"image": "x"}}))
@@ -366,7 +366,7 @@ async def test_what_waits_for_a_controller_says_so_and_starts_when_it_is_there(w
         await until(f"Deployment {name}", lambda name=name: world.get(DEPLOYMENTS, name))  # type: ignore[misc]
 
 
-async def test_slurmrestd_is_started_as_its_users_expect(world: World) -> None:
+async def test_slurmrestd_has_the_documented_arguments_and_environment(world: World) -> None:
     found = await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
     spec = found["spec"]["template"]["spec"]
     [container] = spec["containers"]
@@ -382,7 +382,7 @@ async def test_slurmrestd_is_started_as_its_users_expect(world: World) -> None:
     assert ((await world.get(RESTAPIS, "slurm")) or {})["status"]["readyReplicas"] == 1
 
 
-async def test_what_belongs_to_a_resource_that_leaves_is_not_made_again(world: World) -> None:
+async def test_objects_of_a_resource_that_is_being_deleted_are_not_created_again(world: World) -> None:
     await world.create(secret("mariadb-password", "password", b"first"))
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
     await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))

@@ -25,7 +25,7 @@ async def token(client: Client, name: str) -> str:
     return str(answer["status"]["token"])
 
 
-async def test_secure_metrics_are_for_those_who_may_get_them(kubeconfig: Path) -> None:
+async def test_secure_metrics_are_served_to_authorized_users_only(kubeconfig: Path) -> None:
     health, metrics = free_ports(2)
     settings = Settings(health_addr=f"127.0.0.1:{health}", metrics_addr=f"127.0.0.1:{metrics}", metrics_secure=True)
     async with Client.connect(load_credentials(kubeconfig)) as client:

@@ -61,7 +61,7 @@ async def test_a_pod_shows_its_slurm_node_and_is_protected_while_busy(world: Wor
     await until("the label to go", unprotected)
 
 
-async def test_no_pod_is_protected_where_the_nodeset_says_so(world: World) -> None:
+async def test_no_pod_is_protected_if_its_nodeset_disables_that(world: World) -> None:
     await world.nodeset(replicas=1, workloadDisruptionProtection=False)
     await world.until_ready(1)
     world.slurm.job_start("slinky-0")
@@ -96,7 +96,7 @@ async def on_machine(world: World, **annotations: str | None) -> None:
     await world.client.merge_patch(NODES, None, "default-node", {"metadata": {"annotations": names}})
 
 
-async def test_topology_and_features_of_the_machine_reach_the_pod_and_later_the_running_slurm_node(
+async def test_topology_and_features_of_the_kubernetes_node_reach_the_pod_and_later_the_running_slurm_node(
     world: World,
 ) -> None:
     await on_machine(world, topology="topo-switch:s2,topo-block:b2", features="fast,zone-a")
@@ -123,7 +123,7 @@ async def test_topology_and_features_of_the_machine_reach_the_pod_and_later_the_
         await on_machine(world, topology=None, features=None)
 
 
-async def test_pods_are_made_with_the_stamp_where_no_machine_says_a_topology(world: World) -> None:
+async def test_pods_are_created_with_an_empty_topology_if_no_kubernetes_node_has_one(world: World) -> None:
     world.kubelet_works = False
     await world.nodeset(replicas=1)
     await world.until_pods("slinky-0")
@@ -137,7 +137,7 @@ async def conf(world: World) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("PartitionName=")]
 
 
-async def test_a_nodeset_whose_partition_jobs_ask_for_stays_until_they_are_gone_or_it_is_forced(world: World) -> None:
+async def test_a_nodeset_is_not_deleted_while_jobs_ask_for_its_partition_unless_that_is_forced(world: World) -> None:
     partition = {"enabled": True, "config": "State=UP"}
     for name in ("one", "two"):
         await world.nodeset(name, replicas=1, oversubscribeNode=True, partition=partition)
@@ -176,7 +176,7 @@ async def test_a_nodeset_whose_partition_jobs_ask_for_stays_until_they_are_gone_
     await until("the lines to go", no_lines)
 
 
-async def test_a_partition_that_is_switched_off_is_closed_until_no_job_asks_for_it(world: World) -> None:
+async def test_a_disabled_partition_is_closed_until_no_job_asks_for_it(world: World) -> None:
     await world.nodeset(replicas=1, partition={"enabled": True, "config": "State=UP"})
     await world.until_ready(1)
     job = world.slurm.jobs[world.slurm.job_submit()]

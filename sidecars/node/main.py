@@ -25,7 +25,7 @@ READ_EVERY = 0.5
 TOKEN_SECONDS = 300
 
 
-class World(Protocol):
+class System(Protocol):
     """What the loop needs of the system that it runs on."""
 
     def now(self) -> float:
@@ -45,9 +45,9 @@ class World(Protocol):
         ...
 
 
-def run(settings: records.Settings, folder: Path, world: World, jitter: Callable[[], float]) -> None:
+def run(settings: records.Settings, folder: Path, system: System, jitter: Callable[[], float]) -> None:
     """Step the state machine until phase DONE. Raises OSError when the shared folder can't be written."""
-    state = machine.begin(world.now())
+    state = machine.begin(system.now())
     answer: records.Answer | None = None
     terminating = False
     while state.phase is not records.Phase.DONE:
@@ -59,25 +59,25 @@ def run(settings: records.Settings, folder: Path, world: World, jitter: Callable
             jitter=jitter(),
         )
         before = state.phase
-        state, actions = machine.step(settings, state, seen, world.now())
+        state, actions = machine.step(settings, state, seen, system.now())
         answer = None
         for action in actions:
             match action:
                 case records.Log(text):
-                    world.log(text)
+                    system.log(text)
                 case records.Settled(how):
                     podfiles.write(folder / podfiles.RECORD, f"{how}\n")
                 case records.Release(hook):
                     podfiles.write(folder / podfiles.RELEASED, f"{hook}\n")
                 case call:
-                    answer = world.perform(call)
+                    answer = system.perform(call)
         if answer is None and state.phase is before:
-            ahead = state.wake - world.now()
-            terminating = world.wait(min(READ_EVERY, ahead) if ahead > 0 else READ_EVERY) or terminating
+            ahead = state.wake - system.now()
+            terminating = system.wait(min(READ_EVERY, ahead) if ahead > 0 else READ_EVERY) or terminating
 
 
-class RealWorld:
-    """The real World: monotonic clock, SIGTERM blocked and waited for, stdout."""
+class RealSystem:
+    """The real System: monotonic clock, SIGTERM blocked and waited for, stdout."""
 
     def __init__(self, slurm: edge.Slurm) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     except ValueError as fault:
         print(f"node: {fault}", file=sys.stderr)
         return 2
-    run(settings, podfiles.folder(environment), RealWorld(slurm), random.random)
+    run(settings, podfiles.folder(environment), RealSystem(slurm), random.random)
     return 0
 
 

@@ -32,7 +32,7 @@ PARTIAL = 2.0
 """Seconds between two readings of a candidate that isn't whole."""
 
 
-class World(Protocol):
+class System(Protocol):
     """The clock, the signals, the log and the HTTP server of the process."""
 
     def now(self) -> float:
@@ -52,9 +52,9 @@ class World(Protocol):
         ...
 
 
-def run(settings: Settings, edge: Edge, world: World) -> None:
+def run(settings: Settings, edge: Edge, system: System) -> None:
     """Step the state machine until SIGTERM. Raises OSError when the pod's folders can't be written."""
-    state, answer = State(since=world.now()), None
+    state, answer = State(since=system.now()), None
     version: tuple[str, str] | None = None
     candidate: Id | None = None
     published: State | None = None
@@ -65,14 +65,14 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
     good = edge.good()
     present, interrupted = edge.present(), edge.interrupted()
     while True:
-        now, latest = world.now(), edge.version()
+        now, latest = system.now(), edge.version()
         if latest != version or (candidate is None and now - read_at >= PARTIAL):
             before, version, read_at = candidate, latest, now
             candidate, good = edge.candidate(), edge.good()
             if candidate != before:
-                world.log_line(f"candidate: {candidate or edge.problem}")
+                system.log_line(f"candidate: {candidate or edge.problem}")
         elif still and answer is None and not machine.due(state, now):
-            if world.wait(LOOK):
+            if system.wait(LOOK):
                 return
             continue
         before_step = state
@@ -83,11 +83,11 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
             state = before_step
         answer, installed = None, before_step.running or before_step.installed
         if published is not state:
-            world.publish(state, candidate, edge.problem)
+            system.publish(state, candidate, edge.problem)
             published = state
         for action in actions:
             if isinstance(action, Log):
-                world.log_line(action.text)
+                system.log_line(action.text)
             else:
                 answer = edge.perform(action, installed) or answer
                 if isinstance(action, Keep):
@@ -100,13 +100,13 @@ def run(settings: Settings, edge: Edge, world: World) -> None:
             }
         )
         if answer is None and state.phase is before_step.phase:
-            pause = LOOK if state.phase in (Phase.BEGIN, Phase.SETTLED) else state.wake - world.now()
-            if world.wait(min(LOOK, max(pause, 0.01))):
+            pause = LOOK if state.phase in (Phase.BEGIN, Phase.SETTLED) else state.wake - system.now()
+            if system.wait(min(LOOK, max(pause, 0.01))):
                 return
 
 
-class RealWorld:
-    """The real World: monotonic clock, SIGTERM blocked and waited for, stdout, the server."""
+class RealSystem:
+    """The real System: monotonic clock, SIGTERM blocked and waited for, stdout, the server."""
 
     def __init__(self, server: status.Server) -> None:
         self._server = server
@@ -132,9 +132,9 @@ class RealWorld:
 class Peers:
     """The other pods of slurmctld, as handover.Peers. Their sidecars listen at the port of this one."""
 
-    def __init__(self, edge: Edge, port: int, world: RealWorld) -> None:
+    def __init__(self, edge: Edge, port: int, system: RealSystem) -> None:
         self._edge, self._port = edge, port
-        self.now, self.log_line, self.pause = world.now, world.log_line, time.sleep
+        self.now, self.log_line, self.pause = system.now, system.log_line, time.sleep
 
     def standbys(self) -> Sequence[Host]:
         """Those behind this one; none for a slurmctld that isn't the first of SlurmctldHost. Raises OSError."""
@@ -194,10 +194,10 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     key = edge.places.keys / manifest.JWT_KEY
     server = status.Server(host, port, edge.places.host, key.read_bytes, time.time, edge.end_if_leading)
-    world = RealWorld(server)
+    system = RealSystem(server)
     if folder := environment.get(variables.START_GATE):
-        open_start_gate(Path(folder), edge.places.port, Peers(edge, port, world), server.publish_start_gate)
-    run(settings, edge, world)
+        open_start_gate(Path(folder), edge.places.port, Peers(edge, port, system), server.publish_start_gate)
+    run(settings, edge, system)
     return 0
 
 

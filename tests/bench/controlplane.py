@@ -33,7 +33,7 @@ from tests.bench.kubelets import Kubelets, kubelets
 from tests.bench.operator import Operator, until
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
-from tests.support.apiserver import KEYS, KINDS, World, control_plane, custom, namespace, secret
+from tests.support.apiserver import KEYS, KINDS, WatchedNamespace, control_plane, custom, namespace, secret
 from tests.support.config_maps import config_map
 from tests.support.real.configuration import calling, change_timeout, until_running
 from tests.support.real.installed import cluster, install_operator, install_slurm
@@ -69,7 +69,7 @@ async def _settled(plane: ControlPlane) -> list[Figure]:
         kubelets(plane.kubeconfig) as nodes,
         namespace(client, NAMESPACE),
     ):
-        await _create(World(client, NAMESPACE, SlurmModel(), nodes.url), nodes)
+        await _create(WatchedNamespace(client, NAMESPACE, SlurmModel(), nodes.url), nodes)
         operator = Operator(plane, NAMESPACE, nodes.url)
         try:
             await until("the workers are ready", lambda: nodes.ask("pods")[1] == CLUSTERS * WORKERS)
@@ -158,7 +158,7 @@ def _changes() -> list[Figure]:
     ]
 
 
-async def _create(world: World, nodes: Kubelets) -> None:
+async def _create(world: WatchedNamespace, nodes: Kubelets) -> None:
     names = [f"kube-{number}" for number in range(CLUSTERS * WORKERS)]
     manifests = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
     await bulk.each(partial(world.client.create, NODES, manifest) for manifest in manifests)

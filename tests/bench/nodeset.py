@@ -31,7 +31,7 @@ from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
 from tests.support import bulk
-from tests.support.apiserver import World, control_plane, namespace
+from tests.support.apiserver import WatchedNamespace, control_plane, namespace
 
 SIZES = (200, 1_000, 5_000)
 NAMESPACE, BARE = "bench", "bare"
@@ -95,7 +95,7 @@ class _Bench:
         self._replicas = replicas
         self._name = f"{replicas} replicas"
         self._profile = profile
-        self._world = World(client, NAMESPACE, SlurmModel(), simulated.url)
+        self._world = WatchedNamespace(client, NAMESPACE, SlurmModel(), simulated.url)
         self._rng = random.Random(replicas)  # noqa: S311 - picks Kubernetes nodes
         self._bare: Bare
 

@@ -94,7 +94,7 @@ def custom(kind: str, name: str, spec: dict[str, Any]) -> Manifest:
 
 
 @dataclasses.dataclass
-class World:
+class WatchedNamespace:
     """One namespace with an operator that watches it."""
 
     client: Client

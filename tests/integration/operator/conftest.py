@@ -12,7 +12,7 @@ import pytest_asyncio
 from sidecars.kube import Client, load_credentials
 from sidecars.simulate import SlurmModel, serve
 from tests.cluster.control_plane import ControlPlane
-from tests.support.apiserver import World, control_plane, namespace
+from tests.support.apiserver import WatchedNamespace, control_plane, namespace
 
 NUMBERS = itertools.count()
 
@@ -31,7 +31,7 @@ def kubeconfig(plane: ControlPlane) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def a_world(kubeconfig: Path, **settings: Any) -> AsyncIterator[World]:
+async def a_world(kubeconfig: Path, **settings: Any) -> AsyncIterator[WatchedNamespace]:
     """A namespace with keys, Controller and RestApi, watched by an operator with these settings."""
     slurm = SlurmModel()
     async with (
@@ -39,21 +39,21 @@ async def a_world(kubeconfig: Path, **settings: Any) -> AsyncIterator[World]:
         namespace(client, f"test-{next(NUMBERS)}") as name,
         serve(slurm) as url,
     ):
-        world = World(client, name, slurm, url)
+        world = WatchedNamespace(client, name, slurm, url)
         await world.cluster()
         async with world.operator(**settings):
             yield world
 
 
 @pytest_asyncio.fixture
-async def world(kubeconfig: Path) -> AsyncIterator[World]:
+async def world(kubeconfig: Path) -> AsyncIterator[WatchedNamespace]:
     """As `a_world`."""
     async with a_world(kubeconfig) as made:
         yield made
 
 
 @pytest_asyncio.fixture
-async def propagating(kubeconfig: Path) -> AsyncIterator[World]:
+async def propagating(kubeconfig: Path) -> AsyncIterator[WatchedNamespace]:
     """One whose operator explains cordons by the conditions Gpu and Disk of machines."""
     async with a_world(kubeconfig, propagated_node_conditions=("Gpu", "Disk")) as made:
         yield made

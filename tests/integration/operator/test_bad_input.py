@@ -8,7 +8,7 @@ import pytest
 
 from sidecars.custom_resources import NODESETS
 from sidecars.kube import PODS, Manifest
-from tests.support.apiserver import World, until
+from tests.support.apiserver import WatchedNamespace, until
 
 pytestmark = pytest.mark.timeout(90, func_only=True)
 
@@ -72,7 +72,7 @@ POISONS = {
 }
 
 
-async def test_each_bad_nodeset_reports_what_is_wrong_and_none_delays_another(world: World) -> None:
+async def test_each_bad_nodeset_reports_what_is_wrong_and_none_delays_another(world: WatchedNamespace) -> None:
     await world.nodeset("sound", replicas=2)
     await world.until_ready(2, "sound")
     metadata = {"name": "taken-0", "namespace": world.namespace}
@@ -110,7 +110,7 @@ async def test_each_bad_nodeset_reports_what_is_wrong_and_none_delays_another(wo
 
 
 async def test_a_slurm_node_name_of_another_nodesets_worker_is_reported_and_the_other_workers_are_created(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     await world.nodeset("first", replicas=1, **template(hostname="gpu-1"))
     await world.until_pods("first-0")

@@ -25,7 +25,7 @@ from sidecars.simulate import SlurmModel, serve
 from tests.cluster.commands import run
 from tests.cluster.tools import tool
 from tests.integration.operator.test_services import until_reason, update_status
-from tests.support.apiserver import KINDS, World, namespace, until
+from tests.support.apiserver import KINDS, WatchedNamespace, namespace, until
 
 pytestmark = pytest.mark.timeout(90, func_only=True)
 
@@ -58,7 +58,7 @@ def rendered(folder: Path, version: str, where: str) -> list[Manifest]:
     return [item for item in yaml.safe_load_all(output) if item]
 
 
-async def install(world: World, manifests: list[Manifest], without: str = "") -> None:
+async def install(world: WatchedNamespace, manifests: list[Manifest], without: str = "") -> None:
     """As Helm does."""
     for manifest in manifests:
         if manifest["kind"] != without:
@@ -68,7 +68,7 @@ async def install(world: World, manifests: list[Manifest], without: str = "") ->
             )
 
 
-async def pods_are_made_of(world: World) -> dict[str, Any]:
+async def pods_are_made_of(world: WatchedNamespace) -> dict[str, Any]:
     """Templates and their generations by workload, revisions of the workers, and pods."""
     found: dict[str, Any] = {}
     for resource in (STATEFUL_SETS, DEPLOYMENTS):
@@ -80,7 +80,7 @@ async def pods_are_made_of(world: World) -> dict[str, Any]:
     return found | {f"Pod/{name}": pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
 
 
-async def until_logins_are_scaled(world: World, replicas: int) -> None:
+async def until_logins_are_scaled(world: WatchedNamespace, replicas: int) -> None:
     """Wait until the Deployment of the login nodes says so."""
 
     async def scaled() -> bool:
@@ -97,7 +97,7 @@ async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(ku
         namespace(client, where) as name,
         serve(slurm) as url,
     ):
-        world = World(client, name, slurm, url)
+        world = WatchedNamespace(client, name, slurm, url)
         first, second = rendered(tmp_path, "1.0.0", where), rendered(tmp_path, "1.0.1", where)
         await install(world, first)
         async with world.operator():

@@ -16,12 +16,12 @@ from sidecars.kube import (
     Manifest,
 )
 from tests.integration.operator.test_services import put, until_reason
-from tests.support.apiserver import KEYS, World, custom, until
+from tests.support.apiserver import KEYS, WatchedNamespace, custom, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
 
-async def config_map(world: World, name: str, **data: str) -> None:
+async def config_map(world: WatchedNamespace, name: str, **data: str) -> None:
     """A ConfigMap of the user's."""
     metadata = {"name": name, "namespace": world.namespace}
     await world.client.create(
@@ -29,7 +29,7 @@ async def config_map(world: World, name: str, **data: str) -> None:
     )
 
 
-async def create_claim(world: World, name: str, mode: str) -> None:
+async def create_claim(world: WatchedNamespace, name: str, mode: str) -> None:
     """A claim of the user's."""
     claim = {
         "apiVersion": "v1",
@@ -40,12 +40,12 @@ async def create_claim(world: World, name: str, mode: str) -> None:
     await world.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
 
 
-async def change(world: World, **spec: Any) -> None:
+async def change(world: WatchedNamespace, **spec: Any) -> None:
     """Change the Controller."""
     await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", {"spec": spec})
 
 
-async def until_lines(world: World, *lines: str, controller: str = "slurm") -> list[str]:
+async def until_lines(world: WatchedNamespace, *lines: str, controller: str = "slurm") -> list[str]:
     """Wait until slurm.conf, as it is published, has these lines; all of it."""
 
     async def look() -> list[str] | None:
@@ -57,13 +57,13 @@ async def until_lines(world: World, *lines: str, controller: str = "slurm") -> l
     return await until(f"slurm.conf to have {lines}", look)
 
 
-async def template(world: World, name: str = "slurm-controller") -> Manifest:
+async def template(world: WatchedNamespace, name: str = "slurm-controller") -> Manifest:
     """slurmctld's pod template."""
     found = await until("slurmctld", lambda: world.get(STATEFUL_SETS, name))
     return dict(found["spec"]["template"])
 
 
-async def test_slurm_conf_has_the_defaults_of_a_new_cluster(world: World) -> None:
+async def test_slurm_conf_has_the_defaults_of_a_new_cluster(world: WatchedNamespace) -> None:
     space = world.namespace
     await until_lines(
         world,
@@ -83,7 +83,7 @@ async def test_slurm_conf_has_the_defaults_of_a_new_cluster(world: World) -> Non
     }
 
 
-async def test_backups_need_a_claim_with_access_mode_read_write_many(world: World) -> None:
+async def test_backups_need_a_claim_with_access_mode_read_write_many(world: WatchedNamespace) -> None:
     spec = {
         **KEYS,
         "slurmctld": {"image": "slurmctld:test"},
@@ -119,7 +119,7 @@ async def test_backups_need_a_claim_with_access_mode_read_write_many(world: Worl
     assert slurmctld["readinessProbe"]["httpGet"]["path"] == "/livez"
 
 
-async def test_a_missing_claim_is_reported_until_the_watch_shows_it(world: World) -> None:
+async def test_a_missing_claim_is_reported_until_the_watch_shows_it(world: WatchedNamespace) -> None:
     persistence = {"enabled": True, "existingClaim": "late"}
     await world.create(
         custom("Controller", "alone", {**KEYS, "slurmctld": {"image": "slurmctld:test"}, "persistence": persistence})
@@ -132,7 +132,7 @@ async def test_a_missing_claim_is_reported_until_the_watch_shows_it(world: World
     await until_reason(world, CONTROLLERS, "alone", "Updating")
 
 
-async def test_scripts_are_published_with_the_files_and_named_in_order(world: World) -> None:
+async def test_scripts_are_published_with_the_files_and_named_in_order(world: WatchedNamespace) -> None:
     await config_map(world, "p2", **{"90-b.sh": "#!/bin/sh\n"})
     await config_map(world, "p1", **{"00-a.sh": "#!/bin/sh\n"})
     await config_map(world, "ctl", **{"x.sh": "#!/bin/sh\n"})
@@ -150,7 +150,7 @@ async def test_scripts_are_published_with_the_files_and_named_in_order(world: Wo
     assert {"00-a.sh", "90-b.sh", "x.sh"} <= names
 
 
-async def test_a_missing_config_map_is_reported_and_used_once_it_exists(world: World) -> None:
+async def test_a_missing_config_map_is_reported_and_used_once_it_exists(world: WatchedNamespace) -> None:
     await change(world, configFileRefs=[{"name": "late"}])
     said = await until_reason(world, CONTROLLERS, "slurm", "ReferenceMissing")
     assert "ConfigMap 'late' doesn't exist" in said
@@ -170,14 +170,16 @@ async def test_a_missing_config_map_is_reported_and_used_once_it_exists(world: W
     await until("the file", there)
 
 
-async def test_lists_that_both_set_are_merged_at_the_end(world: World) -> None:
+async def test_lists_that_both_set_are_merged_at_the_end(world: WatchedNamespace) -> None:
     await change(world, extraConf="SlurmctldParameters=idle_on_node_suspend\n")
     merged = "SlurmctldParameters=enable_configless,idle_on_node_suspend,reconfig_on_restart"
     lines = await until_lines(world, merged, "SlurmctldParameters=idle_on_node_suspend")
     assert lines.index(merged) > lines.index("SlurmctldParameters=idle_on_node_suspend")
 
 
-async def test_a_changed_configuration_changes_the_pod_template_only_with_config_update_recreate(world: World) -> None:
+async def test_a_changed_configuration_changes_the_pod_template_only_with_config_update_recreate(
+    world: WatchedNamespace,
+) -> None:
     before = await template(world)
     assert "slinky.slurm.net/slurm-config-hash" not in before["metadata"]["annotations"]
     sidecars = {it["name"]: it.get("restartPolicy") for it in before["spec"]["initContainers"]}
@@ -202,7 +204,7 @@ async def test_a_changed_configuration_changes_the_pod_template_only_with_config
     await until("another hash", another)
 
 
-async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(world: World) -> None:
+async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(world: WatchedNamespace) -> None:
     world.slurm.key = b"j" * 1024
     await world.nodeset(replicas=1)
     await world.until_ready(1)
@@ -216,7 +218,7 @@ async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(worl
     assert await template(world) == before
 
 
-async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(world: World) -> None:
+async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(world: WatchedNamespace) -> None:
     await world.nodeset(
         replicas=1,
         partition={"enabled": True, "config": "MaxTime=UNLIMITED"},
@@ -233,7 +235,7 @@ async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(world: Wor
     assert (given["REGISTER_CPUS"], given["REGISTER_MEMORY_MIB"]) == ("2", "2048")
 
 
-async def test_an_external_controller_only_gets_the_configuration_that_names_it(world: World) -> None:
+async def test_an_external_controller_only_gets_the_configuration_that_names_it(world: WatchedNamespace) -> None:
     spec = {
         **KEYS,
         "external": True,
@@ -256,7 +258,7 @@ async def test_an_external_controller_only_gets_the_configuration_that_names_it(
     assert await world.get(SERVICES, "far-controller") is None
 
 
-async def test_external_addresses_of_a_service_are_left_out(world: World) -> None:
+async def test_external_addresses_of_a_service_are_left_out(world: WatchedNamespace) -> None:
     service = {"spec": {"externalIPs": ["192.0.2.1"], "type": "ClusterIP"}, "port": 7777}
     await world.client.merge_patch(RESTAPIS, world.namespace, "slurm", {"spec": {"service": service}})
 

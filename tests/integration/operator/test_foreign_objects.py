@@ -6,7 +6,7 @@ import pytest
 
 from sidecars.custom_resources import LOGINSETS
 from sidecars.kube import DEPLOYMENTS, SERVICES, Manifest
-from tests.support.apiserver import World, custom, secret, until
+from tests.support.apiserver import WatchedNamespace, custom, secret, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
@@ -17,7 +17,7 @@ LOGINSET = {
 }
 
 
-def service(world: World, **metadata: Any) -> Manifest:
+def service(world: WatchedNamespace, **metadata: Any) -> Manifest:
     """A Service named `web`, which leads to pods of an application."""
     return {
         "apiVersion": "v1",
@@ -27,7 +27,7 @@ def service(world: World, **metadata: Any) -> Manifest:
     }
 
 
-async def until_ready_is(world: World, reason: str) -> str:
+async def until_ready_is(world: WatchedNamespace, reason: str) -> str:
     """Wait for this reason of the condition Ready of LoginSet `web`; its message."""
 
     async def look() -> dict[str, Any] | None:
@@ -37,7 +37,7 @@ async def until_ready_is(world: World, reason: str) -> str:
     return str((await until(f"LoginSet web to have reason {reason}", look, seconds=30))["message"])
 
 
-async def test_a_loginset_does_not_rewrite_a_foreign_service_with_its_name(world: World) -> None:
+async def test_a_loginset_does_not_rewrite_a_foreign_service_with_its_name(world: WatchedNamespace) -> None:
     before = await world.client.create(SERVICES, service(world))
     await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
     await world.create(custom("LoginSet", "web", LOGINSET))
@@ -54,7 +54,7 @@ async def test_a_loginset_does_not_rewrite_a_foreign_service_with_its_name(world
 
 
 async def test_a_loginset_does_not_rewrite_an_object_of_another_owner_that_has_the_operators_label(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     labels = {"app.kubernetes.io/managed-by": "slurm-operator"}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "other", "controller": True}
@@ -65,7 +65,7 @@ async def test_a_loginset_does_not_rewrite_an_object_of_another_owner_that_has_t
     assert await world.get(SERVICES, "web") == before
 
 
-async def test_an_object_that_belongs_to_the_loginset_is_adopted(world: World) -> None:
+async def test_an_object_that_belongs_to_the_loginset_is_adopted(world: WatchedNamespace) -> None:
     created = await world.create(custom("LoginSet", "web", LOGINSET))
     await until_ready_is(world, "ReferenceMissing")
     owner = {

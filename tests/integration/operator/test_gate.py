@@ -29,7 +29,7 @@ from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
 from tests.integration.operator.test_control_plane import create_claim
-from tests.support.apiserver import KEYS, World, custom, namespace, until
+from tests.support.apiserver import KEYS, WatchedNamespace, custom, namespace, until
 from tests.support.configurations import BadConfiguration, bad
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
@@ -39,7 +39,7 @@ class Sidecar:
     """Stands in for `reconfigure`: takes what is published, or refuses it for `culprit`."""
 
     def __init__(self) -> None:
-        self.world: GateWorld
+        self.world: GatedNamespace
         self.culprit = ""
         self.running = ""
         self.asked = 0
@@ -87,7 +87,7 @@ class Sidecar:
         return RealWorld().wall_clock()
 
 
-class GateWorld(World):
+class GatedNamespace(WatchedNamespace):
     """A world with a pod of slurmctld."""
 
     async def published(self) -> str:
@@ -154,7 +154,7 @@ class GateWorld(World):
 
 
 @contextlib.asynccontextmanager
-async def gate(kubeconfig: Path, name: str) -> AsyncIterator[tuple[GateWorld, Sidecar]]:
+async def gate(kubeconfig: Path, name: str) -> AsyncIterator[tuple[GatedNamespace, Sidecar]]:
     """A world whose operator asks the stand-in."""
     slurm, sidecar = SlurmModel(), Sidecar()
     async with (
@@ -162,7 +162,7 @@ async def gate(kubeconfig: Path, name: str) -> AsyncIterator[tuple[GateWorld, Si
         namespace(client, name) as where,
         serve(slurm) as url,
     ):
-        world = GateWorld(client, where, slurm, url, kubelet_works=False)
+        world = GatedNamespace(client, where, slurm, url, kubelet_works=False)
         sidecar.world = world
         await world.cluster()
         async with world.operator(RealWorld(fetch_status=sidecar.fetch, ask_ready=sidecar.ready)):
@@ -247,7 +247,7 @@ async def test_slurmrestd_gets_a_configuration_when_slurmctld_runs_with_it_and_n
         await until("slurmrestd to be restarted", restarted)
 
 
-async def refused(world: World, each: BadConfiguration) -> str:
+async def refused(world: WatchedNamespace, each: BadConfiguration) -> str:
     """Ask for a bad configuration, and for a good one again; what was said against the bad one."""
     spec: dict[str, Any] = {"extraConf": f"# {each.name}\n{each.input.get('extraConf', '')}", "configFileRefs": []}
     for index, files in enumerate(each.config_maps.values()):
@@ -287,7 +287,7 @@ async def refused(world: World, each: BadConfiguration) -> str:
     return await until(f"{each.name} to be refused with {message!r}", told)
 
 
-async def as_before(world: World, each: BadConfiguration) -> None:
+async def as_before(world: WatchedNamespace, each: BadConfiguration) -> None:
     """Take a bad configuration back."""
     patch = {"spec": {"extraConf": "", "configFileRefs": []}}
     await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", patch)
@@ -306,7 +306,7 @@ async def as_before(world: World, each: BadConfiguration) -> None:
 
 
 @pytest.mark.timeout(150, func_only=True)
-async def test_no_bad_configuration_is_published_and_each_is_reported_with_its_origin(world: World) -> None:
+async def test_no_bad_configuration_is_published_and_each_is_reported_with_its_origin(world: WatchedNamespace) -> None:
     """Those that need no slurmctld to be found: tests/e2e/test_bad_configurations.py has the others."""
     world.slurm.node_register("first")
     for each in [it for it in bad() if it.found_by == "lint"]:
@@ -337,7 +337,7 @@ async def test_a_warning_about_the_configuration_is_reported_and_delays_nothing(
         await until(f"the warning, beside {message!r}", told)
 
 
-async def test_a_partition_of_an_unknown_node_is_published_when_the_node_registers(world: World) -> None:
+async def test_a_partition_of_an_unknown_node_is_published_when_the_node_registers(world: WatchedNamespace) -> None:
     world.slurm.node_register("first")
 
     async def reachable() -> bool:

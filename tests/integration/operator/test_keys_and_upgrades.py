@@ -18,7 +18,7 @@ from sidecars.kube import (
     Resource,
 )
 from tests.integration.operator.test_services import ACCOUNTING, put, update_status
-from tests.support.apiserver import World, custom, secret, until
+from tests.support.apiserver import WatchedNamespace, custom, secret, until
 
 pytestmark = pytest.mark.timeout(90, func_only=True)
 
@@ -26,7 +26,7 @@ OLD, NEW = b"s" * 1024, b"n" * 1024
 SETTLE = {"metadata": {"annotations": {"slinky.slurm.net/keys-settle-seconds": "0"}}}
 
 
-async def until_key(world: World, reason: str, words: str = "", seconds: float = 15) -> dict[str, Any]:
+async def until_key(world: WatchedNamespace, reason: str, words: str = "", seconds: float = 15) -> dict[str, Any]:
     """Wait until the condition SlurmKey has this reason and these words."""
 
     async def look() -> dict[str, Any] | None:
@@ -36,19 +36,21 @@ async def until_key(world: World, reason: str, words: str = "", seconds: float =
     return await until(f"SlurmKey to say {reason} {words}", look, seconds)
 
 
-async def keys_of_daemons(world: World) -> list[bytes]:
+async def keys_of_daemons(world: WatchedNamespace) -> list[bytes]:
     """What daemons are given, the key that they sign with first."""
     found = await until("the keys", lambda: world.get(SECRETS, "slurm-auth-slurm-jwks"))
     entries = json.loads(base64.b64decode(found["data"]["slurm.jwks"]))["keys"]
     return [base64.b64decode(it["k"]) for it in sorted(entries, key=lambda it: it.get("use") != "default")]
 
 
-async def change(world: World, resource: Resource, name: str, **body: Any) -> None:
+async def change(world: WatchedNamespace, resource: Resource, name: str, **body: Any) -> None:
     """Patch a resource of ours."""
     await world.client.merge_patch(resource, world.namespace, name, body)
 
 
-async def test_a_key_changed_in_its_secret_is_refused_and_a_key_named_in_the_spec_is_distributed(world: World) -> None:
+async def test_a_key_changed_in_its_secret_is_refused_and_a_key_named_in_the_spec_is_distributed(
+    world: WatchedNamespace,
+) -> None:
     await until_key(world, "InUse", "'slurm-auth-slurm'")
     assert await keys_of_daemons(world) == [OLD]
     template = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
@@ -72,12 +74,12 @@ async def test_a_key_changed_in_its_secret_is_refused_and_a_key_named_in_the_spe
     await until_key(world, "InUse", "'slurm-auth-slurm'")
 
 
-async def test_the_first_reference_can_not_be_changed_and_the_refusal_names_the_remedy(world: World) -> None:
+async def test_the_first_reference_can_not_be_changed_and_the_refusal_names_the_remedy(world: WatchedNamespace) -> None:
     with pytest.raises(Invalid, match="name the new key in nextSlurmKeyRef"):
         await change(world, CONTROLLERS, "slurm", spec={"slurmKeyRef": {"name": "other", "key": "slurm.key"}})
 
 
-async def test_a_new_key_creates_no_new_revision_of_workers(world: World) -> None:
+async def test_a_new_key_creates_no_new_revision_of_workers(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     before = set(await world.pods())
@@ -98,7 +100,7 @@ def image(workload: dict[str, Any], container: str) -> str:
     return str(next(it["image"] for it in containers if it["name"] == container))
 
 
-async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_back(world: World) -> None:
+async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_back(world: WatchedNamespace) -> None:
     await world.create(secret("mariadb-password", "password", b"first"))
     await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
     await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
@@ -207,7 +209,7 @@ async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_bac
     assert await has(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
 
 
-async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(world: World) -> None:
+async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(world: WatchedNamespace) -> None:
     await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
     await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
     await world.nodeset(replicas=1, slurmd={"image": "slurmd:25.11"})
@@ -253,7 +255,7 @@ async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(wor
     await until("all workers of 26.05", new, 20)
 
 
-async def test_a_release_of_the_charts_alone_changes_no_pod(world: World) -> None:
+async def test_a_release_of_the_charts_alone_changes_no_pod(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     await until_key(world, "InUse")

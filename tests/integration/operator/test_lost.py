@@ -16,20 +16,20 @@ from sidecars.kube import NODES, PODS, Client, NotFound, load_credentials
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.simulate import SlurmModel, serve
 from tests.integration.operator.test_nodesets import machine, machines
-from tests.support.apiserver import World, namespace, until
+from tests.support.apiserver import WatchedNamespace, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
 CORDONED_FOR = "nodeset.slinky.slurm.net/cordoned-for"
 
 
-async def uid(world: World, pod: str) -> str | None:
+async def uid(world: WatchedNamespace, pod: str) -> str | None:
     """Of the pod of that name, also while it is terminating."""
     found = await world.get(PODS, pod)
     return None if found is None else str(found["metadata"]["uid"])
 
 
-async def on_a_machine_of_its_own(world: World, host: str, **spec: Any) -> tuple[str, str]:
+async def on_a_machine_of_its_own(world: WatchedNamespace, host: str, **spec: Any) -> tuple[str, str]:
     """A NodeSet with one worker, on Kubernetes node `host`; the worker's pod and its uid."""
     await world.nodeset(**spec)
     await world.until_ready(1)
@@ -39,7 +39,7 @@ async def on_a_machine_of_its_own(world: World, host: str, **spec: Any) -> tuple
 
 
 async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_if_the_node_is_out_of_service(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     async with machines(world, "n1") as daemon_set:
         name, before = await on_a_machine_of_its_own(world, "n1", **daemon_set)
@@ -69,7 +69,7 @@ async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_if_the_n
 
 
 async def test_a_pod_whose_kubernetes_node_is_gone_is_deleted_by_force_if_slurmd_does_not_answer_either(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     async with machines(world, "n1") as daemon_set:
         name, before = await on_a_machine_of_its_own(world, "n1", **daemon_set)
@@ -92,7 +92,7 @@ async def test_a_pod_whose_kubernetes_node_is_gone_is_deleted_by_force_if_slurmd
 
 
 async def test_a_node_record_stuck_completing_is_repaired_while_the_next_pod_waits_for_a_kubernetes_node(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
@@ -118,7 +118,7 @@ class Later:
 
 
 @pytest_asyncio.fixture
-async def watching(kubeconfig: Path) -> AsyncIterator[tuple[World, Later]]:
+async def watching(kubeconfig: Path) -> AsyncIterator[tuple[WatchedNamespace, Later]]:
     """A world whose operator cordons machines, and whose time can be put forward."""
     slurm, later = SlurmModel(), Later()
     async with (
@@ -126,13 +126,15 @@ async def watching(kubeconfig: Path) -> AsyncIterator[tuple[World, Later]]:
         namespace(client, f"lost-{datetime.now(UTC).strftime('%H%M%S%f')}") as name,
         serve(slurm) as url,
     ):
-        world = World(client, name, slurm, url)
+        world = WatchedNamespace(client, name, slurm, url)
         await world.cluster()
         async with world.operator(RealWorld(wall_clock=later), cordon_drained_nodes=True):
             yield world, later
 
 
-async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(watching: tuple[World, Later]) -> None:
+async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(
+    watching: tuple[WatchedNamespace, Later],
+) -> None:
     world, later = watching
     await world.nodeset(replicas=2)
     await world.until_ready(2)
@@ -170,7 +172,7 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(watchin
 
 
 async def test_a_pod_that_never_registers_is_replaced_after_a_longer_wait_each_time(
-    watching: tuple[World, Later],
+    watching: tuple[WatchedNamespace, Later],
 ) -> None:
     world, later = watching
     world.mute.add("slinky-1")
@@ -203,7 +205,7 @@ async def test_a_pod_that_never_registers_is_replaced_after_a_longer_wait_each_t
 
 
 async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordons_it_without_a_loop(
-    watching: tuple[World, Later],
+    watching: tuple[WatchedNamespace, Later],
 ) -> None:
     world, _ = watching
     async with machines(world, "n1") as daemon_set:
@@ -252,7 +254,7 @@ async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordon
 
 
 async def test_deletion_of_a_cluster_does_not_wait_for_a_pod_on_a_lost_kubernetes_node(
-    watching: tuple[World, Later],
+    watching: tuple[WatchedNamespace, Later],
 ) -> None:
     world, later = watching
     async with machines(world, "n1") as daemon_set:

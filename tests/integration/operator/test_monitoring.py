@@ -6,7 +6,7 @@ import pytest
 
 from sidecars.custom_resources import CONTROLLERS
 from sidecars.kube import SERVICE_MONITORS, STATEFUL_SETS, Manifest, Resource
-from tests.support.apiserver import World, until
+from tests.support.apiserver import WatchedNamespace, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
@@ -39,13 +39,13 @@ DEFINITION = {
 MONITOR = {"enabled": True, "interval": "30s", "scrapeTimeout": "25s", "labels": {"release": "prometheus"}}
 
 
-async def ask(world: World, enabled: bool, monitor: dict[str, Any] | None = None) -> None:
+async def ask(world: WatchedNamespace, enabled: bool, monitor: dict[str, Any] | None = None) -> None:
     """Change spec.metrics."""
     metrics = {"enabled": enabled, "serviceMonitor": monitor}
     await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", {"spec": {"metrics": metrics}})
 
 
-async def until_event(world: World, status: str, reason: str) -> str:
+async def until_event(world: WatchedNamespace, status: str, reason: str) -> str:
     """Wait for the condition ServiceMonitor; its message."""
 
     async def look() -> str | None:
@@ -55,12 +55,12 @@ async def until_event(world: World, status: str, reason: str) -> str:
     return await until(f"ServiceMonitor={status} {reason}", look, 45)
 
 
-async def monitor(world: World) -> Manifest | None:
+async def monitor(world: WatchedNamespace) -> Manifest | None:
     """The ServiceMonitor."""
     return await world.get(SERVICE_MONITORS, "slurm-controller")
 
 
-async def until_gone(world: World) -> None:
+async def until_gone(world: WatchedNamespace) -> None:
     """Wait until there is none."""
 
     async def gone() -> bool:
@@ -69,7 +69,9 @@ async def until_gone(world: World) -> None:
     await until("the ServiceMonitor to be gone", gone)
 
 
-async def test_a_service_monitor_is_created_where_its_kind_exists_and_deleted_when_it_is_disabled(world: World) -> None:
+async def test_a_service_monitor_is_created_where_its_kind_exists_and_deleted_when_it_is_disabled(
+    world: WatchedNamespace,
+) -> None:
     await ask(world, True, MONITOR)
     assert "install the Prometheus operator" in await until_event(world, "False", "KindMissing")
     assert await until("slurmctld, which doesn't wait for it", lambda: world.get(STATEFUL_SETS, "slurm-controller"))

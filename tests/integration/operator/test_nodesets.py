@@ -11,25 +11,25 @@ import pytest
 from sidecars.custom_resources import NODESETS
 from sidecars.kube import CONFIG_MAPS, CONTROLLER_REVISIONS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Manifest, NotFound
 from sidecars.policy import conditions
-from tests.support.apiserver import World, secret, until
+from tests.support.apiserver import WatchedNamespace, secret, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
 HASH = "controller-revision-hash"
 
 
-async def change(world: World, name: str = "slinky", **spec: Any) -> None:
+async def change(world: WatchedNamespace, name: str = "slinky", **spec: Any) -> None:
     """Patch a NodeSet's spec."""
     await world.client.merge_patch(NODESETS, world.namespace, name, {"spec": spec})
 
 
-async def revisions(world: World) -> dict[str, Manifest]:
+async def revisions(world: WatchedNamespace) -> dict[str, Manifest]:
     """ControllerRevisions by hash."""
     items, _ = await world.client.list(CONTROLLER_REVISIONS, world.namespace)
     return {item["metadata"]["labels"][HASH]: item for item in items}
 
 
-async def until_rolled(world: World, image: str, count: int) -> str:
+async def until_rolled(world: WatchedNamespace, image: str, count: int) -> str:
     """Wait until all pods have the image and a successor's uid is ready; the hash of their revision."""
 
     async def rolled() -> str | None:
@@ -44,7 +44,7 @@ async def until_rolled(world: World, image: str, count: int) -> str:
     return found
 
 
-async def test_revisions_are_stored_rolled_back_to_and_pruned(world: World) -> None:
+async def test_revisions_are_stored_rolled_back_to_and_pruned(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1, revisionHistoryLimit=1, slurmd={"image": "slurmd:1"})
     first = await until_rolled(world, "slurmd:1", 1)
     await change(world, slurmd={"image": "slurmd:2"})
@@ -63,7 +63,9 @@ async def test_revisions_are_stored_rolled_back_to_and_pruned(world: World) -> N
     await until("the oldest revision to be pruned", pruned)
 
 
-async def test_a_revision_whose_name_is_taken_counts_as_a_collision_and_gets_another_name(world: World) -> None:
+async def test_a_revision_whose_name_is_taken_counts_as_a_collision_and_gets_another_name(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=0, slurmd={"image": "slurmd:1"})
     [taken] = await until("the revision", lambda: revisions(world))
     foreign = {
@@ -88,7 +90,7 @@ async def test_a_revision_whose_name_is_taken_counts_as_a_collision_and_gets_ano
 
 
 @contextlib.asynccontextmanager
-async def machines(world: World, *hosts: str) -> AsyncIterator[dict[str, Any]]:
+async def machines(world: WatchedNamespace, *hosts: str) -> AsyncIterator[dict[str, Any]]:
     """Kubernetes nodes `HOST.NAMESPACE` with a label of their own; what a NodeSet needs to run on just these."""
     label = {"pool": world.namespace}
     for host in hosts:
@@ -104,18 +106,18 @@ async def machines(world: World, *hosts: str) -> AsyncIterator[dict[str, Any]]:
                 await world.client.delete(NODES, None, f"{host}.{world.namespace}")
 
 
-async def machine(world: World, host: str, patch: dict[str, Any]) -> None:
+async def machine(world: WatchedNamespace, host: str, patch: dict[str, Any]) -> None:
     """Patch a Kubernetes node."""
     await world.client.merge_patch(NODES, None, f"{host}.{world.namespace}", patch)
 
 
-async def hosts(world: World) -> dict[str, Manifest]:
+async def hosts(world: WatchedNamespace) -> dict[str, Manifest]:
     """Worker pods by hostname, without those that are on their way out."""
     pods = (await world.pods()).values()
     return {pod["spec"]["hostname"]: pod for pod in pods if not pod["metadata"].get("deletionTimestamp")}
 
 
-async def until_hosts(world: World, *names: str, seconds: float = 10) -> dict[str, Manifest]:
+async def until_hosts(world: WatchedNamespace, *names: str, seconds: float = 10) -> dict[str, Manifest]:
     """Wait until exactly these have a worker pod."""
 
     async def look() -> dict[str, Manifest] | None:
@@ -125,7 +127,7 @@ async def until_hosts(world: World, *names: str, seconds: float = 10) -> dict[st
     return await until(f"pods on {names}", look, seconds)
 
 
-async def test_in_daemonset_mode_each_matching_kubernetes_node_has_a_pod(world: World) -> None:
+async def test_in_daemonset_mode_each_matching_kubernetes_node_has_a_pod(world: WatchedNamespace) -> None:
     async with machines(world, "n1", "n2", "n3") as daemon_set:
         await machine(world, "n3", {"metadata": {"labels": {"pool": "another"}}})
         await world.nodeset(replicas=7, **daemon_set)
@@ -172,7 +174,7 @@ async def test_in_daemonset_mode_each_matching_kubernetes_node_has_a_pod(world: 
 
 
 async def test_a_cordoned_kubernetes_node_in_daemonset_mode_keeps_its_drained_pod_and_gets_no_new_one(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await machine(world, "n2", {"spec": {"unschedulable": True}})
@@ -196,7 +198,7 @@ async def test_a_cordoned_kubernetes_node_in_daemonset_mode_keeps_its_drained_po
 
 
 async def test_the_hostname_of_a_daemonset_mode_worker_can_be_overridden_and_changed_and_an_event_reports_it(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     async with machines(world, "n1") as daemon_set:
         override = "nodeset.slinky.slurm.net/hostname-override"
@@ -221,7 +223,7 @@ async def test_the_hostname_of_a_daemonset_mode_worker_can_be_overridden_and_cha
 
 
 async def test_two_kubernetes_nodes_with_one_slurm_name_are_reported_and_one_of_them_gets_a_worker(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         override = "nodeset.slinky.slurm.net/hostname-override"
@@ -236,7 +238,7 @@ async def test_two_kubernetes_nodes_with_one_slurm_name_are_reported_and_one_of_
         await until("the conflict to be named", said)
 
 
-async def test_a_pod_of_a_deleted_kubernetes_node_is_deleted_with_its_node_record(world: World) -> None:
+async def test_a_pod_of_a_deleted_kubernetes_node_is_deleted_with_its_node_record(world: WatchedNamespace) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
         await until_hosts(world, "n1", "n2")
@@ -250,7 +252,7 @@ async def test_a_pod_of_a_deleted_kubernetes_node_is_deleted_with_its_node_recor
         await until("the record to be pruned", pruned, seconds=20)
 
 
-async def test_a_changed_scaling_mode_drains_the_old_pods_while_new_ones_are_created(world: World) -> None:
+async def test_a_changed_scaling_mode_drains_the_old_pods_while_new_ones_are_created(world: WatchedNamespace) -> None:
     async with machines(world, "n1") as daemon_set:
         await world.nodeset(replicas=2)
         await world.until_ready(2)
@@ -268,7 +270,7 @@ async def test_a_changed_scaling_mode_drains_the_old_pods_while_new_ones_are_cre
 # Names and pinning
 
 
-async def test_of_two_nodesets_with_one_slurm_name_the_later_reports_which_one_has_it(world: World) -> None:
+async def test_of_two_nodesets_with_one_slurm_name_the_later_reports_which_one_has_it(world: WatchedNamespace) -> None:
     prefix = {"spec": {"hostname": "gpu-"}}
     await world.nodeset("first", replicas=1, template=prefix)
     await world.until_pods("first-0")
@@ -289,7 +291,7 @@ async def test_of_two_nodesets_with_one_slurm_name_the_later_reports_which_one_h
     assert set(await world.pods()) == {"first-0"}
 
 
-async def test_names_consist_of_the_prefix_and_the_padded_ordinal(world: World) -> None:
+async def test_names_consist_of_the_prefix_and_the_padded_ordinal(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1, ordinalPadding=3, template={"spec": {"hostname": "gpu-"}}, oversubscribeNode=True)
     await world.until_pods("slinky-000")
     spec = (await world.pods())["slinky-000"]["spec"]
@@ -297,7 +299,7 @@ async def test_names_consist_of_the_prefix_and_the_padded_ordinal(world: World) 
     assert "affinity" not in spec
 
 
-async def test_a_pinned_pod_is_created_again_on_its_kubernetes_node(world: World) -> None:
+async def test_a_pinned_pod_is_created_again_on_its_kubernetes_node(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1, pinToNode=True)
     await world.until_ready(1)
 
@@ -343,7 +345,7 @@ CLAIM = {
 }
 
 
-async def owners(world: World, name: str = "slinky") -> dict[str, list[str]]:
+async def owners(world: WatchedNamespace, name: str = "slinky") -> dict[str, list[str]]:
     """The kind and name of each owner of a NodeSet's claims."""
     items, _ = await world.client.list(
         PERSISTENT_VOLUME_CLAIMS, world.namespace, label_selector=f"app.kubernetes.io/instance={name}"
@@ -358,7 +360,7 @@ async def owners(world: World, name: str = "slinky") -> dict[str, list[str]]:
     }
 
 
-async def until_owned(world: World, want: dict[str, list[str]], name: str = "slinky") -> None:
+async def until_owned(world: WatchedNamespace, want: dict[str, list[str]], name: str = "slinky") -> None:
     """Wait until just these owners have the claims, by what follows `data-NAME-` in their names."""
 
     async def look() -> bool:
@@ -368,7 +370,7 @@ async def until_owned(world: World, want: dict[str, list[str]], name: str = "sli
 
 
 async def test_claims_are_deleted_with_their_nodeset_or_with_a_scaled_in_worker_as_the_retention_policy_asks(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     async with asyncio.TaskGroup() as together:
         for when_deleted in ("Retain", "Delete"):
@@ -376,7 +378,7 @@ async def test_claims_are_deleted_with_their_nodeset_or_with_a_scaled_in_worker_
                 together.create_task(life_of_claims(world, when_deleted, when_scaled))
 
 
-async def life_of_claims(world: World, when_deleted: str, when_scaled: str) -> None:
+async def life_of_claims(world: WatchedNamespace, when_deleted: str, when_scaled: str) -> None:
     """Of a NodeSet of its own with that policy: made, scaled in and out, updated, removed."""
     name = f"{when_deleted}-{when_scaled}".lower()
     first, last = f"{name}-0", f"{name}-1"
@@ -433,7 +435,7 @@ def cost(value: int) -> dict[str, Any]:
 
 
 async def test_a_worker_waits_until_its_predecessors_claim_is_deleted_and_a_changed_policy_applies(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
     await world.nodeset(replicas=2, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)
@@ -453,7 +455,9 @@ async def test_a_worker_waits_until_its_predecessors_claim_is_deleted_and_a_chan
     await until_owned(world, {"0": [], "1": ["Pod slinky-1"]})
 
 
-async def test_a_claim_is_deleted_with_its_worker_when_the_kubernetes_node_stops_matching(world: World) -> None:
+async def test_a_claim_is_deleted_with_its_worker_when_the_kubernetes_node_stops_matching(
+    world: WatchedNamespace,
+) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         policy = {"whenScaled": "Delete"}
         await world.nodeset(volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy, **daemon_set)
@@ -465,7 +469,7 @@ async def test_a_claim_is_deleted_with_its_worker_when_the_kubernetes_node_stops
         await until_owned(world, {"n1": [], "n2": [f"Pod {pods['n2']['metadata']['name']}"]})
 
 
-async def test_a_claim_that_another_object_controls_is_not_changed(world: World) -> None:
+async def test_a_claim_that_another_object_controls_is_not_changed(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1, volumeClaimTemplates=[CLAIM])
     await world.until_ready(1)
     await until_owned(world, {"0": []})
@@ -478,7 +482,7 @@ async def test_a_claim_that_another_object_controls_is_not_changed(world: World)
     assert await owners(world) == {"0": ["ConfigMap other"]}
 
 
-async def test_config_maps_that_workers_read_follow_the_nodeset_without_a_new_pod(world: World) -> None:
+async def test_config_maps_that_workers_read_follow_the_nodeset_without_a_new_pod(world: WatchedNamespace) -> None:
     sssd = secret("sssd", "sssd.conf", b"[sssd]")
     await world.create(sssd)
     reference = {"name": "sssd", "key": "sssd.conf"}

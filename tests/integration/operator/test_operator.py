@@ -20,12 +20,12 @@ from sidecars.kube import (
 )
 from sidecars.release.main import release
 from sidecars.simulate import Fault, SlurmModel, serve
-from tests.support.apiserver import KEYS, World, custom, namespace, until
+from tests.support.apiserver import KEYS, WatchedNamespace, custom, namespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
 
-async def test_a_controller_gets_its_daemons_services_and_configuration(world: World) -> None:
+async def test_a_controller_gets_its_daemons_services_and_configuration(world: WatchedNamespace) -> None:
     stateful_set = await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller"))
     assert stateful_set["spec"]["serviceName"] == "slurm-controller-internal"
     assert await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
@@ -35,7 +35,7 @@ async def test_a_controller_gets_its_daemons_services_and_configuration(world: W
     assert f"ClusterName={world.namespace}_slurm\n" in config["data"]["slurm.conf"]
 
 
-async def test_a_resource_reports_what_its_pods_lack(world: World) -> None:
+async def test_a_resource_reports_what_its_pods_lack(world: WatchedNamespace) -> None:
     async def said() -> bool:
         return (await world.condition(CONTROLLERS, "slurm")).get("reason") in {"PodsNotReady", "Updating"}
 
@@ -54,7 +54,7 @@ async def test_a_resource_reports_what_its_pods_lack(world: World) -> None:
     await until("the Controller to be Ready", ready)
 
 
-async def test_a_nodeset_gets_pods_by_ordinal_with_the_documented_labels(world: World) -> None:
+async def test_a_nodeset_gets_pods_by_ordinal_with_the_documented_labels(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=3)
     await world.until_pods("slinky-0", "slinky-1", "slinky-2")
     labels = (await world.pods())["slinky-2"]["metadata"]["labels"]
@@ -65,7 +65,7 @@ async def test_a_nodeset_gets_pods_by_ordinal_with_the_documented_labels(world: 
     assert budget["spec"]["maxUnavailable"] == 0
 
 
-async def test_scale_in_waits_for_the_job_and_then_deletes_the_pod_and_its_record(world: World) -> None:
+async def test_scale_in_waits_for_the_job_and_then_deletes_the_pod_and_its_record(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     busy = [world.slurm.job_start("slinky-0"), world.slurm.job_start("slinky-1")]
@@ -95,7 +95,7 @@ async def test_scale_in_waits_for_the_job_and_then_deletes_the_pod_and_its_recor
     assert "DRAIN" not in world.slurm.states("slinky-0")
 
 
-async def test_scaling_out_again_lifts_the_drain_of_the_same_pod(world: World) -> None:
+async def test_scaling_out_again_lifts_the_drain_of_the_same_pod(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     world.slurm.job_start("slinky-0")
@@ -110,7 +110,7 @@ async def test_scaling_out_again_lifts_the_drain_of_the_same_pod(world: World) -
     assert (await world.pods())["slinky-0"]["metadata"]["uid"] == uid
 
 
-async def test_while_slurm_does_not_answer_pods_are_created_and_none_is_deleted(world: World) -> None:
+async def test_while_slurm_does_not_answer_pods_are_created_and_none_is_deleted(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     world.slurm.fail(Fault.SERVER_ERROR)
@@ -126,7 +126,7 @@ async def test_while_slurm_does_not_answer_pods_are_created_and_none_is_deleted(
     await world.until_pods("slinky-0", "other-0")
 
 
-async def test_an_empty_answer_of_slurmrestd_deletes_nothing(world: World) -> None:
+async def test_an_empty_answer_of_slurmrestd_deletes_nothing(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=4)
     await world.until_ready(4)
     job = world.slurm.job_start("slinky-[0-3]")
@@ -143,11 +143,13 @@ async def test_an_empty_answer_of_slurmrestd_deletes_nothing(world: World) -> No
     await until("the pods to go", lambda: _none(world), seconds=45)
 
 
-async def _none(world: World) -> bool:
+async def _none(world: WatchedNamespace) -> bool:
     return not await world.pods()
 
 
-async def test_a_cordoned_kubernetes_node_drains_its_slurm_node_and_an_uncordoned_one_does_not(world: World) -> None:
+async def test_a_cordoned_kubernetes_node_drains_its_slurm_node_and_an_uncordoned_one_does_not(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
 
@@ -175,7 +177,7 @@ async def test_a_cordoned_kubernetes_node_drains_its_slurm_node_and_an_uncordone
 
 
 async def test_node_records_of_lost_pods_are_deleted_unless_they_have_a_foreign_reason_or_a_reservation(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
@@ -200,7 +202,7 @@ async def test_node_records_of_lost_pods_are_deleted_unless_they_have_a_foreign_
     assert set(world.slurm.nodes) == {"slinky-0", "slinky-9", "bare-metal"}
 
 
-async def test_a_changed_template_replaces_one_drained_pod_at_a_time(world: World) -> None:
+async def test_a_changed_template_replaces_one_drained_pod_at_a_time(world: WatchedNamespace) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
     await world.nodeset(replicas=2, updateStrategy=strategy)
     await world.until_ready(2)
@@ -224,7 +226,7 @@ async def test_a_changed_template_replaces_one_drained_pod_at_a_time(world: Worl
     await until("slinky-0 to be replaced", both_replaced, seconds=20)
 
 
-async def test_deletion_of_everything_at_once_drains_first_and_completes(world: World) -> None:
+async def test_deletion_of_everything_at_once_drains_first_and_completes(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     job = world.slurm.job_start("slinky-1")
@@ -250,7 +252,7 @@ async def test_deletion_of_everything_at_once_drains_first_and_completes(world: 
     await until("all three to be gone", gone, seconds=20)
 
 
-async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(world: World) -> None:
+async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1, deletionTimeout="2s")
     await world.until_ready(1)
     world.slurm.job_start("slinky-0")
@@ -263,7 +265,7 @@ async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(
     await until("the rest to be ended", gone, seconds=20)
 
 
-async def test_a_settled_cluster_gets_no_writes(world: World) -> None:
+async def test_a_settled_cluster_gets_no_writes(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     previous: dict[str, str] = {}
@@ -286,7 +288,9 @@ async def test_a_settled_cluster_gets_no_writes(world: World) -> None:
     assert await world.versions() == previous
 
 
-async def test_a_nodeset_without_a_controller_reports_that_and_starts_when_the_controller_exists(world: World) -> None:
+async def test_a_nodeset_without_a_controller_reports_that_and_starts_when_the_controller_exists(
+    world: WatchedNamespace,
+) -> None:
     pool = {"controllerRef": {"name": "late"}, "replicas": 1, "slurmd": {"image": "slurmd:test"}}
     await world.create(custom("NodeSet", "early", pool))
 
@@ -298,7 +302,9 @@ async def test_a_nodeset_without_a_controller_reports_that_and_starts_when_the_c
     await world.until_pods("early-0")
 
 
-async def test_a_pod_that_the_api_server_refuses_is_reported_and_delays_no_other_nodeset(world: World) -> None:
+async def test_a_pod_that_the_api_server_refuses_is_reported_and_delays_no_other_nodeset(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset("poison", replicas=1, template={"spec": {"containers": [{"name": "Not A Name"}]}})
     await world.nodeset("sound", replicas=1)
     await world.until_pods("sound-0")
@@ -309,7 +315,7 @@ async def test_a_pod_that_the_api_server_refuses_is_reported_and_delays_no_other
     await until("the condition", said)
 
 
-async def test_a_pod_deleted_by_hand_is_replaced_under_its_own_name(world: World) -> None:
+async def test_a_pod_deleted_by_hand_is_replaced_under_its_own_name(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     uid = (await world.pods())["slinky-0"]["metadata"]["uid"]
@@ -329,7 +335,7 @@ async def test_release_stops_the_operator_so_that_everything_can_be_deleted_with
         namespace(client, "released") as name,
         serve(slurm) as url,
     ):
-        world = World(client, name, slurm, url)
+        world = WatchedNamespace(client, name, slurm, url)
         await world.cluster()
         async with world.operator():
             await world.nodeset(replicas=1)

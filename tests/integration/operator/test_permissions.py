@@ -30,7 +30,7 @@ from sidecars.workloads.facts import Site
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
-from tests.support.apiserver import World, custom, namespace, secret, until
+from tests.support.apiserver import WatchedNamespace, custom, namespace, secret, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
@@ -59,7 +59,7 @@ async def grant(client: Client, *namespaces: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def operator(world: World, client: Client, *namespaces: str) -> AsyncIterator[None]:
+async def operator(world: WatchedNamespace, client: Client, *namespaces: str) -> AsyncIterator[None]:
     """An operator with that client, which watches these namespaces, and the world's kubelets."""
     settings = Settings(namespaces=namespaces, slurmrestd_url=world.url)
     site = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
@@ -83,7 +83,7 @@ async def test_the_operator_works_with_a_role_in_its_namespace_and_reaches_no_ot
         serve(slurm) as url,
     ):
         await grant(admin, name, "missing")
-        world = World(admin, name, slurm, url)
+        world = WatchedNamespace(admin, name, slurm, url)
         await world.cluster()
         with caplog.at_level(logging.INFO):
             async with operator(world, restricted, name, "missing"):

@@ -8,12 +8,12 @@ from prometheus_client import REGISTRY
 
 from sidecars.custom_resources import CONTROLLERS
 from sidecars.kube import CONFIG_MAPS, Manifest
-from tests.support.apiserver import World, until
+from tests.support.apiserver import WatchedNamespace, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
 
-def config_map(world: World, name: str, text: str) -> Manifest:
+def config_map(world: WatchedNamespace, name: str, text: str) -> Manifest:
     metadata = {"name": name, "namespace": world.namespace}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {f"{name}.conf": text}}
 
@@ -25,7 +25,7 @@ def passes() -> float:
     return sum(REGISTRY.get_sample_value(metric, {"kind": kind}) or 0.0 for kind in kinds)
 
 
-async def published(world: World) -> str:
+async def published(world: WatchedNamespace) -> str:
     found: list[str] = []
     for name in ("slurm-config", "slurm-config-1"):
         data: dict[str, Any] = ((await world.get(CONFIG_MAPS, name)) or {}).get("data") or {}
@@ -47,7 +47,7 @@ async def until_quiet() -> None:
 
 
 async def test_a_referenced_config_map_is_published_at_each_change_and_an_unrelated_one_wakes_nothing(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     await world.client.create(CONFIG_MAPS, config_map(world, "site", "# one\n"))
     await world.client.merge_patch(

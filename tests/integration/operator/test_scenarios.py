@@ -17,7 +17,7 @@ from sidecars.policy.podstate import deadline_text
 from sidecars.simulate import Fault
 from sidecars.slurm.hostlists import expand
 from tests.integration.operator.test_nodesets import change, machine, machines
-from tests.support.apiserver import World, custom, until
+from tests.support.apiserver import WatchedNamespace, custom, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
@@ -34,7 +34,7 @@ async def holds(what: str, look: Callable[[], bool], seconds: float = 10) -> Non
     await until(what, ask, seconds)
 
 
-async def uids(world: World) -> dict[str, str]:
+async def uids(world: WatchedNamespace) -> dict[str, str]:
     """Of the worker pods that are not on their way out, by name."""
     pods = (await world.pods()).values()
     return {
@@ -42,36 +42,36 @@ async def uids(world: World) -> dict[str, str]:
     }
 
 
-async def cordoned(world: World) -> set[str]:
+async def cordoned(world: WatchedNamespace) -> set[str]:
     """Pods with the annotation pod-cordon."""
     pods = await world.pods()
     return {name for name, pod in pods.items() if pod["metadata"]["annotations"].get(CORDON) == "true"}
 
 
-async def replaced(world: World, before: dict[str, str], *names: str) -> bool:
+async def replaced(world: WatchedNamespace, before: dict[str, str], *names: str) -> bool:
     """Whether just these pods have a successor."""
     now = await uids(world)
     return now.keys() == before.keys() and {name for name in now if now[name] != before[name]} == set(names)
 
 
-def drained(world: World, *names: str) -> bool:
+def drained(world: WatchedNamespace, *names: str) -> bool:
     """Whether just these Slurm nodes drain."""
     return {name for name in world.slurm.nodes if "DRAIN" in world.slurm.states(name)} == set(names)
 
 
-async def status(world: World) -> dict[str, Any]:
+async def status(world: WatchedNamespace) -> dict[str, Any]:
     """The status of NodeSet slinky."""
     found = await world.get(NODESETS, "slinky")
     return dict((found or {}).get("status") or {})
 
 
-async def annotate(world: World, pod: str, **annotations: str | None) -> None:
+async def annotate(world: WatchedNamespace, pod: str, **annotations: str | None) -> None:
     """Annotations `nodeset.slinky.slurm.net/…` of a pod."""
     names = {f"nodeset.slinky.slurm.net/{name.replace('_', '-')}": value for name, value in annotations.items()}
     await world.client.merge_patch(PODS, world.namespace, pod, {"metadata": {"annotations": names}})
 
 
-async def test_a_worker_pod_has_its_hostname_subdomain_and_anti_affinity(world: World) -> None:
+async def test_a_worker_pod_has_its_hostname_subdomain_and_anti_affinity(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=3)
     await world.until_pods("slinky-0", "slinky-1", "slinky-2")
     spec = (await world.pods())["slinky-2"]["spec"]
@@ -84,7 +84,7 @@ async def test_a_worker_pod_has_its_hostname_subdomain_and_anti_affinity(world: 
     assert found["selector"] == "app.kubernetes.io/instance=slinky,app.kubernetes.io/name=slurmd"
 
 
-async def test_the_lowest_free_ordinal_is_filled(world: World) -> None:
+async def test_the_lowest_free_ordinal_is_filled(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=3)
     await world.until_ready(3)
     before = await uids(world)
@@ -92,7 +92,9 @@ async def test_the_lowest_free_ordinal_is_filled(world: World) -> None:
     await until("slinky-1 again", lambda: replaced(world, before, "slinky-1"))
 
 
-async def test_scale_in_drains_the_highest_ordinals_each_with_its_own_reason_and_no_others(world: World) -> None:
+async def test_scale_in_drains_the_highest_ordinals_each_with_its_own_reason_and_no_others(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=3)
     await world.until_ready(3)
     jobs = [world.slurm.job_start(f"slinky-{number}") for number in range(3)]
@@ -112,7 +114,7 @@ async def test_scale_in_drains_the_highest_ordinals_each_with_its_own_reason_and
     assert world.slurm.jobs[jobs[0]].states == {"RUNNING"}
 
 
-async def test_scale_in_without_slurmrestd_waits_and_reports_the_remedy(world: World) -> None:
+async def test_scale_in_without_slurmrestd_waits_and_reports_the_remedy(world: WatchedNamespace) -> None:
     slurm = await world.get(CONTROLLERS, "slurm")
     assert slurm is not None
     await world.create(custom("Controller", "silent", slurm["spec"]))
@@ -133,7 +135,7 @@ async def test_scale_in_without_slurmrestd_waits_and_reports_the_remedy(world: W
     assert set(await world.pods()) == {"lone-0"}
 
 
-async def test_a_pod_whose_node_record_slurm_has_lost_can_be_scaled_in(world: World) -> None:
+async def test_a_pod_whose_node_record_slurm_has_lost_can_be_scaled_in(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     world.slurm.node_lose("slinky-1")
@@ -146,7 +148,7 @@ async def test_a_pod_whose_node_record_slurm_has_lost_can_be_scaled_in(world: Wo
     await world.until_pods("slinky-0")
 
 
-async def test_the_least_useful_pod_is_deleted_first(world: World) -> None:
+async def test_the_least_useful_pod_is_deleted_first(world: WatchedNamespace) -> None:
     world.kubelet_works = False
     await world.nodeset(replicas=5)
     await world.until_pods(*(f"slinky-{number}" for number in range(5)))
@@ -186,7 +188,7 @@ async def test_the_least_useful_pod_is_deleted_first(world: World) -> None:
     assert order == [f"slinky-{number}" for number in range(5)]
 
 
-async def test_the_deadline_is_that_of_the_last_job_and_is_removed_with_it(world: World) -> None:
+async def test_the_deadline_is_that_of_the_last_job_and_is_removed_with_it(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     jobs = [
@@ -211,7 +213,9 @@ async def test_the_deadline_is_that_of_the_last_job_and_is_removed_with_it(world
     await until("the deadlines to go", lambda: shown(None, None))
 
 
-async def test_the_drain_reason_of_a_cordon_quotes_the_annotation_and_an_uncordon_lifts_the_drain(world: World) -> None:
+async def test_the_drain_reason_of_a_cordon_quotes_the_annotation_and_an_uncordon_lifts_the_drain(
+    world: WatchedNamespace,
+) -> None:
     async with machines(world, "n1") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(1)
@@ -229,7 +233,7 @@ async def test_the_drain_reason_of_a_cordon_quotes_the_annotation_and_an_uncordo
 
 
 async def test_the_drain_reason_of_a_cordon_quotes_the_propagated_conditions_of_the_kubernetes_node(
-    propagating: World,
+    propagating: WatchedNamespace,
 ) -> None:
     world = propagating
 
@@ -270,7 +274,9 @@ async def test_the_drain_reason_of_a_cordon_quotes_the_propagated_conditions_of_
         assert world.slurm.nodes["n1"].reason == both
 
 
-async def test_a_foreign_drain_is_not_changed_by_a_cordon_or_an_uncordon_of_the_kubernetes_node(world: World) -> None:
+async def test_a_foreign_drain_is_not_changed_by_a_cordon_or_an_uncordon_of_the_kubernetes_node(
+    world: WatchedNamespace,
+) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(2)
@@ -291,7 +297,9 @@ async def test_a_foreign_drain_is_not_changed_by_a_cordon_or_an_uncordon_of_the_
             assert "n1" not in {pods[name]["spec"]["hostname"] for name in await cordoned(world)}
 
 
-async def test_a_users_cordon_of_a_pod_drains_its_slurm_node_until_the_cordon_is_removed(world: World) -> None:
+async def test_a_users_cordon_of_a_pod_drains_its_slurm_node_until_the_cordon_is_removed(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     await annotate(world, "slinky-0", pod_cordon="true")
@@ -302,7 +310,7 @@ async def test_a_users_cordon_of_a_pod_drains_its_slurm_node_until_the_cordon_is
     await holds("its end", lambda: drained(world))
 
 
-async def test_only_a_node_without_work_counts_as_drained(world: World) -> None:
+async def test_only_a_node_without_work_counts_as_drained(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=5)
     await world.until_ready(5)
     mixed = world.slurm.job_start("slinky-1", cpus=1)
@@ -320,7 +328,7 @@ async def test_only_a_node_without_work_counts_as_drained(world: World) -> None:
         await world.until_pods(*left)
 
 
-async def test_the_status_counts_the_states_of_slurm(world: World) -> None:
+async def test_the_status_counts_the_states_of_slurm(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=6)
     await world.until_ready(6)
     world.slurm.job_start("slinky-2", cpus=1)
@@ -346,7 +354,7 @@ def rolling(maximum: int | str) -> dict[str, Any]:
     return {**ROLLING, "rollingUpdate": {"maxUnavailable": maximum}}
 
 
-async def test_a_small_percentage_of_two_workers_updates_one_at_a_time(world: World) -> None:
+async def test_a_small_percentage_of_two_workers_updates_one_at_a_time(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2, updateStrategy=rolling("10%"))
     await world.until_ready(2)
     before = await uids(world)
@@ -361,7 +369,7 @@ async def test_a_small_percentage_of_two_workers_updates_one_at_a_time(world: Wo
     await until("slinky-1 to be replaced", lambda: replaced(world, before, "slinky-1"))
 
 
-async def with_a_new_pod_that_is_not_ready(world: World, replicas: int) -> None:
+async def with_a_new_pod_that_is_not_ready(world: WatchedNamespace, replicas: int) -> None:
     """A NodeSet OnDelete whose slinky-0 has the new revision and never becomes ready."""
     world.broken_images.add(BROKEN)
     await world.nodeset(replicas=replicas, updateStrategy={"type": "OnDelete"})
@@ -378,7 +386,7 @@ async def with_a_new_pod_that_is_not_ready(world: World, replicas: int) -> None:
 
 @pytest.mark.parametrize(("maximum", "also_a_healthy_one"), [(1, False), (2, True)])
 async def test_unhealthy_old_pods_are_replaced_at_once_and_healthy_ones_only_within_max_unavailable(
-    world: World, maximum: int, *, also_a_healthy_one: bool
+    world: WatchedNamespace, maximum: int, *, also_a_healthy_one: bool
 ) -> None:
     await with_a_new_pod_that_is_not_ready(world, 3)
     before = await uids(world)
@@ -396,7 +404,7 @@ async def test_unhealthy_old_pods_are_replaced_at_once_and_healthy_ones_only_wit
         assert not await cordoned(world)
 
 
-async def test_an_unavailable_new_pod_counts_against_max_unavailable(world: World) -> None:
+async def test_an_unavailable_new_pod_counts_against_max_unavailable(world: WatchedNamespace) -> None:
     await with_a_new_pod_that_is_not_ready(world, 4)
     for number in (1, 2, 3):
         world.slurm.job_start(f"slinky-{number}")
@@ -409,7 +417,7 @@ async def test_an_unavailable_new_pod_counts_against_max_unavailable(world: Worl
 
 
 async def test_a_worker_is_available_after_min_ready_seconds_and_an_update_waits_for_that(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     least = 3
     await world.nodeset(replicas=2, minReadySeconds=least, updateStrategy=rolling(1))
@@ -450,7 +458,7 @@ def scheduled(start: float, **more: Any) -> dict[str, Any]:
 NAME = "SlurmOperatorMaint-slinky"
 
 
-async def test_no_reservation_is_created_for_a_start_in_the_past(world: World) -> None:
+async def test_no_reservation_is_created_for_a_start_in_the_past(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1, updateStrategy=scheduled(time.time() - 3600))
     await world.until_ready(1)
 
@@ -462,7 +470,7 @@ async def test_no_reservation_is_created_for_a_start_in_the_past(world: World) -
 
 
 async def test_a_scheduled_update_replaces_workers_in_its_own_reservation_which_also_gets_new_workers(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     start = int(time.time()) + 8
     await world.nodeset(replicas=2, updateStrategy=scheduled(start))
@@ -486,7 +494,7 @@ async def test_a_scheduled_update_replaces_workers_in_its_own_reservation_which_
     assert world.slurm.reservations[NAME].end_time == end, "what is under way is not changed otherwise"
 
 
-async def test_a_reservation_has_the_flags_of_its_nodeset_and_is_deleted_before_it(world: World) -> None:
+async def test_a_reservation_has_the_flags_of_its_nodeset_and_is_deleted_before_it(world: WatchedNamespace) -> None:
     start = int(time.time()) + 3600
     await world.nodeset(replicas=1, updateStrategy=scheduled(start, flags=["DAILY", "NO_HOLD_JOBS"]))
     await holds("the reservation", lambda: NAME in world.slurm.reservations)
@@ -516,7 +524,7 @@ async def test_a_reservation_has_the_flags_of_its_nodeset_and_is_deleted_before_
 # What is left of a pod
 
 
-async def test_a_pin_is_removed_with_its_kubernetes_node_and_with_the_setting(world: World) -> None:
+async def test_a_pin_is_removed_with_its_kubernetes_node_and_with_the_setting(world: WatchedNamespace) -> None:
     async with machines(world, "n1") as only_there:
         del only_there["scalingMode"]
         world.default_kube_node = f"n1.{world.namespace}"
@@ -535,7 +543,7 @@ async def test_a_pin_is_removed_with_its_kubernetes_node_and_with_the_setting(wo
         await until("the pin to be dropped with its machine", lambda: pins({}))
 
 
-async def test_a_pin_is_removed_when_the_template_excludes_its_kubernetes_node(world: World) -> None:
+async def test_a_pin_is_removed_when_the_template_excludes_its_kubernetes_node(world: WatchedNamespace) -> None:
     async with machines(world, "n1", "n2") as only_there:
         del only_there["scalingMode"]
         first, second = (f"{host}.{world.namespace}" for host in ("n1", "n2"))
@@ -557,7 +565,7 @@ async def test_a_pin_is_removed_when_the_template_excludes_its_kubernetes_node(w
         await until("a pin to the machine that is admitted", lambda: pinned(second))
 
 
-async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_ready(world: World) -> None:
+async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_ready(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     nodeset = await world.get(NODESETS, "slinky")
@@ -568,7 +576,7 @@ async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_re
     await holds("the drain to be lifted", lambda: drained(world))
 
 
-async def test_a_failed_pod_is_created_again_after_a_longer_wait_each_time(world: World) -> None:
+async def test_a_failed_pod_is_created_again_after_a_longer_wait_each_time(world: WatchedNamespace) -> None:
     world.broken_images.add("slurmd:test")
     await world.nodeset(replicas=1)
     await world.until_pods("slinky-0")
@@ -581,7 +589,9 @@ async def test_a_failed_pod_is_created_again_after_a_longer_wait_each_time(world
         assert time.monotonic() - since >= wait
 
 
-async def test_objects_that_a_controllers_workers_share_are_restored_after_a_foreign_change(world: World) -> None:
+async def test_objects_that_a_controllers_workers_share_are_restored_after_a_foreign_change(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=1)
     service = await until("the Service", lambda: world.get(SERVICES, "slurm-workers-slurm"))
     budget = await until("the budget", lambda: world.get(POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm"))
@@ -620,7 +630,7 @@ async def test_objects_that_a_controllers_workers_share_are_restored_after_a_for
 # Bad input
 
 
-async def test_a_bad_hostname_of_a_kubernetes_node_is_reported_and_removes_no_worker(world: World) -> None:
+async def test_a_bad_hostname_of_a_kubernetes_node_is_reported_and_removes_no_worker(world: WatchedNamespace) -> None:
     async with machines(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(2)
@@ -638,7 +648,7 @@ async def test_a_bad_hostname_of_a_kubernetes_node_is_reported_and_removes_no_wo
         assert drained(world)
 
 
-async def test_an_extra_conf_that_stops_slurmd_is_reported_and_delays_no_other_nodeset(world: World) -> None:
+async def test_an_extra_conf_that_stops_slurmd_is_reported_and_delays_no_other_nodeset(world: WatchedNamespace) -> None:
     await world.nodeset("bad", replicas=1, extraConf="Wieght=10", slurmd={"image": "slurmd:26.05"})
     await world.nodeset("good", replicas=1)
 
@@ -653,7 +663,7 @@ async def test_an_extra_conf_that_stops_slurmd_is_reported_and_delays_no_other_n
     await world.until_ready(1, "bad")
 
 
-async def test_a_configuration_file_of_a_reserved_name_is_named_in_a_condition(world: World) -> None:
+async def test_a_configuration_file_of_a_reserved_name_is_named_in_a_condition(world: WatchedNamespace) -> None:
     mine = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": world.namespace}}
     await world.client.create(CONFIG_MAPS, {**mine, "data": {"slurm.conf": "ClusterName=mine\n", "foo.conf": "a=b\n"}})
     refer = {"spec": {"configFileRefs": [{"name": "mine"}]}}

@@ -21,7 +21,7 @@ from sidecars.kube import (
 )
 from sidecars.policy.conditions import timestamp
 from sidecars.slurm.tokens import sign
-from tests.support.apiserver import KEYS, World, custom, secret, until
+from tests.support.apiserver import KEYS, WatchedNamespace, custom, secret, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
@@ -30,7 +30,7 @@ ACCOUNTING = {**KEYS, "storageConfig": STORAGE, "slurmdbd": {"image": "slurmdbd:
 JWT_KEY = b"j" * 1024
 
 
-async def until_reason(world: World, resource: Resource, name: str, reason: str) -> str:
+async def until_reason(world: WatchedNamespace, resource: Resource, name: str, reason: str) -> str:
     """Wait for this reason of the condition Ready; its message."""
 
     async def look() -> dict[str, Any] | None:
@@ -43,7 +43,7 @@ async def until_reason(world: World, resource: Resource, name: str, reason: str)
     return str(found["message"])
 
 
-async def update_status(world: World, resource: Resource, name: str, ready: int = 1) -> None:
+async def update_status(world: WatchedNamespace, resource: Resource, name: str, ready: int = 1) -> None:
     """What the controllers of Kubernetes would report of running pods."""
     status = {
         "replicas": max(ready, 1),
@@ -54,19 +54,19 @@ async def update_status(world: World, resource: Resource, name: str, ready: int 
     await world.client.merge_patch(resource, world.namespace, name, {"status": status}, subresource="status")
 
 
-async def put(world: World, name: str, key: str, value: bytes) -> None:
+async def put(world: WatchedNamespace, name: str, key: str, value: bytes) -> None:
     """Give a Secret another value."""
     patch = {"data": {key: base64.b64encode(value).decode()}}
     await world.client.merge_patch(SECRETS, world.namespace, name, patch)
 
 
-async def slurmdbd_conf(world: World) -> str:
+async def slurmdbd_conf(world: WatchedNamespace) -> str:
     """slurmdbd.conf as it is published."""
     found = await until("the configuration", lambda: world.get(SECRETS, "slurm-accounting"))
     return base64.b64decode(found["data"]["slurmdbd.conf"]).decode()
 
 
-async def test_accounting_waits_for_its_password_and_starts_once_it_exists(world: World) -> None:
+async def test_accounting_waits_for_its_password_and_starts_once_it_exists(world: WatchedNamespace) -> None:
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
     said = await until_reason(world, ACCOUNTINGS, "slurm", "ReferenceMissing")
     assert "spec.storageConfig.passwordKeyRef: Secret 'mariadb-password' doesn't exist" in said
@@ -88,7 +88,7 @@ async def test_accounting_waits_for_its_password_and_starts_once_it_exists(world
     await until_reason(world, ACCOUNTINGS, "slurm", "Ready")
 
 
-async def test_another_password_is_published_and_restarts_slurmdbd(world: World) -> None:
+async def test_another_password_is_published_and_restarts_slurmdbd(world: WatchedNamespace) -> None:
     await world.create(secret("mariadb-password", "password", b"first"))
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
     annotation = "slinky.slurm.net/slurmdbd-conf-hash"
@@ -112,7 +112,7 @@ async def test_another_password_is_published_and_restarts_slurmdbd(world: World)
     assert "StoragePass=second" in await slurmdbd_conf(world)
 
 
-async def accounted(world: World) -> None:
+async def accounted(world: WatchedNamespace) -> None:
     """Have the Controller refer to Accounting `slurm`."""
     await until("slurm.conf", lambda: world.get(CONFIG_MAPS, "slurm-config"))
     await world.client.merge_patch(
@@ -120,14 +120,14 @@ async def accounted(world: World) -> None:
     )
 
 
-async def accounting_lines(world: World) -> list[str]:
+async def accounting_lines(world: WatchedNamespace) -> list[str]:
     """What slurm.conf says of accounting."""
     found = await world.get(CONFIG_MAPS, "slurm-config")
     text = (found or {"data": {"slurm.conf": ""}})["data"]["slurm.conf"]
     return [line for line in text.splitlines() if line.startswith("AccountingStorage")]
 
 
-async def test_a_controller_enables_accounting_when_slurmdbd_is_ready(world: World) -> None:
+async def test_a_controller_enables_accounting_when_slurmdbd_is_ready(world: WatchedNamespace) -> None:
     await accounted(world)
     said = await until_reason(world, CONTROLLERS, "slurm", "AccountingMissing")
     assert "no Accounting 'slurm'" in said
@@ -154,7 +154,9 @@ async def test_a_controller_enables_accounting_when_slurmdbd_is_ready(world: Wor
     assert await accounting_lines(world) == wanted, "a slurmdbd that is away for a while changes nothing"
 
 
-async def test_an_external_accounting_creates_no_slurmdbd_and_slurm_conf_names_its_address(world: World) -> None:
+async def test_an_external_accounting_creates_no_slurmdbd_and_slurm_conf_names_its_address(
+    world: WatchedNamespace,
+) -> None:
     await accounted(world)
     external = {"external": True, "externalConfig": {"host": "dbd.example.com", "port": 7000}}
     await world.create(custom("Accounting", "slurm", external))
@@ -168,7 +170,7 @@ async def test_an_external_accounting_creates_no_slurmdbd_and_slurm_conf_names_i
     assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
 
 
-async def token_of(world: World, name: str) -> str | None:
+async def token_of(world: WatchedNamespace, name: str) -> str | None:
     """The token in a Secret."""
     found = await world.get(SECRETS, name)
     return base64.b64decode(found["data"]["SLURM_JWT"]).decode() if found is not None else None
@@ -179,7 +181,7 @@ def token(**spec: Any) -> Manifest:
     return custom("Token", "api", {"username": "root", "jwtKeyRef": KEYS["jwtKeyRef"], **spec})
 
 
-async def test_a_token_is_signed_once_and_again_only_with_another_key(world: World) -> None:
+async def test_a_token_is_signed_once_and_again_only_with_another_key(world: WatchedNamespace) -> None:
     made = await world.create(token())
     first = await until("the token", lambda: token_of(world, "api-jwt-root"))
     claims = jwt.decode(first, JWT_KEY, algorithms=["HS256"])
@@ -203,7 +205,7 @@ async def test_a_token_is_signed_once_and_again_only_with_another_key(world: Wor
     await until("a token in place of one that was deleted", lambda: token_of(world, "api-jwt-root"))
 
 
-async def test_a_token_is_renewed_in_time_before_it_expires(world: World) -> None:
+async def test_a_token_is_renewed_in_time_before_it_expires(world: WatchedNamespace) -> None:
     made = await world.create(token(lifetime="30s", secretRef={"name": "late", "key": "SLURM_JWT"}))
     first = await until("the token", lambda: token_of(world, "late"))
     issued = jwt.decode(first, JWT_KEY, algorithms=["HS256"])["iat"]
@@ -220,7 +222,7 @@ async def test_a_token_is_renewed_in_time_before_it_expires(world: World) -> Non
     assert made["spec"]["refresh"] is True
 
 
-async def test_a_token_that_is_not_refreshed_is_immutable(world: World) -> None:
+async def test_a_token_that_is_not_refreshed_is_immutable(world: WatchedNamespace) -> None:
     await world.create(token(refresh=False))
 
     async def immutable() -> bool:
@@ -229,14 +231,16 @@ async def test_a_token_that_is_not_refreshed_is_immutable(world: World) -> None:
     await until("an immutable Secret", immutable)
 
 
-async def test_a_token_does_not_overwrite_a_foreign_secret(world: World) -> None:
+async def test_a_token_does_not_overwrite_a_foreign_secret(world: WatchedNamespace) -> None:
     await world.create(token(secretRef={"name": "slurm-auth-jwt", "key": "jwt.key"}))
     assert "'slurm-auth-jwt' already exists" in await until_reason(world, TOKENS, "api", "SecretTaken")
     found = await world.get(SECRETS, "slurm-auth-jwt")
     assert base64.b64decode((found or {})["data"]["jwt.key"]) == JWT_KEY
 
 
-async def test_a_token_without_its_key_reports_that_and_a_lifetime_that_is_too_short_is_refused(world: World) -> None:
+async def test_a_token_without_its_key_reports_that_and_a_lifetime_that_is_too_short_is_refused(
+    world: WatchedNamespace,
+) -> None:
     await world.create(token(jwtKeyRef={"name": "absent", "key": "jwt.key"}))
     assert "Secret 'absent' doesn't exist" in await until_reason(world, TOKENS, "api", "ReferenceMissing")
     await world.create(secret("absent", "jwt.key", b"z" * 32))
@@ -245,7 +249,7 @@ async def test_a_token_without_its_key_reports_that_and_a_lifetime_that_is_too_s
         await world.create({**token(lifetime="5s"), "metadata": {"name": "short"}})
 
 
-async def loginset(world: World, **spec: Any) -> None:
+async def loginset(world: WatchedNamespace, **spec: Any) -> None:
     """LoginSet `login`."""
     await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
     smallest = {
@@ -256,7 +260,7 @@ async def loginset(world: World, **spec: Any) -> None:
     await world.create(custom("LoginSet", "login", {**smallest, **spec}))
 
 
-async def test_a_login_set_scales_by_its_scale_subresource_and_reports(world: World) -> None:
+async def test_a_login_set_scales_by_its_scale_subresource_and_reports(world: WatchedNamespace) -> None:
     await loginset(world, replicas=0)
     await until("the Deployment", lambda: world.get(DEPLOYMENTS, "login"))
     await update_status(world, DEPLOYMENTS, "login", ready=0)
@@ -274,7 +278,7 @@ async def test_a_login_set_scales_by_its_scale_subresource_and_reports(world: Wo
     assert status["selector"] == "app.kubernetes.io/instance=login,app.kubernetes.io/name=login"
 
 
-async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers(world: World) -> None:
+async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers(world: WatchedNamespace) -> None:
     await loginset(world)
     await until("the Deployment", lambda: world.get(DEPLOYMENTS, "login"))
     world.kubelet_works = False
@@ -312,7 +316,7 @@ async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers
     await until("none to be published", lambda: are({}))
 
 
-async def test_host_keys_are_created_once_and_settings_reach_running_pods(world: World) -> None:
+async def test_host_keys_are_created_once_and_settings_reach_running_pods(world: WatchedNamespace) -> None:
     await loginset(world)
     keys = await until("host keys", lambda: world.get(SECRETS, "login-ssh-host-keys"))
     assert (keys["immutable"], len(keys["data"])) == (True, 6)
@@ -352,7 +356,7 @@ async def test_host_keys_are_created_once_and_settings_reach_running_pods(world:
     assert ((await world.get(SECRETS, "login-ssh-host-keys")) or {})["data"] == keys["data"]
 
 
-async def test_resources_without_their_controller_report_that_and_start_when_it_exists(world: World) -> None:
+async def test_resources_without_their_controller_report_that_and_start_when_it_exists(world: WatchedNamespace) -> None:
     await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
     late = {"controllerRef": {"name": "late"}}
     await world.create(custom("RestApi", "early", {**late, "slurmrestd": {"image": "x"}}))
@@ -366,7 +370,7 @@ async def test_resources_without_their_controller_report_that_and_start_when_it_
         await until(f"Deployment {name}", lambda name=name: world.get(DEPLOYMENTS, name))  # type: ignore[misc]
 
 
-async def test_slurmrestd_has_the_documented_arguments_and_environment(world: World) -> None:
+async def test_slurmrestd_has_the_documented_arguments_and_environment(world: WatchedNamespace) -> None:
     found = await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
     spec = found["spec"]["template"]["spec"]
     [container] = spec["containers"]
@@ -382,7 +386,7 @@ async def test_slurmrestd_has_the_documented_arguments_and_environment(world: Wo
     assert ((await world.get(RESTAPIS, "slurm")) or {})["status"]["readyReplicas"] == 1
 
 
-async def test_objects_of_a_resource_that_is_being_deleted_are_not_created_again(world: World) -> None:
+async def test_objects_of_a_resource_that_is_being_deleted_are_not_created_again(world: WatchedNamespace) -> None:
     await world.create(secret("mariadb-password", "password", b"first"))
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
     await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))

@@ -8,12 +8,12 @@ import pytest
 from sidecars.custom_resources import NODESETS
 from sidecars.kube import CONFIG_MAPS, NODES, PODS
 from sidecars.policy.podstate import deadline_text
-from tests.support.apiserver import World, until
+from tests.support.apiserver import WatchedNamespace, until
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
 
 
-async def shown(world: World, pod: str) -> dict[str, str]:
+async def shown(world: WatchedNamespace, pod: str) -> dict[str, str]:
     """The Slurm states that a pod shows, without their common beginning, and their messages."""
     conditions: list[dict[str, Any]] = ((await world.get(PODS, pod)) or {}).get("status", {}).get("conditions", [])
     return {
@@ -23,25 +23,25 @@ async def shown(world: World, pod: str) -> dict[str, str]:
     }
 
 
-async def until_shown(world: World, pod: str, **states: str) -> None:
+async def until_shown(world: WatchedNamespace, pod: str, **states: str) -> None:
     async def look() -> bool:
         return await shown(world, pod) == states
 
     await until(f"{pod} to show {states}", look)
 
 
-async def label(world: World, pod: str) -> str | None:
+async def label(world: WatchedNamespace, pod: str) -> str | None:
     """The value of the label that the PodDisruptionBudget selects."""
     labels: dict[str, str] = ((await world.get(PODS, pod)) or {}).get("metadata", {}).get("labels", {})
     return labels.get("nodeset.slinky.slurm.net/pod-protect")
 
 
-async def annotation(world: World, pod: str, name: str) -> str | None:
+async def annotation(world: WatchedNamespace, pod: str, name: str) -> str | None:
     annotations: dict[str, str] = ((await world.get(PODS, pod)) or {}).get("metadata", {}).get("annotations", {})
     return annotations.get(name)
 
 
-async def test_a_pod_shows_its_slurm_node_and_is_protected_while_busy(world: World) -> None:
+async def test_a_pod_shows_its_slurm_node_and_is_protected_while_busy(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     await until_shown(world, "slinky-0", Idle="")
@@ -61,7 +61,7 @@ async def test_a_pod_shows_its_slurm_node_and_is_protected_while_busy(world: Wor
     await until("the label to go", unprotected)
 
 
-async def test_no_pod_is_protected_if_its_nodeset_disables_that(world: World) -> None:
+async def test_no_pod_is_protected_if_its_nodeset_disables_that(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1, workloadDisruptionProtection=False)
     await world.until_ready(1)
     world.slurm.job_start("slinky-0")
@@ -72,7 +72,9 @@ async def test_no_pod_is_protected_if_its_nodeset_disables_that(world: World) ->
     await until("the label", lambda: label(world, "slinky-0"))
 
 
-async def test_a_draining_pod_shows_why_and_until_when_and_nothing_is_written_afterwards(world: World) -> None:
+async def test_a_draining_pod_shows_why_and_until_when_and_nothing_is_written_afterwards(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     world.slurm.job_start("slinky-1", time_limit=45)
@@ -90,14 +92,14 @@ async def test_a_draining_pod_shows_why_and_until_when_and_nothing_is_written_af
     assert await world.versions() == before
 
 
-async def on_machine(world: World, **annotations: str | None) -> None:
+async def on_machine(world: WatchedNamespace, **annotations: str | None) -> None:
     """Annotate the Kubernetes node `machine`: `topology` and `features`."""
     names = {f"{name}.slinky.slurm.net/spec": value for name, value in annotations.items()}
     await world.client.merge_patch(NODES, None, "default-node", {"metadata": {"annotations": names}})
 
 
 async def test_topology_and_features_of_the_kubernetes_node_reach_the_pod_and_later_the_running_slurm_node(
-    world: World,
+    world: WatchedNamespace,
 ) -> None:
     await on_machine(world, topology="topo-switch:s2,topo-block:b2", features="fast,zone-a")
     try:
@@ -123,21 +125,23 @@ async def test_topology_and_features_of_the_kubernetes_node_reach_the_pod_and_la
         await on_machine(world, topology=None, features=None)
 
 
-async def test_pods_are_created_with_an_empty_topology_if_no_kubernetes_node_has_one(world: World) -> None:
+async def test_pods_are_created_with_an_empty_topology_if_no_kubernetes_node_has_one(world: WatchedNamespace) -> None:
     world.kubelet_works = False
     await world.nodeset(replicas=1)
     await world.until_pods("slinky-0")
     assert await annotation(world, "slinky-0", "topology.slinky.slurm.net/spec") == ""
 
 
-async def conf(world: World) -> list[str]:
+async def conf(world: WatchedNamespace) -> list[str]:
     """Lines of slurm.conf about partitions."""
     config = await world.get(CONFIG_MAPS, "slurm-config")
     text: str = (config or {}).get("data", {}).get("slurm.conf", "")
     return [line for line in text.splitlines() if line.startswith("PartitionName=")]
 
 
-async def test_a_nodeset_is_not_deleted_while_jobs_ask_for_its_partition_unless_that_is_forced(world: World) -> None:
+async def test_a_nodeset_is_not_deleted_while_jobs_ask_for_its_partition_unless_that_is_forced(
+    world: WatchedNamespace,
+) -> None:
     partition = {"enabled": True, "config": "State=UP"}
     for name in ("one", "two"):
         await world.nodeset(name, replicas=1, oversubscribeNode=True, partition=partition)
@@ -176,7 +180,7 @@ async def test_a_nodeset_is_not_deleted_while_jobs_ask_for_its_partition_unless_
     await until("the lines to go", no_lines)
 
 
-async def test_a_disabled_partition_is_closed_until_no_job_asks_for_it(world: World) -> None:
+async def test_a_disabled_partition_is_closed_until_no_job_asks_for_it(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1, partition={"enabled": True, "config": "State=UP"})
     await world.until_ready(1)
     job = world.slurm.jobs[world.slurm.job_submit()]

@@ -21,7 +21,7 @@ from tests.unit.node.simulation import UID, Slurm, node
 ROOT = Path(__file__).parents[3]
 
 
-class World:
+class VirtualSystem:
     """Virtual time over a real folder; `at` holds what happens when."""
 
     def __init__(self, slurm: Slurm) -> None:
@@ -54,10 +54,10 @@ class World:
 
 
 def test_the_loop_takes_a_pod_from_its_start_to_its_end(tmp_path: Path) -> None:
-    world = World(Slurm())
+    system = VirtualSystem(Slurm())
 
     def registered() -> None:
-        world.slurm.record = node("MIXED")
+        system.slurm.record = node("MIXED")
         (tmp_path / "conf").write_text("NodeAddr=10.0.0.9")
 
     def hook(steps: int) -> None:
@@ -66,25 +66,25 @@ def test_the_loop_takes_a_pod_from_its_start_to_its_end(tmp_path: Path) -> None:
 
     def last_job_ends() -> None:
         assert not (tmp_path / "released").exists()
-        world.slurm.end_jobs()
+        system.slurm.end_jobs()
         hook(0)
 
-    world.at = {2: registered, 100: lambda: hook(1), 200: last_job_ends, 210: world.sigterm}
+    system.at = {2: registered, 100: lambda: hook(1), 200: last_job_ends, 210: system.sigterm}
     settings = records.Settings(pod_uid=UID, grace=3600, hook_user=os.getuid())
-    main.run(settings, tmp_path, world, lambda: 0.5)
+    main.run(settings, tmp_path, system, lambda: 0.5)
     assert (tmp_path / "record").read_text() == "none before\n"
     assert (tmp_path / "released").read_text() == "812.31\n"
-    assert world.slurm.record is None
-    assert world.time < 212
+    assert system.slurm.record is None
+    assert system.time < 212
 
 
 def test_a_stop_file_of_another_user_than_the_hooks_drains_nothing(tmp_path: Path) -> None:
-    world = World(Slurm(node("MIXED")))
+    system = VirtualSystem(Slurm(node("MIXED")))
     (tmp_path / "hook").mkdir()
     (tmp_path / "conf").write_text("NodeAddr=10.0.0.9")
-    world.at = {2: lambda: podfiles.write(tmp_path / podfiles.STOP, "812.31 0\n"), 100: world.sigterm}
-    main.run(records.Settings(pod_uid=UID, grace=3600, hook_user=os.getuid() + 1), tmp_path, world, lambda: 0.5)
-    assert records.Drain() not in world.slurm.calls
+    system.at = {2: lambda: podfiles.write(tmp_path / podfiles.STOP, "812.31 0\n"), 100: system.sigterm}
+    main.run(records.Settings(pod_uid=UID, grace=3600, hook_user=os.getuid() + 1), tmp_path, system, lambda: 0.5)
+    assert records.Drain() not in system.slurm.calls
     assert not (tmp_path / "released").exists()
 
 

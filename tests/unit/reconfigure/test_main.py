@@ -121,8 +121,8 @@ def first_of_two(folder: Path, port: int) -> Edge:
     return Edge(Places(**{name: folder / name for name in names}, host="ctl-0", port=port))
 
 
-class Quiet(main.RealWorld):
-    """A world without a log and a server."""
+class Quiet(main.RealSystem):
+    """A system without a log and a server."""
 
     def __init__(self) -> None:
         pass

@@ -63,7 +63,7 @@ def test_a_token_is_signed_for_names_of_users(user: str) -> None:
     assert claims(sign(KEY, user, 60, NOW))["sun"] == user
 
 
-class World:
+class KeyAndClock:
     """A key and a time that a test changes."""
 
     def __init__(self) -> None:
@@ -75,25 +75,25 @@ class World:
 
 
 def test_a_token_is_kept_until_it_is_renewed_well_before_it_expires() -> None:
-    world = World()
-    source = world.source()
+    signing = KeyAndClock()
+    source = signing.source()
     first = source.token()
-    world.now += 699
+    signing.now += 699
     assert source.token() == first
-    world.now += 102
+    signing.now += 102
     renewed = source.token()
     assert renewed != first
-    assert claims(renewed)["iat"] == int(world.now)
+    assert claims(renewed)["iat"] == int(signing.now)
 
 
 def test_renewal_is_spread_over_time() -> None:
     def renewed_after(seed: int) -> int:
-        world = World()
-        source = world.source(seed)
+        signing = KeyAndClock()
+        source = signing.source(seed)
         first = source.token()
         while source.token() == first:
-            world.now += 1
-        return int(world.now - NOW)
+            signing.now += 1
+        return int(signing.now - NOW)
 
     times = {renewed_after(seed) for seed in range(10)}
     assert len(times) > 3
@@ -102,30 +102,30 @@ def test_renewal_is_spread_over_time() -> None:
 
 
 def test_another_key_takes_effect_at_once() -> None:
-    world = World()
-    source = world.source()
+    signing = KeyAndClock()
+    source = signing.source()
     source.token()
-    world.key = b"another key another key another "
-    assert claims(source.token(), world.key)["sun"] == "slurm"
+    signing.key = b"another key another key another "
+    assert claims(source.token(), signing.key)["sun"] == "slurm"
 
 
 def test_a_clock_that_is_set_back_makes_a_new_token_not_one_from_the_future() -> None:
-    world = World()
-    source = world.source()
+    signing = KeyAndClock()
+    source = signing.source()
     source.token()
-    world.now -= 3600
-    assert claims(source.token())["iat"] == int(world.now)
+    signing.now -= 3600
+    assert claims(source.token())["iat"] == int(signing.now)
 
 
 def test_a_refused_token_is_not_used_again() -> None:
-    source = World().source()
+    source = KeyAndClock().source()
     first = source.token()
     source.forget()
     assert source.token() != first
 
 
 def test_neither_key_nor_token_shows_in_a_repr() -> None:
-    source = World().source()
+    source = KeyAndClock().source()
     token = source.token()
     assert KEY.decode() not in repr(source)
     assert token not in repr(source)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from sidecars.contract.text import printable
 from sidecars.policy.nodeset import drain
-from sidecars.slurm import hostlists, states
+from sidecars.slurm import states
 from sidecars.slurm.records import Job, Node
 
 CONDITION_PREFIX = "SlurmNodeState"
@@ -88,7 +88,7 @@ def deadlines(jobs: Iterable[Job]) -> dict[str, float]:
     """When the last running job of each node ends at the latest, in seconds since the epoch.
 
     A job without a time limit (see `ENDLESS_MINUTES`), and a suspended one, whose clock stands still, never ends
-    here: infinity. Raises HostlistError for a job whose nodes can't be read.
+    here: infinity. Raises Malformed for a job whose nodes can't be read.
     """
     ends: dict[str, float] = {}
     for job in jobs:
@@ -96,7 +96,7 @@ def deadlines(jobs: Iterable[Job]) -> dict[str, float]:
             continue
         limit = math.inf if job.time_limit is None or job.time_limit >= ENDLESS_MINUTES else job.time_limit
         end = math.inf if "SUSPENDED" in job.states else job.start_time + 60.0 * limit
-        for node in hostlists.expand(job.nodes):
+        for node in job.node_names():
             ends[node] = max(end, ends.get(node, end))
     return ends
 

@@ -5,6 +5,9 @@ Times are seconds since the epoch, 0 for never. Memory is MiB. Text is "" when u
 
 from dataclasses import dataclass
 
+from sidecars.slurm.errors import Malformed
+from sidecars.slurm.hostlists import HostlistError, expand
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -67,6 +70,10 @@ class Job:
     cpus: int = 0
     node_count: int = 0
 
+    def node_names(self) -> list[str]:
+        """The names in `nodes`. Raises Malformed if it is no hostlist."""
+        return _names(self.nodes, "GET jobs/", f"nodes of job {self.job_id}")
+
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
@@ -103,6 +110,10 @@ class Reservation:
     partition: str = ""
     start_time: int = 0
     end_time: int = 0
+
+    def node_names(self) -> list[str]:
+        """The names in `node_list`. Raises Malformed if it is no hostlist."""
+        return _names(self.node_list, "GET reservations/", f"node_list of {self.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +190,10 @@ class Qos:
     description: str = ""
     priority: int = 0
     flags: frozenset[str] = frozenset()
+
+
+def _names(hostlist: str, request: str, field: str) -> list[str]:
+    try:
+        return expand(hostlist)
+    except HostlistError as error:
+        raise Malformed(request, field, str(error)) from error

@@ -9,7 +9,6 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import podstate
 from sidecars.slurm.errors import NotYet, SlurmError
-from sidecars.slurm.hostlists import HostlistError
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ async def refresh_deadlines(runtime: Runtime, controller: Key, cluster: Cluster,
         deadlines = podstate.deadlines((await cluster.poller.jobs()).value.jobs)
     except NotYet:
         return False
-    except (SlurmError, HostlistError) as error:
+    except SlurmError as error:
         log.warning("Slurm cluster %s/%s: the jobs can't be read: %s", *controller, error)
         return True
     before, cluster.deadlines = cluster.deadlines, deadlines

@@ -10,8 +10,8 @@ from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import Owner
 from sidecars.policy.nodeset.needs import Failed, Known, Pending
 from sidecars.policy.nodeset.records import Deletion, Waiting
-from sidecars.slurm import hostlists, states
-from sidecars.slurm.hostlists import HostlistError
+from sidecars.slurm import states
+from sidecars.slurm.errors import Malformed
 from sidecars.slurm.owners import belongs_to, own_words, owner_of
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ def _has_registered(pod: WorkerPod, node: Node | None) -> bool:
 def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:
     """Nodes with a job that has begun and not ended: the node of a suspended one is IDLE (scontrol, suspend).
 
-    Raises HostlistError for a job whose nodes can't be read.
+    Raises Malformed for a job whose nodes can't be read.
     """
     found: set[str] = set()
     for job in jobs:
         if job.nodes and job.states.isdisjoint(_HAS_NOT_BEGUN_OR_HAS_ENDED):
-            found.update(hostlists.expand(job.nodes))
+            found.update(job.node_names())
     return frozenset(found)
 
 
@@ -117,7 +117,7 @@ def with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
         case Known(jobs):
             try:
                 return replace(slurm, nodes_with_jobs=nodes_with_jobs(jobs.jobs))
-            except HostlistError as error:
+            except Malformed as error:
                 return replace(slurm, jobs_problem=f"the jobs can't be read: {error}")
         case Pending():
             return replace(slurm, unread=frozenset(slurm.nodes))

@@ -11,8 +11,7 @@ from typing import Literal
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.actions import AdvanceReservation, RemoveReservation
 from sidecars.policy.nodeset.needs import Failed, Known, Pending
-from sidecars.slurm import hostlists
-from sidecars.slurm.hostlists import HostlistError
+from sidecars.slurm.errors import Malformed
 from sidecars.slurm.records import Reservation
 from sidecars.workloads.resources import NodeSet, duration
 
@@ -122,8 +121,8 @@ def outcome(nodeset: NodeSet, nodes: frozenset[str], known: Iterable[Reservation
     found = next((item for item in known if item.name == wanted.name), None)
     try:
         step = next_step(wanted, found, now)
-    except HostlistError as error:
-        return unknown(f"the nodes of reservation {wanted.name} can't be read: {error}")
+    except Malformed as error:
+        return unknown(str(error))
     due = step.do != "nothing" or FINALIZER not in nodeset.metadata.finalizers
     return Outcome(
         Condition(CONDITION, "True" if step.exists else "False", step.reason, step.message),
@@ -160,7 +159,7 @@ def _until_start(wanted: DesiredReservation, found: Reservation | None, now: flo
 
 
 def next_step(wanted: DesiredReservation, found: Reservation | None, now: float) -> Step:
-    """The next step towards the reservation. Raises HostlistError if the nodes of `found` can't be read."""
+    """The next step towards the reservation. Raises Malformed if the nodes of `found` can't be read."""
     if found is None:
         return _create(wanted, now)
     message = f"reservation {wanted.name} exists"
@@ -168,7 +167,7 @@ def next_step(wanted: DesiredReservation, found: Reservation | None, now: float)
     if hidden:
         message += f" (of its flags Slurm doesn't show {', '.join(hidden)})"
     begun = found.start_time <= now < found.end_time
-    nodes = tuple(sorted(wanted.nodes)) if wanted.nodes and set(_expanded(found.node_list)) != wanted.nodes else None
+    nodes = tuple(sorted(wanted.nodes)) if wanted.nodes and set(found.node_names()) != wanted.nodes else None
     if begun:
         return Step("save" if nodes else "nothing", True, "Created", f"{message} and has begun", nodes=nodes)
     if (wanted.all_flags & _SHOWN) - found.flags or (found.flags ^ wanted.flags) & RECURRING:
@@ -208,7 +207,3 @@ def _same_start(wanted: DesiredReservation, found: Reservation, now: float) -> b
     # Slurm moved it; daylight saving time may have shifted it by an hour.
     off = (found.start_time - wanted.start) % wanted.period % _DAY
     return off in {0, 3600 % wanted.period, -3600 % wanted.period} or off == _DAY - 3600
-
-
-def _expanded(node_list: str) -> Iterable[str]:
-    return hostlists.expand(node_list) if node_list else ()

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecars.policy.nodeset.maintenance import DesiredReservation, Step, next_step
+from sidecars.policy.nodeset.maintenance import DesiredReservation, Step, next_step, outcome
 from sidecars.slurm.records import Reservation
+from tests.support import builders
 
 NOW = 1_000_000.0
 START = int(NOW) + 3600
@@ -93,3 +94,12 @@ def test_a_recurring_one_keeps_the_start_that_slurm_moved_it_to(days: int) -> No
     another_hour = replace(wanted, start=START + 2 * 3600)
     assert isinstance(next_step(another_hour, moved, now), Step)
     assert next_step(another_hour, moved, now).start is not None
+
+
+def test_a_reservation_whose_nodes_can_not_be_read_is_reported_and_not_changed() -> None:
+    scheduled = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
+    nodeset = builders.nodeset("slinky", updateStrategy=scheduled)
+    result = outcome(nodeset, frozenset({"slinky-0"}), [replace(FOUND, node_list="n[1-0]")], NOW)
+    assert result.condition is not None
+    assert (result.condition.status, result.actions) == ("Unknown", ())
+    assert f"node_list of {NAME}: range '1-0' runs backwards" in result.condition.message

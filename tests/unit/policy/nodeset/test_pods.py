@@ -126,7 +126,7 @@ def test_a_job_whose_nodes_can_not_be_read_may_be_on_any_node() -> None:
     jobs = (Job(1, states=frozenset({"SUSPENDED"}), nodes="slinky-[2-1]"),)
     result = decide(1, [worker(0), worker(1, cordon="operator")], with_jobs(view, Known(JobList(jobs, 0.0))))
     assert names(result) == []
-    assert "the jobs can't be read: range '2-1'" in result.waiting[0].step
+    assert "the jobs can't be read: GET jobs/: nodes of job 1: range '2-1'" in result.waiting[0].step
 
 
 def test_a_drained_node_keeps_its_pod_while_its_jobs_are_being_read() -> None:

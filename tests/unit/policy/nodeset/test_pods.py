@@ -12,7 +12,6 @@ from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS, nodes_with_job
 from sidecars.policy.nodeset.needs import JobList, Known
 from sidecars.policy.nodeset.pods import PodPlan, plan, undecided
 from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
-from sidecars.policy.nodeset.replicas import deletion_order
 from sidecars.policy.placement import Place
 from sidecars.slurm import states
 from sidecars.slurm.records import Job, Node
@@ -304,19 +303,6 @@ def test_on_delete_replaces_nothing_by_itself() -> None:
     result = decide(1, [worker(0, revision="old")], slurm(node(0, "IDLE")), rolling=False)
     assert not result.drain
     assert names(result) == []
-
-
-def test_pods_are_preferred_for_deletion_in_the_documented_order() -> None:
-    unbound = worker(0, kube_node=None, phase="Pending", ready=False, started=False)
-    pending = worker(1, phase="Pending", ready=False)
-    unknown = worker(2, phase="Unknown", ready=False)
-    not_ready = worker(3, ready=False)
-    cheap = worker(4, deletion_cost=-5)
-    cordoned = worker(5, cordon="user")
-    high, low, busy = worker(7), worker(6), worker(8)
-    view = {"slinky-8": node(8, "MIXED")}
-    want = [unbound, pending, unknown, not_ready, cheap, cordoned, high, low, busy]
-    assert sorted(want, key=lambda pod: deletion_order(pod, SlurmView(view, None))) == want
 
 
 SOME_STATES = st.sets(

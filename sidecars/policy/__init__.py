@@ -1,4 +1,4 @@
 """What to do, decided from what is wanted, what is observed and the time: pure functions over typed records.
 
-No event loop, no client, no clock: the operator carries decisions out, previews print them, tests assert them.
+No event loop, no client, no clock: the operator applies the decisions.
 """

@@ -3,17 +3,14 @@
 https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/ and …/scheduling-eviction/taint-and-toleration/.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sidecars.workloads.nodeset.naming import LABEL_LIMIT, is_hostname
+
 Json = dict[str, Any]
 
-HOSTNAME_LIMIT = 63
-"""Longest hostname of a pod (RFC 1123 label)."""
-
-_HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _UNSCHEDULABLE = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
@@ -123,17 +120,12 @@ def with_distinct_names(places: Iterable[Place], settled: Mapping[str, str]) -> 
     return found
 
 
-def is_hostname(text: str) -> bool:
-    """Whether a pod can have this hostname."""
-    return len(text) <= HOSTNAME_LIMIT and _HOSTNAME.fullmatch(text) is not None
-
-
 def _hostname_problem(kube_node: str, host: str) -> str:
     if is_hostname(host):
         return ""
     return (
         f"Kubernetes node {kube_node}: {host[:80]!r} can't be a hostname: set its annotation "
-        f"nodeset.slinky.slurm.net/hostname-override to lower-case letters, digits and '-', at most {HOSTNAME_LIMIT}"
+        f"nodeset.slinky.slurm.net/hostname-override to lower-case letters, digits and '-', at most {LABEL_LIMIT}"
     )
 
 

@@ -6,7 +6,8 @@ from sidecars.workloads import names
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import NodeSet, ResourceError
 
-_LABEL_LIMIT = 63
+LABEL_LIMIT = 63
+"""Characters of a DNS label, such as a hostname."""
 
 _DIGEST = 10
 
@@ -20,7 +21,7 @@ def pod_name(nodeset: NodeSet, ordinal: int) -> str:
 
 def daemon_pod_name(nodeset: NodeSet, kube_node: str) -> str:
     """The name of the pod for a Kubernetes node. It is always the same, so that no second pod can be created."""
-    head = nodeset.name[: _LABEL_LIMIT - 1 - _DIGEST]
+    head = nodeset.name[: LABEL_LIMIT - 1 - _DIGEST]
     return f"{head}-{digest(f'{nodeset.name}/{kube_node}')[:_DIGEST]}"
 
 
@@ -40,15 +41,20 @@ def index(nodeset: NodeSet, ordinal: int) -> str:
     return f"{ordinal:0{nodeset.spec.ordinal_padding}d}"
 
 
+def is_hostname(text: str) -> bool:
+    """Whether a pod can have this hostname."""
+    return len(text) <= LABEL_LIMIT and _HOSTNAME.fullmatch(text) is not None
+
+
 def check_hostname(nodeset: NodeSet) -> None:
     """Raises ResourceError if the hostnames of the first or the last ordinal are not valid in DNS."""
     if nodeset.spec.scaling_mode == "DaemonSet":
         return
     for ordinal in {0, max(0, nodeset.spec.replicas - 1)}:
         host = hostname(nodeset, ordinal)
-        if not _HOSTNAME.fullmatch(host) or len(host) > _LABEL_LIMIT:
+        if not is_hostname(host):
             raise ResourceError(
                 "spec.template.spec.hostname",
                 f"pods would be called {host!r}: use lower-case letters, digits and '-', "
-                f"at most {_LABEL_LIMIT} characters with the ordinal",
+                f"at most {LABEL_LIMIT} characters with the ordinal",
             )

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.placement import KubeNode, Place, Rules, is_hostname, tolerated, with_distinct_names
+from sidecars.policy.placement import KubeNode, Place, Rules, tolerated, with_distinct_names
+from sidecars.workloads.nodeset.naming import is_hostname
 
 NODE = KubeNode("n1.example.com", {"zone": "a", "gpus": "8"})
 

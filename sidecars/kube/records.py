@@ -30,7 +30,6 @@ __all__ = [
     "PartialObjectMetadata",
     "PersistentVolumeClaim",
     "PersistentVolumeClaimSpec",
-    "PersistentVolumeClaimStatus",
     "Pod",
     "PodSpec",
     "PodStatus",
@@ -163,7 +162,6 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     node_name: str = ""
     hostname: str = ""
-    subdomain: str = ""
     host_network: bool = False
 
 
@@ -172,9 +170,7 @@ class PodStatus(_Conditions, msgspec.Struct, frozen=True, rename="camel", omit_d
 
     phase: str = ""
     reason: str = ""
-    message: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
-    start_time: datetime | None = None
     conditions: tuple[Condition, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
@@ -252,15 +248,8 @@ class PersistentVolumeClaimSpec(msgspec.Struct, frozen=True, rename="camel", omi
     access_modes: tuple[str, ...] = ()
 
 
-class PersistentVolumeClaimStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """status of a claim."""
-
-    phase: str = ""
-
-
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """v1 PersistentVolumeClaim."""
 
     metadata: ObjectMeta
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
-    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()

@@ -1,4 +1,7 @@
-"""Who makes requests: `kube` to Kubernetes, `slurm` to Slurm, and nobody else to either. How long a module can be."""
+"""Who makes requests: `kube` to Kubernetes, `slurm` to Slurm, and nobody else to either.
+
+How long a module can be, and where its unit test is.
+"""
 
 import ast
 from pathlib import Path
@@ -79,3 +82,63 @@ def test_a_module_with_a_line_too_many_is_found(tmp_path: Path) -> None:
 
 def test_no_module_is_too_long() -> None:
     assert too_long(SIDECARS) == {}
+
+
+TESTED_BY = {
+    "__main__.py": "test_main.py",
+    "operator/nodeset/passes.py": "operator/nodeset/test_reconcile.py",
+    "operator/runtime/errors.py": "operator/runtime/test_workload.py",
+    "operator/runtime/runtime.py": "operator/test_main.py",
+    "policy/nodeset/needs.py": "policy/nodeset/test_decide.py",
+    "policy/nodeset/records.py": "policy/nodeset/test_pods.py",
+    "simulate/accounting.py": "simulate/test_contract.py",
+    "simulate/answers.py": "simulate/test_contract.py",
+    "simulate/carriers.py": "simulate/test_contract.py",
+    "simulate/control.py": "simulate/test_main.py",
+    "simulate/initial.py": "simulate/test_main.py",
+    "simulate/model.py": "simulate/test_contract.py",
+    "simulate/records.py": "simulate/test_contract.py",
+    "slurm/accounting.py": "simulate/test_contract.py",
+    "slurm/errors.py": "slurm/test_protocol.py",
+    "slurm/rest.py": "slurm/test_carriers.py",
+    "workloads/names.py": "workloads/test_controller.py",
+}
+"""Modules whose test has another place than theirs."""
+
+
+def without_a_test(sources: Path, tests: Path) -> list[str]:
+    """The modules that do something and have neither a test of their name nor one for their whole package."""
+    found = []
+    for path in sorted(sources.rglob("*.py")):
+        module = path.relative_to(sources)
+        places = [module.parent / f"test_{module.name}", module.parent.parent / f"test_{module.parent.name}.py"]
+        tested = any((tests / place).exists() for place in places if place.name != "test_.py")
+        if not tested and module.name != "__init__.py" and _does_something(ast.parse(path.read_text())):
+            found.append(module.as_posix())
+    return found
+
+
+def _does_something(tree: ast.Module) -> bool:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any(
+        not (isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant)) for f in functions for it in f.body
+    )
+
+
+def test_a_module_without_a_test_is_found(tmp_path: Path) -> None:
+    sources, tests = tmp_path / "sources", tmp_path / "tests"
+    for name in ("a.py", "b.py", "package/c.py"):
+        (sources / name).parent.mkdir(parents=True, exist_ok=True)
+        (sources / name).write_text('def f():\n    "What it does."\n    return 1\n')
+    (sources / "records.py").write_text('class Shape:\n    def area(self):\n        "Its area."\n        ...\n')
+    tests.mkdir()
+    (tests / "test_a.py").touch()
+    assert without_a_test(sources, tests) == ["b.py", "package/c.py"]
+    (tests / "test_package.py").touch()
+    assert without_a_test(sources, tests) == ["b.py"]
+
+
+def test_each_module_has_a_unit_test_where_it_is_looked_for() -> None:
+    tests = Path(__file__).parent
+    assert without_a_test(SIDECARS, tests) == sorted(TESTED_BY)
+    assert [test for test in TESTED_BY.values() if not (tests / test).exists()] == []

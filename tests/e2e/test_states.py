@@ -107,6 +107,24 @@ def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(
     until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 20)
 
 
+def test_a_worker_that_slurmctld_has_set_down_after_a_reboot_is_used_again(pool: Slurm) -> None:
+    def down(node: str) -> tuple[str, ...]:
+        return "scontrol", "update", f"nodename={node}", "state=down", "reason=Node unexpectedly rebooted"
+
+    pool.login(*down("slinky-1"))
+    try:
+        until("the NodeSet to name the node", lambda: "slinky-1 (Node unexp" in ready(pool).get("message", ""), 20)
+        # slurmctld itself sets these words as its own user (slurmctld/node_mgr.c, validate_node_specs).
+        inside = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--")
+        pool.kubernetes.kubectl(*inside, *down("slinky-0"))
+        until("it to be resumed", lambda: pool.nodes()["slinky-0"] == "idle", 20)
+        assert reason(pool, "slinky-0") == "none"
+        assert pool.nodes()["slinky-1"] == "down"
+    finally:
+        pool.login("scontrol", "update", "nodename=slinky-1", "state=resume")
+    pool.until_idle(2, 60)
+
+
 @contextmanager
 def cut_off(slurm: Slurm, pod: str) -> Iterator[None]:
     """No packet of the pod reaches slurmctld; probes of the kubelet are answered."""

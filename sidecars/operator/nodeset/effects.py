@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 A = TypeVar("A")
 
 LIFTED = reasons.OURS | {Owner.SLURMCTLD}
-"""Owners of the drains that the operator may lift; `sidecars.policy.nodeset.drain` decides which."""
+"""Owners of the drains and of the DOWN that the operator may end; `sidecars.policy.nodeset.drain` decides which."""
 
 DRAIN_AGAIN = 5.0
 """Seconds after which a drain that Slurm failed to set or to lift is tried again."""
@@ -114,7 +114,7 @@ async def _drains(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> Non
 
     steps: list[Callable[[], Awaitable[None]]] = [partial(drain, action) for action in drains]
     steps += [partial(poller.undrain, it.slurm_nodes, owners=LIFTED) for it in _of(actions.Undrain, wanted)]
-    steps += [partial(poller.resume, it.slurm_nodes, owners=reasons.OURS) for it in _of(actions.Resume, wanted)]
+    steps += [partial(poller.resume, it.slurm_nodes, owners=LIFTED) for it in _of(actions.Resume, wanted)]
     if await _slurm_writes(outcome, steps):
         outcome.hint(DRAIN_AGAIN)
     if drained:

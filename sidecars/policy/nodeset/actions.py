@@ -30,7 +30,7 @@ class Undrain:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Return Slurm nodes to service that this product has set DOWN."""
+    """Return Slurm nodes to service that this product has set DOWN, or slurmctld because of a reboot."""
 
     slurm_nodes: tuple[str, ...]
 

@@ -193,14 +193,18 @@ def should_undrain(node: Node, pod: WorkerPod) -> bool:
 
 
 def should_resume(node: Node, pod: WorkerPod) -> bool:
-    """Whether to return a DOWN node to service whose reason is of this product, once a slurmd of the pod answers.
+    """Whether to return a DOWN node to service, once a slurmd of the pod answers.
 
-    slurmctld does that itself with ReturnToService=2 only. `node` lifts the drains of its own pod.
+    Its reason is of this product, or slurmctld's about a reboot, which it gives when slurmd registers after one: the
+    jobs have ended with the host. slurmctld does that itself with ReturnToService=2 only. `node` lifts the drains of
+    its own pod.
     """
     if not states.is_down(node.states) or "NOT_RESPONDING" in node.states or not pod.ready:
         return False
     owner = owner_of(node)
-    return owner is Owner.OPERATOR or (owner is Owner.POD and not states.is_drain(node.states))
+    if states.is_drain(node.states):
+        return owner is Owner.OPERATOR
+    return owner in reasons.OURS or (owner is Owner.SLURMCTLD and node.reason == reasons.UNEXPECTEDLY_REBOOTED)
 
 
 def is_busy(pod: WorkerPod, slurm: SlurmView) -> bool:

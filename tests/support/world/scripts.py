@@ -12,10 +12,11 @@ from typing import Any, Literal, get_args
 
 from hypothesis import strategies as st
 
-from sidecars.contract.reasons import Owner, owner
+from sidecars.contract.reasons import UNEXPECTEDLY_REBOOTED, Owner, owner
 from sidecars.kube.errors import ApiError
 from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
+from sidecars.simulate.cluster import UNAVAILABLE
 from tests.support.world.client import SPARED, WRITE_FAULTS, KubeFault, Refusal, SlurmFault, WatchFault
 from tests.support.world.jobs import Kind
 from tests.support.world.kubelets import NODE, Cut
@@ -595,11 +596,16 @@ def tidy(w: World) -> None:
 
 
 def resume_silent(w: World) -> None:
-    """An administrator resumes the nodes that slurmctld has set DOWN and may not return to service itself."""
+    """An administrator resumes the nodes that slurmctld has set DOWN and may not return to service itself.
+
+    The operator does so after a reboot, unless the node is drained as well.
+    """
     for (namespace, _), model in w.slurms.items():
         for name, node in model.nodes.items():
             down = node.base == "DOWN" and "NOT_RESPONDING" not in model.states(name)
-            if down and not model.may_return(node) and owner(node.reason) in (Owner.SLURMCTLD, Owner.NOBODY):
+            rebooted = node.reason == UNEXPECTEDLY_REBOOTED and not node.flags & UNAVAILABLE
+            slurmctlds = owner(node.reason) in (Owner.SLURMCTLD, Owner.NOBODY) and not rebooted
+            if down and slurmctlds and not model.may_return(node):
                 w.admin(name, None, namespace)
 
 

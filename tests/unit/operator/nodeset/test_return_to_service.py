@@ -93,3 +93,46 @@ def test_a_worker_that_was_cut_off_is_used_again_unless_return_to_service_is_0_a
             assert w.condition("slinky")["reason"] == "SlurmNodesDown"
 
     run(scenario())
+
+
+@EACH
+def test_a_worker_whose_kubernetes_node_has_rebooted_is_used_again(setting: int) -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            slurm = w.slurms["slurm", "slurm"]
+            slurm.return_to_service = setting
+            w.nodeset(replicas=2)
+            await w.run(30)
+            [kube_node] = [pod["spec"]["nodeName"] for pod in w.pods() if pod["metadata"]["name"] == "slinky-1"]
+            before, registered = {pod["metadata"]["uid"] for pod in w.pods()}, slurm.nodes["slinky-1"].slurmd_start_time
+            w.kubelets.kill(kube_node)
+            await w.run(5)
+            w.kubelets.revive(kube_node)
+            await w.until("slurmd registers", lambda: slurm.nodes["slinky-1"].slurmd_start_time > registered)
+            await w.until("it is used again", lambda: up(w, 2))
+            await w.until("the NodeSet is ready", lambda: w.condition("slinky")["status"] == "True")
+            assert {pod["metadata"]["uid"] for pod in w.pods()} == before
+            # With 2, slurmctld doesn't set it DOWN.
+            assert any("RESUME" in line for line in w.watchdog.log) is (setting < 2)
+
+    run(scenario())
+
+
+@EACH
+def test_a_rebooted_worker_that_an_administrator_has_set_down_stays_out_of_service(setting: int) -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            slurm = w.slurms["slurm", "slurm"]
+            slurm.return_to_service = setting
+            w.nodeset(replicas=2)
+            await w.run(30)
+            [kube_node] = [pod["spec"]["nodeName"] for pod in w.pods() if pod["metadata"]["name"] == "slinky-1"]
+            w.admin("slinky-1", "bad disk")
+            w.kubelets.kill(kube_node)
+            await w.run(5)
+            w.kubelets.revive(kube_node)
+            await w.run(60)
+            record = slurm.nodes["slinky-1"]
+            assert ("DRAIN" in record.flags, record.reason) == (True, "bad disk")
+
+    run(scenario())

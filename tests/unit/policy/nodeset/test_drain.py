@@ -140,9 +140,10 @@ def test_a_node_that_was_written_to_is_neither_drained_nor_undrained_before_it_i
         ("DOWN", "slurm-node: health: disk: / can't be written to : Not responding"),
         ("DOWN DRAIN", f"{OURS} : Not responding"),
         ("DOWN RESERVED MAINTENANCE", "slurm-node: the pod has gone"),
+        ("DOWN", "Node unexpectedly rebooted"),
     ],
 )
-def test_a_down_node_of_this_product_is_resumed_once_its_pod_is_ready_and_the_node_responds(
+def test_a_down_node_of_this_product_or_of_a_rebooted_host_is_resumed_once_its_pod_is_ready_and_the_node_responds(
     words: str, reason: str
 ) -> None:
     result = decide(1, [worker(0)], slurm(record(words, reason)))
@@ -160,7 +161,9 @@ def test_a_down_node_of_this_product_is_resumed_once_its_pod_is_ready_and_the_no
         ("DOWN", "bad disk"),
         ("DOWN", ""),
         ("DOWN", "Not responding"),
-        ("DOWN", "Node unexpectedly rebooted"),
+        ("DOWN", "Node unexpectedly rebooted, see ticket 7"),
+        ("DOWN DRAIN", "Node unexpectedly rebooted"),
+        ("DOWN FAIL", "Node unexpectedly rebooted"),
         ("DOWN DRAIN", "slurm-node: health: disk: / can't be written to"),
         ("DOWN FAIL", OURS),
         ("IDLE", OURS),
@@ -169,3 +172,9 @@ def test_a_down_node_of_this_product_is_resumed_once_its_pod_is_ready_and_the_no
 )
 def test_no_other_node_is_resumed_by_the_operator(words: str, reason: str) -> None:
     assert decide(1, [worker(0)], slurm(record(words, reason))).resume == ()
+
+
+@pytest.mark.parametrize(("user", "resumed"), [("", True), ("slurm", True), ("root", False), ("alice", False)])
+def test_a_down_node_is_resumed_after_a_reboot_only_if_slurmctld_has_set_it_down(user: str, resumed: bool) -> None:
+    down = replace(record("DOWN", "Node unexpectedly rebooted"), reason_set_by_user=user)
+    assert decide(1, [worker(0)], slurm(down)).resume == (("slinky-0",) if resumed else ())

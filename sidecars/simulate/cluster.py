@@ -40,6 +40,8 @@ class Cluster:
         self.nodes: dict[str, SimNode] = {}
         self.jobs: dict[int, SimJob] = {}
         self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}
+        self.started_at = clock()
+        """When slurmctld last started."""
         self.return_to_service = 2
         """ReturnToService of slurm.conf: which DOWN nodes are up again when slurmd registers or answers a ping."""
         self._reservations: dict[str, SimReservation] = {}
@@ -191,6 +193,7 @@ class Cluster:
             self.nodes.clear()
             self.jobs.clear()
             self._reservations.clear()
+        self.started_at = self.clock()
         self._last_node_update = self._last_job_update = self._last_reservation_update = self.clock()
         self._changed_at = dict.fromkeys(self.nodes, self._last_node_update)
 

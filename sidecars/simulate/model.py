@@ -113,7 +113,7 @@ class SlurmModel(Cluster):
         parts = urllib.parse.urlsplit(target)
         _, service, version, path, *_ = (*parts.path.split("/", 3), "", "", "")
         known = {"slurm"} if self.accounting is None else {"slurm", "slurmdb"}
-        if service not in known or version not in self.versions:
+        if service not in known or version not in self.versions or (path, version) == ("conf", "v0.0.44"):
             return NO_ENDPOINT
         path = urllib.parse.unquote(path) if service == "slurm" else f"slurmdb/{urllib.parse.unquote(path)}"
         query = dict(urllib.parse.parse_qsl(parts.query))
@@ -221,6 +221,8 @@ class SlurmModel(Cluster):
                 return answers.ping(TEXT[0])
             case "diag":
                 return ok({"statistics": answers.statistics(self.jobs.values(), self.clock())})
+            case "conf":
+                return ok({"slurm_conf": {"BOOT_TIME": int(self.started_at)}})
             case "reconfigure":
                 return ok({})
         return NO_ENDPOINT

@@ -137,6 +137,11 @@ class Poller:
         """Nodes whose state was written after the last answer was asked for: their record may be out of date."""
         return self._cache.unsettled
 
+    @property
+    def last_listed(self) -> Mapping[str, int]:
+        """For nodes that vanished lately: the server's time of the last full list that had them."""
+        return self._cache.last_listed
+
     def changed_after(self, at: float, names: Iterable[str]) -> frozenset[str]:
         """Those of the nodes whose record has changed after that time (of `clock`)."""
         return self._cache.changed_after(at, names)

@@ -9,8 +9,10 @@ import http.client
 import time
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from sidecars.slurm import accounting, protocol
-from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected
+from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, ServerFault
 from sidecars.slurm.protocol import TOKEN_HEADER, Request
 from sidecars.slurm.states import is_busy, is_down, is_drain, is_drained, is_draining
 from sidecars.slurm.tokens import sign
@@ -524,6 +526,17 @@ async def slurmctld_answers_a_ping_and_counts(slurm: Target) -> None:
     assert ping.hostname
     before = await slurm.call(protocol.diag())
     assert abs(before.request_time - time.time()) < 5
+
+
+@scenario
+async def slurmctld_tells_when_it_started_since_api_version_0_0_45(slurm: Target) -> None:
+    if slurm.version == "v0.0.44":
+        with pytest.raises(ServerFault) as caught:
+            await slurm.call(protocol.slurmctld_start())
+        assert caught.value.status == protocol.STATUS_NO_SUCH_ENDPOINT
+        return
+    started = await slurm.call(protocol.slurmctld_start())
+    assert time.time() - 86_400 < started <= time.time() + 1
 
 
 @scenario

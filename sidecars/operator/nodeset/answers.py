@@ -84,6 +84,8 @@ async def _answer(this: Pass, need: Need) -> Answer:
             return needs.Known(True)
         case needs.IsAbsent(slurm_node):
             return needs.Known(await _is_absent(cluster, slurm_node))
+        case needs.SlurmctldStart():
+            return await _slurmctld_start(cluster)
 
 
 async def _is_lost(this: Pass, kube_node: str) -> bool:
@@ -113,3 +115,14 @@ async def _is_absent(cluster: Cluster, slurm_node: str) -> bool:
     except UnknownToSlurm:
         return True
     return False
+
+
+async def _slurmctld_start(cluster: Cluster) -> Answer:
+    try:
+        found = await cluster.client.call(protocol.slurmctld_start(), timeout=PATIENCE)
+    except ServerFault as error:
+        if error.status == protocol.STATUS_NO_SUCH_ENDPOINT:
+            # Slurm 25.11.
+            return needs.Known(None)
+        raise
+    return needs.Known(found) if found else needs.Failed("slurmctld doesn't report when it started")

@@ -54,7 +54,7 @@ def worker_pod(
         started=has_started(pod),
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else now,
         ready_since=ready_since,
-        slurmd_since=_running_since(pod),
+        slurmd_since=slurmd_since(pod),
         terminating=meta.deletion_timestamp is not None,
         cordon=("operator" if meta.annotations.get(POD_CORDONED_BY) == "operator" else "user") if cordoned else None,
         kube_node_cordon=cordon_reason(kube_node, meta.namespace, meta.name, explained_by)
@@ -122,7 +122,8 @@ def has_started(pod: records.Pod) -> bool:
     return not (never and status.restart_count == 0 and status.last_state.terminated is None)
 
 
-def _running_since(pod: records.Pod) -> float | None:
+def slurmd_since(pod: records.Pod) -> float | None:
+    """When slurmd started, in seconds since the epoch; None while it does not run."""
     status = _find(pod.status.container_statuses, CONTAINER)
     started = status.state.running.started_at if status is not None and status.state.running is not None else None
     return started.timestamp() if started is not None else None

@@ -6,15 +6,18 @@ from dataclasses import replace
 from sidecars.contract.extra import pod_facts
 from sidecars.operator.nodeset import revisions
 from sidecars.operator.nodeset.memory import CachedPod
-from sidecars.operator.nodeset.observation import as_placed, observed_claim, worker_pod
+from sidecars.operator.nodeset.observation import as_placed, observed_claim, slurmd_since, worker_pod
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.nodeset.template import pod_source
+from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.pods import slurm_node
+from sidecars.operator.runtime.waking import key_of
 from sidecars.policy import placement
+from sidecars.policy.nodeset import lost
 from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.desired import desired_pods
-from sidecars.policy.nodeset.needs import Answer, Jobs, Known, Need
-from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
+from sidecars.policy.nodeset.needs import Answer, Jobs, Known, Need, SlurmctldStart
+from sidecars.policy.nodeset.records import Desired, Observed, OtherWorkers, SlurmView, WorkerPod
 from sidecars.slurm.records import Node
 
 
@@ -58,7 +61,9 @@ def with_answers(this: Pass, observed: Observed, answers: Mapping[Need, Answer])
     """The observation with Slurm as it is known now, and with these answers too."""
     known = {**observed.answers, **answers}
     view = slurm_view(this, known.get(Jobs()), observed.pods, observed.clock)
-    return replace(observed, slurm=view, orphans=_orphans(this, view, observed.pods), answers=known)
+    # Now, and not when it was asked for: meanwhile a pass over another NodeSet may have replaced some.
+    others = _other_workers(this, view) if SlurmctldStart() in known else observed.others
+    return replace(observed, slurm=view, orphans=_orphans(this, view, observed.pods), others=others, answers=known)
 
 
 def as_applied(this: Pass, observed: Observed) -> Observed:
@@ -106,6 +111,25 @@ def _kube_nodes(this: Pass) -> Mapping[str, placement.KubeNode]:
     if this.nodeset.spec.scaling_mode == "StatefulSet" and not this.nodeset.spec.pin_to_node:
         return {}
     return {node.metadata.name: as_placed(node) for node in this.runtime.caches.kube_nodes.store.values()}
+
+
+def _other_workers(this: Pass, view: SlurmView) -> OtherWorkers:
+    caches, now = this.runtime.caches, this.runtime.now()
+    running = missing = 0
+    replaced: list[float] = []
+    for nodeset in caches.nodesets.store.values():
+        key = key_of(nodeset)
+        if key == this.key or controller_of(nodeset) != this.controller:
+            continue
+        for pod in caches.pods.store.by("owner", nodeset["metadata"]["uid"]):
+            since = slurmd_since(pod)
+            ended = pod.metadata.deletion_timestamp is not None or pod.status.phase in {"Failed", "Succeeded"}
+            if since is not None and not ended:
+                running += 1
+                missing += lost.is_missing(since, slurm_node(pod), view, now)
+        memory = this.memories.get(key)
+        replaced += memory.decided.replaced.values() if memory is not None else ()
+    return OtherWorkers(running, missing, tuple(replaced))
 
 
 def _claims(this: Pass) -> list[Claim]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sidecars.kube import Manifest
-from sidecars.operator.nodeset.memory import Memory
+from sidecars.operator.nodeset.memory import Memories, Memory
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
@@ -24,6 +24,8 @@ class Pass:
     nodeset: NodeSet
     cluster: Cluster | None
     """Its Slurm cluster; None while the operator isn't connected to it."""
+    memories: Memories
+    """Those of all NodeSets."""
 
     @property
     def controller(self) -> Key:

@@ -82,4 +82,4 @@ async def _begin(runtime: Runtime, memories: Memories, key: Key) -> Pass | None:
     # From here on: what the watch shows of the finalizer is no reason to hurry.
     memory.urgent = memory.slurm_changed = False
     cluster = runtime.clusters.get((nodeset.namespace, nodeset.spec.controller_ref.name))
-    return Pass(runtime, memory, key, manifest, nodeset, cluster)
+    return Pass(runtime, memory, key, manifest, nodeset, cluster, memories)

@@ -90,8 +90,13 @@ class Cluster:
 
     def view(self) -> SlurmView:
         """Slurm's nodes as the policy takes them."""
+        poller = self.poller
         return SlurmView(
-            self.poller.nodes, self.poller.trouble or None, self.poller.unsettled, deadlines=self.deadlines
+            poller.nodes,
+            poller.trouble or None,
+            poller.unsettled,
+            deadlines=self.deadlines,
+            last_listed=poller.last_listed,
         )
 
 

@@ -84,6 +84,7 @@ def decide(desired: Desired, observed: Observed, memory: Memory, now: float) -> 
         partitions_blocked=partitions.condition(blocked),
         reservation=reservation.condition,
         absent_since=this.memory.absent_since,
+        spared=this.memory.spared,
         pods_gone=this.pods_gone,
     )
     release, release_wait = this.release(blocked, reservation, records_left)
@@ -162,15 +163,17 @@ class _Step:
         return bool(choice and self.observed.connected and any(drain.is_busy(pod, slurm) for pod in everyone))
 
     def _with_lost(self, plan: PodPlan) -> PodPlan:
-        everyone, slurm, now = self.observed.pods, self.observed.slurm, self.now
+        everyone, slurm, others, now = self.observed.pods, self.observed.slurm, self.observed.others, self.now
         since = lost.absent(everyone, slurm, self.memory.absent_since, now)
+        asked = lost.must_be_explained(everyone, plan.delete, slurm, since, now)
+        start = self.ask(needs.SlurmctldStart()) if asked else None
+        spared = lost.spared(everyone, slurm, since, start, others, self.memory.spared)
         planned = {deletion.pod.name for deletion in plan.delete}
-        before = self.memory.replaced
-        stuck = lost.stuck(everyone, slurm, now, since)
-        unknown = lost.unregistered(everyone, slurm, since, before, now)
+        stuck = lost.stuck(everyone, slurm, now, spared)
+        unknown = lost.unregistered(everyone, slurm, since, spared, self.memory.replaced, others, now)
         self.hints += [stuck.look_again, unknown.look_again]
-        replaced = lost.still_replaced({**{it.pod.uid: now for it in unknown.delete}, **before}, now)
-        self.memory = replace(self.memory, absent_since=since, replaced=replaced)
+        replaced = lost.still_replaced({**{it.pod.uid: now for it in unknown.delete}, **self.memory.replaced}, now)
+        self.memory = replace(self.memory, absent_since=since, replaced=replaced, spared=spared)
         more = [it for it in (*stuck.delete, *unknown.delete) if it.kube_node_lost or it.pod.name not in planned]
         return replace(plan, delete=(*plan.delete, *more)) if more else plan
 
@@ -180,11 +183,9 @@ class _Step:
         stale = self.stale = self._needs_records(plan)
         writes = plan.drain or plan.undrain or plan.resume
         lookups, waiting, first, later = 0, list[Waiting](), list[Deletion](), list[Deletion]()
-        # An absence counts at once here: a pod that is condemned already would be deleted in this pass.
-        disrupted = lost.disrupted(self.observed.pods, dict.fromkeys(self.memory.absent_since, 0.0), self.now)
         for deletion in plan.delete:
-            if deletion.absent and disrupted:
-                waiting.append(Waiting(deletion.pod, disrupted, look_again=5.0))
+            if deletion.absent and deletion.pod.uid in self.memory.spared:
+                waiting.append(Waiting(deletion.pod, lost.spared_step(deletion.pod), look_again=5.0))
             elif deletion.absent or deletion.kube_node_lost:
                 lookups += 1
                 if lookups > MAX_LOOKUPS:
@@ -238,10 +239,9 @@ class _Step:
         return needs.is_yes(self.ask(need))
 
     def _remember_failures(self, plan: PodPlan) -> None:
-        unregistered = {it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED}
-        absent = self.memory.absent_since.keys()
+        late = {it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED}
         found, wait = failures(
-            self.memory.failures, self.observed.pods, self.now, unregistered=unregistered, absent=absent
+            self.memory.failures, self.observed.pods, self.now, unregistered=late, absent=self.memory.absent_since
         )
         self.memory = replace(self.memory, failures=found)
         self.hints.append(wait)

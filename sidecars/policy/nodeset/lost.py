@@ -6,11 +6,12 @@ taint `node.kubernetes.io/out-of-service`, by which an administrator declares th
 (https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS
-from sidecars.policy.nodeset.records import Deletion, SlurmView, WorkerPod
+from sidecars.policy.nodeset.needs import Answer, Known
+from sidecars.policy.nodeset.records import Deletion, OtherWorkers, SlurmView, WorkerPod
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
@@ -25,12 +26,17 @@ UNREGISTERED_SECONDS = 60.0
 
 REPLACEMENT_SECONDS = 60.0
 REPLACED_PERCENT = 10
-"""In so many seconds at most this share of the workers is replaced because Slurm doesn't know them; one at least."""
+"""In so many seconds at most this share of the workers of a Slurm cluster is replaced because Slurm doesn't know them;
+one at least."""
 
 DISRUPTED_PERCENT = 55
 DISRUPTED_LEAST = 3
-"""From this share of the workers on, and so many, no pod is deleted because Slurm doesn't know it. slurmctld has more
-probably lost its state, and jobs may run on all of them. Kubernetes' node controller has the same thresholds."""
+"""From this share of the workers of a Slurm cluster on, and so many, no pod is deleted because Slurm doesn't know it.
+Its list is more probably wrong, and jobs may run on all of them. Kubernetes' node controller has the same thresholds.
+"""
+
+SPARED_SECONDS = 30.0
+"""After so many seconds it is looked again whether jobs may run on a worker that Slurm doesn't know."""
 
 ALL_UNREGISTERED_SECONDS = 600.0
 """The same where Slurm lists no node at all, as a faulty slurmrestd does too: jobs may run on all of them."""
@@ -45,15 +51,14 @@ class Lost:
     """Seconds until time alone may have changed that."""
 
 
-def stuck(pods: Sequence[WorkerPod], slurm: SlurmView, now: float, since: Mapping[str, float]) -> Lost:
-    """The terminating pods to delete by force, once their Kubernetes node has been read again. `since`: see `absent`.
+def stuck(pods: Iterable[WorkerPod], slurm: SlurmView, now: float, spared: Collection[str]) -> Lost:
+    """The terminating pods to delete by force, once their Kubernetes node has been read again. `spared`: see there.
 
     The Node object of a running host can be deleted too: its kubelet then stops the pod within its grace. A pod without
     a Node is therefore deleted when that is over, or when slurmctld does not reach its slurmd.
     """
     delete: list[Deletion] = []
     waits: list[float] = []
-    lost_state = bool(disrupted(pods, since, now))
     for pod in pods:
         if not pod.terminating:
             continue
@@ -63,15 +68,15 @@ def stuck(pods: Sequence[WorkerPod], slurm: SlurmView, now: float, since: Mappin
         if pod.out_of_service:
             why = f"it is stuck terminating on Kubernetes node {pod.kube_node}, which is out of service"
             delete.append(Deletion(pod, why, grace_seconds=0, kube_node_lost=True))
-        elif pod.kube_node_gone and (left <= 0 or _silent(pod, slurm, lost_state)):
+        elif pod.kube_node_gone and (left <= 0 or _silent(pod, slurm, spared)):
             why = f"it is stuck terminating on Kubernetes node {pod.kube_node}, which is gone"
             delete.append(Deletion(pod, why, grace_seconds=0, kube_node_lost=True))
     return Lost(tuple(delete), min(waits, default=None))
 
 
-def _silent(pod: WorkerPod, slurm: SlurmView, lost_state: bool) -> bool:
+def _silent(pod: WorkerPod, slurm: SlurmView, spared: Collection[str]) -> bool:
     node = slurm.nodes.get(pod.slurm_node)
-    return slurm.problem is None and (not lost_state if node is None else "NOT_RESPONDING" in node.states)
+    return slurm.problem is None and (pod.uid not in spared if node is None else "NOT_RESPONDING" in node.states)
 
 
 def is_overdue(pod: WorkerPod, now: float) -> bool:
@@ -110,9 +115,18 @@ def absent(pods: Iterable[WorkerPod], slurm: SlurmView, before: Mapping[str, flo
     }
 
 
-def not_registered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str, float], now: float) -> str:
-    """About pods that should have registered in Slurm, for a condition; "" for none. `since`: see `absent`."""
-    late = [pod for pod in pods if pod.uid in since and now - since[pod.uid] >= NOT_REGISTERED_SECONDS]
+def not_registered(
+    pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[str, float], spared: Collection[str], now: float
+) -> str:
+    """About pods that should have registered in Slurm and will be replaced, for a condition; "" for none.
+
+    `since`: see `absent`; `spared`: see there.
+    """
+    late = [
+        pod
+        for pod in pods
+        if pod.uid in since and pod.uid not in spared and now - since[pod.uid] >= NOT_REGISTERED_SECONDS
+    ]
     if not late:
         return ""
     more = f" (and {len(late) - 1} more pods likewise)" if len(late) > 1 else ""
@@ -122,48 +136,136 @@ def not_registered(pods: Iterable[WorkerPod], slurm: SlurmView, since: Mapping[s
     )
 
 
-def disrupted(pods: Iterable[WorkerPod], since: Mapping[str, float], now: float) -> str:
-    """Why no pod that Slurm doesn't know is deleted, for a condition; "" if some may be. `since`: see `absent`."""
-    if len(since) < DISRUPTED_LEAST:
-        # In a healthy cluster thousands of pods need not be looked at, several times in each pass.
-        return ""
-    running = [pod for pod in pods if not pod.terminating and not pod.finished and pod.slurmd_since is not None]
-    missing = [pod for pod in running if now - since.get(pod.uid, now) >= NOT_REGISTERED_SECONDS]
-    if len(missing) < DISRUPTED_LEAST or 100 * len(missing) <= DISRUPTED_PERCENT * len(running):
-        return ""
-    first = min(pod.slurm_node for pod in missing)
+def is_missing(slurmd_since: float, slurm_node: str, slurm: SlurmView, now: float) -> bool:
+    """Whether a slurmd that has run since then should have registered, and Slurm has no node of it."""
+    return slurm_node not in slurm.nodes and now - slurmd_since >= NOT_REGISTERED_SECONDS
+
+
+def must_be_explained(
+    pods: Iterable[WorkerPod], plan: Iterable[Deletion], slurm: SlurmView, since: Mapping[str, float], now: float
+) -> bool:
+    """Whether anything depends on why Slurm lacks nodes: a deletion, or a condition. `since`: see `absent`."""
+    if slurm.problem is not None:
+        return False
+    late = any(now - at >= NOT_REGISTERED_SECONDS for at in since.values())
+    return late or any(it.absent for it in plan) or any(_is_stuck_unknown(pod, slurm) for pod in pods)
+
+
+def _is_stuck_unknown(pod: WorkerPod, slurm: SlurmView) -> bool:
+    return pod.terminating and pod.kube_node_gone and pod.slurm_node not in slurm.nodes
+
+
+def spared(
+    pods: Sequence[WorkerPod],
+    slurm: SlurmView,
+    since: Mapping[str, float],
+    start: Answer | None,
+    others: OtherWorkers,
+    before: frozenset[str],
+) -> frozenset[str]:
+    """The uids of pods that aren't deleted because Slurm doesn't know them: jobs may run there.
+
+    Slurm refuses to delete the record of a node with a job, so only a slurmctld that starts without its state forgets a
+    job. A pod is safe if since that start its slurmd has started, or Slurm has listed its node. While the start is
+    unknown, no pod is safe. A slurmctld that doesn't report it counts as one that has lost its state when most workers
+    are missing, and who is spared then is spared until Slurm knows the node. Most workers are spared in any case:
+    slurmrestd may answer with incomplete lists.
+
+    `since`: see `absent`. `start`: the answer to `SlurmctldStart`; None where nothing depends on it. `before`: the
+    result of the last pass.
+    """
+    if slurm.problem is None:
+        before &= since.keys()
+    if start is None:
+        return before
+    unknown = [
+        pod
+        for pod in pods
+        if pod.slurmd_since is not None and not pod.finished and pod.slurm_node and pod.slurm_node not in slurm.nodes
+    ]
+    # An absence counts at once here: a pod that is condemned already would be deleted in this pass.
+    if not isinstance(start, Known) or _most_are_missing(pods, len(since), others):
+        return frozenset(pod.uid for pod in unknown)
+    if start.value is None:
+        return before
+    return frozenset(pod.uid for pod in unknown if _may_be_forgotten(pod, slurm, start.value))
+
+
+def _may_be_forgotten(pod: WorkerPod, slurm: SlurmView, start: float) -> bool:
+    # Strictly later: all three are whole seconds.
+    known = max(pod.slurmd_since or 0.0, slurm.last_listed.get(pod.slurm_node, 0))
+    return known <= start
+
+
+def _most_are_missing(pods: Iterable[WorkerPod], missing: int, others: OtherWorkers) -> bool:
+    """Whether slurmctld has probably lost its state, or its list is incomplete."""
+    if missing + others.missing < DISRUPTED_LEAST:
+        return False
+    running = others.running + sum(1 for pod in pods if _runs(pod))
+    return 100 * (missing + others.missing) > DISRUPTED_PERCENT * running
+
+
+def _runs(pod: WorkerPod) -> bool:
+    return not pod.terminating and not pod.finished and pod.slurmd_since is not None
+
+
+def spared_step(pod: WorkerPod) -> str:
+    """What a condemned pod that is spared waits for."""
     return (
-        f"Slurm has no node of {len(missing)} of the {len(running)} workers whose slurmd runs, such as {first}: "
-        "slurmctld may have lost its state, and jobs may still run there, so no pod is replaced or deleted; restore "
-        "slurmctld's state, or delete these pods when their jobs have ended"
+        f"Slurm has no node {pod.slurm_node}, and slurmctld may have lost its state: jobs may still run there; restore "
+        "slurmctld's state, or delete the pod when its jobs have ended"
+    )
+
+
+def spared_message(pods: Sequence[WorkerPod], since: Mapping[str, float], spared: Collection[str], now: float) -> str:
+    """Why pods that Slurm doesn't know aren't deleted, for a condition; "" for none. `since`: see `absent`."""
+    if not spared:
+        return ""
+    late = [
+        pod.slurm_node for pod in pods if pod.uid in spared and now - since.get(pod.uid, now) >= NOT_REGISTERED_SECONDS
+    ]
+    if not late:
+        return ""
+    running = sum(1 for pod in pods if _runs(pod))
+    return (
+        f"Slurm has no node of {len(late)} of the {running} workers whose slurmd runs, such as {min(late)}: slurmctld "
+        "may have lost its state, and jobs may still run there, so these pods are neither replaced nor deleted; "
+        "restore slurmctld's state, or delete these pods when their jobs have ended"
     )
 
 
 def unregistered(
-    pods: Sequence[WorkerPod], slurm: SlurmView, since: Mapping[str, float], replaced: Mapping[str, float], now: float
+    pods: Sequence[WorkerPod],
+    slurm: SlurmView,
+    since: Mapping[str, float],
+    spared: Collection[str],
+    replaced: Mapping[str, float],
+    others: OtherWorkers,
+    now: float,
 ) -> Lost:
     """The pods to delete that Slurm does not know although their slurmd runs: only a new slurmd registers again.
 
     That happens when the record of a dynamic node is deleted while its slurmd runs (scontrol delete). `since`: see
-    `absent`. `replaced`: when pods were chosen earlier, by uid; see `still_replaced`.
+    `absent`; `spared`: see there. `replaced`: when pods were chosen earlier, by uid; see `still_replaced`.
     """
-    if disrupted(pods, since, now):
-        return Lost()
     delete: list[Deletion] = []
     waits: list[float] = []
     patience = _patience(slurm)
     recent = still_replaced(replaced, now)
-    room = max(1, len(pods) * REPLACED_PERCENT // 100) - len(recent)
-    for pod in pods:
+    elsewhere = [at for at in others.replaced if now - at < REPLACEMENT_SECONDS]
+    room = max(1, (len(pods) + others.running) * REPLACED_PERCENT // 100) - len(recent) - len(elsewhere)
+    for pod in pods if since else ():
         if pod.uid not in since:
             continue
         left = since[pod.uid] + patience - now
-        if left > 0:
-            waits += [left, *(it for it in (left - patience + NOT_REGISTERED_SECONDS,) if it > 0)]
+        until_reported = left - patience + NOT_REGISTERED_SECONDS
+        if left > 0 or pod.uid in spared:
+            # Why it is spared may end without an event.
+            waits.append(until_reported if until_reported > 0 else SPARED_SECONDS if pod.uid in spared else left)
             continue
         if pod.uid not in recent:
             if room <= 0:
-                waits.append(min(recent.values(), default=now) + REPLACEMENT_SECONDS - now)
+                waits.append(min([*recent.values(), *elsewhere], default=now) + REPLACEMENT_SECONDS - now)
                 continue
             room -= 1
         why = f"its slurmd has run for {patience:g} s and Slurm has no node {pod.slurm_node}"

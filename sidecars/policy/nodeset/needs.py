@@ -51,6 +51,11 @@ class IsAbsent:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmctldStart:
+    """When slurmctld last started, answered by seconds since the epoch; by None if its release doesn't report it."""
+
+
+@dataclass(frozen=True, slots=True)
 class IsLost:
     """Whether the Kubernetes node does not exist, or is declared out of service, at this moment."""
 
@@ -64,7 +69,7 @@ class IsHidden:
     pod: str
 
 
-Need = Jobs | Deadlines | Partitions | Reservations | NodeRecords | IsAbsent | IsLost | IsHidden
+Need = Jobs | Deadlines | Partitions | Reservations | NodeRecords | IsAbsent | SlurmctldStart | IsLost | IsHidden
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,8 +137,22 @@ class SlurmView:
     """Why the jobs could not be read; "" while nobody has asked, and when they were."""
     deadlines: Mapping[str, float] = field(default_factory=dict)
     """When the jobs of a node end at the latest, as far as that has been read."""
+    last_listed: Mapping[str, int] = field(default_factory=dict)
+    """For nodes that vanished lately: when slurmctld last listed them, by its own clock in seconds since the epoch."""
     age: float = 0.0
     """Seconds from when `nodes` was asked for to when the pass began; negative if it was asked for later."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherWorkers:
+    """The workers of the other NodeSets of the Slurm cluster."""
+
+    running: int = 0
+    """Those whose slurmd runs."""
+    missing: int = 0
+    """Those of them that should have registered, and of which Slurm has no node."""
+    replaced: tuple[float, ...] = ()
+    """When some were replaced because of that, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +169,8 @@ class Observed:
     """The pods show all earlier creations and deletions. Otherwise no pod is created or deleted."""
     controller_deleted: bool = False
     """The Controller does not exist or is being deleted."""
+    others: OtherWorkers = field(default_factory=OtherWorkers)
+    """Counted only where `SlurmctldStart` is among the answers."""
     claims: Sequence[Claim] = ()
     """The PersistentVolumeClaims of the NodeSet's pods."""
     revisions: Sequence[Stored] = ()

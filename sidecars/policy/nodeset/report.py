@@ -38,6 +38,8 @@ class Progress:
     """The state of the maintenance reservation."""
     absent_since: Mapping[str, float] = field(default_factory=dict)
     """Since when Slurm has no node of a pod whose slurmd runs, by uid."""
+    spared: frozenset[str] = frozenset()
+    """uids of the pods that are not deleted for that, because slurmctld may have lost its state."""
     pods_gone: bool = False
     """The NodeSet is being deleted, and its pods are gone or overdue."""
 
@@ -79,14 +81,14 @@ def _ready(
         more = len(progress.problems) - 1
         others = f" (and {more} more)" if more else ""
         return Condition("Ready", "False", "NameConflict", progress.problems[0] + others)
-    disrupted = lost.disrupted(observed.pods, progress.absent_since, now)
-    if disrupted:
-        return Condition("Ready", "False", "ManyNotRegistered", disrupted)
+    spared = lost.spared_message(observed.pods, progress.absent_since, progress.spared, now)
+    if spared:
+        return Condition("Ready", "False", "StateLost", spared)
     ready = sum(1 for pod in observed.pods if pod.ready and not pod.terminating and not replicas.lingers(pod, pods))
     if ready < pods.replicas:
         because = _unscheduled(observed.pods) or f"; see `kubectl -n {pods.namespace} get pods`"
         return Condition("Ready", "False", "PodsNotReady", f"{ready} of {pods.replicas} pods are ready{because}")
-    unregistered = lost.not_registered(observed.pods, observed.slurm, progress.absent_since, now)
+    unregistered = lost.not_registered(observed.pods, observed.slurm, progress.absent_since, progress.spared, now)
     if unregistered:
         return Condition("Ready", "False", "NotRegistered", unregistered)
     down = _down(observed.pods, observed.slurm)

@@ -37,7 +37,7 @@ from sidecars.slurm.protocol.reservations import (
     get_reservations,
     save_reservation,
 )
-from sidecars.slurm.protocol.slurmctld import diag, ping, reconfigure
+from sidecars.slurm.protocol.slurmctld import diag, ping, reconfigure, slurmctld_start
 
 __all__ = [
     "ONE_NODES_FAULT",
@@ -64,6 +64,7 @@ __all__ = [
     "ping",
     "reconfigure",
     "save_reservation",
+    "slurmctld_start",
     "update_nodes",
     "versions_to_try",
 ]

@@ -15,6 +15,11 @@ def diag() -> Request[Diag]:
     return Request("GET", "diag/", read=_diag)
 
 
+def slurmctld_start() -> Request[int]:
+    """When slurmctld started, in seconds since the epoch; 0 if it doesn't say so. API v0.0.45 and later."""
+    return Request("GET", "conf", read=lambda answer: answer.nested("slurm_conf").number("BOOT_TIME"))
+
+
 def reconfigure() -> Request[None]:
     """Make slurmctld read its configuration again."""
     return Request("GET", "reconfigure/", read=nothing)

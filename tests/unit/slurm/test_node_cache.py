@@ -1,6 +1,6 @@
 """The cache of node records alone; with a poller it is tested in test_poller.py."""
 
-from sidecars.slurm.node_cache import CALM_AFTER, CONFIRM_AFTER, EXPECT_FOR, NodeCache
+from sidecars.slurm.node_cache import CALM_AFTER, CONFIRM_AFTER, EXPECT_FOR, LISTED_FOR, NodeCache
 from sidecars.slurm.records import Node, Nodes
 
 
@@ -86,3 +86,20 @@ def test_a_cluster_is_calm_when_nothing_has_happened_for_a_while_and_no_node_is_
     assert not cache.calm(CALM_AFTER + 1)
     cache.apply(answer("n0", busy=True), 31, 31, full=False)
     assert not cache.calm(1000)
+
+
+def test_of_a_node_that_vanished_the_time_of_the_last_full_list_with_it_is_remembered() -> None:
+    cache = NodeCache(0, full_every=30)
+    cache.apply(answer("n0", "n1", at=100), 0, 0, full=True)
+    # An answer about changes may lack it because it has not changed.
+    cache.apply(answer("n0", "n2", at=110), 10, 10, full=False)
+    cache.apply(answer("n0", at=120), 20, 20, full=True)
+    assert cache.last_listed == {"n1": 100}
+    cache.apply(answer("n0", at=130), 30, 30, full=True)
+    assert cache.last_listed == {"n1": 100}
+    cache.apply(answer("n0", "n1", at=140), 40, 40, full=True)
+    assert cache.last_listed == {}
+    cache.apply(answer(at=150), 50, 50, full=True)
+    assert cache.last_listed == {"n0": 140, "n1": 140}
+    cache.apply(answer(at=140 + LISTED_FOR), 60, 60, full=True)
+    assert cache.last_listed == {}

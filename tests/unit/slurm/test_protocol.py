@@ -195,6 +195,15 @@ def test_reservations_partitions_and_counters_are_decoded(version: str) -> None:
     answer(protocol.reconfigure(), f"{version}-reconfigure")
 
 
+def test_the_configuration_tells_when_slurmctld_started() -> None:
+    def start(body: bytes) -> int:
+        return protocol.decode(protocol.slurmctld_start(), 200, body)
+
+    assert start(b'{"slurm_conf": {"BOOT_TIME": 1770000000, "ClusterName": "slurm"}, "errors": []}') == 1_770_000_000
+    assert start(b'{"slurm_conf": {}, "errors": []}') == 0
+    assert start(b'{"errors": []}') == 0
+
+
 @BOTH
 def test_a_ping_tells_who_responds(version: str) -> None:
     (ping,) = answer(protocol.ping(), f"{version}-ping")

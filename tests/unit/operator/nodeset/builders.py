@@ -14,4 +14,12 @@ def begin(parts: Parts, status: Any = None, meta: dict[str, Any] | None = None, 
     """A pass over NodeSet `slinky`, which is put into the caches. Its memory is that of the pass before."""
     manifest = parts.custom("NodeSet", "slinky", SPEC | spec, status, **(meta or {}))
     cluster = parts.runtime.clusters.get((NAMESPACE, "slurm"))
-    return Pass(parts.runtime, parts.operator.nodesets.of(KEY), KEY, manifest, read(NodeSet, manifest), cluster)
+    return Pass(
+        parts.runtime,
+        parts.operator.nodesets.of(KEY),
+        KEY,
+        manifest,
+        read(NodeSet, manifest),
+        cluster,
+        parts.operator.nodesets,
+    )

@@ -10,12 +10,14 @@ from sidecars.operator.nodeset.answers import as_answer
 from sidecars.policy.nodeset.decide import Decision, decide
 from sidecars.policy.nodeset.maintenance import name_of
 from sidecars.policy.nodeset.memory import Memory
-from sidecars.policy.nodeset.needs import Failed, NodeRecords, Pending
+from sidecars.policy.nodeset.needs import Failed, Known, NodeRecords, Pending, SlurmctldStart
 from sidecars.policy.nodeset.records import Desired, Observed
 from sidecars.simulate import Fault
-from sidecars.slurm.errors import NotYet, Rejected, Unreachable
+from sidecars.slurm.errors import NotYet, Rejected, ServerFault, Unreachable
+from tests.support.operator_parts import Parts, SlurmConnection
 from tests.support.virtual_time import run
 from tests.support.world.world import Broken, world
+from tests.unit.operator.nodeset.builders import begin
 
 
 def test_a_read_that_takes_its_time_is_pending_and_one_that_fails_has_failed() -> None:
@@ -106,3 +108,21 @@ def test_the_time_of_a_pass_does_not_go_on_while_it_reads_so_that_it_needs_each_
     repeated = [(before[0], after[0]) for before, after in pairwise(steps) if after[1] > before[1]]
     assert repeated
     assert all(before == after for before, after in repeated)
+
+
+@pytest.mark.looptime
+async def test_when_slurmctld_started_is_unknown_only_where_its_release_does_not_report_it() -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    await parts.connect()
+    this = begin(parts)
+    assert await answers._answer(this, SlurmctldStart()) == Known(slurm.now)
+    slurm.model.fail(Fault.EMPTY, path="conf")
+    assert isinstance(await answers._answer(this, SlurmctldStart()), Failed)
+    slurm.model.heal()
+    slurm.model.fail(Fault.SERVER_ERROR, path="conf")
+    with pytest.raises(ServerFault):
+        await answers._answer(this, SlurmctldStart())
+    slurm.model.heal()
+    slurm.model.versions = ("v0.0.44",)
+    assert await answers._answer(this, SlurmctldStart()) == Known(None)

@@ -13,6 +13,7 @@ from sidecars.kube import CONTROLLER_REVISIONS, EVENTS, PODS
 from sidecars.kube.errors import api_error
 from sidecars.operator.nodeset import answers
 from sidecars.operator.nodeset.effects import NAMED_PODS, _is_still_free, apply, deletion_message
+from sidecars.operator.nodeset.memory import Memories
 from sidecars.operator.nodeset.memory import Memory as PassMemory
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
@@ -131,7 +132,7 @@ async def test_annotations_of_pods_that_wait_for_jobs_take_no_longer_than_a_slic
 ) -> None:
     parts = Parts()
     manifest = parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "slurmd": {}})
-    this = Pass(parts.runtime, PassMemory(), (NAMESPACE, "slinky"), manifest, read(NodeSet, manifest), None)
+    this = Pass(parts.runtime, PassMemory(), (NAMESPACE, "slinky"), manifest, read(NodeSet, manifest), None, Memories())
     patch = parts.requests.merge_patch
 
     async def slow(*arguments: Any, **more: Any) -> Any:

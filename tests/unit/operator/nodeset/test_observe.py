@@ -6,8 +6,9 @@ import pytest
 
 from sidecars.contract.extra import PodFacts, encode
 from sidecars.operator.nodeset.observe import observe, observed_pods, slurm_nodes_in_use, with_answers
-from sidecars.policy.nodeset.needs import JobList, Jobs, Known
-from sidecars.policy.nodeset.records import Observed
+from sidecars.policy.nodeset.memory import Memory
+from sidecars.policy.nodeset.needs import JobList, Jobs, Known, SlurmctldStart
+from sidecars.policy.nodeset.records import Observed, OtherWorkers
 from tests.support.operator_parts import EPOCH, Parts, SlurmConnection
 from tests.unit.operator.nodeset.builders import KEY, begin
 
@@ -144,3 +145,26 @@ async def test_records_that_terminating_pods_will_delete_do_not_look_like_lost_s
     cluster = parts.runtime.clusters.get(("slurm", "slurm"))
     assert cluster is not None
     assert cluster.poller.suspect == frozenset()
+
+
+async def test_the_workers_of_the_other_nodesets_of_the_slurm_cluster_are_counted_once_that_is_asked_for() -> None:
+    parts, slurm = await connected()
+    running = {"name": "slurmd", "state": {"running": {"startedAt": "2023-11-14T22:00:00Z"}}}
+    starting = {"name": "slurmd", "state": {"running": {"startedAt": "2023-11-14T22:13:19Z"}}}
+    for name in ("slinky-0", "other-0", "other-1"):
+        parts.pod(name, name.partition("-")[0], phase="Running", containerStatuses=[running])
+    parts.pod("other-2", "other", phase="Running", containerStatuses=[starting])
+    parts.pod("other-3", "other", phase="Pending")
+    parts.pod("other-4", "other", phase="Failed", containerStatuses=[running])
+    parts.pod("other-5", "other", phase="Running", containerStatuses=[running], terminating=True)
+    parts.pod("elsewhere-0", "elsewhere", phase="Running", containerStatuses=[running])
+    parts.custom("NodeSet", "other", {"controllerRef": {"name": "slurm"}})
+    parts.custom("NodeSet", "elsewhere", {"controllerRef": {"name": "another"}})
+    parts.operator.nodesets.of(("slurm", "other")).decided = Memory(replaced={"x": EPOCH - 5})
+    registered(slurm, "other-0", "other-0")
+    await orphans(parts)
+    this = begin(parts)
+    _, _, observed = await observe(this)
+    assert observed.others == OtherWorkers()
+    asked = with_answers(this, observed, {SlurmctldStart(): Known(None)})
+    assert asked.others == OtherWorkers(running=3, missing=1, replaced=(EPOCH - 5,))

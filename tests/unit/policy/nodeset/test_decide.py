@@ -29,6 +29,7 @@ from tests.unit.policy.nodeset.builders import NOW, SCALE_IN, node, slurm, worke
 
 A = TypeVar("A")
 CLOCK = 1_000.0
+LONG_AGO = needs.Known(NOW - 1e6)
 DELETED = {"deletionTimestamp": "1970-01-12T13:46:00Z"}
 """Forty seconds before NOW."""
 NOT_FOUND_AFTER = 8
@@ -59,13 +60,20 @@ def deleted(decision: Decision) -> list[str]:
     return [action.deletion.pod.name for action in of(actions.DeletePod, decision)]
 
 
-def answered(desired: Desired, observed: Observed, answer: Answer, memory: Memory | None = None) -> Decision:
-    """The decision when each need gets the same answer."""
+def answered(
+    desired: Desired,
+    observed: Observed,
+    answer: Answer,
+    memory: Memory | None = None,
+    start: Answer = LONG_AGO,
+) -> Decision:
+    """The decision when each need gets the same answer, but `start` the one when slurmctld started."""
     for _ in range(NOT_FOUND_AFTER):
         decision = decide(desired, observed, memory or Memory(), NOW)
         if not decision.needs:
             return decision
-        observed = replace(observed, answers={**observed.answers, **dict.fromkeys(decision.needs, answer)})
+        given: dict[Need, Answer] = {**dict.fromkeys(decision.needs, answer), needs.SlurmctldStart(): start}
+        observed = replace(observed, answers={**observed.answers, **given})
     raise AssertionError(f"it still needs {decision.needs}")
 
 
@@ -203,7 +211,7 @@ def test_old_node_records_are_read_again_before_one_without_a_pod_is_deleted() -
 
 def test_a_pod_that_slurm_does_not_list_is_deleted_only_if_it_is_absent_at_this_moment() -> None:
     observed = seen([worker(0), worker(1)], slurm(node(0, "IDLE")))
-    assert decide(asked(1), observed, Memory(), NOW).needs == (needs.IsAbsent("slinky-1"),)
+    assert decide(asked(1), observed, Memory(), NOW).needs == (needs.SlurmctldStart(), needs.IsAbsent("slinky-1"))
     for answer, want in (
         (needs.Known(True), ["slinky-1"]),
         (needs.Known(False), []),
@@ -243,6 +251,34 @@ def test_a_condemned_pod_whose_record_was_deleted_by_hand_is_deleted() -> None:
     desired = asked(0)
     assert deleted(answered(desired, seen(pods, view), needs.Known(True))) == ["slinky-0"]
     assert deleted(answered(desired, seen(pods[:1], slurm()), needs.Known(True))) == ["slinky-0"]
+
+
+@pytest.mark.parametrize("desired", [asked(0), asked(1), asked(1, DELETED)])
+@pytest.mark.parametrize("start", [needs.Known(NOW - 300), needs.Pending(), needs.Failed("HTTP 500")])
+def test_the_only_worker_of_a_slurm_that_may_have_lost_its_state_is_neither_replaced_nor_deleted(
+    desired: Desired, start: Answer
+) -> None:
+    observed = seen([worker(0, slurmd_since=NOW - 600)], slurm(node(9, "IDLE")))
+    memory = Memory(absent_since={"uid-0": NOW - 100})
+    decision = answered(desired, observed, needs.Known(True), memory, start)
+    assert deleted(decision) == []
+    assert "slurmctld may have lost its state" in decision.conditions[0].message
+    # A slurmctld that has run since then would not have deleted the record of a node with a job.
+    assert deleted(answered(desired, observed, needs.Known(True), memory)) == ["slinky-0"]
+
+
+def test_pods_of_a_slurm_that_has_lost_its_state_are_spared_after_others_were_replaced_by_hand() -> None:
+    pods = [worker(number, slurmd_since=NOW - 600) for number in range(4)]
+    memory = Memory(absent_since={it.uid: NOW - 100 for it in pods})
+    first = answered(asked(4), seen(pods, slurm()), needs.Known(True), memory, needs.Known(None))
+    assert deleted(first) == []
+    then = [*pods[:1], *(replace(pod, uid=f"new-{pod.uid}") for pod in pods[1:])]
+    view = slurm(*(node(number, "IDLE") for number in range(1, 4)))
+    second = answered(asked(4), seen(then, view), needs.Known(True), first.memory, needs.Known(None))
+    assert deleted(second) == []
+    assert second.conditions[0].reason == "StateLost"
+    known = answered(asked(4), seen(then, slurm(node(0, "IDLE"), *view.nodes.values())), needs.Pending(), second.memory)
+    assert (known.memory.spared, known.conditions[0].reason) == (frozenset(), "Ready")
 
 
 def test_what_was_read_for_one_pod_is_valid_for_a_moment_only() -> None:
@@ -494,6 +530,8 @@ def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(
         answers: dict[Need, Answer] = {}
         for need in decision.needs:
             known = jobs(*data.draw(SOME_JOBS)) if isinstance(need, needs.Jobs) else None
+            if isinstance(need, needs.SlurmctldStart):
+                known = needs.Known(data.draw(st.sampled_from([None, NOW - 50, NOW - 1e6])))
             value = () if isinstance(need, needs.Partitions | needs.Reservations) else data.draw(st.booleans())
             good = known if known is not None else needs.Known(value, CLOCK)
             choices: list[Answer] = [good, good, needs.Pending(), needs.Failed("HTTP 500")]
@@ -519,6 +557,9 @@ def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(
         assert pod.slurm_node not in observed.slurm.unsettled
         if record is None:
             assert observed.answers.get(needs.IsAbsent(pod.slurm_node)) == needs.Known(True, CLOCK)
+            start = observed.answers.get(needs.SlurmctldStart())
+            assert isinstance(start, needs.Known)
+            assert pod.slurmd_since is None or start.value is None or pod.slurmd_since > start.value
             continue
         assert states.is_drained(record.states)
         assert isinstance(listed, needs.Known)

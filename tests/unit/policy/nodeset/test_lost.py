@@ -1,24 +1,31 @@
 """Pods on lost machines, and pods that Slurm doesn't know: `sidecars.policy.nodeset.lost`."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
+from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS
 from sidecars.policy.nodeset.failures import failures
 from sidecars.policy.nodeset.lost import (
     ALL_UNREGISTERED_SECONDS,
     OVERDUE_SECONDS,
     REPLACEMENT_SECONDS,
+    SPARED_SECONDS,
     UNREGISTERED_SECONDS,
+    Lost,
     absent,
-    disrupted,
     is_overdue,
+    must_be_explained,
     not_registered,
+    spared,
+    spared_message,
     stuck,
     stuck_message,
-    unregistered,
 )
-from sidecars.policy.nodeset.records import SlurmView, WorkerPod
+from sidecars.policy.nodeset.lost import unregistered as replacements
+from sidecars.policy.nodeset.needs import Answer, Failed, Known, Pending
+from sidecars.policy.nodeset.records import Deletion, OtherWorkers, SlurmView, WorkerPod
 from sidecars.slurm.records import Node
 
 NOW = 1_000_000.0
@@ -45,6 +52,22 @@ def slurm(*states: str, problem: str | None = None) -> SlurmView:
 
 
 DOWN = slurm("DOWN", "NOT_RESPONDING")
+NONE = frozenset[str]()
+ALONE = OtherWorkers()
+LONG_AGO = Known(NOW - 1e6)
+"""slurmctld started before any of the workers."""
+LATELY = Known(NOW - 60)
+"""slurmctld started after all of them."""
+UNREPORTED = Known(None)
+"""A release of Slurm that doesn't report it."""
+
+
+def unregistered(
+    pods: Sequence[WorkerPod], view: SlurmView, since: Mapping[str, float], replaced: Mapping[str, float], now: float
+) -> Lost:
+    """Of a Slurm cluster with these workers alone, whose slurmctld has never started again."""
+    kept = spared(pods, view, since, LONG_AGO, ALONE, NONE)
+    return replacements(pods, view, since, kept, replaced, ALONE, now)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +91,14 @@ DOWN = slurm("DOWN", "NOT_RESPONDING")
 def test_a_terminating_pod_is_forced_only_where_nothing_of_it_can_run(
     pod: WorkerPod, view: SlurmView, *, forced: bool
 ) -> None:
-    found = stuck([pod], view, NOW, {})
+    found = stuck([pod], view, NOW, NONE)
     assert [(it.pod, it.grace_seconds, it.kube_node_lost) for it in found.delete] == (
         [(pod, 0, True)] if forced else []
     )
 
 
 def test_the_end_of_the_grace_is_looked_at() -> None:
-    assert stuck([replace(TERMINATING, kube_node_gone=True)], slurm("IDLE"), NOW, {}).look_again == 100
+    assert stuck([replace(TERMINATING, kube_node_gone=True)], slurm("IDLE"), NOW, NONE).look_again == 100
 
 
 def test_a_kubelet_has_a_while_to_tell_of_the_end_of_a_pod() -> None:
@@ -98,11 +121,11 @@ def test_a_pod_that_slurm_does_not_know_for_a_minute_is_replaced() -> None:
     others = SlurmView({"other": Node("other")}, None)
     since = absent([POD], others, {}, NOW)
     first = unregistered([POD], others, since, {}, NOW)
-    assert (first.delete, first.look_again, not_registered([POD], others, since, NOW)) == ((), 10, "")
+    assert (first.delete, first.look_again, not_registered([POD], others, since, NONE, NOW)) == ((), 10, "")
     then = NOW + 10
     assert unregistered([POD], others, since, {}, then).look_again == UNREGISTERED_SECONDS - 10
     assert "pod slinky-0: slurmd runs and Slurm has no node slinky-0; the pod" in not_registered(
-        [POD], others, since, then
+        [POD], others, since, NONE, then
     )
     later = NOW + UNREGISTERED_SECONDS
     since = absent([POD], others, since, later)
@@ -115,7 +138,7 @@ def test_where_slurm_lists_no_node_at_all_the_pods_are_left_alone_for_longer() -
     almost = NOW + ALL_UNREGISTERED_SECONDS - 1
     assert unregistered([POD], slurm(), since, {}, almost).delete == ()
     assert unregistered([POD], slurm(), since, {}, almost).look_again == 1
-    assert f"after {ALL_UNREGISTERED_SECONDS:g} s" in not_registered([POD], slurm(), since, almost)
+    assert f"after {ALL_UNREGISTERED_SECONDS:g} s" in not_registered([POD], slurm(), since, NONE, almost)
     assert unregistered([POD], slurm(), since, {}, almost + 1).delete
 
 
@@ -132,30 +155,107 @@ def listing(*numbers: int) -> SlurmView:
 def test_no_pod_is_replaced_when_slurm_has_lost_most_nodes_though_it_lists_a_static_one() -> None:
     pods, view = many(1000), listing()
     since = absent(pods, view, {}, NOW)
+    kept = spared(pods, view, since, UNREPORTED, ALONE, NONE)
+    assert len(kept) == 1000
     for later in (UNREGISTERED_SECONDS, 1e6):
-        assert unregistered(pods, view, since, {}, NOW + later).delete == ()
-    message = disrupted(pods, since, NOW + UNREGISTERED_SECONDS)
+        assert replacements(pods, view, since, kept, {}, ALONE, NOW + later).delete == ()
+    message = spared_message(pods, since, kept, NOW + UNREGISTERED_SECONDS)
     assert message.startswith("Slurm has no node of 1000 of the 1000 workers whose slurmd runs, such as slinky-0: ")
-    assert "no pod is replaced" in message
+    assert "neither replaced nor deleted" in message
+    assert not_registered(pods, view, since, kept, NOW + UNREGISTERED_SECONDS) == ""
     gone = replace(pods[0], terminating=True, terminating_until=NOW + 5000, kube_node_gone=True)
     [_, *others] = pods
-    assert stuck([gone, *others], view, NOW + 100, since).delete == ()
-    assert stuck([gone, *others], listing(*range(1, 1000)), NOW + 100, {}).delete
+    assert "uid-0" in spared([gone, *others], view, since, UNREPORTED, ALONE, NONE)
+    assert stuck([gone, *others], view, NOW + 100, frozenset({"uid-0"})).delete == ()
+    assert stuck([gone, *others], view, NOW + 100, NONE).delete
 
 
+@pytest.mark.parametrize("start", [LONG_AGO, UNREPORTED])
 @pytest.mark.parametrize(("count", "unknown", "stops"), [(2, 2, False), (3, 3, True), (10, 5, False), (10, 6, True)])
 def test_replacement_stops_when_three_or_more_and_most_workers_are_unknown_to_slurm(
-    count: int, unknown: int, stops: bool
+    count: int, unknown: int, stops: bool, start: Answer
 ) -> None:
     pods, view = many(count), listing(*range(unknown, count))
     since = absent(pods, view, {}, NOW)
-    assert bool(disrupted(pods, since, NOW + UNREGISTERED_SECONDS)) is stops
-    assert bool(unregistered(pods, view, since, {}, NOW + UNREGISTERED_SECONDS).delete) is not stops
+    kept = spared(pods, view, since, start, ALONE, NONE)
+    assert bool(kept) is stops
+    found = replacements(pods, view, since, kept, {}, ALONE, NOW + UNREGISTERED_SECONDS)
+    assert bool(found.delete) is not stops
+    assert found.look_again == (SPARED_SECONDS if stops else REPLACEMENT_SECONDS)
+
+
+@pytest.mark.parametrize("count", [1, 2, 10])
+def test_a_worker_that_slurmctld_may_have_forgotten_is_spared_however_few_are_missing(count: int) -> None:
+    pods, view = many(count), listing(*range(1, count))
+    since = absent(pods, view, {}, NOW)
+    assert spared(pods, view, since, LATELY, ALONE, NONE) == {"uid-0"}
+    assert spared(pods, view, since, LONG_AGO, ALONE, NONE) == NONE
+    # In the second in which slurmctld started, a job may have been there before.
+    assert spared(pods, view, since, Known(NOW - 600), ALONE, NONE) == {"uid-0"}
+
+
+def test_a_worker_whose_node_slurmctld_has_listed_since_its_start_was_deleted_by_a_request() -> None:
+    started = int(NOW - 60)
+    for at, kept in ((started - 30, {"uid-0"}), (started, {"uid-0"}), (started + 1, set[str]())):
+        view = replace(slurm(), last_listed={"slinky-0": at})
+        assert spared([POD], view, absent([POD], view, {}, NOW), LATELY, ALONE, NONE) == kept
+
+
+@pytest.mark.parametrize("start", [Pending(), Failed("HTTP 500")])
+def test_while_it_is_unknown_when_slurmctld_started_no_pod_is_deleted_because_slurm_does_not_know_it(
+    start: Answer,
+) -> None:
+    pods, view = many(10), listing(*range(1, 10))
+    assert spared(pods, view, absent(pods, view, {}, NOW), start, ALONE, NONE) == {"uid-0"}
+
+
+def test_after_others_have_been_replaced_by_hand_the_rest_is_spared_until_slurm_knows_it_or_it_has_ended() -> None:
+    pods, view = many(10), listing(8, 9)
+    since = absent(pods, view, {}, NOW)
+    lost = spared(pods, view, since, UNREPORTED, ALONE, NONE)
+    assert lost == {f"uid-{number}" for number in range(8)}
+    # Four are new pods, whose slurmd has registered; one has got to know slurmctld again; one has ended.
+    fewer = [*pods[4:7], *(replace(pod, uid=f"new-{pod.uid}") for pod in pods[:4]), *pods[8:]]
+    then = listing(0, 1, 2, 3, 6, 8, 9)
+    late = absent(fewer, then, since, NOW + 100)
+    assert spared(fewer, then, late, UNREPORTED, ALONE, lost) == {"uid-4", "uid-5"}
+    silent = replace(then, problem="HTTP 500")
+    assert spared(fewer, silent, {}, None, ALONE, lost) >= {"uid-4", "uid-5"}
+    # An operator that has just started sees the rest alone: when slurmctld started tells it what has happened.
+    assert spared(fewer, then, late, LATELY, ALONE, NONE) == {"uid-4", "uid-5"}
+
+
+def test_the_workers_of_other_nodesets_count_for_the_share_and_for_the_number_that_is_replaced() -> None:
+    view, now = listing(), NOW + UNREGISTERED_SECONDS
+    since = absent([POD], view, {}, NOW)
+    assert spared([POD], view, since, UNREPORTED, OtherWorkers(running=9, missing=5), NONE) == {"uid-0"}
+    assert spared([POD], view, since, UNREPORTED, OtherWorkers(running=9, missing=4), NONE) == NONE
+
+    def replaced(others: OtherWorkers) -> Lost:
+        return replacements([POD], view, since, NONE, {}, others, now)
+
+    few = OtherWorkers(running=18, replaced=(now - 20,))
+    assert (replaced(few).delete, replaced(few).look_again) == ((), REPLACEMENT_SECONDS - 20)
+    assert replaced(replace(few, running=19)).delete
+    assert replaced(replace(few, replaced=(now - REPLACEMENT_SECONDS,))).delete
+
+
+def test_why_slurm_lacks_nodes_is_asked_only_where_something_depends_on_it() -> None:
+    view = listing()
+    since = absent([POD], view, {}, NOW)
+    assert not must_be_explained([POD], (), view, since, NOW)
+    assert must_be_explained([POD], (), view, since, NOW + NOT_REGISTERED_SECONDS)
+    assert not must_be_explained([POD], (), replace(view, problem="HTTP 500"), since, NOW + NOT_REGISTERED_SECONDS)
+    assert must_be_explained([POD], (Deletion(POD, "x", absent=True),), view, {}, NOW)
+    assert not must_be_explained([POD], (Deletion(POD, "x", drained=True),), view, {}, NOW)
+    assert must_be_explained([replace(TERMINATING, kube_node_gone=True)], (), view, {}, NOW)
+    assert not must_be_explained([replace(TERMINATING, kube_node_gone=True)], (), slurm("IDLE"), {}, NOW)
 
 
 def test_workers_that_have_just_started_are_not_yet_unknown_to_slurm() -> None:
     pods = [replace(pod, slurmd_since=NOW - 1) for pod in many(10)]
-    assert disrupted(pods, absent(pods, listing(), {}, NOW), NOW) == ""
+    since = absent(pods, listing(), {}, NOW)
+    assert spared_message(pods, since, spared(pods, listing(), since, LONG_AGO, ALONE, NONE), NOW) == ""
 
 
 def test_a_tenth_of_the_workers_is_replaced_in_a_minute_and_one_at_least() -> None:

@@ -46,9 +46,9 @@ TERMINATING = worker(1, terminating=True)
         (
             asked(3),
             seen(*(worker(number, ready=False, slurmd_since=NOW - 600) for number in (7, 8, 9))),
-            Progress(absent_since={f"uid-{number}": NOW - 30 for number in (7, 8, 9)}),
+            Progress(absent_since={f"uid-{number}": NOW - 30 for number in (7, 8, 9)}, spared=frozenset({"uid-8"})),
             None,
-            "ManyNotRegistered",
+            "StateLost",
         ),
     ],
 )

@@ -104,11 +104,16 @@ class Reflector(Generic[T]):
             type = PartialObjectMetadata
         self.store: Store[T] = Store()
         self.resource = resource
+        self.refused: dict[str, bool] = {}
+        """Namespaces whose last list the API server refused, for want of rights: the store may lack objects of theirs.
+        True: the namespace is being deleted or does not exist, and nothing of it is in the store.
+        """
         rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         scopes: Sequence[str | None] = [None] if namespaces is None else list(dict.fromkeys(namespaces))
         selectors = (label_selector, field_selector)
         self._feeds = [
-            _Feed(client, self.store, resource, s, type, selectors, served, clock, sleep, rng) for s in scopes
+            _Feed(client, self.store, resource, s, type, selectors, self.refused, served, clock, sleep, rng)
+            for s in scopes
         ]
 
     async def run(self) -> None:
@@ -128,11 +133,14 @@ class Reflector(Generic[T]):
         return next((feed.fault for feed in self._feeds if feed.fault is not None), None)
 
     async def wait_synced(self, timeout: float) -> None:
-        """Wait for the first complete list. TimeoutError naming the resource and the last fault after `timeout` s."""
+        """Wait for the first complete list of each namespace, except of those that become `refused`.
+
+        TimeoutError naming the resource and the last fault after `timeout` s.
+        """
         try:
             async with asyncio.timeout(timeout):
                 for feed in self._feeds:
-                    await feed.listed.wait()
+                    await feed.answered.wait()
         except TimeoutError:
             reason = f": {self.fault}" if self.fault is not None else ""
             raise TimeoutError(f"no complete list of {self.resource.plural} within {timeout:g} s{reason}") from None
@@ -149,6 +157,7 @@ class _Feed(Generic[T]):
         namespace: str | None,
         type: type[T],
         selectors: tuple[str, str],
+        refused: dict[str, bool],
         served: Callable[[], None] | None,
         clock: Callable[[], float] | None,
         sleep: Callable[[float], Awaitable[None]],
@@ -157,6 +166,7 @@ class _Feed(Generic[T]):
         self._client, self._store, self._resource, self._namespace = client, store, resource, namespace
         self._type = type
         self._label_selector, self._field_selector = selectors
+        self._refused = refused
         self._served = served
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._sleep, self._rng = sleep, rng
@@ -164,7 +174,8 @@ class _Feed(Generic[T]):
         self._failures = 0
         self._opened: float | None = None
         self._useful = False
-        self.listed = asyncio.Event()
+        self.answered = asyncio.Event()
+        """Set with the first complete list or refusal."""
         self.absent = False
         self.fault: KubeError | None = None
 
@@ -183,14 +194,14 @@ class _Feed(Generic[T]):
                     self._lacking()
                     await self._pause(None)
                     continue
-                if (
-                    isinstance(error, Forbidden)
-                    and self._namespace is not None
-                    and await is_leaving(self._client, self._namespace)
-                ):
-                    self._empty()
-                    await self._pause(None)
-                    continue
+                if isinstance(error, Forbidden) and self._namespace is not None:
+                    self._version = ""
+                    self._refused[self._namespace] = await is_leaving(self._client, self._namespace)
+                    self.answered.set()
+                    if self._refused[self._namespace]:
+                        self._empty()
+                        await self._pause(None)
+                        continue
                 fault = error
                 if self._opened is not None:
                     self._version = ""  # the stream reported it: from the same version on it would report it again
@@ -228,7 +239,8 @@ class _Feed(Generic[T]):
             version = page.resource_version
         self._discard_all_but(seen)
         self._version = version
-        self.listed.set()
+        self._permitted()
+        self.answered.set()
         if self.absent:
             self.absent = False
             if self._served is not None:
@@ -236,6 +248,7 @@ class _Feed(Generic[T]):
 
     def _lacking(self) -> None:
         """The API server doesn't know the kind."""
+        self._permitted()
         self._empty()
         self.absent = True
 
@@ -244,7 +257,11 @@ class _Feed(Generic[T]):
         self._discard_all_but(set())
         self._version = ""
         self.fault = None
-        self.listed.set()
+        self.answered.set()
+
+    def _permitted(self) -> None:
+        if self._namespace is not None:
+            self._refused.pop(self._namespace, None)
 
     def _discard_all_but(self, seen: set[Key]) -> None:
         for key in self._store.known():

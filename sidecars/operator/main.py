@@ -45,6 +45,7 @@ from sidecars.operator.nodeset import reconcile as nodeset
 from sidecars.operator.nodeset import wiring as nodeset_wiring
 from sidecars.operator.restapi import reconcile as restapi
 from sidecars.operator.restapi import wiring as restapi_wiring
+from sidecars.operator.runtime import permissions
 from sidecars.operator.runtime.apply import Applier
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.clusters import Clusters, guarded
@@ -167,6 +168,9 @@ async def lead(
             tasks.create_task(reflector.run())
         await asyncio.gather(*(reflector.wait_synced(SYNC_SECONDS) for reflector in runtime.caches))
         log.info("caches are filled; reconciling")
+        metrics.UNREADABLE.set_function(lambda: len(permissions.unreadable(runtime.caches)))
+        for problem in permissions.unreadable(runtime.caches).values():
+            log.error("%s", problem)
         for kind in kinds(operator):
             tasks.create_task(work(kind))
 
@@ -236,17 +240,21 @@ class Kind:
 def kinds(operator: Operator) -> Sequence[Kind]:
     """All kinds, with their reconcilers."""
     runtime, queues, settings = operator.runtime, operator.runtime.queues, operator.runtime.settings
-    lookup = runtime.lookup
-    controllers = partial(controller.reconcile, runtime, operator.controllers)
-    loginsets = partial(loginset.reconcile, runtime, operator.loginsets)
-    nodesets = partial(nodeset.reconcile, runtime, operator.nodesets)
-    pods = partial(worker_pod.reconcile, runtime, operator.nodesets.defer)
+    caches, lookup = runtime.caches, runtime.lookup
+    readable = partial(permissions.when_readable, runtime)
+    controllers = readable(caches.controllers, partial(controller.reconcile, runtime, operator.controllers))
+    restapis = readable(caches.restapis, partial(restapi.reconcile, runtime))
+    loginsets = readable(caches.loginsets, partial(loginset.reconcile, runtime, operator.loginsets))
+    accountings = readable(caches.accountings, partial(accounting.reconcile, runtime))
+    tokens = readable(caches.tokens, partial(token.reconcile, runtime))
+    nodesets = readable(caches.nodesets, partial(nodeset.reconcile, runtime, operator.nodesets))
+    pods = readable(caches.pods, partial(worker_pod.reconcile, runtime, operator.nodesets.defer))
     return (
         Kind("Controller", queues.controllers, controllers, settings.controller_workers),
-        Kind("RestApi", queues.restapis, partial(restapi.reconcile, runtime), settings.restapi_workers),
+        Kind("RestApi", queues.restapis, restapis, settings.restapi_workers),
         Kind("LoginSet", queues.loginsets, loginsets, settings.loginset_workers),
-        Kind("Accounting", queues.accountings, partial(accounting.reconcile, runtime), settings.accounting_workers),
-        Kind("Token", queues.tokens, partial(token.reconcile, runtime), settings.token_workers),
+        Kind("Accounting", queues.accountings, accountings, settings.accounting_workers),
+        Kind("Token", queues.tokens, tokens, settings.token_workers),
         Kind("NodeSet", queues.nodesets, nodesets, settings.nodeset_workers, lookup.controller_of_nodeset),
         Kind("Node", queues.kube_nodes, partial(kube_node.reconcile, runtime), 1),
         Kind("Pod", queues.pods, pods, worker_pod.WORKERS, lookup.controller_of_pod),

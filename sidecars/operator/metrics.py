@@ -4,6 +4,9 @@ from prometheus_client import Counter, Gauge, Histogram
 
 QUEUED = Gauge("slurm_operator_queue_length", "Resources that wait for a pass.", ["kind"])
 FAILED = Counter("slurm_operator_passes_failed", "Passes that ended in an error and are tried again.", ["kind"])
+UNREADABLE = Gauge(
+    "slurm_operator_unreadable_namespaces", "Watched namespaces in which the operator lacks rights and changes nothing."
+)
 SECONDS = Histogram(
     "slurm_operator_pass_seconds",
     "Duration of a pass over one resource.",

@@ -14,6 +14,7 @@ from sidecars.operator.controller.observe import Observed
 from sidecars.operator.controller.pods import NUDGE, carries_label, pod_view
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.contents import NotReadError
+from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
@@ -63,6 +64,20 @@ async def publish(runtime: Runtime, manifest: Manifest, controller: Controller, 
     accepted = runtime.lookup.config_maps(controller.namespace, partial(names.accepted_config, controller.name))
     first = not accepted and not observe.slurmctld_pods(runtime, key_of(manifest))
     await workload.apply_all(runtime, manifest, "Controller", rendered)
+
+
+async def share(runtime: Runtime, manifest: Manifest, shared: Sequence[Manifest]) -> NotUsableError | None:
+    """Apply what the NodeSets share. slurmctld needs none of it, so the first failure is returned."""
+
+    async def apply(each: Manifest) -> NotUsableError | None:
+        try:
+            await workload.apply_all(runtime, manifest, "Controller", lambda: [each])
+        except NotUsableError as error:
+            return error
+        return None
+
+    failures = [await apply(each) for each in shared]
+    return next((failure for failure in failures if failure is not None), None)
 
 
 async def accept(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller) -> None:

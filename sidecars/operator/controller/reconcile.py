@@ -4,6 +4,7 @@ from sidecars.custom_resources import CONTROLLERS, IN_USE
 from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator.controller import effects, monitoring, observe
 from sidecars.operator.controller.memory import Memory
+from sidecars.operator.controller.observe import Observed
 from sidecars.operator.keys import distribution
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
@@ -13,6 +14,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import accounting, order
 from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
+from sidecars.policy.upgrades import Block
 from sidecars.workloads import controller as render
 from sidecars.workloads import names, nodeset
 from sidecars.workloads.resources import Controller, ResourceError
@@ -44,9 +46,9 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     failure: NotUsableError | None = None
     try:
         slurm_key, without_keys = await _keys(runtime, memory, manifest, controller)
-        ready, gates = await _configure(runtime, memory, key, manifest, controller)
+        ready, gates, unshared = await _configure(runtime, memory, key, manifest, controller)
         monitored, unmonitored = await monitoring.apply(runtime, manifest, controller)
-        conditions, failure = [*gates, slurm_key, *monitored], without_keys or unmonitored
+        conditions, failure = [*gates, slurm_key, *monitored], without_keys or unshared or unmonitored
     except NotUsableError as error:
         failure, ready = error, workload.refused(runtime, manifest, error)
     effects.emit_events(runtime, manifest, conditions)
@@ -56,8 +58,11 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
 
 async def _configure(
     runtime: Runtime, memory: Memory, key: Key, manifest: Manifest, controller: Controller
-) -> tuple[Condition, list[Condition]]:
-    """Publish, apply, follow. The condition `Ready`, and those of the gate. Raises NotUsableError."""
+) -> tuple[Condition, list[Condition], NotUsableError | None]:
+    """Publish, apply, follow. The condition `Ready`, those of the gate, and why NodeSets lack what they share.
+
+    Raises NotUsableError.
+    """
     accounting.check(runtime, controller)
     lacks = observe.claim_condition(runtime, controller)
     seen = await observe.configuration(runtime, controller)
@@ -68,7 +73,26 @@ async def _configure(
         rendered = render.workload(controller, seen.config_set, seen.facts)
         shared = nodeset.shared_objects(controller, seen.nodesets, seen.facts)
     blocked = order.arrange(runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller))
-    await workload.apply_all(runtime, manifest, "Controller", lambda: [*rendered, *shared])
+    await workload.apply_all(runtime, manifest, "Controller", lambda: rendered)
+    unshared = await effects.share(runtime, manifest, shared)
+    ready, gates = await _follow(runtime, memory, manifest, controller, seen, blocked, lacks)
+    return (ready if unshared is None else workload.refused(runtime, manifest, unshared)), gates, unshared
+
+
+async def _follow(
+    runtime: Runtime,
+    memory: Memory,
+    manifest: Manifest,
+    controller: Controller,
+    seen: Observed,
+    blocked: Block | None,
+    lacks: Condition | None,
+) -> tuple[Condition, list[Condition]]:
+    """Bring slurmctld to the published configuration. The condition `Ready`, and those of the gate.
+
+    `blocked`: why slurmctld keeps its image. `lacks`: what is wrong with the claim of its state. Raises NotUsableError.
+    """
+    key = controller.namespace, controller.name
     if controller.spec.external:
         memory.forget(key)
         if seen.faults:

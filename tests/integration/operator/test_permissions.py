@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sidecars.custom_resources import NODESETS, TOKENS
+from sidecars.custom_resources import CONTROLLERS, NODESETS, TOKENS
 from sidecars.kube import (
     DEPLOYMENTS,
     NAMESPACES,
     PODS,
     SECRETS,
     SERVICES,
+    STATEFUL_SETS,
+    AlreadyExists,
     Client,
     Forbidden,
+    NotFound,
     Resource,
     load_credentials,
 )
@@ -47,15 +50,25 @@ RBAC = {
 }
 
 
-async def grant(client: Client, *namespaces: str) -> None:
-    """What the chart grants its ServiceAccount for these namespaces, of which only the first exists."""
+async def grant(client: Client, *namespaces: str, only: str | None = None) -> None:
+    """What the chart grants its ServiceAccount for these namespaces: all but the Roles of those behind the first.
+
+    `only`: just the Role in this namespace, as `helm upgrade` creates what is missing.
+    """
     words: list[str | Path] = [tool("helm"), "template", "slurm-operator", CHART, "--namespace=slinky"]
     rendered = run([*words, f"--set=operator.namespaces={{{','.join(namespaces)}}},operator.leaderElection=false"])
-    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slinky"}})
+    places = {only} if only is not None else {None, "slinky", namespaces[0]}
+    if only is None:
+        with contextlib.suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slinky"}})
     for manifest in yaml.safe_load_all(rendered):
-        exists = manifest is not None and manifest["metadata"].get("namespace") in {None, "slinky", namespaces[0]}
-        if exists and manifest["kind"] in RBAC:
-            await client.create(RBAC[manifest["kind"]], manifest)
+        if manifest is None or manifest["kind"] not in RBAC or manifest["metadata"].get("namespace") not in places:
+            continue
+        resource, metadata = RBAC[manifest["kind"]], manifest["metadata"]
+        # Those of the whole cluster are there from another test, for other namespaces.
+        with contextlib.suppress(NotFound):
+            await client.delete(resource, metadata.get("namespace"), metadata["name"])
+        await client.create(resource, manifest)
 
 
 @contextlib.asynccontextmanager
@@ -110,3 +123,39 @@ async def test_the_operator_works_with_a_role_in_its_namespace_and_reaches_no_ot
             await restricted.get(NAMESPACES, None, "default")
         # Nor does the end of the chart's release wait for a namespace that does not exist.
         await release(restricted, "slinky", "slurm-operator", [name, "missing"])
+
+
+async def test_a_namespace_without_a_role_is_reported_and_no_other_waits_for_it(
+    plane: ControlPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    slurm, other_slurm = SlurmModel(), SlurmModel()
+    async with (
+        Client.connect(load_credentials(plane.kubeconfig)) as admin,
+        Client.connect(load_credentials(plane.client("operator", ACCOUNT))) as restricted,
+        namespace(admin, "granted") as granted,
+        namespace(admin, "again") as again,
+        serve(slurm) as url,
+    ):
+        await grant(admin, granted, again)
+        sound = WatchedNamespace(admin, granted, slurm, url)
+        lacking = WatchedNamespace(admin, again, other_slurm, url)
+        for world in (sound, lacking):
+            await world.cluster()
+        async with operator(sound, restricted, granted, again):
+            await sound.nodeset(replicas=1)
+            await sound.until_ready(1)
+
+            async def forbidden() -> str:
+                ready = await lacking.condition(CONTROLLERS, "slurm")
+                return str(ready["message"]) if ready.get("reason") == "Forbidden" else ""
+
+            message = await until("the Controller without a Role to be reported", forbidden)
+            assert again in message
+            assert "helm upgrade" in message
+            assert message in caplog.text
+            await grant(admin, granted, again, only=again)
+
+            async def applied() -> bool:
+                return await lacking.get(STATEFUL_SETS, "slurm-controller") is not None
+
+            await until("slurmctld of the other cluster", applied, seconds=60)

@@ -367,8 +367,68 @@ async def test_a_namespace_that_may_not_be_read_is_never_taken_for_empty(server:
         await asyncio.sleep(1200)
         assert names(reflector) == {"a"}
         assert reflector.fault is not None
+        assert reflector.refused == {"ns": False}
         assert ("DELETED", "a") not in events
-    other = Reflector(client, PODS, type=Pod, namespaces=["ns"])
-    async with running(other):
+
+
+async def test_a_namespace_that_may_not_be_read_is_named_and_no_other_waits_for_it(
+    server: KubeDouble, client: Client
+) -> None:
+    server.put(NAMESPACES, {"metadata": {"name": "ns"}})
+    server.put(PODS, pod("a"))
+    server.always = "403"
+    reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        assert reflector.refused == {"ns": False}
+        server.always = None
+        await asyncio.sleep(31)
+        assert (reflector.refused, names(reflector)) == ({}, {"a"})
+
+
+async def test_a_watch_that_is_refused_for_a_moment_is_followed_by_a_list(server: KubeDouble, client: Client) -> None:
+    server.put(NAMESPACES, {"metadata": {"name": "ns"}})
+    reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        await asyncio.sleep(1)
+        server.always = "403"
+        server.end_streams()
+        await asyncio.sleep(5)
+        assert reflector.refused == {"ns": False}
+        server.put(PODS, pod("a"))
+        server.always = None
+        await asyncio.sleep(31)
+        assert (reflector.refused, names(reflector)) == ({}, {"a"})
+
+
+async def test_a_namespace_that_is_created_again_without_rights_is_not_taken_for_empty(
+    server: KubeDouble, client: Client
+) -> None:
+    server.always = "403"
+    reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        assert reflector.refused == {"ns": True}
+        server.put(NAMESPACES, {"metadata": {"name": "ns"}})
+        await asyncio.sleep(31)
+        assert reflector.refused == {"ns": False}
+
+
+async def test_a_reader_of_all_namespaces_that_lacks_rights_does_not_start(server: KubeDouble, client: Client) -> None:
+    server.always = "403"
+    reflector = Reflector(client, PODS)
+    async with running(reflector):
         with pytest.raises(TimeoutError, match="403 Forbidden"):
-            await other.wait_synced(5)
+            await reflector.wait_synced(5)
+
+
+async def test_a_kind_that_is_missing_is_not_refused_once_there_are_rights(server: KubeDouble, client: Client) -> None:
+    server.put(NAMESPACES, {"metadata": {"name": "ns"}})
+    server.always = "403"
+    reflector = Reflector(client, PODS, namespaces=["ns"], served=lambda: None)
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        server.always = "404"
+        await asyncio.sleep(31)
+        assert (reflector.refused, reflector.served) == ({}, False)

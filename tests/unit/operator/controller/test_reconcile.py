@@ -8,8 +8,10 @@ import pytest
 
 from sidecars.contract.manifest import decode
 from sidecars.contract.status import Rejection, Status, encode
-from sidecars.kube import STATEFUL_SETS
+from sidecars.kube import STATEFUL_SETS, Conflict
 from sidecars.operator.controller.reconcile import reconcile
+from sidecars.operator.runtime.apply import NameTakenError
+from sidecars.policy import gate
 from tests.support.operator_parts import CONTROLLER, Parts
 
 pytestmark = pytest.mark.looptime
@@ -109,6 +111,34 @@ async def test_slurmrestd_gets_a_changed_configuration_when_slurmctld_runs_with_
     sidecar.running = published(parts)
     await passes(parts)
     assert config(parts, "slurm-config-accepted") == config(parts, "slurm-config")
+    await parts.operator.controllers.aclose()
+
+
+async def test_a_foreign_pod_disruption_budget_with_the_name_of_the_workers_delays_nothing_else() -> None:
+    sidecar = Sidecar()
+    parts = Parts(fetch_status=sidecar.fetch)
+    parts.keys()
+    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "slurmd:26.05"}})
+    parts.controller()
+    await passes(parts)
+    sidecar.running = published(parts)
+    parts.slurmctld_pod()
+    name = "slurm-workers-pdb-slurm"
+    metadata = {"namespace": "slurm", "name": name, "uid": "foreign", "resourceVersion": "1"}
+    parts.requests.stored["PodDisruptionBudget", name] = {"kind": "PodDisruptionBudget", "metadata": metadata}
+    parts.requests.refusals["apply PodDisruptionBudget"] = Conflict(409, "Conflict", "it exists")
+    parts.controller(extraConf="KillWait=7\n")
+    for _ in range(3):
+        with pytest.raises(NameTakenError):
+            await run(parts)
+        parts.follow_applied()
+        sidecar.running = published(parts)
+        await asyncio.sleep(1)
+    assert "KillWait=7" in config(parts, "slurm-config-accepted")["slurm.conf"]
+    ready = parts.condition("Controller")
+    assert (ready["status"], ready["reason"]) == ("False", "NameTaken")
+    assert "PodDisruptionBudget slurm/slurm-workers-pdb-slurm" in ready["message"]
+    assert parts.condition("Controller", gate.RUNNING)["status"] == "True"
     await parts.operator.controllers.aclose()
 
 

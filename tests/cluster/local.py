@@ -255,6 +255,7 @@ def _up(
         once = "" if built("kube") else " (built once, some minutes)"
         with progress.step(f"Kubernetes programs{once}"):
             tool("kube")
+            tool("kubectl")
         if check is not None:
             check(progress)
         archives = [pause_archive()]

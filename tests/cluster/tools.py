@@ -46,7 +46,7 @@ class Module:
     def key(self) -> str:
         """Changes with anything that the program is made of."""
         files = [
-            path for path in sorted((HERE / self.folder).glob("*")) if path.name in {"go.mod", "go.sum", "main.go"}
+            path for path in sorted((HERE / self.folder).rglob("*")) if path.name in {"go.mod", "go.sum", "main.go"}
         ]
         return _digest(self.package, *self.stamp.values(), *(path.read_text() for path in files))
 
@@ -87,11 +87,11 @@ KUBERNETES_PROGRAMS = (
     "kube-scheduler",
     "kubelet",
     "kube-proxy",
-    "kubectl",
     "coredns",
 )
 _GO: dict[str, Module | Published] = {
     **dict.fromkeys(KUBERNETES_PROGRAMS, Module("kubernetes", ".", KUBERNETES_PROGRAMS, _STAMP)),
+    "kubectl": Module("kubernetes", "./kubectl", ("kubectl",), _STAMP),
     "pause": Module("pause", ".", ("pause",), {}),
     "deviceplugin": Module("deviceplugin", ".", ("deviceplugin",), {}),
     "helm": Published("helm.sh/helm/v3/cmd/helm", "v3.21.4", "helm", _HELM_STAMP),

@@ -95,6 +95,8 @@ class Kubernetes:
     def _run(self, words: list[Any], stdin: str | None, timeout: float) -> str:
         environment = {
             "KUBECONFIG": str(self.kubeconfig),
+            # kubectl asks the API server for its kinds once, and again for one that it does not know.
+            "KUBECACHEDIR": str(self.kubeconfig.with_name("kubectl")),
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/nonexistent",
         }

@@ -143,55 +143,6 @@ class Diag:
     """Microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """An account of slurmdbd."""
-
-    name: str
-    description: str = ""
-    organization: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """A user of slurmdbd."""
-
-    name: str
-    admin_levels: frozenset[str] = frozenset()
-    """For example {"None"}, {"Operator"} or {"Administrator"}."""
-
-
-@dataclass(frozen=True, slots=True)
-class Association:
-    """An account, or a user in an account, on a cluster."""
-
-    account: str
-    cluster: str
-    user: str = ""
-    """"" for the account itself."""
-    partition: str = ""
-    parent_account: str = ""
-    is_default: bool = False
-    """Whether this is the user's default account."""
-    shares: int = 0
-    """The fair share."""
-    max_jobs: int | None = None
-    """Number of jobs that can run at the same time; None for no limit."""
-    qos: tuple[str, ...] = ()
-    """Names of the QOS that it can use."""
-    default_qos: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Qos:
-    """A quality of service of slurmdbd."""
-
-    name: str
-    description: str = ""
-    priority: int = 0
-    flags: frozenset[str] = frozenset()
-
-
 def _names(hostlist: str, request: str, field: str) -> list[str]:
     try:
         return expand(hostlist)

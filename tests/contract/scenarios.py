@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from sidecars.slurm import accounting, protocol
+from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, ServerFault
 from sidecars.slurm.protocol import TOKEN_HEADER, Request
 from sidecars.slurm.states import is_busy, is_down, is_drain, is_drained, is_draining
 from sidecars.slurm.tokens import sign
+from tests.contract import accounting
 from tests.contract.target import Target
 
 Scenario = Callable[[Target], Awaitable[None]]

@@ -98,7 +98,6 @@ TESTED_BY = {
     "simulate/initial.py": "simulate/test_main.py",
     "simulate/model.py": "simulate/test_contract.py",
     "simulate/records.py": "simulate/test_contract.py",
-    "slurm/accounting.py": "simulate/test_contract.py",
     "slurm/errors.py": "slurm/test_protocol.py",
     "slurm/rest.py": "slurm/test_carriers.py",
     "workloads/names.py": "workloads/test_controller.py",

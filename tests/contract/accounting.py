@@ -1,7 +1,6 @@
 """slurmdbd by way of slurmrestd: accounts, users, associations and QOS as requests of `sidecars.slurm.protocol`.
 
-No role of this package sends them. The contract tests send them to the simulator and to real Slurm, so that it is known
-what slurmrestd answers.
+No role of the product sends them. The scenarios send them to the simulator and to real Slurm.
 
 Observed with Slurm 26.05:
 - slurmdbd down: 502 with number 7000 (ServerFault).
@@ -14,13 +13,62 @@ Observed with Slurm 26.05:
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sidecars.slurm.protocol import Fields, Request
 from sidecars.slurm.protocol.request import nothing, segment
-from sidecars.slurm.records import Account, Association, Qos, User
 
 _SERVICE = "slurmdb"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account of slurmdbd."""
+
+    name: str
+    description: str = ""
+    organization: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user of slurmdbd."""
+
+    name: str
+    admin_levels: frozenset[str] = frozenset()
+    """For example {"None"}, {"Operator"} or {"Administrator"}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """An account, or a user in an account, on a cluster."""
+
+    account: str
+    cluster: str
+    user: str = ""
+    """"" for the account itself."""
+    partition: str = ""
+    parent_account: str = ""
+    is_default: bool = False
+    """Whether this is the user's default account."""
+    shares: int = 0
+    """The fair share."""
+    max_jobs: int | None = None
+    """Number of jobs that can run at the same time; None for no limit."""
+    qos: tuple[str, ...] = ()
+    """Names of the QOS that it can use."""
+    default_qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service of slurmdbd."""
+
+    name: str
+    description: str = ""
+    priority: int = 0
+    flags: frozenset[str] = frozenset()
 
 
 def get_accounts() -> Request[tuple[Account, ...]]:

@@ -222,7 +222,7 @@ class SlurmModel(Cluster):
             case "diag":
                 return ok({"statistics": answers.statistics(self.jobs.values(), self.clock())})
             case "conf":
-                return ok({"slurm_conf": {"BOOT_TIME": int(self.started_at)}})
+                return ok({"slurm_conf_meta": {"BOOT_TIME": int(self.started_at)}})
             case "reconfigure":
                 return ok({})
         return NO_ENDPOINT

@@ -25,6 +25,7 @@ READING: list[Scenario] = [
     scenarios.nothing_new_is_answered_without_a_list,
     scenarios.drain_sets_the_flag_and_the_reason,
     scenarios.an_unknown_node_is_not_found,
+    scenarios.slurmctld_tells_when_it_started_since_api_version_0_0_45,
     scenarios.jobs_are_listed_with_their_nodes_and_limits,
     scenarios.no_new_job_is_answered_with_an_empty_list_of_no_time,
     scenarios.a_reservation_is_made_changed_and_deleted,

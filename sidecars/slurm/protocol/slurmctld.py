@@ -17,7 +17,7 @@ def diag() -> Request[Diag]:
 
 def slurmctld_start() -> Request[int]:
     """When slurmctld started, in seconds since the epoch; 0 if it doesn't say so. API v0.0.45 and later."""
-    return Request("GET", "conf", read=lambda answer: answer.nested("slurm_conf").number("BOOT_TIME"))
+    return Request("GET", "conf", read=lambda answer: answer.nested("slurm_conf_meta").number("BOOT_TIME"))
 
 
 def reconfigure() -> Request[None]:

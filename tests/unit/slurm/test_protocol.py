@@ -199,8 +199,8 @@ def test_the_configuration_tells_when_slurmctld_started() -> None:
     def start(body: bytes) -> int:
         return protocol.decode(protocol.slurmctld_start(), 200, body)
 
-    assert start(b'{"slurm_conf": {"BOOT_TIME": 1770000000, "ClusterName": "slurm"}, "errors": []}') == 1_770_000_000
-    assert start(b'{"slurm_conf": {}, "errors": []}') == 0
+    assert start(b'{"slurm_conf_meta": {"BOOT_TIME": 1770000000, "LastUpdate": 1770000001}}') == 1_770_000_000
+    assert start(b'{"slurm_conf_meta": {}, "errors": []}') == 0
     assert start(b'{"errors": []}') == 0
 
 

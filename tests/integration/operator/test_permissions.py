@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 from sidecars.custom_resources import CONTROLLERS, NODESETS, TOKENS
 from sidecars.kube import (
@@ -153,9 +154,11 @@ async def test_a_namespace_without_a_role_is_reported_and_no_other_waits_for_it(
             assert again in message
             assert "helm upgrade" in message
             assert message in caplog.text
+            assert b"\nslurm_operator_unreadable_namespaces 1.0\n" in generate_latest()
             await grant(admin, granted, again, only=again)
 
             async def applied() -> bool:
                 return await lacking.get(STATEFUL_SETS, "slurm-controller") is not None
 
             await until("slurmctld of the other cluster", applied, seconds=60)
+            assert b"\nslurm_operator_unreadable_namespaces 0.0\n" in generate_latest()

@@ -8,6 +8,8 @@ from tests.support.real.harness import Kubernetes, Slurm
 from tests.support.real.installed import cluster, install_operator, install_slurm
 
 RUNNING: list[Kubernetes] = []
+WATCHED = ("slurm", "accounted", "confined", "defaults", "doubled", "hybrid")
+"""The namespaces in which tests create Slurm clusters."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,5 +33,5 @@ def kubernetes() -> Iterator[Kubernetes]:
 @pytest.fixture(scope="session")
 def slurm(kubernetes: Kubernetes) -> Slurm:
     """Slurm on that cluster: two idle workers, one login pod."""
-    install_operator(kubernetes)
+    install_operator(kubernetes, f"namespaces={{{','.join(WATCHED)}}}")
     return install_slurm(kubernetes)

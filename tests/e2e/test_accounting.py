@@ -43,7 +43,7 @@ def install(slurm: Slurm, **tags: str) -> None:
     """Install or upgrade the release, with these tags of the daemons' images and else those of the values files."""
     images = [f"{upgrading.IMAGES[daemon]}={upgrading.reference(daemon, tag)}" for daemon, tag in tags.items()]
     slurm.kubernetes.helm(
-        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "--create-namespace"),
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace),
         *("-f", str(VALUES), "-f", str(ACCOUNTING), "--set", ",".join(["nodesets.slinky.replicas=1", *images])),
     )
 

@@ -67,7 +67,6 @@ def confined(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     found = Slurm(kubernetes, "confined")
     try:
         kube_node = guest.start(cluster, Progress())
-        kubernetes.kubectl("create", "namespace", found.namespace)
         kubernetes.helm(
             *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", "-"),
             stdin=values(kube_node),

@@ -5,12 +5,16 @@ Set here are only images, sizes, two workers, a login pod, and what hosts withou
 """
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.e2e.test_states import processes
 from tests.support.real.harness import CHARTS, NODESET, VALUES, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -40,16 +44,16 @@ def values() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def defaults(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """The cluster. The operator is there, because `slurm` is, and watches all namespaces."""
+    """The cluster. The operator is there, because `slurm` is, and its chart has created the namespace."""
     found = Slurm(kubernetes, "defaults")
-    install = ("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "--create-namespace")
+    install = ("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace)
     file = tmp_path_factory.mktemp("defaults") / "values.yaml"
     file.write_text(yaml.safe_dump(values()))
     kubernetes.helm(*install, "-f", str(file))
     found.until_idle(2)
     yield found
-    kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
-    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
+    kubernetes.helm("uninstall", "slurm", "-n", found.namespace, "--ignore-not-found")
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
 
 
 def change(slurm: Slurm, **spec: Any) -> None:
@@ -96,3 +100,37 @@ def test_a_scale_in_waits_for_the_job_and_no_record_stays(defaults: Slurm) -> No
     until("all records to be deleted", lambda: not defaults.nodes(), 30)
     change(defaults, replicas=1)
     defaults.until_idle(1)
+
+
+def is_running(pod_uid: str, command: str) -> bool:
+    """Whether a process with this command line runs in the containers of a pod."""
+    for pid in processes(pod_uid):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip() == command:
+                return True
+    return False
+
+
+def test_a_namespace_that_is_deleted_ends_no_job_and_nothing_of_it_remains(defaults: Slurm) -> None:
+    kubernetes = defaults.kubernetes
+    # Kubernetes looks at a namespace again when half of the longest grace period of its pods is over.
+    change(defaults, replicas=1, template={"spec": {"terminationGracePeriodSeconds": 60}})
+
+    def short() -> bool:
+        return [pod["spec"]["terminationGracePeriodSeconds"] for pod in defaults.pods().values()] == [60]
+
+    until("the worker to have the short grace period", short, 60)
+    defaults.until_idle(1)
+    [worker] = uids(defaults)
+    number = defaults.submit("#!/bin/sh\nsleep 20.5\n", "-w", "slinky-0")
+    until_state(defaults, number, "RUNNING")
+    began = time.monotonic()
+    kubernetes.kubectl("delete", "namespace", defaults.namespace, "--wait=false")
+    until("the job to end", lambda: not is_running(worker, "sleep 20.5"), 60)
+    # Less what it took to see that it runs.
+    assert time.monotonic() - began > 15
+
+    def gone() -> bool:
+        return defaults.namespace not in {item["metadata"]["name"] for item in kubernetes.items("namespaces")}
+
+    until("the namespace to be gone", gone, 180)

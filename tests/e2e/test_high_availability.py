@@ -31,7 +31,6 @@ STATE = {
 def doubled(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     """A cluster with a standby and one worker. The operator is there, because `slurm` is."""
     found = Slurm(kubernetes, "doubled")
-    kubernetes.kubectl("create", "namespace", found.namespace)
     kubernetes.kubectl("-n", found.namespace, "create", "-f", "-", stdin=json.dumps(STATE))
     kubernetes.helm(
         *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", str(VALUES)),

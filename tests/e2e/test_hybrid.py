@@ -24,7 +24,6 @@ def hybrid(kubernetes: Kubernetes, slurm: Slurm, tmp_path: Path) -> Iterator[Kub
     assert slurm.kubernetes is kubernetes, "the operator is there"
     keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
     address = str(existing("e2e").plan.host_address)
-    kubernetes.kubectl("create", "namespace", NAMESPACE)
     for name, key in keys.items():
         manifest = {
             "apiVersion": "v1",

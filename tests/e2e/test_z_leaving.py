@@ -68,7 +68,8 @@ def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume(
 
 
 def test_uninstalling_the_operator_first_leaves_only_the_state_volume_as_well(kubernetes: Kubernetes) -> None:
-    install_operator(kubernetes, "namespaces={slurm}")
+    # The other tests name the namespaces.
+    install_operator(kubernetes, "allNamespaces=true")
     install_slurm(kubernetes)
     kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky")
     kubernetes.helm("uninstall", "slurm", "-n", "slurm")

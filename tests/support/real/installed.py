@@ -17,8 +17,11 @@ def cluster(name: str) -> Iterator[Kubernetes]:
         cluster_down(name)
 
 
-def install_operator(kubernetes: Kubernetes, watched: str = "allNamespaces=true") -> None:
-    """CRDs and operator, as described in the README. `watched`: the value that selects the watched namespaces."""
+def install_operator(kubernetes: Kubernetes, watched: str = "namespaces={slurm}") -> None:
+    """CRDs and operator, as described in the README. `watched`: the value that selects the watched namespaces.
+
+    The chart creates the named namespaces that don't exist.
+    """
     for release, values in (("slurm-operator-crds", ()), ("slurm-operator", ("--set", f"operator.{watched}"))):
         kubernetes.helm(
             *("upgrade", "--install", release, str(CHARTS / release), "-n", "slinky", "--create-namespace"),

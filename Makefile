@@ -63,11 +63,11 @@ charts: $(READY) ## chart tests: helm lint, helm-unittest, ct lint, rendered obj
 
 .PHONY: integration
 integration: $(READY) ## tests on a real kube-apiserver and etcd
-	$(PYTEST) --timeout=120 tests/integration
+	$(PYTEST) -n 3 --dist worksteal --timeout=120 --durations=10 tests/integration
 
 .PHONY: e2e
 e2e: $(READY) ## tests with real Slurm on real Kubernetes, on a local cluster of their own
-	$(PYTEST) --timeout=900 tests/e2e
+	$(PYTEST) --timeout=900 --durations=25 tests/e2e
 
 .PHONY: bench
 bench: $(READY) ## benchmarks; B=NAME for one

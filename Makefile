@@ -86,6 +86,7 @@ generate: $(READY) ## write the generated files: CRDs, values schemas, reference
 .PHONY: verify
 verify: $(READY) ## check that the generated files are up to date
 	@$(BIN)/python -m schemas.generate --check
+	$(BIN)/python -m schemas.image_digests --check
 
 .PHONY: format
 format: $(READY) ## format the Python code
@@ -98,3 +99,7 @@ lock: $(READY) ## update requirements/*.txt from requirements/*.in (needs uv)
 	  --custom-compile-command 'make lock' requirements/runtime.in -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' -c requirements/runtime.txt requirements/dev.in -o requirements/dev.txt
+
+.PHONY: lock-images
+lock-images: $(READY) ## update the digests of the charts' default images and of the base image from their registries
+	@$(BIN)/python -m schemas.image_digests

@@ -2,10 +2,11 @@
 
 For each chart: `helm lint --strict`, its helm-unittest suites, chart-testing's lint, and for its defaults and each
 values file in `ci/`: the objects that Helm 3 and Helm 4 render are the same, and right for the oldest and the newest
-Kubernetes that is tested.
+Kubernetes that is tested. A values file with digests changes the images that Helm renders, and nothing else.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from schemas import chart_values
+from schemas import chart_values, image_digests
 from tests.charts import coverage, objects
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
@@ -29,6 +30,11 @@ from tests.cluster.tools import tool
 ROOT = Path(__file__).parents[2]
 OLDEST, NEWEST = "1.29.0", "1.35.0"
 SECONDS = 300
+ALL_IMAGES = {
+    "slurm": "accounting.enabled=true,accounting.mariadb.enabled=true,loginsets.a.replicas=1,nodesets.a.replicas=1",
+    "slurm-operator": "operator.enabled=true",
+}
+"""Values with which a chart renders all of its images."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         ("values and schemas", schemas_and_values),
         ("helm lint", lint),
         ("rendered objects", rendered),
+        ("images pinned by digest", pinned),
         ("helm-unittest", suites),
         ("chart-testing", chart_testing),
     ]
@@ -124,6 +131,57 @@ def rendered_case(case: Case, version: str) -> list[str]:
     if sorted(map(comparable, outputs[0])) != sorted(map(comparable, outputs[1])):
         found.append("Helm 3 and Helm 4 render different objects")
     return [f"{name}: {problem}" for problem in found]
+
+
+def pinned(charts: list[Path]) -> list[str]:
+    """With the values file of `make lock-images`, every image has its digest, and nothing else differs.
+
+    A user who sets another tag after it gets an image without a digest.
+    """
+    found = []
+    for chart in charts:
+        if images := image_digests.chart_images(chart):
+            digests = {image: f"sha256:{hashlib.sha256(str(image).encode()).hexdigest()}" for image in images.values()}
+            with tempfile.TemporaryDirectory() as folder:
+                values = Path(folder) / image_digests.LOCK
+                values.write_text(image_digests.values_text(images, digests))
+                default = objects_of(chart, [])
+                locked = objects_of(chart, [f"--values={values}"])
+                tags = [f"--set-string={'.'.join(place)}.tag=other" for place in images]
+                other = objects_of(chart, [f"--values={values}", *tags])
+            expected = with_digests(default, {str(image): f"{image}@{digest}" for image, digest in digests.items()})
+            if sorted(map(comparable, locked)) != sorted(map(comparable, expected)):
+                found.append(f"{chart.name}: digests change more than images, or not all images")
+            missing = sorted(without_digest(locked))
+            found += [f"{chart.name}: image {image} has no digest: it isn't in values.yaml" for image in missing]
+            if "@sha256:" in json.dumps(other):
+                found.append(f"{chart.name}: an image with another tag than that of values.yaml keeps the digest")
+    return found
+
+
+def objects_of(chart: Path, words: list[str]) -> list[Any]:
+    """The objects of a chart with all of its images."""
+    done = run([tool("helm"), "template", "test", str(chart), f"--set={ALL_IMAGES[chart.name]}", *words])
+    if done.returncode:
+        raise ClusterError("\n".join(lines(done)))
+    return [each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None]
+
+
+def with_digests(value: Any, references: dict[str, str]) -> Any:
+    """A value in which each text that is one of the references is replaced."""
+    if isinstance(value, dict):
+        return {key: with_digests(item, references) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_digests(item, references) for item in value]
+    return references.get(value, value) if isinstance(value, str) else value
+
+
+def without_digest(value: Any) -> set[str]:
+    """The images in a value that have no digest."""
+    if isinstance(value, dict):
+        own = {str(item) for key, item in value.items() if key == "image" and "@sha256:" not in str(item)}
+        return own.union(*map(without_digest, value.values()))
+    return set().union(*map(without_digest, value)) if isinstance(value, list) else set()
 
 
 def comparable(manifest: Any) -> str:

@@ -190,8 +190,10 @@ def _top(stage: Stage, earlier: dict[str, Layer], context: Path) -> Layer:
     """The topmost layer of a stage."""
     top = earlier.get(stage.base)
     if top is None:
-        suite = stage.base.removeprefix(DEBIAN).removesuffix("-slim")
-        if suite == stage.base:
+        # mmdebstrap takes what the mirror has now, whatever the digest.
+        base = stage.base.partition("@")[0]
+        suite = base.removeprefix(DEBIAN).removesuffix("-slim")
+        if not base.startswith(DEBIAN):
             raise ClusterError(f"images: FROM {stage.base}: without an engine, only {DEBIAN}SUITE can be built on")
         top = Layer(None, f"Debian {suite}", suite=suite)
     for step in stage.steps:

@@ -118,6 +118,15 @@ def test_a_base_that_is_no_debian_suite_is_refused(tmp_path: Path) -> None:
         plan(folder)
 
 
+def test_a_base_pinned_by_digest_is_built_from_the_same_debian_suite(tmp_path: Path) -> None:
+    before = chains(context(tmp_path))
+    containerfile = tmp_path / "images/slurmd/Containerfile"
+    text = containerfile.read_text()
+    containerfile.write_text(text.replace("forky-slim", f"forky-slim@sha256:{'a' * 64}"))
+    assert containerfile.read_text() != text
+    assert chains(tmp_path) == before
+
+
 def test_a_copy_from_a_stage_that_is_not_there_is_refused(tmp_path: Path) -> None:
     folder = context(tmp_path, login="FROM docker.io/library/debian:forky\nCOPY --from=nowhere /a /a\n")
     with pytest.raises(ClusterError, match="COPY --from=nowhere"):

@@ -127,22 +127,6 @@ class Ping:
     """Why it doesn't respond (v0.0.45 and later). A refused token shows only here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diag:
-    """Counters of slurmctld (sdiag)."""
-
-    request_time: int = 0
-    server_thread_count: int = 0
-    agent_queue_size: int = 0
-    jobs_submitted: int = 0
-    jobs_started: int = 0
-    jobs_completed: int = 0
-    jobs_pending: int = 0
-    jobs_running: int = 0
-    schedule_cycle_last: int = 0
-    """Microseconds."""
-
-
 def _names(hostlist: str, request: str, field: str) -> list[str]:
     try:
         return expand(hostlist)

@@ -16,7 +16,7 @@ from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, Serve
 from sidecars.slurm.protocol import TOKEN_HEADER, Request
 from sidecars.slurm.states import is_busy, is_down, is_drain, is_drained, is_draining
 from sidecars.slurm.tokens import sign
-from tests.contract import accounting
+from tests.contract import accounting, requests
 from tests.contract.target import Target
 
 Scenario = Callable[[Target], Awaitable[None]]
@@ -193,7 +193,7 @@ async def fail_leaves_a_job_on_its_node(slurm: Target) -> None:
     name = slurm.nodes[0]
     number = await slurm.running(name)
     await slurm.write([name], "FAIL", reason=WHY)
-    assert (await slurm.call(protocol.get_job(number))).states == {"RUNNING"}
+    assert (await slurm.call(requests.get_job(number))).states == {"RUNNING"}
     node = await slurm.node(name)
     assert is_busy(node.states)
     assert "FAIL" in node.states
@@ -262,7 +262,7 @@ async def a_running_job_makes_its_node_busy_and_draining_until_it_ends(slurm: Ta
     assert not is_busy(listed[other].states)
     await slurm.write([name], "DRAIN", reason=WHY)
     assert is_draining((await slurm.node(name)).states)
-    await slurm.call(protocol.cancel_job(number))
+    await slurm.call(requests.cancel_job(number))
     assert (await slurm.until_node(name, "drained", is_drained)).reason == WHY
 
 
@@ -272,13 +272,13 @@ async def a_node_read_alone_shows_allocations_as_of_the_last_list(slurm: Target)
 
     async def over(number: int) -> bool:
         states = (await slurm.call(protocol.get_node(name))).states
-        job = await slurm.call(protocol.get_job(number))
+        job = await slurm.call(requests.get_job(number))
         return not {"RUNNING", "COMPLETING"} & {*job.states, *states}
 
     async def stale() -> bool:
         number = await slurm.running(name)
         assert (await slurm.node(name)).alloc_cpus > 0
-        await slurm.call(protocol.cancel_job(number))
+        await slurm.call(requests.cancel_job(number))
         await slurm.until(f"job {number} to end", lambda: over(number))
         node = await slurm.call(protocol.get_node(name))
         assert is_busy(node.states) == (node.alloc_cpus > 0)
@@ -307,7 +307,7 @@ async def down_takes_the_job_from_its_node(slurm: Target) -> None:
     await slurm.write([name], "DOWN", reason=WHY)
 
     async def gone() -> bool:
-        return "RUNNING" not in (await slurm.call(protocol.get_job(number))).states
+        return "RUNNING" not in (await slurm.call(requests.get_job(number))).states
 
     await slurm.until(f"job {number} to be off {name}", gone)
     await slurm.until_node(name, "without work", lambda states: is_down(states) and not is_busy(states))
@@ -323,7 +323,7 @@ async def a_suspended_job_uses_no_cpus_of_the_node_that_it_is_on(slurm: Target) 
         return (await slurm.node(name)).alloc_cpus == 0
 
     await slurm.until(f"{name} to have no allocated CPUs", freed)
-    job = await slurm.call(protocol.get_job(number))
+    job = await slurm.call(requests.get_job(number))
     assert job.states == {"SUSPENDED"}
     assert job.nodes == name
 
@@ -336,7 +336,7 @@ async def down_takes_a_suspended_job_from_its_node(slurm: Target) -> None:
     await slurm.write([name], "DOWN", reason=WHY)
 
     async def gone() -> bool:
-        return (await slurm.call(protocol.get_job(number))).states.isdisjoint({"RUNNING", "SUSPENDED"})
+        return (await slurm.call(requests.get_job(number))).states.isdisjoint({"RUNNING", "SUSPENDED"})
 
     await slurm.until(f"job {number} to be off {name}", gone)
 
@@ -356,7 +356,7 @@ async def jobs_are_listed_with_their_nodes_and_limits(slurm: Target) -> None:
     assert abs(jobs[number].start_time - time.time()) < 30
     assert jobs[waiting].states == {"PENDING"}
     assert jobs[waiting].nodes == ""
-    assert await slurm.call(protocol.get_job(number)) == jobs[number]
+    assert await slurm.call(requests.get_job(number)) == jobs[number]
 
 
 @scenario
@@ -376,8 +376,8 @@ async def a_new_job_shows_when_asking_from_the_time_of_the_last_answer(slurm: Ta
 
 @scenario
 async def an_unknown_job_is_not_found(slurm: Target) -> None:
-    assert 2017 in await slurm.refused(NotFound, protocol.get_job(99_999_999))
-    assert 2017 in await slurm.refused(NotFound, protocol.cancel_job(99_999_999))
+    assert 2017 in await slurm.refused(NotFound, requests.get_job(99_999_999))
+    assert 2017 in await slurm.refused(NotFound, requests.cancel_job(99_999_999))
 
 
 # --- reservations
@@ -398,19 +398,19 @@ def _maintenance(slurm: Target, *, start: int, minutes: int = 60, flags: tuple[s
 async def a_reservation_is_made_changed_and_deleted(slurm: Target) -> None:
     start = int(time.time()) + 3600
     await slurm.call(_maintenance(slurm, start=start))
-    made = await slurm.call(protocol.get_reservation("contract"))
+    made = await slurm.call(requests.get_reservation("contract"))
     assert made.flags == {"MAINT", "IGNORE_JOBS", "SPEC_NODES"}
     assert (made.start_time, made.end_time) == (start, start + 3600)
     assert made.users == ("slurm",)
     assert made in await slurm.call(protocol.get_reservations())
     await slurm.call(protocol.save_reservation("contract", minutes=30, nodes=slurm.nodes[:1]))
-    changed = await slurm.call(protocol.get_reservation("contract"))
+    changed = await slurm.call(requests.get_reservation("contract"))
     assert (changed.start_time, changed.end_time) == (start, start + 1800)
     assert changed.node_list == slurm.nodes[0]
     assert changed.users == ("slurm",)
     assert changed.flags == made.flags
     await slurm.call(protocol.delete_reservation("contract"))
-    await slurm.refused(NotFound, protocol.get_reservation("contract"))
+    await slurm.refused(NotFound, requests.get_reservation("contract"))
 
 
 @scenario
@@ -418,14 +418,14 @@ async def a_recurring_reservation_keeps_its_flag(slurm: Target) -> None:
     for flag in ("HOURLY", "DAILY", "WEEKLY", "WEEKDAY", "WEEKEND"):
         start = int(time.time()) + 3600
         await slurm.call(_maintenance(slurm, start=start, minutes=10, flags=(flag,)))
-        made = await slurm.call(protocol.get_reservation("contract"))
+        made = await slurm.call(requests.get_reservation("contract"))
         assert flag in made.flags
         await slurm.call(protocol.delete_reservation("contract"))
 
 
 @scenario
 async def an_unknown_reservation_is_not_found(slurm: Target) -> None:
-    await slurm.refused(NotFound, protocol.get_reservation("contract-none"))
+    await slurm.refused(NotFound, requests.get_reservation("contract-none"))
     assert 2053 in await slurm.refused(NotFound, protocol.delete_reservation("contract-none"))
 
 
@@ -445,7 +445,7 @@ async def a_reservation_in_the_past_or_of_unknown_nodes_or_for_nobody_is_refused
 async def a_reservation_with_an_unknown_flag_is_refused_and_made_all_the_same(slurm: Target) -> None:
     start = int(time.time()) + 3600
     assert 9207 in await slurm.refused(Rejected, _maintenance(slurm, start=start, flags=("BOGUS",)))
-    made = await slurm.call(protocol.get_reservation("contract"))
+    made = await slurm.call(requests.get_reservation("contract"))
     assert made.start_time == start
 
 
@@ -466,7 +466,7 @@ async def a_reservation_that_has_begun_shows_on_its_nodes(slurm: Target) -> None
     later = protocol.save_reservation("contract", start_time=int(time.time()) + 600)
     assert 2104 in await slurm.refused(Rejected, later)
     await slurm.call(protocol.save_reservation("contract", nodes=slurm.nodes[1:]))
-    assert (await slurm.call(protocol.get_reservation("contract"))).node_list == slurm.nodes[1]
+    assert (await slurm.call(requests.get_reservation("contract"))).node_list == slurm.nodes[1]
 
 
 @scenario
@@ -525,7 +525,7 @@ async def slurmctld_answers_a_ping_and_counts(slurm: Target) -> None:
     assert ping.responding
     assert ping.primary
     assert ping.hostname
-    before = await slurm.call(protocol.diag())
+    before = await slurm.call(requests.diag())
     assert abs(before.request_time - time.time()) < 5
 
 

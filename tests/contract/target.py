@@ -15,6 +15,7 @@ from sidecars.slurm.protocol import Request
 from sidecars.slurm.records import Node
 from sidecars.slurm.states import is_busy
 from sidecars.slurm.tokens import TokenSource
+from tests.contract import requests
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ class Target:
         number = await self.jobs.start(node)
 
         async def look() -> bool:
-            return "RUNNING" in (await self.call(protocol.get_job(number))).states
+            return "RUNNING" in (await self.call(requests.get_job(number))).states
 
         await self.until(f"job {number} to run", look)
         return number
@@ -102,7 +103,7 @@ class Target:
         assert jobs is not None
         for job in jobs.jobs:
             if job.states & {"PENDING", "RUNNING", "SUSPENDED"}:
-                await self.call(protocol.cancel_job(job.job_id))
+                await self.call(requests.cancel_job(job.job_id))
         for reservation in await self.call(protocol.get_reservations()):
             if reservation.name.startswith("contract"):
                 await self.call(protocol.delete_reservation(reservation.name))

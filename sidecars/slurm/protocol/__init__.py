@@ -20,7 +20,7 @@ How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/res
 
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.fields import Fields
-from sidecars.slurm.protocol.jobs import JobFields, cancel_job, get_job, get_jobs, job_or_fields
+from sidecars.slurm.protocol.jobs import JobFields, get_jobs, job_or_fields
 from sidecars.slurm.protocol.nodes import (
     ONE_NODES_FAULT,
     count_allocations,
@@ -33,11 +33,10 @@ from sidecars.slurm.protocol.partitions import get_partitions
 from sidecars.slurm.protocol.request import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, VERSIONS, Request, versions_to_try
 from sidecars.slurm.protocol.reservations import (
     delete_reservation,
-    get_reservation,
     get_reservations,
     save_reservation,
 )
-from sidecars.slurm.protocol.slurmctld import diag, ping, reconfigure, slurmctld_start
+from sidecars.slurm.protocol.slurmctld import ping, reconfigure, slurmctld_start
 
 __all__ = [
     "ONE_NODES_FAULT",
@@ -47,18 +46,14 @@ __all__ = [
     "Fields",
     "JobFields",
     "Request",
-    "cancel_job",
     "count_allocations",
     "decode",
     "delete_node",
     "delete_reservation",
-    "diag",
-    "get_job",
     "get_jobs",
     "get_node",
     "get_nodes",
     "get_partitions",
-    "get_reservation",
     "get_reservations",
     "job_or_fields",
     "ping",

@@ -4,7 +4,7 @@ from sys import intern
 from typing import Any, TypedDict
 
 from sidecars.slurm.protocol.fields import Fields, WrongField
-from sidecars.slurm.protocol.request import Request, no_news, nothing, since
+from sidecars.slurm.protocol.request import Request, no_news, since
 from sidecars.slurm.records import Job, Jobs
 
 
@@ -14,16 +14,6 @@ def get_jobs(update_time: int | None = None) -> Request[Jobs | None]:
     return Request("GET", "jobs/", since(update_time), read=read, unchanged=no_news, all_jobs=True)
 
 
-def get_job(job_id: int) -> Request[Job]:
-    """One job. NotFound for one that slurmctld has never known or has already forgotten."""
-    return Request("GET", f"job/{job_id}", read=_one_job)
-
-
-def cancel_job(job_id: int) -> Request[None]:
-    """Cancel a job. NotFound as for `get_job`."""
-    return Request("DELETE", f"job/{job_id}", read=nothing)
-
-
 def _jobs(answer: Fields) -> Jobs:
     return Jobs(answer.records("jobs", Job, _job), answer.number("last_update"))
 
@@ -31,13 +21,6 @@ def _jobs(answer: Fields) -> Jobs:
 def _jobs_since(answer: Fields) -> Jobs | None:
     jobs = _jobs(answer)
     return None if not jobs.jobs and jobs.last_update == 0 else jobs
-
-
-def _one_job(answer: Fields) -> Job:
-    jobs = _jobs(answer).jobs
-    if len(jobs) != 1:
-        raise WrongField("jobs", f"should contain one job, contains {len(jobs)}")
-    return jobs[0]
 
 
 class JobFields(TypedDict, total=False):

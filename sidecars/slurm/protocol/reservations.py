@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sidecars.slurm import hostlists
-from sidecars.slurm.protocol.fields import Fields, WrongField
+from sidecars.slurm.protocol.fields import Fields
 from sidecars.slurm.protocol.request import Request, named, nothing, segment
 from sidecars.slurm.records import Reservation
 
@@ -12,11 +12,6 @@ from sidecars.slurm.records import Reservation
 def get_reservations() -> Request[tuple[Reservation, ...]]:
     """All reservations."""
     return Request("GET", "reservations/", read=lambda answer: tuple(map(_reservation, answer.items("reservations"))))
-
-
-def get_reservation(name: str) -> Request[Reservation]:
-    """One reservation. An unknown one is NotFound."""
-    return Request("GET", f"reservation/{segment(name)}", read=_one_reservation)
 
 
 def save_reservation(
@@ -67,10 +62,3 @@ def _reservation(reservation: Fields) -> Reservation:
         start_time=reservation.number("start_time"),
         end_time=reservation.number("end_time"),
     )
-
-
-def _one_reservation(answer: Fields) -> Reservation:
-    reservations = tuple(map(_reservation, answer.items("reservations")))
-    if len(reservations) != 1:
-        raise WrongField("reservations", f"should contain one reservation, contains {len(reservations)}")
-    return reservations[0]

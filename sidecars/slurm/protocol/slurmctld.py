@@ -2,17 +2,12 @@
 
 from sidecars.slurm.protocol.fields import Fields
 from sidecars.slurm.protocol.request import Request, nothing
-from sidecars.slurm.records import Diag, Ping
+from sidecars.slurm.records import Ping
 
 
 def ping() -> Request[tuple[Ping, ...]]:
     """Whether each slurmctld of the configuration answers slurmrestd. Cheap, even when none does."""
     return Request("GET", "ping/", read=lambda answer: tuple(map(_ping, answer.items("pings"))))
-
-
-def diag() -> Request[Diag]:
-    """Counters of slurmctld."""
-    return Request("GET", "diag/", read=_diag)
 
 
 def slurmctld_start() -> Request[int]:
@@ -31,19 +26,4 @@ def _ping(ping: Fields) -> Ping:
         responding=ping.flag("responding"),
         primary=ping.flag("primary"),
         status=ping.text("status"),
-    )
-
-
-def _diag(answer: Fields) -> Diag:
-    statistics = answer.nested("statistics")
-    return Diag(
-        request_time=statistics.number("req_time"),
-        server_thread_count=statistics.number("server_thread_count"),
-        agent_queue_size=statistics.number("agent_queue_size"),
-        jobs_submitted=statistics.number("jobs_submitted"),
-        jobs_started=statistics.number("jobs_started"),
-        jobs_completed=statistics.number("jobs_completed"),
-        jobs_pending=statistics.number("jobs_pending"),
-        jobs_running=statistics.number("jobs_running"),
-        schedule_cycle_last=statistics.number("schedule_cycle_last"),
     )

@@ -21,6 +21,7 @@ from sidecars.slurm.errors import (
 )
 from sidecars.slurm.protocol import Request, decode
 from sidecars.slurm.records import Job, Nodes, Ping, Reservation
+from tests.contract import requests
 
 T = TypeVar("T")
 
@@ -191,7 +192,7 @@ def test_reservations_partitions_and_counters_are_decoded(version: str) -> None:
     (partition,) = answer(protocol.get_partitions(), f"{version}-partitions")
     assert (partition.name, partition.node_list) == ("all", "n[1-3]")
     assert partition.states == {"UP"}
-    assert answer(protocol.diag(), f"{version}-diag").request_time > 1_700_000_000
+    assert answer(requests.diag(), f"{version}-diag").request_time > 1_700_000_000
     answer(protocol.reconfigure(), f"{version}-reconfigure")
 
 

@@ -1,21 +1,36 @@
-"""JSON Schemas of the charts' values out of `schemas/values`, and the pages about them.
+"""The charts' values as `schemas/values` describes them: rules, descriptions for editors, and the pages about them.
 
-The sources are draft-07 in YAML. Three things are added: an object that lists `properties` and doesn't speak of
-`additionalProperties` takes no others, so that typos are refused; every chart takes `global`, as Helm hands it to
-subcharts; defaults on the pages come from the chart's values.yaml, the only place where they stand. Writes nothing.
+The sources are draft-07 in YAML. An object that lists `properties` and doesn't speak of `additionalProperties` takes no
+others, so that typos are refused. Every chart takes `global`, as Helm hands it to subcharts. Defaults on the pages come
+from the chart's values.yaml, the only place where they stand. Four words are additions to draft-07:
+
+- `kubernetes: TYPE` includes Kubernetes' own type, over which the other words are merged.
+- `remedy` is what to do about a value that the other words refuse: a sentence that begins with a verb.
+- `described_at` names the key at which the page describes the items of a map.
+- `former` has keys of other charts or releases, each with its `remedy`, and in `accept` the values that are ignored.
+
+Helm's own check of values.schema.json can't be taught to say any of this. So that file only describes, and the chart
+checks its values with values-rules.json in a template (schemas/check.tpl). Writes nothing.
 """
 
 import json
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from schemas import markdown, sources
+from schemas import kubernetes_types, markdown, sources
 
 SOURCE = Path(__file__).parent / "values"
+CHECK = Path(__file__).parent / "check.tpl"
 DRAFT = "http://json-schema.org/draft-07/schema#"
 _MISSING = object()
+_LARGE = 200
+"""Characters of a part of the rules that is worth a definition."""
+_TEXT = frozenset({"title", "description"})
+_MAPS, _CHILDREN = ("properties", "definitions"), ("items", "additionalProperties", "propertyNames")
 
 
 def charts() -> list[str]:
@@ -29,34 +44,107 @@ def load(chart: str) -> sources.Schema:
 
 
 def json_schema(chart: str) -> dict[str, Any]:
-    """What Helm checks the chart's values against."""
+    """All that is known about the chart's values, as JSON Schema. Former keys are properties with the word `former`."""
     source = load(chart)
     source.pop("definitions", None)
     own = source.pop("properties")
     anything = {"description": "Values that Helm shares between charts. Not used.", "type": "object"}
-    return {"$schema": DRAFT, **_closed({**source, "properties": {**own, "global": anything}})}
+    schema = _mapped({**source, "properties": {**own, "global": anything}}, _completed)
+    return {"$schema": DRAFT, **schema, "definitions": kubernetes_types.definitions(schema)}
 
 
-def json_text(chart: str) -> str:
-    """The chart's values.schema.json."""
-    return json.dumps(json_schema(chart), indent=2, ensure_ascii=False) + "\n"
+def rules_text(chart: str) -> str:
+    """The chart's values-rules.json: what a template of the chart checks the values against."""
+    rules = _mapped(json_schema(chart), lambda schema: {word: schema[word] for word in schema if word not in _TEXT})
+    return json.dumps(_shared(rules), indent=1, ensure_ascii=False) + "\n"
 
 
-def _closed(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_closed(item) for item in schema]
+def _shared(rules: sources.Schema) -> sources.Schema:
+    """The same rules, where each large part that occurs several times is a definition."""
+    counts = Counter[str]()
+    names: dict[str, str] = {}
+    found: dict[str, sources.Schema] = {}
+
+    def count(schema: Any) -> Any:
+        counts[json.dumps(schema)] += 1
+        return _children(schema, count)
+
+    def refer(schema: Any) -> Any:
+        text = json.dumps(schema)
+        if len(text) < _LARGE or counts[text] == 1:
+            return _children(schema, refer)
+        if text not in names:
+            names[text] = f"shared{len(names) + 1}"
+            found[names[text]] = _children(schema, refer)
+        return {"$ref": f"#/definitions/{names[text]}"}
+
+    count(rules)
+    result: sources.Schema = _children(rules, refer)
+    return {**result, "definitions": {**result["definitions"], **found}}
+
+
+def description_text(chart: str) -> str:
+    """The chart's values.schema.json: what editors show. It refuses nothing."""
+    schema = json_schema(chart)
+    del schema["definitions"]
+    return json.dumps(_mapped(schema, _described), indent=2, ensure_ascii=False) + "\n"
+
+
+def check_text(chart: str) -> str:
+    """The template with which the chart checks its values."""
+    return CHECK.read_text(encoding="utf-8").replace("CHART", chart)
+
+
+def _mapped(schema: Any, change: Callable[[sources.Schema], sources.Schema | None]) -> Any:
+    """A schema after a change of each schema in it, the innermost first."""
     if not isinstance(schema, dict):
         return schema
-    result: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "properties":
-            result[key] = {name: _closed(child) for name, child in value.items()}
-        elif key in {"items", "additionalProperties", "anyOf", "oneOf", "allOf", "if", "then", "else", "not"}:
-            result[key] = _closed(value)
-        else:
-            result[key] = value
-    if "properties" in schema and "object" in _types(schema) and "additionalProperties" not in schema:
-        result["additionalProperties"] = False
+    return change(_children(schema, lambda child: _mapped(child, change)))
+
+
+def _children(schema: Any, change: Callable[[Any], Any]) -> Any:
+    """A schema after a change of each schema directly in it."""
+    if not isinstance(schema, dict):
+        return schema
+    result = dict(schema)
+    for word in _MAPS:
+        if word in result:
+            result[word] = {name: change(child) for name, child in result[word].items()}
+    for word in _CHILDREN:
+        if word in result:
+            result[word] = change(result[word])
+    return result
+
+
+def _completed(schema: sources.Schema) -> sources.Schema:
+    schema.pop("described_at", None)
+    if name := schema.pop("kubernetes", None):
+        if schema.keys() - _TEXT <= {"type"} and "null" in _types(schema):
+            return {**{word: schema[word] for word in schema if word in _TEXT}, "$ref": f"#/definitions/{name}"}
+        schema = sources.merged(kubernetes_types.definition(name), schema)
+    if former := schema.pop("former", None):
+        keys = {key: {"former": True, "enum": [], **_former(each)} for key, each in former.items()}
+        schema["properties"] = {**schema["properties"], **keys}
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def _former(source: Any) -> sources.Schema:
+    if isinstance(source, str):
+        return {"remedy": source}
+    return {"remedy": source["remedy"], "enum": source["accept"]}
+
+
+def _described(schema: sources.Schema) -> sources.Schema | None:
+    if schema.get("former"):
+        return None
+    result = {word: schema[word] for word in schema if word in {"$schema", *_TEXT}}
+    if "properties" in schema:
+        result["properties"] = {name: child for name, child in schema["properties"].items() if child is not None}
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            result[word] = schema[word]
     return result
 
 
@@ -98,6 +186,6 @@ def _inner(schema: sources.Schema, defaults: Any, path: str) -> list[markdown.Fi
         return []
     fields = _fields(schema, defaults, path)
     entries = schema.get("additionalProperties")
-    if isinstance(entries, dict) and not set(_types(entries)) - {"object", "null"}:
+    if "described_at" not in schema and isinstance(entries, dict) and not set(_types(entries)) - {"object", "null"}:
         fields += _fields(entries, _MISSING, f"{path}.NAME")
     return fields

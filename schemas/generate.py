@@ -1,7 +1,7 @@
 """Writes the files generated from `schemas/`: `python -m schemas.generate`. With `--check` it only reports stale ones.
 
-Custom resource definitions (charts/slurm-operator-crds/templates), values.schema.json of each chart, and the reference
-pages in docs/reference.
+Custom resource definitions (charts/slurm-operator-crds/templates), the rules and descriptions of each chart's values
+with the template that checks them, and the reference pages in docs/reference.
 """
 
 import argparse
@@ -51,7 +51,10 @@ def generated(root: Path) -> dict[Path, str]:
     }
     files[PAGES / "crds.md"] = definitions.page()
     for chart in chart_values.charts():
-        files[Path("charts") / chart / "values.schema.json"] = chart_values.json_text(chart)
+        folder = Path("charts") / chart
+        files[folder / "values.schema.json"] = chart_values.description_text(chart)
+        files[folder / "values-rules.json"] = chart_values.rules_text(chart)
+        files[folder / "templates" / "_check.tpl"] = chart_values.check_text(chart)
         files[PAGES / f"values-{chart}.md"] = chart_values.page(chart, root / "charts" / chart)
     return files
 

@@ -2,7 +2,8 @@
 
 For each chart: `helm lint --strict`, its helm-unittest suites, chart-testing's lint, and for its defaults and each
 values file in `ci/`: the objects that Helm 3 and Helm 4 render are the same, and right for the oldest and the newest
-Kubernetes that is tested. A values file with digests changes the images that Helm renders, and nothing else.
+Kubernetes that is tested. A values file with digests changes the images that Helm renders, and nothing else. Values
+files in the shapes of SchedMD's charts become what they become there (migration).
 """
 
 import argparse
@@ -23,7 +24,7 @@ from typing import Any
 import yaml
 
 from schemas import chart_values, image_digests
-from tests.charts import coverage, objects
+from tests.charts import coverage, migration, objects
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         ("helm lint", lint),
         ("rendered objects", rendered),
         ("images pinned by digest", pinned),
+        ("values of SchedMD's charts", of_other_charts),
         ("helm-unittest", suites),
         ("chart-testing", chart_testing),
     ]
@@ -93,7 +95,7 @@ def schemas_and_values(charts: list[Path]) -> list[str]:
             found.append(f"{chart.name}: there is no schemas/values/{chart.name}.yaml")
             continue
         documents = [yaml.safe_load(path.read_text()) for path in [chart / "values.yaml", *values_files(chart)]]
-        missing = coverage.unmentioned(chart_values.json_schema(chart.name), documents)
+        missing = coverage.unmentioned(chart_values.load(chart.name), documents)
         found += [f"{chart.name}: neither values.yaml nor a file of ci/ mentions {path}" for path in missing]
     return found
 
@@ -182,6 +184,12 @@ def without_digest(value: Any) -> set[str]:
         own = {str(item) for key, item in value.items() if key == "image" and "@sha256:" not in str(item)}
         return own.union(*map(without_digest, value.values()))
     return set().union(*map(without_digest, value)) if isinstance(value, list) else set()
+
+
+def of_other_charts(charts: list[Path]) -> list[str]:
+    """Values files in the shapes of SchedMD's charts."""
+    names = {chart.name for chart in charts}
+    return migration.problems([case for case in migration.cases() if case.chart in names])
 
 
 def comparable(manifest: Any) -> str:

@@ -67,12 +67,12 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- $lines := list -}}
 {{- range $name, $partition := .Values.partitions -}}
 {{- if not $partition.nodesets -}}
-{{- fail (printf "partition `%s` must contain at least one NodeSet (or ALL)." $name) -}}
+{{- fail (printf "partitions.%s.nodesets: the list is empty. Name keys of nodesets, or ALL." $name) -}}
 {{- end -}}
 {{- if $partition.enabled -}}
 {{- range $nodeset := $partition.nodesets -}}
 {{- if not (or (eq $nodeset "ALL") (hasKey $nodesets $nodeset)) -}}
-{{- fail (printf "partition `%s` is referencing nodeset `%s` that does not exist or is disabled." $name $nodeset) -}}
+{{- fail (printf "partitions.%s.nodesets: `%s` is not an enabled NodeSet. Name keys of nodesets, or ALL." $name $nodeset) -}}
 {{- end -}}
 {{- end -}}
 {{- $options := include "slurm.conf" (list $partition.config $partition.configMap " " (printf "partitions.%s.configMap" $name)) -}}

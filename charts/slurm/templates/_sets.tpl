@@ -19,6 +19,7 @@ Maps are merged, lists are replaced, null removes a default. The argument is the
 {{- range $key, $item := .Values.nodesets -}}
 {{- $set := mergeOverwrite (deepCopy $.Values.nodesetDefaults) (deepCopy $item) -}}
 {{- if $set.enabled -}}
+{{- $set = include "slurm.withGoogleInstances" (list $ $key $set) | fromYaml -}}
 {{- $_ := set $sets $key (include "slurm.withJobMapping" (list $ $set) | fromYaml) -}}
 {{- end -}}
 {{- end -}}

@@ -1,5 +1,7 @@
 """JSON Schemas of charts' values, and the pages about them."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,8 @@ def test_the_defaults_of_a_chart_fit_its_schema(chart: str) -> None:
         {"operator": {"namespaces": "a,b"}},
         {"operator": {"namespaces": ["a"]}},
         {"operator": {"nodeSelector": None}},
-        {"operator": {"securityContext": {"anything": {"goes": 1}}}},
+        {"operator": {"securityContext": {"capabilities": {"drop": ["ALL"]}}}},
+        {"operator": {"affinity": None, "tolerations": [{"operator": "Exists"}]}},
         {"webhook": {"validating": {"failurePolicy": "Fail"}}, "certManager": {"enabled": True}},
         {"global": {"theirs": 1}},
         {"extraObjects": [{"kind": "A"}, "kind: B"]},
@@ -47,6 +50,9 @@ def test_what_means_something_is_taken(values: dict[str, Any]) -> None:
     [
         {"operators": {}},
         {"operator": {"replica": 1}},
+        {"operator": {"securityContext": {"capability": {"drop": ["ALL"]}}}},
+        {"operator": {"tolerations": [{"operator": "Exits"}]}},
+        {"operator": {"resources": {"limit": {"cpu": 1}}}},
         {"operator": {"image": {"repo": "a"}}},
         {"operator": {"serviceAccount": {"created": True}}},
         {"operator": {"replicas": "two"}},
@@ -59,6 +65,71 @@ def test_what_means_something_is_taken(values: dict[str, Any]) -> None:
 )
 def test_typos_and_wrong_types_are_refused(values: dict[str, Any]) -> None:
     assert not taken("slurm-operator", values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"slurmKeyRef": {}, "jwtHs256KeyRef": None, "priorityClassName": None},
+        {"nodesets": {"a": {"useResourceLimits": True, "taintKubeNodes": False}}},
+        {"loginsets": {"a": {"sssdConf": None}}},
+    ],
+)
+def test_former_keys_are_taken_while_they_mean_nothing(values: dict[str, Any]) -> None:
+    defaults = yaml.safe_load((ROOT / "charts" / "slurm" / "values.yaml").read_text())
+    assert taken("slurm", {**defaults, **values})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"slurmKeyRef": {"name": "a"}},
+        {"priorityClassName": "a"},
+        {"nodesets": {"a": {"useResourceLimits": False}}},
+        {"nodesets": {"a": {"image": "a:b"}}},
+    ],
+)
+def test_former_keys_are_refused_when_they_mean_something(values: dict[str, Any]) -> None:
+    defaults = yaml.safe_load((ROOT / "charts" / "slurm" / "values.yaml").read_text())
+    assert not taken("slurm", {**defaults, **values})
+
+
+@pytest.mark.parametrize("chart", chart_values.charts())
+def test_each_pattern_has_a_remedy_because_nobody_understands_a_regular_expression(chart: str) -> None:
+    patterns = [schema for schema in schemas(chart_values.json_schema(chart)) if "pattern" in schema]
+    assert [schema["pattern"] for schema in patterns if not schema.get("remedy")] == []
+
+
+@pytest.mark.parametrize("chart", chart_values.charts())
+def test_each_remedy_is_a_sentence(chart: str) -> None:
+    remedies = {schema["remedy"] for schema in schemas(chart_values.json_schema(chart)) if "remedy" in schema}
+    assert [remedy for remedy in remedies if not (remedy[0].isupper() and remedy.endswith("."))] == []
+
+
+@pytest.mark.parametrize("chart", chart_values.charts())
+def test_the_schema_that_helm_reads_refuses_nothing_because_its_messages_are_not_ours(chart: str) -> None:
+    described = json.loads(chart_values.description_text(chart))
+    words = {word for schema in schemas(described) for word in schema}
+    assert words <= {"$schema", "title", "description", "properties", "items", "additionalProperties"}
+
+
+@pytest.mark.parametrize("chart", chart_values.charts())
+def test_the_rules_that_the_chart_checks_refuse_what_the_schema_refuses(chart: str) -> None:
+    rules = json.loads(chart_values.rules_text(chart))
+    jsonschema.Draft7Validator.check_schema(rules)
+    assert not jsonschema.Draft7Validator(rules).is_valid({"no such key": 1})
+    assert not any("description" in schema for schema in schemas(rules))
+
+
+def schemas(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema and all schemas in it."""
+    if isinstance(schema, dict):
+        yield schema
+        for word in ("properties", "definitions"):
+            for child in schema.get(word, {}).values():
+                yield from schemas(child)
+        for word in ("items", "additionalProperties", "propertyNames"):
+            yield from schemas(schema.get(word))
 
 
 def test_the_page_takes_defaults_from_the_chart() -> None:

@@ -1,0 +1,80 @@
+{{- /*
+What no rule of values-rules.json can describe, because several values are concerned. The argument is the root context.
+*/}}
+
+{{- /* A line for each fault of the values. */}}
+{{- define "slurm.faults" -}}
+{{- $controller := .Values.controller -}}
+{{- $persistence := $controller.persistence | default dict -}}
+{{- if and (not $controller.external) ($controller.ha | default dict).enabled (not (and $persistence.enabled $persistence.existingClaim)) -}}
+{{- include "slurm.check.line" (list "controller.ha.enabled" "standbys need a volume that all slurmctld share"
+  "Set controller.persistence.existingClaim to a claim with access mode ReadWriteMany.") -}}
+{{- end -}}
+{{- range $vendor := list "a3mega" "a3ultra" -}}
+{{- range $place, $instances := get ($.Values.vendor.google | default dict) $vendor | default list -}}
+{{- if not (hasKey ($.Values.nodesets | default dict) $instances.targetNodeSet) -}}
+{{- include "slurm.check.line" (list (printf "vendor.google.%s[%d].targetNodeSet" $vendor $place)
+  (printf "`%s` is not a NodeSet" $instances.targetNodeSet)
+  (printf "Set a key of nodesets%s." (empty $.Values.nodesets | ternary "" (printf ": %s" (keys $.Values.nodesets | sortAlpha | join ", "))))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if not $controller.external -}}
+{{- include "slurm.faults.partitions" . -}}
+{{- end -}}
+{{- end }}
+
+{{- /* A line for each partition that is defined in several places. */}}
+{{- define "slurm.faults.partitions" -}}
+{{- $places := dict -}}
+{{- range $name, $partition := .Values.partitions -}}
+{{- if ($partition | default dict).enabled -}}
+{{- $_ := set $places $name (list (printf "partitions.%s" $name)) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $set := include "slurm.nodesets" . | fromYaml -}}
+{{- if ($set.partition | default dict).enabled -}}
+{{- $_ := set $places $name (append (get $places $name | default list) (printf "nodesets.%s.partition" $name)) -}}
+{{- end -}}
+{{- end -}}
+{{- range regexFindAll `(?im)^[ \t]*PartitionName=[^\s#]+` (.Values.controller.extraConf | default "") -1 -}}
+{{- $name := trim . | splitList "=" | last -}}
+{{- $_ := set $places $name (append (get $places $name | default list) "controller.extraConf") -}}
+{{- end -}}
+{{- range $name, $found := $places -}}
+{{- if gt (len $found) 1 -}}
+{{- include "slurm.check.line" (list (first $found) (printf "the partition `%s` is also defined in %s" $name (rest $found | uniq | join " and "))
+  "Slurm accepts one partition of each name: remove one of them.") -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* A line for each map that has no effect, because raw configuration replaces it. */}}
+{{- define "slurm.replacedMaps" -}}
+{{- $pairs := list
+  (list "controller.extraConf" .Values.controller.extraConf "controller.extraConfMap" .Values.controller.extraConfMap)
+-}}
+{{- if .Values.accounting.enabled -}}
+{{- $pairs = append $pairs (list "accounting.extraConf" .Values.accounting.extraConf "accounting.extraConfMap" .Values.accounting.extraConfMap) -}}
+{{- end -}}
+{{- range $name, $set := include "slurm.nodesets" . | fromYaml -}}
+{{- $path := printf "nodesets.%s" $name -}}
+{{- $pairs = append $pairs (list (printf "%s.extraConf" $path) $set.extraConf (printf "%s.extraConfMap" $path) $set.extraConfMap) -}}
+{{- with $set.partition -}}
+{{- if .enabled -}}
+{{- $pairs = append $pairs (list (printf "%s.partition.config" $path) .config (printf "%s.partition.configMap" $path) .configMap) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $partition := .Values.partitions -}}
+{{- if $partition.enabled -}}
+{{- $path := printf "partitions.%s" $name -}}
+{{- $pairs = append $pairs (list (printf "%s.config" $path) $partition.config (printf "%s.configMap" $path) $partition.configMap) -}}
+{{- end -}}
+{{- end -}}
+{{- range $pairs -}}
+{{- if and (index . 1) (index . 3) }}
+  {{ index . 0 }} replaces {{ index . 2 }} ({{ keys (index . 3) | sortAlpha | join ", " }})
+{{- end -}}
+{{- end -}}
+{{- end }}

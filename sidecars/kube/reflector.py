@@ -249,6 +249,8 @@ class _Feed(Generic[T]):
     def _lacking(self) -> None:
         """The API server doesn't know the kind."""
         self._permitted()
+        if not self.absent:
+            _log.info("%s: the API server doesn't serve this kind; its CRD doesn't exist", self._what)
         self._empty()
         self.absent = True
 

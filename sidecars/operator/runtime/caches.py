@@ -92,13 +92,17 @@ class Caches:
         def plain(resource: Resource, label_selector: str = "") -> Reflector[Manifest]:
             return Reflector(client, resource, namespaces=where, label_selector=label_selector, rng=rng)
 
+        def custom(resource: Resource) -> Reflector[Manifest]:
+            # A kind without its CRD has no objects. Those of the others must not wait for it: they have finalizers.
+            return Reflector(client, resource, namespaces=where, served=lambda: None, rng=rng)
+
         return cls(
-            controllers=plain(CONTROLLERS),
-            restapis=plain(RESTAPIS),
-            accountings=plain(ACCOUNTINGS),
-            loginsets=plain(LOGINSETS),
-            nodesets=plain(NODESETS),
-            tokens=plain(TOKENS),
+            controllers=custom(CONTROLLERS),
+            restapis=custom(RESTAPIS),
+            accountings=custom(ACCOUNTINGS),
+            loginsets=custom(LOGINSETS),
+            nodesets=custom(NODESETS),
+            tokens=custom(TOKENS),
             pods=Reflector(client, PODS, namespaces=where, type=records.Pod, label_selector=WORKERS, rng=rng),
             slurmctld_pods=Reflector(
                 client, PODS, namespaces=where, type=records.Pod, label_selector=SLURMCTLDS, rng=rng

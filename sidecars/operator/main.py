@@ -9,7 +9,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -62,7 +62,6 @@ from sidecars.operator.token import wiring as token_wiring
 from sidecars.operator.worker_pod import reconcile as worker_pod
 from sidecars.operator.worker_pod import wiring as worker_pod_wiring
 from sidecars.slurm import protocol
-from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.records import Ping
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
@@ -137,8 +136,7 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     election = Election(client.apart(), settings.leader_elect_namespace, LEASE, identity)
     log.info("waiting for lease %s/%s", settings.leader_elect_namespace, LEASE)
-    world = RealWorld(connect=guarded(SlurmClient, election.left))
-    await election.run(lambda: lead(client.guarded(election.left), settings, site, world))
+    await lead_when_elected(client, settings, site, election, RealWorld())
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +147,19 @@ class Operator:
     controllers: controller_memory.Memory
     loginsets: loginset_memory.Memory
     nodesets: nodeset_memory.Memories
+
+
+async def lead_when_elected(
+    client: Client,
+    settings: Settings,
+    site: Site,
+    election: Election,
+    world: RealWorld,
+    started: Callable[[Operator], None] = lambda _: None,
+) -> None:
+    """Wait until the election is won, then `lead`; writes are sent only while it leads. Raises as `Election.run`."""
+    guarded_world = replace(world, connect=guarded(world.connect, election.left))
+    await election.run(lambda: lead(client.guarded(election.left), settings, site, guarded_world, started))
 
 
 async def lead(

@@ -104,6 +104,14 @@ class Api:
         self.history: list[Change] = []
         self.listeners: list[Callable[[Change], None]] = []
         self.compacted = 0
+        self.closed_namespaces: dict[str, Literal["terminating", "gone"]] = {}
+        """Those in which nothing can be created."""
+        self.closed_kinds: set[str] = set()
+        """Collections whose CRD is being deleted, or is deleted: nothing of them can be created."""
+        self.unserved: set[str] = set()
+        """Collections whose CRD doesn't exist."""
+        self._served_since: dict[str, int] = {}
+        """The version at which a CRD was created again."""
         self._clock = clock
         self._refuse = refuse
         self._items: dict[str, dict[tuple[str, str], Manifest]] = {}
@@ -120,6 +128,16 @@ class Api:
         """Versions before now are too old to watch from."""
         self.compacted = self._version
 
+    def oldest(self, collection: str) -> int:
+        """The oldest version that a list or a watch may show."""
+        return max(self.compacted, self._served_since.get(collection, 0))
+
+    def serve(self, collection: str) -> None:
+        """The CRD exists again."""
+        self.unserved.discard(collection)
+        self.closed_kinds.discard(collection)
+        self._served_since[collection] = self._version
+
     # --- what the cluster's own parts do, by collection: `PODS.path()` and so on
 
     def get(self, collection: str, namespace: str, name: str) -> Manifest | None:
@@ -130,11 +148,29 @@ class Api:
         """All objects, in order of creation."""
         return list(self._items.get(collection, {}).values())
 
+    def in_namespace(self, namespace: str) -> list[tuple[str, Manifest]]:
+        """All objects in it, each with its collection."""
+        return [
+            (collection, item)
+            for collection, items in self._items.items()
+            for (where, _), item in items.items()
+            if where == namespace
+        ]
+
     def create(self, collection: str, manifest: Manifest) -> Manifest:
         """POST. Raises ApiError."""
         metadata = dict(manifest["metadata"])
         plural = collection.rpartition("/")[2]
         place = Place(collection, metadata.get("namespace", ""), metadata["name"], "")
+        match self.closed_namespaces.get(place.namespace):
+            case "terminating":
+                why = f"because namespace {place.namespace} is being terminated"
+                raise api_error(403, "Forbidden", f'{plural} "{place.name}" is forbidden: {why}')
+            case "gone":
+                raise api_error(404, "NotFound", f'namespaces "{place.namespace}" not found')
+        if collection in self.closed_kinds:
+            why = "create not allowed while custom resource definition is terminating"
+            raise api_error(405, "MethodNotAllowed", why)
         refusal = self._refuse(place, manifest) if self._refuse is not None else None
         if refusal is not None:
             raise api_error(422, "Invalid", refusal)
@@ -189,6 +225,7 @@ class Api:
 
     def handle(self, method: str, place: Place, query: Mapping[str, str], body: Any, content_type: str) -> bytes:
         """The body of the answer to a request that names an object, or creates one. Raises ApiError."""
+        self._check_served(place.collection)
         if method == "GET":
             return msgspec.json.encode(self._needed(place))
         if method == "DELETE":
@@ -217,6 +254,7 @@ class Api:
         """The answer to a list, as of `version` (None: now), of whole objects or as PartialObjectMetadataList.
         Raises Gone for a continue token that is too old.
         """
+        self._check_served(place.collection)
         selector = Selector.of(place, query)
         token = query.get("continue") or ""
         start = 0
@@ -241,12 +279,17 @@ class Api:
 
     def changes(self, collection: str, since: int) -> list[Change]:
         """What a watch from that version on begins with. Raises Gone."""
-        if since < self.compacted:
-            raise api_error(410, "Expired", f"too old resource version: {since} ({self.compacted})")
+        self._check_served(collection)
+        if since < self.oldest(collection):
+            raise api_error(410, "Expired", f"too old resource version: {since} ({self.oldest(collection)})")
         newer = itertools.takewhile(lambda change: change.version > since, reversed(self.history))
         return [change for change in reversed(list(newer)) if change.collection == collection]
 
     # --- rules
+
+    def _check_served(self, collection: str) -> None:
+        if collection in self.unserved:
+            raise api_error(404, "NotFound", "the server could not find the requested resource")
 
     def _as_of(self, collection: str, version: int) -> list[Manifest]:
         items: dict[tuple[str, str], Manifest] = {}

@@ -5,6 +5,7 @@ Requests take some time, fail according to `Faults`, and are shown to the `Watch
 
 import asyncio
 import contextlib
+import functools
 import random
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from sidecars.kube.errors import Unreachable, api_error
+from sidecars.kube.errors import ApiError, KubeError, Unreachable, api_error
 from sidecars.kube.transport import Transport
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import PlannedFault
@@ -38,7 +39,7 @@ class KubeFault(Enum):
     DENIED = "403 of an admission controller, not done"
     CRASH_BEFORE = "the operator is killed before it is sent"
     CRASH_AFTER = "the operator is killed when it is done, before it knows"
-    ARRIVES_LATE = "the operator is frozen for good while it is on its way, and it arrives when another one leads"
+    ARRIVES_LATE = "the operator is killed while it is on its way, and it arrives when another one leads"
     STALE = "a list is answered by an API server that lags behind"
     GONE = "a list or watch is answered with 410"
     LATE = "done, but answered 8 s later"
@@ -60,7 +61,7 @@ class SlurmFault(Enum):
     LOST = "done, but the answer is lost"
     CRASH_BEFORE = "the operator is killed before it is sent"
     CRASH_AFTER = "the operator is killed when it is done, before it knows"
-    ARRIVES_LATE = "the operator is frozen for good while it is on its way, and it arrives when another one leads"
+    ARRIVES_LATE = "the operator is killed while it is on its way, and it arrives when another one leads"
 
 
 class WatchFault(Enum):
@@ -74,8 +75,17 @@ class WatchFault(Enum):
 Refusal = Literal["quota", "RBAC"]
 """What the API server refuses for a while: new pods, by a ResourceQuota; or all writes, because a role was deleted."""
 
+AFTER_THAW = 0.05
+"""Seconds after which a process that was frozen notices that it has lost its lease."""
+
 LATE_SECONDS = 2.0
-"""After so many seconds a request arrives whose sender was frozen meanwhile; another operator leads by then."""
+"""After so many seconds a request arrives whose sender was killed meanwhile; another operator leads by then."""
+
+REPORTED_ASIDE = frozenset({"events", "leases"})
+"""What the operator writes beside its work. These writes meet no numbered faults, and are not counted."""
+
+EVERYWHERE = frozenset({"controllers", "restapis", "nodesets"})
+"""What the operator may read and patch in every namespace (charts/slurm-operator, clusterrole.yaml)."""
 
 SPARED = "sound"
 """Requests about this namespace meet no faults: what happens elsewhere must not delay it."""
@@ -97,8 +107,20 @@ class Watcher(Protocol):
     ) -> T:
         """Returns Slurm's answer, which `carry` gets."""
 
-    def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float, listed: set[str] | None) -> None:
-        """A good answer, true `at` that time, has reached the operator. `listed`: the nodes in an incomplete list."""
+    def slurm_sent(
+        self, model: SlurmModel, method: str, target: str, content: bytes | None
+    ) -> Callable[[Callable[[], object]], None]:
+        """A write is sent that arrives late. Call the result, with what carries it, when it arrives."""
+
+    def slurm_seen(
+        self, model: SlurmModel, method: str, target: str, at: float, listed: set[str] | None, identity: str
+    ) -> None:
+        """A good answer, true `at` that time, has reached the operator. `listed`: the nodes in an incomplete list.
+        `identity`: see `writes_as`.
+        """
+
+    def writes_as(self, identity: str) -> None:
+        """The operator of that identity writes. "": it runs without an election."""
 
 
 @dataclass
@@ -109,8 +131,8 @@ class Faults:
     lists: deque[KubeFault] = field(default_factory=deque)
     lag_until: float = 0.0
     """Watches deliver nothing before."""
-    watches: list[Callable[[WatchFault], None]] = field(default_factory=list)
-    """The open ones: what ends each."""
+    watches: list[tuple[str, Callable[[WatchFault], None]]] = field(default_factory=list)
+    """The open ones: their collection, and what ends each."""
     silent_until: float = 0.0
     """A write is not answered before."""
     slow: float = 0.0
@@ -119,6 +141,12 @@ class Faults:
     """Until when the API server refuses something."""
     listed_badly_at: float = 0.0
     """When a list has failed last."""
+    without_role: set[str] = field(default_factory=set)
+    """Namespaces without the operator's Role."""
+    without_slurmctld: set[int] = field(default_factory=set)
+    """Models whose slurmctld and slurmrestd don't exist."""
+    unlisted: set[tuple[str, str]] = field(default_factory=set)
+    """Collection and namespace of each list that was refused, and has not succeeded since."""
     done: int = 0
     slurm_writes: dict[int, SlurmFault] = field(default_factory=dict)
     slurm_done: int = 0
@@ -130,10 +158,12 @@ class Faults:
         return max(self.lag_until, self.silent_until, self.refused.get("RBAC", 0.0)) > now
 
     def refuses(self, method: str, place: Place, now: float) -> str:
-        """Why the API server refuses the write; "" if it doesn't."""
-        if place.namespace == SPARED or place.plural == "events":
+        """Why the API server refuses the request; "" if it doesn't."""
+        if place.namespace in self.without_role and not (place.plural in EVERYWHERE and method in ("GET", "PATCH")):
+            return "User cannot do that: no RBAC policy matched"
+        if place.namespace == SPARED or place.plural in REPORTED_ASIDE:
             return ""
-        if now < self.refused.get("RBAC", 0.0):
+        if now < self.refused.get("RBAC", 0.0) and (method != "GET" or (place.namespace and not place.name)):
             return "injected: User cannot do that: no RBAC policy matched"
         if method == "POST" and place.plural == "pods" and now < self.refused.get("quota", 0.0):
             return "injected: exceeded quota: pods=0"
@@ -141,10 +171,13 @@ class Faults:
 
 
 class Process:
-    """One process of the operator, until it ends or is killed."""
+    """One process of the operator, until it ends or is killed. `identity` is that of its election, "" without one."""
 
-    def __init__(self, killed: Callable[[], None]) -> None:
+    def __init__(self, killed: Callable[[], None], identity: str = "") -> None:
+        self.identity = identity
         self.dead = False
+        self.frozen_until = 0.0
+        """Before, it sends no request and gets no answer."""
         self.never = asyncio.Event()
         """The requests of a dead process wait for it."""
         self._killed = killed
@@ -155,12 +188,33 @@ class Process:
             self.dead = True
             self._killed()
 
+    def is_frozen(self) -> bool:
+        """Whether it is frozen at this moment."""
+        return self.frozen_until > asyncio.get_running_loop().time()
+
+    async def thawed(self) -> None:
+        """Returns when the process runs; never if it is dead."""
+        if self.dead:
+            await self.never.wait()
+        if self.is_frozen():
+            await asyncio.sleep(self.frozen_until - asyncio.get_running_loop().time())
+            await self.thawed()
+
+    async def sleep(self, seconds: float) -> None:
+        """As `asyncio.sleep` in this process."""
+        await asyncio.sleep(seconds)
+        if self.is_frozen():
+            await self.thawed()
+            # The event loop handles what has arrived meanwhile before its timers.
+            await asyncio.sleep(AFTER_THAW)
+
 
 class WorldTransport(Transport):
     """`sidecars.kube.transport.Transport` without HTTP: it calls the Api in this process, as `process`."""
 
     def __init__(self, api: Api, process: Process, faults: Faults, watcher: Watcher, rng: random.Random) -> None:
         self._api, self._process, self._faults, self._watcher, self._random = api, process, faults, watcher, rng
+        self._seconds_left: Callable[[], float] | None = None
 
     async def request(
         self,
@@ -173,6 +227,31 @@ class WorldTransport(Transport):
         accept: str = "application/json",
     ) -> bytes:
         """As the shipped one, with the injected `Faults`."""
+        request, left = f"{method} {path}", None
+        await self._process.thawed()
+        if method != "GET" and self._seconds_left is not None:
+            self._check_lead(request)
+            left = self._seconds_left()
+        try:
+            async with asyncio.timeout(left):
+                answer = await self._answer(method, path, query, content, content_type, accept)
+        except TimeoutError:
+            raise Unreachable(f"{request}: no answer while the lease is held") from None
+        except KubeError:
+            await self._process.thawed()
+            raise
+        await self._process.thawed()
+        return answer
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        content: bytes | None,
+        content_type: str,
+        accept: str,
+    ) -> bytes:
         place, request = place_of(path), f"{method} {path}"
         sent = None if content is None else msgspec.json.decode(content)
         if method == "GET":
@@ -183,12 +262,12 @@ class WorldTransport(Transport):
         now = asyncio.get_running_loop().time()
         fault = None
         if why := self._faults.refuses(method, place, now):
-            self._faults.injected["RBAC" if "RBAC" in why else "quota"] += 1
+            self._count_refusal(why)
             raise api_error(403, "Forbidden", why, request=request)
-        if place.plural != "events" and place.namespace != SPARED:
+        if place.plural not in REPORTED_ASIDE and place.namespace != SPARED:
             self._faults.done += 1
             fault = self._faults.writes.pop(self._faults.done, None)
-        if fault is not None:
+        if fault is not None and fault is not KubeFault.ARRIVES_LATE:
             self._faults.injected[fault.name] += 1
         match fault:
             case KubeFault.CONFLICT:
@@ -207,9 +286,15 @@ class WorldTransport(Transport):
                 self._process.kill()
                 await self._pass(0)
             case KubeFault.ARRIVES_LATE:
+                self._watcher.kube_write(method, place, sent)
+                late = functools.partial(self._arrive_late, method, place, query or {}, sent, content_type)
+                # Not in this task, which ends with the process.
+                asyncio.get_running_loop().call_later(LATE_SECONDS, late)
                 self._process.kill()
-                await asyncio.sleep(LATE_SECONDS)
-        self._watcher.kube_write(method, place, sent)
+                await self._pass(0)
+        if place.plural != "leases":
+            self._watcher.writes_as(self._process.identity)
+            self._watcher.kube_write(method, place, sent)
         answer = self._api.handle(method, place, query or {}, sent, content_type)
         if fault is KubeFault.CRASH_AFTER:
             self._process.kill()
@@ -218,7 +303,29 @@ class WorldTransport(Transport):
             raise Unreachable(f"{request}: injected: the connection was cut")
         return answer
 
+    def _arrive_late(self, method: str, place: Place, query: Mapping[str, str], sent: Any, content_type: str) -> None:
+        self._faults.injected[KubeFault.ARRIVES_LATE.name] += 1
+        with contextlib.suppress(ApiError):
+            self._api.handle(method, place, query, sent, content_type)
+
+    def _count_refusal(self, why: str) -> None:
+        if why.startswith("injected"):
+            self._faults.injected["RBAC" if "RBAC" in why else "quota"] += 1
+
+    def _check_readable(self, place: Place, request: str) -> None:
+        """Raises ApiError for what the operator may not read, or what the API server doesn't serve."""
+        why = self._faults.refuses("GET", place, asyncio.get_running_loop().time())
+        served = place.collection not in self._api.unserved
+        if not place.name and (why or not served):
+            self._faults.unlisted.add((place.collection, place.namespace))
+        if why:
+            self._count_refusal(why)
+            raise api_error(403, "Forbidden", why, request=request)
+        if not place.name and served:
+            self._faults.unlisted.discard((place.collection, place.namespace))
+
     async def _read(self, place: Place, query: Mapping[str, str], request: str, accept: str) -> bytes:
+        self._check_readable(place, request)
         if place.name:
             return self._api.handle("GET", place, query, None, "")
         fault = self._faults.lists.popleft() if self._faults.lists else None
@@ -231,7 +338,7 @@ class WorldTransport(Transport):
             raise api_error(500, "InternalError", "injected: etcd has no leader", request=request)
         version = None
         if fault is KubeFault.STALE and not query.get("continue"):
-            version = max(self._api.compacted, self._api.version - self._random.randint(1, 30))
+            version = max(self._api.oldest(place.collection), self._api.version - self._random.randint(1, 30))
         return self._api.page(place, query, version, metadata_only="as=PartialObjectMetadataList;" in accept)
 
     @contextlib.asynccontextmanager
@@ -242,7 +349,9 @@ class WorldTransport(Transport):
         metadata_only = "as=PartialObjectMetadata;" in accept
         place = place_of(path)
         selector, since = Selector.of(place, query), int(query["resourceVersion"])
+        await self._process.thawed()
         await self._pass(self._random.uniform(0.001, 0.01))
+        self._check_readable(place, f"WATCH {path}")
         loop = asyncio.get_running_loop()
         ends = loop.time() + int(query["timeoutSeconds"])
         queue: deque[tuple[float, bytes | WatchFault]] = deque()
@@ -282,6 +391,7 @@ class WorldTransport(Transport):
                 if self._faults.lag_until > max(due, loop.time()):
                     self._faults.injected["watch SILENT"] += 1
                 await self._pass(max(due, self._faults.lag_until) - loop.time())
+                await self._process.thawed()
                 yield line
 
         if since < self._api.compacted:
@@ -289,12 +399,13 @@ class WorldTransport(Transport):
         for change in self._api.changes(place.collection, since):
             take(change)
         self._api.listeners.append(take)
-        self._faults.watches.append(end)
+        opened = place.collection, end
+        self._faults.watches.append(opened)
         try:
             yield lines()
         finally:
             self._api.listeners.remove(take)
-            self._faults.watches.remove(end)
+            self._faults.watches.remove(opened)
 
     async def _pass(self, seconds: float) -> None:
         """Let time pass; for a process that was killed it never ends."""
@@ -334,15 +445,24 @@ class WorldSlurm(slurm_client.Client):
         self._model, self._process, self._faults, self._watcher, self._random = model, process, faults, watcher, rng
 
     async def _exchange(self, request: Request[Any], token: str) -> tuple[int, bytes]:
+        await self._process.thawed()
         await self._pass(self._random.uniform(0.001, 0.01))
+        if id(self._model) in self._faults.without_slurmctld:
+            raise slurm_errors.Unreachable(str(request), "slurmrestd does not exist")
         target = request.target(VERSIONS[0])
         made = asyncio.get_running_loop().time()
         fault = None
         if request.method != "GET" and not self._spared:
             self._faults.slurm_done += 1
             fault = self._faults.slurm_writes.pop(self._faults.slurm_done, None)
-        if fault is not None:
+        if fault is not None and fault is not SlurmFault.ARRIVES_LATE:
             self._faults.injected[f"Slurm write {fault.name}"] += 1
+
+        def carry() -> tuple[Any, list[PlannedFault]]:
+            planned = [it for it in self._model._planned if it.method in (None, request.method)]
+            self._faults.injected.update(f"Slurm {it.fault.name}" for it in planned)
+            return self._model.handle(request.method, target, request.content(), token), planned
+
         match fault:
             case SlurmFault.ERROR:
                 return 500, b"Internal Server Error"
@@ -352,19 +472,20 @@ class WorldSlurm(slurm_client.Client):
                 self._process.kill()
                 await self._pass(0)
             case SlurmFault.ARRIVES_LATE:
+                arrives = self._watcher.slurm_sent(self._model, request.method, target, request.content())
+                # Not in this task, which ends with the process.
+                asyncio.get_running_loop().call_later(LATE_SECONDS, self._arrive_late, arrives, carry)
                 self._process.kill()
-                await asyncio.sleep(LATE_SECONDS)
+                await self._pass(0)
 
-        def carry() -> tuple[Any, list[PlannedFault]]:
-            planned = [it for it in self._model._planned if it.method in (None, request.method)]
-            self._faults.injected.update(f"Slurm {it.fault.name}" for it in planned)
-            return self._model.handle(request.method, target, request.content(), token), planned
-
+        if request.method != "GET":
+            self._watcher.writes_as(self._process.identity)
         reply, planned = self._watcher.slurm_request(self._model, request.method, target, request.content(), carry)
         if fault is SlurmFault.CRASH_AFTER:
             self._process.kill()
         silent = reply.delay is None or fault is SlurmFault.TIMEOUT
         await self._pass(3600.0 if silent else (reply.delay or 0.0) + self._random.uniform(0.001, 0.01))
+        await self._process.thawed()
         if fault is SlurmFault.LOST:
             raise slurm_errors.Unreachable(str(request), "injected: the connection was cut")
         if reply.cut:
@@ -376,8 +497,14 @@ class WorldSlurm(slurm_client.Client):
         if reply.status in (200, 304) and (not planned or reply.delay or partial or stale < made):
             names = msgspec.json.decode(reply.body).get("nodes") if partial and reply.body else None
             listed = None if names is None else {it["name"] for it in names}
-            self._watcher.slurm_seen(self._model, request.method, target, stale, listed)
+            identity = self._process.identity
+            self._watcher.slurm_seen(self._model, request.method, target, stale, listed, identity)
         return reply.status, reply.body
+
+    def _arrive_late(self, arrives: Callable[[Callable[[], object]], None], carry: Callable[[], object]) -> None:
+        if id(self._model) not in self._faults.without_slurmctld:
+            self._faults.injected[f"Slurm write {SlurmFault.ARRIVES_LATE.name}"] += 1
+            arrives(carry)
 
     async def _pass(self, seconds: float) -> None:
         if seconds > 0:

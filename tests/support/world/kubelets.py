@@ -101,6 +101,8 @@ class Kubelets:
     dead: set[str] = field(default_factory=set)
     cut: dict[str, Cut] = field(default_factory=dict)
     """Kubernetes nodes that are cut off."""
+    without_slurmctld: set[int] = field(default_factory=set)
+    """Models whose slurmctld doesn't exist."""
     broken_images: set[str] = field(default_factory=set)
     deleted_by_operator: set[str] = field(default_factory=set)
     """The uids of pods."""
@@ -354,7 +356,7 @@ class Kubelets:
         outside = Outside(
             model=model,
             carry=partial(self.watch.sidecar_request, model),
-            reaches=lambda: not self._isolated(kube_node),
+            reaches=lambda: not self._isolated(kube_node) and id(model) not in self.without_slurmctld,
             listens=self._listens,
             rng=self.rng,
             log=self.log,
@@ -421,7 +423,7 @@ class Kubelets:
         slurmd = self.running.get(uid)
         if slurmd is None or self._pod(uid) is None:
             return
-        if slurmd.kube_node in self.cut:
+        if not self._reaches_slurmctld(slurmd):
             self._later(5.0, self._register, uid)
             return
         self._add_record(slurmd)
@@ -483,7 +485,7 @@ class Kubelets:
         slurmd = self.running.get(uid)
         if slurmd is None or uid in self._stopping or slurmd.slurm_node in slurmd.model.nodes:
             return
-        if slurmd.kube_node in self.cut:
+        if not self._reaches_slurmctld(slurmd):
             self._later(5.0, self._register_lost, uid)
             return
         self._add_record(slurmd)
@@ -557,7 +559,10 @@ class Kubelets:
     def _answers(self, model: SlurmModel, name: str) -> bool:
         """Whether slurmctld reaches a slurmd of that name."""
         found = (it for it in self.running.values() if it.slurm_node == name and it.model is model)
-        return any(it.registered and it.kube_node not in self.cut for it in found)
+        return any(it.registered and self._reaches_slurmctld(it) for it in found)
+
+    def _reaches_slurmctld(self, slurmd: Slurmd) -> bool:
+        return slurmd.kube_node not in self.cut and id(slurmd.model) not in self.without_slurmctld
 
     def _contact_lost(self, slurmd: Slurmd) -> None:
         since = self._lost_at.setdefault((id(slurmd.model), slurmd.slurm_node), self._now())
@@ -572,7 +577,7 @@ class Kubelets:
 
     def _contact_again(self, slurmd: Slurmd) -> None:
         """slurmctld asks it to register."""
-        registers = slurmd.uid in self.running and slurmd.kube_node not in self.cut
+        registers = slurmd.uid in self.running and self._reaches_slurmctld(slurmd)
         if registers and slurmd.slurm_node in slurmd.model.nodes:
             was_down = slurmd.model.nodes[slurmd.slurm_node].base == "DOWN"
             self._add_record(slurmd)

@@ -1,7 +1,7 @@
 """I6: another Slurm cluster in the same Kubernetes cluster, whose changes take effect whatever happens to the first."""
 
 from tests.support.world.client import SPARED
-from tests.support.world.world import World
+from tests.support.world.world import NODESET, World
 
 WITHIN = 15.0
 """Seconds in which a change of its NodeSet takes effect, while the operator itself works."""
@@ -38,7 +38,7 @@ class Neighbour:
             self._since = None
             return
         faults, now = self._world.faults, self._world.loop.time()
-        if faults.lists:
+        if faults.lists or not self._world.operator_works(SPARED) or not self._exists():
             self._since = now
         undisturbed = max(self._since, self._world.operator_since, faults.lag_until, faults.listed_badly_at)
         if now - undisturbed > WITHIN:
@@ -47,3 +47,8 @@ class Neighbour:
                 f"since {undisturbed:.0f}"
             )
             self._since = None
+
+    def _exists(self) -> bool:
+        """Whether its NodeSet was not deleted with the CRD."""
+        nodeset = self._world.api.get(NODESET, SPARED, "slinky")
+        return nodeset is not None and not nodeset["metadata"].get("deletionTimestamp")

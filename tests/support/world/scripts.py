@@ -22,7 +22,18 @@ from tests.support.world.jobs import Kind
 from tests.support.world.kubelets import NODE, Cut
 from tests.support.world.neighbour import Neighbour
 from tests.support.world.slurmctld import REFUSED, REFUSED_LATER
-from tests.support.world.world import CONTROLLER, EPOCH, NODESET, POD, RESTAPI, World, strategy_of, world
+from tests.support.world.world import (
+    CONTROLLER,
+    CUSTOM_RESOURCES,
+    EPOCH,
+    NODESET,
+    POD,
+    RESTAPI,
+    SETTLE_LIMIT,
+    World,
+    strategy_of,
+    world,
+)
 
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
@@ -161,15 +172,16 @@ class Annotate(Action):
 
 @dataclass(frozen=True)
 class DeletePod(Action):
-    """kubectl delete pod."""
+    """kubectl delete pod. `grace`: its option --grace-period, which jobs may exceed."""
 
     which: int
+    grace: int | None = None
 
     def do(self, w: World) -> None:
         pods = w.pods()
         if pods:
             pod = pods[self.which % len(pods)]["metadata"]
-            w.api.delete(POD, pod["namespace"], pod["name"])
+            w.api.delete(POD, pod["namespace"], pod["name"], grace=self.grace)
 
 
 @dataclass(frozen=True)
@@ -297,7 +309,7 @@ class Replace(Action):
 
     def do(self, w: World) -> None:
         w.change("slinky", {"deletionTimeout": self.timeout})
-        w.replace("slinky")
+        w.replace(NODESET, "slinky")
 
 
 @dataclass(frozen=True)
@@ -307,7 +319,7 @@ class ReplaceCluster(Action):
     what: Literal["Controller", "RestApi"]
 
     def do(self, w: World) -> None:
-        w.replace_object(CONTROLLER if self.what == "Controller" else RESTAPI, "slurm")
+        w.replace(CONTROLLER if self.what == "Controller" else RESTAPI, "slurm")
 
 
 @dataclass(frozen=True)
@@ -340,12 +352,13 @@ class RestartSlurmctld(Action):
 
 @dataclass(frozen=True)
 class LoseSecret(Action):
-    """The key of the tokens is deleted, and restored after `seconds`."""
+    """The key of the tokens, or that of the daemons, is deleted, and restored after `seconds`."""
 
     seconds: int
+    key: Literal["jwt", "slurm"] = "jwt"
 
     def do(self, w: World) -> None:
-        w.lose_secret("slurm-auth-jwt", self.seconds)
+        w.lose_secret(f"slurm-auth-{self.key}", self.seconds)
 
 
 @dataclass(frozen=True)
@@ -381,7 +394,7 @@ class EndWatches(Disturbance):
     fault: WatchFault
 
     def do(self, w: World) -> None:
-        for end in tuple(w.faults.watches):
+        for _, end in tuple(w.faults.watches):
             end(self.fault)
 
 
@@ -450,7 +463,40 @@ class LostState(Disturbance):
     registers: bool = True
 
     def do(self, w: World) -> None:
+        w.faults.injected["Slurm LOST_STATE"] += 1
         w.lose_state(registers=self.registers)
+
+
+@dataclass(frozen=True)
+class Freeze(Disturbance):
+    """The operator that leads is frozen for so many seconds. Another one leads once the Lease has expired."""
+
+    seconds: int
+
+    def do(self, w: World) -> None:
+        w.freeze(self.seconds)
+
+
+@dataclass(frozen=True)
+class DeleteNamespace(Disturbance):
+    """The namespace of the Slurm cluster is deleted. All is created again so many seconds after its end."""
+
+    seconds: int
+
+    def do(self, w: World) -> None:
+        w.delete_namespace(self.seconds)
+
+
+@dataclass(frozen=True)
+class DeleteCrds(Disturbance):
+    """The CRD of NodeSets or all six are deleted. All is created again so many seconds after their end."""
+
+    which: Literal["NodeSet", "all"]
+    seconds: int
+
+    def do(self, w: World) -> None:
+        kinds = [NODESET] if self.which == "NodeSet" else CUSTOM_RESOURCES
+        w.delete_crds(f"CRD {self.which}", kinds, self.seconds)
 
 
 Step = tuple[float, Action | Disturbance]
@@ -464,6 +510,8 @@ class Script:
     strategy: str
     steps: tuple[Step, ...]
     mode: str = "StatefulSet"
+    named: bool = False
+    """Whether the operator watches named namespaces, with a Role in each, or all."""
 
     def undisturbed(self) -> "Script":
         """The same actions at the same times, without the disturbances."""
@@ -492,7 +540,7 @@ def actions() -> st.SearchStrategy[Action]:
         st.builds(CordonKubeNode, pick(), st.booleans()),
         st.builds(Annotate, pick(), st.just(CORDON), st.sampled_from(["true", None])),
         st.builds(Annotate, pick(), st.just(COST), st.sampled_from(["-5", "100", None])),
-        st.builds(DeletePod, pick()),
+        st.builds(DeletePod, pick(), st.sampled_from([None, None, 5])),
         st.builds(
             Admin, pick(), st.booleans(), st.sampled_from(["DRAIN", "DOWN", "FAIL"]), st.sampled_from([FOREIGN, ""])
         ),
@@ -507,7 +555,7 @@ def actions() -> st.SearchStrategy[Action]:
         st.builds(Configure, st.sampled_from(["", "SlurmdDebug=debug", REFUSED, REFUSED_LATER])),
         st.builds(RestartSlurmctld),
         st.builds(ReturnToService, st.sampled_from([0, 1, 2])),
-        st.builds(LoseSecret, st.sampled_from([2, 20])),
+        st.builds(LoseSecret, st.sampled_from([2, 20]), st.sampled_from(["jwt", "slurm"])),
         st.builds(BreakImage),
         st.builds(SwitchMode, st.sampled_from(MODES)),
         st.builds(ChangeMinReady, st.sampled_from([0, 15])),
@@ -529,6 +577,9 @@ def disturbances() -> st.SearchStrategy[Disturbance]:
         st.builds(LostState, st.booleans()),
         st.builds(Refuse, st.sampled_from(get_args(Refusal)), st.sampled_from([3, 30])),
         st.builds(ClockJump, st.sampled_from([-3600, -30, 30, 3600])),
+        st.builds(Freeze, st.sampled_from([3, 30])),
+        st.builds(DeleteNamespace, st.sampled_from([2, 20])),
+        st.builds(DeleteCrds, st.sampled_from(["NodeSet", "all"]), st.sampled_from([2, 20])),
     )
 
 
@@ -537,7 +588,7 @@ def scripts(strategy: str, mode: str = "StatefulSet", most: int = 12) -> st.Sear
     pause = st.sampled_from([0.0, 0.02, 0.3, 1.5, 8.0, 40.0])
     step = st.tuples(pause, st.one_of(actions(), disturbances()))
     steps = st.lists(step, min_size=1, max_size=most).map(tuple)
-    return st.builds(Script, st.integers(0, 2**16), st.just(strategy), steps, st.just(mode))
+    return st.builds(Script, st.integers(0, 2**16), st.just(strategy), steps, st.just(mode), st.booleans())
 
 
 async def play(script: Script, injected: Counter[str] | None = None) -> dict[str, Any]:
@@ -545,7 +596,9 @@ async def play(script: Script, injected: Counter[str] | None = None) -> dict[str
 
     `injected` counts the faults that happened.
     """
-    async with world(script.seed, namespaces=("slurm", SPARED)) as w:
+    candidates = 2 if any(isinstance(step, Freeze) for _, step in script.steps) else 1
+    namespaces = ("slurm", SPARED)
+    async with world(script.seed, namespaces=namespaces, candidates=candidates, named=script.named) as w:
         neighbour = Neighbour(w)
         w.nodeset(replicas=2, scalingMode=script.mode, updateStrategy=STRATEGIES[script.strategy])
         await w.run(5.0)
@@ -557,6 +610,7 @@ async def play(script: Script, injected: Counter[str] | None = None) -> dict[str
         await w.run(5.0)
         tidy(w)
         neighbour.rest()
+        await w.until("what was deleted to be created again", lambda: not w.returning, SETTLE_LIMIT)
         await maintain(w)
         await w.settle()
         check_settled(w)

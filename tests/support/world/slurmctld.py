@@ -51,6 +51,11 @@ class Slurmctld:
         self._restarted = True
         self._changed.set()
 
+    def begin_again(self) -> None:
+        """The pod and its volume were deleted, and another one is created."""
+        self.running, self._candidate, self._good = "", None, None
+        self.restart()
+
     async def run(self) -> None:
         """As `sidecars.reconfigure.main.run`, but events wake it where that looks twice a second."""
         answer: actions.Answer | None = None

@@ -8,15 +8,15 @@ import contextlib
 import logging
 import re
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from sidecars.contract.reasons import is_foreign
-from sidecars.custom_resources import NODESETS
-from sidecars.kube import PODS, SECRETS, KubeError, Manifest
+from sidecars.custom_resources import LEASE, NODESETS
+from sidecars.kube import LEASES, PODS, SECRETS, KubeError, Manifest
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.cluster import UNAVAILABLE
@@ -36,6 +36,9 @@ LIVE = 1.5
 """Seconds after an answer within which the request must be sent that relies on it: those for which a record counts as
 live (`sidecars.policy.nodeset.decide.LIVE_SECONDS`), and a batch of writes.
 """
+
+LEASE_NAMESPACE = "slinky"
+"""The operator's namespace, in which its Lease is."""
 
 SHORTEST_SECRET = 12
 """Characters."""
@@ -138,6 +141,15 @@ class Watchdog(logging.Handler):
 
     # --- Kubernetes
 
+    def writes_as(self, identity: str) -> None:
+        """As `Watcher.writes_as`."""
+        if identity and self._lease_holder() != identity:
+            self.note(f"I8: operator {identity} writes while {self._lease_holder() or 'nobody'} holds the Lease")
+
+    def _lease_holder(self) -> str:
+        lease = self.api.get(LEASES.path(), LEASE_NAMESPACE, LEASE)
+        return str(lease["spec"].get("holderIdentity") or "") if lease is not None else ""
+
     def kube_write(self, method: str, place: Place, body: Any) -> None:
         """As `Watcher.kube_write`."""
         self.log.append(f"{self.clock():9.2f} {method} {place.plural}/{place.name} {place.subresource}")
@@ -217,8 +229,12 @@ class Watchdog(logging.Handler):
 
     # --- Slurm
 
-    def slurm_seen(self, model: SlurmModel, method: str, target: str, at: float, listed: set[str] | None) -> None:
+    def slurm_seen(
+        self, model: SlurmModel, method: str, target: str, at: float, listed: set[str] | None, identity: str
+    ) -> None:
         """As `Watcher.slurm_seen`."""
+        if identity and self._lease_holder() != identity:
+            return  # the operator that leads has not seen it
         path = _path(target)
         if method == "GET" and path == "nodes/" and listed is not None:
             self._seen_alone |= {(id(model), name): Read(at, self.clock()) for name in listed}
@@ -233,16 +249,44 @@ class Watchdog(logging.Handler):
         """As `Watcher.slurm_request`."""
         if method == "GET":
             return carry()
-        self.log.append(f"{self.clock():9.2f} {method} {target} {(content or b'').decode()}")
-        self.writes += 1
-        self.wrote_at = self.clock()
-        self._check_secrets(f"{method} {target}", (content or b"").decode())
+        self._slurm_write(method, target, content)
         names = _written(target, content)
-        before = {name: (it.reason, set(it.flags), it.base) for name in names if (it := model.nodes.get(name))}
+        before = self._records(model, names)
         answer = carry()
         for name, (reason, flags, base) in before.items():
             self._node_written(model, name, reason, flags, base, raced=self._raced(model, name))
         return answer
+
+    def slurm_sent(
+        self, model: SlurmModel, method: str, target: str, content: bytes | None
+    ) -> Callable[[Callable[[], object]], None]:
+        """As `Watcher.slurm_sent`."""
+        self._slurm_write(method, target, content)
+        names, sent = _written(target, content), self.clock()
+        reads = {name: self._read(model, name) for name in names}
+
+        def arrives(carry: Callable[[], object]) -> None:
+            before = self._records(model, names)
+            self.log.append(f"{self.clock():9.2f} late: {method} {target}")
+            carry()
+            self.wrote_at = self.clock()
+            for name, (reason, flags, base) in before.items():
+                changed, read = self.foreign_since.get((id(model), name)), reads[name]
+                raced = changed is not None and read is not None and changed >= read.given and sent - read.got <= LIVE
+                self._node_written(model, name, reason, flags, base, raced=raced, late=True)
+
+        return arrives
+
+    def _slurm_write(self, method: str, target: str, content: bytes | None) -> None:
+        self.log.append(f"{self.clock():9.2f} {method} {target} {(content or b'').decode()}")
+        self.writes += 1
+        self.wrote_at = self.clock()
+        self._check_secrets(f"{method} {target}", (content or b"").decode())
+
+    @staticmethod
+    def _records(model: SlurmModel, names: Iterable[str]) -> dict[str, tuple[str, set[str], str]]:
+        """Reason, flags and base state of those that exist."""
+        return {name: (it.reason, set(it.flags), it.base) for name in names if (it := model.nodes.get(name))}
 
     def sidecar_request(
         self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], Reply]
@@ -256,8 +300,7 @@ class Watchdog(logging.Handler):
                 self._sidecar_read[key] = Read(self.clock(), self.clock() + reply.delay)
             return reply
         self.log.append(f"{self.clock():9.2f} node: {method} {target} {(content or b'').decode()}")
-        names = _written(target, content)
-        before = {name: (it.reason, set(it.flags), it.base) for name in names if (it := model.nodes.get(name))}
+        before = self._records(model, _written(target, content))
         reply = carry()
         for name, (reason, flags, base) in before.items():
             read = self._sidecar_read.get((id(model), name))
@@ -267,8 +310,17 @@ class Watchdog(logging.Handler):
         return reply
 
     def _node_written(
-        self, model: SlurmModel, name: str, reason: str, flags: set[str], base: str, *, raced: bool
+        self,
+        model: SlurmModel,
+        name: str,
+        reason: str,
+        flags: set[str],
+        base: str,
+        *,
+        raced: bool,
+        late: bool = False,
     ) -> None:
+        """`late`: when it was sent, no slurmd ran there, or Slurm had another record of the node."""
         assert self.kubelets is not None
         record = model.nodes.get(name)
         running = [it for it in self.kubelets.running.values() if it.registered and it.slurm_node == name]
@@ -278,12 +330,12 @@ class Watchdog(logging.Handler):
             # What the administrator has set is lost, which nobody could prevent.
             self.marks.pop((id(model), name), None)
         if record is None:
-            if alive:
+            if alive and not late:
                 self.note(f"I1: the record of Slurm node {name} is deleted while its slurmd runs")
             if foreign:
                 self.note(f"I4: the record of Slurm node {name} is deleted, whose foreign reason is {reason!r}")
             return
-        if record.base == "DOWN" and base != "DOWN" and alive:
+        if record.base == "DOWN" and base != "DOWN" and alive and not late:
             self.note(f"I1: Slurm node {name} is set DOWN while its slurmd runs")
         if foreign and record.reason != reason:
             self.note(f"I4: the foreign reason {reason!r} of Slurm node {name} becomes {record.reason!r}")
@@ -293,9 +345,13 @@ class Watchdog(logging.Handler):
 
     def _raced(self, model: SlurmModel, name: str) -> bool:
         """Whether an administrator changed the node between the operator's last read of it and this request."""
-        changed = self.foreign_since.get((id(model), name))
+        changed, read = self.foreign_since.get((id(model), name)), self._read(model, name)
+        return changed is not None and read is not None and self._is_race(changed, read)
+
+    def _read(self, model: SlurmModel, name: str) -> Read | None:
+        """The operator's newest answer about the node."""
         reads = [it for it in (self._seen.get(id(model)), self._seen_alone.get((id(model), name))) if it is not None]
-        return changed is not None and bool(reads) and self._is_race(changed, max(reads, key=lambda it: it.given))
+        return max(reads, key=lambda it: it.given, default=None)
 
     def _is_race(self, changed: float, read: "Read") -> bool:
         """Slurm has no conditional write, so nobody can exclude a change between the answer and the next request."""

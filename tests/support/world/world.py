@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import itertools
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -13,9 +14,10 @@ from urllib.parse import urlsplit
 
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import is_foreign
-from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
-from sidecars.kube import CONFIG_MAPS, PODS, SECRETS, Client, Manifest
-from sidecars.operator.main import Operator, lead
+from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LEASE, LOGINSETS, NODESETS, RESTAPIS, TOKENS
+from sidecars.kube import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Client, Election, LeadershipLost, Manifest
+from sidecars.kube.errors import ApiError
+from sidecars.operator.main import Operator, lead, lead_when_elected
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
@@ -26,11 +28,11 @@ from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import names, structure
 from sidecars.workloads.facts import Site
 from tests.support.world.api import Api, Change, merged
-from tests.support.world.client import SPARED, Faults, Process, WorldSlurm, WorldTransport
+from tests.support.world.client import SPARED, Faults, Process, WatchFault, WorldSlurm, WorldTransport
 from tests.support.world.jobs import Job, Jobs, Kind
 from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 from tests.support.world.slurmctld import Slurmctld
-from tests.support.world.watchdog import Watchdog
+from tests.support.world.watchdog import LEASE_NAMESPACE, Watchdog
 
 EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 SETTLED_AFTER = JOBS_WITHIN + 30.0
@@ -44,6 +46,9 @@ LATE = 45.0
 RESERVATION = "of-an-administrator"
 
 POD, NODESET, CONTROLLER, RESTAPI = PODS.path(), NODESETS.path(), CONTROLLERS.path(), RESTAPIS.path()
+NAMESPACE = NAMESPACES.path()
+CUSTOM_RESOURCES = tuple(it.path() for it in (CONTROLLERS, RESTAPIS, ACCOUNTINGS, LOGINSETS, NODESETS, TOKENS))
+_KINDS = {NODESET: "NodeSet", CONTROLLER: "Controller", RESTAPI: "RestApi"}
 _SECRET = "c2VjcmV0LXZhbHVlLW9mLXRoZS1rZXk"
 _KEYS = {
     "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
@@ -69,7 +74,7 @@ def site() -> Site:
 class World:
     """Use `world(seed)`. Times are seconds of the loop, which begins at 0."""
 
-    def __init__(self, seed: int, kube_nodes: int) -> None:
+    def __init__(self, seed: int, kube_nodes: int, candidates: int, *, named: bool) -> None:
         self.rng = seeded(seed)
         self.loop = asyncio.get_running_loop()
         self.api = Api(self.wall_clock)
@@ -82,6 +87,7 @@ class World:
         self.kubelets = Kubelets(
             self.api, self._slurm_of, seeded(seed + 1), self.watchdog.note, self._log, self.watchdog
         )
+        self.kubelets.without_slurmctld = self.faults.without_slurmctld
         self.watchdog.kubelets = self.kubelets
         self.watchdog.operator_clock = lambda: self.wall_clock() + self.clock_is_off_by
         self.kubelets.returned.append(self.watchdog.returned_by_slurm)
@@ -99,11 +105,15 @@ class World:
         self._process: Process | None = None
         self._operator: Operator | None = None
         self._processes: list[Process] = []
-        self._lead: asyncio.Task[None] | None = None
-        self._supervisor: asyncio.Task[None] | None = None
+        self.returning = 0
+        """How many namespaces or CRDs are being deleted, and are created again later."""
+        self._candidates = candidates
+        self._named = named
+        self._supervisors: list[asyncio.Task[None]] = []
         self._incomplete_since: dict[tuple[str, str, str], float] = {}
         self._templates = 0
-        self._specs: dict[tuple[str, str], dict[str, Any]] = {}
+        self._specs: dict[tuple[str, str, str], dict[str, Any]] = {}
+        """What users have defined, by collection, namespace and name."""
         self.api.listeners.append(self._configured)
         for name in self.kube_nodes:
             self.kubelets.add_kube_node(name)
@@ -125,22 +135,37 @@ class World:
             model, seeded(self.rng.random()), self.watchdog.note, self._log
         )
         self._tasks.append(asyncio.create_task(slurmctld.run()))
+        controller = {**_KEYS, "slurmctld": {"image": "slurmctld:1"}}
+        self._specs[CONTROLLER, namespace, "slurm"] = controller
+        restapi = {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "slurmrestd:1"}}
+        self._specs[RESTAPI, namespace, "slurm"] = restapi
+        self._create_namespace(namespace)
+        return model
+
+    def _create_namespace(self, namespace: str) -> None:
+        """With the keys and what users have defined in it."""
+        metadata: dict[str, Any] = {"name": namespace, "finalizers": ["kubernetes"]}
+        self.api.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         value = base64.b64encode(_SECRET.encode()).decode()
         for reference in _KEYS.values():
             metadata = {"name": reference["name"], "namespace": namespace}
             secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {reference["key"]: value}}
             self.api.create(SECRETS.path(), secret)
-        controller = {**_KEYS, "slurmctld": {"image": "slurmctld:1"}}
-        self.api.create(CONTROLLER, _custom("Controller", namespace, "slurm", controller))
-        restapi = {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "slurmrestd:1"}}
-        self.api.create(RESTAPI, _custom("RestApi", namespace, "slurm", restapi))
-        return model
+        self._create_missing()
+
+    def _create_missing(self) -> None:
+        """What users have defined and what doesn't exist, where it can be created."""
+        for (collection, namespace, name), spec in self._specs.items():
+            if namespace in self.api.closed_namespaces or collection in self.api.closed_kinds:
+                continue
+            if self.api.get(collection, namespace, name) is None:
+                self.api.create(collection, _custom(_KINDS[collection], namespace, name, spec))
 
     def nodeset(self, name: str = "slinky", replicas: int = 2, *, namespace: str = "slurm", **spec: Any) -> None:
         """A NodeSet of Controller `slurm`."""
         smallest = {"controllerRef": {"name": "slurm"}, "replicas": replicas, "slurmd": {"image": "slurmd:1"}}
-        self._specs[namespace, name] = {**smallest, **spec}
-        self.api.create(NODESET, _custom("NodeSet", namespace, name, self._specs[namespace, name]))
+        self._specs[NODESET, namespace, name] = {**smallest, **spec}
+        self.api.create(NODESET, _custom("NodeSet", namespace, name, self._specs[NODESET, namespace, name]))
 
     def pods(self, nodeset: str = "slinky", namespace: str = "slurm") -> list[Manifest]:
         """Its pods, by name."""
@@ -149,22 +174,19 @@ class World:
 
     def configure(self, line: str, namespace: str = "slurm") -> None:
         """spec.extraConf of the Controller."""
-        if self.api.get(CONTROLLER, namespace, "slurm") is not None:
-            self.api.change(CONTROLLER, namespace, "slurm", {"spec": {"extraConf": line}})
+        self._change(CONTROLLER, namespace, "slurm", {"extraConf": line})
 
     def change(self, name: str, spec: Any, namespace: str = "slurm") -> None:
-        """Change the NodeSet's spec; one that is being replaced is created with the change."""
-        self._specs[namespace, name] = merged(self._specs[namespace, name], spec)
-        if self.api.get(NODESET, namespace, name) is not None:
-            self.api.change(NODESET, namespace, name, {"spec": spec})
+        """Change the NodeSet's spec."""
+        self._change(NODESET, namespace, name, spec)
 
-    def replace(self, name: str, namespace: str = "slurm") -> None:
-        """Delete the NodeSet, and create it again when it is deleted."""
-        self.replace_object(NODESET, name, lambda _: self._specs[namespace, name], namespace)
+    def _change(self, collection: str, namespace: str, name: str, spec: Any) -> None:
+        """Change a spec; a custom resource that is being replaced is created with the change."""
+        self._specs[collection, namespace, name] = merged(self._specs[collection, namespace, name], spec)
+        if self.api.get(collection, namespace, name) is not None:
+            self.api.change(collection, namespace, name, {"spec": spec})
 
-    def replace_object(
-        self, collection: str, name: str, spec: Callable[[Any], Any] = lambda spec: spec, namespace: str = "slurm"
-    ) -> None:
+    def replace(self, collection: str, name: str, namespace: str = "slurm") -> None:
         """Delete the custom resource, and create it again when it is deleted."""
         former = self.api.get(collection, namespace, name)
         if former is None or former["metadata"].get("deletionTimestamp"):
@@ -173,10 +195,7 @@ class World:
         def gone(change: Change) -> None:
             if change.kind == "DELETED" and change.object["metadata"]["uid"] == former["metadata"]["uid"]:
                 self.api.listeners.remove(gone)
-                self.loop.call_later(0.5, again)
-
-        def again() -> None:
-            self.api.create(collection, _custom(former["kind"], namespace, name, spec(former["spec"])))
+                self.loop.call_later(0.5, self._create_missing)
 
         self.api.listeners.append(gone)
         self.api.delete(collection, namespace, name)
@@ -186,11 +205,98 @@ class World:
         secret = self.api.get(SECRETS.path(), namespace, name)
         if secret is not None:
             self.api.delete(SECRETS.path(), namespace, name)
-            self.loop.call_later(seconds, self._restore, secret)
+            self.loop.call_later(seconds, self._restore_secret, secret)
 
-    def _restore(self, secret: Manifest) -> None:
+    def _restore_secret(self, secret: Manifest) -> None:
         metadata = {key: secret["metadata"][key] for key in ("name", "namespace")}
-        self.api.create(SECRETS.path(), {**secret, "metadata": metadata})
+        with contextlib.suppress(ApiError):  # its namespace was deleted meanwhile, and returns with all keys
+            self.api.create(SECRETS.path(), {**secret, "metadata": metadata})
+
+    # --- namespaces and CRDs
+
+    def delete_namespace(self, seconds: float, namespace: str = "slurm") -> None:
+        """kubectl delete namespace. So many seconds after its end, the namespace and what it had is created again."""
+        if namespace in self.api.closed_namespaces:
+            return
+        self.returning += 1
+        self.api.closed_namespaces[namespace] = "terminating"
+        self.api.delete(NAMESPACE, "", namespace)
+        for collection in dict.fromkeys(collection for collection, _ in self.api.in_namespace(namespace)):
+            # In any order.
+            self.loop.call_later(self.rng.uniform(0.1, 3.0), self._delete_all, collection, namespace)
+        if self._named:
+            self.loop.call_later(self.rng.uniform(0.1, 10.0), self.faults.without_role.add, namespace)
+        self.loop.call_later(self.rng.uniform(1.0, 30.0), self._slurmctld_gone, namespace)
+        model = id(self.slurms[namespace, "slurm"])
+
+        def ended() -> bool:
+            return model in self.faults.without_slurmctld and not self.api.in_namespace(namespace)
+
+        self._when(ended, functools.partial(self._namespace_gone, namespace, seconds))
+
+    def _delete_all(self, collection: str, namespace: str = "") -> None:
+        """Ask for the deletion of all objects of a collection, of one namespace or of all ("")."""
+        for item in self.api.all(collection):
+            metadata = item["metadata"]
+            if namespace in ("", metadata["namespace"]) and not metadata.get("deletionTimestamp"):
+                self.api.delete(collection, metadata["namespace"], metadata["name"])
+
+    def _slurmctld_gone(self, namespace: str) -> None:
+        """The pods of slurmctld and slurmrestd have ended, and the volume with slurmctld's state is deleted."""
+        self.faults.without_slurmctld.add(id(self.slurms[namespace, "slurm"]))
+        self.lose_state(namespace, registers=False)
+
+    def _namespace_gone(self, namespace: str, seconds: float) -> None:
+        self.api.change(NAMESPACE, "", namespace, {"metadata": {"finalizers": None}})
+        self.api.closed_namespaces[namespace] = "gone"
+        self.loop.call_later(seconds, self._namespace_returns, namespace)
+
+    def _namespace_returns(self, namespace: str) -> None:
+        self.faults.injected["namespace"] += 1
+        self.returning -= 1
+        del self.api.closed_namespaces[namespace]
+        self.faults.without_role.discard(namespace)
+        self.faults.without_slurmctld.discard(id(self.slurms[namespace, "slurm"]))
+        self.slurmctlds[namespace].begin_again()
+        self._create_namespace(namespace)
+
+    def delete_crds(self, counted: str, collections: Iterable[str], seconds: float) -> None:
+        """kubectl delete crd. So many seconds after their end, CRDs and custom resources are created again."""
+        if self.api.closed_kinds:
+            return  # a NodeSet that is created again meanwhile would keep its Controller, and so the CRD, for ever
+        deleted = tuple(collections)
+        self.returning += 1
+        self.api.closed_kinds.update(deleted)
+        for collection in deleted:
+            self._delete_all(collection)
+
+        def ended() -> bool:
+            for collection in deleted:
+                if not self.api.all(collection) and collection not in self.api.unserved:
+                    self._unserve(collection)
+            return self.api.unserved.issuperset(deleted)
+
+        def return_all() -> None:
+            self.faults.injected[counted] += 1
+            self.returning -= 1
+            for collection in deleted:
+                self.api.serve(collection)
+            self._create_missing()
+
+        self._when(ended, lambda: self.loop.call_later(seconds, return_all))
+
+    def _unserve(self, collection: str) -> None:
+        self.api.unserved.add(collection)
+        for watched, end in tuple(self.faults.watches):
+            if watched == collection:
+                end(WatchFault.ENDED)
+
+    def _when(self, condition: Callable[[], bool], then: Callable[[], object]) -> None:
+        """Call `then` once the condition holds, which is looked at twice a second."""
+        if condition():
+            then()
+        else:
+            self.loop.call_later(0.5, self._when, condition, then)
 
     def condition(self, name: str, kind: str = "Ready", namespace: str = "slurm") -> dict[str, Any]:
         """A condition of a NodeSet; {} while it has none."""
@@ -199,7 +305,7 @@ class World:
 
     def strategy(self, name: str, namespace: str = "slurm") -> str:
         """The type of the desired update strategy."""
-        return strategy_of({"spec": self._specs[namespace, name]})
+        return strategy_of({"spec": self._specs[NODESET, namespace, name]})
 
     def new_image(self) -> str:
         """An image that no pod uses."""
@@ -268,7 +374,6 @@ class World:
     def lose_state(self, namespace: str = "slurm", *, registers: bool = True) -> None:
         """slurmctld restarts without its state. `registers`: whether every slurmd registers again."""
         model = self.slurms[namespace, "slurm"]
-        self.faults.injected["Slurm LOST_STATE"] += 1
         self.jobs.state_lost(model)
         self.watchdog.state_lost(model)
         model.restart(lost_state=True)
@@ -278,31 +383,63 @@ class World:
     # --- the operator
 
     def start(self) -> None:
-        """Start an operator, which is started again whenever it is killed."""
-        self._supervisor = asyncio.create_task(self._supervise())
+        """Start the operator, which is started again whenever it is killed. Of several candidates one leads."""
+        for number in range(self._candidates):
+            self._supervisors.append(asyncio.create_task(self._supervise(number)))
 
     def crash(self) -> None:
-        """Kill the operator."""
+        """Kill the operator that leads."""
         if self._process is not None:
             self._process.kill()
+
+    def freeze(self, seconds: float) -> None:
+        """The operator that leads does nothing for so many seconds."""
+        if self._process is not None:
+            self._process.frozen_until = self.loop.time() + seconds
+
+    def _leads(self) -> bool:
+        """Whether an operator leads and runs at this moment."""
+        return self._process is not None and not self._process.dead and not self._process.is_frozen()
+
+    def operator_works(self, namespace: str) -> bool:
+        """Whether an operator reconciles the namespace: it may read what it needs for that."""
+        if not self._leads() or self._operator is None:
+            return False
+        refused = {where for _, where in self.faults.unlisted}
+        if refused & {"", namespace}:
+            return False
+        synced = (feed.listed.is_set() for reflector in self._operator.runtime.caches for feed in reflector._feeds)
+        return not refused or all(synced)
 
     def operator(self) -> Operator:
         """The parts of the operator that runs at this moment."""
         assert self._operator is not None
         return self._operator
 
-    def _started(self, operator: Operator) -> None:
+    def _begins(self, process: Process) -> None:
+        """The process is the one that leads."""
+        if self._process is not None and self._process.is_frozen() and not self._process.dead:
+            self.faults.injected["frozen"] += 1
+        self._process, self.operator_since = process, self.loop.time()
+        self.watchdog.restarted()
+
+    def _started(self, process: Process, operator: Operator) -> None:
+        if process is not self._process:
+            self._begins(process)
         self._operator = operator
 
-    async def _supervise(self) -> None:
-        settings = Settings(nodeset_workers=4)
-        while True:
+    async def _supervise(self, candidate: int) -> None:
+        namespaces = tuple(sorted({namespace for namespace, _ in self.slurms})) if self._named else ()
+        settings = Settings(nodeset_workers=4, namespaces=namespaces)
+        for number in itertools.count():
             ended = asyncio.Event()
-            process = self._process = Process(ended.set)
+            identity = f"operator-{candidate}-{number}" if self._candidates > 1 else ""
+            process = Process(ended.set, identity)
             self._processes.append(process)  # what it left behind waits for ever, as the tasks of a dead process do
             rng = seeded(self.rng.random())
             client = Client(WorldTransport(self.api, process, self.faults, self.watchdog, rng))
-            self.watchdog.restarted()
+            if not identity:
+                self._begins(process)
 
             def connect(url: str, tokens: TokenSource, process: Process = process) -> WorldSlurm:
                 service, namespace = (urlsplit(url).hostname or "").split(".")[:2]
@@ -318,13 +455,29 @@ class World:
                 )
 
             around = RealWorld(self.loop.time, lambda: self.wall_clock() + self.clock_is_off_by, connect, rng=rng)
-            self.operator_since = self.loop.time()
-            work = self._lead = asyncio.create_task(lead(client, settings, site(), around, self._started))
+            started = functools.partial(self._started, process)
+            if identity:
+                election = Election(
+                    client.apart(),
+                    LEASE_NAMESPACE,
+                    LEASE,
+                    identity,
+                    clock=self.loop.time,
+                    wall_clock=lambda: datetime.fromtimestamp(self.wall_clock(), UTC),
+                    sleep=process.sleep,
+                    rng=rng,
+                )
+                leading = lead_when_elected(client, settings, site(), election, around, started)
+            else:
+                leading = lead(client, settings, site(), around, started)
+            work = asyncio.create_task(leading)
             dying = asyncio.create_task(ended.wait())
             try:
                 await asyncio.wait({work, dying}, return_when=asyncio.FIRST_COMPLETED)
                 if not process.dead:
-                    self.watchdog.note(f"the operator ended unasked: {work.exception()!r}")
+                    error = work.exception()
+                    if not (process.frozen_until and isinstance(error, LeadershipLost)):
+                        self.watchdog.note(f"the operator ended unasked: {error!r}")
             finally:
                 process.dead = True
                 dying.cancel()
@@ -392,7 +545,7 @@ class World:
         """I7: a NodeSet without its desired pods reports that. I4: what an administrator has marked stays marked."""
         now = self.loop.time()
         self.watchdog.check_marks()
-        alive = self._process is not None and not self._process.dead
+        alive = self._leads()
         for nodeset in self.api.all(NODESET):
             key = (nodeset["metadata"]["namespace"], nodeset["metadata"]["name"], nodeset["metadata"]["uid"])
             if not alive or self.faults.hide_status(now) or self._has_desired_pods(nodeset):
@@ -464,9 +617,9 @@ class World:
 
     async def close(self) -> None:
         """End everything."""
-        if self._supervisor is not None:
-            self._supervisor.cancel()
-            await asyncio.gather(self._supervisor, return_exceptions=True)
+        for supervisor in self._supervisors:
+            supervisor.cancel()
+        await asyncio.gather(*self._supervisors, return_exceptions=True)
         await self.kubelets.close()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
@@ -475,9 +628,19 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(seed: int = 0, *, kube_nodes: int = 6, namespaces: Iterable[str] = ("slurm",)) -> AsyncIterator[World]:
-    """A world with a Slurm cluster in each namespace and an operator."""
-    made = World(seed, kube_nodes)
+async def world(
+    seed: int = 0,
+    *,
+    kube_nodes: int = 6,
+    namespaces: Iterable[str] = ("slurm",),
+    candidates: int = 1,
+    named: bool = False,
+) -> AsyncIterator[World]:
+    """A world with a Slurm cluster in each namespace and an operator. With several candidates, the operator is elected.
+
+    `named`: it watches these namespaces, with a Role in each, instead of all.
+    """
+    made = World(seed, kube_nodes, candidates, named=named)
     log = logging.getLogger("sidecars")
     level = log.level
     log.addHandler(made.watchdog)

@@ -21,17 +21,21 @@ from tests.support.world.scripts import (
     Annotate,
     BreakImage,
     ChangeMinReady,
+    ChangeStrategy,
     ChangeTemplate,
     ClockJump,
     Configure,
     Container,
     CordonKubeNode,
     Crash,
+    DeleteCrds,
+    DeleteNamespace,
     DeletePod,
     DeleteRecord,
     Disturbance,
     EndWatches,
     Evict,
+    Freeze,
     KubeNode,
     LoseSecret,
     LostState,
@@ -145,6 +149,10 @@ FAULTS: dict[str, tuple[Disturbance, ...]] = {
     "quota": (Refuse("quota", 30),),
     "RBAC": (Refuse("RBAC", 20),),
     "clock": (ClockJump(3600),),
+    "frozen": (Freeze(30),),
+    "namespace": (DeleteNamespace(2),),
+    "CRD NodeSet": (DeleteCrds("NodeSet", 2),),
+    "CRD all": (DeleteCrds("all", 20),),
 }
 """Each thing that may go wrong, by the name under which the world counts it."""
 
@@ -177,8 +185,9 @@ def test_each_fault_comes_to_pass_and_no_scenario_ends_otherwise(strategy: str) 
             steps: list[Step] = [*((0.0, it) for it in disturbing if not isinstance(it, SickSlurm)), *calm.steps]
             # A Slurm that is sick while the second thing is asked for.
             steps[1:1] = [(0.0, it) for it in disturbing if isinstance(it, SickSlurm)]
-            ended = run(play(Script(number, strategy, tuple(steps), mode), injected))
-            assert ended == undisturbed[name, mode], f"{disturbing} in {name!r}, {mode}"
+            named = (number + turn) % 2 == 0
+            ended = run(play(Script(number, strategy, tuple(steps), mode, named), injected))
+            assert ended == undisturbed[name, mode], f"{disturbing} in {name!r}, {mode}, {named=}"
     assert {name for name in FAULTS if not injected[name]} == set()
 
 
@@ -237,6 +246,18 @@ CALAMITIES: dict[str, tuple[Step, ...]] = {
         *((0.0, Submit(1, 20)), (1.5, ReplaceCluster("RestApi")), (1.5, LoseSecret(20)), (8.0, Scale(1))),
         *((30.0, ReplaceCluster("Controller")), (8.0, Replace())),
     ),
+    "a namespace that is deleted under a job, after a key": (
+        *((0.0, Submit(1, 90)), (3.0, LoseSecret(20, "slurm")), (8.0, DeleteNamespace(2)), (1.5, Scale(3))),
+        *((20.0, EndWatches(WatchFault.CUT)), (0.0, Crash(stale=False))),
+    ),
+    "CRDs that are deleted under a job": (
+        *((0.0, Submit(2, 20)), (3.0, DeleteCrds("all", 20)), (8.0, Crash(stale=False)), (40.0, Scale(1))),
+        *((40.0, DeleteCrds("NodeSet", 2)), (8.0, ChangeTemplate())),
+    ),
+    "a leader that is frozen while its NodeSet changes, and its successor, too": (
+        *((0.0, Submit(1, 20)), (3.0, Freeze(30)), (0.3, ChangeTemplate()), (20.0, Scale(3)), (1.5, Freeze(30))),
+        *((1.5, DeletePod(0, 5)), (8.0, ChangeStrategy("OnDelete")), (1.5, Crash(stale=True))),
+    ),
 }
 """Things that happen rarely in random runs."""
 
@@ -245,8 +266,14 @@ CALAMITIES: dict[str, tuple[Step, ...]] = {
 @pytest.mark.parametrize("name", sorted(CALAMITIES))
 def test_no_invariant_breaks_in(name: str, setting: int) -> None:
     strategy = sorted(STRATEGIES)[setting]
-    script = Script(setting, strategy, ((0.0, ReturnToService(setting)), *CALAMITIES[name]), MODES[setting % 2])
-    run(play(script))
+    steps: tuple[Step, ...] = ((0.0, ReturnToService(setting)), *CALAMITIES[name])
+    run(play(Script(setting, strategy, steps, MODES[setting % 2], named=setting == 1)))
+
+
+def test_each_action_and_each_fault_is_in_a_script_that_always_runs() -> None:
+    fixed: list[tuple[Step, ...]] = [*SCENARIOS.values(), *CALAMITIES.values(), ((0.0, ReturnToService(0)),)]
+    used = {type(step) for steps in fixed for _, step in steps} | {type(it) for its in FAULTS.values() for it in its}
+    assert {*Action.__subclasses__(), *Disturbance.__subclasses__()} - used == set()
 
 
 @pytest.mark.parametrize("fault", [Fault.HANG, Fault.SERVER_ERROR, Fault.EMPTY, Fault.SLOW], ids=lambda it: it.name)

@@ -10,6 +10,8 @@ from sidecars.operator.runtime.apply import APPLIED
 from sidecars.operator.runtime.caches import Caches
 from tests.support.kube_double import KubeDouble
 from tests.support.operator_parts import NAMESPACE, Parts
+from tests.support.virtual_time import run
+from tests.support.world.world import CUSTOM_RESOURCES, world
 
 pytestmark = pytest.mark.looptime
 
@@ -50,6 +52,23 @@ async def test_with_named_namespaces_nothing_is_listed_outside_of_them() -> None
     everywhere = {path for path in paths if "/namespaces/" not in path}
     assert {path.rsplit("/", 1)[-1] for path in everywhere} <= {"nodes"}
     assert {path.split("/namespaces/")[1].split("/")[0] for path in paths - everywhere} == {"a", "b"}
+
+
+def test_the_operator_starts_without_the_crds_of_some_kinds_and_finds_their_objects_when_the_crds_exist() -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            await w.run(10)
+            w.nodeset(replicas=1)
+            w.job(1, 100)
+            await w.run(20)
+            w.delete_crds("CRD all", CUSTOM_RESOURCES, 5)
+            await w.run(5)
+            w.crash()
+            # Until the job has ended, only the CRDs of kinds without objects are deleted.
+            await w.until("the CRDs to be deleted and created again", lambda: not w.returning, 150)
+            await w.until("the pod of the new NodeSet", lambda: len(w.pods()) == 1, 60)
+
+    run(scenario())
 
 
 async def test_each_kind_that_the_operator_applies_has_a_cache_of_that_kind() -> None:

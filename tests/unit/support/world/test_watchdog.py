@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sidecars.contract import reasons
-from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, Client
+from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, Client, reflector
 from sidecars.node import machine
 from sidecars.operator.nodeset import effects
 from sidecars.operator.nodeset import reconcile as nodeset
@@ -26,7 +26,15 @@ from sidecars.slurm.tokens import TokenSource, sign
 from sidecars.workloads import names
 from tests.support.virtual_time import run
 from tests.support.world.api import Change
-from tests.support.world.client import SPARED, Faults, KubeFault, Process, WorldSlurm, WorldTransport
+from tests.support.world.client import (
+    SPARED,
+    Faults,
+    KubeFault,
+    Process,
+    WatchFault,
+    WorldSlurm,
+    WorldTransport,
+)
 from tests.support.world.scripts import (
     CORDON,
     FOREIGN,
@@ -34,7 +42,10 @@ from tests.support.world.scripts import (
     ChangeTemplate,
     Configure,
     CordonKubeNode,
+    DeleteNamespace,
     DeletePod,
+    EndWatches,
+    Freeze,
     Replace,
     Scale,
     Script,
@@ -473,6 +484,27 @@ def test_it_sees_a_last_good_configuration_that_was_never_tried(monkeypatch: pyt
 
     monkeypatch.setattr(reconfigure, "_back", kept)
     with pytest.raises(Broken, match="I9: a configuration is stored as the last good one that slurmctld has refused"):
+        run(play(script))
+
+
+def test_it_sees_a_former_leader_that_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(7, "RollingUpdate", ((0.0, Freeze(30)), (3.0, Scale(4)), (40.0, Scale(1))))
+    run(play(script))
+    monkeypatch.setattr(Client, "guarded", lambda client, _: client)
+    with pytest.raises(Broken, match=r"I8: operator operator-.* writes while operator-.* holds the Lease"):
+        run(play(script))
+
+
+def test_it_sees_an_operator_that_needs_its_role_to_leave_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = ((0.0, Submit(2, 60)), (3.0, DeleteNamespace(2)), (12.0, EndWatches(WatchFault.CUT)))
+    script = Script(7, "RollingUpdate", steps, named=True)
+    run(play(script))
+
+    async def stays(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(reflector, "is_leaving", stays)
+    with pytest.raises(Broken, match="for what was deleted to be created again"):
         run(play(script))
 
 

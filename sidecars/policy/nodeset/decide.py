@@ -319,7 +319,8 @@ class _Step:
         name = maintenance.name_of(nodeset.name)
         slurm = self.observed.slurm
         if not self.observed.connected or slurm.problem is not None:
-            if wanted.deleting and (not self.observed.connected or wanted.forced):
+            leaving = self.pods_gone and self.observed.controller_deleted
+            if wanted.deleting and (not self.observed.connected or wanted.forced or leaving):
                 return maintenance.Outcome(actions=(actions.RemoveReservation(name, reachable=False),))
             return maintenance.unknown(f"what becomes of the reservation is unknown: {slurm.problem}")
         if not scheduled:

@@ -455,6 +455,9 @@ FOUND: dict[str, Script] = {
         ((0.3, DeletePod(2)), (40.0, Admin(2, True, reason="")), (40.0, Replace())),
         "DaemonSet",
     ),
+    "a namespace with a reservation ends although its slurmctld is gone": Script(
+        3459, "ScheduledUpdate", ((40.0, DeleteNamespace(20)),)
+    ),
     "a pod that the watch doesn't show yet keeps its record": Script(
         65535,
         "ScheduledUpdate",

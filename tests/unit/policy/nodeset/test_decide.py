@@ -13,6 +13,7 @@ from sidecars.contract.extra import PodFacts, encode
 from sidecars.policy.nodeset import actions, needs
 from sidecars.policy.nodeset.decide import LIVE_SECONDS, Decision, decide
 from sidecars.policy.nodeset.desired import desired_pods
+from sidecars.policy.nodeset.maintenance import FINALIZER
 from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import Answer, Need
 from sidecars.policy.nodeset.node_records import ORPHANED_SECONDS
@@ -446,6 +447,23 @@ def test_a_deleted_nodeset_waits_for_jobs_of_its_partition_until_its_deletion_ti
     assert not released()
     assert not released(deletionTimeout="41s")
     assert released(deletionTimeout="40s")
+
+
+def test_a_nodeset_without_pods_whose_controller_is_deleted_too_waits_for_no_reservation_in_a_slurm_that_is_gone() -> (
+    None
+):
+    def removed(pods: list[WorkerPod], *, controller_deleted: bool) -> bool:
+        desired = asked(1, {**DELETED, "finalizers": [FINALIZER]})
+        view = SlurmView({}, "slurmrestd doesn't answer")
+        observed = seen(pods, view, connected=True, controller_deleted=controller_deleted)
+        decision = decide(desired, observed, Memory(), NOW)
+        return of(actions.RemoveReservation, decision) == [
+            actions.RemoveReservation("SlurmOperatorMaint-slinky", reachable=False)
+        ]
+
+    assert removed([], controller_deleted=True)
+    assert not removed([worker(0)], controller_deleted=True)
+    assert not removed([], controller_deleted=False)
 
 
 # Revisions

@@ -456,7 +456,7 @@ FOUND: dict[str, Script] = {
         "DaemonSet",
     ),
     "a namespace with a reservation ends although its slurmctld is gone": Script(
-        3459, "ScheduledUpdate", ((40.0, DeleteNamespace(20)),)
+        3459, "ScheduledUpdate", ((40.0, LostState(registers=False)), (9.8, DeleteNamespace(20)))
     ),
     "a pod that the watch doesn't show yet keeps its record": Script(
         65535,

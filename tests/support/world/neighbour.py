@@ -1,5 +1,8 @@
 """I6: another Slurm cluster in the same Kubernetes cluster, whose changes take effect whatever happens to the first."""
 
+from collections.abc import Iterable
+
+from sidecars.kube import Manifest
 from tests.support.world.client import SPARED
 from tests.support.world.world import NODESET, World
 
@@ -38,7 +41,7 @@ class Neighbour:
             self._since = None
             return
         faults, now = self._world.faults, self._world.loop.time()
-        if faults.lists or not self._world.operator_works(SPARED) or not self._exists():
+        if faults.lists or not self._world.operator_works(SPARED) or not self._exists() or self._waits_for_a_host(pods):
             self._since = now
         undisturbed = max(self._since, self._world.operator_since, faults.lag_until, faults.listed_badly_at)
         if now - undisturbed > WITHIN:
@@ -47,6 +50,12 @@ class Neighbour:
                 f"since {undisturbed:.0f}"
             )
             self._since = None
+
+    def _waits_for_a_host(self, pods: Iterable[Manifest]) -> bool:
+        """Whether a pod terminates on a Kubernetes node that doesn't report its end: its name is in use until then."""
+        kubelets = self._world.kubelets
+        silent = kubelets.dead | kubelets.cut.keys()
+        return any(pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName") in silent for pod in pods)
 
     def _exists(self) -> bool:
         """Whether its NodeSet was not deleted with the CRD."""

@@ -408,7 +408,7 @@ class World:
         refused = {where for _, where in self.faults.unlisted}
         if refused & {"", namespace}:
             return False
-        synced = (feed.listed.is_set() for reflector in self._operator.runtime.caches for feed in reflector._feeds)
+        synced = (feed.answered.is_set() for reflector in self._operator.runtime.caches for feed in reflector._feeds)
         return not refused or all(synced)
 
     def operator(self) -> Operator:

@@ -292,7 +292,7 @@ class World:
                 end(WatchFault.ENDED)
 
     def _when(self, condition: Callable[[], bool], then: Callable[[], object]) -> None:
-        """Call `then` once the condition holds, which is looked at twice a second."""
+        """Call `then` once the condition is true, which is looked at twice a second."""
         if condition():
             then()
         else:

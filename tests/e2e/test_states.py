@@ -125,6 +125,14 @@ def test_a_worker_that_slurmctld_has_set_down_after_a_reboot_is_used_again(pool:
     pool.until_idle(2, 60)
 
 
+def test_a_worker_whose_record_an_administrator_has_deleted_is_replaced(pool: Slurm) -> None:
+    before = uids(pool)
+    pool.login("scontrol", "delete", "nodename=slinky-1")
+    # slurmctld has run since it last listed the node, so that it can't have forgotten a job.
+    until("its pod to be replaced", lambda: len(uids(pool)) == 2 and len(before - uids(pool)) == 1, 180)
+    pool.until_idle(2, 60)
+
+
 @contextmanager
 def cut_off(slurm: Slurm, pod: str) -> Iterator[None]:
     """No packet of the pod reaches slurmctld; probes of the kubelet are answered."""

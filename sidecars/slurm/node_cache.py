@@ -11,7 +11,6 @@ list lasts after a restart or a take-over. It is short compared to the minutes t
 
 import logging
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 from sidecars.slurm import states
@@ -24,7 +23,7 @@ CALM_AFTER = 30.0
 """Seconds without a change, a write or a `stir` after which an idle cluster is calm."""
 
 LISTED_FOR = 3600
-"""Seconds for which it is remembered that a full list had a node that the present one lacks."""
+"""Seconds for which it is remembered when a node that vanished was last in an answer."""
 
 EXPECT_FOR = 600.0
 """Seconds for which an announced removal is expected."""
@@ -47,9 +46,7 @@ class NodeCache:
         self.last_change = float("-inf")
         """When a record last changed."""
         self.last_listed: dict[str, int] = {}
-        """For nodes that the last full list lacks: the server's time of the last one that had them."""
-        self._listed: tuple[int, frozenset[str]] = (0, frozenset())
-        """The last full list: its time, and its nodes."""
+        """The server's time of the last answer that had the node, for nodes that vanished lately too."""
         self.ever_had_nodes = False
         self._full_at = float("-inf")
         self._full_wanted = True
@@ -143,8 +140,10 @@ class NodeCache:
             # Most are the same object, and identity is much cheaper to check than equality.
             if former(name) is not node and former(name) != node
         )
-        if full:
-            self._note_listed(present.keys(), answer.last_update)
+        self.last_listed.update(dict.fromkeys(present, answer.last_update))
+        if full and len(self.last_listed) > len(present):
+            oldest = answer.last_update - LISTED_FOR
+            self.last_listed = {name: at for name, at in self.last_listed.items() if at > oldest}
         removed = self._removed(present, asked_at) if full else frozenset()
         if changed:
             self.last_change = now
@@ -159,15 +158,6 @@ class NodeCache:
             self.stir(now)
             self._working = any(states.is_busy(node.states) for node in self._nodes.values())
         return changed, removed
-
-    def _note_listed(self, present: AbstractSet[str], now: int) -> None:
-        """A full list of the server's time `now` has these nodes."""
-        before, names = self._listed
-        self.last_listed.update(dict.fromkeys(names - present, before))
-        self.last_listed = {
-            name: at for name, at in self.last_listed.items() if name not in present and now - at < LISTED_FOR
-        }
-        self._listed = now, frozenset(present)
 
     def _missing(self, answer: Nodes) -> frozenset[str]:
         present = {node.name for node in answer.nodes}

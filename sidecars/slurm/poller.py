@@ -139,7 +139,7 @@ class Poller:
 
     @property
     def last_listed(self) -> Mapping[str, int]:
-        """For nodes that vanished lately: the server's time of the last full list that had them."""
+        """The server's time of the last answer that had the node, for nodes that vanished lately too."""
         return self._cache.last_listed
 
     def changed_after(self, at: float, names: Iterable[str]) -> frozenset[str]:

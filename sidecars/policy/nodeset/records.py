@@ -138,7 +138,7 @@ class SlurmView:
     deadlines: Mapping[str, float] = field(default_factory=dict)
     """When the jobs of a node end at the latest, as far as that has been read."""
     last_listed: Mapping[str, int] = field(default_factory=dict)
-    """For nodes that vanished lately: when slurmctld last listed them, by its own clock in seconds since the epoch."""
+    """When slurmctld last listed the node, by its own clock in seconds since the epoch, also if it vanished lately."""
     age: float = 0.0
     """Seconds from when `nodes` was asked for to when the pass began; negative if it was asked for later."""
 

@@ -1,4 +1,7 @@
-"""One local cluster for all end-to-end tests, apart from the one of `make up`, and Slurm installed on it by Helm."""
+"""A local cluster for the end-to-end tests, apart from the one of `make up`, and Slurm installed on it by Helm.
+
+Each process of pytest has a cluster, so that `-n 2 --dist loadfile --no-loadscope-reorder` runs files side by side.
+"""
 
 from collections.abc import Generator, Iterator
 
@@ -22,9 +25,10 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(scope="session")
-def kubernetes() -> Iterator[Kubernetes]:
+def kubernetes(worker_id: str) -> Iterator[Kubernetes]:
     """A real Kubernetes cluster with nothing of ours on it."""
-    with cluster("e2e") as found:
+    name = "e2e" if worker_id == "master" else f"e2e-{worker_id}"
+    with cluster(name) as found:
         RUNNING.append(found)
         yield found
         RUNNING.clear()

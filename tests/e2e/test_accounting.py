@@ -158,7 +158,7 @@ def until_ready_says(slurm: Slurm, kind: str, reason: str) -> str:
 def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_never_back(accounted: Slurm) -> None:
     newer = dict.fromkeys(upgrading.IMAGES, upgrading.NEXT)
     script = "#!/bin/sh\nsleep {}\n"
-    with upgrading.next_release():
+    with upgrading.next_release(accounted.kubernetes):
         accounted.until_idle(1)
         through = accounted.submit(script.format(30), "-J", "through", "-n1", "--no-requeue")
         until("the job to run", lambda: accounted.job(through)["JobState"] == "RUNNING", 20)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.local import existing
+from tests.cluster.local import existing, named_by
 from tests.support.real import outside
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
@@ -23,7 +23,7 @@ def hybrid(kubernetes: Kubernetes, slurm: Slurm, tmp_path: Path) -> Iterator[Kub
     """Release `hybrid` with workers, a login node and slurmrestd, and no slurmctld of its own."""
     assert slurm.kubernetes is kubernetes, "the operator is there"
     keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    address = str(existing("e2e").plan.host_address)
+    address = str(existing(named_by(str(kubernetes.kubeconfig)) or "").plan.host_address)
     for name, key in keys.items():
         manifest = {
             "apiVersion": "v1",

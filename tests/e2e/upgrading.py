@@ -7,8 +7,8 @@ from typing import Any
 
 from sidecars.workloads.names import POD_CORDON
 from tests.cluster.commands import run
-from tests.cluster.local import existing
-from tests.support.real.harness import PodWatch, Slurm, condition
+from tests.cluster.local import existing, named_by
+from tests.support.real.harness import Kubernetes, PodWatch, Slurm, condition
 
 RELEASE, NEXT = "26.05", "26.11"
 IMAGES = {
@@ -30,9 +30,9 @@ def reference(daemon: str, release: str) -> str:
 
 
 @contextmanager
-def next_release() -> Iterator[None]:
+def next_release(kubernetes: Kubernetes) -> Iterator[None]:
     """While the block runs, the nodes have images of NEXT. They are those of RELEASE: the operator goes by the tag."""
-    nodes = existing("e2e").nodes
+    nodes = existing(named_by(str(kubernetes.kubeconfig)) or "").nodes
     for node in nodes:
         for daemon in IMAGES:
             names = reference(daemon, RELEASE), reference(daemon, NEXT)

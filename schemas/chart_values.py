@@ -175,6 +175,8 @@ def _fields(schema: sources.Schema, defaults: Any, path: str) -> list[markdown.F
         if inner and not text:
             fields += inner
             continue
+        if isinstance(default, dict) and default.get("repository") and default.get("tag"):
+            default = f"{default['repository']}:{default['tag']}"
         shown = "" if inner or default is _MISSING or default is None else markdown.code(default)
         fields += [markdown.Field(here, markdown.type_of(child), shown, text), *inner]
     return fields

@@ -64,11 +64,11 @@ A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT
 {{- if kindIs "string" $image }}
 {{- $image }}
 {{- else }}
-{{- $repository := required "image repository is required" $image.repository }}
+{{- $repository := required "operator.image.repository: the value is empty. Set it, or remove operator.image." $image.repository }}
 {{- if $image.digest }}
 {{- printf "%s@%s" $repository $image.digest }}
 {{- else }}
-{{- printf "%s:%s" $repository (required "image tag is required" ($image.tag | default .tag | toString)) }}
+{{- printf "%s:%s" $repository (required "operator.image.tag: the value is empty. Set it." ($image.tag | default .tag | toString)) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -112,13 +112,13 @@ with `helm template`.
 {{- define "slurm-operator.metricsPort" -}}
 {{- $port := toString .Values.operator.metricsPort }}
 {{- if not (regexMatch "^(0|[1-9][0-9]{0,4})$" $port) }}
-{{- fail "operator.metricsPort must be an integer between 0 and 65535" }}
+{{- fail (printf "operator.metricsPort: `%s` is not a port. Set a number from 0 to 65535." $port) }}
 {{- end }}
 {{- if gt (int $port) 65535 }}
-{{- fail "operator.metricsPort must be an integer between 0 and 65535" }}
+{{- fail (printf "operator.metricsPort: `%s` is not a port. Set a number from 0 to 65535." $port) }}
 {{- end }}
 {{- if and .Values.operator.metricsSecure (eq $port "0") }}
-{{- fail "operator.metricsSecure requires operator.metricsPort to be non-zero" }}
+{{- fail "operator.metricsSecure: `true` needs a port. Set operator.metricsPort to a number from 1 to 65535." }}
 {{- end }}
 {{- $port }}
 {{- end }}

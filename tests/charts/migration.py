@@ -15,6 +15,7 @@ What a file must become is written from the documentation of SchedMD's charts, n
 """
 
 import configparser
+import functools
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -190,8 +191,7 @@ def meaning(kind: str, described_object: dict[str, Any]) -> dict[str, Any]:
     if "sssd.conf" in result:
         result["sssd.conf"] = _ini(result["sssd.conf"])
     if kind in definitions.KINDS:
-        version = definitions.definition(kind)["spec"]["versions"][0]
-        result = _defaulted(version["schema"]["openAPIV3Schema"]["properties"]["spec"], result)
+        result = _defaulted(_spec(kind), result)
     return {key: value for key, value in result.items() if key == "persistence" or not _off(value)}
 
 
@@ -203,6 +203,12 @@ def differences(expected: Any, given: Any, path: str = "") -> list[str]:
             found += differences(expected.get(key), given.get(key), f"{path}.{key}")
         return found
     return [] if expected == given or (expected == ANY and given) else [f"{path}: {given!r}, expected {expected!r}"]
+
+
+@functools.cache
+def _spec(kind: str) -> sources.Schema:
+    version = definitions.definition(kind)["spec"]["versions"][0]
+    return dict(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
 
 
 def _ini(text: str) -> dict[str, dict[str, str]]:

@@ -244,6 +244,7 @@ CHANGES_TAKEN: list[tuple[str, Spec, Spec]] = [
     ("Controller", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT}),
     ("Controller", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT, "jwtHs256KeyRef": OTHER}),
     ("Controller", {}, {"clusterName": ""}),
+    ("Controller", EXTERNAL, {"clusterName": "outside"}),
     ("Controller", {}, {"persistence": {"enabled": True}}),
     ("Controller", {}, {"slurmKeyRef": {"name": "slurm-auth-slurm", "key": "other"}}),
     ("Controller", {"persistence": {"enabled": False}}, {"persistence": {"enabled": False, "existingClaim": "c"}}),

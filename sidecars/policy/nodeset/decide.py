@@ -234,9 +234,8 @@ class _Step:
 
     def _is_true(self, deletion: Deletion) -> bool:
         """Whether the cause of a deletion that Slurm's list or the cached Kubernetes node shows is true live."""
-        pod = deletion.pod
-        need = needs.IsLost(pod.kube_node or "") if deletion.kube_node_lost else needs.IsAbsent(pod.slurm_node)
-        return needs.is_yes(self.ask(need))
+        lost_node, absence = needs.IsLost(deletion.pod.kube_node or ""), needs.IsAbsent(deletion.pod.slurm_node)
+        return needs.is_yes(self.ask(lost_node if deletion.kube_node_lost else absence))
 
     def _remember_failures(self, plan: PodPlan) -> None:
         late = {it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED}

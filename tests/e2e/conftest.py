@@ -4,9 +4,11 @@ Each process of pytest has a cluster, so that `-n 2 --dist loadfile --no-loadsco
 """
 
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 
 import pytest
 
+from tests.cluster import kernel
 from tests.support.real.harness import Kubernetes, Slurm
 from tests.support.real.installed import cluster, install_operator, install_slurm
 
@@ -25,10 +27,14 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(scope="session")
-def kubernetes(worker_id: str) -> Iterator[Kubernetes]:
-    """A real Kubernetes cluster with nothing of ours on it."""
+def kubernetes(request: pytest.FixtureRequest, worker_id: str) -> Iterator[Kubernetes]:
+    """A real Kubernetes cluster with nothing of ours on it.
+
+    Tests wait more than they compute. If one of them needs the kernel, it is built in that time.
+    """
     name = "e2e" if worker_id == "master" else f"e2e-{worker_id}"
-    with cluster(name) as found:
+    needed = any("confined" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    with kernel.built_beside() if needed else nullcontext(), cluster(name) as found:
         RUNNING.append(found)
         yield found
         RUNNING.clear()

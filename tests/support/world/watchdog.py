@@ -69,6 +69,8 @@ class Watchdog(logging.Handler):
         self.clock = clock
         self.operator_clock: Callable[[], float] = clock
         """The operator's wall clock."""
+        self.lists_are_refused: Callable[[], bool] = lambda: False
+        """Whether the API server refuses lists for want of a role: then an error is logged that names the remedy."""
         self.kubelets: Kubelets | None = None
         self.broken: list[str] = []
         self.writes = 0
@@ -136,7 +138,8 @@ class Watchdog(logging.Handler):
             expected = (KubeError, SlurmError, NotUsableError, TimeoutError, OSError)
             if isinstance(error, Exception) and not isinstance(error, expected):
                 self.note(f"a pass failed by {error!r}")
-        if record.levelno >= logging.ERROR:
+        reported = text.startswith("the operator may not list ") and self.lists_are_refused()
+        if record.levelno >= logging.ERROR and not reported:
             self.note(f"logged as an error: {text}")
 
     # --- Kubernetes

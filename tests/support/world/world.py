@@ -90,6 +90,7 @@ class World:
         self.kubelets.without_slurmctld = self.faults.without_slurmctld
         self.watchdog.kubelets = self.kubelets
         self.watchdog.operator_clock = lambda: self.wall_clock() + self.clock_is_off_by
+        self.watchdog.lists_are_refused = lambda: bool(self.faults.unlisted)
         self.kubelets.returned.append(self.watchdog.returned_by_slurm)
         self.jobs = Jobs(self.kubelets, self.rng, self.watchdog.note)
         self.kube_nodes = [f"kube-{number}" for number in range(kube_nodes)]

@@ -458,6 +458,9 @@ FOUND: dict[str, Script] = {
     "a namespace with a reservation ends although its slurmctld is gone": Script(
         3459, "ScheduledUpdate", ((40.0, LostState(registers=False)), (9.8, DeleteNamespace(20)))
     ),
+    "an operator that starts without its role in a namespace changes nothing there until it has one": Script(
+        694, "OnDelete", ((40.0, Refuse("RBAC", 3)), (0.0, Crash(stale=False))), "DaemonSet", named=True
+    ),
     "a pod that the watch doesn't show yet keeps its record": Script(
         65535,
         "ScheduledUpdate",

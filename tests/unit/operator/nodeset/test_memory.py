@@ -9,6 +9,7 @@ import pytest
 
 from sidecars.kube.events import EventRecorder
 from sidecars.simulate import SlurmModel
+from sidecars.slurm.node_cache import LISTED_FOR
 from sidecars.slurm.pending import CachedRead
 from tests.support.virtual_time import run
 from tests.support.world.world import NODESET, POD, World, world
@@ -69,8 +70,8 @@ def test_of_a_nodeset_that_is_gone_nothing_stays(mode: str) -> None:
             await w.run(10)
             operator = w.operator()
             await life(w, "fleeting", scalingMode=mode)
-            # Longer than announced removals of records are expected, and failures remembered.
-            await w.run(1000)
+            # Longer than announced removals of records are expected, failures remembered, and vanished nodes known.
+            await w.run(LISTED_FOR + 100)
             assert {key for key, _ in operator.nodesets.items()} == {("slurm", keeper)}
             assert sorted(told(operator, keeper))
             assert sorted(told(operator, "fleeting")) == []

@@ -15,6 +15,9 @@ START_GATED = "StartGated"
 ACTIVE = "controller.slinky.slurm.net/active"
 """Label of the primary's pod; its value is `true`."""
 
+ACTIVE_SINCE = "controller.slinky.slurm.net/active-since"
+"""Annotation of the primary's pod: when the operator gave it the label."""
+
 
 def primary(
     ready: Mapping[str, bool | None], pings: Sequence[tuple[str, bool]] | None, present: str | None

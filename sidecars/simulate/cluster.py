@@ -41,7 +41,7 @@ class Cluster:
         self.jobs: dict[int, SimJob] = {}
         self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}
         self.started_at = clock()
-        """When slurmctld last started."""
+        """When slurmctld last started or was reconfigured."""
         self.return_to_service = 2
         """ReturnToService of slurm.conf: which DOWN nodes are up again when slurmd registers or answers a ping."""
         self._reservations: dict[str, SimReservation] = {}
@@ -196,6 +196,10 @@ class Cluster:
         self.started_at = self.clock()
         self._last_node_update = self._last_job_update = self._last_reservation_update = self.clock()
         self._changed_at = dict.fromkeys(self.nodes, self._last_node_update)
+
+    def reconfigure(self) -> None:
+        """slurmctld reads its configuration again: it executes itself, and then has started at that moment."""
+        self.started_at = self.clock()
 
     def states(self, name: str) -> frozenset[str]:
         """The node's states as the REST API shows them."""

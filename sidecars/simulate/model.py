@@ -224,6 +224,7 @@ class SlurmModel(Cluster):
             case "conf":
                 return ok({"slurm_conf_meta": {"BOOT_TIME": int(self.started_at)}})
             case "reconfigure":
+                self.reconfigure()
                 return ok({})
         return NO_ENDPOINT
 

@@ -93,6 +93,10 @@ def custom(kind: str, name: str, spec: dict[str, Any]) -> Manifest:
     return {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
+RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "ready": True, "restartCount": 0}
+"""The status of a container that was started long ago."""
+
+
 @dataclasses.dataclass
 class WatchedNamespace:
     """One namespace with an operator that watches it."""
@@ -156,8 +160,32 @@ class WatchedNamespace:
 
     async def pods(self) -> dict[str, Manifest]:
         """Worker pods by name."""
-        items, _ = await self.client.list(PODS, self.namespace)
+        return await self._pods("app.kubernetes.io/name!=slurmctld")
+
+    async def slurmctlds(self) -> dict[str, Manifest]:
+        """slurmctld's pods by name."""
+        return await self._pods("app.kubernetes.io/name=slurmctld")
+
+    async def _pods(self, label_selector: str) -> dict[str, Manifest]:
+        items, _ = await self.client.list(PODS, self.namespace, label_selector=label_selector)
         return {pod["metadata"]["name"]: pod for pod in items}
+
+    async def slurmctld(self, ordinal: int = 0, **status: Any) -> None:
+        """A pod of slurmctld as the StatefulSet and the kubelet would leave it. `status`: more of its status."""
+        name = f"slurm-controller-{ordinal}"
+        labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
+        await self.client.create(
+            PODS,
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": self.namespace, "labels": labels},
+                "spec": {"hostname": name, "containers": [{"name": "slurmctld", "image": "x"}]},
+            },
+        )
+        container = {"name": "slurmctld", "image": "", "imageID": "", **RUNNING}
+        shown = {"phase": "Running", "containerStatuses": [container], **status}
+        await self.client.merge_patch(PODS, self.namespace, name, {"status": shown}, subresource="status")
 
     async def bind(self, pod: str, kube_node: str) -> None:
         """Schedule a pod."""

@@ -18,6 +18,8 @@ from sidecars.operator.runtime.clusters import Cluster, Connect
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.real_world import FetchStatus, RealWorld, fetch_status
 from sidecars.operator.settings import Settings
+from sidecars.policy import failover
+from sidecars.policy.conditions import timestamp
 from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.protocol import Request
@@ -232,14 +234,23 @@ class Parts:
         self.runtime.caches.pods.store.put(pod)
         return pod
 
-    def slurmctld_pod(self) -> None:
-        """The pod of slurmctld, whose `reconfigure` runs."""
-        metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": "slurm-controller-0", "uid": "c", **self._version()}
-        metadata["labels"] = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
+    def slurmctld_pod(self, number: int = 0, *, started: float | None = EPOCH, active_since: str = "") -> None:
+        """A pod of slurmctld, whose `reconfigure` runs. `started`: when its slurmctld did; None: it doesn't run.
+
+        `active_since`: since when it is labelled as the primary.
+        """
+        name = f"slurm-controller-{number}"
+        metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": f"c-{number}", **self._version()}
+        labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
+        metadata["labels"] = labels | ({failover.ACTIVE: "true"} if active_since else {})
+        metadata["annotations"] = {failover.ACTIVE_SINCE: active_since} if active_since else {}
         sidecar = {"name": "reconfigure", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
-        status = {"podIP": "10.0.0.1", "initContainerStatuses": [sidecar]}
-        pod = msgspec.convert({"metadata": metadata, "spec": {}, "status": status}, records.Pod)
-        self.runtime.caches.slurmctld_pods.store.put(pod)
+        state = {"waiting": {}} if started is None else {"running": {"startedAt": timestamp(started)}}
+        slurmctld = {"name": "slurmctld", "state": state}
+        status = {"podIP": "10.0.0.1", "initContainerStatuses": [sidecar], "containerStatuses": [slurmctld]}
+        pod: Manifest = {"metadata": metadata, "spec": {}, "status": status}
+        self.requests.stored["Pod", name] = pod
+        self.runtime.caches.slurmctld_pods.store.put(msgspec.convert(pod, records.Pod))
 
     def follow_applied(self) -> None:
         """Put the ConfigMaps that were applied into the caches, as the watch does."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Literal
@@ -19,7 +20,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
 from sidecars.policy import failover, gate
-from sidecars.policy.conditions import Condition
+from sidecars.policy.conditions import Condition, timestamp
 from sidecars.policy.gate import Published
 from sidecars.workloads import config_maps, names, references
 from sidecars.workloads import controller as render
@@ -127,10 +128,19 @@ async def label_primary(runtime: Runtime, memory: Memory, key: Key, controller: 
     labelled = next((pod.metadata.name for pod in pods if carries_label(pod)), None)
     addresses = {pod.metadata.name: pod.status.pod_ip for pod in pods}
     memory.primaries.want(key, Pods(addresses, labelled))
-    changes = failover.labels({pod.metadata.name: carries_label(pod) for pod in pods}, memory.primaries.get(key))
+    primary = memory.primaries.get(key)
+    carrying = {
+        pod.metadata.name: carries_label(pod)
+        and (pod.metadata.name != primary or failover.ACTIVE_SINCE in pod.metadata.annotations)
+        for pod in pods
+    }
+    changes = failover.labels(carrying, primary)
     for name, gets in changes.items():
-        await _patch(runtime, key[0], name, {"labels": {failover.ACTIVE: "true" if gets else None}})
-        if gets and labelled is not None:
+        label = {failover.ACTIVE: "true" if gets else None}
+        # Never earlier than the take-over, which is up to a few seconds ago.
+        since = {failover.ACTIVE_SINCE: timestamp(math.ceil(runtime.now())) if gets else None}
+        await _patch(runtime, key[0], name, {"labels": label, "annotations": since})
+        if gets and labelled not in (None, name):
             log.info("Controller %s/%s: %s is the primary now, after %s", *key, name, labelled)
 
 

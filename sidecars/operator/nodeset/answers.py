@@ -4,7 +4,7 @@ import logging
 from functools import partial
 
 from sidecars.kube import NODES, PODS, KubeError, NotFound, records
-from sidecars.operator.nodeset.observation import is_out_of_service
+from sidecars.operator.nodeset.observation import is_out_of_service, slurmctld_start
 from sidecars.operator.nodeset.observe import with_answers
 from sidecars.operator.nodeset.passes import Pass
 from sidecars.operator.runtime import bulk
@@ -85,7 +85,7 @@ async def _answer(this: Pass, need: Need) -> Answer:
         case needs.IsAbsent(slurm_node):
             return needs.Known(await _is_absent(cluster, slurm_node))
         case needs.SlurmctldStart():
-            return await _slurmctld_start(cluster)
+            return await _slurmctld_start(this, cluster)
 
 
 async def _is_lost(this: Pass, kube_node: str) -> bool:
@@ -117,7 +117,20 @@ async def _is_absent(cluster: Cluster, slurm_node: str) -> bool:
     return False
 
 
-async def _slurmctld_start(cluster: Cluster) -> Answer:
+async def _slurmctld_start(this: Pass, cluster: Cluster) -> Answer:
+    """Kubernetes shows it for the operator's own. An external one reports it, and counts a reconfigure as a start."""
+    manifest = this.runtime.caches.controllers.store.get(*this.controller)
+    spec = manifest.get("spec") or {} if manifest is not None else {}
+    if spec.get("external"):
+        return await _reported_start(cluster)
+    seen = this.runtime.caches.slurmctld_pods.store.by("controller", this.controller)
+    # Live: a cached pod may be older than the list of nodes.
+    pods = [await this.runtime.client.get(PODS, pod.metadata.namespace, pod.metadata.name, records.Pod) for pod in seen]
+    found = slurmctld_start(pods, standbys=bool((spec.get("ha") or {}).get("enabled")))
+    return needs.Failed("which slurmctld leads, and since when, is unknown") if found is None else needs.Known(found)
+
+
+async def _reported_start(cluster: Cluster) -> Answer:
     try:
         found = await cluster.client.call(protocol.slurmctld_start(), timeout=PATIENCE)
     except ServerFault as error:

@@ -1,11 +1,12 @@
 """From Kubernetes' records to the policy's: pure, one pod at a time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sidecars.contract.text import printable
 from sidecars.kube import records
 from sidecars.operator.runtime.pods import slurm_node
-from sidecars.policy import placement
+from sidecars.policy import failover, placement
+from sidecars.policy.conditions import seconds
 from sidecars.policy.nodeset import lost
 from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.records import WorkerPod
@@ -13,6 +14,8 @@ from sidecars.workloads import names
 
 POD_CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordoned-by"
 CONTAINER = "slurmd"
+SLURMCTLD = "slurmctld"
+"""slurmctld's container."""
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 """Taint of a Kubernetes node whose kubelet has not reported for a while."""
@@ -124,7 +127,27 @@ def has_started(pod: records.Pod) -> bool:
 
 def slurmd_since(pod: records.Pod) -> float | None:
     """When slurmd started, in seconds since the epoch; None while it does not run."""
-    status = _find(pod.status.container_statuses, CONTAINER)
+    return _runs_since(pod, CONTAINER)
+
+
+def slurmctld_start(pods: Sequence[records.Pod], *, standbys: bool) -> float | None:
+    """When the slurmctld that leads started to, in seconds since the epoch; None if that is unknown.
+
+    A container ends with its slurmctld, but continues when slurmctld is reconfigured. `standbys`: they may take over
+    without a start.
+    """
+    leading = [pod for pod in pods if not standbys or pod.metadata.labels.get(failover.ACTIVE) == "true"]
+    if not leading or (standbys and len(leading) > 1):
+        return None
+    found = [_runs_since(pod, SLURMCTLD) for pod in leading]
+    if standbys:
+        found.append(seconds(leading[0].metadata.annotations.get(failover.ACTIVE_SINCE)))
+    known = [at for at in found if at is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def _runs_since(pod: records.Pod, container: str) -> float | None:
+    status = _find(pod.status.container_statuses, container)
     started = status.state.running.started_at if status is not None and status.state.running is not None else None
     return started.timestamp() if started is not None else None
 

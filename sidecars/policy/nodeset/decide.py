@@ -20,7 +20,7 @@ from sidecars.policy.nodeset import (
 )
 from sidecars.policy.nodeset.desired import deletion_deadline
 from sidecars.policy.nodeset.failures import failures
-from sidecars.policy.nodeset.records import Deletion, SlurmView, Waiting
+from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.policy.nodeset.report import Progress, report
 from sidecars.workloads import nodeset as render
 
@@ -84,7 +84,7 @@ def decide(desired: Desired, observed: Observed, memory: Memory, now: float) -> 
         partitions_blocked=partitions.condition(blocked),
         reservation=reservation.condition,
         absent_since=this.memory.absent_since,
-        spared=this.memory.spared,
+        spared=this.spared,
         pods_gone=this.pods_gone,
     )
     release, release_wait = this.release(blocked, reservation, records_left)
@@ -128,6 +128,8 @@ class _Step:
         self.pods_gone = desired.pods.deleting and not gone
         self.stale = False  # the node records have to be read again before what is decided on them is done
         self.records = node_records.RecordPlan()
+        self.spared: frozenset[str] = frozenset()
+        self.slurm = drain.with_jobs(observed.slurm, observed.answers.get(needs.Jobs()))
         gone_since = None if not self.pods_gone else now if memory.pods_gone_since is None else memory.pods_gone_since
         self.memory = replace(memory, pods_gone_since=gone_since)
         waited = gone_since is not None and now >= gone_since + RECORDS_SECONDS
@@ -135,45 +137,42 @@ class _Step:
 
     def ask(self, need: Need) -> Answer:
         """The answer to a need; until it has one, the step is repeated."""
-        answer = self.observed.answers.get(need)
-        if answer is None:
+        if need not in self.observed.answers:
             self.needs[need] = None
-            return needs.Pending()
-        return answer
+        return self.observed.answers.get(need, needs.Pending())
 
     def plan_pods(self) -> PodPlan:
         """Which pods to create, drain and delete."""
-        slurm = drain.with_jobs(self.observed.slurm, self.observed.answers.get(needs.Jobs()))
-        plan = pods.plan(self.desired.pods, self.observed.pods, slurm, self.now)
-        if self._order_depends_on_jobs(plan, slurm):
-            busy = frozenset(pod.slurm_node for pod in self.observed.pods if drain.is_busy(pod, slurm))
+        plan = pods.plan(self.desired.pods, self.observed.pods, self.slurm, self.now)
+        if self._order_depends_on_jobs(plan):
+            busy = frozenset(pod.slurm_node for pod in self.observed.pods if drain.is_busy(pod, self.slurm))
             if isinstance(self.ask(needs.Deadlines(busy)), needs.Pending):
                 plan = pods.undecided(plan)
         plan = self._with_lost(plan)
-        if any(deletion.drained for deletion in plan.delete):
+        if any(it.drained or (it.absent and it.pod.uid not in self.spared) for it in plan.delete):
             self.ask(needs.Jobs())
         plan = self._read_live(plan)
         self._remember_failures(plan)
         return plan
 
-    def _order_depends_on_jobs(self, plan: PodPlan, slurm: SlurmView) -> bool:
+    def _order_depends_on_jobs(self, plan: PodPlan) -> bool:
         """Whether pods are newly condemned, and whose jobs end first decides which."""
         wanted, everyone = self.desired.pods, self.observed.pods
         choice = plan.cordon and len(everyone) > wanted.replicas > 0 and not wanted.deleting
-        return bool(choice and self.observed.connected and any(drain.is_busy(pod, slurm) for pod in everyone))
+        return bool(choice and self.observed.connected and any(drain.is_busy(pod, self.slurm) for pod in everyone))
 
     def _with_lost(self, plan: PodPlan) -> PodPlan:
         everyone, slurm, others, now = self.observed.pods, self.observed.slurm, self.observed.others, self.now
         since = lost.absent(everyone, slurm, self.memory.absent_since, now)
         asked = lost.must_be_explained(everyone, plan.delete, slurm, since, now)
         start = self.ask(needs.SlurmctldStart()) if asked else None
-        spared = lost.spared(everyone, slurm, since, start, others, self.memory.spared)
+        self.spared, kept = lost.spared(everyone, slurm, since, start, others, self.memory.spared)
         planned = {deletion.pod.name for deletion in plan.delete}
-        stuck = lost.stuck(everyone, slurm, now, spared)
-        unknown = lost.unregistered(everyone, slurm, since, spared, self.memory.replaced, others, now)
+        stuck = lost.stuck(everyone, slurm, now, self.spared)
+        unknown = lost.unregistered(everyone, slurm, since, self.spared, self.memory.replaced, others, now)
         self.hints += [stuck.look_again, unknown.look_again]
         replaced = lost.still_replaced({**{it.pod.uid: now for it in unknown.delete}, **self.memory.replaced}, now)
-        self.memory = replace(self.memory, absent_since=since, replaced=replaced, spared=spared)
+        self.memory = replace(self.memory, absent_since=since, replaced=replaced, spared=kept)
         more = [it for it in (*stuck.delete, *unknown.delete) if it.kube_node_lost or it.pod.name not in planned]
         return replace(plan, delete=(*plan.delete, *more)) if more else plan
 
@@ -184,8 +183,8 @@ class _Step:
         writes = plan.drain or plan.undrain or plan.resume
         lookups, waiting, first, later = 0, list[Waiting](), list[Deletion](), list[Deletion]()
         for deletion in plan.delete:
-            if deletion.absent and deletion.pod.uid in self.memory.spared:
-                waiting.append(Waiting(deletion.pod, lost.spared_step(deletion.pod), look_again=5.0))
+            if deletion.absent and deletion.pod.uid in self.spared:
+                waiting.append(lost.waits_for_state(deletion.pod))
             elif deletion.absent or deletion.kube_node_lost:
                 lookups += 1
                 if lookups > MAX_LOOKUPS:
@@ -195,8 +194,7 @@ class _Step:
                 elif deletion.kube_node_lost:
                     self.hints.append(1.0)
                 else:
-                    step = f"whether Slurm has a node {deletion.pod.slurm_node} is being read"
-                    waiting.append(Waiting(deletion.pod, step, look_again=1.0))
+                    waiting.append(lost.unread(deletion.pod, self.slurm))
             elif deletion.drained and stale:
                 step = f"Slurm node {deletion.pod.slurm_node} is being read again"
                 waiting.append(Waiting(deletion.pod, step, look_again=1.0))
@@ -232,10 +230,11 @@ class _Step:
         self.ask(needs.NodeRecords(since))
         return True
 
-    def _is_true(self, deletion: Deletion) -> bool:
+    def _is_true(self, it: Deletion) -> bool:
         """Whether the cause of a deletion that Slurm's list or the cached Kubernetes node shows is true live."""
-        lost_node, absence = needs.IsLost(deletion.pod.kube_node or ""), needs.IsAbsent(deletion.pod.slurm_node)
-        return needs.is_yes(self.ask(lost_node if deletion.kube_node_lost else absence))
+        if it.kube_node_lost:
+            return needs.is_yes(self.ask(needs.IsLost(it.pod.kube_node or "")))
+        return needs.is_yes(self.ask(needs.IsAbsent(it.pod.slurm_node))) and drain.has_no_job(it.pod, self.slurm)
 
     def _remember_failures(self, plan: PodPlan) -> None:
         late = {it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED}

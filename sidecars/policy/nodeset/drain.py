@@ -106,6 +106,11 @@ def nodes_with_jobs(jobs: Iterable[Job]) -> frozenset[str]:
     return frozenset(found)
 
 
+def has_no_job(pod: WorkerPod, slurm: SlurmView) -> bool:
+    """Whether the jobs are known, and none that has begun and not ended names the pod's Slurm node."""
+    return slurm.nodes_with_jobs is not None and pod.slurm_node not in slurm.nodes_with_jobs
+
+
 def is_for_deletion(node: Node) -> bool:
     """Whether the operator has drained the node in order to delete its pod."""
     return reasons.owner(node.reason) is Owner.OPERATOR and _PENDING_TERMINATION in node.reason

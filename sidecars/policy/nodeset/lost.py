@@ -8,10 +8,11 @@ taint `node.kubernetes.io/out-of-service`, by which an administrator declares th
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS
 from sidecars.policy.nodeset.needs import Answer, Known
-from sidecars.policy.nodeset.records import Deletion, OtherWorkers, SlurmView, WorkerPod
+from sidecars.policy.nodeset.records import Deletion, OtherWorkers, SlurmView, Waiting, WorkerPod
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
@@ -155,6 +156,15 @@ def _is_stuck_unknown(pod: WorkerPod, slurm: SlurmView) -> bool:
     return pod.terminating and pod.kube_node_gone and pod.slurm_node not in slurm.nodes
 
 
+class Spared(NamedTuple):
+    """The uids of pods that aren't deleted because Slurm doesn't know them: jobs may run there."""
+
+    uids: frozenset[str]
+    """In this pass."""
+    kept: frozenset[str]
+    """Until Slurm knows the node, if it stays unknown when slurmctld started."""
+
+
 def spared(
     pods: Sequence[WorkerPod],
     slurm: SlurmView,
@@ -162,33 +172,36 @@ def spared(
     start: Answer | None,
     others: OtherWorkers,
     before: frozenset[str],
-) -> frozenset[str]:
-    """The uids of pods that aren't deleted because Slurm doesn't know them: jobs may run there.
+) -> Spared:
+    """Which pods that Slurm doesn't know may have jobs.
 
-    Slurm refuses to delete the record of a node with a job, so only a slurmctld that starts without its state forgets a
-    job. A pod is safe if since that start its slurmd has started, or Slurm has listed its node. While the start is
-    unknown, no pod is safe. A slurmctld that doesn't report it counts as one that has lost its state when most workers
-    are missing, and who is spared then is spared until Slurm knows the node. Most workers are spared in any case:
-    slurmrestd may answer with incomplete lists.
+    Slurm refuses to delete the record of a node with a job that runs or completes, so only a slurmctld that starts
+    without its state forgets such a job. A pod is safe if since that start its slurmd has started, or Slurm has listed
+    its node. While the start can't be read, no pod is safe. A slurmctld whose start nobody reports counts as one that
+    has lost its state when most workers are missing, and who is spared then is spared until Slurm knows the node. Most
+    workers are spared in any case: slurmrestd may answer with incomplete lists.
 
-    `since`: see `absent`. `start`: the answer to `SlurmctldStart`; None where nothing depends on it. `before`: the
-    result of the last pass.
+    `since`: see `absent`. `start`: the answer to `SlurmctldStart`; None where nothing depends on it. `before`: `kept`
+    of the last pass.
     """
-    if slurm.problem is None:
-        before &= since.keys()
-    if start is None:
-        return before
     unknown = [
         pod
         for pod in pods
         if pod.slurmd_since is not None and not pod.finished and pod.slurm_node and pod.slurm_node not in slurm.nodes
     ]
+    uids = frozenset(pod.uid for pod in unknown)
+    if slurm.problem is None:
+        before &= uids
+    if start is None:
+        return Spared(before, before)
     # An absence counts at once here: a pod that is condemned already would be deleted in this pass.
-    if not isinstance(start, Known) or _most_are_missing(pods, len(since), others):
-        return frozenset(pod.uid for pod in unknown)
+    if _most_are_missing(pods, len(since), others):
+        return Spared(uids, uids)
+    if not isinstance(start, Known):
+        return Spared(uids, before)
     if start.value is None:
-        return before
-    return frozenset(pod.uid for pod in unknown if _may_be_forgotten(pod, slurm, start.value))
+        return Spared(before, before)
+    return Spared(frozenset(pod.uid for pod in unknown if _may_be_forgotten(pod, slurm, start.value)), frozenset())
 
 
 def _may_be_forgotten(pod: WorkerPod, slurm: SlurmView, start: float) -> bool:
@@ -209,12 +222,22 @@ def _runs(pod: WorkerPod) -> bool:
     return not pod.terminating and not pod.finished and pod.slurmd_since is not None
 
 
-def spared_step(pod: WorkerPod) -> str:
+def waits_for_state(pod: WorkerPod) -> Waiting:
     """What a condemned pod that is spared waits for."""
-    return (
+    step = (
         f"Slurm has no node {pod.slurm_node}, and slurmctld may have lost its state: jobs may still run there; restore "
         "slurmctld's state, or delete the pod when its jobs have ended"
     )
+    return Waiting(pod, step, look_again=5.0)
+
+
+def unread(pod: WorkerPod, slurm: SlurmView) -> Waiting:
+    """What a condemned pod waits for that isn't spared: Slurm's answers for it alone."""
+    if pod.slurm_node in (slurm.nodes_with_jobs or ()):
+        step = f"Slurm has no node {pod.slurm_node}, but a job that has not ended, such as a suspended one, names it"
+        return Waiting(pod, step, look_again=5.0)
+    step = slurm.jobs_problem or "whether Slurm has the node, and jobs on it, is being read"
+    return Waiting(pod, f"Slurm lists no node {pod.slurm_node}: {step}", look_again=1.0)
 
 
 def spared_message(pods: Sequence[WorkerPod], since: Mapping[str, float], spared: Collection[str], now: float) -> str:

@@ -22,7 +22,7 @@ class Memory:
     replaced: Mapping[str, float] = field(default_factory=dict)
     """When a pod was last deleted because Slurm has no node of it, by uid of the pod."""
     spared: frozenset[str] = frozenset()
-    """uids of the pods that Slurm does not know and that are not deleted, because it may have lost its state."""
+    """uids of the pods that Slurm has not known since most were missing: see `lost.Spared.kept`."""
     orphaned_since: Mapping[str, float] = field(default_factory=dict)
     """Since when a node record has no pod, by its name."""
     pods_gone_since: float | None = None

@@ -52,7 +52,7 @@ class IsAbsent:
 
 @dataclass(frozen=True, slots=True)
 class SlurmctldStart:
-    """When slurmctld last started, answered by seconds since the epoch; by None if its release doesn't report it."""
+    """When the slurmctld that leads started, answered by seconds since the epoch; by None if nobody reports it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,10 @@ def ping() -> Request[tuple[Ping, ...]]:
 
 
 def slurmctld_start() -> Request[int]:
-    """When slurmctld started, in seconds since the epoch; 0 if it doesn't say so. API v0.0.45 and later."""
+    """When slurmctld started or was reconfigured, in seconds since the epoch; 0 if it doesn't say so.
+
+    API v0.0.45 and later.
+    """
     return Request("GET", "conf", read=lambda answer: answer.nested("slurm_conf_meta").number("BOOT_TIME"))
 
 

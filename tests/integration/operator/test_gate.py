@@ -16,7 +16,6 @@ from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
-    PODS,
     SECRETS,
     STATEFUL_SETS,
     Client,
@@ -29,7 +28,7 @@ from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
 from tests.integration.operator.test_control_plane import create_claim
-from tests.support.apiserver import KEYS, WatchedNamespace, custom, namespace, until
+from tests.support.apiserver import KEYS, RUNNING, WatchedNamespace, custom, namespace, until
 from tests.support.configurations import BadConfiguration, bad
 
 pytestmark = pytest.mark.timeout(60, func_only=True)
@@ -95,27 +94,12 @@ class GatedNamespace(WatchedNamespace):
         found = await until("the ConfigMap", lambda: self.get(CONFIG_MAPS, "slurm-config"))
         return str(json.loads(found["data"]["manifest.json"])["sha256"])
 
-    async def slurmctld(self, ordinal: int = 0) -> None:
-        """A pod as the StatefulSet and the kubelet would leave it."""
-        name = f"slurm-controller-{ordinal}"
-        labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
-        await self.client.create(
-            PODS,
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": self.namespace, "labels": labels},
-                "spec": {"hostname": name, "containers": [{"name": "slurmctld", "image": "x"}]},
-            },
-        )
-        running = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "ready": True, "restartCount": 0}
-        status = {
-            "phase": "Running",
-            "podIP": f"10.0.0.{ordinal + 1}",
-            "podIPs": [{"ip": f"10.0.0.{ordinal + 1}"}],
-            "initContainerStatuses": [{"name": "reconfigure", "image": "", "imageID": "", **running}],
-        }
-        await self.client.merge_patch(PODS, self.namespace, name, {"status": status}, subresource="status")
+    async def slurmctld(self, ordinal: int = 0, **status: Any) -> None:
+        """A pod whose `reconfigure` runs."""
+        address = f"10.0.0.{ordinal + 1}"
+        sidecar = {"name": "reconfigure", "image": "", "imageID": "", **RUNNING}
+        status |= {"podIP": address, "podIPs": [{"ip": address}], "initContainerStatuses": [sidecar]}
+        await super().slurmctld(ordinal, **status)
 
     async def backups(self) -> None:
         """The Controller with a standby, and its two pods."""
@@ -176,11 +160,11 @@ async def test_an_accepted_and_running_configuration_is_reported_and_then_no_pod
         await world.until_condition("ConfigurationRunning", "True", "Running")
         await world.until_condition("ConfigurationAccepted", "True", "DryRunPassed")
         before = await world.get(STATEFUL_SETS, "slurm-controller")
-        old = (await world.pods())["slurm-controller-0"]["metadata"]["annotations"][NUDGE]
+        old = (await world.slurmctlds())["slurm-controller-0"]["metadata"]["annotations"][NUDGE]
         await world.change(extraConf="SlurmctldTimeout=60")
 
         async def nudged() -> bool:
-            pod = (await world.pods())["slurm-controller-0"]
+            pod = (await world.slurmctlds())["slurm-controller-0"]
             return bool(pod["metadata"]["annotations"][NUDGE] != old)
 
         await until("the pod to be nudged", nudged)
@@ -384,9 +368,8 @@ async def test_with_backups_the_label_follows_the_primary(kubeconfig: Path) -> N
         await world.backups()
 
         async def labelled() -> list[str]:
-            return sorted(
-                name for name, pod in (await world.pods()).items() if pod["metadata"]["labels"].get(ACTIVE) == "true"
-            )
+            pods = await world.slurmctlds()
+            return sorted(name for name, pod in pods.items() if pod["metadata"]["labels"].get(ACTIVE) == "true")
 
         async def first() -> bool:
             return await labelled() == ["slurm-controller-0"]

@@ -138,6 +138,7 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(
     world, later = watching
     await world.nodeset(replicas=2)
     await world.until_ready(2)
+    await world.slurmctld()
     before = {name: pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
     # As `scontrol delete` leaves it: slurmd runs on and stays unknown.
     assert world.slurm.handle("DELETE", "/slurm/v0.0.45/node/slinky-1", None).status == 200
@@ -190,6 +191,8 @@ async def test_a_pod_that_never_registers_is_replaced_after_a_longer_wait_each_t
     async def said() -> bool:
         return (await world.condition(NODESETS, "slinky")).get("reason") == "NotRegistered"
 
+    await until("both to run and one to be known", runs)
+    await world.slurmctld()
     for wait in (1, 2):
         await until("both to run and one to be known", runs)
         await put_forward(11)

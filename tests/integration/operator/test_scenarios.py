@@ -138,6 +138,7 @@ async def test_scale_in_without_slurmrestd_waits_and_reports_the_remedy(world: W
 async def test_a_pod_whose_node_record_slurm_has_lost_can_be_scaled_in(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
+    await world.slurmctld()
     world.slurm.node_lose("slinky-1")
 
     async def noticed() -> bool:

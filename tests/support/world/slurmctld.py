@@ -23,14 +23,22 @@ _STATE = re.compile(r"State=(\w+)")
 
 
 class Slurmctld:
-    """`note` records a broken invariant, `log` what the sidecar logs. `run` it until it is cancelled."""
+    """`note` records a broken invariant, `log` what the sidecar logs, `started` that slurmctld's container starts.
+
+    `run` it until it is cancelled.
+    """
 
     def __init__(
-        self, model: SlurmModel, rng: random.Random, note: Callable[[str], None], log: Callable[[str], None]
+        self,
+        model: SlurmModel,
+        rng: random.Random,
+        note: Callable[[str], None],
+        log: Callable[[str], None],
+        started: Callable[[], None],
     ) -> None:
         self.running = ""
         """The slurm.conf that slurmctld has read."""
-        self._model, self._rng, self._note, self._log = model, rng, note, log
+        self._model, self._rng, self._note, self._log, self._started = model, rng, note, log, started
         self._texts: dict[Id, str] = {}
         self._candidate: Id | None = None
         self._good: Id | None = None
@@ -65,6 +73,7 @@ class Slurmctld:
                 self._restarted, answer, self._installed, self._alive = False, None, None, False
                 self._state = machine.State(since=now)
                 self._model.restart()
+                self._started()
             before = self._state
             seen = machine.Seen(candidate=self._candidate, good=self._good, answer=answer)
             self._state, wanted = machine.step(machine.Settings(), before, seen, now)
@@ -98,10 +107,13 @@ class Slurmctld:
                 self._installed = it
                 if self._state.phase is machine.Phase.START:
                     self._read()
-            case actions.Reconfigure():
-                return actions.Taken() if self._read() else actions.Refused(Culprit("slurmctld refuses it"))
-            case actions.Restart():
-                return actions.Taken() if self._read() else actions.Refused(Culprit("slurmctld refuses it"))
+            case actions.Reconfigure() | actions.Restart():
+                if not self._read():
+                    return actions.Refused(Culprit("slurmctld refuses it"))
+                self._model.reconfigure()
+                if isinstance(action, actions.Restart):
+                    self._started()
+                return actions.Taken()
             case actions.Keep(it):
                 if REFUSED_LATER in self._texts[it]:
                     self._note("I9: a configuration is stored as the last good one that slurmctld has refused")

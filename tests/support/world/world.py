@@ -15,7 +15,17 @@ from urllib.parse import urlsplit
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import is_foreign
 from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LEASE, LOGINSETS, NODESETS, RESTAPIS, TOKENS
-from sidecars.kube import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Client, Election, LeadershipLost, Manifest
+from sidecars.kube import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    STATEFUL_SETS,
+    Client,
+    Election,
+    LeadershipLost,
+    Manifest,
+)
 from sidecars.kube.errors import ApiError
 from sidecars.operator.main import Operator, lead, lead_when_elected
 from sidecars.operator.runtime.real_world import RealWorld
@@ -47,6 +57,7 @@ RESERVATION = "of-an-administrator"
 
 POD, NODESET, CONTROLLER, RESTAPI = PODS.path(), NODESETS.path(), CONTROLLERS.path(), RESTAPIS.path()
 NAMESPACE = NAMESPACES.path()
+SLURMCTLD = "slurm-controller-0"
 CUSTOM_RESOURCES = tuple(it.path() for it in (CONTROLLERS, RESTAPIS, ACCOUNTINGS, LOGINSETS, NODESETS, TOKENS))
 _KINDS = {NODESET: "NodeSet", CONTROLLER: "Controller", RESTAPI: "RestApi"}
 _SECRET = "c2VjcmV0LXZhbHVlLW9mLXRoZS1rZXk"
@@ -132,8 +143,9 @@ class World:
         """Keys, Controller and RestApi `slurm`, and their Slurm cluster."""
         model = self.slurms[namespace, "slurm"] = SlurmModel(self.wall_clock)
         model.return_to_service = 1  # as slurm.conf without extraConf
+        started = functools.partial(self._slurmctld_started, namespace)
         slurmctld = self.slurmctlds[namespace] = Slurmctld(
-            model, seeded(self.rng.random()), self.watchdog.note, self._log
+            model, seeded(self.rng.random()), self.watchdog.note, self._log, started
         )
         self._tasks.append(asyncio.create_task(slurmctld.run()))
         controller = {**_KEYS, "slurmctld": {"image": "slurmctld:1"}}
@@ -327,6 +339,25 @@ class World:
         metadata = change.object["metadata"]
         if change.collection == CONFIG_MAPS.path() and metadata["name"] == names.config("slurm"):
             self.loop.call_later(self.rng.uniform(1.0, 20.0), self._reconfigure, metadata["namespace"])
+        if change.collection == STATEFUL_SETS.path() and change.kind == "ADDED":
+            self.loop.call_later(0.5, self._create_slurmctld, metadata)
+
+    def _create_slurmctld(self, owner: Manifest) -> None:
+        """The pod of slurmctld, on a host of its own that nothing happens to. Its sidecar can't be asked."""
+        labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
+        reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner["name"], "uid": owner["uid"]}
+        metadata = {"name": SLURMCTLD, "namespace": owner["namespace"], "labels": labels, "annotations": {}}
+        metadata["ownerReferences"] = [reference | {"controller": True}]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "host-of-slurmctld"}}
+        with contextlib.suppress(ApiError):  # the namespace is being deleted, or the former pod terminates
+            self.api.create(POD, pod)
+        self._slurmctld_started(owner["namespace"])
+
+    def _slurmctld_started(self, namespace: str) -> None:
+        if self.api.get(POD, namespace, SLURMCTLD) is not None:
+            container = {"name": "slurmctld", "state": {"running": {"startedAt": self.api.timestamp()}}}
+            status = {"phase": "Running", "containerStatuses": [container]}
+            self.api.change(POD, namespace, SLURMCTLD, {"status": status}, status=True)
 
     def _reconfigure(self, namespace: str) -> None:
         """The kubelet brings the present slurm.conf into the pod of slurmctld."""
@@ -378,6 +409,7 @@ class World:
         self.jobs.state_lost(model)
         self.watchdog.state_lost(model)
         model.restart(lost_state=True)
+        self._slurmctld_started(namespace)
         if registers:
             self.kubelets.register_again(model)
 

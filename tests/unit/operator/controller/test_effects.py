@@ -17,7 +17,7 @@ pytestmark = pytest.mark.looptime
 HA = {"ha": {"enabled": True}, "persistence": {"enabled": True}}
 
 
-def slurmctld(parts: Parts, number: int, *, active: bool = False, nudge: str = "") -> None:
+def slurmctld(parts: Parts, number: int, *, active: bool = False, since: str = "", nudge: str = "") -> None:
     """A pod of slurmctld, whose `reconfigure` runs."""
     labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
     metadata = {
@@ -26,7 +26,7 @@ def slurmctld(parts: Parts, number: int, *, active: bool = False, nudge: str = "
         "uid": f"c-{number}",
         **parts._version(),
         "labels": labels | ({failover.ACTIVE: "true"} if active else {}),
-        "annotations": {NUDGE: nudge} if nudge else {},
+        "annotations": ({NUDGE: nudge} if nudge else {}) | ({failover.ACTIVE_SINCE: since} if since else {}),
     }
     sidecar = {"name": "reconfigure", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
     status = {"podIP": f"10.0.0.{number + 1}", "initContainerStatuses": [sidecar]}
@@ -105,6 +105,23 @@ async def test_the_label_moves_to_the_primary(monkeypatch: pytest.MonkeyPatch) -
     slurmctld(parts, 1)
     changes = await label(parts, "slurm-controller-1", monkeypatch, **HA)
     assert sorted(changes) == [("slurm-controller-0", None), ("slurm-controller-1", "true")]
+
+
+async def test_the_pod_of_the_primary_shows_since_when_and_gets_that_too_if_it_only_has_the_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = Parts()
+    slurmctld(parts, 0, active=True, since="2023-11-14T22:00:00Z")
+    slurmctld(parts, 1)
+    assert await label(parts, "slurm-controller-0", monkeypatch, **HA) == []
+    parts.now += 0.5
+    assert len(await label(parts, "slurm-controller-1", monkeypatch, **HA)) == 2
+    dated = [body["metadata"]["annotations"][failover.ACTIVE_SINCE] for body in parts.requests.bodies]
+    # Rounded up: it is not before the take-over.
+    assert dated == ["2023-11-14T22:13:21Z", None]
+    slurmctld(parts, 0, active=True)
+    again = await label(parts, "slurm-controller-0", monkeypatch, **HA)
+    assert again[2:] == [("slurm-controller-0", "true")]
 
 
 async def test_while_no_primary_is_known_the_label_stays(monkeypatch: pytest.MonkeyPatch) -> None:

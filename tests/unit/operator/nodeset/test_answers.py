@@ -4,17 +4,18 @@ from itertools import count, pairwise
 
 import pytest
 
+from sidecars.kube import NotFound
 from sidecars.kube.errors import api_error
 from sidecars.operator.nodeset import answers
 from sidecars.operator.nodeset.answers import as_answer
 from sidecars.policy.nodeset.decide import Decision, decide
 from sidecars.policy.nodeset.maintenance import name_of
 from sidecars.policy.nodeset.memory import Memory
-from sidecars.policy.nodeset.needs import Failed, Known, NodeRecords, Pending, SlurmctldStart
+from sidecars.policy.nodeset.needs import Answer, Failed, Known, NodeRecords, Pending, SlurmctldStart
 from sidecars.policy.nodeset.records import Desired, Observed
 from sidecars.simulate import Fault
 from sidecars.slurm.errors import NotYet, Rejected, ServerFault, Unreachable
-from tests.support.operator_parts import Parts, SlurmConnection
+from tests.support.operator_parts import EPOCH, Parts, SlurmConnection
 from tests.support.virtual_time import run
 from tests.support.world.world import Broken, world
 from tests.unit.operator.nodeset.builders import begin
@@ -111,10 +112,68 @@ def test_the_time_of_a_pass_does_not_go_on_while_it_reads_so_that_it_needs_each_
 
 
 @pytest.mark.looptime
-async def test_when_slurmctld_started_is_unknown_only_where_its_release_does_not_report_it() -> None:
+async def test_kubernetes_tells_when_slurmctld_started_and_a_reconfigure_is_no_start() -> None:
     slurm = SlurmConnection()
     parts = Parts(connect=lambda *_: slurm)
     await parts.connect()
+    parts.slurmctld_pod(started=slurm.now - 600)
+    slurm.model.versions = ("v0.0.44",)
+    slurm.model.fail(Fault.SERVER_ERROR, path="conf")
+    slurm.model.reconfigure()
+    this = begin(parts)
+    assert await answers._answer(this, SlurmctldStart()) == Known(slurm.now - 600)
+    # The cache is behind: its container has started again.
+    cached = parts.runtime.caches.slurmctld_pods.store.values()
+    parts.slurmctld_pod(started=slurm.now)
+    for pod in cached:
+        parts.runtime.caches.slurmctld_pods.store.put(pod)
+    assert await answers._answer(this, SlurmctldStart()) == Known(slurm.now)
+    parts.slurmctld_pod(started=None)
+    assert isinstance(await answers._answer(this, SlurmctldStart()), Failed)
+    parts.requests.stored.clear()
+    with pytest.raises(NotFound):
+        await answers._answer(this, SlurmctldStart())
+
+
+@pytest.mark.looptime
+async def test_without_a_pod_of_slurmctld_its_start_is_unknown() -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    await parts.connect()
+    assert isinstance(await answers._answer(begin(parts), SlurmctldStart()), Failed)
+
+
+@pytest.mark.looptime
+async def test_with_standbys_the_take_over_of_the_primary_is_a_start() -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    await parts.connect()
+    parts.controller(ha={"enabled": True})
+    this, long_ago = begin(parts), "2023-11-14T22:00:00Z"
+
+    async def start() -> Answer:
+        return await answers._answer(this, SlurmctldStart())
+
+    parts.slurmctld_pod(0, started=slurm.now - 600, active_since=long_ago)
+    parts.slurmctld_pod(1, started=slurm.now - 300)
+    assert await start() == Known(slurm.now - 600)
+    parts.slurmctld_pod(0, started=None)
+    assert isinstance(await start(), Failed)  # none is labelled
+    parts.slurmctld_pod(1, started=slurm.now - 300, active_since="2023-11-14T22:13:00Z")
+    assert await start() == Known(EPOCH - 20)
+    parts.slurmctld_pod(0, started=slurm.now - 10, active_since=long_ago)
+    assert isinstance(await start(), Failed)  # two are
+    parts.slurmctld_pod(1, started=None)
+    parts.slurmctld_pod(0, started=slurm.now - 10, active_since="unreadable")
+    assert isinstance(await start(), Failed)
+
+
+@pytest.mark.looptime
+async def test_the_start_of_an_external_slurmctld_is_unknown_only_where_its_release_does_not_report_it() -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    await parts.connect()
+    parts.controller(external=True)
     this = begin(parts)
     assert await answers._answer(this, SlurmctldStart()) == Known(slurm.now)
     slurm.model.fail(Fault.EMPTY, path="conf")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.support.virtual_time import run
-from tests.support.world.world import POD, World, world
+from tests.support.world.world import NODESET, POD, World, world
 
 FOUR = ("a", "b", "c", "d")
 
@@ -32,6 +32,55 @@ def test_a_worker_whose_record_was_deleted_is_replaced_in_the_smallest_cluster(r
             await w.until("its pod is replaced", lambda: len(before - uids(w)) == 1, 900)
             slurm = w.slurms["slurm", "slurm"]
             await w.until("Slurm knows all again", lambda: len(slurm.nodes) == replicas, 120)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_a_worker_whose_record_was_deleted_is_replaced_although_slurmctld_is_reconfigured(replicas: int) -> None:
+    async def scenario() -> None:
+        async with world(4) as w:
+            w.nodeset(replicas=replicas)
+            await w.run(120)
+            before = uids(w)
+            w.delete_record("slinky-0")
+            await w.run(5)
+            w.slurms["slurm", "slurm"].reconfigure()
+            await w.until("its pod is replaced", lambda: len(before - uids(w)) == 1, 900)
+
+    run(scenario())
+
+
+def test_a_nodeset_with_a_worker_that_slurm_does_not_know_is_deleted_although_slurmctld_was_reconfigured() -> None:
+    async def scenario() -> None:
+        async with world(4) as w:
+            w.nodeset(replicas=3)
+            await w.run(60)
+            w.delete_record("slinky-0")
+            w.slurms["slurm", "slurm"].reconfigure()
+            w.api.delete(NODESET, "slurm", "slinky")
+            await w.until("it is deleted", lambda: w.api.get(NODESET, "slurm", "slinky") is None, 300)
+
+    run(scenario())
+
+
+def test_a_worker_whose_record_was_deleted_under_a_suspended_job_is_replaced_when_the_job_has_ended() -> None:
+    async def scenario() -> None:
+        async with world(4) as w:
+            w.nodeset(replicas=2)
+            await w.run(30)
+            job = w.job(1, 200, kind="suspended")
+            slurm = w.slurms["slurm", "slurm"]
+            await w.until(
+                "it is suspended", lambda: bool(job.job_id) and slurm.jobs[job.job_id].states == {"SUSPENDED"}, 60
+            )
+            before = uids(w)
+            w.delete_record(job.nodes[0])
+            assert job.nodes[0] not in slurm.nodes
+            while not job.over:
+                assert uids(w) == before
+                await w.run(1)
+            await w.until("its pod is replaced", lambda: len(before - uids(w)) == 1, 200)
 
     run(scenario())
 

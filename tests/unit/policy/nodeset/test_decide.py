@@ -67,13 +67,18 @@ def answered(
     answer: Answer,
     memory: Memory | None = None,
     start: Answer = LONG_AGO,
+    listed: Answer | None = None,
 ) -> Decision:
-    """The decision when each need gets the same answer, but `start` the one when slurmctld started."""
+    """The decision when each need gets the same answer, but `start` the one when slurmctld started.
+
+    `listed`: the answer which jobs there are; None for no job.
+    """
     for _ in range(NOT_FOUND_AFTER):
         decision = decide(desired, observed, memory or Memory(), NOW)
         if not decision.needs:
             return decision
         given: dict[Need, Answer] = {**dict.fromkeys(decision.needs, answer), needs.SlurmctldStart(): start}
+        given[needs.Jobs()] = jobs() if listed is None else listed
         observed = replace(observed, answers={**observed.answers, **given})
     raise AssertionError(f"it still needs {decision.needs}")
 
@@ -212,7 +217,8 @@ def test_old_node_records_are_read_again_before_one_without_a_pod_is_deleted() -
 
 def test_a_pod_that_slurm_does_not_list_is_deleted_only_if_it_is_absent_at_this_moment() -> None:
     observed = seen([worker(0), worker(1)], slurm(node(0, "IDLE")))
-    assert decide(asked(1), observed, Memory(), NOW).needs == (needs.SlurmctldStart(), needs.IsAbsent("slinky-1"))
+    wanted = (needs.SlurmctldStart(), needs.Jobs(), needs.IsAbsent("slinky-1"))
+    assert decide(asked(1), observed, Memory(), NOW).needs == wanted
     for answer, want in (
         (needs.Known(True), ["slinky-1"]),
         (needs.Known(False), []),
@@ -220,6 +226,29 @@ def test_a_pod_that_slurm_does_not_list_is_deleted_only_if_it_is_absent_at_this_
         (needs.Failed("HTTP 500"), []),
     ):
         assert deleted(answered(asked(1), observed, answer)) == want
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        (jobs(Job(7, states=frozenset({"SUSPENDED"}), nodes="slinky-[1,3]")), "a job that has not ended"),
+        (needs.Failed("HTTP 500"), "the jobs can't be read: HTTP 500"),
+        (needs.Pending(), "is being read"),
+    ],
+)
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_a_pod_whose_record_was_deleted_under_a_suspended_job_is_not_deleted(
+    listed: Answer, why: str, wanted: int
+) -> None:
+    observed = seen([worker(0), worker(1, slurmd_since=NOW - 600)], slurm(node(0, "IDLE")))
+    memory = Memory(absent_since={"uid-1": NOW - 100})
+    decision = answered(asked(wanted), observed, needs.Known(True), memory, listed=listed)
+    assert deleted(decision) == []
+    assert decision.look_again is not None
+    if wanted == 1:
+        assert why in decision.conditions[0].message
+    ended = jobs(Job(7, states=frozenset({"COMPLETED"}), nodes="slinky-[1,3]"))
+    assert deleted(answered(asked(wanted), observed, needs.Known(True), memory, listed=ended)) == ["slinky-1"]
 
 
 def test_pods_that_slurm_does_not_know_are_replaced_a_few_in_a_minute() -> None:
@@ -280,6 +309,29 @@ def test_pods_of_a_slurm_that_has_lost_its_state_are_spared_after_others_were_re
     assert second.conditions[0].reason == "StateLost"
     known = answered(asked(4), seen(then, slurm(node(0, "IDLE"), *view.nodes.values())), needs.Pending(), second.memory)
     assert (known.memory.spared, known.conditions[0].reason) == (frozenset(), "Ready")
+
+
+@pytest.mark.parametrize("failed", [needs.Pending(), needs.Failed("HTTP 500")])
+def test_while_the_start_of_slurmctld_can_not_be_read_a_pod_is_spared_and_no_longer(failed: Answer) -> None:
+    pods = [worker(number, slurmd_since=NOW - 600) for number in range(2)]
+    observed = seen(pods, slurm(node(1, "IDLE")))
+    memory = Memory(absent_since={"uid-0": NOW - 100})
+    first = answered(asked(2), observed, needs.Known(True), memory, failed)
+    assert deleted(first) == []
+    assert first.conditions[0].reason == "StateLost"
+    # Slurm 25.11 doesn't report it, and too few workers are missing.
+    assert deleted(answered(asked(2), observed, needs.Known(True), first.memory, needs.Known(None))) == ["slinky-0"]
+
+
+def test_a_pod_of_a_slurm_that_has_lost_its_state_is_spared_while_it_terminates_too() -> None:
+    pods = [worker(number, slurmd_since=NOW - 600) for number in range(4)]
+    memory = Memory(absent_since={it.uid: NOW - 100 for it in pods})
+    first = answered(asked(4), seen(pods, slurm()), needs.Known(True), memory, needs.Known(None))
+    terminating = replace(pods[0], terminating=True, terminating_until=NOW + 5000, kube_node_gone=True)
+    then = [terminating, *(replace(pod, uid=f"new-{pod.uid}") for pod in pods[1:])]
+    view = slurm(*(node(number, "IDLE") for number in range(1, 4)))
+    second = answered(asked(4), seen(then, view), needs.Known(True), first.memory, needs.Known(None))
+    assert deleted(second) == []
 
 
 def test_what_was_read_for_one_pod_is_valid_for_a_moment_only() -> None:
@@ -578,6 +630,8 @@ def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(
             start = observed.answers.get(needs.SlurmctldStart())
             assert isinstance(start, needs.Known)
             assert pod.slurmd_since is None or start.value is None or pod.slurmd_since > start.value
+            assert isinstance(listed, needs.Known)
+            assert pod.slurm_node not in with_jobs
             continue
         assert states.is_drained(record.states)
         assert isinstance(listed, needs.Known)

@@ -18,11 +18,11 @@ from sidecars.policy.nodeset.lost import (
     is_overdue,
     must_be_explained,
     not_registered,
-    spared,
     spared_message,
     stuck,
     stuck_message,
 )
+from sidecars.policy.nodeset.lost import spared as spared_and_kept
 from sidecars.policy.nodeset.lost import unregistered as replacements
 from sidecars.policy.nodeset.needs import Answer, Failed, Known, Pending
 from sidecars.policy.nodeset.records import Deletion, OtherWorkers, SlurmView, WorkerPod
@@ -60,6 +60,18 @@ LATELY = Known(NOW - 60)
 """slurmctld started after all of them."""
 UNREPORTED = Known(None)
 """A release of Slurm that doesn't report it."""
+
+
+def spared(
+    pods: Sequence[WorkerPod],
+    view: SlurmView,
+    since: Mapping[str, float],
+    start: Answer | None,
+    others: OtherWorkers,
+    before: frozenset[str],
+) -> frozenset[str]:
+    """In this pass."""
+    return spared_and_kept(pods, view, since, start, others, before).uids
 
 
 def unregistered(
@@ -223,6 +235,24 @@ def test_after_others_have_been_replaced_by_hand_the_rest_is_spared_until_slurm_
     assert spared(fewer, silent, {}, None, ALONE, lost) >= {"uid-4", "uid-5"}
     # An operator that has just started sees the rest alone: when slurmctld started tells it what has happened.
     assert spared(fewer, then, late, LATELY, ALONE, NONE) == {"uid-4", "uid-5"}
+
+
+@pytest.mark.parametrize("start", [Pending(), Failed("HTTP 500"), LATELY, LONG_AGO, UNREPORTED])
+def test_only_who_is_spared_because_most_are_missing_stays_so_in_later_passes(start: Answer) -> None:
+    pods = many(10)
+    one, most = listing(*range(1, 10)), listing(8, 9)
+    assert spared_and_kept(pods, one, absent(pods, one, {}, NOW), start, ALONE, NONE).kept == NONE
+    assert len(spared_and_kept(pods, most, absent(pods, most, {}, NOW), start, ALONE, NONE).kept) == 8
+
+
+@pytest.mark.parametrize(("start", "kept"), [(UNREPORTED, {"uid-0"}), (Pending(), {"uid-0"}), (LONG_AGO, set[str]())])
+def test_who_was_spared_stays_so_while_it_terminates_unless_the_start_of_slurmctld_is_known(
+    start: Answer, kept: set[str]
+) -> None:
+    pods, view = [TERMINATING, *many(10)[1:]], listing(*range(1, 10))
+    found = spared_and_kept(pods, view, absent(pods, view, {}, NOW), start, ALONE, frozenset({"uid-0", "uid-1"}))
+    assert found.uids == kept
+    assert found.kept == kept
 
 
 def test_the_workers_of_other_nodesets_count_for_the_share_and_for_the_number_that_is_replaced() -> None:

@@ -186,7 +186,7 @@ def test_a_record_that_a_pod_has_come_to_use_since_the_decision_is_left_alone(mo
         return replace(decision, actions=(*decision.actions, *late)) if decision.actions else decision
 
     async def scenario() -> None:
-        async with world(3) as w:
+        async with world(4) as w:
             w.nodeset(replicas=1)
             await w.run(20)
             monkeypatch.setattr(answers, "decide", outdated)

@@ -24,7 +24,9 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- end -}}
 {{- end }}
 
-{{- /* A line for each partition that is defined in several places. */}}
+{{- /*
+A line for each partition that is defined in several places. DEFAULT is no partition: Slurm accepts any number of such lines.
+*/}}
 {{- define "slurm.faults.partitions" -}}
 {{- $places := dict -}}
 {{- range $name, $partition := .Values.partitions -}}
@@ -42,7 +44,7 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- $_ := set $places $name (append (get $places $name | default list) "controller.extraConf") -}}
 {{- end -}}
 {{- range $name, $found := $places -}}
-{{- if gt (len $found) 1 -}}
+{{- if and (gt (len $found) 1) (ne (upper $name) "DEFAULT") -}}
 {{- include "slurm.check.line" (list (first $found) (printf "the partition `%s` is also defined in %s" $name (rest $found | uniq | join " and "))
   "Slurm accepts one partition of each name: remove one of them.") -}}
 {{- end -}}

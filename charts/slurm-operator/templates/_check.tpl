@@ -203,9 +203,13 @@ a list
 {{- printf "  %s: %s. %s\n" (index . 0 | default "the values") (index . 1) (index . 2) -}}
 {{- end }}
 
-{{- /* Fails with the lines. Does nothing without lines. Call with the lines. */}}
+{{- /*
+Fails with the lines. Does nothing without lines. Call with the lines. For `helm lint`, which only logs the failure and goes on
+rendering, the result is text that is not YAML, so that it fails too.
+*/}}
 {{- define "slurm-operator.check.fail" -}}
 {{- with trimSuffix "\n" . -}}
 {{- fail (printf "the values can't be used:\n%s" .) -}}
+{{- print "[ " -}}
 {{- end -}}
 {{- end }}

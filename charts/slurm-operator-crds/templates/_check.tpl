@@ -30,6 +30,11 @@ rules refer, the rule, the value, its place in the values.
 {{- $wanted = append $wanted (get $words .) -}}
 {{- end -}}
 {{- $remedy := get $rule "remedy" | default (printf "Set %s." (join " or " $wanted)) -}}
+{{- if include "slurm-operator-crds.check.needlessQuotes" (list $value $types) -}}
+{{- $remedy = "Remove the quotes, or use --set." -}}
+{{- else if and (eq (join "" $wanted) "text") (has $type (list "number" "integer" "boolean")) -}}
+{{- $remedy = "Put it in quotes, or use --set-string." -}}
+{{- end -}}
 {{- include "slurm-operator-crds.check.line" (list $path (printf "%s is not %s" (include "slurm-operator-crds.check.shown" $value) (join " or " $wanted)) $remedy) -}}
 {{- else if and (hasKey $rule "enum") (not (include "slurm-operator-crds.check.listed" (list $value $rule.enum))) -}}
 {{- if $rule.former -}}
@@ -114,6 +119,9 @@ rules refer, the rule, the value, its place in the values.
 {{- end -}}
 {{- if $problem -}}
 {{- $remedy := $rule.remedy | default (eq $problem "is too short" | ternary "Set a text that is not empty." "Shorten it.") -}}
+{{- if include "slurm-operator-crds.check.needlessQuotes" (list $value $rule.type) -}}
+{{- $remedy = "Remove the quotes, or use --set." -}}
+{{- end -}}
 {{- include "slurm-operator-crds.check.line" (list $path (printf "%s %s" (include "slurm-operator-crds.check.shown" $value) $problem) $remedy) -}}
 {{- end -}}
 {{- end }}
@@ -185,7 +193,17 @@ much like it. Call with a list: the key, the names.
 {{- end -}}
 {{- end }}
 
-{{- /* A value in a message: at most 60 characters of text. Call with the value. */}}
+{{- /* "true" if a value is text that would be a value of the types without its quotes. Call with a list: the value, the types. */}}
+{{- define "slurm-operator-crds.check.needlessQuotes" -}}
+{{- $types := kindIs "string" (index . 1) | ternary (list (index . 1)) (index . 1) | default list -}}
+{{- $text := kindIs "string" (index . 0) | ternary (index . 0) "" -}}
+{{- if or (and (has "boolean" $types) (has $text (list "true" "false")))
+  (and (or (has "integer" $types) (has "number" $types)) (regexMatch "^(0|-?[1-9][0-9]*)$" $text)) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{- /* A value in a message: at most 60 characters of text, which is in double quotes. Call with the value. */}}
 {{- define "slurm-operator-crds.check.shown" -}}
 {{- if kindIs "map" . -}}
 a map
@@ -193,8 +211,10 @@ a map
 a list
 {{- else if kindIs "invalid" . -}}
 `null`
+{{- else if kindIs "string" . -}}
+"{{ . | replace "\n" " " | trunc 60 }}"
 {{- else -}}
-`{{ toString . | replace "\n" " " | trunc 60 }}`
+`{{ . }}`
 {{- end -}}
 {{- end }}
 

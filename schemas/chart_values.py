@@ -49,7 +49,7 @@ def json_schema(chart: str) -> dict[str, Any]:
     source.pop("definitions", None)
     own = source.pop("properties")
     anything = {"description": "Values that Helm shares between charts. Not used.", "type": "object"}
-    schema = _mapped({**source, "properties": {**own, "global": anything}}, _completed)
+    schema = _mapped(_mapped({**source, "properties": {**own, "global": anything}}, _completed), _without_reference)
     return {"$schema": DRAFT, **schema, "definitions": kubernetes_types.definitions(schema)}
 
 
@@ -79,8 +79,10 @@ def _shared(rules: sources.Schema) -> sources.Schema:
         return {"$ref": f"#/definitions/{names[text]}"}
 
     count(rules)
-    result: sources.Schema = _children(rules, refer)
-    return {**result, "definitions": {**result["definitions"], **found}}
+    # A type of Kubernetes is never only a reference: the chart follows one reference, not a chain.
+    types = {name: _children(each, refer) for name, each in rules["definitions"].items()}
+    result: sources.Schema = _children({**rules, "definitions": {}}, refer)
+    return {**result, "definitions": {**types, **found}}
 
 
 def description_text(chart: str) -> str:
@@ -128,6 +130,12 @@ def _completed(schema: sources.Schema) -> sources.Schema:
     if "properties" in schema:
         schema.setdefault("additionalProperties", False)
     return schema
+
+
+def _without_reference(schema: sources.Schema) -> sources.Schema:
+    """A schema without the type of Kubernetes that its own words replace."""
+    described = schema.keys() & {"properties", "items"}
+    return {word: schema[word] for word in schema if not (described and word == "$ref")}
 
 
 def _former(source: Any) -> sources.Schema:

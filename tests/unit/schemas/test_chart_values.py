@@ -121,6 +121,18 @@ def test_the_rules_that_the_chart_checks_refuse_what_the_schema_refuses(chart: s
     assert not any("description" in schema for schema in schemas(rules))
 
 
+@pytest.mark.parametrize("chart", chart_values.charts())
+def test_a_reference_leads_to_a_rule_in_one_step_because_the_chart_follows_only_one(chart: str) -> None:
+    rules = json.loads(chart_values.rules_text(chart))
+    assert [name for name, rule in rules["definitions"].items() if "$ref" in rule] == []
+
+
+@pytest.mark.parametrize("chart", chart_values.charts())
+def test_a_reference_has_no_words_beside_it_because_the_chart_would_ignore_them(chart: str) -> None:
+    rules = json.loads(chart_values.rules_text(chart))
+    assert [rule for rule in schemas(rules) if "$ref" in rule and len(rule) > 1] == []
+
+
 def schemas(schema: Any) -> Iterator[dict[str, Any]]:
     """A schema and all schemas in it."""
     if isinstance(schema, dict):

@@ -66,10 +66,10 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- $nodesets := include "slurm.nodesets" . | fromYaml -}}
 {{- $lines := list -}}
 {{- range $name, $partition := .Values.partitions -}}
-{{- if not $partition.nodesets -}}
+{{- if and (kindIs "map" $partition) (not $partition.nodesets) -}}
 {{- fail (printf "partitions.%s.nodesets: the list is empty. Name keys of nodesets, or ALL." $name) -}}
 {{- end -}}
-{{- if $partition.enabled -}}
+{{- if ($partition | default dict).enabled -}}
 {{- range $nodeset := $partition.nodesets -}}
 {{- if not (or (eq $nodeset "ALL") (hasKey $nodesets $nodeset)) -}}
 {{- fail (printf "partitions.%s.nodesets: `%s` is not an enabled NodeSet. Name keys of nodesets, or ALL." $name $nodeset) -}}

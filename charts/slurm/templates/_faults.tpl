@@ -69,7 +69,7 @@ A line for each partition that is defined in several places. DEFAULT is no parti
 {{- end -}}
 {{- end -}}
 {{- range $name, $partition := .Values.partitions -}}
-{{- if $partition.enabled -}}
+{{- if ($partition | default dict).enabled -}}
 {{- $path := printf "partitions.%s" $name -}}
 {{- $pairs = append $pairs (list (printf "%s.config" $path) $partition.config (printf "%s.configMap" $path) $partition.configMap) -}}
 {{- end -}}

@@ -16,24 +16,33 @@ Maps are merged, lists are replaced, null removes a default. The argument is the
 
 {{- define "slurm.nodesets" -}}
 {{- $sets := dict -}}
+{{- $targets := list -}}
+{{- with .Values.vendor.google -}}
+{{- range concat (.a3mega | default list) (.a3ultra | default list) }}{{ $targets = append $targets .targetNodeSet }}{{ end -}}
+{{- end -}}
 {{- range $key, $item := .Values.nodesets -}}
 {{- $set := mergeOverwrite (deepCopy $.Values.nodesetDefaults) (deepCopy $item) -}}
 {{- if $set.enabled -}}
+{{- if has $key $targets -}}
 {{- $set = include "slurm.withGoogleInstances" (list $ $key $set) | fromYaml -}}
-{{- $_ := set $sets $key (include "slurm.withJobMapping" (list $ $set) | fromYaml) -}}
+{{- end -}}
+{{- if $.Values.vendor.nvidia.dcgm.enabled -}}
+{{- $set = include "slurm.withJobMapping" (list $ $set) | fromYaml -}}
+{{- end -}}
+{{- $_ := set $sets $key $set -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml $sets -}}
 {{- end }}
 
 {{- /*
-A nodeset with the folder in which dcgm-exporter finds the jobs of its GPUs, if that is enabled and it requests GPUs.
+A nodeset with the folder in which dcgm-exporter finds the jobs of its GPUs, if it requests GPUs.
 Call with a list: root context, the nodeset.
 */}}
 {{- define "slurm.withJobMapping" -}}
 {{- $dcgm := (index . 0).Values.vendor.nvidia.dcgm -}}
 {{- $set := index . 1 -}}
-{{- if and $dcgm.enabled (include "slurm.asksForGpus" $set) -}}
+{{- if include "slurm.asksForGpus" $set -}}
 {{- $slurmd := $set.slurmd | default dict -}}
 {{- $podSpec := $set.podSpec | default dict -}}
 {{- $volume := dict "name" "dcgm-job-mapping" "hostPath" (dict "path" $dcgm.jobMappingDir "type" "DirectoryOrCreate") -}}

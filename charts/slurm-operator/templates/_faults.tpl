@@ -5,8 +5,8 @@
 {{- if regexMatch "(^|/)slurm-operator([:@].*)?$" $repository -}}
 {{- include "slurm-operator.check.line" (list
   (kindIs "string" $image | ternary "operator.image" "operator.image.repository")
-  (printf "`%s` is SchedMD's operator, which this chart can't run" $repository)
-  "Remove operator.image, or name your copy of ghcr.io/slurm-charts/sidecars."
+  (printf "`%s` has the name of SchedMD's operator, which this chart can't run" $repository)
+  "Remove operator.image, or set it to your copy of ghcr.io/slurm-charts/sidecars, under another name."
 ) -}}
 {{- end -}}
 {{- end }}

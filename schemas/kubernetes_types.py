@@ -1,7 +1,7 @@
 """Kubernetes' own types, for parts of values that the charts pass to Kubernetes unchanged.
 
-The fields are those of the oldest and of the newest Kubernetes in the range, together: a chart can't know which of them
-the cluster has. All fields are nullable: Kubernetes' API treats `null` like a missing field.
+The fields are those of all versions of Kubernetes in the range, together: a chart can't know which of them the cluster
+has. All fields are nullable: Kubernetes' API treats `null` like a missing field.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-VERSIONS = ("1.29.0", "1.36.0")
+VERSIONS = tuple(f"1.{minor}.0" for minor in range(29, 37))
 PACKAGES = (
     "api.core.v1",
     "apimachinery.pkg.apis.meta.v1",
@@ -58,7 +58,7 @@ def definition(name: str) -> Schema:
         raise KeyError(name)
     result = dict(found[-1])
     if "properties" in result:
-        result["properties"] = {**found[0].get("properties", {}), **result["properties"]}
+        result["properties"] = {key: child for each in found for key, child in each.get("properties", {}).items()}
     if name in PARTIAL:
         result.pop("required", None)
     for (owner, field), choices in CHOICES.items():

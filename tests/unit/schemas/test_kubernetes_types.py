@@ -5,10 +5,16 @@ import pytest
 from schemas import kubernetes_types
 
 
-def test_a_type_has_the_fields_of_the_oldest_and_of_the_newest_kubernetes() -> None:
+def test_a_type_has_the_fields_of_the_oldest_and_of_newer_kubernetes() -> None:
     fields = kubernetes_types.definition("PodResourceClaim")["properties"]
     assert "source" in fields, "of Kubernetes 1.29"
     assert "resourceClaimName" in fields, "of Kubernetes 1.31 and newer"
+
+
+def test_a_type_has_fields_that_only_a_version_in_between_has() -> None:
+    fields = kubernetes_types.definition("PodSpec")["properties"]
+    assert "workloadRef" in fields, "of Kubernetes 1.35"
+    assert "resourceClaims" in fields, "of all versions"
 
 
 def test_unknown_fields_are_refused_and_null_is_taken() -> None:

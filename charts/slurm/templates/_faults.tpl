@@ -21,6 +21,14 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- end -}}
 {{- if not $controller.external -}}
 {{- include "slurm.faults.partitions" . -}}
+{{- if include "slurm.google.config" . -}}
+{{- range $name, $set := include "slurm.nodesets" . | fromYaml -}}
+{{- if include "slurm.google.gpuLines" ($set.gpu | default dict) -}}
+{{- include "slurm.check.line" (list (printf "nodesets.%s.gpu" $name) "the gres.conf of vendor.google would replace the lines of this NodeSet"
+  "Set configFiles.gres.conf to `AutoDetect=nvidia` and the lines of this NodeSet.") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

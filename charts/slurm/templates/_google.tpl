@@ -143,14 +143,24 @@ podSpec:
       hostPath: {path: /proc/sys}
 {{- end }}
 
-{{- /* Name of the ConfigMap with gres.conf for these instances, if the values have none. Call with the root context. */}}
+{{- /*
+Name of the ConfigMap with gres.conf for these instances. Empty if the values have a gres.conf, or if the operator writes the
+same line for the GPUs of another nodeset. Call with the root context.
+*/}}
 {{- define "slurm.google.config" -}}
 {{- $google := .Values.vendor.google | default dict -}}
-{{- if not (hasKey (.Values.configFiles | default dict) "gres.conf") -}}
-{{- if $google.a3mega -}}
-{{- include "slurm.configMap.name" (list . "config-a3mega") -}}
-{{- else if $google.a3ultra -}}
-{{- include "slurm.configMap.name" (list . "config-a3ultra") -}}
+{{- if and (or $google.a3mega $google.a3ultra) (not (hasKey (.Values.configFiles | default dict) "gres.conf")) -}}
+{{- $written := false -}}
+{{- range include "slurm.nodesets" . | fromYaml -}}
+{{- if and (.gpu | default dict).enabled (not (include "slurm.google.gpuLines" .gpu)) }}{{ $written = true }}{{ end -}}
+{{- end -}}
+{{- if not $written -}}
+{{- include "slurm.configMap.name" (list . (empty $google.a3mega | ternary "config-a3ultra" "config-a3mega")) -}}
 {{- end -}}
 {{- end -}}
+{{- end }}
+
+{{- /* "true" if gres.conf has other lines for a nodeset's GPUs than `AutoDetect=nvidia`. Call with its `gpu`. */}}
+{{- define "slurm.google.gpuLines" -}}
+{{- if and .enabled (or .devices (ne (.autoDetect | default "nvidia") "nvidia")) }}true{{ end -}}
 {{- end }}

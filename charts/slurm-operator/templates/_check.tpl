@@ -224,8 +224,8 @@ a list
 {{- end }}
 
 {{- /*
-Fails with the lines. Does nothing without lines. Call with the lines. For `helm lint`, which only logs the failure and goes on
-rendering, the result is text that is not YAML, so that it fails too.
+Fails with the lines. Does nothing without lines. Call with the lines. For `helm lint`, which only logs the failure and continues
+to render, the result is text that is not YAML, so that it fails too.
 */}}
 {{- define "slurm-operator.check.fail" -}}
 {{- with trimSuffix "\n" . -}}

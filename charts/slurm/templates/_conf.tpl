@@ -63,18 +63,9 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 
 {{- /* The PartitionName lines of `partitions`. Call with the root context. */}}
 {{- define "slurm.partitionLines" -}}
-{{- $nodesets := include "slurm.nodesets" . | fromYaml -}}
 {{- $lines := list -}}
 {{- range $name, $partition := .Values.partitions -}}
-{{- if and (kindIs "map" $partition) (not $partition.nodesets) -}}
-{{- fail (printf "partitions.%s.nodesets: the list is empty. Name keys of nodesets, or ALL." $name) -}}
-{{- end -}}
 {{- if ($partition | default dict).enabled -}}
-{{- range $nodeset := $partition.nodesets -}}
-{{- if not (or (eq $nodeset "ALL") (hasKey $nodesets $nodeset)) -}}
-{{- fail (printf "partitions.%s.nodesets: `%s` is not an enabled NodeSet. Name keys of nodesets, or ALL." $name $nodeset) -}}
-{{- end -}}
-{{- end -}}
 {{- $options := include "slurm.conf" (list $partition.config $partition.configMap " " (printf "partitions.%s.configMap" $name)) -}}
 {{- $lines = append $lines (printf "PartitionName=%s Nodes=%s %s" $name ($partition.nodesets | uniq | sortAlpha | join ",") $options | trim) -}}
 {{- end -}}

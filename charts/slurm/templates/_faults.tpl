@@ -5,6 +5,24 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- /* A line for each fault of the values. */}}
 {{- define "slurm.faults" -}}
 {{- $controller := .Values.controller -}}
+{{- $nodesets := include "slurm.nodesets" . | fromYaml -}}
+{{- range $name := list "slurm.conf" "slurmdbd.conf" -}}
+{{- if hasKey ($.Values.configFiles | default dict) $name -}}
+{{- include "slurm.check.line" (list "configFiles" (printf "%s is written by the operator" $name)
+  (printf "Add lines to it with %s.extraConf." (eq $name "slurm.conf" | ternary "controller" "accounting"))) -}}
+{{- end -}}
+{{- end -}}
+{{- range $key, $set := include "slurm.loginsets" . | fromYaml -}}
+{{- include "slurm.faults.name" (list (printf "loginsets.%s" $key) $key (include "slurm.loginset.name" (list $ $key))) -}}
+{{- end -}}
+{{- range $key, $set := $nodesets -}}
+{{- include "slurm.faults.name" (list (printf "nodesets.%s" $key) $key (include "slurm.nodeset.name" (list $ $key))) -}}
+{{- end -}}
+{{- range $key, $token := .Values.tokens -}}
+{{- if dig "enabled" true $token -}}
+{{- include "slurm.faults.name" (list (printf "tokens.%s" $key) $key (include "slurm.token.name" (list $ $key))) -}}
+{{- end -}}
+{{- end -}}
 {{- $persistence := $controller.persistence | default dict -}}
 {{- if and (not $controller.external) ($controller.ha | default dict).enabled (not (and $persistence.enabled $persistence.existingClaim)) -}}
 {{- include "slurm.check.line" (list "controller.ha.enabled" "standbys need a volume that all slurmctld share"
@@ -20,9 +38,9 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- end -}}
 {{- end -}}
 {{- if not $controller.external -}}
-{{- include "slurm.faults.partitions" . -}}
+{{- include "slurm.faults.partitions" (list . $nodesets) -}}
 {{- if include "slurm.google.config" . -}}
-{{- range $name, $set := include "slurm.nodesets" . | fromYaml -}}
+{{- range $name, $set := $nodesets -}}
 {{- if include "slurm.google.gpuLines" ($set.gpu | default dict) -}}
 {{- include "slurm.check.line" (list (printf "nodesets.%s.gpu" $name) "the gres.conf of vendor.google would replace the lines of this NodeSet"
   "Set configFiles.gres.conf to `AutoDetect=nvidia` and the lines of this NodeSet.") -}}
@@ -33,21 +51,46 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- end }}
 
 {{- /*
-A line for each partition that is defined in several places. DEFAULT is no partition: Slurm accepts any number of such lines.
+A line for a name that is no part of a host name. Pods have the name, followed by "-0" and more, as a label of at most 63
+characters. Call with a list: the place of the key in the values, the key, the name.
+*/}}
+{{- define "slurm.faults.name" -}}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" (index . 1)) -}}
+{{- include "slurm.check.line" (list (index . 0) "a key becomes part of host names" "Use a-z, 0-9 and, within, `-`.") -}}
+{{- else if gt (len (index . 2)) 61 -}}
+{{- include "slurm.check.line" (list (index . 0) (printf "the name `%s` has more than 61 characters" (index . 2))
+  "Shorten the key, or set fullnameOverride.") -}}
+{{- end -}}
+{{- end }}
+
+{{- /*
+A line for each partition of nodesets that don't exist, and for each that is defined in several places. DEFAULT is no partition:
+Slurm accepts any number of such lines. Call with a list: root context, the effective nodesets.
 */}}
 {{- define "slurm.faults.partitions" -}}
+{{- $values := (index . 0).Values -}}
+{{- $nodesets := index . 1 -}}
 {{- $places := dict -}}
-{{- range $name, $partition := .Values.partitions -}}
+{{- range $name, $partition := $values.partitions -}}
+{{- if and (kindIs "map" $partition) (not $partition.nodesets) -}}
+{{- include "slurm.check.line" (list (printf "partitions.%s.nodesets" $name) "the list is empty" "Name keys of nodesets, or ALL.") -}}
+{{- end -}}
 {{- if ($partition | default dict).enabled -}}
 {{- $_ := set $places $name (list (printf "partitions.%s" $name)) -}}
+{{- range $nodeset := $partition.nodesets -}}
+{{- if not (or (eq $nodeset "ALL") (hasKey $nodesets $nodeset)) -}}
+{{- include "slurm.check.line" (list (printf "partitions.%s.nodesets" $name) (printf "`%s` is not an enabled NodeSet" $nodeset)
+  "Name keys of nodesets, or ALL.") -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $set := include "slurm.nodesets" . | fromYaml -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $set := $nodesets -}}
 {{- if ($set.partition | default dict).enabled -}}
 {{- $_ := set $places $name (append (get $places $name | default list) (printf "nodesets.%s.partition" $name)) -}}
 {{- end -}}
 {{- end -}}
-{{- range regexFindAll `(?im)^[ \t]*PartitionName=[^\s#]+` (.Values.controller.extraConf | default "") -1 -}}
+{{- range regexFindAll `(?im)^[ \t]*PartitionName=[^\s#]+` ($values.controller.extraConf | default "") -1 -}}
 {{- $name := trim . | splitList "=" | last -}}
 {{- $_ := set $places $name (append (get $places $name | default list) "controller.extraConf") -}}
 {{- end -}}

@@ -21,37 +21,24 @@ another one.
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end }}
 
-{{- /*
-The name of an object of a key in the values. Call with a list: root context, the part between stem and key, the map of the
-values that has the key, the key.
-Pods have the name, followed by "-0" and more, as a label of at most 63 characters.
-*/}}
+{{- /* The name of an object of a key in the values. Call with a list: root context, the part between stem and key, the key. */}}
 {{- define "slurm.keyed.name" -}}
-{{- $key := index . 3 -}}
-{{- $path := printf "%s.%s" (index . 2) $key -}}
-{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" $key) -}}
-{{- fail (printf "%s: a key becomes part of host names: use a-z, 0-9 and, within, `-`" $path) -}}
-{{- end -}}
-{{- $name := printf "%s-%s-%s" (include "slurm.fullname" (index . 0)) (index . 1) $key -}}
-{{- if gt (len $name) 61 -}}
-{{- fail (printf "%s: the name `%s` has more than 61 characters: shorten the key, or set fullnameOverride" $path $name) -}}
-{{- end -}}
-{{- $name -}}
+{{- printf "%s-%s-%s" (include "slurm.fullname" (index . 0)) (index . 1) (index . 2) -}}
 {{- end }}
 
 {{- /* Call with a list: root context, key in `loginsets`. */}}
 {{- define "slurm.loginset.name" -}}
-{{- include "slurm.keyed.name" (list (index . 0) "login" "loginsets" (index . 1)) -}}
+{{- include "slurm.keyed.name" (list (index . 0) "login" (index . 1)) -}}
 {{- end }}
 
 {{- /* Call with a list: root context, key in `nodesets`. */}}
 {{- define "slurm.nodeset.name" -}}
-{{- include "slurm.keyed.name" (list (index . 0) "worker" "nodesets" (index . 1)) -}}
+{{- include "slurm.keyed.name" (list (index . 0) "worker" (index . 1)) -}}
 {{- end }}
 
 {{- /* Call with a list: root context, key in `tokens`. */}}
 {{- define "slurm.token.name" -}}
-{{- include "slurm.keyed.name" (list (index . 0) "token" "tokens" (index . 1)) -}}
+{{- include "slurm.keyed.name" (list (index . 0) "token" (index . 1)) -}}
 {{- end }}
 
 {{- /* A ConfigMap of the release. Call with a list: root context, its content, for example "prolog-scripts". */}}

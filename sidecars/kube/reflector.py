@@ -19,6 +19,7 @@ from sidecars.kube.store import Key, Store, identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from sidecars.kube.client import Client
     from sidecars.kube.resources import Manifest, Resource
@@ -146,6 +147,16 @@ class Reflector(Generic[T]):
             raise TimeoutError(f"no complete list of {self.resource.plural} within {timeout:g} s{reason}") from None
 
 
+def _must_exist(item: object) -> bool:
+    """Whether an object can't be gone, although the API server doesn't serve its kind.
+
+    A CRD is deleted after its objects, and an object with finalizers after it was marked as being deleted
+    (https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/).
+    """
+    metadata = item["metadata"] if isinstance(item, dict) else {}
+    return bool(metadata.get("finalizers")) and "deletionTimestamp" not in metadata
+
+
 class _Feed(Generic[T]):
     """One list and watch, of one namespace or of all."""
 
@@ -251,12 +262,12 @@ class _Feed(Generic[T]):
         self._permitted()
         if not self.absent:
             _log.info("%s: the API server doesn't serve this kind; its CRD doesn't exist", self._what)
-        self._empty()
+        self._empty(but={key for key in self._store.known() if _must_exist(self._store.get(*key))})
         self.absent = True
 
-    def _empty(self) -> None:
+    def _empty(self, but: AbstractSet[Key] = frozenset()) -> None:
         """The kind or the namespace does not exist, or the namespace is being deleted: its objects count as gone."""
-        self._discard_all_but(set())
+        self._discard_all_but(but)
         self._version = ""
         self.fault = None
         self.answered.set()
@@ -265,7 +276,7 @@ class _Feed(Generic[T]):
         if self._namespace is not None:
             self._refused.pop(self._namespace, None)
 
-    def _discard_all_but(self, seen: set[Key]) -> None:
+    def _discard_all_but(self, seen: AbstractSet[Key]) -> None:
         for key in self._store.known():
             if key not in seen and self._namespace in (None, key.namespace):
                 self._store.discard(key)

@@ -317,7 +317,7 @@ class _Step:
         name = maintenance.name_of(nodeset.name)
         slurm = self.observed.slurm
         if not self.observed.connected or slurm.problem is not None:
-            leaving = self.pods_gone and self.observed.controller_deleted
+            leaving = self.may_abandon_records and self.observed.controller_deleted
             if wanted.deleting and (not self.observed.connected or wanted.forced or leaving):
                 return maintenance.Outcome(actions=(actions.RemoveReservation(name, reachable=False),))
             return maintenance.unknown(f"what becomes of the reservation is unknown: {slurm.problem}")

@@ -326,6 +326,26 @@ async def test_the_objects_of_a_kind_that_is_removed_are_gone(server: KubeDouble
         assert (reflector.served, names(reflector), events) == (False, set(), [("ADDED", "a"), ("DELETED", "a")])
 
 
+async def test_of_a_kind_that_is_not_served_for_a_while_no_object_counts_as_gone_that_has_finalizers(
+    server: KubeDouble, client: Client
+) -> None:
+    bound, leaving = pod("bound"), pod("leaving")
+    bound["metadata"]["finalizers"] = leaving["metadata"]["finalizers"] = ["example.com/first"]
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    for item in (bound, leaving, pod("free")):
+        server.put(PODS, item)
+    reflector = Reflector(client, PODS, served=lambda: None)
+    async with running(reflector):
+        await reflector.wait_synced(5)
+        server.always = "404"
+        server.end_streams()
+        await asyncio.sleep(5)
+        assert (reflector.served, names(reflector)) == (False, {"bound"})
+        server.always = None
+        await asyncio.sleep(31)
+        assert (reflector.served, names(reflector)) == (True, {"bound", "leaving", "free"})
+
+
 async def test_a_namespace_that_does_not_exist_is_empty_and_delays_no_other(server: KubeDouble, client: Client) -> None:
     server.put(PODS, pod("a"))
     server.always = "403"  # as its Role is missing, too

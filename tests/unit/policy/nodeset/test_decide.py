@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sidecars.contract.extra import PodFacts, encode
 from sidecars.policy.nodeset import actions, needs
-from sidecars.policy.nodeset.decide import LIVE_SECONDS, Decision, decide
+from sidecars.policy.nodeset.decide import LIVE_SECONDS, RECORDS_SECONDS, Decision, decide
 from sidecars.policy.nodeset.desired import desired_pods
 from sidecars.policy.nodeset.maintenance import FINALIZER
 from sidecars.policy.nodeset.memory import Memory
@@ -501,21 +501,22 @@ def test_a_deleted_nodeset_waits_for_jobs_of_its_partition_until_its_deletion_ti
     assert released(deletionTimeout="40s")
 
 
-def test_a_nodeset_without_pods_whose_controller_is_deleted_too_waits_for_no_reservation_in_a_slurm_that_is_gone() -> (
+def test_a_nodeset_whose_controller_is_deleted_too_waits_a_while_for_its_reservation_in_a_slurm_that_is_silent() -> (
     None
 ):
-    def removed(pods: list[WorkerPod], *, controller_deleted: bool) -> bool:
+    def removed(pods: list[WorkerPod], waited: float, *, controller_deleted: bool) -> bool:
         desired = asked(1, {**DELETED, "finalizers": [FINALIZER]})
         view = SlurmView({}, "slurmrestd doesn't answer")
         observed = seen(pods, view, connected=True, controller_deleted=controller_deleted)
-        decision = decide(desired, observed, Memory(), NOW)
-        return of(actions.RemoveReservation, decision) == [
-            actions.RemoveReservation("SlurmOperatorMaint-slinky", reachable=False)
-        ]
+        decision = decide(desired, observed, Memory(pods_gone_since=NOW - waited), NOW)
+        found = of(actions.RemoveReservation, decision)
+        assert found or decision.look_again is not None
+        return found == [actions.RemoveReservation("SlurmOperatorMaint-slinky", reachable=False)]
 
-    assert removed([], controller_deleted=True)
-    assert not removed([worker(0)], controller_deleted=True)
-    assert not removed([], controller_deleted=False)
+    assert removed([], RECORDS_SECONDS, controller_deleted=True)
+    assert not removed([], RECORDS_SECONDS - 1, controller_deleted=True)
+    assert not removed([worker(0)], RECORDS_SECONDS, controller_deleted=True)
+    assert not removed([], RECORDS_SECONDS, controller_deleted=False)
 
 
 # Revisions

@@ -222,7 +222,7 @@ async def test_the_drain_reason_of_a_cordon_quotes_the_annotation_and_an_uncordo
         await world.until_ready(1)
         for annotation, reason in (
             ("GPU ECC error detected", "slurm-operator: GPU ECC error detected"),
-            ("GPU\tECC\nerror\x1b[31m", "slurm-operator: GPU ECC error[31m"),
+            ("GPU\tECC\nerror\x1b[31m", "slurm-operator: GPU ECC error\ufffd[31m"),
             ("x" * 300, "slurm-operator: " + "x" * 256),
         ):
             explained = {"nodeset.slinky.slurm.net/node-cordon-reason": annotation}

@@ -67,7 +67,7 @@ integration: $(READY) ## tests on a real kube-apiserver and etcd
 
 .PHONY: e2e
 e2e: $(READY) ## tests with real Slurm on real Kubernetes, on a local cluster of their own
-	$(PYTEST) --timeout=900 --durations=25 tests/e2e
+	$(PYTEST) --timeout=900 -o timeout_func_only=true --durations=25 tests/e2e
 
 .PHONY: bench
 bench: $(READY) ## benchmarks; B=NAME for one

@@ -127,7 +127,8 @@ def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_de
     assert (slurm.job(protected)["ExitCode"], slurm.job(protected)["Restarts"]) == ("0:0", "0")
 
     def replaced() -> bool:
-        return POD in slurm.pods() and slurm.pods()[POD]["metadata"]["uid"] != before
+        pod = slurm.pods().get(POD)
+        return pod is not None and pod["metadata"]["uid"] != before
 
     until("the pod to be replaced", replaced, 40)
     slurm.until_idle(2)

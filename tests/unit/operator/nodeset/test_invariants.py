@@ -317,7 +317,7 @@ def test_a_slurm_that_falls_silent_under_many_nodesets_delays_no_other(fault: Fa
 
 def test_a_reservation_that_slurm_is_slow_with_holds_up_nothing_of_its_nodeset() -> None:
     async def scenario() -> None:
-        async with world(3) as w:
+        async with world(5) as w:  # in which no slurmd is late to register
             slurm = w.slurms["slurm", "slurm"]
             w.nodeset(replicas=2)
             await w.run(20)

@@ -223,7 +223,7 @@ async def test_the_drain_reason_of_a_cordon_quotes_the_annotation_and_an_uncordo
         for annotation, reason in (
             ("GPU ECC error detected", "slurm-operator: GPU ECC error detected"),
             ("GPU\tECC\nerror\x1b[31m", "slurm-operator: GPU ECC error\ufffd[31m"),
-            ("x" * 300, "slurm-operator: " + "x" * 256),
+            ("x" * 300, "slurm-operator: " + "x" * 255 + "…"),
         ):
             explained = {"nodeset.slinky.slurm.net/node-cordon-reason": annotation}
             await machine(world, "n1", {"metadata": {"annotations": explained}, "spec": {"unschedulable": True}})

@@ -137,12 +137,15 @@ def test_a_worker_whose_record_an_administrator_has_deleted_is_replaced(pool: Sl
 def cut_off(slurm: Slurm, pod: str) -> Iterator[None]:
     """No packet of the pod reaches slurmctld; probes of the kubelet are answered."""
     controller = slurm.kubernetes.get("-n", "slurm", "pod", "slurm-controller-0")["status"]["podIP"]
-    inside = ["nsenter", f"--net=/proc/{min(processes(slurm.pods()[pod]['metadata']['uid']))}/ns/net"]
-    subprocess.run([*inside, "ip", "route", "add", "blackhole", f"{controller}/32"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run([*inside, "ip", "route", "del", "blackhole", f"{controller}/32"], check=True)
+    process = min(processes(slurm.pods()[pod]["metadata"]["uid"]))
+    # It may end before the block does.
+    with Path(f"/proc/{process}/ns/net").open() as namespace:
+        inside = ["nsenter", f"--net=/proc/{os.getpid()}/fd/{namespace.fileno()}"]
+        subprocess.run([*inside, "ip", "route", "add", "blackhole", f"{controller}/32"], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run([*inside, "ip", "route", "del", "blackhole", f"{controller}/32"], check=True)
 
 
 def test_a_worker_that_was_cut_off_for_longer_than_slurmds_timeout_is_used_again(pool: Slurm) -> None:

@@ -17,7 +17,7 @@ from sidecars.policy.nodeset import lost
 from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.desired import desired_pods
 from sidecars.policy.nodeset.needs import Answer, Jobs, Known, Need, SlurmctldStart
-from sidecars.policy.nodeset.records import Desired, Observed, OtherWorkers, SlurmView, WorkerPod
+from sidecars.policy.nodeset.records import FINISHED, Desired, Observed, OtherWorkers, SlurmView, WorkerPod
 from sidecars.slurm.records import Node
 
 
@@ -123,7 +123,7 @@ def _other_workers(this: Pass, view: SlurmView) -> OtherWorkers:
             continue
         for pod in caches.pods.store.by("owner", nodeset["metadata"]["uid"]):
             since = slurmd_since(pod)
-            ended = pod.metadata.deletion_timestamp is not None or pod.status.phase in {"Failed", "Succeeded"}
+            ended = pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
             if since is not None and not ended:
                 running += 1
                 missing += lost.is_missing(since, slurm_node(pod), view, now)

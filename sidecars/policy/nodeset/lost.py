@@ -184,6 +184,9 @@ def spared(
     `since`: see `absent`. `start`: the answer to `SlurmctldStart`; None where nothing depends on it. `before`: `kept`
     of the last pass.
     """
+    if start is None and not before:
+        # In a healthy cluster thousands of pods need not be looked at, several times in each pass.
+        return Spared(frozenset(), frozenset())
     unknown = [
         pod
         for pod in pods

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sidecars.slurm.records import Node
     from sidecars.workloads.resources import NodeSet
 
+FINISHED = frozenset({"Failed", "Succeeded"})
+"""Phases of a pod whose containers have ended for good."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerPod:
@@ -69,7 +72,7 @@ class WorkerPod:
     @property
     def finished(self) -> bool:
         """All its containers have ended for good."""
-        return self.phase in {"Failed", "Succeeded"}
+        return self.phase in FINISHED
 
 
 @dataclass(frozen=True, slots=True)

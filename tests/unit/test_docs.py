@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.charts import migration
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
 
@@ -33,11 +35,26 @@ def broken_links(page: Path, text: str) -> list[str]:
     return broken
 
 
-def headless_tables(text: str) -> list[str]:
-    """First rows of tables without a head, which Markdown shows as text."""
-    blocks = re.split(r"\n\s*\n", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE))
-    tables = [re.findall(r"^ *\|.*", block, re.MULTILINE) for block in blocks]
-    return [rows[0] for rows in tables if rows and not (len(rows) > 1 and re.fullmatch(r" *\|[-|]+\|", rows[1]))]
+def broken_tables(text: str) -> list[str]:
+    """Lines that Markdown doesn't show as a row of the table that they belong to.
+
+    A table has a head, a line of dashes and rows, all with the same number of cells. A blank line ends it, and nothing
+    else may touch it.
+    """
+    found = []
+    for block in re.split(r"\n\s*\n", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)):
+        lines = block.strip("\n").split("\n")
+        if any(line.lstrip().startswith("|") for line in lines):
+            if len(lines) < 2 or not re.fullmatch(r" *\|(:?-+:?\|)+", lines[1]):
+                found.append(lines[0])
+                continue
+            found += [line for line in lines if not line.endswith("|") or cells(line) != cells(lines[1])]
+    return found
+
+
+def cells(line: str) -> int:
+    """Number of cells in a row of a table."""
+    return len(re.findall(r"(?<!\\)\|", line)) - 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -46,8 +63,8 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_table_has_its_head(page: Path) -> None:
-    assert headless_tables(page.read_text(encoding="utf-8")) == []
+def test_every_table_is_whole(page: Path) -> None:
+    assert broken_tables(page.read_text(encoding="utf-8")) == []
 
 
 def test_every_page_is_listed_in_the_readme() -> None:
@@ -60,8 +77,26 @@ def test_a_link_to_a_file_or_heading_that_does_not_exist_is_found(link: str) -> 
     assert broken_links(ROOT / "README.md", f"See [this]({link}).") == [link]
 
 
-def test_a_table_that_a_blank_line_cuts_is_found() -> None:
-    assert headless_tables("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n") == ["| 3 | 4 |"]
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n", "| 3 | 4 |"),
+        ("| a | b |\n|---|---|\n| 1 | 2 | 3 |\n", "| 1 | 2 | 3 |"),
+        ("| a | b |\n|---|---|\n| 1 |\n", "| 1 |"),
+        ("| a | b |\n|---|---|\n| 1 | 2\n", "| 1 | 2"),
+        ("| a | b |\n|---|---|\n| 1 | `x|y` |\n", "| 1 | `x|y` |"),
+        ("| a | b |\n|---|\n| 1 |\n", "| a | b |"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\nText.\n", "Text."),
+        ("Text:\n| a | b |\n|---|---|\n| 1 | 2 |\n", "Text:"),
+        ("| a | b |\n", "| a | b |"),
+    ],
+)
+def test_a_table_that_is_cut_or_has_another_number_of_cells_in_a_row_is_found(text: str, line: str) -> None:
+    assert broken_tables(text) == [line]
+
+
+def test_a_whole_table_is_accepted_also_in_a_list_and_with_an_escaped_bar() -> None:
+    assert broken_tables("- Item:\n\n  | a | b |\n  |---|:-:|\n  | `x\\|y` | 2 |\n\n```\n| 1\n```\n") == []
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/reference/*.md")), ids=name)
@@ -109,10 +144,72 @@ def test_each_claim_of_the_threat_model_names_its_test() -> None:
         "A claim — a sentence",
         "A claim — `tests/unit/test_missing.py`",
         "A claim — `tests/unit/test_docs.py::test_missing`",
-        "A claim — `tests/unit/test_docs.py::test_every_table_has_its_head`, `tests/unit/test_missing.py`",
+        "A claim — `tests/unit/test_docs.py::test_every_table_is_whole`, `tests/unit/test_missing.py`",
         "A claim — `docs/security.md`",
         "A claim — `charts/slurm-operator/tests/operator/rbac_test.yaml::it: missing`",
     ],
 )
 def test_a_claim_without_a_test_is_found(item: str) -> None:
     assert claims_without_tests(f"### Prevented\n\n- {item}\n\n### Not prevented\n") == [item.partition(" — ")[0]]
+
+
+MIGRATION = r"tests/configurations/migration/([\w.-]+)\.yaml\)"
+"""Link to a values file in the shape of SchedMD's charts, which `make charts` renders and compares."""
+
+
+def rows_without_files(page: str, section: str, *, refused: bool) -> list[str]:
+    """Rows of a section's table that link to no values file, to a missing one, or to one with the other result."""
+    cases = {case.name: case.expected for case in migration.cases()}
+    text = re.search(rf"^## {section}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert text, f"no section {section!r}"
+    found = []
+    for row in re.findall(r"^\|.*", text.group(1), re.MULTILINE)[2:]:
+        files = re.findall(MIGRATION, row.split("|")[-2])
+        results = [(file in cases, "refused" in cases.get(file, {}), "warned" in cases.get(file, {})) for file in files]
+        if not files or any(result != (True, refused, False) for result in results):
+            found.append(row)
+    return found
+
+
+def unproven_claims(text: str) -> list[str]:
+    """Paragraphs and rows that call something of SchedMD's unchanged, without a link to the list of what is, or a "
+    "file."""
+    blocks = re.split(r"\n\s*\n|\n(?=\|)", text)
+    claims = [
+        " ".join(block.split()) for block in blocks if "unchanged" in block and re.search("SchedMD|Slinky", block)
+    ]
+    return [claim for claim in claims if not re.search(rf"#values-that-work-unchanged\)|{MIGRATION}", claim)]
+
+
+def test_each_row_of_values_that_work_unchanged_or_are_refused_names_files_that_are_tested() -> None:
+    page = (ROOT / "docs/compatibility.md").read_text(encoding="utf-8")
+    assert rows_without_files(page, "Values that work unchanged", refused=False) == []
+    assert rows_without_files(page, "Values that are refused", refused=True) == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        "none",
+        "[a](../tests/configurations/migration/missing.yaml)",
+        "[a](../tests/configurations/migration/base.yaml)",
+        "[a](../tests/configurations/migration/keys-of-1.0.yaml)",
+        "[a](../tests/configurations/migration/controller-image-string.yaml)",
+        "[a](../tests/configurations/migration/workers.yaml), [a](../tests/configurations/migration/missing.yaml)",
+    ],
+    ids=["none", "missing", "not rendered", "refused", "warned of", "one of two missing"],
+)
+def test_a_row_without_a_file_that_proves_it_is_found(files: str) -> None:
+    row = f"| `nodesets` | {files} |"
+    assert rows_without_files(f"## Same\n\n| values | files |\n|---|---|\n{row}\n", "Same", refused=False) == [row]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_claim_that_something_of_schedmd_is_unchanged_leads_to_what_proves_it(page: Path) -> None:
+    assert unproven_claims(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_claim_that_something_is_unchanged_without_a_proof_is_found() -> None:
+    assert unproven_claims("Text.\n\nValues of SchedMD's\ncharts are unchanged.\n") == [
+        "Values of SchedMD's charts are unchanged."
+    ]

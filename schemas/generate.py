@@ -1,7 +1,8 @@
 """Writes the files generated from `schemas/`: `python -m schemas.generate`. With `--check` it only reports stale ones.
 
 Custom resource definitions (charts/slurm-operator-crds/templates), the rules and descriptions of each chart's values
-with the template that checks them, and the reference pages in docs/reference.
+with the template that checks them, and the reference pages in docs/reference. The page of conditions comes from the
+reasons in `sidecars`.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from schemas import chart_values, definitions, sources
+from schemas import chart_values, conditions, definitions, sources
 
 ROOT = Path(__file__).parent.parent
 CRD_TEMPLATES = Path("charts/slurm-operator-crds/templates")
@@ -50,6 +51,7 @@ def generated(root: Path) -> dict[Path, str]:
         for definition in definitions.custom_resource_definitions()
     }
     files[PAGES / "crds.md"] = definitions.page()
+    files[PAGES / "conditions.md"] = conditions.page()
     for chart in chart_values.charts():
         folder = Path("charts") / chart
         files[folder / "values.schema.json"] = chart_values.description_text(chart)

@@ -6,6 +6,8 @@ reason. A prefix marks the reasons of this product.
 
 from enum import Enum
 
+from sidecars.contract.explained import Explained
+
 OPERATOR_PREFIX = "slurm-operator: "
 """Begins the reasons that the operator sets."""
 
@@ -15,13 +17,13 @@ POD_PREFIX = "slurm-node: "
 HEALTH_PREFIX = POD_PREFIX + "health: "
 """Begins the reasons of Slurm's HealthCheckProgram (charts/slurm-operator/workloads/health-run.sh)."""
 
-POD_LEAVING = POD_PREFIX + "the pod is leaving"
+POD_LEAVING = POD_PREFIX + "the pod is terminating"
 """`node` drains the Slurm node with it when slurmd is about to be stopped."""
 
-POD_GONE = POD_PREFIX + "the pod has gone"
+POD_GONE = POD_PREFIX + "slurmd has stopped"
 """`node` sets the Slurm node DOWN with it when slurmd has stopped and the node record can't be deleted yet."""
 
-RECORD_ORPHANED = OPERATOR_PREFIX + "its pod is gone"
+RECORD_ORPHANED = OPERATOR_PREFIX + "its pod was deleted"
 """The operator sets a Slurm node DOWN with it when no pod is left that belongs to the node record."""
 
 NOT_RESPONDING = "Not responding"
@@ -32,6 +34,116 @@ UNEXPECTEDLY_REBOOTED = "Node unexpectedly rebooted"
 
 MAX_LENGTH = 200
 """Characters of a reason that a worker pod registers with. Longer ones are cut off."""
+
+
+class NodeReason(Explained):
+    """Every reason of a Slurm node that this product sets, or waits for. Words in capitals stand for other texts."""
+
+    POD_TERMINATES = (
+        OPERATOR_PREFIX + "Pod (NAMESPACE/POD) is pending termination for CAUSE",
+        "The worker is to be deleted, for example for `scale-in` or `an update`, when its jobs have ended.",
+        "Wait, or cancel the jobs. To keep the worker, scale the NodeSet out again.",
+    )
+    PODS_TERMINATE = (
+        OPERATOR_PREFIX + "Pods of NodeSet (NAMESPACE/NODESET) are pending termination for CAUSE",
+        "The same, for 16 or more workers at once.",
+        "Wait, or cancel the jobs. To keep the workers, scale the NodeSet out again.",
+    )
+    POD_CORDONED = (
+        OPERATOR_PREFIX + "Pod (NAMESPACE/POD) was cordoned",
+        'A user has set the annotation `nodeset.slinky.slurm.net/pod-cordon: "true"` on the worker pod.',
+        "Remove the annotation.",
+    )
+    KUBE_NODE_CORDONED = (
+        OPERATOR_PREFIX + "Node (NODE) was cordoned, Pod (NAMESPACE/POD) must be cordoned",
+        "The worker's Kubernetes node is cordoned.",
+        "Run `kubectl uncordon` when the maintenance is over.",
+    )
+    KUBE_NODE_CORDONED_FOR = (
+        OPERATOR_PREFIX + "REASON",
+        (
+            "The worker's Kubernetes node is cordoned, with this annotation "
+            "`nodeset.slinky.slurm.net/node-cordon-reason`, or "
+            "with these conditions."
+        ),
+        "Run `kubectl uncordon` when the cause is fixed.",
+    )
+    ORPHANED = (
+        RECORD_ORPHANED,
+        (
+            "The worker's pod is gone. The node is DOWN, and its record stays because of a reservation, a job or "
+            "another "
+            "drain."
+        ),
+        (
+            "The operator deletes the record when it is free. A record with a drain of an administrator is left to the "
+            "administrator."
+        ),
+    )
+    LEAVING = (
+        POD_LEAVING,
+        "The worker pod is terminating, and waits for its jobs.",
+        "Wait. The record is deleted with the pod.",
+    )
+    GONE = (
+        POD_GONE,
+        "slurmd has stopped, and the record could not be deleted.",
+        "Nothing. The next pod of this name or the operator deletes the record.",
+    )
+    GPUS = (
+        POD_PREFIX + "FOUND of EXPECTED expected GPUs found by SOURCE",
+        "The worker has another number of GPUs than `gpu.expected`.",
+        (
+            "Repair the GPUs, or correct `gpu.expected`, then delete the pod. `slurm-sidecars doctor gres` shows more "
+            "([GPUs](../gpus.md#a-gpu-is-missing))."
+        ),
+    )
+    DISK = (
+        HEALTH_PREFIX + "disk: REASON",
+        "A file system is nearly full, or can't be written to.",
+        "Free space, or correct the mount. The next check undrains the node.",
+    )
+    MEMORY = (
+        HEALTH_PREFIX + "memory: REASON",
+        "The host has too little free memory.",
+        "Find the process that uses it. The next check undrains the node.",
+    )
+    MOUNTS = (
+        HEALTH_PREFIX + "mounts: REASON",
+        "A network file system or folder doesn't answer, is stale, or is missing.",
+        "Check its server and the mount on the Kubernetes node. The next check undrains the node.",
+    )
+    GPU_ANSWERS = (
+        HEALTH_PREFIX + "gpu-answers: REASON",
+        "`nvidia-smi -L` fails, is missing, or doesn't answer in time.",
+        "Check the driver on the Kubernetes node. Without it, `nvidia-smi` comes from the NVIDIA container runtime.",
+    )
+    GPU_COUNT = (
+        HEALTH_PREFIX + "gpu-count: REASON",
+        "The driver lists fewer GPUs or MIG devices than the worker should have.",
+        "A GPU has failed: reset or replace it, or reboot the host.",
+    )
+    GPU_ECC = (
+        HEALTH_PREFIX + "gpu-ecc: REASON",
+        "GPUs have uncorrected memory errors, or rows or pages that wait for a reset.",
+        "Reset the GPU or reboot the host. Replace a GPU with rows that can't be remapped.",
+    )
+    GPU_XID = (
+        HEALTH_PREFIX + "gpu-xid: REASON",
+        "The kernel has logged an Xid error of the GPU.",
+        "Repair the GPU, then delete the pod: the check of the new pod ignores older errors.",
+    )
+    SILENT = (
+        NOT_RESPONDING,
+        "slurmctld has set it: slurmd doesn't answer.",
+        "See whether the pod runs and whether slurmctld reaches its port 6818. The node returns when slurmd answers.",
+    )
+    REBOOTED = (
+        UNEXPECTEDLY_REBOOTED,
+        "slurmctld has set it: the host of slurmd was rebooted.",
+        "Nothing. The operator resumes the node when its pod is ready and slurmd has registered.",
+    )
+
 
 _SLURMCTLD = frozenset({NOT_RESPONDING, UNEXPECTEDLY_REBOOTED})
 """The whole text: a text that merely begins with it was typed by a user. `sidecars.slurm.owners` knows

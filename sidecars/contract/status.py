@@ -22,6 +22,19 @@ STARTED_PATH = "/started"
 YIELD_PATH = "/yield"
 
 
+class Stage(Enum):
+    """A step of a configuration's life that can fail."""
+
+    DRY_RUN = "DryRun"
+    """slurmctld reads it in a dry run."""
+
+    RECONFIGURE = "Reconfigure"
+    """The running slurmctld reads it."""
+
+    START = "Start"
+    """slurmctld starts with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """A configuration that the pod does not use."""
@@ -29,8 +42,8 @@ class Rejection:
     sha256: str
     """Its digest: see `sidecars.contract.manifest.Manifest`."""
 
-    stage: str
-    """What it failed: DryRun, Reconfigure or Start."""
+    stage: Stage
+    """What it failed."""
 
     file: str
     """The file at fault, "" if unknown."""
@@ -127,7 +140,7 @@ def encode(status: Status) -> dict[str, Any]:
         if rejected is None
         else {
             "sha256": rejected.sha256,
-            "stage": rejected.stage,
+            "stage": rejected.stage.value,
             "file": rejected.file,
             "line": rejected.line,
             "reason": rejected.reason,
@@ -162,7 +175,7 @@ def decode(document: Mapping[str, Any]) -> Status:
 def _rejection(rejected: Mapping[str, Any]) -> Rejection:
     return Rejection(
         sha256=str(rejected["sha256"]),
-        stage=printable(str(rejected["stage"])),
+        stage=Stage(rejected["stage"]),
         file=printable(str(rejected["file"])),
         line=None if rejected["line"] is None else int(rejected["line"]),
         reason=printable(str(rejected["reason"]), 2000),

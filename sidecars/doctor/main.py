@@ -31,6 +31,7 @@ from sidecars.kube import (
 )
 from sidecars.policy import gres_doctor
 from sidecars.policy.conditions import find
+from sidecars.policy.reasons import Ready
 from sidecars.slurm import client as slurm_client
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import SlurmError
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
     from sidecars.slurm.records import Node
 
 _SLURM_SECONDS = 12.0
-_REFUSALS = frozenset({"PartOfGpus", "Invalid", "Refused", "NameConflict", "ReferenceMissing"})
+_REFUSALS = frozenset(
+    {Ready.FEWER_GPUS_THAN_NODE, Ready.INVALID, Ready.REFUSED, Ready.NAME_CONFLICT, Ready.REFERENCE_MISSING}
+)
 """Reasons of the condition Ready for which a NodeSet gets no pods."""
 _SLURMD = "app.kubernetes.io/name=slurmd"
 

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecars.policy import conditions
+from sidecars.policy.reasons import Ready
 
 DEADLINE_SECONDS = 120.0
 """How long a Controller waits for an Accounting that exists but isn't ready, from the Accounting's creation."""
-
-MISSING = "AccountingMissing"
-WAITING = "WaitingForAccounting"
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Why the configuration can't be composed yet."""
 
-    reason: str
+    reason: Ready
     message: str
     seconds: float | None
     """When the wait ends at the latest; None if only the Accounting's appearance ends it."""
@@ -37,7 +35,7 @@ def wait(namespace: str, name: str, accounting: dict[str, Any] | None, *, in_use
             f"spec.accountingRef: no Accounting {name!r} in {namespace!r} exists; "
             "the operator uses it as soon as you create it"
         )
-        return Wait(MISSING, message, None)
+        return Wait(Ready.ACCOUNTING_MISSING, message, None)
     if accounting["spec"].get("external") or conditions.is_true(accounting, "Ready") or in_use:
         return None
     created = conditions.seconds(accounting["metadata"].get("creationTimestamp")) or 0.0
@@ -49,4 +47,4 @@ def wait(namespace: str, name: str, accounting: dict[str, Any] | None, *, in_use
         f"it starts nevertheless {DEADLINE_SECONDS:.0f} s after the Accounting was created. "
         f"See `kubectl -n {namespace} get accountings {name} -o wide`"
     )
-    return Wait(WAITING, message, left)
+    return Wait(Ready.WAITING_FOR_ACCOUNTING, message, left)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sidecars.policy.reasons import Ready
 from sidecars.workloads.resources import Controller
 
 _PLACE = "spec.persistence.existingClaim: PersistentVolumeClaim"
@@ -12,7 +13,7 @@ _PLACE = "spec.persistence.existingClaim: PersistentVolumeClaim"
 class Problem:
     """What is wrong with the claim."""
 
-    reason: str
+    reason: Ready
     message: str
     blocks: bool
     """Nothing of slurmctld may be applied. Else Kubernetes schedules its pod as soon as the claim exists."""
@@ -30,13 +31,13 @@ def problem(controller: Controller, access_modes: Sequence[str] | None) -> Probl
     if not name:
         return None
     if access_modes is None:
-        message = f"{_PLACE} {name!r} doesn't exist; it is taken up when it does"
+        message = f"{_PLACE} {name!r} doesn't exist; create it, and the operator continues"
         # Whether several slurmctld can share it is not known yet.
-        return Problem("ReferenceMissing", message, blocks=ha)
+        return Problem(Ready.REFERENCE_MISSING, message, blocks=ha)
     if ha and "ReadWriteMany" not in access_modes:
         message = (
             f"{_PLACE} {name!r} has access modes {', '.join(access_modes)}; with "
             "spec.ha several slurmctld on several Kubernetes nodes share it: name one with ReadWriteMany"
         )
-        return Problem("Invalid", message, blocks=True)
+        return Problem(Ready.INVALID, message, blocks=True)
     return None

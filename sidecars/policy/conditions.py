@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from sidecars.contract.text import printable
+from sidecars.policy.reasons import Reason
 
 MESSAGE_LIMIT = 32768
 """metav1.Condition.message, maxLength."""
@@ -17,14 +18,14 @@ MESSAGE_LIMIT = 32768
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One desired condition. `reason` is CamelCase; `message` may be empty only when nothing needs explanation.
+    """One desired condition. `message` may be empty only when nothing needs explanation.
 
     The message may quote Slurm or users: it is bounded and printable.
     """
 
     type: str
     status: Literal["True", "False", "Unknown"]
-    reason: str
+    reason: Reason
     message: str = ""
 
     def __post_init__(self) -> None:
@@ -48,7 +49,7 @@ def merge(
             {
                 "type": condition.type,
                 "status": condition.status,
-                "reason": condition.reason,
+                "reason": condition.reason.value,
                 "message": condition.message,
                 "observedGeneration": generation,
                 "lastTransitionTime": since or timestamp(now),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from sidecars.contract.status import StartGatePhase
 from sidecars.policy.conditions import Condition
 from sidecars.policy.gate import Known, Pod, report_of
+from sidecars.policy.reasons import StartGated
 
 START_GATED = "StartGated"
 """The condition: whether each slurmctld asked the start gate of its pod, and no standby led when it started."""
@@ -62,26 +63,36 @@ def start_gated(pods: Sequence[Pod], known: Mapping[str, Known]) -> Condition:
                 "its container must end when slurmctld ends, so let spec.slurmctld.command not restart slurmctld, "
                 f"and delete pod {name}"
             )
-            return Condition(START_GATED, "False", "NotAsked", message)
+            return Condition(START_GATED, "False", StartGated.NOT_ASKED, message)
         if gate.phase is StartGatePhase.PASSED and gate.problem:
             message = (
                 f"slurmctld in {name} started, perhaps on old state, although {gate.problem}: check that the slurmctld "
                 "pods reach each other at port 6816, and compare `squeue` with the jobs that run"
             )
-            return Condition(START_GATED, "False", "StandbyLed", message)
+            return Condition(START_GATED, "False", StartGated.STANDBY_LED, message)
     for name, gate in gates:
         if gate.phase is StartGatePhase.ASKED:
             because = f": {gate.problem}" if gate.problem else ""
             message = f"slurmctld in {name} waits until no standby leads{because}"
-            return Condition(START_GATED, "Unknown", "Waiting", message)
+            return Condition(START_GATED, "Unknown", StartGated.WAITING, message)
         if gate.phase is StartGatePhase.CLOSED:
-            return Condition(START_GATED, "Unknown", "NotRunning", f"slurmctld in {name} does not run")
+            return Condition(
+                START_GATED,
+                "Unknown",
+                StartGated.NOT_RUNNING,
+                f"slurmctld in {name} does not run; see `kubectl logs {name} -c slurmctld`",
+            )
     for pod, report in reports:
         if report is None:
-            return Condition(START_GATED, "Unknown", "NoAnswer", f"reconfigure of {pod.name} has not answered")
+            return Condition(
+                START_GATED, "Unknown", StartGated.NO_ANSWER, f"reconfigure of {pod.name} has not answered"
+            )
         if report.start_gate is None:
-            message = f"reconfigure of {pod.name} reports no start gate: the pod is older than this operator"
-            return Condition(START_GATED, "Unknown", "NoStartGate", message)
+            message = (
+                f"reconfigure of {pod.name} reports no start gate: another version of the operator created the pod; "
+                "delete it"
+            )
+            return Condition(START_GATED, "Unknown", StartGated.NO_START_GATE, message)
     if not pods:
-        return Condition(START_GATED, "Unknown", "NoPod", "no slurmctld pod exists yet")
-    return Condition(START_GATED, "True", "Passed", "each slurmctld asked its start gate, and no standby led")
+        return Condition(START_GATED, "Unknown", StartGated.NO_POD, "no slurmctld pod exists yet")
+    return Condition(START_GATED, "True", StartGated.PASSED, "each slurmctld asked its start gate, and no standby led")

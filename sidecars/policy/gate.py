@@ -7,17 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sidecars.contract.status import Rejection, StartGatePhase, Status
+from sidecars.contract.status import Rejection, Stage, StartGatePhase, Status
 from sidecars.policy.conditions import Condition, find
+from sidecars.policy.reasons import ConfigurationAccepted, ConfigurationRunning, Ready
 
 ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
-
-REFUSED = "ConfigurationRefused"
-"""The reason of `Ready` while the newest configuration is refused."""
-
-INVALID = "Invalid"
-"""The reason of `ConfigurationAccepted` where the operator itself finds fault."""
 
 NUDGE_AGAIN = 0.7
 """Seconds after which a pod that hasn't got the files is nudged again; each further wait is twice as long."""
@@ -73,6 +68,12 @@ class Published:
     live: bool = True
     """Whether the running slurmctld reads it (`configUpdate: Reconfigure`). If not, the pods are replaced."""
 
+
+_FAILED = {
+    Stage.DRY_RUN: ConfigurationAccepted.DRY_RUN_FAILED,
+    Stage.RECONFIGURE: ConfigurationAccepted.RECONFIGURE_FAILED,
+    Stage.START: ConfigurationAccepted.START_FAILED,
+}
 
 _BEFORE_START = (StartGatePhase.CLOSED, StartGatePhase.ASKED)
 
@@ -163,12 +164,16 @@ def ready(rollout: Condition, found: Sequence[Condition]) -> Condition:
     refused = next((it for it in found if it.type == ACCEPTED and it.status == "False"), None)
     if refused is None:
         return rollout
-    return replace(rollout, reason=REFUSED, message=f"{rollout.message}; configuration refused: {refused.message}")
+    return replace(
+        rollout,
+        reason=Ready.CONFIGURATION_REFUSED,
+        message=f"{rollout.message}; configuration refused: {refused.message}",
+    )
 
 
 def is_invalid(controller: Mapping[str, Any]) -> bool:
     """Whether a Controller's newest configuration was not published, for its faults."""
-    return bool(find(controller, ACCEPTED).get("reason") == INVALID)
+    return bool(find(controller, ACCEPTED).get("reason") == ConfigurationAccepted.INVALID)
 
 
 def _accepted(
@@ -181,9 +186,14 @@ def _accepted(
     warnings: Sequence[str],
 ) -> Condition:
     if faults:
-        return Condition(ACCEPTED, "False", INVALID, f"{_first(faults)}; nothing was changed")
+        return Condition(ACCEPTED, "False", ConfigurationAccepted.INVALID, f"{_first(faults)}; nothing was changed")
     if published is None:
-        return Condition(ACCEPTED, "Unknown", "NotPublished", "the configuration is not composed yet")
+        return Condition(
+            ACCEPTED,
+            "Unknown",
+            ConfigurationAccepted.NOT_PUBLISHED,
+            "the operator has not composed the configuration yet",
+        )
     short = published.sha256[:12]
     for pod in pods:
         report = reports[pod.name]
@@ -191,17 +201,26 @@ def _accepted(
         if rejected is not None and rejected.sha256 == published.sha256:
             text = f"{_place(rejected, origin)}{rejected.reason}"
             if not rejected.final:
-                return Condition(ACCEPTED, "Unknown", "NotChecked", f"{text} ({pod.name}); tried again")
-            keeps = "; slurmctld keeps the one before" if report is not None and report.running else ""
-            return Condition(ACCEPTED, "False", f"{rejected.stage}Failed", f"{text}{keeps}")
+                return Condition(
+                    ACCEPTED,
+                    "Unknown",
+                    ConfigurationAccepted.NOT_CHECKED,
+                    f"{text} ({pod.name}); the check is repeated",
+                )
+            keeps = (
+                "; slurmctld continues with the former configuration" if report is not None and report.running else ""
+            )
+            return Condition(ACCEPTED, "False", _FAILED[rejected.stage], f"{text}{keeps}")
     for pod in pods:
         report = reports[pod.name]
         if report is None or published.sha256 not in (report.accepted, report.running):
             return Condition(ACCEPTED, "Unknown", *_waiting(published, pod, known, report))
     if not pods:
-        return Condition(ACCEPTED, "Unknown", "NoPod", "no slurmctld pod exists yet")
-    but = f"; but {_first(warnings)}" if warnings else ""
-    return Condition(ACCEPTED, "True", "DryRunPassed", f"configuration {short} passed slurmctld's dry run{but}")
+        return Condition(ACCEPTED, "Unknown", ConfigurationAccepted.NO_POD, "no slurmctld pod exists yet")
+    but = f"; warning: {_first(warnings)}" if warnings else ""
+    return Condition(
+        ACCEPTED, "True", ConfigurationAccepted.DRY_RUN_PASSED, f"configuration {short} passed slurmctld's dry run{but}"
+    )
 
 
 def _running(
@@ -216,19 +235,26 @@ def _running(
         report = reports[pod.name]
         if report is None:
             reason, text = _waiting(published, pod, known, report)
-            return Condition(RUNNING, "Unknown", reason, text)
+            return Condition(RUNNING, "Unknown", ConfigurationRunning[reason.name], text)
         if report.running is None:
-            text = f"slurmctld in {pod.name} does not answer yet"
-            return Condition(RUNNING, "False", "NotRunning", text)
+            text = f"slurmctld in {pod.name} does not answer; see `kubectl logs {pod.name} -c slurmctld`"
+            return Condition(RUNNING, "False", ConfigurationRunning.NOT_RUNNING, text)
         if report.running != wanted or faults:
             text = f"slurmctld in {pod.name} runs configuration {report.running[:12]}"
             wants = f", not {wanted[:12]}" if report.running != wanted else ", the newest is not published"
-            return Condition(RUNNING, "False", "DifferentConfiguration", f"{text}{wants}; see the condition {ACCEPTED}")
+            return Condition(
+                RUNNING,
+                "False",
+                ConfigurationRunning.DIFFERENT_CONFIGURATION,
+                f"{text}{wants}; see the condition {ACCEPTED}",
+            )
     if not pods:
-        return Condition(RUNNING, "Unknown", "NoPod", "no slurmctld pod exists yet")
+        return Condition(RUNNING, "Unknown", ConfigurationRunning.NO_POD, "no slurmctld pod exists yet")
     restarts = {report.restart for report in reports.values() if report is not None and report.restart}
     because = f"; slurmctld was restarted for {'; '.join(sorted(restarts))}" if restarts else ""
-    return Condition(RUNNING, "True", "Running", f"slurmctld runs configuration {wanted[:12]}{because}")
+    return Condition(
+        RUNNING, "True", ConfigurationRunning.RUNNING, f"slurmctld runs configuration {wanted[:12]}{because}"
+    )
 
 
 def _first(found: Sequence[str]) -> str:
@@ -244,16 +270,28 @@ def report_of(pod: Pod, known: Mapping[str, Known]) -> Status | None:
 
 def _waiting(
     published: Published | None, pod: Pod, known: Mapping[str, Known], report: Status | None
-) -> tuple[str, str]:
+) -> tuple[ConfigurationAccepted, str]:
     found = known.get(pod.name)
     if not pod.askable:
-        return "PodNotStarted", f"the sidecar reconfigure of {pod.name} is not running"
+        return (
+            ConfigurationAccepted.POD_NOT_STARTED,
+            f"the sidecar reconfigure of {pod.name} is not running; see `kubectl describe pod {pod.name}`",
+        )
     if report is None:
-        return "NoAnswer", f"reconfigure of {pod.name} can't be asked: {found.trouble if found else 'not asked yet'}"
+        return (
+            ConfigurationAccepted.NO_ANSWER,
+            f"reconfigure of {pod.name} does not answer: {found.trouble if found else 'no request sent yet'}",
+        )
     if published is not None and report.candidate != published.sha256:
         problem = f" ({report.problem})" if report.problem else ""
-        return "Arriving", f"the kubelet has not brought configuration {published.sha256[:12]} to {pod.name}{problem}"
-    return "Checking", f"{pod.name} is checking configuration {published.sha256[:12] if published else ''}"
+        return (
+            ConfigurationAccepted.ARRIVING,
+            f"the kubelet has not updated {pod.name} to configuration {published.sha256[:12]} yet{problem}",
+        )
+    return (
+        ConfigurationAccepted.CHECKING,
+        f"{pod.name} is checking configuration {published.sha256[:12] if published else ''}",
+    )
 
 
 def _place(rejected: Rejection, origin: Callable[[str, int | None], str]) -> str:

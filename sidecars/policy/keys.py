@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sidecars.policy.conditions import Condition, timestamp
+from sidecars.policy.reasons import SlurmKey
 from sidecars.slurm import jwks
 from sidecars.slurm.jwks import Ring
 
@@ -139,7 +140,7 @@ def plan(
             f"takes none below {jwks.MOST_ENTROPY_LACKING + 1}; the cluster continues with its key. Use 1024 "
             "random bytes"
         )
-        return Decision(present or Ring(key), Condition(TYPE, "False", "KeyTooShort", message))
+        return Decision(present or Ring(key), Condition(TYPE, "False", SlurmKey.KEY_TOO_SHORT, message))
     if present is None:
         if following is None or following[1] == key:
             return _done(Ring(key), name)
@@ -172,16 +173,16 @@ def _without_following(present: Ring, first: tuple[str, bytes], unsettled: str) 
     if present.default == key:
         return _done(present, name)
     message = (
-        f"Secret {name!r} (spec.slurmKeyRef) contains another key than the cluster uses. Daemons whose key is swapped "
-        "at once don't understand each other, so they keep theirs. Put the new key into a Secret of its own and name "
+        f"Secret {name!r} (spec.slurmKeyRef) contains another key than the cluster uses. Daemons with different keys "
+        "can't communicate, so they keep theirs. Put the new key into a Secret of its own and name "
         "it in spec.nextSlurmKeyRef: the operator then changes it step by step. Or put the former key back"
     )
-    return Decision(present, Condition(TYPE, "False", "Swapped", message))
+    return Decision(present, Condition(TYPE, "False", SlurmKey.SWAPPED, message))
 
 
 def _done(ring: Ring, name: str) -> Decision:
     message = f"Slurm uses the key of Secret {name!r} and no other"
-    return Decision(ring, Condition(TYPE, "True", "InUse", message))
+    return Decision(ring, Condition(TYPE, "True", SlurmKey.IN_USE, message))
 
 
 def _reached(present: Ring, wanted: bytes) -> str:
@@ -191,17 +192,24 @@ def _reached(present: Ring, wanted: bytes) -> str:
 
 
 _STEPS = {
-    "Add": "step 1 of 3: all daemons are given both keys, and sign with the old one",
-    "Switch": "step 2 of 3: all daemons sign with the new key, and still take the old one",
-    "Remove": "step 3 of 3: the old key is taken from all daemons",
-    "Back": "all daemons have one key before anything else",
+    "Add": "step 1 of 3: all daemons get both keys, and sign with the old one",
+    "Switch": "step 2 of 3: all daemons sign with the new key, and still accept the old one",
+    "Remove": "step 3 of 3: the old key is removed from all daemons",
+    "Back": "all daemons return to one key first",
+}
+
+_REASONS = {
+    "Add": SlurmKey.ADDING,
+    "Switch": SlurmKey.SWITCHING,
+    "Remove": SlurmKey.REMOVING,
+    "Back": SlurmKey.REVERTING,
 }
 
 
 def _progress(step: str, name: str, unsettled: str) -> Condition:
-    reason = {"Add": "Adding", "Switch": "Switching", "Remove": "Removing", "Back": "GoingBack"}[step]
+    reason = _REASONS[step]
     waits = f"; {unsettled}" if unsettled else ""
-    return Condition(TYPE, "False", reason, f"the key of Secret {name!r} is brought in, {_STEPS[step]}{waits}")
+    return Condition(TYPE, "False", reason, f"the key of Secret {name!r} is introduced, {_STEPS[step]}{waits}")
 
 
 def _step(ring: Ring, step: str, name: str) -> Decision:

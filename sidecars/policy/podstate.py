@@ -11,28 +11,13 @@ from datetime import UTC, datetime
 
 from sidecars.contract.text import printable
 from sidecars.policy.nodeset import drain
+from sidecars.policy.reasons import SlurmNodeState
 from sidecars.slurm import states
 from sidecars.slurm.records import Job, Node
 
 CONDITION_PREFIX = "SlurmNodeState"
 
-SHOWN = {
-    "ALLOCATED": "Allocated",
-    "COMPLETING": "Completing",
-    "DOWN": "Down",
-    "DRAIN": "Drain",
-    "ERROR": "Error",
-    "FAIL": "Fail",
-    "FUTURE": "Future",
-    "IDLE": "Idle",
-    "INVALID": "Invalid",
-    "INVALID_REG": "InvalidReg",
-    "MAINTENANCE": "Maintenance",
-    "MIXED": "Mixed",
-    "NOT_RESPONDING": "NotResponding",
-    "UNDRAIN": "Undrain",
-    "UNKNOWN": "Unknown",
-}
+SHOWN = {state.name: state.value for state in SlurmNodeState}
 """States of a Slurm node that are shown, and the end of their condition's type."""
 
 DELETION_SECONDS = 5.0

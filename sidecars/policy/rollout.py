@@ -3,24 +3,25 @@
 from typing import Any
 
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 
 
 def readiness(kind: str, namespace: str, name: str, live: dict[str, Any] | None) -> Condition:
     """`live`: the object as last seen; None while it doesn't exist."""
     if live is None:
-        return Condition("Ready", "False", "Starting", f"{kind} {name} is being created")
+        return Condition("Ready", "False", Ready.STARTING, f"{kind} {name} is being created")
     status, wanted = live.get("status") or {}, (live.get("spec") or {}).get("replicas", 1)
     generation = live["metadata"].get("generation", 0)
     ready = status.get("readyReplicas", 0)
     updated = status.get("updatedReplicas", 0)
     if status.get("observedGeneration", 0) < generation or updated < wanted:
-        return Condition("Ready", "False", "Updating", f"{updated} of {wanted} pods of {kind} {name} are updated")
+        return Condition("Ready", "False", Ready.UPDATING, f"{updated} of {wanted} pods of {kind} {name} are updated")
     if status.get("replicas", 0) > max(updated, wanted):
         message = f"pods of {kind} {name} that are out of date stay until the updated ones are ready"
-        return Condition("Ready", "False", "Updating", message)
+        return Condition("Ready", "False", Ready.UPDATING, message)
     if not wanted:
-        return Condition("Ready", "True", "ScaledToZero", "spec.replicas is 0, so no pods run")
+        return Condition("Ready", "True", Ready.SCALED_TO_ZERO, "spec.replicas is 0, so no pods run")
     if ready < wanted:
         message = f"{ready} of {wanted} pods of {kind} {name} are ready; see `kubectl -n {namespace} get pods`"
-        return Condition("Ready", "False", "PodsNotReady", message)
-    return Condition("Ready", "True", "Ready", f"{ready} of {wanted} pods are ready")
+        return Condition("Ready", "False", Ready.PODS_NOT_READY, message)
+    return Condition("Ready", "True", Ready.READY, f"{ready} of {wanted} pods are ready")

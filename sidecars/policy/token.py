@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 from sidecars.policy.conditions import Condition, timestamp
+from sidecars.policy.reasons import Ready
 from sidecars.slurm.tokens import ISSUER, Claims, claims, signed_by
 from sidecars.workloads import token as render
 from sidecars.workloads.resources import Token
@@ -12,7 +13,7 @@ _EARLIEST, _LATEST = 0.7, 0.8
 """Between these parts of its lifetime a token is renewed: not all of them at once, and long before it ends."""
 
 
-SIGNING = Condition("Ready", "False", "Signing", "the token is being signed")
+SIGNING = Condition("Ready", "False", Ready.SIGNING, "the token is being signed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,10 @@ def plan(token: Token, present: PresentSecret | None, key: bytes, now: float) ->
     found = claims(present.text) if present.text is not None else None
     if not ours and not _orphan_of_ours(token, present, found):
         message = (
-            f"Secret {name!r} already exists and isn't this Token's: name another in spec.secretRef.name, "
-            "or delete that one"
+            f"Secret {name!r} already exists and belongs to something else: set another spec.secretRef.name, or delete "
+            "that Secret"
         )
-        return Decision(condition=Condition("Ready", "False", "SecretTaken", message))
+        return Decision(condition=Condition("Ready", "False", Ready.SECRET_TAKEN, message))
     outdated = _outdated(token, present, found, key, lifetime)
     if token.spec.refresh:
         replace = present.immutable or not ours
@@ -70,11 +71,16 @@ def plan(token: Token, present: PresentSecret | None, key: bytes, now: float) ->
     if found is None:
         return Decision(sign=True, replace=present.immutable or not ours)
     if outdated:
-        message = f"{outdated}; spec.refresh is off: delete Secret {name!r} to get another token, or turn it on"
-        return Decision(claims=found, condition=Condition("Ready", "False", "Outdated", message))
+        message = (
+            f"{outdated}; spec.refresh is off: delete Secret {name!r} to get another token, or set spec.refresh to true"
+        )
+        return Decision(claims=found, condition=Condition("Ready", "False", Ready.OUTDATED, message))
     if now >= found.expires:
-        message = f"the token ended at {timestamp(found.expires)}: delete Secret {name!r} to get another"
-        return Decision(claims=found, condition=Condition("Ready", "False", "Expired", message))
+        message = (
+            f"the token expired at {timestamp(found.expires)}: delete Secret {name!r} to get another, or set "
+            "spec.refresh to true"
+        )
+        return Decision(claims=found, condition=Condition("Ready", "False", Ready.EXPIRED, message))
     if not ours:
         return Decision(sign=True, replace=True)
     return Decision(keep=not present.immutable, claims=found, condition=issued(token, found), again=found.expires - now)
@@ -90,7 +96,9 @@ def issued(token: Token, found: Claims) -> Condition:
     """The condition `Ready` of a Token whose Secret contains a valid token."""
     ends = timestamp(found.expires)
     message = f"Secret {render.secret_name(token)!r} contains a token of {found.username!r} until {ends}"
-    return Condition("Ready", "True", "Issued", f"{message}, and is renewed before" if token.spec.refresh else message)
+    return Condition(
+        "Ready", "True", Ready.ISSUED, f"{message}, and is renewed before" if token.spec.refresh else message
+    )
 
 
 def _orphan_of_ours(token: Token, present: PresentSecret, found: Claims | None) -> bool:

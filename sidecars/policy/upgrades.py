@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from sidecars.slurm import versions
 from sidecars.slurm.versions import Version
-
-WAITING = "WaitingForUpgrade"
-OLDER = "OlderThanState"
-NEWER = "NewerThanLeader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ NOTHING = Before()
 class Block:
     """Why the daemon keeps its image."""
 
-    reason: str
+    reason: Ready
     message: str
 
     @property
@@ -93,24 +90,24 @@ def block(daemon: str, live: Live | None, wanted: str, before: Before) -> Block 
     newer = asked is not None and leads is not None and asked > leads
     keeps = f"keeps image {live.image}" if live is not None else "is not created"
     if newer and before.moves:
-        return Block(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
+        return Block(Ready.WAITING_FOR_UPGRADE, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     if newer and asked is not None and leads is not None:
         message = (
             f"{daemon} {versions.text(asked)} (image {wanted}) is newer than {before.daemon} {versions.text(leads)} "
             f"(image {before.image}), which doesn't understand it, so {daemon} {keeps}: give {before.daemon} an image "
-            f"of {versions.text(asked)} or newer first, or ask for {daemon} of {versions.text(leads)} or older"
+            f"of {versions.text(asked)} or newer first, or set one of {versions.text(leads)} or older for {daemon}"
         )
-        return Block(NEWER, message)
+        return Block(Ready.NEWER_THAN_LEADER, message)
     if live is None:
         return None
     newest = ran(live)
     if newest is not None and asked is not None and asked < newest and daemon in {"slurmctld", "slurmdbd"}:
         message = (
             f"{daemon} {versions.text(asked)} (image {wanted}) can't read what {daemon} {versions.text(newest)} has "
-            f"stored, so image {live.image} is kept: ask for an image of {versions.text(newest)} or newer, or restore "
-            "the state of before"
+            f"stored, so image {live.image} is kept: set an image of {versions.text(newest)} or newer, or restore "
+            "a backup of its state"
         )
-        return Block(OLDER, message)
+        return Block(Ready.OLDER_THAN_STATE, message)
     if before.waits and live.ready:
-        return Block(WAITING, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
+        return Block(Ready.WAITING_FOR_UPGRADE, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from sidecars.contract.status import Stage
 from sidecars.reconfigure.actions import (
     Action,
     Alive,
@@ -69,7 +70,7 @@ class Rejected:
     """A set that was kept out. `final`: it stays so until it changes; otherwise it is tried again."""
 
     id: Id
-    stage: str
+    stage: Stage
     culprit: Culprit
     since: float
     final: bool = True
@@ -208,10 +209,12 @@ def _checked(settings: Settings, state: State, seen: Seen, now: float) -> tuple[
                 return dataclasses.replace(applied, restart=restart), [log, why, Install(trying), Restart()]
             return dataclasses.replace(applied, restart=""), [log, Install(trying), Reconfigure()]
         case Refused(culprit):
-            refused = dataclasses.replace(state, rejected=Rejected(trying, "DryRun", culprit, now), delay=RETRY)
+            refused = dataclasses.replace(state, rejected=Rejected(trying, Stage.DRY_RUN, culprit, now), delay=RETRY)
             return _kept_out(refused, seen, now, f"configuration {trying} is refused: {culprit}")
         case NoAnswer(reason):
-            rejected = Rejected(trying, "DryRun", Culprit(f"the dry run had no result: {reason}"), now, final=False)
+            rejected = Rejected(
+                trying, Stage.DRY_RUN, Culprit(f"the dry run had no result: {reason}"), now, final=False
+            )
             unknown = _later(dataclasses.replace(state, rejected=rejected), now)
             return _kept_out(unknown, seen, now, f"configuration {trying} can't be checked: {reason}")
         case _:
@@ -258,7 +261,7 @@ def _unanswered(state: State, ended: bool, now: float) -> tuple[State, list[Acti
         return _back(again, culprit, now, final=False)
     if state.rejected is not None:
         return again, []
-    rejected = Rejected(trying, "Reconfigure", culprit, now, final=False)
+    rejected = Rejected(trying, Stage.RECONFIGURE, culprit, now, final=False)
     return dataclasses.replace(again, rejected=rejected), [Log(f"configuration {trying}: {culprit}; asked again")]
 
 
@@ -282,7 +285,7 @@ def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]
             return _back(state, unheard, now)
         case NoAnswer() if late:
             # It runs the new set, and may be slow: its livenessProbe ends one that hangs.
-            rejected = state.rejected or Rejected(state.trying, "Reconfigure", unheard, now, final=False)
+            rejected = state.rejected or Rejected(state.trying, Stage.RECONFIGURE, unheard, now, final=False)
             return dataclasses.replace(state, rejected=rejected, wake=now + RETRY), []
         case Alive() if not restarting and (state.calm is not None or now - state.since >= CALM):
             # Its port is closed: it ended, and the kubelet starts it again, with the former set.
@@ -302,7 +305,7 @@ def _back(state: State, culprit: Culprit, now: float, *, final: bool = True) -> 
     trying, former = state.trying, state.former
     assert trying is not None  # noqa: S101 - this phase always has one
     assert former is not None  # noqa: S101 - something ran before
-    rejected = dataclasses.replace(state, rejected=Rejected(trying, "Reconfigure", culprit, now, final))
+    rejected = dataclasses.replace(state, rejected=Rejected(trying, Stage.RECONFIGURE, culprit, now, final))
     back = _to(_later(rejected, now), Phase.START, now, installed=former, trying=None, former=None, restart="")
     log = Log(f"configuration {trying} is taken back: {culprit}")
     return back, [log, Install(former), Probe()]
@@ -321,7 +324,7 @@ def _started(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]
         case Alive() | NoAnswer() if state.trying is not None and seen.good is not None and now - state.since >= START:
             # It may die of its first real start, or its image may take long: tried again once it runs.
             culprit = Culprit(f"slurmctld did not come up within {START:g} s: see its log")
-            rejected = Rejected(state.trying, "Start", culprit, now, final=False)
+            rejected = Rejected(state.trying, Stage.START, culprit, now, final=False)
             late = _later(dataclasses.replace(state, rejected=rejected), now)
             taken, actions = _take(late, seen.good, now, "last good configuration")
             return taken, [Log(f"configuration {state.trying}: {culprit}"), *actions]

@@ -69,4 +69,4 @@ def _wait_for_record(folder: Path, clock: Callable[[], float], sleep: Callable[[
             return f"record in Slurm: {path.read_text().strip()}"
         except FileNotFoundError:
             sleep(_STEP)
-    return f"record in Slurm: not known, node didn't tell within {RECORD_WAIT:g} s"
+    return f"record in Slurm: unknown, the container node didn't report it within {RECORD_WAIT:g} s"

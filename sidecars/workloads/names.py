@@ -22,6 +22,7 @@ REVISION_HASH: Final = "controller-revision-hash"
 # Annotations
 
 POD_CORDON: Final = "nodeset.slinky.slurm.net/pod-cordon"
+POD_CORDONED_BY: Final = "nodeset.slinky.slurm.net/pod-cordoned-by"
 POD_DELETION_COST: Final = "nodeset.slinky.slurm.net/pod-deletion-cost"
 POD_DEADLINE: Final = "nodeset.slinky.slurm.net/pod-deadline"
 KUBE_NODE: Final = "nodeset.slinky.slurm.net/kube-node"

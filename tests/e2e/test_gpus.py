@@ -146,7 +146,7 @@ def test_a_part_of_a_nodes_gpus_is_refused_with_the_reason(slurm: Slurm, gpus: F
     def refused() -> bool:
         nodeset = slurm.kubernetes.get("-n", "slurm", "nodesets.slinky.slurm.net", "slurm-worker-part")
         found = condition(nodeset, "Ready")
-        return found.get("reason") == "PartOfGpus" and "set gpu.count to 8" in found["message"]
+        return found.get("reason") == "FewerGpusThanNode" and "set gpu.count to 8" in found["message"]
 
     until("the NodeSet to say why", refused, 30)
     assert "slurm-worker-part-0" not in slurm.pods()

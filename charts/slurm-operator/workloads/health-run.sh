@@ -83,9 +83,9 @@ drain() {
   if is_drained && test "$reason" = "$1"; then
     return
   elif is_drained && ! is_own; then
-    echo "not drained for it, as somebody did before: $reason"
+    echo "not drained, because it already is: $reason"
   elif is_down && test -n "$reason" && ! is_own; then
-    echo "not drained for it, as it is down: $reason"
+    echo "not drained, because it is DOWN: $reason"
   else
     scontrol_ update "NodeName=$node" State=DRAIN "Reason=$1" && echo "drained $node"
   fi
@@ -134,7 +134,7 @@ if "$first"; then
 elif is_leaving; then
   :
 elif test -n "$failed"; then
-  look && drain "$failed" || echo "Slurm can't be told: it is tried again"
+  look && drain "$failed" || echo "Slurm doesn't answer: the next run repeats the request"
 elif test -e "$state/failed" || test ! -e "$state/known"; then
   # An earlier pod of this name may have left its drain.
   look && undrain && rm -f "$state/failed" && : >"$state/known"

@@ -7,6 +7,7 @@ from sidecars.kube import STATEFUL_SETS
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from sidecars.workloads import accounting as render
 from sidecars.workloads import names
 from sidecars.workloads.facts import Facts
@@ -48,17 +49,17 @@ def readiness(runtime: Runtime, accounting: Accounting) -> Condition:
         if where is None:
             raise ResourceError("spec.externalConfig", "must say where the external slurmdbd is (host and port)")
         message = f"slurmdbd runs outside this Kubernetes cluster, at {where.host}:{where.port}"
-        return Condition("Ready", "True", "External", message)
+        return Condition("Ready", "True", Ready.EXTERNAL, message)
     name = names.accounting(accounting.name)
     ready = workload.readiness(runtime, STATEFUL_SETS, accounting.namespace, name)
-    if ready.reason != "PodsNotReady":
+    if ready.reason is not Ready.PODS_NOT_READY:
         return ready
     storage = render.storage_of(accounting)
     return replace(
         ready,
         message=(
-            "slurmdbd isn't ready: it starts, or waits for its database: "
-            f"is {storage.host}:{storage.port} up, and does it take user {storage.username!r} with the password in "
-            f"Secret {storage.password_key_ref.name!r}? `kubectl -n {accounting.namespace} logs {name}-0` shows it"
+            "slurmdbd isn't ready: it is starting, or can't use its database. Check that "
+            f"{storage.host}:{storage.port} answers, and accepts user {storage.username!r} with the password in "
+            f"Secret {storage.password_key_ref.name!r}; see `kubectl -n {accounting.namespace} logs {name}-0`"
         ),
     )

@@ -22,17 +22,18 @@ from sidecars.operator.runtime.waking import key_of
 from sidecars.policy import failover, gate
 from sidecars.policy.conditions import Condition, timestamp
 from sidecars.policy.gate import Published
+from sidecars.policy.reasons import EventReason
 from sidecars.workloads import config_maps, names, references
 from sidecars.workloads import controller as render
 from sidecars.workloads.resources import Controller
 
 log = logging.getLogger(__name__)
 
-EVENTS: dict[tuple[str, str], tuple[Literal["Normal", "Warning"], str]] = {
-    (gate.ACCEPTED, "True"): ("Normal", "ConfigurationAccepted"),
-    (gate.ACCEPTED, "False"): ("Warning", "ConfigurationRejected"),
-    (gate.RUNNING, "True"): ("Normal", "ConfigurationRunning"),
-    (failover.START_GATED, "False"): ("Warning", "StartNotGated"),
+EVENTS: dict[tuple[str, str], tuple[Literal["Normal", "Warning"], EventReason]] = {
+    (gate.ACCEPTED, "True"): ("Normal", EventReason.CONFIGURATION_ACCEPTED),
+    (gate.ACCEPTED, "False"): ("Warning", EventReason.CONFIGURATION_REJECTED),
+    (gate.RUNNING, "True"): ("Normal", EventReason.CONFIGURATION_RUNNING),
+    (failover.START_GATED, "False"): ("Warning", EventReason.START_NOT_GATED),
 }
 
 

@@ -7,6 +7,7 @@ from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import ServiceMonitor
 from sidecars.workloads import controller as render
 from sidecars.workloads import names
 from sidecars.workloads.resources import Controller
@@ -34,12 +35,14 @@ async def apply(
             "Kubernetes has no kind monitoring.coreos.com/v1 ServiceMonitor: install the Prometheus operator, or set "
             "spec.metrics.serviceMonitor.enabled to false; it is created as soon as the kind exists"
         )
-        return [Condition(TYPE, "False", "KindMissing", message)], None
+        return [Condition(TYPE, "False", ServiceMonitor.KIND_MISSING, message)], None
     try:
         await workload.apply_all(runtime, manifest, "Controller", lambda: [wanted])
     except NotUsableError as error:
         return [Condition(TYPE, "False", error.reason, str(error))], error
-    return [Condition(TYPE, "True", "Applied", f"ServiceMonitor {wanted['metadata']['name']} exists")], None
+    return [
+        Condition(TYPE, "True", ServiceMonitor.APPLIED, f"ServiceMonitor {wanted['metadata']['name']} exists")
+    ], None
 
 
 def _is_owned(live: Manifest, controller: Controller) -> bool:

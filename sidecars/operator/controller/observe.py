@@ -11,6 +11,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import claim
 from sidecars.policy.conditions import Condition
 from sidecars.policy.configuration import lint as rules
+from sidecars.policy.reasons import SlurmReachable
 from sidecars.slurm import versions
 from sidecars.workloads import config, config_maps, names
 from sidecars.workloads.config import ConfigSet
@@ -57,13 +58,15 @@ def slurm_reachable(runtime: Runtime, key: Key) -> Condition:
     cluster = runtime.clusters.get(key)
     if cluster is None:
         message = (
-            "no RestApi refers to this Controller, or its JWT key is missing: nodes can't be drained before they go"
+            "no RestApi refers to this Controller, or its JWT key is missing, so workers can't be drained: create a "
+            "RestApi "
+            "with this controllerRef, and the Secret of spec.jwtKeyRef"
         )
-        return Condition("SlurmReachable", "Unknown", "NoRestApi", message)
+        return Condition("SlurmReachable", "Unknown", SlurmReachable.NO_REST_API, message)
     problem = cluster.view().problem
     if problem is not None:
-        return Condition("SlurmReachable", "False", "NoAnswer", f"{cluster.url}: {problem}")
-    return Condition("SlurmReachable", "True", "Polled", f"{cluster.url} answers")
+        return Condition("SlurmReachable", "False", SlurmReachable.NO_ANSWER, f"{cluster.url}: {problem}")
+    return Condition("SlurmReachable", "True", SlurmReachable.POLLED, f"{cluster.url} answers")
 
 
 def slurmctld_pods(runtime: Runtime, key: Key) -> list[records.Pod]:

@@ -14,6 +14,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import accounting, order
 from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from sidecars.policy.upgrades import Block
 from sidecars.workloads import controller as render
 from sidecars.workloads import names, nodeset
@@ -37,7 +38,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     try:
         controller = runtime.lookup.controller(namespace, name)
     except ResourceError as error:
-        await runtime.status.report(CONTROLLERS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        await runtime.status.report(CONTROLLERS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))])
         return
     assert controller is not None  # noqa: S101 - its manifest was found above
     await effects.connect(runtime, key, manifest)
@@ -96,8 +97,8 @@ async def _follow(
     if controller.spec.external:
         memory.forget(key)
         if seen.faults:
-            return Condition("Ready", "False", "Invalid", "; ".join(seen.faults)), []
-        return Condition("Ready", "True", "External", "slurmctld runs outside this Kubernetes cluster"), []
+            return Condition("Ready", "False", Ready.INVALID, "; ".join(seen.faults)), []
+        return Condition("Ready", "True", Ready.EXTERNAL, "slurmctld runs outside this Kubernetes cluster"), []
     await effects.label_primary(runtime, memory, key, controller)
     with workload.usable():
         gates = await effects.follow(runtime, memory, key, controller, seen)

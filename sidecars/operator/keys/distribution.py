@@ -15,6 +15,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import conditions, keys
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import EventReason, Ready, SlurmKey
 from sidecars.slurm import jwks, protocol
 from sidecars.slurm.errors import NotYet, SlurmError
 from sidecars.slurm.pending import PendingRequest
@@ -62,22 +63,22 @@ async def distribute(
     if sharing[0] != controller.name:
         wait_for(runtime, controller.namespace, first)
         message = f"Controller {sharing[0]!r} has the same spec.slurmKeyRef, and keeps the keys"
-        return Condition(keys.TYPE, "True", "Shared", message)
+        return Condition(keys.TYPE, "True", SlurmKey.SHARED, message)
     following = None
     following_ref = controller.spec.next_slurm_key_ref
     if following_ref is not None:
         if len(sharing) > 1:
             message = (
                 f"spec.nextSlurmKeyRef: Controllers {', '.join(sharing)} share Secret {first.name!r}, and one of them "
-                "can't be taken to another key alone: give each a Secret of its own"
+                "can't get another key alone: give each a Secret of its own"
             )
-            return Condition(keys.TYPE, "False", "Shared", message)
+            return Condition(keys.TYPE, "False", SlurmKey.SHARED, message)
         try:
             value = runtime.lookup.secret_value(controller.namespace, facts, following_ref, "spec.nextSlurmKeyRef")
         except MissingReferenceError as error:
             wait_for(runtime, controller.namespace, first)
-            message = f"{error}; it is taken up as soon as it does. Until then the cluster uses its present key"
-            return Condition(keys.TYPE, "False", "ReferenceMissing", message)
+            message = f"{error}; create it, and the operator continues. Until then the cluster uses its present key"
+            return Condition(keys.TYPE, "False", SlurmKey.REFERENCE_MISSING, message)
         following = (following_ref.name, value)
     secret = runtime.contents.secret(controller.namespace, names.slurm_jwks(first.name))
     present, since = None, 0.0
@@ -96,7 +97,7 @@ async def distribute(
             runtime, manifest, "Controller", lambda: [render.key_secret(controller, text, since_text)]
         )
         if present is not None:
-            runtime.events.emit(manifest, "Normal", "SlurmKey", "Rotate", decision.condition.message)
+            runtime.events.emit(manifest, "Normal", EventReason.SLURM_KEY, "Rotate", decision.condition.message)
     if decision.waiting:
         runtime.queues.controllers.add_after(key, AGAIN_SECONDS)
     wait_for(runtime, controller.namespace, first)
@@ -110,7 +111,7 @@ def wait_for(runtime: Runtime, namespace: str, slurm: KeySelector) -> None:
     """
     name = names.slurm_jwks(slurm.name)
     if not runtime.contents.exists(Reference("Secret", namespace, name)):
-        raise NotUsableError(workload.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being created")
+        raise NotUsableError(Ready.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being created")
 
 
 async def forget(distributions: Distributions, key: Key) -> None:

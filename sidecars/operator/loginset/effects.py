@@ -11,6 +11,7 @@ from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy.reasons import Ready
 from sidecars.workloads import loginset as render
 from sidecars.workloads import names
 from sidecars.workloads.references import Reference
@@ -51,7 +52,7 @@ async def make_host_keys() -> dict[str, str]:
                 )
             except FileNotFoundError as error:
                 raise NotUsableError(
-                    "HostKeys", "ssh-keygen is missing where the operator runs: install openssh-client"
+                    Ready.HOST_KEYS_FAILED, "ssh-keygen is missing where the operator runs: install openssh-client"
                 ) from error
             try:
                 _, output = await keygen.communicate()
@@ -60,7 +61,9 @@ async def make_host_keys() -> dict[str, str]:
                     keygen.kill()
                     await keygen.wait()
             if keygen.returncode != 0:
-                raise NotUsableError("HostKeys", f"ssh-keygen -t {kind}: {output.decode(errors='replace').strip()}")
+                raise NotUsableError(
+                    Ready.HOST_KEYS_FAILED, f"ssh-keygen -t {kind}: {output.decode(errors='replace').strip()}"
+                )
             for file in (path, path.with_name(path.name + ".pub")):
                 keys[file.name] = file.read_text()
     return keys

@@ -11,6 +11,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import order
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from sidecars.workloads import loginset as render
 from sidecars.workloads import names
 from sidecars.workloads.controller import slurm_key
@@ -27,7 +28,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     try:
         loginset = read(LoginSet, manifest)
     except ResourceError as error:
-        await runtime.status.report(LOGINSETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        await runtime.status.report(LOGINSETS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))])
         return
     if loginset.metadata.deletion_timestamp is not None:
         return

@@ -16,6 +16,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset.actions import CreatePods
 from sidecars.policy.nodeset.records import Desired
+from sidecars.policy.reasons import EventReason, Ready
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import NodeSet
 
@@ -73,7 +74,7 @@ async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) ->
     deferral = memory.deferral
     rest, taken = _unused(this, wanted)
     if rest and not deferral.creating:
-        runtime.events.emit(event_target, "Normal", "ScalingUp", "Create", f"Creating {len(rest)} pod(s)")
+        runtime.events.emit(event_target, "Normal", EventReason.SCALING_UP, "Create", f"Creating {len(rest)} pod(s)")
     created, worse, unfinished = 0, [], False
 
     async def create_one(order: Order) -> None:
@@ -103,7 +104,7 @@ async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) ->
         if worse:
             if isinstance(worse[0], Forbidden | Invalid):
                 message = f"The API server refuses the pod: {worse[0]}"
-                runtime.events.emit(event_target, "Warning", "FailedCreate", "Create", message)
+                runtime.events.emit(event_target, "Warning", EventReason.FAILED_CREATE, "Create", message)
             raise worse[0]
         if taken is not None and not (created and rest):
             raise taken
@@ -127,7 +128,7 @@ def _unused(this: Pass, wanted: Iterable[Order]) -> tuple[list[Order], Exception
             other = others[0].metadata
             whose = f"NodeSet {other.controller.name}" if other.controller is not None else "no NodeSet"
             problem = problem or NotUsableError(
-                "NameConflict",
+                Ready.NAME_CONFLICT,
                 f"Slurm node {order.slurm_node} is pod {other.name} of {whose} already; "
                 "give one of the two another spec.template.spec.hostname",
             )
@@ -166,9 +167,10 @@ async def _check_claim(runtime: Runtime, key: Key, name: str) -> None:
         terminating = bool(metadata.get("deletionTimestamp")) or any(owner["kind"] == "Pod" for owner in owners)
     if terminating:
         message = (
-            f"PersistentVolumeClaim {name} of a pod that was scaled in is being deleted; its successor waits for that"
+            f"PersistentVolumeClaim {name} of a pod that was scaled in is being deleted; "
+            "the next pod of this name is created when it is gone"
         )
-        raise NotUsableError("ClaimLeaving", message)
+        raise NotUsableError(Ready.CLAIM_TERMINATING, message)
 
 
 def conflict(nodeset: NodeSet, others: Iterable[NodeSet]) -> str | None:

@@ -21,7 +21,6 @@ from sidecars.kube import (
 )
 from sidecars.operator.nodeset import creation
 from sidecars.operator.nodeset.answers import as_answer
-from sidecars.operator.nodeset.observation import POD_CORDONED_BY
 from sidecars.operator.nodeset.observe import slurm_nodes_in_use
 from sidecars.operator.nodeset.outcome import Outcome
 from sidecars.operator.nodeset.passes import Pass, PodSource
@@ -33,6 +32,7 @@ from sidecars.policy.nodeset import actions, maintenance
 from sidecars.policy.nodeset.actions import Action
 from sidecars.policy.nodeset.claims import SetOwners
 from sidecars.policy.nodeset.records import Deletion, Desired, WorkerPod
+from sidecars.policy.reasons import EventReason
 from sidecars.slurm import protocol, states
 from sidecars.slurm.errors import NotFound as UnknownToSlurm
 from sidecars.slurm.errors import SlurmError
@@ -119,7 +119,7 @@ async def _drains(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> Non
         outcome.hint(DRAIN_AGAIN)
     if drained:
         message = f"Draining Slurm nodes {compress(drained)}"
-        this.runtime.events.emit(_event_target(this), "Normal", "Draining", "Drain", message)
+        this.runtime.events.emit(_event_target(this), "Normal", EventReason.DRAINING, "Drain", message)
 
 
 async def _slurm_writes(outcome: Outcome, steps: Sequence[Callable[[], Awaitable[None]]]) -> bool:
@@ -361,7 +361,7 @@ async def _cordons(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> No
 
 
 async def _cordon(this: Pass, pod: WorkerPod, by: str | None) -> None:
-    annotations = {names.POD_CORDON: "true" if by else None, POD_CORDONED_BY: by}
+    annotations = {names.POD_CORDON: "true" if by else None, names.POD_CORDONED_BY: by}
     patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
     try:
         await this.runtime.client.merge_patch(PODS, this.key[0], pod.name, patch)

@@ -12,7 +12,6 @@ from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import names
 
-POD_CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordoned-by"
 CONTAINER = "slurmd"
 SLURMCTLD = "slurmctld"
 """slurmctld's container."""
@@ -59,7 +58,9 @@ def worker_pod(
         ready_since=ready_since,
         slurmd_since=slurmd_since(pod),
         terminating=meta.deletion_timestamp is not None,
-        cordon=("operator" if meta.annotations.get(POD_CORDONED_BY) == "operator" else "user") if cordoned else None,
+        cordon=("operator" if meta.annotations.get(names.POD_CORDONED_BY) == "operator" else "user")
+        if cordoned
+        else None,
         kube_node_cordon=cordon_reason(kube_node, meta.namespace, meta.name, explained_by)
         if kube_node is not None
         else None,

@@ -7,6 +7,7 @@ from sidecars.kube import AlreadyExists, Forbidden, Invalid, KubeError
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.report import Progress
+from sidecars.policy.reasons import Ready
 from sidecars.slurm.errors import SlurmError
 
 log = logging.getLogger(__name__)
@@ -55,9 +56,9 @@ class Outcome:
         error = self.failure
         if error is None:
             return None
-        reason = "Refused" if isinstance(error, Forbidden | Invalid) else "Failed"
+        reason = Ready.REFUSED if isinstance(error, Forbidden | Invalid) else Ready.FAILED
         if isinstance(error, NotUsableError):
             reason = error.reason
         elif isinstance(error, AlreadyExists):
-            reason = "NameTaken"
+            reason = Ready.NAME_TAKEN
         return Condition("Ready", "False", reason, str(error))

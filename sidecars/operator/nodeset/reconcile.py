@@ -25,6 +25,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.report import report
+from sidecars.policy.reasons import Ready
 from sidecars.workloads.resources import NodeSet, ResourceError, read
 
 
@@ -71,7 +72,7 @@ async def _begin(runtime: Runtime, memories: Memories, key: Key) -> Pass | None:
     try:
         nodeset = read(NodeSet, manifest)
     except ResourceError as error:
-        await runtime.status.report(NODESETS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        await runtime.status.report(NODESETS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))])
         deferral.wake_all(runtime, memory.deferral)
         gone = not runtime.caches.pods.store.by("owner", manifest["metadata"]["uid"])
         if manifest["metadata"].get("deletionTimestamp") and gone:

@@ -13,6 +13,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import order
 from sidecars.policy import upgrades
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from sidecars.policy.upgrades import Block, Live
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.controller import slurm_key
@@ -43,14 +44,14 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
         controller = runtime.lookup.needed_controller(nodeset.namespace, nodeset.spec.controller_ref.name)
         taken = creation.conflict(nodeset, runtime.lookup.nodesets_of(nodeset.namespace, controller.name))
         if taken is not None:
-            raise NotUsableError("NameConflict", taken)
+            raise NotUsableError(Ready.NAME_CONFLICT, taken)
         distribution.wait_for(runtime, nodeset.namespace, slurm_key(controller))
         facts = await runtime.lookup.facts(controller, manifest)
         # First of all, so that what can't be rendered is never stored.
         template = render.pod_template(nodeset, controller, facts)
         refused = gpus.refusal(runtime, nodeset, template)
         if refused:
-            raise NotUsableError("PartOfGpus", refused)
+            raise NotUsableError(Ready.FEWER_GPUS_THAN_NODE, refused)
         await workload.apply_all(runtime, manifest, "NodeSet", lambda: render.objects(nodeset, controller, facts))
         blocked = _blocked(runtime, nodeset, controller)
         if blocked is not None:
@@ -68,9 +69,9 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
         revision, collisions = await revisions.current(runtime, nodeset, controller, facts)
         return PodSource(revision.hash, collisions or None, _rendered(nodeset, controller, facts, revision))
     except MissingReferenceError as error:
-        raise NotUsableError("ReferenceMissing", f"{error}; it is taken up as soon as it does") from error
+        raise NotUsableError(Ready.REFERENCE_MISSING, f"{error}; create it, and the operator continues") from error
     except ResourceError as error:
-        raise NotUsableError("Invalid", str(error)) from error
+        raise NotUsableError(Ready.INVALID, str(error)) from error
     except (Forbidden, Invalid) as error:
         raise RefusedError("the ControllerRevision of", nodeset.name, error) from error
 

@@ -15,6 +15,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import accounting, order
 from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from sidecars.workloads import config_maps, names
 from sidecars.workloads import restapi as render
 from sidecars.workloads.controller import slurm_key
@@ -35,7 +36,7 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
     try:
         restapi = read(RestApi, manifest)
     except ResourceError as error:
-        await runtime.status.report(RESTAPIS, manifest, [Condition("Ready", "False", "Invalid", str(error))])
+        await runtime.status.report(RESTAPIS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))])
         return
     await add_finalizer(runtime, RESTAPIS, manifest, IN_USE)
     failure: NotUsableError | None = None
@@ -73,5 +74,5 @@ def _files(runtime: Runtime, controller: Controller) -> Mapping[str, str | bytes
             f"slurmctld of Controller {controller.name!r} has accepted no configuration yet: "
             f"see the Controller's condition {gate.ACCEPTED}"
         )
-        raise NotUsableError(workload.WAITING_FOR_CONFIGURATION, message)
+        raise NotUsableError(Ready.WAITING_FOR_CONFIGURATION, message)
     return files

@@ -28,6 +28,7 @@ from sidecars.kube import (
     Resource,
 )
 from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.policy.reasons import Ready
 from sidecars.workloads.assembly import containers_of
 
 FIELD_MANAGER = "slurm-operator"
@@ -131,7 +132,7 @@ class NameTakenError(NotUsableError):
             f"{wanted['kind']} {metadata['namespace']}/{metadata['name']} exists and {belongs}, so it is not changed: "
             f"{rename}, or delete that {wanted['kind']}"
         )
-        super().__init__("NameTaken", message)
+        super().__init__(Ready.NAME_TAKEN, message)
 
 
 def is_ours(live: Manifest, wanted: Manifest) -> bool:

@@ -11,6 +11,7 @@ from functools import partial
 from sidecars.kube import CONFIG_MAPS, SECRETS, Client, Event, Forbidden, NotFound, identity, records
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.policy.reasons import Ready
 from sidecars.workloads import references
 from sidecars.workloads.facts import config_map_contents
 from sidecars.workloads.references import Kind, Reference
@@ -25,7 +26,7 @@ class NotReadError(NotUsableError):
     retried = True
 
     def __init__(self, reference: Reference, problem: str) -> None:
-        super().__init__("ReferenceUnread", f"{reference.kind} {reference.name!r}: {problem}")
+        super().__init__(Ready.REFERENCE_UNREAD, f"{reference.kind} {reference.name!r}: {problem}")
 
 
 class Contents:

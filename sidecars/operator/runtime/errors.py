@@ -1,5 +1,7 @@
 """The errors by which a pass reports that it can't act on a custom resource."""
 
+from sidecars.policy.reasons import Ready
+
 
 class NotUsableError(Exception):
     """A custom resource can't be acted upon yet. `reason` and the text become its condition `Ready`.
@@ -9,7 +11,7 @@ class NotUsableError(Exception):
 
     retried = False
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: Ready, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
@@ -20,4 +22,4 @@ class RefusedError(NotUsableError):
     retried = True
 
     def __init__(self, kind: str, name: str, error: Exception) -> None:
-        super().__init__("Refused", f"the API server refuses {kind} {name}: {error}")
+        super().__init__(Ready.REFUSED, f"the API server refuses {kind} {name}: {error}")

@@ -6,6 +6,7 @@ from sidecars.custom_resources import IN_USE
 from sidecars.kube import Manifest, Resource
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 
 
 async def add_finalizer(runtime: Runtime, resource: Resource, manifest: Manifest, finalizer: str) -> Manifest:
@@ -36,8 +37,8 @@ async def remove_finalizer_unless_used(
     if not users:
         await remove_finalizers(runtime, resource, manifest, {IN_USE})
         return
-    message = f"kept until its NodeSets are gone: {', '.join(users)}"
-    await runtime.status.report(resource, manifest, [Condition("Ready", "False", "InUse", message)])
+    message = f"NodeSets still refer to it: delete {', '.join(users)} first"
+    await runtime.status.report(resource, manifest, [Condition("Ready", "False", Ready.IN_USE, message)])
 
 
 async def _set_finalizers(runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: list[str]) -> Manifest:

@@ -11,6 +11,7 @@ from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.contents import Contents, NotReadError
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
+from sidecars.policy.reasons import Ready
 from sidecars.workloads import names, references, resources, restapi
 from sidecars.workloads.config_maps import CONFIG_MAPS
 from sidecars.workloads.facts import Facts, Site, digest
@@ -45,8 +46,10 @@ class Lookup:
         """The Controller that a controllerRef names. Raises NotUsableError if none exists, ResourceError."""
         controller = self.controller(namespace, name)
         if controller is None:
-            message = f"spec.controllerRef: no Controller {name!r} exists in {namespace!r}"
-            raise NotUsableError("ControllerMissing", message)
+            message = (
+                f"spec.controllerRef: no Controller {name!r} exists in {namespace!r}: create it, or correct the name"
+            )
+            raise NotUsableError(Ready.CONTROLLER_MISSING, message)
         return controller
 
     def controller_of_nodeset(self, nodeset: Key) -> Key:

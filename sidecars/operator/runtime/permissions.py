@@ -11,9 +11,9 @@ from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 
 RETRY_SECONDS = 10.0
-REASON = "Forbidden"
 
 
 def unreadable(caches: Caches) -> dict[str, str]:
@@ -56,7 +56,7 @@ def when_readable(
             if found["metadata"].get("deletionTimestamp") and all(it.refused[namespace] for it in refused):
                 return await reconcile(key)
             message = _message(namespace, {it.resource.plural for it in refused})
-            await runtime.status.report(cache.resource, found, [Condition("Ready", "False", REASON, message)])
+            await runtime.status.report(cache.resource, found, [Condition("Ready", "False", Ready.FORBIDDEN, message)])
         return RETRY_SECONDS
 
     return one_pass

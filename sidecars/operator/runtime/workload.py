@@ -8,16 +8,15 @@ from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, 
 from sidecars.operator.runtime.apply import APPLIED, with_former_image
 from sidecars.operator.runtime.errors import NotUsableError, RefusedError
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import accounting, rollout
+from sidecars.policy import rollout
 from sidecars.policy.conditions import Condition, find
+from sidecars.policy.reasons import EventReason, Ready
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import GROUP, ResourceError
 
 log = logging.getLogger(__name__)
 
-WAITING_FOR_KEYS = "WaitingForKeys"
-WAITING_FOR_CONFIGURATION = "WaitingForConfiguration"
-_WITH_EVERY_START = {accounting.WAITING, WAITING_FOR_KEYS, WAITING_FOR_CONFIGURATION}
+_WITH_EVERY_START = {Ready.WAITING_FOR_ACCOUNTING, Ready.WAITING_FOR_KEYS, Ready.WAITING_FOR_CONFIGURATION}
 """Reasons that are no failure."""
 
 
@@ -27,9 +26,9 @@ def usable() -> Iterator[None]:
     try:
         yield
     except MissingReferenceError as error:
-        raise NotUsableError("ReferenceMissing", f"{error}; it is taken up as soon as it does") from error
+        raise NotUsableError(Ready.REFERENCE_MISSING, f"{error}; create it, and the operator continues") from error
     except ResourceError as error:
-        raise NotUsableError("Invalid", str(error)) from error
+        raise NotUsableError(Ready.INVALID, str(error)) from error
 
 
 async def apply_all(runtime: Runtime, owner: Manifest, kind: str, render: Callable[[], Sequence[Manifest]]) -> None:
@@ -47,19 +46,19 @@ async def apply_all(runtime: Runtime, owner: Manifest, kind: str, render: Callab
             name = manifest["metadata"]["name"]
             raise RefusedError(manifest["kind"], name, error) from error
         if changed and restart:
-            runtime.events.emit(owner, "Normal", "Restarting", "Sync", restart)
+            runtime.events.emit(owner, "Normal", EventReason.RESTARTING, "Sync", restart)
         if changed:
             log.info("%s %s: applied %s %s", kind, _name(owner), manifest["kind"], manifest["metadata"]["name"])
 
 
 def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | ResourceError) -> Condition:
     """The condition `Ready` of a resource that can't be acted upon, and an Event if the condition is new."""
-    reason = error.reason if isinstance(error, NotUsableError) else "Invalid"
+    reason = error.reason if isinstance(error, NotUsableError) else Ready.INVALID
     condition = Condition("Ready", "False", reason, str(error))
     present = find(manifest, "Ready")
     reported = (present.get("reason"), present.get("message")) == (reason, condition.message)
     if reason not in _WITH_EVERY_START and not reported:
-        runtime.events.emit(manifest, "Warning", "SyncFailed", "Sync", f"{reason}: {error}")
+        runtime.events.emit(manifest, "Warning", EventReason.SYNC_FAILED, "Sync", f"{reason}: {error}")
     return condition
 
 

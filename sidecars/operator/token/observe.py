@@ -3,6 +3,7 @@
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import token as policy
+from sidecars.policy.reasons import Ready
 from sidecars.workloads import token as render
 from sidecars.workloads.resources import Token
 
@@ -13,8 +14,8 @@ def signing_key(runtime: Runtime, token: Token) -> bytes:
     secret = runtime.contents.secret(token.namespace, selector.name)
     if secret is None or not secret.data.get(selector.key):
         what = "doesn't exist" if secret is None else f"has no key {selector.key!r}, or an empty one"
-        message = f"spec.jwtKeyRef: Secret {selector.name!r} {what}; it is taken up as soon as it does"
-        raise NotUsableError("ReferenceMissing", message)
+        message = f"spec.jwtKeyRef: Secret {selector.name!r} {what}; create it, and the operator continues"
+        raise NotUsableError(Ready.REFERENCE_MISSING, message)
     return secret.data[selector.key]
 
 

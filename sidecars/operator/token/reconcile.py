@@ -11,6 +11,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.token import observe
 from sidecars.policy import token as policy
 from sidecars.policy.conditions import timestamp
+from sidecars.policy.reasons import EventReason, Ready
 from sidecars.slurm.tokens import sign
 from sidecars.workloads import references
 from sidecars.workloads import token as render
@@ -41,7 +42,7 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
         if text is not None:
             await _write(runtime, manifest, token, text)
         if decision.why:
-            runtime.events.emit(manifest, "Normal", "Signed", "Sync", f"Signed another token: {decision.why}")
+            runtime.events.emit(manifest, "Normal", EventReason.SIGNED, "Sync", f"Signed another token: {decision.why}")
         written = policy.PresentSecret(
             text, frozenset([render.secret_key(token)]), "Token", token.metadata.uid, not token.spec.refresh
         )
@@ -51,7 +52,7 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
         if found is not None:
             times = {"issuedAt": timestamp(found.issued), "expiresAt": timestamp(found.expires)}
         if ready.status == "False":
-            ready = workload.refused(runtime, manifest, NotUsableError(ready.reason, ready.message))
+            ready = workload.refused(runtime, manifest, NotUsableError(Ready[ready.reason.name], ready.message))
     except (NotUsableError, ResourceError) as error:
         again, failure = None, error if isinstance(error, NotUsableError) else None
         ready = workload.refused(runtime, manifest, error)

@@ -9,6 +9,7 @@ from sidecars.operator.runtime.apply import APPLIED
 from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import upgrades
+from sidecars.policy.reasons import Ready
 from sidecars.policy.upgrades import Before, Block, Live
 from sidecars.slurm import versions
 from sidecars.workloads import names
@@ -60,7 +61,7 @@ def live(runtime: Runtime, resource: Resource, namespace: str, name: str, daemon
 
 def again(blocked: Block | None) -> float | None:
     """After how many seconds to look again at what is blocked, None for what only another image changes."""
-    return AGAIN_SECONDS if blocked is not None and blocked.reason == upgrades.WAITING else None
+    return AGAIN_SECONDS if blocked is not None and blocked.reason is Ready.WAITING_FOR_UPGRADE else None
 
 
 def before_slurmctld(runtime: Runtime, controller: Controller) -> Before:

@@ -9,6 +9,7 @@ from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.pods import slurm_node
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import annotations as policy
+from sidecars.policy.reasons import EventReason
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Refused
 from sidecars.slurm.owners import belongs_to
@@ -51,7 +52,7 @@ async def send(
             await _send_features(runtime, pod, cluster, own)
     except Refused as error:
         message = f"Slurm refuses the topology or features of Kubernetes node {pod.spec.node_name}: {error}"
-        runtime.events.emit(_manifest(pod), "Warning", "PlacementRefused", "Register", message)
+        runtime.events.emit(_manifest(pod), "Warning", EventReason.PLACEMENT_REFUSED, "Register", message)
         return TRY_AGAIN
     return None
 
@@ -65,7 +66,7 @@ async def _send_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, n
         return
     for bad in policy.bad_features(annotation):
         message = f"annotation {names.FEATURES} of Kubernetes node {pod.spec.node_name}: {bad!r} can't be a feature"
-        runtime.events.emit(_manifest(pod), "Warning", "BadFeature", "Register", message)
+        runtime.events.emit(_manifest(pod), "Warning", EventReason.BAD_FEATURE, "Register", message)
     # Slurm takes whole lists only: what an administrator has added since the last poll must be in them.
     live = await cluster.client.call(protocol.get_node(node.name), timeout=PATIENCE)
     if live.extra != node.extra:

@@ -22,6 +22,7 @@ from sidecars.policy.nodeset.desired import deletion_deadline
 from sidecars.policy.nodeset.failures import failures
 from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.policy.nodeset.report import Progress, report
+from sidecars.policy.reasons import EventReason
 from sidecars.workloads import nodeset as render
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class _Step:
         return needs.is_yes(self.ask(needs.IsAbsent(it.pod.slurm_node))) and drain.has_no_job(it.pod, self.slurm)
 
     def _remember_failures(self, plan: PodPlan) -> None:
-        late = {it.pod.uid for it in plan.delete if it.event == lost.NOT_REGISTERED}
+        late = {it.pod.uid for it in plan.delete if it.event is EventReason.SLURM_NODE_NOT_REGISTERED}
         found, wait = failures(
             self.memory.failures, self.observed.pods, self.now, unregistered=late, absent=self.memory.absent_since
         )

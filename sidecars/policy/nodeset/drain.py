@@ -10,6 +10,7 @@ from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import Owner
 from sidecars.policy.nodeset.needs import Failed, Known, Pending
 from sidecars.policy.nodeset.records import Deletion, Waiting
+from sidecars.policy.reasons import EventReason
 from sidecars.slurm import states
 from sidecars.slurm.errors import Malformed
 from sidecars.slurm.owners import belongs_to, own_words, owner_of
@@ -48,7 +49,7 @@ def verdict(
     now: float,
     *,
     scaled_in: bool = False,
-    event: str = "SuccessfulDelete",
+    event: EventReason = EventReason.SUCCESSFUL_DELETE,
 ) -> Deletion | Waiting:
     """Whether a condemned pod can be deleted without losing a job, and if not, what it waits for.
 

@@ -13,11 +13,9 @@ from typing import NamedTuple
 from sidecars.policy.nodeset.drain import NOT_REGISTERED_SECONDS
 from sidecars.policy.nodeset.needs import Answer, Known
 from sidecars.policy.nodeset.records import Deletion, OtherWorkers, SlurmView, Waiting, WorkerPod
+from sidecars.policy.reasons import EventReason
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-
-NOT_REGISTERED = "SlurmNodeNotRegistered"
-"""Event of a pod that is deleted because Slurm has no node of it."""
 
 OVERDUE_SECONDS = 15.0
 """How long a kubelet may take to report the end of a pod whose grace is over."""
@@ -133,7 +131,7 @@ def not_registered(
     more = f" (and {len(late) - 1} more pods likewise)" if len(late) > 1 else ""
     return (
         f"pod {late[0].name}: slurmd runs and Slurm has no node {late[0].slurm_node}{more}; the pod is replaced after "
-        f"{_patience(slurm):g} s of that; see the logs of slurmd and slurmctld"
+        f"{_patience(slurm):g} s; see the logs of slurmd and slurmctld"
     )
 
 
@@ -295,7 +293,7 @@ def unregistered(
                 continue
             room -= 1
         why = f"its slurmd has run for {patience:g} s and Slurm has no node {pod.slurm_node}"
-        delete.append(Deletion(pod, why, absent=True, event=NOT_REGISTERED, severity="Warning"))
+        delete.append(Deletion(pod, why, absent=True, event=EventReason.SLURM_NODE_NOT_REGISTERED, severity="Warning"))
     return Lost(tuple(delete), min(waits, default=None))
 
 

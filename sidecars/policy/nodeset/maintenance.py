@@ -11,6 +11,7 @@ from typing import Literal
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.actions import AdvanceReservation, RemoveReservation
 from sidecars.policy.nodeset.needs import Failed, Known, Pending
+from sidecars.policy.reasons import ReservationCreated
 from sidecars.slurm.errors import Malformed
 from sidecars.slurm.records import Reservation
 from sidecars.workloads.resources import NodeSet, duration
@@ -74,7 +75,7 @@ class Step:
     """`save` creates the reservation, or changes the fields below that aren't None."""
     exists: bool
     """Status of the condition ReservationCreated."""
-    reason: str
+    reason: ReservationCreated
     """Its reason."""
     message: str
     """Its message."""
@@ -133,23 +134,24 @@ def outcome(nodeset: NodeSet, nodes: frozenset[str], known: Iterable[Reservation
 
 def unknown(message: str) -> Outcome:
     """Slurm can't be asked."""
-    return Outcome(Condition(CONDITION, "Unknown", "NoAnswer", message), 5.0)
+    return Outcome(Condition(CONDITION, "Unknown", ReservationCreated.NO_ANSWER, message), 5.0)
 
 
 def failed(answer: Known | Pending | Failed, conditions: Sequence[Mapping[str, object]]) -> Outcome:
     """The reservations could not be read or written. `conditions`: status.conditions of the NodeSet."""
     if isinstance(answer, Failed) and answer.refused:
         message = f"Slurm refuses it: {answer.why}; see spec.updateStrategy.scheduledUpdate"
-        return Outcome(Condition(CONDITION, "False", "Refused", message), 30.0)
+        return Outcome(Condition(CONDITION, "False", ReservationCreated.REFUSED, message), 30.0)
     if isinstance(answer, Failed):
         return unknown(answer.why)
-    found = next((it for it in conditions if it.get("type") == CONDITION), None)
-    if found is None:
+    found = next((it for it in conditions if it.get("type") == CONDITION), {})
+    reason = next((it for it in ReservationCreated if it == found.get("reason")), None)
+    if reason is None:
         return unknown(answer.why if isinstance(answer, Pending) else "")
     status: Literal["True", "False", "Unknown"] = (
         "True" if found["status"] == "True" else "False" if found["status"] == "False" else "Unknown"
     )
-    return Outcome(Condition(CONDITION, status, str(found["reason"]), str(found["message"])), 5.0)
+    return Outcome(Condition(CONDITION, status, reason, str(found["message"])), 5.0)
 
 
 def _until_start(wanted: DesiredReservation, found: Reservation | None, now: float) -> float | None:
@@ -169,14 +171,16 @@ def next_step(wanted: DesiredReservation, found: Reservation | None, now: float)
     begun = found.start_time <= now < found.end_time
     nodes = tuple(sorted(wanted.nodes)) if wanted.nodes and set(found.node_names()) != wanted.nodes else None
     if begun:
-        return Step("save" if nodes else "nothing", True, "Created", f"{message} and has begun", nodes=nodes)
+        return Step(
+            "save" if nodes else "nothing", True, ReservationCreated.CREATED, f"{message} and has begun", nodes=nodes
+        )
     if (wanted.all_flags & _SHOWN) - found.flags or (found.flags ^ wanted.flags) & RECURRING:
         # Flags can't be removed: it is created again.
-        return Step("delete", False, "Recreating", f"reservation {wanted.name} gets other flags")
+        return Step("delete", False, ReservationCreated.RECREATING, f"reservation {wanted.name} gets other flags")
     start = None if _same_start(wanted, found, now) or wanted.next_start(now) < now else wanted.next_start(now)
     minutes = wanted.minutes if found.end_time - found.start_time != wanted.minutes * 60 else None
     changed = nodes is not None or start is not None or minutes is not None
-    return Step("save" if changed else "nothing", True, "Created", message, start, minutes, nodes)
+    return Step("save" if changed else "nothing", True, ReservationCreated.CREATED, message, start, minutes, nodes)
 
 
 def _create(wanted: DesiredReservation, now: float) -> Step:
@@ -185,13 +189,18 @@ def _create(wanted: DesiredReservation, now: float) -> Step:
             f"reservation {wanted.name} doesn't exist and its startTime is over: set "
             "spec.updateStrategy.scheduledUpdate.startTime to a time in the future for another update"
         )
-        return Step("nothing", False, "NotExists", expired)
+        return Step("nothing", False, ReservationCreated.NOT_EXISTS, expired)
     if not wanted.nodes:
-        return Step("nothing", False, "NoNodes", "no worker is registered in Slurm yet")
+        return Step(
+            "nothing",
+            False,
+            ReservationCreated.NO_NODES,
+            "no worker is registered in Slurm yet; the reservation is created when one is",
+        )
     return Step(
         "save",
         True,
-        "Created",
+        ReservationCreated.CREATED,
         f"reservation {wanted.name} exists",
         start=wanted.next_start(now),
         minutes=wanted.minutes,

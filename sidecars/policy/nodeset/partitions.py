@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import PartitionsReleased
 from sidecars.slurm.records import Job, Partition
 from sidecars.workloads.config import CLOSED
 
@@ -72,7 +73,9 @@ def is_closed(partition: Partition) -> bool:
 
 def condition(blocked: Sequence[BlockedPartition]) -> Condition | None:
     """The condition PartitionsReleased while partitions are blocked."""
-    return Condition("PartitionsReleased", "False", "JobsRefer", message(blocked)) if blocked else None
+    return (
+        Condition("PartitionsReleased", "False", PartitionsReleased.JOBS_REFER, message(blocked)) if blocked else None
+    )
 
 
 def _needs(job: Job, partition: str, removed: Sequence[str]) -> bool:
@@ -94,4 +97,4 @@ def _jobs(ids: Sequence[int]) -> str:
 def message(blocked: Sequence[BlockedPartition]) -> str:
     """What the partitions wait for, with the remedy, for a condition."""
     each = "; ".join(f"partition {it.partition} is being closed and stays while {it.why}" for it in blocked)
-    return f"{each}. spec.forceRemoval lets it go all the same"
+    return f"{each}. To remove it with its jobs, set spec.forceRemoval"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sidecars.policy.nodeset import drain as drains
 from sidecars.policy.nodeset import replicas
 from sidecars.policy.nodeset.records import Deletion, Waiting
+from sidecars.policy.reasons import EventReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 SHARED_REASON_PODS = 16
 """At this many pods with one cause they share one drain reason, so that Slurm gets one request."""
 
-_EVENTS = {replicas.OTHER_HOSTNAME: "HostnameMismatch"}
+_EVENTS = {replicas.OTHER_HOSTNAME: EventReason.HOSTNAME_MISMATCH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
     for pod in working if condemned else ():
         if pod.name in condemned:
             cause = condemned[pod.name]
-            scaled_in, event = cause in replicas.NOT_REPLACED, _EVENTS.get(cause, "SuccessfulDelete")
+            scaled_in, event = cause in replicas.NOT_REPLACED, _EVENTS.get(cause, EventReason.SUCCESSFUL_DELETE)
             verdict = drains.verdict(pod, desired, slurm, now, scaled_in=scaled_in, event=event)
             if isinstance(verdict, Deletion):
                 delete.append(verdict)
@@ -121,8 +122,8 @@ def _replacement(pod: WorkerPod) -> Deletion:
     if pod.mode != "DaemonSet":
         return Deletion(pod, why, only_unchanged=True)
     if pod.phase == "Failed":
-        return Deletion(pod, why, only_unchanged=True, event="FailedDaemonPod", severity="Warning")
-    return Deletion(pod, why, only_unchanged=True, event="SucceededDaemonPod")
+        return Deletion(pod, why, only_unchanged=True, event=EventReason.FAILED_DAEMON_POD, severity="Warning")
+    return Deletion(pod, why, only_unchanged=True, event=EventReason.SUCCEEDED_DAEMON_POD)
 
 
 def _shortened(pods: Iterable[WorkerPod]) -> list[Deletion]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from sidecars.policy.reasons import EventReason
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -204,7 +206,7 @@ class Deletion:
     """Its own status is the cause: it may be deleted only if it has not changed since it was read."""
     kube_node_lost: bool = False
     """The loss of its Kubernetes node is the cause."""
-    event: str = "SuccessfulDelete"
+    event: EventReason = EventReason.SUCCESSFUL_DELETE
     """Reason of the event that reports the deletion."""
     severity: Literal["Normal", "Warning"] = "Normal"
     """Type of that event."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import lost, replicas
+from sidecars.policy.reasons import Ready, SlurmReachable
 from sidecars.slurm import states
 from sidecars.workloads import nodeset as render
 
@@ -64,40 +65,40 @@ def _ready(
     """The condition that sums up."""
     pods, deleting = desired.pods, desired.pods.deleting
     if progress.partitions_blocked is not None and progress.pods_gone:
-        return replace(progress.partitions_blocked, type="Ready")
+        return replace(progress.partitions_blocked, type="Ready", reason=Ready.JOBS_REFER)
     if problem is not None and not deleting:
         return problem
     if progress.waiting:
         first, more = progress.waiting[0], len(progress.waiting) - 1
         others = f" (and {more} more pods are waiting)" if more else ""
         limit = "; spec.deletionTimeout limits the wait" if deleting and not pods.forced else ""
-        return Condition("Ready", "False", "Draining", f"pod {first.pod.name}: {first.step}{others}{limit}")
+        return Condition("Ready", "False", Ready.DRAINING, f"pod {first.pod.name}: {first.step}{others}{limit}")
     stuck = lost.stuck_message(observed.pods)
     if stuck:
-        return Condition("Ready", "False", "MachineLost", stuck)
+        return Condition("Ready", "False", Ready.KUBE_NODE_LOST, stuck)
     if deleting:
-        return Condition("Ready", "False", "Removing", f"{len(observed.pods)} pods are still terminating")
+        return Condition("Ready", "False", Ready.REMOVING, f"{len(observed.pods)} pods are still terminating")
     if progress.problems:
         more = len(progress.problems) - 1
         others = f" (and {more} more)" if more else ""
-        return Condition("Ready", "False", "NameConflict", progress.problems[0] + others)
+        return Condition("Ready", "False", Ready.NAME_CONFLICT, progress.problems[0] + others)
     spared = lost.spared_message(observed.pods, progress.absent_since, progress.spared, now)
     if spared:
-        return Condition("Ready", "False", "StateLost", spared)
+        return Condition("Ready", "False", Ready.STATE_LOST, spared)
     ready = sum(1 for pod in observed.pods if pod.ready and not pod.terminating and not replicas.lingers(pod, pods))
     if ready < pods.replicas:
         because = _unscheduled(observed.pods) or f"; see `kubectl -n {pods.namespace} get pods`"
-        return Condition("Ready", "False", "PodsNotReady", f"{ready} of {pods.replicas} pods are ready{because}")
+        return Condition("Ready", "False", Ready.PODS_NOT_READY, f"{ready} of {pods.replicas} pods are ready{because}")
     unregistered = lost.not_registered(observed.pods, observed.slurm, progress.absent_since, progress.spared, now)
     if unregistered:
-        return Condition("Ready", "False", "NotRegistered", unregistered)
+        return Condition("Ready", "False", Ready.NOT_REGISTERED, unregistered)
     down = _down(observed.pods, observed.slurm)
     if down:
-        return Condition("Ready", "False", "SlurmNodesDown", down)
+        return Condition("Ready", "False", Ready.SLURM_NODES_DOWN, down)
     terminating = progress.deleted | {pod.uid for pod in observed.pods if pod.terminating}
     if terminating:
-        return Condition("Ready", "False", "ScalingIn", f"{len(terminating)} pods are terminating")
-    return Condition("Ready", "True", "Ready", f"{ready} of {pods.replicas} pods are ready")
+        return Condition("Ready", "False", Ready.SCALING_IN, f"{len(terminating)} pods are terminating")
+    return Condition("Ready", "True", Ready.READY, f"{ready} of {pods.replicas} pods are ready")
 
 
 def _unscheduled(pods: Sequence[WorkerPod]) -> str:
@@ -132,8 +133,8 @@ def _down(pods: Sequence[WorkerPod], slurm: SlurmView) -> str:
 def _slurm_reachable(slurm: SlurmView) -> Condition:
     if slurm.problem is not None:
         message = f"{slurm.problem}; no pod is deleted until its Slurm node is known to be drained"
-        return Condition("SlurmReachable", "False", "NoAnswer", message)
-    return Condition("SlurmReachable", "True", "Polled")
+        return Condition("SlurmReachable", "False", SlurmReachable.NO_ANSWER, message)
+    return Condition("SlurmReachable", "True", SlurmReachable.POLLED)
 
 
 def _status(desired: Desired, observed: Observed) -> dict[str, Any]:

@@ -53,7 +53,7 @@ async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_if_the_n
 
         async def said() -> bool:
             ready = await world.condition(NODESETS, "slinky")
-            return ready.get("reason") == "MachineLost" and f"kubectl taint nodes {lost}" in ready["message"]
+            return ready.get("reason") == "KubeNodeLost" and f"kubectl taint nodes {lost}" in ready["message"]
 
         await until("the condition to say what to do", said)
         await asyncio.sleep(2)

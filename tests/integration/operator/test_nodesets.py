@@ -447,7 +447,7 @@ async def test_a_worker_waits_until_its_predecessors_claim_is_deleted_and_a_chan
     await world.scale(2)
 
     async def waits() -> bool:
-        return (await world.condition(NODESETS, "slinky")).get("reason") == "ClaimLeaving"
+        return (await world.condition(NODESETS, "slinky")).get("reason") == "ClaimTerminating"
 
     await until("the next pod to wait", waits)
     assert set(await world.pods()) == {"slinky-0"}

@@ -573,7 +573,7 @@ async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_re
     assert nodeset is not None
     left = PodFacts("long-gone", "slinky-0", world.namespace, nodeset["metadata"]["uid"])
     world.slurm.nodes["slinky-0"].extra = encode(left)
-    await world.post("slinky-0", state=["DRAIN"], reason="slurm-node: the pod is leaving")
+    await world.post("slinky-0", state=["DRAIN"], reason="slurm-node: the pod is terminating")
     await holds("the drain to be lifted", lambda: drained(world))
 
 

@@ -83,7 +83,7 @@ async def test_accounting_waits_for_its_password_and_starts_once_it_exists(world
         assert line in lines
     await update_status(world, STATEFUL_SETS, "slurm-accounting", ready=0)
     said = await until_reason(world, ACCOUNTINGS, "slurm", "PodsNotReady")
-    assert "is mariadb:3306 up" in said
+    assert "mariadb:3306 answers" in said
     await update_status(world, STATEFUL_SETS, "slurm-accounting")
     await until_reason(world, ACCOUNTINGS, "slurm", "Ready")
 

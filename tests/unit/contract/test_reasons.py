@@ -15,7 +15,7 @@ WORKLOADS = Path(__file__).parents[3] / "charts/slurm-operator/workloads"
     [
         ("", Owner.NOBODY),
         ("slurm-operator: Pod (slurm/w-0) was cordoned", Owner.OPERATOR),
-        ("slurm-node: the pod is leaving", Owner.POD),
+        ("slurm-node: the pod is terminating", Owner.POD),
         ("slurm-node: health: disk: / can't be written to", Owner.POD),
         ("slurm-node: 7 of 8 expected GPUs found by nvidia-smi", Owner.POD),
         ("Not responding", Owner.SLURMCTLD),
@@ -25,7 +25,7 @@ WORKLOADS = Path(__file__).parents[3] / "charts/slurm-operator/workloads"
         ("Not responding to my mails", Owner.FOREIGN),
         ("nonexistent fan", Owner.FOREIGN),
         ("slurm-operator", Owner.FOREIGN),
-        (" slurm-node: the pod is leaving", Owner.FOREIGN),
+        (" slurm-node: the pod is terminating", Owner.FOREIGN),
         ("Kill task failed", Owner.FOREIGN),
     ],
 )
@@ -44,7 +44,7 @@ def test_only_a_drain_of_a_pod_that_was_stopped_is_a_departure() -> None:
     assert reasons.is_departure(reasons.POD_LEAVING)
     assert reasons.is_departure(f"{reasons.POD_GONE}, gres/gpu count reported lower than configured (7 < 8)")
     assert not reasons.is_departure("slurm-node: health: disk: / can't be written to")
-    assert not reasons.is_departure("the pod is leaving")
+    assert not reasons.is_departure("the pod is terminating")
 
 
 def test_only_the_health_checks_of_a_worker_pod_are_health_checks() -> None:

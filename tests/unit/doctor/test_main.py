@@ -100,7 +100,7 @@ async def test_what_differs_is_printed_with_its_fix(capsys: pytest.CaptureFixtur
 async def test_a_nodeset_that_the_operator_refuses_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     async with KubeDouble() as server:
         fill(server, count=4)
-        ready = {"type": "Ready", "status": "False", "reason": "PartOfGpus", "message": "set gpu.count to 8"}
+        ready = {"type": "Ready", "status": "False", "reason": "FewerGpusThanNode", "message": "set gpu.count to 8"}
         refused = server.objects(NODESETS)["slurm", "gpu"] | {"status": {"conditions": [ready]}}
         server.put(NODESETS, refused)
         server.remove(PODS, "slurm", "gpu-0")

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.accounting import DEADLINE_SECONDS, MISSING, WAITING, wait
+from sidecars.policy.accounting import DEADLINE_SECONDS, wait
+from sidecars.policy.reasons import Ready
 
 CREATED = 1_767_225_600.0
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -18,14 +19,14 @@ def accounting(spec: Any = None, status: Any = None) -> dict[str, Any]:
 def test_an_accounting_that_does_not_exist_is_waited_for_without_a_deadline() -> None:
     found = wait("ns", "db", None, in_use=True, now=CREATED)
     assert found is not None
-    assert (found.reason, found.seconds) == (MISSING, None)
+    assert (found.reason, found.seconds) == (Ready.ACCOUNTING_MISSING, None)
     assert "'db' in 'ns'" in found.message
 
 
 def test_one_that_is_not_ready_is_waited_for_until_its_deadline() -> None:
     found = wait("ns", "db", accounting(), in_use=False, now=CREATED + 20)
     assert found is not None
-    assert (found.reason, found.seconds) == (WAITING, DEADLINE_SECONDS - 20)
+    assert (found.reason, found.seconds) == (Ready.WAITING_FOR_ACCOUNTING, DEADLINE_SECONDS - 20)
     assert wait("ns", "db", accounting(), in_use=False, now=CREATED + DEADLINE_SECONDS) is None
 
 

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from sidecars.contract.status import Rejection, StartGate, StartGatePhase, Status
+from sidecars.contract.status import Rejection, Stage, StartGate, StartGatePhase, Status
 from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.gate import Known, Pod, Published
+from sidecars.policy.reasons import Ready
 
 A, B = "a" * 64, "b" * 64
 PUBLISHED = Published(B, "mark")
@@ -29,7 +30,9 @@ def conditions(
 
 
 RUNS = Status(candidate=B, accepted=B, running=B)
-REFUSES = Status(candidate=B, accepted=A, running=A, rejected=Rejection(B, "DryRun", "slurm.conf", 9, "bad key", True))
+REFUSES = Status(
+    candidate=B, accepted=A, running=A, rejected=Rejection(B, Stage.DRY_RUN, "slurm.conf", 9, "bad key", True)
+)
 
 
 def test_a_configuration_that_runs_is_accepted_and_running() -> None:
@@ -42,7 +45,7 @@ def test_a_refused_one_names_file_line_origin_and_reason() -> None:
     accepted, running = conditions(REFUSES)
     assert (accepted.status, accepted.reason) == ("False", "DryRunFailed")
     assert accepted.message.startswith(
-        "slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld keeps the one before"
+        "slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld continues with the former configuration"
     )
     assert (running.status, running.reason) == ("False", "DifferentConfiguration")
 
@@ -58,7 +61,7 @@ def test_one_that_runs_in_one_pod_is_accepted_unless_another_pod_refuses_it() ->
 
 
 def test_ready_keeps_its_status_and_says_that_the_newest_configuration_is_refused() -> None:
-    rollout = Condition("Ready", "True", "Ready", "1 of 1 pods are ready")
+    rollout = Condition("Ready", "True", Ready.READY, "1 of 1 pods are ready")
     assert gate.ready(rollout, conditions(RUNS)) == rollout
     assert gate.ready(rollout, conditions(None)) == rollout
     found = gate.ready(rollout, conditions(REFUSES))
@@ -99,7 +102,7 @@ def test_a_pod_is_asked_while_something_is_not_done_or_not_known() -> None:
         known(RUNS, life="another")[POD.name],
         known(Status(candidate=A, accepted=A, running=A))[POD.name],
         known(Status(candidate=B, accepted=B, running=None))[POD.name],
-        known(Status(candidate=B, rejected=Rejection(B, "DryRun", "", None, "later", False)))[POD.name],
+        known(Status(candidate=B, rejected=Rejection(B, Stage.DRY_RUN, "", None, "later", False)))[POD.name],
     )
     assert all(gate.outstanding(PUBLISHED, POD, it) for it in pending)
 

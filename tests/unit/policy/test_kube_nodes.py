@@ -18,7 +18,7 @@ def test_a_machine_is_to_be_cordoned_for_somebody_elses_drain_and_for_its_health
         [
             node("IDLE", "DRAIN", reason="bad disk", machine="m0"),
             node("IDLE", "DRAIN", reason="slurm-operator: Node (m1) was cordoned", machine="m1"),
-            node("IDLE", "DRAIN", reason="slurm-node: the pod is leaving", machine="m2"),
+            node("IDLE", "DRAIN", reason="slurm-node: the pod is terminating", machine="m2"),
             node("IDLE", reason="bad disk", machine="m3"),
             node("IDLE", "DRAIN", reason="slurm-node: health: gpu 3 is lost", machine="m4"),
             node("IDLE", "DRAIN", reason="bad disk"),

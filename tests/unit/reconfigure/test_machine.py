@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidecars.contract.status import Stage
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase
 from tests.unit.reconfigure.simulation import Pod, config
@@ -87,7 +88,7 @@ def test_one_that_scontrol_refuses_is_taken_back() -> None:
     pod.settle()
     assert (pod.folder, pod.reads, pod.good) == (A, A, A)
     assert pod.state.rejected is not None
-    assert pod.state.rejected.stage == "Reconfigure"
+    assert pod.state.rejected.stage is Stage.RECONFIGURE
 
 
 def test_a_slow_reconfigure_is_repeated_and_the_configuration_stays() -> None:

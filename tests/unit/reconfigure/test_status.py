@@ -12,7 +12,7 @@ from http import HTTPStatus
 import pytest
 
 from sidecars.contract.signature import Request, authorization
-from sidecars.contract.status import Rejection, decode
+from sidecars.contract.status import Rejection, Stage, decode
 from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Rejected, State
@@ -28,7 +28,7 @@ STATE = State(
     installed=A,
     running=A,
     accepted=A,
-    rejected=Rejected(B, "DryRun", Culprit("no such key", "slurm.conf", 3), 5.0),
+    rejected=Rejected(B, Stage.DRY_RUN, Culprit("no such key", "slurm.conf", 3), 5.0),
     since=5.0,
 )
 
@@ -81,7 +81,7 @@ def test_the_operator_is_told_everything(server: Server) -> None:
     assert status == HTTPStatus.OK
     report = decode(json.loads(body))
     assert (report.candidate, report.accepted, report.running) == (B.config, A.config, A.config)
-    assert report.rejected == Rejection(B.config, "DryRun", "slurm.conf", 3, "no such key", final=True)
+    assert report.rejected == Rejection(B.config, Stage.DRY_RUN, "slurm.conf", 3, "no such key", final=True)
 
 
 def test_nobody_else_is(server: Server) -> None:

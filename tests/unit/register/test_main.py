@@ -75,7 +75,7 @@ def test_a_node_that_says_nothing_holds_slurmd_only_so_long(tmp_path: Path, caps
     status, seconds = register(tmp_path, record_at=1000)
     assert status == 0
     assert seconds == pytest.approx(RECORD_WAIT, abs=0.1)
-    assert "not known" in capsys.readouterr().out
+    assert "record in Slurm: unknown" in capsys.readouterr().out
 
 
 def test_nothing_of_an_earlier_run_of_the_pod_is_left(tmp_path: Path) -> None:

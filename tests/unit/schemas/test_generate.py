@@ -8,6 +8,7 @@ import pytest
 from schemas import chart_values, generate, sources
 
 CONTROLLERS = generate.CRD_TEMPLATES / "controllers.yaml"
+CONDITIONS = generate.PAGES / "conditions.md"
 
 
 @pytest.fixture
@@ -27,15 +28,16 @@ def test_missing_files_are_written_and_then_right(root: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == ""
 
 
-def test_a_changed_file_is_named_and_written_anew(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("path", [CONTROLLERS, CONDITIONS])
+def test_a_changed_file_is_named_and_written_anew(root: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     generate.main([], root)
-    before = (root / CONTROLLERS).read_text()
-    (root / CONTROLLERS).write_text(before + "# changed\n")
+    before = (root / path).read_text()
+    (root / path).write_text(before + "# changed\n")
     capsys.readouterr()
     assert generate.main(["--check"], root) == 1
-    assert capsys.readouterr().err.splitlines() == [f"{CONTROLLERS}: out of date; run `make generate`"]
+    assert capsys.readouterr().err.splitlines() == [f"{path}: out of date; run `make generate`"]
     generate.main([], root)
-    assert (root / CONTROLLERS).read_text() == before
+    assert (root / path).read_text() == before
 
 
 def test_the_definition_of_a_kind_that_is_no_more_is_removed(root: Path) -> None:

@@ -34,7 +34,7 @@ def node(*words: str, reason: str = "", reservation: str = "", pod_uid: str = ""
         ("IDLE FAIL", OURS, Owner.FOREIGN),
         ("IDLE DRAIN", OURS, Owner.OPERATOR),
         ("DOWN", OURS, Owner.OPERATOR),
-        ("DOWN", "slurm-node: the pod has gone", Owner.POD),
+        ("DOWN", "slurm-node: slurmd has stopped", Owner.POD),
         ("DOWN", "Not responding", Owner.SLURMCTLD),
         ("DOWN DRAIN", f"{OURS} : Not responding", Owner.OPERATOR),
         ("DOWN DRAIN", "bad disk : Not responding", Owner.FOREIGN),
@@ -49,7 +49,7 @@ def test_only_reasons_of_nobody_and_of_this_product_are_replaced() -> None:
         return reason_to_write(Node("n0", states=frozenset(words), reason=reason), OURS)
 
     assert written("IDLE") == OURS
-    assert written("DOWN", reason="slurm-node: the pod has gone") == OURS
+    assert written("DOWN", reason="slurm-node: slurmd has stopped") == OURS
     assert written("IDLE", reason="watch this node") is None
     assert written("DOWN", reason="Not responding") is None
     assert written("IDLE", "DRAIN") is None

@@ -73,7 +73,7 @@ async def test_what_somebody_else_drains_while_a_write_waits_is_left_as_it_is() 
 async def test_a_reason_of_slurmctld_or_of_an_administrator_is_not_overwritten_whatever_the_state() -> None:
     async with Scene(5).running() as scene:
         call = scene.carrier.call
-        await call(protocol.update_nodes(["n0"], state=("DRAIN",), reason="slurm-node: the pod has gone"))
+        await call(protocol.update_nodes(["n0"], state=("DRAIN",), reason="slurm-node: slurmd has stopped"))
         await call(protocol.update_nodes(["n1"], state=("DRAIN",), reason="Not responding"))
         await call(protocol.update_nodes(["n2"], state=("DRAIN",), reason="bad disk"))
         await call(protocol.update_nodes(["n3"], state=("DOWN",), reason="bad disk"))
@@ -102,7 +102,7 @@ async def test_a_reason_of_slurmctld_or_of_an_administrator_is_not_overwritten_w
 
 async def test_resume_returns_only_down_nodes_of_the_owners() -> None:
     async with Scene(2).running() as scene:
-        for name, reason in (("n0", "slurm-node: the pod has gone"), ("n1", "bad disk")):
+        for name, reason in (("n0", "slurm-node: slurmd has stopped"), ("n1", "bad disk")):
             await scene.carrier.call(protocol.update_nodes([name], state=("DOWN",), reason=reason))
         await until(lambda: scene.poller.nodes["n1"].reason == "bad disk")
         await scene.poller.resume(["n0", "n1"], owners=OURS)

@@ -94,7 +94,7 @@ def test_an_ill_node_that_somebody_resumes_is_drained_again(worker: Worker) -> N
     [
         ("IDLE+DRAIN+DYNAMIC_NORM", "maintenance"),
         ("MIXED+DRAIN", "slurm-node: 7 of 8 expected GPUs found by nvidia-smi"),
-        ("IDLE*+DRAIN", "slurm-node: the pod is leaving"),
+        ("IDLE*+DRAIN", "slurm-node: the pod is terminating"),
         ("ALLOCATED+DRAIN", "slurm-operator: Node (kube-0) was cordoned"),
         ("DOWN+DYNAMIC_NORM", "maintenance"),
     ],
@@ -143,7 +143,7 @@ def test_what_slurm_could_not_be_told_is_told_later(worker: Worker) -> None:
     broken(worker)
     (worker.slurm / "down").touch()
     ran = worker.run()
-    assert (ran.status, ran.output.splitlines()[-1]) == (1, "Slurm can't be told: it is tried again")
+    assert (ran.status, ran.output.splitlines()[-1]) == (1, "Slurm doesn't answer: the next run repeats the request")
     (worker.slurm / "down").unlink()
     worker.run()
     assert worker.state == "IDLE+DRAIN+DYNAMIC_NORM"

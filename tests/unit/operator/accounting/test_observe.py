@@ -62,7 +62,7 @@ async def test_a_slurmdbd_that_is_not_ready_is_explained_by_its_database() -> No
     parts.workload(STATEFUL_SETS, "slurm-accounting", "slurmdbd", "slurmdbd:26.05", ready=False)
     waiting = observe.readiness(parts.runtime, mine)
     assert (waiting.status, waiting.reason) == ("False", "PodsNotReady")
-    assert "is mariadb:3306 up" in waiting.message
+    assert "Check that mariadb:3306 answers" in waiting.message
     assert "logs slurm-accounting-0" in waiting.message
     parts.workload(STATEFUL_SETS, "slurm-accounting", "slurmdbd", "slurmdbd:26.05")
     assert observe.readiness(parts.runtime, mine).status == "True"

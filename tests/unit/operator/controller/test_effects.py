@@ -10,6 +10,7 @@ from sidecars.operator.controller import effects, observe
 from sidecars.operator.controller.pods import NUDGE
 from sidecars.policy import failover, gate
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import ConfigurationAccepted
 from sidecars.workloads.resources import Controller, read
 from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts, SlurmConnection
 
@@ -141,12 +142,12 @@ async def test_an_event_reports_each_change_of_the_configuration_once(monkeypatc
     parts = Parts()
     emitted: list[str] = []
     monkeypatch.setattr(parts.runtime.events, "emit", lambda *arguments: emitted.append(arguments[2]))
-    refused = Condition(gate.ACCEPTED, "False", "Invalid", "line 3")
+    refused = Condition(gate.ACCEPTED, "False", ConfigurationAccepted.INVALID, "line 3")
     effects.emit_events(parts.runtime, parts.controller(), [refused])
     assert emitted == ["ConfigurationRejected"]
     shown = {"conditions": [{"type": gate.ACCEPTED, "status": "False", "message": "line 3"}]}
     effects.emit_events(parts.runtime, parts.controller(shown), [refused])
     assert emitted == ["ConfigurationRejected"]
-    other = Condition(gate.ACCEPTED, "False", "Invalid", "line 4")
+    other = Condition(gate.ACCEPTED, "False", ConfigurationAccepted.INVALID, "line 4")
     effects.emit_events(parts.runtime, parts.controller(shown), [other])
     assert emitted == ["ConfigurationRejected"] * 2

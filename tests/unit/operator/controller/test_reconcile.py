@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecars.contract.manifest import decode
-from sidecars.contract.status import Rejection, Status, encode
+from sidecars.contract.status import Rejection, Stage, Status, encode
 from sidecars.kube import STATEFUL_SETS, Conflict
 from sidecars.operator.controller.reconcile import reconcile
 from sidecars.operator.runtime.apply import NameTakenError
@@ -64,7 +64,9 @@ class Sidecar:
         self.refused: str | None = None
 
     async def fetch(self, *_: str) -> Mapping[str, Any]:
-        rejected = Rejection(self.refused, "DryRun", "slurm.conf", 9, "no such plugin", True) if self.refused else None
+        rejected = (
+            Rejection(self.refused, Stage.DRY_RUN, "slurm.conf", 9, "no such plugin", True) if self.refused else None
+        )
         candidate = self.refused or self.running
         return encode(Status(candidate, accepted=self.running, running=self.running, rejected=rejected))
 

@@ -5,6 +5,7 @@ import pytest
 from sidecars.custom_resources import CONTROLLERS
 from sidecars.kube import STATEFUL_SETS
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts
 
 pytestmark = pytest.mark.looptime
@@ -24,7 +25,7 @@ async def settled() -> Parts:
 async def test_a_controller_is_looked_at_when_its_spec_changes_and_not_for_the_status_that_the_operator_wrote() -> None:
     parts = await settled()
     manifest = parts.controller()
-    await parts.runtime.status.report(CONTROLLERS, manifest, [Condition("Ready", "True", "Ready", "")])
+    await parts.runtime.status.report(CONTROLLERS, manifest, [Condition("Ready", "True", Ready.READY, "")])
     [patch] = parts.requests.of("patch status", "Controller")
     parts.custom("Controller", "slurm", manifest["spec"], patch["status"])
     assert await parts.woken() == {}

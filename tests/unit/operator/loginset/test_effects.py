@@ -78,4 +78,4 @@ async def test_a_missing_ssh_keygen_is_named_with_the_remedy(monkeypatch: pytest
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NotUsableError, match="install openssh-client") as caught:
         await effects.make_host_keys()
-    assert caught.value.reason == "HostKeys"
+    assert caught.value.reason == "HostKeysFailed"

@@ -147,7 +147,7 @@ async def test_a_pod_waits_for_the_deletion_of_a_claim_of_its_name(claim: dict[s
     this = begin(parts)
     with pytest.raises(NotUsableError, match="data-0") as caught:
         await create(this, this.manifest, [order("slinky-0", "data-0")])
-    assert caught.value.reason == "ClaimLeaving"
+    assert caught.value.reason == "ClaimTerminating"
     assert created(parts) == []
 
 

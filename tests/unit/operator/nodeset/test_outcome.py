@@ -6,22 +6,23 @@ from sidecars.kube.errors import api_error
 from sidecars.operator.nodeset.outcome import Outcome
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from sidecars.slurm.errors import Unreachable
 
 
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (NotUsableError("ClaimLeaving", "x"), "ClaimLeaving"),
-        (api_error(403, "Forbidden", "x", request="POST"), "Refused"),
-        (api_error(409, "AlreadyExists", "x", request="POST"), "NameTaken"),
-        (api_error(500, "InternalError", "x", request="POST"), "Failed"),
+        (NotUsableError(Ready.CLAIM_TERMINATING, "x"), Ready.CLAIM_TERMINATING),
+        (api_error(403, "Forbidden", "x", request="POST"), Ready.REFUSED),
+        (api_error(409, "AlreadyExists", "x", request="POST"), Ready.NAME_TAKEN),
+        (api_error(500, "InternalError", "x", request="POST"), Ready.FAILED),
     ],
 )
-def test_the_first_failure_becomes_the_condition_ready(error: Exception, reason: str) -> None:
+def test_the_first_failure_becomes_the_condition_ready(error: Exception, reason: Ready) -> None:
     outcome = Outcome()
     outcome.failed(error)
-    outcome.failed(NotUsableError("Another", "later"))
+    outcome.failed(NotUsableError(Ready.INVALID, "later"))
     assert outcome.condition == Condition("Ready", "False", reason, str(error))
 
 

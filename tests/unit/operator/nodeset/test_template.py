@@ -118,7 +118,7 @@ async def test_a_privileged_worker_may_not_have_a_part_of_the_gpus_of_its_node(c
     parts = ready()
     parts.kube_node("kube-1", status={"allocatable": {"nvidia.com/gpu": "8"}})
     found = await source(parts, gpu={"enabled": True, "count": count})
-    refused = found.problem is not None and found.problem.reason == "PartOfGpus"
+    refused = found.problem is not None and found.problem.reason == "FewerGpusThanNode"
     assert refused == (count < 8)
     assert (found.template is None) == refused
 

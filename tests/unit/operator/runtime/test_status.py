@@ -5,6 +5,7 @@ import asyncio
 from sidecars.custom_resources import NODESETS
 from sidecars.kube import Manifest
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from tests.support.virtual_time import run
 from tests.support.world.world import NODESET, world
 
@@ -20,14 +21,20 @@ def test_a_status_that_the_watch_shows_after_the_next_was_sent_is_known_as_our_o
                 return w.api.get(NODESET, "slurm", "echoed") or {}
 
             manifest, seen = live(), []
-            for reason in ("First", "Second"):
+            for reason in (Ready.STARTING, Ready.UPDATING):
                 await status.report(NODESETS, manifest, [Condition("Ready", "False", reason, "")])
                 seen.append(live())
             w.faults.slow = 1.0
-            last = asyncio.create_task(status.report(NODESETS, manifest, [Condition("Ready", "False", "Third", "")]))
+            last = asyncio.create_task(
+                status.report(NODESETS, manifest, [Condition("Ready", "False", Ready.PODS_NOT_READY, "")])
+            )
             await w.run(0.5)
             assert not last.done()
-            assert [it["status"]["conditions"][0]["reason"] for it in (*seen, live())] == ["First", "Second", "Third"]
+            assert [it["status"]["conditions"][0]["reason"] for it in (*seen, live())] == [
+                "Starting",
+                "Updating",
+                "PodsNotReady",
+            ]
             assert all(map(status.is_reported, (*seen, live())))
             await last
             assert all(map(status.is_reported, (*seen, live())))

@@ -6,6 +6,7 @@ import pytest
 
 from sidecars.custom_resources import ACCOUNTINGS
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Ready
 from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts
 
 pytestmark = pytest.mark.looptime
@@ -66,7 +67,7 @@ async def test_an_accounting_that_becomes_ready_wakes_controllers_and_restapis_o
     parts = await two_clusters()
     manifest = parts.custom("Accounting", "db", {})
     await parts.woken()
-    await parts.runtime.status.report(ACCOUNTINGS, manifest, [Condition("Ready", status, "Reason", "")])
+    await parts.runtime.status.report(ACCOUNTINGS, manifest, [Condition("Ready", status, Ready.READY, "")])
     [patch] = parts.requests.of("patch status", "Accounting")
     parts.custom("Accounting", "db", {}, patch["status"])
     assert set(await parts.woken()) == woken

@@ -8,6 +8,7 @@ from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Forbidden, Invalid, Manife
 from sidecars.operator.main import kinds
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError, RefusedError
+from sidecars.policy.reasons import Ready
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import ResourceError
 from tests.support.builders import KEYS
@@ -85,11 +86,11 @@ async def test_a_refusal_is_an_event_once_and_a_wait_of_every_start_is_none() ->
     emitted: list[str] = []
     parts.runtime.events.emit = lambda *arguments, **_: emitted.append(arguments[4])  # type: ignore[method-assign]
     manifest = parts.custom("RestApi", "slurm", {})
-    condition = workload.refused(parts.runtime, manifest, NotUsableError("Refused", "no"))
+    condition = workload.refused(parts.runtime, manifest, NotUsableError(Ready.REFUSED, "no"))
     assert emitted == ["Refused: no"]
     told = {"conditions": [{"type": "Ready", "reason": condition.reason, "message": condition.message}]}
-    workload.refused(parts.runtime, parts.custom("RestApi", "slurm", {}, told), NotUsableError("Refused", "no"))
-    workload.refused(parts.runtime, manifest, NotUsableError(workload.WAITING_FOR_KEYS, "soon"))
+    workload.refused(parts.runtime, parts.custom("RestApi", "slurm", {}, told), NotUsableError(Ready.REFUSED, "no"))
+    workload.refused(parts.runtime, manifest, NotUsableError(Ready.WAITING_FOR_KEYS, "soon"))
     assert len(emitted) == 1
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.upgrade import accounting
-from sidecars.policy.accounting import DEADLINE_SECONDS, MISSING, WAITING
+from sidecars.policy.accounting import DEADLINE_SECONDS
+from sidecars.policy.reasons import Ready
 from sidecars.workloads.resources import Controller, read
 from tests.support.operator_parts import CONTROLLER, Parts
 
@@ -20,12 +21,12 @@ async def test_a_missing_accounting_is_a_reason_and_one_not_ready_wakes_the_cont
     waiting = controller(parts)
     with pytest.raises(NotUsableError) as caught:
         accounting.check(parts.runtime, waiting)
-    assert caught.value.reason == MISSING
+    assert caught.value.reason == Ready.ACCOUNTING_MISSING
     parts.custom("Accounting", "db", {}, creationTimestamp="2023-11-14T22:13:20Z")
     await parts.woken()
     with pytest.raises(NotUsableError) as caught:
         accounting.check(parts.runtime, waiting)
-    assert caught.value.reason == WAITING
+    assert caught.value.reason == Ready.WAITING_FOR_ACCOUNTING
     assert "controllers" not in await parts.woken(DEADLINE_SECONDS - 1)
     assert (await parts.woken(2))["controllers"] == {CONTROLLER}
 

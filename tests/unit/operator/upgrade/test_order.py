@@ -7,6 +7,7 @@ import pytest
 from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest
 from sidecars.operator.upgrade import order
 from sidecars.policy import upgrades
+from sidecars.policy.reasons import Ready
 from sidecars.workloads.resources import Controller, read
 from tests.support.operator_parts import NAMESPACE, Parts
 
@@ -33,7 +34,7 @@ async def test_slurmrestd_waits_with_its_new_image_until_slurmctld_has_its_own()
     manifests = rendered("Deployment", "slurmrestd", NEW)
     held = order.arrange(parts.runtime, manifests, "slurmrestd", order.before_clients(parts.runtime, controller))
     assert held is not None
-    assert held.reason == upgrades.WAITING
+    assert held.reason == Ready.WAITING_FOR_UPGRADE
     assert "Controller 'slurm'" in held.condition.message
     assert manifests[0]["spec"]["template"]["spec"]["containers"][0]["image"] == OLD
     assert order.again(held) == order.AGAIN_SECONDS

@@ -198,7 +198,7 @@ def test_a_node_is_drained_only_on_records_that_show_what_an_administrator_has_j
 
 
 def test_a_node_is_resumed_only_on_records_that_were_read_since_the_pass_began() -> None:
-    down = slurm(node(0, "DOWN", reason="slurm-node: the pod has gone"))
+    down = slurm(node(0, "DOWN", reason="slurm-node: slurmd has stopped"))
     decision = decide(asked(1), seen([worker(0)], replace(down, age=LIVE_SECONDS / 10)), Memory(), NOW)
     assert decision.needs == (needs.NodeRecords(CLOCK),)
     live = decide(asked(1), seen([worker(0)], down), Memory(), NOW)
@@ -535,7 +535,7 @@ def test_old_revisions_are_deleted_beyond_the_limit_once_pods_can_be_created() -
 # Whatever is seen
 
 WORDS = st.sets(st.sampled_from(["IDLE", "MIXED", "ALLOCATED", "DOWN", "DRAIN", "COMPLETING", "NOT_RESPONDING"]))
-REASONS = st.sampled_from(["", "bad disk", SCALE_IN.format(0), "slurm-node: the pod is leaving", "Not responding"])
+REASONS = st.sampled_from(["", "bad disk", SCALE_IN.format(0), "slurm-node: the pod is terminating", "Not responding"])
 
 
 @st.composite

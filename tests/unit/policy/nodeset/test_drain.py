@@ -69,7 +69,7 @@ def test_a_condemned_pod_whose_node_has_a_foreign_reason_is_drained_with_that_re
 
 
 @pytest.mark.parametrize("words", ["IDLE", "DOWN", "IDLE MAINTENANCE"])
-@pytest.mark.parametrize("reason", ["", SCALE_IN.format(0), "slurm-node: the pod has gone"])
+@pytest.mark.parametrize("reason", ["", SCALE_IN.format(0), "slurm-node: slurmd has stopped"])
 def test_a_reason_of_nobody_or_of_this_product_is_replaced_by_that_of_a_drain(words: str, reason: str) -> None:
     if "DOWN" in words and not reason:
         reason = SCALE_IN.format(0)
@@ -135,11 +135,11 @@ def test_a_node_that_was_written_to_is_neither_drained_nor_undrained_before_it_i
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("DOWN", "slurm-operator: its pod is gone"),
-        ("DOWN", "slurm-node: the pod has gone"),
+        ("DOWN", "slurm-operator: its pod was deleted"),
+        ("DOWN", "slurm-node: slurmd has stopped"),
         ("DOWN", "slurm-node: health: disk: / can't be written to : Not responding"),
         ("DOWN DRAIN", f"{OURS} : Not responding"),
-        ("DOWN RESERVED MAINTENANCE", "slurm-node: the pod has gone"),
+        ("DOWN RESERVED MAINTENANCE", "slurm-node: slurmd has stopped"),
         ("DOWN", "Node unexpectedly rebooted"),
     ],
 )

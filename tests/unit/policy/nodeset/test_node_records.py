@@ -17,7 +17,7 @@ def test_a_record_with_a_foreign_reason_or_a_reservation_is_set_down_and_left() 
     gone = {"slinky-0": NOW - 60, "slinky-1": NOW - 60}
     records = [node(0, "IDLE", "DRAIN", reason="bad disk"), node(1, "IDLE", reservation="maintenance")]
     result = orphaned_records(records, gone, NOW)
-    ours = "slurm-operator: its pod is gone"
+    ours = "slurm-operator: its pod was deleted"
     assert (result.delete, result.down) == ((), {None: ("slinky-0",), ours: ("slinky-1",)})
 
 
@@ -25,7 +25,7 @@ def test_a_busy_record_without_a_pod_is_set_down_before_it_is_deleted() -> None:
     gone = {"slinky-0": NOW - 60}
     result = orphaned_records([node(0, "ALLOCATED")], gone, NOW)
     assert (result.delete, list(result.down.values()), result.look_again) == ((), [("slinky-0",)], 1.0)
-    down = node(0, "DOWN", reason="slurm-operator: its pod is gone")
+    down = node(0, "DOWN", reason="slurm-operator: its pod was deleted")
     assert orphaned_records([down], gone, NOW).delete == ("slinky-0",)
 
 

@@ -49,5 +49,5 @@ def test_the_condition_names_partition_jobs_and_remedy() -> None:
     text = message(blocked(["gpu"], [CLOSED], [job(number, "PENDING") for number in range(1, 9)], NOW))
     assert text == (
         "partition gpu is being closed and stays while 8 jobs (1, 2, 3, 4, 5, …) would be lost: cancel or move them. "
-        "spec.forceRemoval lets it go all the same"
+        "To remove it with its jobs, set spec.forceRemoval"
     )

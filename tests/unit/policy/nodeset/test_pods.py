@@ -180,7 +180,7 @@ def test_a_drain_that_the_pod_asked_for_is_not_the_operators_to_lift() -> None:
 
 def test_a_drain_of_a_pod_that_is_gone_is_lifted_once_its_successor_is_ready() -> None:
     left = replace(
-        node(0, "IDLE", "DRAIN", reason="slurm-node: the pod is leaving"), extra=encode(PodFacts("uid-of-another"))
+        node(0, "IDLE", "DRAIN", reason="slurm-node: the pod is terminating"), extra=encode(PodFacts("uid-of-another"))
     )
     assert decide(1, [worker(0)], slurm(left)).undrain == ("slinky-0",)
     assert decide(1, [worker(0, ready=False)], slurm(left)).undrain == ()

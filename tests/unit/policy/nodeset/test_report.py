@@ -8,11 +8,12 @@ import pytest
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.records import Desired, DesiredPods, Observed, SlurmView, Waiting, WorkerPod
 from sidecars.policy.nodeset.report import Progress, report
+from sidecars.policy.reasons import PartitionsReleased, Ready, ReservationCreated
 from tests.support import builders
 from tests.unit.policy.nodeset.builders import NOW, node, slurm, worker
 
-BLOCKED = Condition("PartitionsReleased", "False", "JobsRefer", "partition slinky stays")
-PROBLEM = Condition("Ready", "False", "ReferenceMissing", "a Secret is missing")
+BLOCKED = Condition("PartitionsReleased", "False", PartitionsReleased.JOBS_REFER, "partition slinky stays")
+PROBLEM = Condition("Ready", "False", Ready.REFERENCE_MISSING, "a Secret is missing")
 NODES = slurm(node(0, "IDLE"), node(1, "MIXED"), node(2, "DOWN", "DRAIN"))
 
 
@@ -41,7 +42,7 @@ TERMINATING = worker(1, terminating=True)
         (asked(1, deleting=True), seen(TERMINATING), Progress(), None, "Removing"),
         (asked(1, deleting=True), seen(), Progress(partitions_blocked=BLOCKED, pods_gone=True), None, "JobsRefer"),
         (asked(1), seen(), Progress(problems=("no name",)), None, "NameConflict"),
-        (asked(1), seen(replace(TERMINATING, kubelet_silent=True)), Progress(), None, "MachineLost"),
+        (asked(1), seen(replace(TERMINATING, kubelet_silent=True)), Progress(), None, "KubeNodeLost"),
         (asked(1), seen(worker(7)), Progress(absent_since={"uid-7": NOW - 30}), None, "NotRegistered"),
         (
             asked(3),
@@ -112,7 +113,7 @@ def test_a_deleted_nodeset_that_waits_for_jobs_names_the_setting_that_limits_the
 
 
 def test_an_unreachable_slurm_and_the_other_conditions_are_reported() -> None:
-    reservation = Condition("ReservationCreated", "True", "Created", "it exists")
+    reservation = Condition("ReservationCreated", "True", ReservationCreated.CREATED, "it exists")
     progress = Progress(reservation=reservation, partitions_blocked=BLOCKED)
     conditions, _ = report(asked(), seen(view=slurm(problem="HTTP 500")), progress, NOW)
     assert [(it.type, it.status) for it in conditions] == [

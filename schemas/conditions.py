@@ -1,0 +1,81 @@
+"""The page docs/reference/conditions.md: all words by which this product reports what it does and what is wrong."""
+
+import inspect
+from collections.abc import Iterable
+
+from schemas import markdown
+from sidecars.contract.explained import Explained
+from sidecars.contract.reasons import NodeReason
+from sidecars.operator.metrics import Metric
+from sidecars.policy.reasons import CONDITION_TYPES, EventReason, Mark, Reason, SlurmNodeState
+
+SOURCE = "sidecars/policy/reasons, sidecars/contract/reasons.py and sidecars/operator/metrics.py"
+
+_HEAD = """\
+This page lists everything by which the operator and the worker pods report their state: reasons of conditions, Events,
+reasons of Slurm nodes, conditions of pods, labels and annotations, and metrics. Search it for the word that you see.
+[Troubleshooting](../troubleshooting.md) begins with symptoms instead.
+
+`kubectl get` shows the reason of the condition `Ready`. `kubectl describe` shows all conditions with their messages.
+A message names the object, the value and the next step."""
+
+_NODE_REASONS = """\
+`sinfo -R` shows them. Words in capitals stand for other texts. Any other reason is an administrator's, another
+program's or Slurm's own: the operator and the worker pods never change it."""
+
+
+def page() -> str:
+    """The page."""
+    return markdown.page(
+        SOURCE,
+        [
+            "# Conditions, events and reasons",
+            _HEAD,
+            _contents(),
+            *(part for kind in CONDITION_TYPES for part in _condition_type(kind)),
+            *_events(),
+            "## Reasons of Slurm nodes",
+            _NODE_REASONS,
+            _table("reason", NodeReason),
+            "## Pod conditions",
+            _lines(SlurmNodeState),
+            _table("type", SlurmNodeState, "SlurmNodeState"),
+            "## Labels and annotations",
+            _table("name", Mark),
+            "## Metrics of the operator",
+            _table("metric", Metric),
+        ],
+    )
+
+
+def _contents() -> str:
+    names = [*(kind.__name__ for kind in CONDITION_TYPES), "Events", "Reasons of Slurm nodes", "Pod conditions"]
+    names += ["Labels and annotations", "Metrics of the operator"]
+    return "\n".join(f"- [{name}](#{name.lower().replace(' ', '-')})" for name in names)
+
+
+def _condition_type(kind: type[Reason]) -> Iterable[str]:
+    yield f"## {kind.__name__}"
+    yield _lines(kind)
+    for reason in kind:
+        yield f"### {kind.__name__}: {reason.value}"
+        yield f"Status {reason.statuses}. {reason.cause}"
+        yield f"Remedy: {reason.remedy}"
+
+
+def _events() -> Iterable[str]:
+    yield "## Events"
+    yield _lines(EventReason)
+    for reason in EventReason:
+        yield f"### Event: {reason.value}"
+        yield reason.cause
+        yield f"Remedy: {reason.remedy}"
+
+
+def _lines(kind: type[Explained]) -> str:
+    return inspect.cleandoc(kind.__doc__ or "")
+
+
+def _table(head: str, words: Iterable[Explained], prefix: str = "") -> str:
+    rows = [f"| `{prefix}{word.value}` | {word.cause} | {word.remedy} |" for word in words]
+    return "\n".join([f"| {head} | meaning | what to do |", "|---|---|---|", *rows])

@@ -1,0 +1,49 @@
+"""The reasons of our conditions and Events, each with its cause and remedy.
+
+`Condition` and `Deletion` accept these words alone, so that docs/reference/conditions.md lists all of them. A class per
+condition type: two types may use one word for two things.
+"""
+
+from sidecars.policy.reasons.base import Reason
+from sidecars.policy.reasons.configuration import ConfigurationAccepted, ConfigurationRunning
+from sidecars.policy.reasons.events import EventReason
+from sidecars.policy.reasons.others import (
+    PartitionsReleased,
+    ReservationCreated,
+    ServiceMonitor,
+    SlurmKey,
+    SlurmReachable,
+    StartGated,
+)
+from sidecars.policy.reasons.pods import Mark, SlurmNodeState
+from sidecars.policy.reasons.ready import Ready
+
+CONDITION_TYPES: tuple[type[Reason], ...] = (
+    Ready,
+    ConfigurationAccepted,
+    ConfigurationRunning,
+    StartGated,
+    SlurmKey,
+    SlurmReachable,
+    PartitionsReleased,
+    ReservationCreated,
+    ServiceMonitor,
+)
+"""The name of each class is the type of the condition."""
+
+__all__ = [
+    "CONDITION_TYPES",
+    "ConfigurationAccepted",
+    "ConfigurationRunning",
+    "EventReason",
+    "Mark",
+    "PartitionsReleased",
+    "Ready",
+    "Reason",
+    "ReservationCreated",
+    "ServiceMonitor",
+    "SlurmKey",
+    "SlurmNodeState",
+    "SlurmReachable",
+    "StartGated",
+]

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-DEFAULT_IMAGE = "ghcr.io/slurm-charts/sidecars"
+from sidecars.workloads.structure import VERSION
+
+DEFAULT_IMAGE = f"ghcr.io/slurm-charts/sidecars:{VERSION}"
 
 
 @dataclass(frozen=True, slots=True)

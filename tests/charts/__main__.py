@@ -1,9 +1,9 @@
 """`python -m tests.charts [CHART…]`: everything that can be told about the charts without a cluster.
 
 For each chart: `helm lint --strict`, its helm-unittest suites, chart-testing's lint, and for its defaults and each
-values file in `ci/`: the objects that Helm 3 and Helm 4 render are the same, and right for the oldest and the newest
-Kubernetes that is tested. A values file with digests changes the images that Helm renders, and nothing else. Values
-files in the shapes of SchedMD's charts become what they become there (migration).
+values file in `ci/` and `examples/`: the objects that Helm 3 and Helm 4 render are the same, and right for the oldest
+and the newest Kubernetes that is tested. A values file with digests changes the images that Helm renders, and nothing
+else. Values files in the shapes of SchedMD's charts become what they become there (migration).
 """
 
 import argparse
@@ -241,8 +241,8 @@ def cases(charts: list[Path]) -> Iterator[Case]:
 
 
 def values_files(chart: Path) -> list[Path]:
-    """The values files that the chart is tested with."""
-    return sorted((chart / "ci").glob("*-values.yaml"))
+    """The values files that the chart is tested with, examples included."""
+    return sorted([*(chart / "ci").glob("*-values.yaml"), *(chart / "examples").glob("*.yaml")])
 
 
 def run(

@@ -27,6 +27,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from schemas.image_digests import chart_images
 from tests.cluster import cache as cache_folder
 from tests.cluster import debian, sbom
 from tests.cluster.commands import run
@@ -34,16 +35,13 @@ from tests.cluster.containerfile import Config, Copy, Run, Stage, Step, parse
 from tests.cluster.errors import ClusterError
 
 REPOSITORY = Path(__file__).parents[2]
+_DEFAULTS = [
+    image for chart in ("slurm", "slurm-operator") for image in chart_images(REPOSITORY / "charts" / chart).values()
+]
 REGISTRY = "ghcr.io/slurm-charts"
-IMAGES = {
-    "slurmctld": "26.05",
-    "slurmd": "26.05",
-    "slurmdbd": "26.05",
-    "slurmrestd": "26.05",
-    "login": "26.05",
-    "mariadb": "11.8",
-    "sidecars": "0.1.0",
-}
+IMAGES = {image.repository.removeprefix(f"{REGISTRY}/"): image.tag for image in _DEFAULTS}
+"""Names and tags of the images, which are those of the charts' default values."""
+
 DEBIAN = "docker.io/library/debian:"
 """Base images that mmdebstrap can stand in for: a Debian suite, slim or not."""
 

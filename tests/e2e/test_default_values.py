@@ -1,7 +1,6 @@
 """A Slurm cluster of its own with the chart's default values: what the other tests set is a fact of the local cluster.
 
-Set here are only images, sizes, two workers, a login pod, and what hosts without cgroup v2 need
-(https://slurm.schedmd.com/cgroups.html).
+Set here are only two workers, a login pod, and what hosts without cgroup v2 need (https://slurm.schedmd.com/cgroups.html).
 """
 
 import json
@@ -23,20 +22,12 @@ KIND = "nodesets.slinky.slurm.net"
 
 
 def values() -> dict[str, Any]:
-    """The local cluster's values without all that isn't an image, a size, or a fact of its hosts."""
+    """A user's values, and of the local cluster's those that are facts of its hosts."""
     local = yaml.safe_load(VALUES.read_text())
-    controller, workers = local["controller"], local["nodesetDefaults"]
     return {
-        "controller": {
-            "slurmctld": controller["slurmctld"],
-            "persistence": controller["persistence"],
-            "extraConfMap": {"ProctrackType": controller["extraConfMap"]["ProctrackType"]},
-        },
+        "controller": {"extraConfMap": {"ProctrackType": local["controller"]["extraConfMap"]["ProctrackType"]}},
         "configFiles": local["configFiles"],
-        "restapi": local["restapi"],
-        "loginsetDefaults": local["loginsetDefaults"],
         "loginsets": {"slinky": {}},
-        "nodesetDefaults": {"slurmd": workers["slurmd"]},
         "nodesets": {"slinky": {"replicas": 2}},
         "partitions": {"all": {"enabled": True}},
     }

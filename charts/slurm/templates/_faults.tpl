@@ -12,6 +12,7 @@ What no rule of values-rules.json can describe, because several values are conce
   (printf "Add lines to it with %s.extraConf." (eq $name "slurm.conf" | ternary "controller" "accounting"))) -}}
 {{- end -}}
 {{- end -}}
+{{- include "slurm.images.faults" . -}}
 {{- range $key, $set := include "slurm.loginsets" . | fromYaml -}}
 {{- include "slurm.faults.name" (list (printf "loginsets.%s" $key) $key (include "slurm.loginset.name" (list $ $key))) -}}
 {{- end -}}

@@ -1,6 +1,7 @@
 {{- /*
 General helpers. The comment of each describes its arguments. Helpers with more than one argument take a list.
-Names of objects are in _names.tpl, the effective loginsets and nodesets in _sets.tpl, Slurm's configuration lines in _conf.tpl.
+Names of objects are in _names.tpl, the effective loginsets and nodesets in _sets.tpl, Slurm's configuration lines in _conf.tpl,
+the images of Slurm's daemons in _images.tpl.
 
 A helper returns text. To return a map, it returns YAML for `fromYaml`.
 */}}
@@ -98,17 +99,21 @@ values. A digest overrides a tag.
 
 {{- /*
 A container override of a custom resource: the whole map of the values, its image as one string, the chart's pull policy.
-Call with a list: root context, the map (may be null), its path in the values, whether an image is required.
-Without an image the operator uses its own.
+Call with a list: root context, the map (may be null), its path in the values, whether it is a daemon's. Without an image, a
+daemon has the one of `images` in the values (_images.tpl), and another container the operator's own.
 */}}
 {{- define "slurm.container" -}}
 {{- $root := index . 0 -}}
 {{- $container := index . 1 | default dict -}}
 {{- $path := index . 2 -}}
-{{- $required := index . 3 -}}
+{{- $daemon := index . 3 -}}
 {{- $result := include "slurm.fields" (list (omit $container "image")) | fromYaml -}}
-{{- if or $required (not (kindIs "invalid" $container.image)) -}}
-{{- $_ := set $result "image" (include "slurm.image" (list $container.image (printf "%s.image" $path))) -}}
+{{- $image := $container.image -}}
+{{- if $daemon -}}
+{{- $image = get (include "slurm.images.daemon" (list $root $image (printf "%s.image" $path)) | fromYaml) "image" -}}
+{{- end -}}
+{{- if not (kindIs "invalid" $image) -}}
+{{- $_ := set $result "image" (include "slurm.image" (list $image (printf "%s.image" $path))) -}}
 {{- end -}}
 {{- if not $result.imagePullPolicy -}}
 {{- $_ := set $result "imagePullPolicy" $root.Values.imagePullPolicy -}}

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from schemas.image_digests import chart_images
+from schemas.image_digests import charts as charts_with_images
+from sidecars.operator.settings import parse
 from tests.cluster import images
 from tests.cluster.containerfile import Config
 from tests.cluster.errors import ClusterError
@@ -70,6 +73,13 @@ def test_the_packages_of_an_image_are_those_of_its_topmost_list_and_its_python_p
         ("deb", "new", "2"),
         ("pypi", "aiohttp", "3"),
     ]
+
+
+def test_the_images_that_are_built_are_those_that_the_charts_and_the_operator_name_by_default() -> None:
+    charts = [images.REPOSITORY / "charts" / name for name in charts_with_images(images.REPOSITORY)]
+    named = {str(image) for chart in charts for image in chart_images(chart).values()}
+    assert {image.reference for image in plan()} == named
+    assert parse([], {}).sidecars_image in named
 
 
 def test_images_that_begin_alike_share_their_layers(tmp_path: Path) -> None:

@@ -19,10 +19,16 @@ from schemas.image_digests import Answer, Image, LockError, registry_digest
 
 VALUES = """\
 imagePullPolicy: IfNotPresent
+images:
+  repository: {registry}/slurm
+  tag: null
 controller:
   slurmctld:
     image: {registry}/slurm/slurmctld:26.05
   reconfigure:
+    image: null
+restapi:
+  slurmrestd:
     image: null
 sets:
   slurmd:
@@ -52,7 +58,8 @@ class Registry(http.server.ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.tags = {"slurm/slurmctld:26.05", "slurm/slurmd:26.05", "sidecars:1.2.3", "library/debian:forky-slim"}
+        self.tags = {f"slurm/{daemon}:26.05" for daemon in ("slurmctld", "slurmrestd", "slurmd")}
+        self.tags |= {"sidecars:1.2.3", "library/debian:forky-slim"}
         self.requests: list[str] = []
         self.tokens = True
         self.realm = f"http://{self.address}/token"
@@ -137,7 +144,7 @@ def root(tmp_path: Path, registry: Registry) -> Path:
     for chart, values in (("slurm", VALUES.format(registry=registry.address)), ("crds", "keep: true\n")):
         folder = tmp_path / "charts" / chart
         folder.mkdir(parents=True)
-        (folder / "Chart.yaml").write_text("version: 1.2.3\n")
+        (folder / "Chart.yaml").write_text('version: 1.2.3\nappVersion: "26.05"\n')
         (folder / "values.yaml").write_text(values)
     (tmp_path / "images" / "slurmd").mkdir(parents=True)
     (tmp_path / "images/slurmd/Containerfile").write_text(CONTAINERFILE.format(registry=registry.address))
@@ -156,6 +163,14 @@ def test_every_image_of_the_default_values_is_pinned_in_a_values_file(root: Path
                 "image": {
                     "repository": f"{registry.address}/slurm/slurmctld",
                     "tag": f"26.05@{digest_of('slurm/slurmctld:26.05')}",
+                }
+            }
+        },
+        "restapi": {
+            "slurmrestd": {
+                "image": {
+                    "repository": f"{registry.address}/slurm/slurmrestd",
+                    "tag": f"26.05@{digest_of('slurm/slurmrestd:26.05')}",
                 }
             }
         },
@@ -200,7 +215,7 @@ def test_a_tag_that_moved_gets_its_new_digest(root: Path, registry: Registry) ->
         f"ARG BASE={registry.address}/library/debian:forky-slim@{new}\n"
         in (root / "images/slurmd/Containerfile").read_text()
     )
-    assert (root / "charts/slurm/image-digests.yaml").read_text().count(new) == 3
+    assert (root / "charts/slurm/image-digests.yaml").read_text().count(new) == 4
 
 
 def test_each_image_is_asked_for_once_with_a_token_for_it_alone(root: Path, registry: Registry) -> None:

@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 # The environment depends on the content of the lock, not on its date.
 READY := $(VENV)/ready-$(shell cat requirements/dev.txt | sha256sum | cut -c1-12)
 PYTEST = $(BIN)/python -m pytest
+DOCS := $(SLURM_CHARTS_CACHE)/docs-venv-$(shell cat requirements/docs.txt | sha256sum | cut -c1-12)
 export PIP_CACHE_DIR := $(SLURM_CHARTS_CACHE)/pip
 export PYTHONDONTWRITEBYTECODE ?=
 unexport PYTHONPATH
@@ -30,6 +31,13 @@ $(READY): | requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
 	touch '$@'
 
+$(DOCS)/ready: | requirements/docs.txt $(READY)
+	@echo "installing the locked packages of the documentation's site into $(DOCS)"
+	rm -rf '$(SLURM_CHARTS_CACHE)'/docs-venv-*
+	$(PYTHON) -m venv '$(DOCS)'
+	'$(DOCS)/bin/pip' install --quiet --disable-pip-version-check --require-hashes --requirement requirements/docs.txt
+	touch '$@'
+
 ## The local cluster
 
 .PHONY: up
@@ -47,7 +55,7 @@ kubeconfig: $(READY) ## print the path of the kubeconfig in use
 ## Tests
 
 .PHONY: test
-test: check verify charts integration e2e ## everything: check, verify, charts, integration, e2e
+test: check verify docs charts integration e2e ## everything: check, verify, docs, charts, integration, e2e
 
 .PHONY: check
 check: $(READY) ## fast: format, lint, types, layers, unit tests
@@ -56,6 +64,12 @@ check: $(READY) ## fast: format, lint, types, layers, unit tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(PYTEST) -n 2 --dist worksteal tests/unit
+
+.PHONY: docs
+docs: $(READY) $(DOCS)/ready ## build the documentation as a site in build/site; a link that leads nowhere is an error
+	@rm -rf build/site
+	'$(DOCS)/bin/sphinx-build' --quiet --fail-on-warning --keep-going --fresh-env --doctree-dir build/doctrees docs build/site
+	$(BIN)/python -m tests.site build/site
 
 .PHONY: charts
 charts: $(READY) ## chart tests: helm lint, helm-unittest, ct lint, rendered objects against the schemas
@@ -99,6 +113,8 @@ lock: $(READY) ## update requirements/*.txt from requirements/*.in (needs uv)
 	  --custom-compile-command 'make lock' requirements/runtime.in -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' -c requirements/runtime.txt requirements/dev.in -o requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command 'make lock' requirements/docs.in -o requirements/docs.txt
 
 .PHONY: lock-images
 lock-images: $(READY) ## update the digests of the charts' default images and of the base image from their registries

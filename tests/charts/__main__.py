@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from schemas import chart_values, image_digests
-from tests.charts import coverage, migration, objects
+from tests.charts import coverage, examples, migration, objects
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 
@@ -70,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         ("rendered objects", rendered),
         ("images pinned by digest", pinned),
         ("values of SchedMD's charts", of_other_charts),
+        ("examples in the documentation", documented),
         ("helm-unittest", suites),
         ("chart-testing", chart_testing),
     ]
@@ -195,6 +196,31 @@ def of_other_charts(charts: list[Path]) -> list[str]:
     """Values files in the shapes of SchedMD's charts."""
     names = {chart.name for chart in charts}
     return migration.problems([case for case in migration.cases() if case.chart in names])
+
+
+def documented(charts: list[Path]) -> list[str]:
+    """The values in the documentation can be rendered, and its Kubernetes objects fit their schemas."""
+    found = examples.of_folder(ROOT)
+    names = {chart.name for chart in charts}
+    todo = [(each.place, chart, values) for each in found for chart, values in each.values() if chart in names]
+    tool("helm")
+    with ThreadPoolExecutor(2) as threads:
+        rendered = [problem for each in threads.map(lambda each: example_problems(*each), todo) for problem in each]
+    written = [
+        (each.place, problem) for each in found for it in each.objects() for problem in objects.problems(it, NEWEST)
+    ]
+    return [*rendered, *(f"{place}: {problem}" for place, problem in written)]
+
+
+def example_problems(place: str, chart: str, values: Any) -> list[str]:
+    """What Helm reports about one example of values."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "values.yaml"
+        path.write_text(json.dumps(values))
+        done = run(
+            [tool("helm"), "template", "slurm", str(ROOT / "charts" / chart), f"--values={path}", "--namespace=slurm"]
+        )
+    return [f"{place}: {line}" for line in lines(done)] if done.returncode else []
 
 
 def comparable(manifest: Any) -> str:

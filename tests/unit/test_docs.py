@@ -1,9 +1,13 @@
-"""That the pages of the documentation are whole: links lead somewhere, tables are one table, claims name tests."""
+"""That the pages of the documentation are whole: links lead somewhere, tables are one table, claims name tests.
+
+The site that `make docs` builds of them is checked by `tests.site`.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.charts import migration
 
@@ -70,6 +74,32 @@ def test_every_table_is_whole(page: Path) -> None:
 def test_every_page_is_listed_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name(path) for path in ROOT.glob("docs/*.md") if f"({name(path)})" not in readme] == []
+
+
+def test_every_page_is_once_in_the_navigation_of_the_site() -> None:
+    contents = yaml.safe_load((ROOT / "docs/_toc.yml").read_text(encoding="utf-8"))
+    entries = [entry for part in contents["subtrees"] for entry in part["entries"]]
+    listed = [contents["root"], *(entry["file"] for entry in entries if "file" in entry)]
+    pages = [str(path.relative_to(ROOT / "docs").with_suffix("")) for path in ROOT.glob("docs/**/*.md")]
+    assert sorted(listed) == sorted(pages)
+
+
+PICTURES = sorted(ROOT.glob("docs/**/*.svg"))
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=name)
+def test_a_picture_has_text_as_text_and_a_background_of_its_own(picture: Path) -> None:
+    text = picture.read_text(encoding="utf-8")
+    assert "<title" in text
+    assert "<desc" in text
+    assert "</text>" in text
+    assert re.search(r'<rect x="0.75" y="0.75" [^>]*fill="#f6f8fa"', text)
+    assert not re.search(r"(href|src)=|@import|url\((?!#)", text), "loads something"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_picture_has_an_alternative_text(page: Path) -> None:
+    assert re.findall(r"!\[\s*\]\([^)]*\)", page.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("link", ["docs/missing.md", "CONTRIBUTING.md#missing", "#missing"])

@@ -1,0 +1,84 @@
+"""The YAML in the documentation: what its blocks are, and what is wrong with them.
+
+A block has a title, which GitHub doesn't show, or consists of Kubernetes objects:
+
+    ```yaml title="values.yaml"             values of the chart slurm
+    ```yaml title="operator-values.yaml"    values of the chart slurm-operator
+    ```yaml title="definitions-values.yaml" values of the chart slurm-operator-crds
+    ```yaml title="NAME"                    a file of another program
+
+Values are rendered by Helm. Those within the objects of Argo CD and Flux are, too.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHARTS = {
+    "values.yaml": "slurm",
+    "operator-values.yaml": "slurm-operator",
+    "definitions-values.yaml": "slurm-operator-crds",
+}
+FOREIGN = ("argoproj.io", "fluxcd.io", "snapshot.storage.k8s.io")
+"""Groups whose kinds no schema here describes."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One block of YAML in a page. `title` is "" without one."""
+
+    place: str
+    title: str
+    documents: tuple[Any, ...]
+
+    def values(self) -> Iterator[tuple[str, Any]]:
+        """Each chart for which this has values, with the values."""
+        for document in self.documents:
+            if self.title in CHARTS:
+                yield CHARTS[self.title], document
+            elif not self.title:
+                yield from _of_object(document)
+
+    def objects(self) -> Iterator[Any]:
+        """The Kubernetes objects that a schema of this repository describes."""
+        if not self.title:
+            yield from (each for each in self.documents if not _group(each).endswith(FOREIGN))
+
+
+def examples(page: str, text: str) -> list[Example]:
+    """All of a page, in order. Raises yaml.YAMLError for what is no YAML."""
+    found = []
+    for block in re.finditer(r'^( *)```yaml(?: title="([^"]+)")?\n(.*?)^ *```$', text, re.MULTILINE | re.DOTALL):
+        place = f"{page}:{text.count(chr(10), 0, block.start()) + 1}"
+        content = re.sub(rf"^{block[1]}", "", block[3], flags=re.MULTILINE)
+        found.append(Example(place, block[2] or "", tuple(yaml.safe_load_all(content))))
+    return found
+
+
+def of_folder(root: Path) -> list[Example]:
+    """Those of the README and of all pages of the documentation."""
+    pages = [root / "README.md", *sorted(root.glob("docs/*.md"))]
+    return [each for path in pages for each in examples(str(path.relative_to(root)), path.read_text(encoding="utf-8"))]
+
+
+def unmarked(example: Example) -> bool:
+    """Whether nothing shows what a block is."""
+    return not example.title and not all(_group(document) for document in example.documents)
+
+
+def _of_object(document: Any) -> Iterator[tuple[str, Any]]:
+    spec = document.get("spec", {})
+    if document["kind"] == "Application":
+        yield spec["source"]["chart"], spec["source"]["helm"]["valuesObject"]
+    elif document["kind"] == "HelmRelease":
+        yield spec["chartRef"]["name"], spec.get("values", {})
+
+
+def _group(document: Any) -> str:
+    """`v1` for the core group, and "" for what is no Kubernetes object."""
+    known = isinstance(document, dict) and "kind" in document and isinstance(document.get("apiVersion"), str)
+    return str(document["apiVersion"].split("/")[0]) if known else ""

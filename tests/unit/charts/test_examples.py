@@ -1,0 +1,59 @@
+"""That the YAML of the documentation is found, and that each block shows what it is."""
+
+import pytest
+
+from tests.charts import examples
+from tests.charts.__main__ import ROOT
+
+VALUES = '```yaml title="values.yaml"\nnodesets: {cpu: {}}\n```\n'
+RELEASE = """```yaml
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: slurm}
+spec:
+  chartRef: {kind: OCIRepository, name: slurm}
+  values: {nodesets: {cpu: {}}}
+```
+"""
+APPLICATION = """```yaml
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: slurm}
+spec:
+  source:
+    chart: slurm
+    helm: {valuesObject: {nodesets: {cpu: {}}}}
+```
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [VALUES, RELEASE, APPLICATION, f"1. Do:\n\n   {VALUES.replace(chr(10), chr(10) + '   ')}"]
+)
+def test_values_are_found_in_blocks_lists_and_objects_of_other_tools(text: str) -> None:
+    (example,) = examples.examples("page.md", text)
+    assert list(example.values()) == [("slurm", {"nodesets": {"cpu": {}}})]
+    assert not examples.unmarked(example)
+
+
+def test_a_block_has_its_page_and_line() -> None:
+    assert [each.place for each in examples.examples("page.md", f"# A\n\n{VALUES}\n{VALUES}")] == [
+        "page.md:3",
+        "page.md:7",
+    ]
+
+
+def test_a_custom_resource_is_an_object_to_check_and_those_of_other_tools_are_not() -> None:
+    token = "```yaml\napiVersion: slinky.slurm.net/v1beta1\nkind: Token\nmetadata: {name: a}\n```\n"
+    found = [each.objects() for each in examples.examples("page.md", token + RELEASE)]
+    assert [[each["kind"] for each in objects] for objects in found] == [["Token"], []]
+
+
+def test_a_block_without_a_title_that_is_no_object_is_unmarked() -> None:
+    (example,) = examples.examples("page.md", "```yaml\nnodesets: {}\n```\n")
+    assert examples.unmarked(example)
+
+
+@pytest.mark.parametrize("example", examples.of_folder(ROOT), ids=lambda example: example.place)
+def test_each_block_of_the_documentation_shows_what_it_is(example: examples.Example) -> None:
+    assert not examples.unmarked(example), 'add title="values.yaml", see tests/charts/examples.py'

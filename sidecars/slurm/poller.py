@@ -216,7 +216,7 @@ class Poller:
                 self._cache.settle(asked_at)
                 if answer is not None:
                     changed, removed = self._cache.apply(answer, asked_at, self._clock(), full=full)
-                schedule.took(self._clock() - started, news=answer is not None)
+                schedule.took(self._clock() - asked_at, news=answer is not None)
             self._notify(changed, removed)
 
     async def _read_nodes(self, now: float) -> tuple[Nodes | None, float, bool]:

@@ -71,7 +71,7 @@ class PollSchedule:
         self.first_good_at = asked_at if self.first_good_at is None else self.first_good_at
 
     def took(self, seconds: float, *, news: bool) -> None:
-        """Record the duration of a poll; `news`: it returned a list of nodes."""
+        """Record how long an answer took until it was applied; `news`: it was a list of nodes."""
         costs = self._costs[news]
         costs.append(seconds)
         self._cost = min(costs)

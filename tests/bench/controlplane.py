@@ -52,6 +52,8 @@ BESIDE_SECONDS = 120.0
 ETCD_OPTIONS = (f"--quota-backend-bytes={4 * 2**30}",)
 """The ConfigMaps of others are 1 GiB; etcd's default bound is 2 GiB with all old revisions."""
 NAMESPACE = "bench"
+OF_OTHERS, EMPTY = "of-others", "empty"
+"""Namespaces: of the ConfigMaps of others, and one that the operator watches in its place for the comparison."""
 ROLLED = (STATEFUL_SETS, DEPLOYMENTS, PODS)
 WRITTEN = (*KINDS.values(), CONFIG_MAPS, SECRETS, *ROLLED)
 
@@ -68,6 +70,8 @@ async def _settled(plane: ControlPlane) -> list[Figure]:
         Client.connect(load_credentials(plane.kubeconfig)) as client,
         kubelets(plane.kubeconfig) as nodes,
         namespace(client, NAMESPACE),
+        namespace(client, OF_OTHERS),
+        namespace(client, EMPTY),
     ):
         await _create(WatchedNamespace(client, NAMESPACE, SlurmModel(), nodes.url), nodes)
         operator = Operator(plane, NAMESPACE, nodes.url)
@@ -101,37 +105,37 @@ async def _settled(plane: ControlPlane) -> list[Figure]:
 
 
 async def _config_maps_of_others(plane: ControlPlane, client: Client, nodes: Kubelets) -> list[Figure]:
-    """An operator that starts beside them, and one that starts without them."""
-    memory_without, cpu_without = await _spent(plane, nodes)
+    """An operator that watches them, and one that doesn't: the API server has the same load beside both."""
 
     async def create(number: int) -> None:
-        await client.create(CONFIG_MAPS, config_map(NAMESPACE, f"of-others-{number}", x="x" * CONFIG_MAP_BYTES))
+        await client.create(CONFIG_MAPS, config_map(OF_OTHERS, f"of-others-{number}", x="x" * CONFIG_MAP_BYTES))
 
     async def change() -> None:
         for number in itertools.count():
             patch = {"data": {"changed": str(number)}}
-            await client.merge_patch(CONFIG_MAPS, NAMESPACE, "of-others-0", patch)
+            await client.merge_patch(CONFIG_MAPS, OF_OTHERS, "of-others-0", patch)
             await asyncio.sleep(CHANGE_SECONDS)
 
     await bulk.each(partial(create, number) for number in range(CONFIG_MAPS_OF_OTHERS))
     changing = asyncio.create_task(change())
     try:
-        memory, cpu = await _spent(plane, nodes)
+        memory_without, cpu_without = await _spent(plane, nodes, EMPTY)
+        memory, cpu = await _spent(plane, nodes, OF_OTHERS)
         if changing.done():
             changing.result()
     finally:
         changing.cancel()
     name = f"{CONFIG_MAPS_OF_OTHERS} ConfigMaps of others, {CONFIG_MAP_BYTES // 1024} KiB each"
-    without = "without them"
+    without = "in a namespace that isn't watched"
     return [
         figure(f"{name}: RSS of the operator", memory, "MiB", against=(without, memory_without), most_times=1.1),
         figure(f"{name}: CPU of the operator", cpu, "% of a core", against=(without, cpu_without), most_times=1.1),
     ]
 
 
-async def _spent(plane: ControlPlane, nodes: Kubelets) -> tuple[float, float]:
-    """RSS in MiB and CPU in % of a core of an operator that has settled after its start."""
-    operator = Operator(plane, NAMESPACE, nodes.url)
+async def _spent(plane: ControlPlane, nodes: Kubelets, other: str) -> tuple[float, float]:
+    """RSS in MiB and CPU in % of a core of an operator that watches the namespace `other`, too, and has settled."""
+    operator = Operator(plane, NAMESPACE, nodes.url, others=[other])
     try:
         await until("the operator to lead", lambda: "reconciling" in operator.logged())
         await asyncio.sleep(SETTLE_SECONDS)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from tests.cluster.control_plane import ControlPlane
@@ -35,14 +35,16 @@ async def until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[boo
 class Operator:
     """The operator as a process, for everything in one namespace. `url` is slurmrestd's.
 
-    `profile`: a file into which cProfile writes at the operator's end.
+    `profile`: a file into which cProfile writes at the operator's end. `others`: namespaces that it watches, too.
     """
 
-    def __init__(self, plane: ControlPlane, namespace: str, url: str, profile: Path | None = None) -> None:
+    def __init__(
+        self, plane: ControlPlane, namespace: str, url: str, profile: Path | None = None, others: Sequence[str] = ()
+    ) -> None:
         python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
         command = [
             *(*python, "-m", "sidecars", "operator", f"--kubeconfig={plane.kubeconfig}", f"--slurmrestd-url={url}"),
-            *(f"--namespaces={namespace}", "--health-addr=0", "--metrics-addr=0"),
+            *(f"--namespaces={','.join((namespace, *others))}", "--health-addr=0", "--metrics-addr=0"),
             *("--leader-elect", f"--leader-elect-namespace={namespace}"),
         ]
         self.log = plane.folder / "operator.log"

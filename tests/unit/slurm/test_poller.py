@@ -197,6 +197,20 @@ async def test_a_single_late_list_does_not_make_the_pause_longer() -> None:
         await until(lambda: len(scene.lists()) > asked, 1.8 + 1.1)
 
 
+async def test_a_poll_that_confirms_with_a_second_list_that_nodes_are_gone_makes_the_pause_no_longer() -> None:
+    scene = Scene(nodes=40)
+    scene.model.fail(Fault.SLOW, seconds=0.3)
+    async with scene.running():
+        await asyncio.sleep(2)
+        scene.model.calls.clear()
+        for number in range(18):
+            scene.model.node_lose(f"n{number}")
+            await asyncio.sleep(1)
+    # Two lists of 0.3 s, and a pause of four times 0.3 s: 1.8 s.
+    assert 18 <= len(scene.lists()) <= 22
+    assert len(scene.poller.nodes) <= 40 - 16
+
+
 async def test_a_subscriber_that_has_left_is_told_nothing() -> None:
     scene = Scene()
     told: list[object] = []

@@ -171,7 +171,7 @@ def diagnose(output: str, files: Mapping[str, bytes]) -> Culprit:
             )
     # The error just before the end is why.
     reasons = list(dict.fromkeys([*fatal, *errors[-2:]]))
-    reason = "; ".join(reasons) or (output.strip().splitlines() or ["slurmctld ended without a word"])[-1]
+    reason = "; ".join(reasons) or (output.strip().splitlines() or ["slurmctld ended without a message"])[-1]
     file, line = _locate("; ".join([*reasons, *errors]), files)
     return Culprit(reason, file, line)
 

@@ -76,7 +76,7 @@ def _hand_over(peers: Peers, standby: Host, deadline: float) -> str:
                 peers.log_line(f"{standby.name} has saved its state and ended, after {now - began:.1f} s")
             return ""
         if now >= deadline or (asked is None and leads is None and now - began >= SILENT):
-            known = "led" if asked is not None else "did not say whether it leads"
+            known = "led" if asked is not None else "did not report whether it leads"
             problem = f"{standby.name} {known} for {now - began:.0f} s"
             peers.log_line(f"{problem}; slurmctld starts, and asks it for control")
             return problem

@@ -269,7 +269,9 @@ def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]
     restarting = bool(state.restart)
     allowed = START if restarting else VERIFY
     late = now - state.since >= allowed
-    unheard = Culprit(f"slurmctld took it and did not answer for {allowed:g} s: see its log")
+    unheard = Culprit(
+        f"slurmctld read the configuration and did not answer for {allowed:g} s: see `kubectl logs -c slurmctld`"
+    )
     assert state.trying is not None  # noqa: S101 - this phase always has one
     match seen.answer:
         case Alive(yes=True) if restarting and not state.gone and now - state.since < GO:
@@ -289,7 +291,9 @@ def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]
             return dataclasses.replace(state, rejected=rejected, wake=now + RETRY), []
         case Alive() if not restarting and (state.calm is not None or now - state.since >= CALM):
             # Its port is closed: it ended, and the kubelet starts it again, with the former set.
-            return _back(state, Culprit("slurmctld ended when it took it: see its log"), now)
+            return _back(
+                state, Culprit("slurmctld ended when it read the configuration: see `kubectl logs -c slurmctld`"), now
+            )
         case Alive():
             return dataclasses.replace(state, gone=True, calm=None, wake=now + PROBE), []
         case NoAnswer():
@@ -307,7 +311,7 @@ def _back(state: State, culprit: Culprit, now: float, *, final: bool = True) -> 
     assert former is not None  # noqa: S101 - something ran before
     rejected = dataclasses.replace(state, rejected=Rejected(trying, Stage.RECONFIGURE, culprit, now, final))
     back = _to(_later(rejected, now), Phase.START, now, installed=former, trying=None, former=None, restart="")
-    log = Log(f"configuration {trying} is taken back: {culprit}")
+    log = Log(f"configuration {trying} is reverted: {culprit}")
     return back, [log, Install(former), Probe()]
 
 
@@ -323,7 +327,7 @@ def _started(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]
             return done, [log, Keep(state.trying)] if state.trying is not None else [log]
         case Alive() | NoAnswer() if state.trying is not None and seen.good is not None and now - state.since >= START:
             # It may die of its first real start, or its image may take long: tried again once it runs.
-            culprit = Culprit(f"slurmctld did not come up within {START:g} s: see its log")
+            culprit = Culprit(f"slurmctld did not start within {START:g} s: see `kubectl logs -c slurmctld`")
             rejected = Rejected(state.trying, Stage.START, culprit, now, final=False)
             late = _later(dataclasses.replace(state, rejected=rejected), now)
             taken, actions = _take(late, seen.good, now, "last good configuration")
@@ -346,7 +350,7 @@ def _settled(settings: Settings, state: State, seen: Seen, now: float) -> tuple[
     if candidate is None:
         return state, []
     if candidate == state.installed:
-        # A refused one was taken back by the user.
+        # A refused one was reverted by the user.
         accepted = state.accepted if state.rejected is None else candidate
         return dataclasses.replace(state, rejected=None, accepted=accepted), []
     if not settings.live and candidate == state.accepted:

@@ -207,7 +207,7 @@ class Server:
         if not self._is_signed("POST", path, authorization):
             return HTTPStatus.UNAUTHORIZED, b""
         # slurmctld that ends while it takes a configuration would seem to die of it.
-        why_not = self._end() if self._settled else "a configuration is being brought in"
+        why_not = self._end() if self._settled else "a configuration is being applied"
         return (HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK), json.dumps({"whyNot": why_not}).encode()
 
     def _is_signed(self, method: str, path: str, header: str) -> bool:

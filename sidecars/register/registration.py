@@ -154,7 +154,7 @@ def registration(facts: Facts) -> Registration:
             ours += [Item("State", "DRAIN"), Item("Reason", _quotable(facts.gpus.drain))]
 
     if unset:
-        notes.append(f"left out for want of a value: {', '.join(unset)}")
+        notes.append(f"omitted, because they have no value: {', '.join(unset)}")
     overruled = [item.key for item in ours if item.key.lower() in named]
     if overruled:
         notes.append(f"the NodeSet's own: {', '.join(overruled)}")

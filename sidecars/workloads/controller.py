@@ -71,7 +71,7 @@ def _behind_start_gate(base: Json, controller: Controller) -> Json:
     if not command:
         return override
     if not isinstance(command, list):
-        raise ResourceError("spec.slurmctld.command", f"{command!r} stands where a list belongs")
+        raise ResourceError("spec.slurmctld.command", f"{command!r} is not a list: write a list of words")
     assembly.container(base["spec"], "slurmctld")["args"] = command
     return override
 

@@ -136,4 +136,4 @@ def test_the_culprit_is_named_with_its_line(line: str) -> None:
 
 
 def test_silence_is_said_to_be_that() -> None:
-    assert dryrun.diagnose("", FILES).reason == "slurmctld ended without a word"
+    assert dryrun.diagnose("", FILES).reason == "slurmctld ended without a message"

@@ -91,7 +91,7 @@ def test_why_it_does_not_end_is_said() -> None:
 
 def test_one_that_says_nothing_is_waited_for_a_while_and_not_ended() -> None:
     slurm = Slurm({"ctl-1": None})
-    assert handover.lead_alone(slurm) == "ctl-1 did not say whether it leads for 10 s"
+    assert handover.lead_alone(slurm) == "ctl-1 did not report whether it leads for 10 s"
     assert handover.SILENT <= slurm.time - 100.0 < handover.SILENT + 1
     assert slurm.asked == []
-    assert slurm.log == ["ctl-1 did not say whether it leads for 10 s; slurmctld starts, and asks it for control"]
+    assert slurm.log == ["ctl-1 did not report whether it leads for 10 s; slurmctld starts, and asks it for control"]

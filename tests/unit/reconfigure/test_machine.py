@@ -116,7 +116,10 @@ def test_a_slurmctld_that_stalls_after_it_took_one_keeps_it() -> None:
     assert pod.folder == B
     assert pod.state.rejected is not None
     assert not pod.state.rejected.final
-    assert str(pod.state.rejected.culprit) == "slurmctld took it and did not answer for 20 s: see its log"
+    assert (
+        str(pod.state.rejected.culprit)
+        == "slurmctld read the configuration and did not answer for 20 s: see `kubectl logs -c slurmctld`"
+    )
     pod.settle()
     assert (pod.folder, pod.reads, pod.state.running, pod.good) == (B, B, B, B)
     assert pod.starts == 1

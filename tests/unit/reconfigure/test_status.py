@@ -138,7 +138,7 @@ def test_slurmctld_does_not_end_while_a_configuration_is_brought_in(
     server: Server, slurmctld: Slurmctld, phase: Phase
 ) -> None:
     server.publish(status_of(dataclasses.replace(STATE, phase=phase), A, "", lambda at: at))
-    assert "a configuration is being brought in" in ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW)
+    assert "a configuration is being applied" in ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW)
     assert slurmctld.ended == 0
 
 

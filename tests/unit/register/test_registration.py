@@ -106,7 +106,7 @@ def test_an_address_of_the_nodeset_replaces_the_pods() -> None:
 def test_a_key_without_a_value_never_reaches_slurmd() -> None:
     found = registration(facts("Topology= Weight=1 Gres="))
     assert found.conf == "NodeAddr=10.0.0.9 MemSpecLimit=1024 Weight=1"
-    assert "left out for want of a value: Topology, Gres" in found.summary
+    assert "omitted, because they have no value: Topology, Gres" in found.summary
 
 
 def test_a_value_with_a_space_is_told_between_double_quotes() -> None:

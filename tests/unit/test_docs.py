@@ -84,6 +84,13 @@ def test_every_page_is_once_in_the_navigation_of_the_site() -> None:
     assert sorted(listed) == sorted(pages)
 
 
+def test_the_readme_shows_figures_that_were_measured() -> None:
+    readme, performance = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/performance.md"))
+    figures = re.findall(r"^\| figure \| value \|\n\|[-|]+\|\n((?:\|.*\n)+)", readme, re.MULTILINE)
+    (table,) = figures
+    assert [row for row in table.splitlines() if f"\n{row}" not in performance] == []
+
+
 PICTURES = sorted(ROOT.glob("docs/**/*.svg"))
 
 

@@ -163,7 +163,11 @@ def key_secret(controller: Controller, text: str, since: str) -> Manifest:
         "kind": "Secret",
         "metadata": {
             "name": names.slurm_jwks(slurm_key(controller).name),
-            "labels": {names.APP_INSTANCE: controller.name, names.APP_COMPONENT: "controller"},
+            "labels": {
+                names.APP_NAME: "slurmctld",
+                names.APP_INSTANCE: controller.name,
+                names.APP_COMPONENT: "controller",
+            },
             "annotations": {names.KEYS_SINCE: since},
         },
         "type": "Opaque",

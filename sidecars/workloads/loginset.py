@@ -93,6 +93,9 @@ def addresses(loginset: LoginSet, pods: Mapping[str, str], live: Manifest | None
         "metadata": {
             "name": names.login_hosts(loginset.name),
             "labels": {
+                names.APP_NAME: "login",
+                names.APP_INSTANCE: loginset.name,
+                names.APP_COMPONENT: "login",
                 "kubernetes.io/service-name": names.workers(loginset.spec.controller_ref.name),
                 "endpointslice.kubernetes.io/managed-by": "slurm-operator",
             },

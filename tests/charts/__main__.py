@@ -2,8 +2,9 @@
 
 For each chart: `helm lint --strict`, its helm-unittest suites, chart-testing's lint, and for its defaults and each
 values file in `ci/` and `examples/`: the objects that Helm 3 and Helm 4 render are the same, and right for the oldest
-and the newest Kubernetes that is tested. A values file with digests changes the images that Helm renders, and nothing
-else. Values files in the shapes of SchedMD's charts become what they become there (migration).
+and the newest Kubernetes that is tested, and have the recommended labels. A values file with digests changes the images
+that Helm renders, and nothing else. Values files in the shapes of SchedMD's charts become what they become there
+(migration).
 """
 
 import argparse
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         ("values and schemas", schemas_and_values),
         ("helm lint", lint),
         ("rendered objects", rendered),
+        ("labels", labelled),
         ("images pinned by digest", pinned),
         ("values of SchedMD's charts", of_other_charts),
         ("examples in the documentation", documented),
@@ -139,6 +141,21 @@ def rendered_case(case: Case, version: str) -> list[str]:
     if sorted(map(comparable, outputs[0])) != sorted(map(comparable, outputs[1])):
         found.append("Helm 3 and Helm 4 render different objects")
     return [f"{name}: {problem}" for problem in found]
+
+
+def labelled(charts: list[Path]) -> list[str]:
+    """Every object of the charts has the recommended labels, and no pod has one that changes with the version."""
+    found = []
+    for case in cases(charts):
+        # The objects of the user have the labels of the user.
+        words = [] if case.chart.name == "slurm-operator-crds" else ["--set-json=extraObjects=[]"]
+        done = run([tool("helm"), "template", "test", *case.arguments(), f"--kube-version={NEWEST}", *words])
+        if done.returncode:
+            found += [f"{case.name}:", *lines(done)]
+            continue
+        manifests = [each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None]
+        found += [f"{case.name}: {problem}" for each in manifests for problem in objects.label_problems(each)]
+    return found
 
 
 def pinned(charts: list[Path]) -> list[str]:

@@ -39,6 +39,9 @@ CHART_LABELS = (
     "app.kubernetes.io/version",
     "app.kubernetes.io/managed-by",
 )
+IDENTITY_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component")
+"""Labels that SchedMD's charts put on no object but the PodDisruptionBudget, which has the first two."""
+
 GENERATED = "generated"
 """What stands for the content of a Secret that the chart generates."""
 
@@ -165,7 +168,8 @@ def contained_problems(manifests: list[Any], expected: dict[str, dict[str, Any] 
 
 def content(manifest: dict[str, Any]) -> dict[str, Any]:
     """An object as the files describe it: its spec, or else what it has instead, and the metadata of the user."""
-    labels = {key: text for key, text in manifest["metadata"].get("labels", {}).items() if key not in CHART_LABELS}
+    ours = {*CHART_LABELS, *(IDENTITY_LABELS[2:] if manifest["kind"] == "PodDisruptionBudget" else IDENTITY_LABELS)}
+    labels = {key: text for key, text in manifest["metadata"].get("labels", {}).items() if key not in ours}
     own = {"labels": labels, "annotations": _structured(manifest["metadata"].get("annotations", {}))}
     if manifest["kind"] == "Secret":
         inner = dict.fromkeys(manifest.get("data", {}), GENERATED) | manifest.get("stringData", {})

@@ -4,6 +4,7 @@ What only an API server can tell, like CEL rules, is the business of tests/integ
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -30,6 +31,40 @@ def problems(manifest: Any, kubernetes: str) -> list[str]:
     else:
         found = _built_in(manifest, kubernetes)
     return [f"{name}: {problem}" for problem in found]
+
+
+RECOMMENDED_LABELS = (
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/part-of",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+)
+"""Those that Kubernetes and Helm recommend for every object."""
+
+VERSION_LABELS = frozenset({"app.kubernetes.io/version", "helm.sh/chart"})
+"""Those that change with each release of a chart. On a pod they would restart it."""
+
+
+def label_problems(manifest: Any) -> list[str]:
+    """Recommended labels that an object of a chart lacks, and labels with a version on what becomes a pod or a claim."""
+    labels = manifest["metadata"].get("labels") or {}
+    found = [f"no label {key}" for key in RECOMMENDED_LABELS if not labels.get(key)]
+    found += [f"{place}: label {key} changes with each version" for place, key in _versioned(manifest.get("spec"), "spec")]
+    return [f"{manifest['kind']} {manifest['metadata']['name']}: {problem}" for problem in found]
+
+
+def _versioned(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in {"labels", "matchLabels", "selector"} and isinstance(item, dict):
+                yield from ((f"{place}.{key}", name) for name in sorted(VERSION_LABELS & item.keys()))
+            yield from _versioned(item, f"{place}.{key}")
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _versioned(item, f"{place}.{number}")
 
 
 @functools.cache

@@ -12,7 +12,11 @@ annotations:
   {{- toYaml . | nindent 2 }}
 {{ end -}}
 labels:
-  helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+  helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+  app.kubernetes.io/name: {{ .Chart.Name }}
+  app.kubernetes.io/instance: {{ .Release.Name }}
+  app.kubernetes.io/component: crds
+  app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
   app.kubernetes.io/managed-by: {{ .Release.Service }}
   app.kubernetes.io/part-of: slurm-operator
 {{- end }}

@@ -45,17 +45,31 @@ slinky.slurm.net/cluster: {{ index . 1 }}
 {{- end }}
 
 {{- /*
-The content of an object's metadata. Call with a list: root context, name of the object, and optionally a map of labels and
-annotations.
+Labels that show to which program of the cluster an object belongs. They are those of the pods of the program, so that the
+operator, which copies the labels of a custom resource to its pods, changes no pod. Call with a list: program, name of the
+custom resource.
+*/}}
+{{- define "slurm.identityLabels" -}}
+{{- $components := dict "slurmctld" "controller" "slurmdbd" "accounting" "slurmrestd" "restapi" "slurmd" "worker" "mariadb" "database" -}}
+{{- include "slurm.selectorLabels" . }}
+app.kubernetes.io/component: {{ get $components (first .) | default (first .) }}
+{{- end }}
+
+{{- /*
+The content of an object's metadata. Call with a list: root context, name of the object, the program that it belongs to, and
+optionally a map of labels and annotations, and the name of the custom resource (default: the Controller's).
 */}}
 {{- define "slurm.metadata" -}}
 {{- $root := index . 0 -}}
 {{- $extra := dict -}}
-{{- if gt (len .) 2 }}{{ $extra = index . 2 | default dict }}{{ end -}}
+{{- $instance := include "slurm.fullname" $root -}}
+{{- if gt (len .) 3 }}{{ $extra = index . 3 | default dict }}{{ end -}}
+{{- if gt (len .) 4 }}{{ $instance = index . 4 }}{{ end -}}
+{{- $identity := include "slurm.identityLabels" (list (index . 2) $instance) | fromYaml -}}
 name: {{ index . 1 }}
 namespace: {{ include "slurm.namespace" $root }}
 labels:
-  {{- mergeOverwrite (dict) ($extra.labels | default dict) (include "slurm.labels" $root | fromYaml) | toYaml | nindent 2 }}
+  {{- mergeOverwrite (dict) ($extra.labels | default dict) $identity (include "slurm.labels" $root | fromYaml) | toYaml | nindent 2 }}
 {{- with $extra.annotations }}
 annotations:
   {{- toYaml . | nindent 2 }}

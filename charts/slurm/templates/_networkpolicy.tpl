@@ -5,7 +5,7 @@ else. A kubelet's probes are always admitted, and `kubectl exec` and `port-forwa
 
 {{- /*
 The beginning of a NetworkPolicy, up to its ingress rules, which the caller appends. Call with a list: root context, name of
-the policy, labels that select the pods, as YAML.
+the policy, program in the pods, labels that select the pods, as YAML.
 */}}
 {{- define "slurm.networkPolicy" -}}
 {{- $root := index . 0 -}}
@@ -13,11 +13,11 @@ the policy, labels that select the pods, as YAML.
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  {{- include "slurm.metadata" (list $root (index . 1)) | nindent 2 }}
+  {{- include "slurm.metadata" (list $root (index . 1) (index . 2)) | nindent 2 }}
 spec:
   podSelector:
     matchLabels:
-      {{- index . 2 | nindent 6 }}
+      {{- index . 3 | nindent 6 }}
   policyTypes: [Ingress{{ if $blocked }}, Egress{{ end }}]
   {{- if $blocked }}
   {{- $blocks := dict "0.0.0.0/0" list "::/0" list }}

@@ -65,7 +65,7 @@ def revision_object(nodeset: NodeSet, revision: Revision, number: int) -> Manife
         "kind": "ControllerRevision",
         "metadata": {
             "name": f"{nodeset.name}-{revision.hash}",
-            "labels": selector(nodeset) | {names.REVISION_HASH: revision.hash},
+            "labels": selector(nodeset) | {names.APP_COMPONENT: "worker", names.REVISION_HASH: revision.hash},
         },
         "revision": number,
         "data": revision.data,

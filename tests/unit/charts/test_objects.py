@@ -43,3 +43,40 @@ def test_good_objects_pass(manifest: dict[str, Any]) -> None:
 )
 def test_bad_objects_are_named_with_the_place(manifest: Any, want: str) -> None:
     assert [problem for problem in objects.problems(manifest, "1.35.0") if problem.startswith(want)]
+
+
+LABELS = dict.fromkeys(objects.RECOMMENDED_LABELS, "x")
+
+
+def deployment(labels: dict[str, str], pod_labels: dict[str, str]) -> dict[str, Any]:
+    template = {"metadata": {"labels": pod_labels}}
+    return {"kind": "Deployment", "metadata": {"name": "d", "labels": labels}, "spec": {"template": template}}
+
+
+def test_an_object_with_all_recommended_labels_passes() -> None:
+    assert objects.label_problems(deployment(LABELS, {"app.kubernetes.io/name": "x"})) == []
+
+
+@pytest.mark.parametrize("key", objects.RECOMMENDED_LABELS)
+def test_a_recommended_label_that_is_missing_is_found(key: str) -> None:
+    labels = {name: text for name, text in LABELS.items() if name != key}
+    assert objects.label_problems(deployment(labels, {})) == [f"Deployment d: no label {key}"]
+
+
+@pytest.mark.parametrize("key", sorted(objects.VERSION_LABELS))
+def test_a_label_with_a_version_on_a_pod_is_found(key: str) -> None:
+    assert objects.label_problems(deployment(LABELS, {key: "1"})) == [
+        f"Deployment d: spec.template.metadata.labels: label {key} changes with each version"
+    ]
+
+
+def test_a_label_with_a_version_in_a_selector_or_a_claim_is_found() -> None:
+    spec = {
+        "selector": {"matchLabels": {"helm.sh/chart": "a-1"}},
+        "volumeClaimTemplates": [{"metadata": {"labels": {"helm.sh/chart": "a-1"}}}],
+    }
+    manifest = {"kind": "StatefulSet", "metadata": {"name": "s", "labels": LABELS}, "spec": spec}
+    assert objects.label_problems(manifest) == [
+        "StatefulSet s: spec.selector.matchLabels: label helm.sh/chart changes with each version",
+        "StatefulSet s: spec.volumeClaimTemplates.0.metadata.labels: label helm.sh/chart changes with each version",
+    ]

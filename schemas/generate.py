@@ -1,8 +1,8 @@
 """Writes the files generated from `schemas/`: `python -m schemas.generate`. With `--check` it only reports stale ones.
 
 Custom resource definitions (charts/slurm-operator-crds/templates), the rules and descriptions of each chart's values
-with the template that checks them, and the reference pages in docs/reference. The page of conditions comes from the
-reasons in `sidecars`.
+with the template that checks them, the annotations, README.md and LICENSE of each chart, and the reference pages in
+docs/reference. The page of conditions comes from the reasons in `sidecars`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from schemas import chart_values, conditions, definitions, sources
+from schemas import chart_package, chart_values, conditions, definitions, sources
 
 ROOT = Path(__file__).parent.parent
 CRD_TEMPLATES = Path("charts/slurm-operator-crds/templates")
@@ -57,6 +57,9 @@ def generated(root: Path) -> dict[Path, str]:
         files[folder / "values.schema.json"] = chart_values.description_text(chart)
         files[folder / "values-rules.json"] = chart_values.rules_text(chart)
         files[folder / "templates" / "_check.tpl"] = chart_values.check_text(chart)
+        files[folder / "Chart.yaml"] = chart_package.chart_yaml(root / folder)
+        files[folder / "README.md"] = chart_package.readme(root / folder)
+        files[folder / "LICENSE"] = (ROOT / "LICENSE").read_text(encoding="utf-8")
         files[PAGES / f"values-{chart}.md"] = chart_values.page(chart, root / "charts" / chart)
     return files
 

@@ -15,7 +15,8 @@ CONDITIONS = generate.PAGES / "conditions.md"
 def root(tmp_path: Path) -> Path:
     for chart in chart_values.charts():
         (tmp_path / "charts" / chart).mkdir(parents=True)
-        shutil.copy(generate.ROOT / "charts" / chart / "values.yaml", tmp_path / "charts" / chart)
+        for file in ("values.yaml", "Chart.yaml"):
+            shutil.copy(generate.ROOT / "charts" / chart / file, tmp_path / "charts" / chart)
     return tmp_path
 
 

@@ -1,0 +1,177 @@
+"""What a chart's package contains beside templates and values: annotations for Artifact Hub, README.md and LICENSE.
+
+The annotations are the last part of Chart.yaml, below the line `annotations:`. All lines above it are written by hand.
+The changes of a release are no part of them: they change with every line of the changelog, and are added to the package
+only (release/packages.py).
+
+Annotations: https://artifacthub.io/docs/topics/annotations/helm/
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from schemas import chart_values, definitions, image_digests, markdown, sources
+
+ROOT = Path(__file__).parent.parent
+README = Path(__file__).parent / "readme"
+EXAMPLES = definitions.SOURCE / "examples.yaml"
+REGISTRY = "ghcr.io/slurm-charts"
+CHARTS = f"oci://{REGISTRY}/charts"
+LICENSE = "Apache-2.0"
+RELEASES = {"slurm-operator-crds": "slinky", "slurm-operator": "slinky", "slurm": "slurm"}
+"""The charts in the order of their installation, and the namespace of their releases."""
+
+_GENERATED = "# Generated from schemas/ by `make generate`: all lines below.\n"
+_DEFINITIONS = "slurm-operator-crds"
+_OPERATOR = "slurm-operator"
+
+
+def chart_yaml(folder: Path) -> str:
+    """The chart's Chart.yaml: the part that is written by hand, and the annotations."""
+    text = (folder / "Chart.yaml").read_text(encoding="utf-8")
+    head = text.partition(_GENERATED)[0]
+    metadata = yaml.safe_load(head)
+    if "annotations" in metadata:
+        raise sources.SchemaError(f"charts/{folder.name}/Chart.yaml: annotations are generated: remove them")
+    return head + _GENERATED + dump({"annotations": annotations(metadata, folder)})
+
+
+def annotations(metadata: dict[str, Any], folder: Path) -> dict[str, str]:
+    """The annotations for Artifact Hub. `metadata` is the part of Chart.yaml that is written by hand."""
+    home, version = metadata["home"], str(metadata["version"])
+    links = [
+        {"name": "Documentation", "url": f"{home}#documentation"},
+        {"name": "Values", "url": f"{home}/blob/main/docs/reference/values-{folder.name}.md"},
+        {"name": "Support", "url": f"{home}/issues"},
+    ]
+    found = {
+        "artifacthub.io/license": LICENSE,
+        "artifacthub.io/links": dump(links),
+        "artifacthub.io/prerelease": str("-" in version).lower(),
+    }
+    if images := image_digests.chart_images(folder):
+        names = {str(image): image.name.rpartition("/")[2] for image in images.values()}
+        found["artifacthub.io/images"] = dump([{"name": name, "image": image} for image, name in names.items()])
+    if folder.name == _OPERATOR:
+        found["artifacthub.io/operator"] = "true"
+    if folder.name == _DEFINITIONS:
+        found["artifacthub.io/crds"] = dump([_crd(each) for each in definitions.custom_resource_definitions()])
+        found["artifacthub.io/crdsExamples"] = dump(examples())
+    return dict(sorted(found.items()))
+
+
+def examples() -> list[dict[str, Any]]:
+    """One custom resource of each kind."""
+    return list(yaml.safe_load_all(EXAMPLES.read_text(encoding="utf-8")))
+
+
+def _crd(definition: dict[str, Any]) -> dict[str, str]:
+    [version] = definition["spec"]["versions"]
+    kind = definition["spec"]["names"]["kind"]
+    return {
+        "kind": kind,
+        "version": version["name"],
+        "name": definition["metadata"]["name"],
+        "displayName": kind,
+        "description": " ".join(version["schema"]["openAPIV3Schema"]["description"].split()),
+    }
+
+
+def readme(folder: Path) -> str:
+    """The chart's README.md: how to install it from its registry, what it needs, and its main values."""
+    chart = folder.name
+    metadata = yaml.safe_load((folder / "Chart.yaml").read_text(encoding="utf-8"))
+    docs = f"{metadata['home']}/blob/main/docs"
+    about = (README / f"{chart}.md").read_text(encoding="utf-8").strip()
+    kubernetes = re.sub(r"^>= *(\d+\.\d+).*$", r"\1", metadata["kubeVersion"])
+    needs = [f"- Kubernetes {kubernetes} or newer", "- Helm 3.8 or newer, or Helm 4"]
+    if chart == "slurm":
+        needs.append(f"- Slurm {metadata['appVersion']} in the default images. Slurm 25.11 and newer are supported")
+    parts = [
+        f"# {chart}",
+        f"{metadata['description']}.",
+        about,
+        "## Requirements",
+        "\n".join(needs),
+        "## Install",
+        "Install the charts in this order:",
+        f"```console\n{install_commands(str(metadata['version']))}\n```",
+        f"The charts and images are signed: [verify them]({docs}/images.md#verify-signatures) before you install them.",
+        "## Values",
+        f"The main values. [All values]({docs}/reference/values-{chart}.md) are described in the documentation. Unknown keys are\n"
+        "refused.",
+        values_table(chart, folder),
+        "## More",
+        f"[Documentation]({metadata['home']}#documentation) · [Upgrades]({docs}/upgrades.md) · "
+        f"[Security]({docs}/security.md) · [Changelog]({metadata['home']}/blob/main/CHANGELOG.md) · {LICENSE}",
+    ]
+    return markdown.page(f"charts/{chart}/Chart.yaml, schemas/values/{chart}.yaml and schemas/readme/{chart}.md", parts)
+
+
+def install_commands(version: str) -> str:
+    """The commands that install a version of all charts from their registry."""
+    commands = []
+    created: set[str] = set()
+    for chart, namespace in RELEASES.items():
+        create = "" if namespace in created else " --create-namespace"
+        created.add(namespace)
+        values = " --values values.yaml" if chart == "slurm" else ""
+        commands.append(
+            f"helm install {chart} {CHARTS}/{chart} --version {version} --namespace {namespace}{create}{values}"
+        )
+    return "\n".join(commands)
+
+
+def values_table(chart: str, folder: Path) -> str:
+    """The main values: the keys at the top, and those below a key that has no description of its own."""
+    defaults = yaml.safe_load((folder / "values.yaml").read_text(encoding="utf-8")) or {}
+    rows = _rows(chart_values.load(chart), defaults, "")
+    return "\n".join(["| Value | Default | Meaning |", "|---|---|---|", *rows])
+
+
+def _rows(schema: sources.Schema, defaults: Any, path: str) -> Iterator[str]:
+    for name, child in schema["properties"].items():
+        default = defaults.get(name) if isinstance(defaults, dict) else None
+        text = child.get("description", "")
+        if not text and "properties" in child:
+            yield from _rows(child, default, f"{path}{name}.")
+        elif not text.startswith("Accepted for compatibility"):
+            yield f"| `{path}{name}` | {_default(default)} | {first_sentence(text)} |"
+
+
+def _default(value: Any) -> str:
+    if value is None or isinstance(value, dict):
+        return ""
+    return markdown.code(value)
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a description, on one line and fit for a table."""
+    line = " ".join(text.split()).replace("|", "\\|")
+    return re.sub(r"(?<=[^.]\.) [A-Z`].*$", "", line)
+
+
+def dump(value: Any) -> str:
+    """YAML with texts of several lines as blocks."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, no aliases, and lists indented."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001, FBT002 - its own
+        super().increase_indent(flow, indentless=False)
+
+
+def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _string)

@@ -18,7 +18,7 @@ unexport PYTHONPATH
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(READY): | requirements/dev.txt
 	@if ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -102,18 +102,40 @@ verify: $(READY) ## check that the generated files are up to date
 	@$(BIN)/python -m schemas.generate --check
 	$(BIN)/python -m schemas.image_digests --check
 
+## Releases
+
+.PHONY: release-check
+release-check: $(READY) ## check that all parts have the version of pyproject.toml; TAG=vVERSION also checks the changelog's date
+	@$(BIN)/python -m release check $(if $(TAG),--tag '$(TAG)')
+
+.PHONY: release-images
+release-images: $(READY) ## build the images for this host's architecture into build/release
+	@$(BIN)/python -m release images
+
+.PHONY: release-publish
+release-publish: $(READY) ## push the images of build/release and the charts to their registry
+	@$(BIN)/python -m release publish
+
+.PHONY: release-sign
+release-sign: $(READY) ## sign what release-publish has pushed (needs cosign and the identity of the workflow)
+	@$(BIN)/python -m release sign
+
+.PHONY: release-dry-run
+release-dry-run: $(READY) ## build, package, push to a registry on this host, and check: everything but the signatures
+	@$(BIN)/python -m release dry-run
+
 .PHONY: format
 format: $(READY) ## format the Python code
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/ruff format .
 
 .PHONY: lock
-lock: $(READY) ## update requirements/*.txt from requirements/*.in (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+lock: $(READY) ## update requirements/*.txt from requirements/*.in (needs uv); UPGRADE=1 for new versions
+	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' requirements/runtime.in -o requirements/runtime.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' -c requirements/runtime.txt requirements/dev.in -o requirements/dev.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' requirements/docs.in -o requirements/docs.txt
 
 .PHONY: lock-images

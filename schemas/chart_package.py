@@ -19,6 +19,7 @@ from schemas import chart_values, definitions, image_digests, markdown, sources
 ROOT = Path(__file__).parent.parent
 README = Path(__file__).parent / "readme"
 EXAMPLES = definitions.SOURCE / "examples.yaml"
+HOME = "https://github.com/slurm-charts/slurm-charts"
 REGISTRY = "ghcr.io/slurm-charts"
 CHARTS = f"oci://{REGISTRY}/charts"
 LICENSE = "Apache-2.0"
@@ -91,6 +92,12 @@ def readme(folder: Path) -> str:
     needs = [f"- Kubernetes {kubernetes} or newer", "- Helm 3.8 or newer, or Helm 4"]
     if chart == "slurm":
         needs.append(f"- Slurm {metadata['appVersion']} in the default images. Slurm 25.11 and newer are supported")
+    links = {
+        "Documentation": f"{metadata['home']}#documentation",
+        "Upgrades": f"{docs}/upgrades.md",
+        "Security": f"{docs}/security.md",
+        "Changelog": f"{metadata['home']}/blob/main/CHANGELOG.md",
+    }
     parts = [
         f"# {chart}",
         f"{metadata['description']}.",
@@ -102,12 +109,10 @@ def readme(folder: Path) -> str:
         f"```console\n{install_commands(str(metadata['version']))}\n```",
         f"The charts and images are signed: [verify them]({docs}/images.md#verify-signatures) before you install them.",
         "## Values",
-        f"The main values. [All values]({docs}/reference/values-{chart}.md) are described in the documentation. Unknown keys are\n"
-        "refused.",
+        f"The main values. [All values]({docs}/reference/values-{chart}.md). Unknown keys are refused.",
         values_table(chart, folder),
         "## More",
-        f"[Documentation]({metadata['home']}#documentation) · [Upgrades]({docs}/upgrades.md) · "
-        f"[Security]({docs}/security.md) · [Changelog]({metadata['home']}/blob/main/CHANGELOG.md) · {LICENSE}",
+        " · ".join([*(f"[{name}]({url})" for name, url in links.items()), LICENSE]),
     ]
     return markdown.page(f"charts/{chart}/Chart.yaml, schemas/values/{chart}.yaml and schemas/readme/{chart}.md", parts)
 
@@ -166,7 +171,7 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001, FBT002 - its own
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, indentless=False)
 
 

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from typing import Any
 
 import yaml
 
+from release import packages, rehearsal
 from schemas import chart_values, image_digests
 from tests.charts import coverage, examples, migration, objects
 from tests.cluster.errors import ClusterError
@@ -70,6 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         ("helm lint", lint),
         ("rendered objects", rendered),
         ("labels", labelled),
+        ("packages", packaged),
         ("images pinned by digest", pinned),
         ("values of SchedMD's charts", of_other_charts),
         ("examples in the documentation", documented),
@@ -155,6 +158,19 @@ def labelled(charts: list[Path]) -> list[str]:
             continue
         manifests = [each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None]
         found += [f"{case.name}: {problem}" for each in manifests for problem in objects.label_problems(each)]
+    return found
+
+
+def packaged(charts: list[Path]) -> list[str]:
+    """The packages of a release render what the charts render, and have all files that users expect."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for package in packages.package_all(ROOT, Path(folder) / "packages"):
+            with tarfile.open(package) as archive:
+                archive.extractall(folder, filter="data")
+        for chart in charts:
+            problems = rehearsal.package_problems(Path(folder) / chart.name, chart)
+            found += [f"{chart.name}: {problem}" for problem in problems]
     return found
 
 

@@ -49,10 +49,12 @@ VERSION_LABELS = frozenset({"app.kubernetes.io/version", "helm.sh/chart"})
 
 
 def label_problems(manifest: Any) -> list[str]:
-    """Recommended labels that an object of a chart lacks, and labels with a version on what becomes a pod or a claim."""
+    """Recommended labels that an object of a chart lacks, and labels with a version on its pods and claims."""
     labels = manifest["metadata"].get("labels") or {}
     found = [f"no label {key}" for key in RECOMMENDED_LABELS if not labels.get(key)]
-    found += [f"{place}: label {key} changes with each version" for place, key in _versioned(manifest.get("spec"), "spec")]
+    found += [
+        f"{place}: label {key} changes with each version" for place, key in _versioned(manifest.get("spec"), "spec")
+    ]
     return [f"{manifest['kind']} {manifest['metadata']['name']}: {problem}" for problem in found]
 
 

@@ -22,7 +22,7 @@ import tarfile
 import textwrap
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -157,7 +157,9 @@ def plan(context: Path = REPOSITORY) -> tuple[Image, ...]:
         tops: dict[str, Layer] = {}
         for stage in stages:
             tops[stage.name] = _top(stage, tops, context)
-        images.append(Image(f"{REGISTRY}/{name}:{tag}", tops[stages[-1].name], stages[-1].config))
+        config = stages[-1].config
+        config = replace(config, labels={**config.labels, "org.opencontainers.image.version": tag})
+        images.append(Image(f"{REGISTRY}/{name}:{tag}", tops[stages[-1].name], config))
     return tuple(images)
 
 

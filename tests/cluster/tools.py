@@ -98,6 +98,8 @@ _GO: dict[str, Module | Published] = {
     "helm4": Published(
         "helm.sh/helm/v4/cmd/helm", "v4.2.4", "helm4", {"helm.sh/helm/v4/internal/version.version": "v4.2.4"}
     ),
+    "actionlint": Published("github.com/rhysd/actionlint/cmd/actionlint", "v1.7.12", "actionlint", {}),
+    "crane": Published("github.com/google/go-containerregistry/cmd/crane", "v0.22.1", "crane", {}),
     "ct": Module("tools/ct", "github.com/helm/chart-testing/v3/ct", ("ct",), {}),
     "helm-unittest": Module(
         "tools/helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", ("helm-unittest",), {}

@@ -241,3 +241,12 @@ def test_building_needs_root_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match="needs root"):
         images.build_images(tmp_path, lambda _: None)
+
+
+@pytest.mark.parametrize("image", plan(), ids=lambda image: str(image.reference))
+def test_every_image_has_the_labels_of_the_oci_specification(image: Image) -> None:
+    labels = {key.removeprefix("org.opencontainers.image."): text for key, text in image.config.labels.items()}
+    assert labels.keys() >= {"title", "description", "licenses", "source", "vendor", "version"}
+    name, _, tag = image.reference.rpartition("/")[2].partition(":")
+    assert (labels["title"], labels["version"]) == (name, tag)
+    assert all(labels.values())

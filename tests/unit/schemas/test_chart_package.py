@@ -1,7 +1,7 @@
 """What the packages of the charts contain for Artifact Hub and for people: annotations, README, LICENSE, icon."""
 
 import re
-import xml.etree.ElementTree as ElementTree
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,8 @@ def test_the_icon_and_the_links_lead_to_files_of_the_repository(chart: str) -> N
 
 
 def test_the_icon_is_an_image() -> None:
-    icon = ROOT / "docs" / "images" / "icon.svg"
-    assert ElementTree.parse(icon).getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314 - our own file
+    icon = ROOT / ".github" / "icon.svg"
+    assert ET.parse(icon).getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314 - our own file
 
 
 @pytest.mark.parametrize("chart", CHARTS)

@@ -1,0 +1,114 @@
+"""The commands of a release: `python -m release COMMAND`. `make help` lists the targets that run them."""
+
+import argparse
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from release import publishing, rehearsal, signing, versions
+from release.changelog import ChangelogError
+from schemas import chart_package
+from schemas.sources import SchemaError
+from tests.cluster import cache, images
+from tests.cluster.errors import ClusterError
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "release"
+SIGNED = f"{publishing.FILES}/{publishing.CHECKSUMS}"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 0: it succeeded."""
+    parser = argparse.ArgumentParser(prog="python -m release", description="Publish a release.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    check = commands.add_parser("check", help="compare the versions of all parts")
+    check.add_argument("--tag", help="the tag of the release, which the changelog must have a date for")
+    commands.add_parser("images", help="build the images for the architecture of this host (as root)")
+    publish = commands.add_parser("publish", help="push images and charts")
+    publish.add_argument("--registry", default=chart_package.REGISTRY, help="host and path (default: %(default)s)")
+    commands.add_parser("sign", help="sign what `publish` has pushed, with the identity of the workflow")
+    commands.add_parser("dry-run", help="run everything against a registry on this host, and show how it is signed")
+    options = parser.parse_args(arguments)
+    try:
+        match options.command:
+            case "check":
+                return _check(options.tag)
+            case "images":
+                _images(BUILD)
+            case "publish":
+                archives = sorted(BUILD.glob("images-*.tar"))
+                if not archives:
+                    raise ClusterError(f"{BUILD}: no images-ARCHITECTURE.tar. Run `make release-images` first.")
+                shutil.rmtree(BUILD / "published", ignore_errors=True)
+                for artifact in publishing.publish(ROOT, archives, options.registry, BUILD / "published"):
+                    print(artifact.reference)
+            case "sign":
+                return _sign(BUILD / "published")
+            case _:
+                return _dry_run()
+    except (ChangelogError, ClusterError, SchemaError) as error:
+        print(f"release: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _check(tag: str | None) -> int:
+    found = versions.problems(ROOT, tag)
+    for problem in found:
+        print(problem, file=sys.stderr)
+    return 1 if found else 0
+
+
+def _images(target: Path) -> None:
+    """Build into `target`: images-ARCHITECTURE.tar, and the software bill of materials of each image."""
+    architecture = ARCHITECTURES[platform.machine()]
+    archive = images.build_images(cache.root(), lambda line: print(line, flush=True))
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(archive, target / f"images-{architecture}.tar")
+    for sbom in archive.parent.glob("*.spdx.json"):
+        shutil.copy(sbom, target / f"{sbom.name.removesuffix('.spdx.json')}-{architecture}.spdx.json")
+
+
+def _sign(target: Path) -> int:
+    for words in signing.commands(publishing.published(target), SIGNED):
+        print(shlex.join(words), flush=True)
+        if status := subprocess.run(words, cwd=target, check=False).returncode:
+            return status
+    return 0
+
+
+def _dry_run() -> int:
+    if found := versions.problems(ROOT):
+        raise ClusterError("\n".join(["the versions differ:", *found]))
+    _report("versions")
+    rehearsal.check_workflows(ROOT)
+    _report("workflows")
+    with tempfile.TemporaryDirectory(prefix="release-") as name:
+        folder = Path(name)
+        _images(folder)
+        _report("images")
+        with publishing.local_registry(folder / "registry") as address:
+            archives = sorted(folder.glob("images-*.tar"))
+            artifacts = publishing.publish(ROOT, archives, f"{address}/slurm-charts", folder / "published")
+            _report("published to a registry on this host")
+            rehearsal.verify(ROOT, artifacts, folder / "published")
+            _report("pulled and compared")
+    # With the references that the workflow signs.
+    print("\nThe workflow signs with:")
+    for words in signing.commands(artifacts, SIGNED):
+        print(f"  {shlex.join(words).replace(f'{address}/slurm-charts', chart_package.REGISTRY)}")
+    return 0
+
+
+def _report(step: str) -> None:
+    print(f"ok     {step}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

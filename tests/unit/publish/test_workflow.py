@@ -1,0 +1,88 @@
+"""The workflows of GitHub run what a developer can run, with no more permissions than they need."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+TARGETS = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+NEEDED = {
+    "check": {"actions": "read", "contents": "read"},
+    "images": {"contents": "read"},
+    "publish": {"attestations": "write", "contents": "read", "id-token": "write", "packages": "write"},
+    "page": {"contents": "write"},
+}
+"""What each job of the release does: read the tests' result, build, push and sign, create the release page."""
+
+
+def workflow(path: Path) -> dict[str, Any]:
+    """A workflow as YAML."""
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found
+
+
+RELEASE = workflow(ROOT / ".github" / "workflows" / "release.yaml")
+
+
+def steps(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """All steps of a workflow, in their order."""
+    return [step for job in found["jobs"].values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
+def test_every_target_that_a_workflow_makes_exists(path: Path) -> None:
+    made = {name for step in steps(workflow(path)) for name in re.findall(r"\bmake ([a-z-]+)", step.get("run", ""))}
+    assert made <= TARGETS
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
+def test_every_action_has_a_version(path: Path) -> None:
+    used = [step["uses"] for step in steps(workflow(path)) if "uses" in step]
+    assert [
+        action for action in used if not re.fullmatch(r"[\w.-]+/[\w./-]+@v\d+(\.\d+)*|[\w./-]+@[0-9a-f]{40}", action)
+    ] == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
+def test_a_checkout_with_more_rights_than_to_read_leaves_no_token_behind(path: Path) -> None:
+    for job in workflow(path)["jobs"].values():
+        if "write" in job.get("permissions", {}).values():
+            checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+            assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
+
+
+def test_each_job_of_the_release_has_the_permissions_that_it_needs_and_no_others() -> None:
+    assert RELEASE["permissions"] == {}
+    assert {name: job["permissions"] for name, job in RELEASE["jobs"].items()} == NEEDED
+
+
+def test_a_release_begins_with_a_tag_and_checks_it_before_anything_else() -> None:
+    assert RELEASE["on"] == {"push": {"tags": ["v*"]}}
+    first = next(step["run"] for step in RELEASE["jobs"]["check"]["steps"] if "run" in step)
+    assert first == 'make release-check TAG="$GITHUB_REF_NAME"'
+    order = ["check", "images", "publish", "page"]
+    assert [job.get("needs") for job in RELEASE["jobs"].values()] == [None, *order[:-1]]
+    assert list(RELEASE["jobs"]) == order
+
+
+def test_images_are_built_on_both_architectures() -> None:
+    assert RELEASE["jobs"]["images"]["strategy"]["matrix"]["runner"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
+
+
+def test_everything_that_is_published_is_signed_and_has_a_provenance() -> None:
+    published = RELEASE["jobs"]["publish"]["steps"]
+    runs = [step["run"] for step in published if "run" in step]
+    assert runs == ["make release-publish", "make release-sign"]
+    attested = [
+        step["with"]["subject-checksums"] for step in published if "attest-build-provenance" in step.get("uses", "")
+    ]
+    assert attested == ["build/release/published/subjects.txt", "build/release/published/files/checksums.txt"]
+
+
+def test_no_text_that_an_outsider_chooses_becomes_part_of_a_script() -> None:
+    scripts = [step["run"] for path in WORKFLOWS for step in steps(workflow(path)) if "run" in step]
+    assert [script for script in scripts if "${{" in script] == []

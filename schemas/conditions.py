@@ -24,6 +24,17 @@ _NODE_REASONS = """\
 program's or Slurm's own: the operator and the worker pods never change it."""
 
 
+_OTHERS = """\
+These messages are whole sentences with place, value and remedy, so this page doesn't repeat them:
+
+- Helm's, when it refuses values ([Helm refuses the values](../troubleshooting.md#helm-refuses-the-values)).
+- Those of the container `register` of a worker pod, which doesn't start slurmd with a value that Slurm can't read:
+  `kubectl logs POD -c register`.
+- Findings of `slurm-sidecars doctor gres`, each with its fix ([GPUs](../gpus.md#diagnose-gresnull)).
+- Findings about slurm.conf and other files, in the message of `ConfigurationAccepted`
+  ([Checks](../configuration.md#checks-before-a-change-is-applied))."""
+
+
 def page() -> str:
     """The page."""
     return markdown.page(
@@ -44,13 +55,15 @@ def page() -> str:
             _table("name", Mark),
             "## Metrics of the operator",
             _table("metric", Metric),
+            "## Messages with a remedy of their own",
+            _OTHERS,
         ],
     )
 
 
 def _contents() -> str:
     names = [*(kind.__name__ for kind in CONDITION_TYPES), "Events", "Reasons of Slurm nodes", "Pod conditions"]
-    names += ["Labels and annotations", "Metrics of the operator"]
+    names += ["Labels and annotations", "Metrics of the operator", "Messages with a remedy of their own"]
     return "\n".join(f"- [{name}](#{name.lower().replace(' ', '-')})" for name in names)
 
 

@@ -14,7 +14,7 @@ class Metric(Explained):
         "If it grows for minutes, check the operator's CPU and the API server.",
     )
     FAILED = (
-        "slurm_operator_passes_failed",
+        "slurm_operator_passes_failed_total",
         "Passes that ended in an error and are tried again.",
         "If it grows, the operator's log and the conditions `Ready` show the error.",
     )

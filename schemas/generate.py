@@ -1,7 +1,8 @@
 """Writes the files generated from `schemas/`: `python -m schemas.generate`. With `--check` it only reports stale ones.
 
 Custom resource definitions (charts/slurm-operator-crds/templates), the rules and descriptions of each chart's values
-with the template that checks them, the annotations, README.md and LICENSE of each chart, and the reference pages in
+with the template that checks them, the annotations, README.md and LICENSE of each chart, the copy of the chart of the
+definitions that is a subchart of charts/slurm-operator (Helm warns of a symbolic link), and the reference pages in
 docs/reference. The page of conditions comes from the reasons in `sidecars`.
 """
 
@@ -15,7 +16,10 @@ import yaml
 from schemas import chart_package, chart_values, conditions, definitions, sources
 
 ROOT = Path(__file__).parent.parent
-CRD_TEMPLATES = Path("charts/slurm-operator-crds/templates")
+CRD_CHART = Path("charts/slurm-operator-crds")
+CRD_TEMPLATES = CRD_CHART / "templates"
+SUBCHART = Path("charts/slurm-operator/charts/slurm-operator-crds")
+NOT_PACKAGED = frozenset({"ci", "tests", ".DS_Store"})
 PAGES = Path("docs/reference")
 
 
@@ -61,13 +65,25 @@ def generated(root: Path) -> dict[Path, str]:
         files[folder / "README.md"] = chart_package.readme(root / folder)
         files[folder / "LICENSE"] = (ROOT / "LICENSE").read_text(encoding="utf-8")
         files[PAGES / f"values-{chart}.md"] = chart_values.page(chart, root / "charts" / chart)
-    return files
+    return {**files, **subchart(root, files)}
+
+
+def subchart(root: Path, files: dict[Path, str]) -> dict[Path, str]:
+    """The files of the subchart: those that `files` has of the chart of the definitions, and its other files."""
+    chart = {path: text for path, text in files.items() if path.is_relative_to(CRD_CHART)}
+    for path in sorted((root / CRD_CHART).rglob("*")):
+        own = path.relative_to(root)
+        generated_once = own.parent == CRD_TEMPLATES and own.suffix == ".yaml"
+        if path.is_file() and not generated_once and own.relative_to(CRD_CHART).parts[0] not in NOT_PACKAGED:
+            chart.setdefault(own, path.read_text(encoding="utf-8"))
+    return {SUBCHART / path.relative_to(CRD_CHART): text for path, text in chart.items()}
 
 
 def stale_files(root: Path, files: dict[Path, str]) -> list[Path]:
-    """Files that differ from `files` or are missing, and templates of definitions that `files` doesn't have."""
+    """Files that differ from `files` or are missing, and definitions and files of the subchart that it doesn't have."""
     differing = [path for path, text in files.items() if not _has(root / path, text)]
     present = {path.relative_to(root) for path in (root / CRD_TEMPLATES).glob("*.yaml")}
+    present |= {path.relative_to(root) for path in (root / SUBCHART).rglob("*") if path.is_file()}
     return differing + sorted(present - files.keys())
 
 

@@ -70,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     steps: list[tuple[str, Callable[[list[Path]], list[str]]]] = [
         ("values and schemas", schemas_and_values),
         ("helm lint", lint),
+        ("helm package", packaged),
         ("rendered objects", rendered),
         ("labels", labelled),
         ("packages", packaged),
@@ -118,6 +119,19 @@ def lint(charts: list[Path]) -> list[str]:
         done = run([tool("helm"), "lint", "--strict", f"--kube-version={NEWEST}", *case.arguments()])
         if done.returncode:
             found += [f"{case.name}:", *lines(done)]
+    return found
+
+
+def packaged(charts: list[Path]) -> list[str]:
+    """`helm package` accepts the charts without a warning, with Helm 3 and Helm 4, and so does `helm lint`."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for chart in charts:
+            for program in ("helm", "helm4"):
+                for words in (["package", f"--destination={folder}"], ["lint"]):
+                    done = run([tool(program), *words, str(chart)])
+                    if done.returncode or done.stderr.strip():
+                        found += [f"{chart.name}: {program} {words[0]}:", *lines(done)]
     return found
 
 

@@ -50,6 +50,29 @@ def test_the_definition_of_a_kind_that_is_no_more_is_removed(root: Path) -> None
     assert not gone.exists()
 
 
+def test_the_subchart_of_the_operators_chart_is_the_chart_of_the_definitions_without_its_tests(root: Path) -> None:
+    chart, subchart = root / generate.CRD_CHART, root / generate.SUBCHART
+    for folder in ("ci", "tests", "templates"):
+        (chart / folder).mkdir()
+    (chart / "templates" / "_helpers.tpl").write_text("a")
+    for folder in ("ci", "tests"):
+        (chart / folder / "test.yaml").write_text("a: b\n")
+    generate.main([], root)
+    wanted = files_of(chart).items() - {(f"{folder}/test.yaml", "a: b\n") for folder in ("ci", "tests")}
+    assert files_of(subchart).items() == wanted
+    assert {"Chart.yaml", "values.yaml", "templates/controllers.yaml"} <= files_of(subchart).keys()
+    (chart / "templates" / "_helpers.tpl").write_text("b")
+    (subchart / "templates" / "gone.tpl").write_text("")
+    assert generate.main(["--check"], root) == 1
+    generate.main([], root)
+    assert files_of(subchart)["templates/_helpers.tpl"] == "b"
+    assert "templates/gone.tpl" not in files_of(subchart)
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_templates_of_helm_in_a_definition_are_an_error() -> None:
     definition = {"metadata": {"name": "x"}, "spec": {"names": {"kind": "X"}, "text": "{{ .Values.x }}"}}
     with pytest.raises(sources.SchemaError, match="Helm"):

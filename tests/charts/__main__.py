@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     steps: list[tuple[str, Callable[[list[Path]], list[str]]]] = [
         ("values and schemas", schemas_and_values),
         ("helm lint", lint),
-        ("helm package", packaged),
+        ("warnings of Helm", silent),
         ("rendered objects", rendered),
         ("labels", labelled),
         ("packages", packaged),
@@ -122,7 +122,7 @@ def lint(charts: list[Path]) -> list[str]:
     return found
 
 
-def packaged(charts: list[Path]) -> list[str]:
+def silent(charts: list[Path]) -> list[str]:
     """`helm package` accepts the charts without a warning, with Helm 3 and Helm 4, and so does `helm lint`."""
     found = []
     with tempfile.TemporaryDirectory() as folder:

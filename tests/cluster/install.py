@@ -203,7 +203,8 @@ def how_to(target: Target) -> str:
     """What to do next."""
     logins = [each["metadata"]["name"] for each in target.items(SLURM_NAMESPACE, f"loginsets.{GROUP}")]
     nodesets = [each["metadata"]["name"] for each in target.items(SLURM_NAMESPACE, f"nodesets.{GROUP}")]
-    lines = [f"  export KUBECONFIG={target.kubeconfig}", f"  export PATH={target.program('kubectl').parent}:$PATH"]
+    folders = dict.fromkeys(str(target.program(name).parent) for name in ("kubectl", "helm"))
+    lines = [f"  export KUBECONFIG={target.kubeconfig}", f"  export PATH={':'.join(folders)}:$PATH"]
     if logins:
         exec_ = f"kubectl -n {SLURM_NAMESPACE} exec -it deploy/{logins[0]} --"
         lines += [f"  {exec_} bash", f"  {exec_} sbatch --wrap 'srun hostname'"]
@@ -211,6 +212,9 @@ def how_to(target: Target) -> str:
         lines.append(f"  kubectl -n {SLURM_NAMESPACE} scale nodesets.{GROUP}/{nodesets[0]} --replicas=3")
     lines.append(f"  kubectl -n {SLURM_NAMESPACE} get nodesets.{GROUP},pods --watch")
     if target.local:
+        chart = (CHARTS / "slurm").relative_to(CHARTS.parent)
+        files = f"-f {chart}/examples/without-cgroup-v2.yaml -f YOUR-VALUES.yaml"
+        lines.append(f"  helm -n {SLURM_NAMESPACE} upgrade slurm {chart} {files}")
         lines.append(target.down)
     else:
         lines += [f"  helm -n {each.namespace} uninstall {each.name}" for each in reversed(releases(()))]
@@ -220,6 +224,7 @@ def how_to(target: Target) -> str:
         *(["log in:", "submit:"] if logins else []),
         *(["scale:"] if nodesets else []),
         "watch:",
+        *(["configure:"] if target.local else []),
         "tear down:",
     ]
     names += [""] * (len(lines) - len(names))

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import cache
-from tests.support.real.harness import REPOSITORY, until
+from tests.cluster.install import pod_troubles
+from tests.cluster.local import existing
+from tests.cluster.tools import tool
+from tests.support.real.harness import CHARTS, REPOSITORY, Kubernetes, until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -90,6 +93,37 @@ def test_values_with_an_unknown_key_are_refused_before_anything_changes(tmp_path
     assert done.returncode == 1
     assert "replcas" in done.stderr
     assert "nothing was done" in command("up").stdout
+
+
+def test_a_release_that_is_upgraded_with_a_values_file_of_ones_own_runs_jobs_and_accounting(tmp_path: Path) -> None:
+    kubernetes = Kubernetes(existing(NAME).kubeconfig, tool("kubectl"), tool("helm"))
+    own = tmp_path / "mine.yaml"
+    own.write_text(
+        "nodesets: {cpu: {replicas: 4}}\n"
+        "loginsets: {login: {}}\n"
+        "partitions: {all: {enabled: true}}\n"
+        "accounting: {enabled: true, mariadb: {enabled: true}}\n"
+    )
+    chart = CHARTS / "slurm"
+    files = ("-f", str(chart / "examples" / "without-cgroup-v2.yaml"), "-f", str(own))
+    kubernetes.helm("upgrade", "slurm", str(chart), "-n", "slurm", *files)
+
+    def login(*words: str) -> str:
+        return kubernetes.kubectl("-n", "slurm", "exec", "deploy/slurm-login-login", "-c", "login", "--", *words)
+
+    until(
+        "accounting to know the cluster",
+        lambda: "slurm_slurm" in login("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster").split(),
+        180,
+    )
+    until(
+        "four idle workers",
+        lambda: {f"cpu-{number} idle" for number in range(4)} <= {*login("sinfo", "-hNo", "%N %T").splitlines()},
+        120,
+    )
+    hosts = login("srun", "-w", "cpu-[0-3]", "hostname").split()
+    assert sorted(hosts) == ["cpu-0", "cpu-1", "cpu-2", "cpu-3"]
+    assert not [line for pod in kubernetes.items("-n", "slurm", "pods") for line in pod_troubles(pod) if "Pull" in line]
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:

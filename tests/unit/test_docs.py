@@ -168,6 +168,12 @@ def _test_exists(test: str) -> bool:
     return not title or re.search(wanted, path.read_text(encoding="utf-8")) is not None
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py::[^`]+)`", page.read_text(encoding="utf-8"))
+    assert [test for test in named if not _test_exists(test)] == []
+
+
 def test_each_claim_of_the_threat_model_names_its_test() -> None:
     text = (ROOT / "docs/security.md").read_text(encoding="utf-8")
     assert text.count("### Prevented") == 4

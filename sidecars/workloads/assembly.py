@@ -76,14 +76,16 @@ def pod_template(base: Json, owner: Resource, user: PodTemplate, containers: Map
     """{metadata, spec} of our pods with the custom resource's overrides on it.
 
     `containers` maps our containers' names to their overrides, which stand in the field of that name in spec.
-    Labels and annotations: the owner's, then the template's, then ours, the later over the earlier.
+    Labels and annotations: the owner's, then the template's, then ours, the later over the earlier. If the template
+    has resources of the pod as a whole, our containers have no requests, whose sum could be more than those.
     Raises ResourceError.
     """
     spec = dict(base["spec"])
     for field in ("initContainers", "containers"):
         if field in spec:
+            ours = [_without_resources(item) for item in spec[field]] if user.spec.get("resources") else spec[field]
             spec[field] = [
-                merge.container(item, containers.get(item["name"], {}), f"spec.{item['name']}") for item in spec[field]
+                merge.container(item, containers.get(item["name"], {}), f"spec.{item['name']}") for item in ours
             ]
     metadata = base.get("metadata", {})
     return {
@@ -97,6 +99,10 @@ def pod_template(base: Json, owner: Resource, user: PodTemplate, containers: Map
         ),
         "spec": merge.pod_spec(spec, user.spec, "spec.template.spec"),
     }
+
+
+def _without_resources(item: Json) -> Json:
+    return {key: value for key, value in item.items() if key != "resources"}
 
 
 def service(base: Manifest, owner: Resource, user: Service) -> Manifest:

@@ -149,7 +149,8 @@ def container(base: Json, user: Json, place: str) -> Json:
     """Our container with a custom resource's override on it. `place` is the override's path, for errors.
 
     Strategic merge, except: args are appended; a probe or hook whose handler the user names loses ours, likewise an
-    environment variable's `value` for `valueFrom`; a port is replaced by the user's of the same name.
+    environment variable's `value` for `valueFrom`; a port is replaced by the user's of the same name; a resource for
+    which the user sets a limit loses our request.
     """
     wanted = chosen(user)
     for field in ("args", "env", "ports"):
@@ -160,7 +161,7 @@ def container(base: Json, user: Json, place: str) -> Json:
         ours = _without_handler(ours, wanted, (probe,))
     for hook in _HOOKS:
         ours = _without_handler(ours, wanted, ("lifecycle", hook))
-    ours = _without_renamed_ports(ours, wanted)
+    ours = _without_limited_requests(_without_renamed_ports(ours, wanted), wanted)
     try:
         merged = merge(ours, wanted, "Container", retain_keys=True)
     except ResourceError as error:
@@ -205,6 +206,16 @@ def _without_renamed_ports(ours: Json, wanted: Json) -> Json:
         port for port in ours.get("ports", ()) if numbers.get(port.get("name")) in (None, port.get("containerPort"))
     ]
     return ours | {"ports": ports} if "ports" in ours else ours
+
+
+def _without_limited_requests(ours: Json, wanted: Json) -> Json:
+    """Without our requests for what the user limits: Kubernetes then requests the limit, which may be below ours."""
+    requests, limits = _at(ours, ("resources", "requests")), _at(wanted, ("resources", "limits"))
+    if not isinstance(requests, Mapping) or not isinstance(limits, Mapping):
+        return ours
+    kept = _without(requests, limits)
+    resources = _without(ours["resources"], {"requests"}) | ({"requests": kept} if kept else {})
+    return ours | {"resources": resources}
 
 
 def pod_spec(base: Json, user: Json, place: str) -> Json:

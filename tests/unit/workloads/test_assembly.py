@@ -58,6 +58,17 @@ def test_the_overrides_of_a_container_are_merged_into_the_one_of_that_name() -> 
         container(found["spec"], "other")
 
 
+def test_with_resources_of_the_pod_as_a_whole_our_containers_request_nothing() -> None:
+    ours = {"name": "slurmrestd", "resources": {"requests": {"cpu": "50m"}}}
+    base = {"spec": {"containers": [ours]}}
+    found = pod_template(base, owner(), template(spec={"resources": {"limits": {"cpu": "20m"}}}), {})
+    assert found["spec"]["containers"] == [{"name": "slurmrestd"}]
+    user = {"slurmrestd": {"resources": {"requests": {"cpu": "10m"}}}}
+    found = pod_template(base, owner(), template(spec={"resources": {"limits": {"cpu": "20m"}}}), user)
+    assert found["spec"]["containers"] == [{"name": "slurmrestd", "resources": {"requests": {"cpu": "10m"}}}]
+    assert pod_template(base, owner(), template(spec={"resources": {}}), {})["spec"]["containers"] == [ours]
+
+
 def test_a_service_gets_the_users_ports_before_ours_and_no_external_addresses() -> None:
     user = wanted(port=80, spec={"ports": [{"name": "more", "port": 9}], "externalIPs": ["192.0.2.1"]})
     spec = service(SERVICE, owner(), user)["spec"]

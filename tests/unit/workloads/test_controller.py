@@ -173,7 +173,7 @@ def test_an_image_for_reconfigure_from_slinkys_values_is_left_out() -> None:
     of = controller(reconfigure={"image": "slinky/slurmctld", "resources": {"limits": {"cpu": "1"}}})
     reconfigure = part(stateful_set(of), "reconfigure")
     assert reconfigure["image"] == "ghcr.io/slurm-charts/sidecars:0.1.0"
-    assert reconfigure["resources"] == {"limits": {"cpu": "1"}}
+    assert reconfigure["resources"] == {"limits": {"cpu": "1"}, "requests": {"memory": "64Mi"}}
 
 
 def test_a_changed_configuration_or_key_changes_no_pod_template() -> None:
@@ -371,7 +371,8 @@ def test_overrides_are_laid_on() -> None:
         )
     )
     slurmctld = part(workload, "slurmctld")
-    assert (slurmctld["image"], slurmctld["args"], slurmctld["resources"]) == ("mine", ["-v"], {"limits": {"cpu": "1"}})
+    assert (slurmctld["image"], slurmctld["args"]) == ("mine", ["-v"])
+    assert slurmctld["resources"] == {"limits": {"cpu": "1"}, "requests": {"memory": "256Mi"}}
     assert pod_spec(workload)["nodeSelector"] == {"kubernetes.io/os": "linux"}
     assert pod_spec(workload)["priorityClassName"] == "high"
 

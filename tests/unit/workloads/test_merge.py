@@ -203,6 +203,26 @@ def test_a_further_port_leaves_ours() -> None:
     assert {port["containerPort"] for port in merged["ports"]} == {22, 9100}
 
 
+def test_a_limit_of_the_user_takes_our_request_away_because_it_may_be_lower() -> None:
+    ours = {"name": "a", "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}}
+    limited = container(ours, {"resources": {"limits": {"memory": "64Mi"}}}, "spec.a")
+    assert limited["resources"] == {"requests": {"cpu": "100m"}, "limits": {"memory": "64Mi"}}
+    both = {"limits": {"cpu": 1, "memory": "64Mi"}}
+    assert container(ours, {"resources": both}, "spec.a")["resources"] == both
+
+
+def test_a_request_of_the_user_replaces_ours() -> None:
+    ours = {"name": "a", "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}}
+    assert container(ours, {"resources": {"requests": {"cpu": 0}}}, "spec.a")["resources"] == {
+        "requests": {"cpu": 0, "memory": "256Mi"}
+    }
+    user = {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}
+    assert container(ours, {"resources": user}, "spec.a")["resources"] == {
+        "requests": {"cpu": "100m", "memory": "1Gi"},
+        "limits": {"memory": "2Gi"},
+    }
+
+
 def test_an_error_names_the_field_of_the_custom_resource() -> None:
     with pytest.raises(ResourceError, match=r"^spec\.slurmd\.args: "):
         container({}, {"args": "-v"}, "spec.slurmd")

@@ -122,6 +122,19 @@ def test_a_part_is_a_base_with_its_overlays() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["slurmctld", "slurmdbd", "slurmrestd", "login"])
+def test_each_container_beside_the_jobs_requests_cpu_and_memory(name: str) -> None:
+    specs = [
+        it["spec"]["template"]["spec"] for it in builders.workloads().files[name] if "template" in it.get("spec", {})
+    ]
+    containers = [each for spec in specs for each in [*spec.get("initContainers", ()), *spec["containers"]]]
+    assert containers
+    without = [
+        each["name"] for each in containers if set(each.get("resources", {}).get("requests", ())) != {"cpu", "memory"}
+    ]
+    assert without == []
+
+
 def scripts() -> list[tuple[str, str]]:
     """Every script in the folder, with the name of its file."""
     found: list[tuple[str, str]] = []

@@ -139,12 +139,17 @@ def _storage(storage: StorageConfig, password: bytes) -> list[str]:
         raise ResourceError(f"{place}.passwordKeyRef", problem) from None
     return [
         "StorageType=accounting_storage/mysql",
-        _line("StorageHost", storage.host, f"{place}.host"),
+        host_line(storage),
         f"StoragePort={storage.port}",
         *([_line("StorageUser", storage.username, f"{place}.username")] if storage.username else []),
         _line("StorageLoc", storage.database, f"{place}.database"),
         line,
     ]
+
+
+def host_line(storage: StorageConfig) -> str:
+    """The line of slurmdbd.conf that names the database's host. Raises ResourceError."""
+    return _line("StorageHost", storage.host, "spec.storageConfig.host")
 
 
 def _line(key: str, value: str, place: str) -> str:

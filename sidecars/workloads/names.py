@@ -34,6 +34,10 @@ RAN_VERSION: Final = "slinky.slurm.net/newest-version"
 KEYS_SINCE: Final = "slinky.slurm.net/keys-since"
 KEYS_NUDGE: Final = "slinky.slurm.net/keys-nudge"
 KEYS_SETTLE: Final = "slinky.slurm.net/keys-settle-seconds"
+GENERATE: Final = "slinky.slurm.net/generate"
+"""On a Secret: the key in its data that the operator generates."""
+GENERATED: Final = "slinky.slurm.net/generated"
+"""On a Secret: the key in its data that the operator has generated."""
 SSHD_CONF_HASH: Final = "slinky.slurm.net/sshd-conf-hash"
 
 

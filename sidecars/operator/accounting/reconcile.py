@@ -3,7 +3,7 @@
 from sidecars.custom_resources import ACCOUNTINGS
 from sidecars.kube import Manifest
 from sidecars.operator.accounting import observe
-from sidecars.operator.keys import distribution
+from sidecars.operator.keys import distribution, generation
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
@@ -22,9 +22,11 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
     failure: NotUsableError | None = None
     try:
         accounting = read(Accounting, manifest)
+        facts = await runtime.lookup.namespace_facts(accounting.namespace, manifest)
+        # First, because the embedded database waits for it.
+        await generation.password(runtime, accounting)
         if not accounting.spec.external and observe.shares_its_key(runtime, accounting):
             distribution.wait_for(runtime, accounting.namespace, render.slurm_key(accounting))
-        facts = await runtime.lookup.namespace_facts(accounting.namespace, manifest)
 
         def objects() -> list[Manifest]:
             if accounting.spec.external:

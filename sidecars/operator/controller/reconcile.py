@@ -5,7 +5,7 @@ from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator.controller import effects, monitoring, observe
 from sidecars.operator.controller.memory import Memory
 from sidecars.operator.controller.observe import Observed
-from sidecars.operator.keys import distribution
+from sidecars.operator.keys import distribution, generation
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer_unless_used
@@ -121,6 +121,8 @@ async def _keys(
     """
     try:
         facts = await runtime.lookup.facts(controller)
+        with workload.usable():
+            await generation.keys(runtime, controller)
         return await distribution.distribute(runtime, memory.distributions, manifest, controller, facts), None
     except NotUsableError as error:
         if not controller.spec.external:

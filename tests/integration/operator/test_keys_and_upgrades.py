@@ -79,6 +79,46 @@ async def test_the_first_reference_can_not_be_changed_and_the_refusal_names_the_
         await change(world, CONTROLLERS, "slurm", spec={"slurmKeyRef": {"name": "other", "key": "slurm.key"}})
 
 
+async def test_keys_are_generated_once_however_often_their_secrets_are_applied(world: WatchedNamespace) -> None:
+    keys = {"generated-slurm": "slurm.key", "generated-jwt": "jwt.key"}
+    spec = {
+        field: {"name": name, "key": keys[name]} for field, name in zip(("slurmKeyRef", "jwtKeyRef"), keys, strict=True)
+    }
+
+    async def apply() -> None:
+        """As a GitOps tool applies what the chart renders."""
+        for name, key in keys.items():
+            annotations = {"slinky.slurm.net/generate": key}
+            metadata = {"name": name, "namespace": world.namespace, "annotations": annotations}
+            rendered = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+            await world.client.apply(SECRETS, rendered, field_manager="gitops")
+
+    async def data() -> dict[str, Any] | None:
+        found = {name: await world.client.get(SECRETS, world.namespace, name) for name in keys}
+        return found if all("data" in secret for secret in found.values()) else None
+
+    await apply()
+    await world.create(custom("Controller", "generated", {**spec, "slurmctld": {"image": "slurmctld:test"}}))
+    first = await until("the keys", data)
+    assert {name: len(base64.b64decode(first[name]["data"][key])) for name, key in keys.items()} == dict.fromkeys(
+        keys, 1024
+    )
+    assert all(secret["immutable"] for secret in first.values())
+    await until("slurmctld", lambda: world.get(STATEFUL_SETS, "generated-controller"))
+    await apply()
+    second = await data()
+    assert second is not None
+    assert {name: second[name]["data"] for name in keys} == {name: first[name]["data"] for name in keys}
+
+    async def lost() -> bool:
+        return (await world.condition(CONTROLLERS, "generated")).get("reason") == "KeyLost"
+
+    await world.client.delete(SECRETS, world.namespace, "generated-slurm")
+    await apply()
+    await until("the lost key to be reported", lost)
+    assert await data() is None
+
+
 async def test_a_new_key_creates_no_new_revision_of_workers(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from schemas import chart_values, definitions, image_digests, markdown, sources
+from schemas import chart_values, definitions, image_list, markdown, sources
 
 ROOT = Path(__file__).parent.parent
 README = Path(__file__).parent / "readme"
@@ -54,9 +54,8 @@ def annotations(metadata: dict[str, Any], folder: Path) -> dict[str, str]:
         "artifacthub.io/links": dump(links),
         "artifacthub.io/prerelease": str("-" in version).lower(),
     }
-    if images := image_digests.chart_images(folder):
-        names = {str(image): image.name.rpartition("/")[2] for image in images.values()}
-        found["artifacthub.io/images"] = dump([{"name": name, "image": image} for image, name in names.items()])
+    if images := image_list.of_chart(folder):
+        found["artifacthub.io/images"] = dump([{"name": name, "image": image} for name, image in images.items()])
     if folder.name == _OPERATOR:
         found["artifacthub.io/operator"] = "true"
     if folder.name == _DEFINITIONS:
@@ -132,7 +131,7 @@ def install_commands(version: str) -> str:
 
 
 def values_table(chart: str, folder: Path) -> str:
-    """The main values: the keys at the top, and those below a key that has no description of its own."""
+    """The main values: the keys at the top, and those of `operator`."""
     defaults = yaml.safe_load((folder / "values.yaml").read_text(encoding="utf-8")) or {}
     rows = _rows(chart_values.load(chart), defaults, "")
     return "\n".join(["| Value | Default | Meaning |", "|---|---|---|", *rows])
@@ -142,7 +141,7 @@ def _rows(schema: sources.Schema, defaults: Any, path: str) -> Iterator[str]:
     for name, child in schema["properties"].items():
         default = defaults.get(name) if isinstance(defaults, dict) else None
         text = child.get("description", "")
-        if not text and "properties" in child:
+        if name == "operator":
             yield from _rows(child, default, f"{path}{name}.")
         elif not text.startswith("Accepted for compatibility"):
             yield f"| `{path}{name}` | {_default(default)} | {first_sentence(text)} |"

@@ -2,10 +2,11 @@
 
 The sources are draft-07 in YAML. An object that lists `properties` and doesn't speak of `additionalProperties` takes no
 others, so that typos are refused. Every chart takes `global`, as Helm hands it to subcharts. Defaults on the pages come
-from the chart's values.yaml, the only place where they stand. Four words are additions to draft-07:
+from the chart's values.yaml, the only place where they stand. Five words are additions to draft-07:
 
 - `kubernetes: TYPE` includes Kubernetes' own type, over which the other words are merged.
 - `remedy` is what to do about a value that the other words refuse: a sentence that begins with a verb.
+- `example` is a value that shows how to set a map or a list.
 - `described_at` names the key at which the page describes the items of a map.
 - `former` has keys of other charts or releases, each with its `remedy`, and in `accept` the values that are ignored.
 
@@ -21,15 +22,16 @@ from typing import Any
 
 import yaml
 
-from schemas import kubernetes_types, markdown, sources
+from schemas import kubernetes_types, markdown, sources, values_file
 
 SOURCE = Path(__file__).parent / "values"
 CHECK = Path(__file__).parent / "check.tpl"
+GLOBAL = Path(__file__).parent / "global.tpl"
 DRAFT = "http://json-schema.org/draft-07/schema#"
 _MISSING = object()
 _LARGE = 200
 """Characters of a part of the rules that is worth a definition."""
-_TEXT = frozenset({"title", "description"})
+_TEXT = frozenset({"title", "description", "example"})
 _MAPS, _CHILDREN = ("properties", "definitions"), ("items", "additionalProperties", "propertyNames")
 
 
@@ -49,7 +51,7 @@ def json_schema(chart: str) -> dict[str, Any]:
     source.pop("definitions", None)
     own = source.pop("properties")
     anything = {"description": "Values that Helm shares between charts. Not used.", "type": "object"}
-    schema = _mapped(_mapped({**source, "properties": {**own, "global": anything}}, _completed), _without_reference)
+    schema = _mapped(_mapped({**source, "properties": {"global": anything, **own}}, _completed), _without_reference)
     return {"$schema": DRAFT, **schema, "definitions": kubernetes_types.definitions(schema)}
 
 
@@ -95,6 +97,12 @@ def description_text(chart: str) -> str:
 def check_text(chart: str) -> str:
     """The template with which the chart checks its values."""
     return CHECK.read_text(encoding="utf-8").replace("CHART", chart)
+
+
+def global_text(chart: str) -> str | None:
+    """The template with which the chart uses `global`; None if it doesn't."""
+    uses = "global" in load(chart)["properties"]
+    return GLOBAL.read_text(encoding="utf-8").replace("CHART", chart) if uses else None
 
 
 def _mapped(schema: Any, change: Callable[[sources.Schema], sources.Schema | None]) -> Any:
@@ -147,7 +155,7 @@ def _former(source: Any) -> sources.Schema:
 def _described(schema: sources.Schema) -> sources.Schema | None:
     if schema.get("former"):
         return None
-    result = {word: schema[word] for word in schema if word in {"$schema", *_TEXT}}
+    result = {word: schema[word] for word in schema if word in {"$schema", "title", "description"}}
     if "properties" in schema:
         result["properties"] = {name: child for name, child in schema["properties"].items() if child is not None}
     for word in ("items", "additionalProperties"):
@@ -161,10 +169,19 @@ def _types(schema: sources.Schema) -> list[str]:
     return [types] if isinstance(types, str) else types
 
 
+def values_text(chart: str, chart_folder: Path) -> str:
+    """The chart's values.yaml: its own defaults with comments."""
+    return values_file.text(chart, load(chart), _defaults(chart_folder))
+
+
+def _defaults(chart_folder: Path) -> Any:
+    return yaml.safe_load((chart_folder / "values.yaml").read_text(encoding="utf-8")) or {}
+
+
 def page(chart: str, chart_folder: Path) -> str:
     """The reference page about the chart's values."""
     source = load(chart)
-    defaults = yaml.safe_load((chart_folder / "values.yaml").read_text(encoding="utf-8")) or {}
+    defaults = _defaults(chart_folder)
     parts = [
         f"# Values of the chart {chart}",
         source["description"].strip(),
@@ -180,22 +197,21 @@ def _fields(schema: sources.Schema, defaults: Any, path: str) -> list[markdown.F
         default = defaults.get(name, _MISSING) if isinstance(defaults, dict) else _MISSING
         inner = _inner(child, default, here)
         text = child.get("description", "")
-        if inner and not text:
-            fields += inner
-            continue
         if isinstance(default, dict) and default.get("repository") and default.get("tag"):
             default = f"{default['repository']}:{default['tag']}"
         shown = "" if inner or default is _MISSING or default is None else markdown.code(default)
-        fields += [markdown.Field(here, markdown.type_of(child), shown, text), *inner]
+        # Where a map has its own rows, they show what it contains.
+        example = "" if inner or "example" not in child else markdown.flow(child["example"])
+        fields += [markdown.Field(here, markdown.type_of(child), shown, text, example), *inner]
     return fields
 
 
 def _inner(schema: sources.Schema, defaults: Any, path: str) -> list[markdown.Field]:
     """The fields within an object or a map of objects; none within what may also be something else, like a string."""
-    if set(_types(schema)) - {"object", "null"}:
+    if not values_file.only_object(schema):
         return []
     fields = _fields(schema, defaults, path)
     entries = schema.get("additionalProperties")
-    if "described_at" not in schema and isinstance(entries, dict) and not set(_types(entries)) - {"object", "null"}:
+    if "described_at" not in schema and isinstance(entries, dict) and values_file.only_object(entries):
         fields += _fields(entries, _MISSING, f"{path}.NAME")
     return fields

@@ -1,9 +1,10 @@
 """Writes the files generated from `schemas/`: `python -m schemas.generate`. With `--check` it only reports stale ones.
 
-Custom resource definitions (charts/slurm-operator-crds/templates), the rules and descriptions of each chart's values
-with the template that checks them, the annotations, README.md and LICENSE of each chart, the copy of the chart of the
-definitions that is a subchart of charts/slurm-operator (Helm warns of a symbolic link), and the reference pages in
-docs/reference. The page of conditions comes from the reasons in `sidecars`.
+Custom resource definitions (charts/slurm-operator-crds/templates), the comments in each chart's values.yaml, the rules
+and descriptions of each chart's values with the template that checks them, the template for `global`, the annotations,
+README.md and LICENSE of each chart, the copy of the chart of the definitions that is a subchart of
+charts/slurm-operator (Helm warns of a symbolic link), and the reference pages and the list of images in docs/reference.
+The page of conditions comes from the reasons in `sidecars`.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from schemas import chart_package, chart_values, conditions, definitions, sources
+from schemas import chart_package, chart_values, conditions, definitions, image_list, sources
 
 ROOT = Path(__file__).parent.parent
 CRD_CHART = Path("charts/slurm-operator-crds")
@@ -56,14 +57,18 @@ def generated(root: Path) -> dict[Path, str]:
     }
     files[PAGES / "crds.md"] = definitions.page()
     files[PAGES / "conditions.md"] = conditions.page()
+    files[PAGES / "images.txt"] = image_list.text(root)
     for chart in chart_values.charts():
         folder = Path("charts") / chart
+        files[folder / "values.yaml"] = chart_values.values_text(chart, root / folder)
         files[folder / "values.schema.json"] = chart_values.description_text(chart)
         files[folder / "values-rules.json"] = chart_values.rules_text(chart)
         files[folder / "templates" / "_check.tpl"] = chart_values.check_text(chart)
         files[folder / "Chart.yaml"] = chart_package.chart_yaml(root / folder)
         files[folder / "README.md"] = chart_package.readme(root / folder)
         files[folder / "LICENSE"] = (ROOT / "LICENSE").read_text(encoding="utf-8")
+        if (text := chart_values.global_text(chart)) is not None:
+            files[folder / "templates" / "_global.tpl"] = text
         files[PAGES / f"values-{chart}.md"] = chart_values.page(chart, root / "charts" / chart)
     return {**files, **subchart(root, files)}
 

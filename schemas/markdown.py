@@ -4,17 +4,20 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 LONGEST_DEFAULT = 60
 
 
 @dataclass(frozen=True)
 class Field:
-    """One line of a table of fields. `default` and `description` are Markdown."""
+    """One line of a table of fields. `default`, `description` and `example` are Markdown."""
 
     path: str
     type: str
     default: str
     description: str
+    example: str = ""
 
 
 def page(source: str, parts: list[str]) -> str:
@@ -26,8 +29,12 @@ def page(source: str, parts: list[str]) -> str:
 def field_table(fields: list[Field]) -> str:
     """A table with a line per field."""
     lines = ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
-    lines += [f"| `{f.path}` | {f.type} | {f.default} | {_one_line(f.description)} |" for f in fields]
+    lines += [f"| `{f.path}` | {f.type} | {f.default} | {_one_line(_meaning(f))} |" for f in fields]
     return "\n".join(lines)
+
+
+def _meaning(field: Field) -> str:
+    return f"{field.description.strip()} Example: {field.example}" if field.example else field.description
 
 
 def type_of(schema: dict[str, Any]) -> str:
@@ -46,6 +53,12 @@ def code(value: Any) -> str:
     """A value as code, or a reference to the chart's values.yaml if it is too long."""
     text = value if isinstance(value, str) and value else json.dumps(value)
     return f"`{text}`" if len(text) <= LONGEST_DEFAULT and "\n" not in text and "`" not in text else "see values.yaml"
+
+
+def flow(value: Any) -> str:
+    """A value as YAML on one line, as code."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=100_000, allow_unicode=True)
+    return f"`{text.removesuffix('...' + chr(10)).strip()}`"
 
 
 def _one_line(text: str) -> str:

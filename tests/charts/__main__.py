@@ -3,8 +3,8 @@
 For each chart: `helm lint --strict`, its helm-unittest suites, chart-testing's lint, and for its defaults and each
 values file in `ci/` and `examples/`: the objects that Helm 3 and Helm 4 render are the same, and right for the oldest
 and the newest Kubernetes that is tested, and have the recommended labels. A values file with digests changes the images
-that Helm renders, and nothing else. Values files in the shapes of SchedMD's charts become what they become there
-(migration).
+that Helm renders, and nothing else, and `global.imageRegistry` the registry of all of them. Values files in the shapes
+of SchedMD's charts become what they become there (migration).
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 from release import packages, rehearsal
-from schemas import chart_values, image_digests
+from schemas import chart_values, image_digests, image_list
 from tests.charts import coverage, examples, migration, objects
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
@@ -207,6 +207,12 @@ def pinned(charts: list[Path]) -> list[str]:
             expected = with_digests(default, {str(image): f"{image}@{digest}" for image, digest in digests.items()})
             if sorted(map(comparable, locked)) != sorted(map(comparable, expected)):
                 found.append(f"{chart.name}: digests change more than images, or not all images")
+            unlisted = sorted(without_digest(default) - set(image_list.of_chart(chart).values()))
+            found += [f"{chart.name}: image {image} is not in the list of images" for image in unlisted]
+            mirrored = without_digest(objects_of(chart, ["--set=global.imageRegistry=mirror.example:5000/a/"]))
+            expected_images = {f"mirror.example:5000/a/{image.partition('/')[2]}" for image in without_digest(default)}
+            if mirrored != expected_images:
+                found.append(f"{chart.name}: global.imageRegistry gives {sorted(mirrored ^ expected_images)}")
             missing = sorted(without_digest(locked))
             found += [f"{chart.name}: image {image} has no digest: it isn't in values.yaml" for image in missing]
             if "@sha256:" in json.dumps(other):
@@ -271,9 +277,7 @@ def example_problems(place: str, chart: str, values: Any) -> list[str]:
 
 
 def comparable(manifest: Any) -> str:
-    """An object as text, without the content of Secrets: keys that a chart makes are new each time."""
-    if isinstance(manifest, dict) and manifest.get("kind") == "Secret":
-        manifest = {key: value for key, value in manifest.items() if key not in {"data", "stringData"}}
+    """An object as text, Secrets included: a chart that rendered other keys each time would change them."""
     return json.dumps(manifest, sort_keys=True, default=str)
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import yaml
 
 from schemas import definitions, sources
+from sidecars.workloads import names
 from tests.charts import objects
 from tests.cluster.tools import tool
 
@@ -43,7 +44,7 @@ IDENTITY_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.
 """Labels that SchedMD's charts put on no object but the PodDisruptionBudget, which has the first two."""
 
 GENERATED = "generated"
-"""What stands for the content of a Secret that the chart generates."""
+"""What stands for the content of a Secret that the operator generates."""
 
 ANY = "ANY"
 """What stands for any text."""
@@ -169,9 +170,11 @@ def content(manifest: dict[str, Any]) -> dict[str, Any]:
     """An object as the files describe it: its spec, or else what it has instead, and the metadata of the user."""
     ours = {*CHART_LABELS, *(IDENTITY_LABELS[2:] if manifest["kind"] == "PodDisruptionBudget" else IDENTITY_LABELS)}
     labels = {key: text for key, text in manifest["metadata"].get("labels", {}).items() if key not in ours}
-    own = {"labels": labels, "annotations": _structured(manifest["metadata"].get("annotations", {}))}
+    annotations = _structured(manifest["metadata"].get("annotations", {}))
+    generated = annotations.pop(names.GENERATE, None)
+    own = {"labels": labels, "annotations": annotations}
     if manifest["kind"] == "Secret":
-        inner = dict.fromkeys(manifest.get("data", {}), GENERATED) | manifest.get("stringData", {})
+        inner = ({generated: GENERATED} if generated else {}) | manifest.get("stringData", {})
     elif manifest["kind"] == "ConfigMap":
         inner = manifest.get("data", {})
     elif "spec" in manifest:

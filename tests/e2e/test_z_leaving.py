@@ -8,6 +8,7 @@ from tests.support.real.installed import install_operator, install_slurm
 pytestmark = pytest.mark.timeout(600)
 
 KINDS = ("controllers", "restapis", "accountings", "loginsets", "nodesets", "tokens")
+DEFINITIONS = frozenset(f"customresourcedefinitions {kind}.slinky.slurm.net" for kind in KINDS)
 
 
 def leftovers(kubernetes: Kubernetes) -> list[str]:
@@ -33,11 +34,11 @@ def leftovers(kubernetes: Kubernetes) -> list[str]:
     return found
 
 
-def until_nothing_is_left(kubernetes: Kubernetes) -> None:
+def until_nothing_is_left(kubernetes: Kubernetes, but: frozenset[str] = frozenset()) -> None:
     remaining: list[str] = ["not looked yet"]
 
     def look() -> bool | None:
-        remaining[:] = leftovers(kubernetes)
+        remaining[:] = set(leftovers(kubernetes)) - but
         return not remaining or None
 
     try:
@@ -50,7 +51,7 @@ def kept(kubernetes: Kubernetes) -> set[str]:
     return {item["metadata"]["name"] for item in kubernetes.items("-n", "slurm", "persistentvolumeclaims")}
 
 
-def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume(
+def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume_and_the_definitions(
     slurm: Slurm, kubernetes: Kubernetes
 ) -> None:
     # The NodeSet waits for the jobs of other tests, too.
@@ -63,13 +64,14 @@ def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume(
     )
     kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky")
     kubernetes.helm("uninstall", "slurm-operator-crds", "-n", "slinky")
-    until_nothing_is_left(kubernetes)
+    until_nothing_is_left(kubernetes, DEFINITIONS)
+    assert set(leftovers(kubernetes)) == DEFINITIONS
     assert kept(kubernetes) == {"statesave-slurm-controller-0"}
 
 
 def test_uninstalling_the_operator_first_leaves_only_the_state_volume_as_well(kubernetes: Kubernetes) -> None:
-    # The other tests name the namespaces.
-    install_operator(kubernetes, "allNamespaces=true")
+    # The other tests name the namespaces, and keep the definitions.
+    install_operator(kubernetes, "allNamespaces=true", "keep=false")
     install_slurm(kubernetes)
     kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky")
     kubernetes.helm("uninstall", "slurm", "-n", "slurm")

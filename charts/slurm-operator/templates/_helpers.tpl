@@ -73,9 +73,10 @@ A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT
 {{- end }}
 {{- end }}
 
-{{/* The operator's image. */}}
+{{/* The operator's image, and that of the sidecars in the pods that it creates. */}}
 {{- define "slurm-operator.operatorImage" -}}
-{{- include "slurm-operator.image" (dict "image" .Values.operator.image "tag" .Chart.Version) }}
+{{- $image := include "slurm-operator.image" (dict "image" .Values.operator.image "tag" .Chart.Version) }}
+{{- include "slurm-operator.atRegistry" (list . $image) }}
 {{- end }}
 
 {{/* Watched namespaces, separated by commas. Empty: all, with operator.allNamespaces only. */}}

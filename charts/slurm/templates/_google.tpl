@@ -15,6 +15,9 @@ Call with a list: root context, key of the nodeset, the nodeset.
 {{- range $instances := get $google $vendor | default list -}}
 {{- if eq $instances.targetNodeSet $key -}}
 {{- $overlay := include (printf "slurm.google.%s" $vendor) $instances | fromYaml -}}
+{{- range ($overlay.podSpec | default dict).containers -}}
+{{- $_ := set . "image" (include "slurm.atRegistry" (list (index $ 0) .image)) -}}
+{{- end -}}
 {{- range $path := list (list "slurmd" "env") (list "slurmd" "volumeMounts") (list "podSpec" "containers") (list "podSpec" "volumes") -}}
 {{- $theirs := get $overlay (first $path) -}}
 {{- $names := list -}}

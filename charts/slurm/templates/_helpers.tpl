@@ -93,22 +93,22 @@ Call with a list: the map (may be null), the keys (default: all of the map). The
 {{- end }}
 
 {{- /*
-An image reference. Call with a list: the value (a string, or a map of repository, tag and digest), and its path in the
-values. A digest overrides a tag.
+An image reference. Call with a list: root context, the value (a string, or a map of repository, tag and digest), and its path
+in the values. A digest overrides a tag.
 */}}
 {{- define "slurm.image" -}}
-{{- $image := index . 0 -}}
-{{- $path := index . 1 -}}
+{{- $image := index . 1 -}}
+{{- $path := index . 2 -}}
+{{- $reference := $image -}}
 {{- if kindIs "map" $image -}}
 {{- $repository := $image.repository | required (printf "image repository is required: set %s.repository" $path) -}}
 {{- if $image.digest -}}
-{{- printf "%s@%s" $repository $image.digest -}}
+{{- $reference = printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%v" $repository ($image.tag | required (printf "image tag is required: set %s.tag or %s.digest" $path $path)) -}}
+{{- $reference = printf "%s:%v" $repository ($image.tag | required (printf "image tag is required: set %s.tag or %s.digest" $path $path)) -}}
 {{- end -}}
-{{- else -}}
-{{- $image | required (printf "image repository is required: set %s" $path) -}}
 {{- end -}}
+{{- include "slurm.atRegistry" (list (index . 0) ($reference | required (printf "image repository is required: set %s" $path))) -}}
 {{- end }}
 
 {{- /*
@@ -127,7 +127,7 @@ daemon has the one of `images` in the values (_images.tpl), and another containe
 {{- $image = get (include "slurm.images.daemon" (list $root $image (printf "%s.image" $path)) | fromYaml) "image" -}}
 {{- end -}}
 {{- if not (kindIs "invalid" $image) -}}
-{{- $_ := set $result "image" (include "slurm.image" (list $image (printf "%s.image" $path))) -}}
+{{- $_ := set $result "image" (include "slurm.image" (list $root $image (printf "%s.image" $path))) -}}
 {{- end -}}
 {{- if not $result.imagePullPolicy -}}
 {{- $_ := set $result "imagePullPolicy" $root.Values.imagePullPolicy -}}
@@ -144,7 +144,7 @@ Call with a list: root context, metadata, podSpec (both may be null).
 {{- $metadata := index . 1 | default dict -}}
 {{- $podSpec := index . 2 | default dict -}}
 {{- $spec := include "slurm.fields" (list $podSpec) | fromYaml -}}
-{{- with $root.Values.imagePullSecrets -}}
+{{- with include "slurm.imagePullSecrets" $root | fromYamlArray -}}
 {{- $_ := set $spec "imagePullSecrets" (concat ($podSpec.imagePullSecrets | default list) . | uniq) -}}
 {{- end -}}
 {{- if and $root.Values.priorityClass.enabled (not $spec.priorityClassName) -}}
@@ -182,22 +182,32 @@ port: {{ $config.port | default (index . 1) }}
 {{- end }}
 
 {{- /*
-The value of a key Secret, base64-encoded: the existing one, or else a new one.
-Call with a list: root context, name of the Secret, its key.
+A Secret whose key the operator generates: `helm template` and GitOps tools can't know which keys exist, so the Secret has no
+data. Data that an earlier release has put into the Secret stay in it: Helm would remove them. Call with a list: root context,
+name and key of the Secret, its component, a map of annotations, whether the data can never be changed.
 */}}
-{{- define "slurm.keyValue" -}}
+{{- define "slurm.generatedSecret" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $key := index . 2 -}}
+{{- $annotations := mergeOverwrite (dict) (index . 4 | default dict) (dict "slinky.slurm.net/generate" $key) -}}
 {{- $namespace := include "slurm.namespace" $root -}}
-{{- $secret := lookup "v1" "Secret" $namespace $name -}}
-{{- if not $secret -}}
-{{- randAscii 1024 | b64enc -}}
-{{- else if hasKey ($secret.data | default dict) $key -}}
-{{- get $secret.data $key -}}
-{{- else -}}
+apiVersion: v1
+kind: Secret
+metadata:
+  {{- include "slurm.metadata" (list $root $name (index . 3) (dict "annotations" $annotations)) | nindent 2 }}
+type: Opaque
+{{- $found := lookup "v1" "Secret" $namespace $name | default dict }}
+{{- if and $found.data (not (hasKey $found.data $key)) -}}
 {{- fail (printf "Secret %s/%s has no key `%s` and can't be changed: name another Secret or key in secretRef" $namespace $name $key) -}}
-{{- end -}}
+{{- end }}
+{{- if and $found.data (not (hasKey (dig "metadata" "annotations" dict $found) "slinky.slurm.net/generated")) }}
+{{- if index . 5 }}
+immutable: true
+{{- end }}
+data:
+  {{ $key }}: {{ get $found.data $key }}
+{{- end }}
 {{- end }}
 
 {{- /* "true" if the release has the embedded database. Call with the root context. */}}

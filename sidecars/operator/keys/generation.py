@@ -11,9 +11,9 @@ import string
 from collections.abc import Sequence
 
 from sidecars.kube import SECRETS, STATEFUL_SETS, Conflict, Manifest, NotFound
-from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy.reasons import Ready
 from sidecars.workloads import accounting as slurmdbd
 from sidecars.workloads import controller as slurmctld
 from sidecars.workloads import names
@@ -69,7 +69,7 @@ async def _generate(
         return ""
     if used:
         raise NotUsableError(
-            "KeyLost",
+            Ready.KEY_LOST,
             f"Secret {selector.name!r} has lost {selector.key!r}, which the cluster uses. Restore the Secret from a "
             "backup: none is generated, because the daemons have the former one",
         )
@@ -92,7 +92,7 @@ async def _generate(
 def _wait_for(generated: Sequence[str]) -> None:
     """Nothing may start before the cache shows what was generated. Raises NotUsableError."""
     if what := " and ".join(filter(None, generated)):
-        raise NotUsableError(workload.WAITING_FOR_KEYS, f"{what} is being generated")
+        raise NotUsableError(Ready.WAITING_FOR_KEYS, f"{what} is being generated")
 
 
 def _mounts(live: Manifest | None, secret: str) -> bool:

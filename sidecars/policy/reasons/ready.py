@@ -113,6 +113,15 @@ class Ready(Reason):
         f"{WAIT} If it lasts, the condition `Ready` of the Controller shows the cause.",
         "False",
     )
+    KEY_LOST = (
+        "KeyLost",
+        (
+            "A Secret has lost the key or the password that the operator generated, and the cluster uses it. Another "
+            "one is not generated, because the daemons have the former one."
+        ),
+        "Restore the Secret from a backup ([Keys](../keys.md#when-a-key-is-lost)).",
+        "False",
+    )
     WAITING_FOR_UPGRADE = (
         "WaitingForUpgrade",
         "Slurm's daemons are upgraded in order, and one that must be upgraded earlier isn't ready yet.",

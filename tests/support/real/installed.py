@@ -17,12 +17,16 @@ def cluster(name: str) -> Iterator[Kubernetes]:
         cluster_down(name)
 
 
-def install_operator(kubernetes: Kubernetes, watched: str = "namespaces={slurm}") -> None:
+def install_operator(kubernetes: Kubernetes, watched: str = "namespaces={slurm}", definitions: str = "") -> None:
     """CRDs and operator, as described in the README. `watched`: the value that selects the watched namespaces.
 
-    The chart creates the named namespaces that don't exist.
+    The chart creates the named namespaces that don't exist. `definitions`: a value of the CRDs' chart.
     """
-    for release, values in (("slurm-operator-crds", ()), ("slurm-operator", ("--set", f"operator.{watched}"))):
+    of_definitions = ("--set", definitions) if definitions else ()
+    for release, values in (
+        ("slurm-operator-crds", of_definitions),
+        ("slurm-operator", ("--set", f"operator.{watched}")),
+    ):
         kubernetes.helm(
             *("upgrade", "--install", release, str(CHARTS / release), "-n", "slinky", "--create-namespace"),
             *("--wait", "--timeout", "3m", *values),

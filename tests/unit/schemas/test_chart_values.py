@@ -1,6 +1,7 @@
 """JSON Schemas of charts' values, and the pages about them."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def test_the_defaults_of_a_chart_fit_its_schema(chart: str) -> None:
         {"operator": {"affinity": None, "tolerations": [{"operator": "Exists"}]}},
         {"webhook": {"validating": {"failurePolicy": "Fail"}}, "certManager": {"enabled": True}},
         {"global": {"theirs": 1}},
+        {"global": {"imageRegistry": "registry.example:5000/mirror", "imagePullSecrets": ["a", {"name": "b"}]}},
         {"extraObjects": [{"kind": "A"}, "kind: B"]},
     ],
 )
@@ -63,6 +65,8 @@ def test_what_means_something_is_taken(values: dict[str, Any]) -> None:
         {"operator": {"logLevel": "loud"}},
         {"imagePullPolicy": "Sometimes"},
         {"imagePullSecrets": [{}]},
+        {"global": {"imageRegistry": "https://registry.example"}},
+        {"global": {"imagePullSecrets": [{}]}},
     ],
 )
 def test_typos_and_wrong_types_are_refused(values: dict[str, Any]) -> None:
@@ -131,6 +135,28 @@ def test_a_reference_leads_to_a_rule_in_one_step_because_the_chart_follows_only_
 def test_a_reference_has_no_words_beside_it_because_the_chart_would_ignore_them(chart: str) -> None:
     rules = json.loads(chart_values.rules_text(chart))
     assert [rule for rule in schemas(rules) if "$ref" in rule and len(rule) > 1] == []
+
+
+@pytest.mark.parametrize("chart", chart_values.charts())
+def test_each_row_of_the_page_has_a_description_and_maps_and_lists_have_an_example(chart: str) -> None:
+    page = chart_values.page(chart, ROOT / "charts" / chart)
+    rows = [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in page.splitlines() if line.startswith("| `")]
+    paths = {row[0].strip("`") for row in rows}
+    assert [row[0] for row in rows if len(row) != 4 or not row[3].strip()] == []
+    explained = {path for path in paths if any(other.startswith(f"{path}.") for other in paths)}
+    structured = [row for row in rows if re.search("object|array", row[1]) and row[0].strip("`") not in explained]
+    assert [row[0] for row in structured if " Example: `" not in row[3]] == []
+
+
+@pytest.mark.parametrize("chart", chart_values.charts())
+def test_each_example_is_valid(chart: str) -> None:
+    schema = chart_values.json_schema(chart)
+    with_example = [each for each in schemas(schema) if "example" in each]
+    assert with_example
+    for each in with_example:
+        rule = {**each, "definitions": schema["definitions"]}
+        problems = [error.message for error in jsonschema.Draft7Validator(rule).iter_errors(each["example"])]
+        assert problems == [], each["example"]
 
 
 def schemas(schema: Any) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ string.
 {{- join "/" $parts -}}
 {{- end }}
 
-{{- /* The pull secrets of the chart and of `global`, as a YAML list; empty if there are none. Call with the root context. */}}
+{{- /* The pull secrets of the chart and of `global`, as a YAML list; empty without any. Call with the root context. */}}
 {{- define "CHART.imagePullSecrets" -}}
 {{- $secrets := .Values.imagePullSecrets | default list -}}
 {{- range (.Values.global | default dict).imagePullSecrets -}}

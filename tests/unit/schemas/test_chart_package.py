@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from schemas import chart_package, chart_values, definitions, image_digests, sources
+from schemas import chart_package, chart_values, definitions, image_list, sources
 from tests.charts import objects
 
 ROOT = Path(__file__).parents[3]
@@ -33,8 +33,8 @@ def test_every_annotation_is_a_text(chart: str) -> None:
 
 
 @pytest.mark.parametrize("chart", [chart for chart in CHARTS if chart != "slurm-operator-crds"])
-def test_the_annotations_list_all_images_of_the_default_values_once(chart: str) -> None:
-    images = {str(image) for image in image_digests.chart_images(ROOT / "charts" / chart).values()}
+def test_the_annotations_list_all_images_once(chart: str) -> None:
+    images = set(image_list.of_chart(ROOT / "charts" / chart).values())
     listed = [item["image"] for item in annotation(chart, "images")]
     assert images == set(listed)
     assert len(listed) == len(images)

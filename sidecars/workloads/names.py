@@ -38,6 +38,7 @@ GENERATE: Final = "slinky.slurm.net/generate"
 """On a Secret: the key in its data that the operator generates."""
 GENERATED: Final = "slinky.slurm.net/generated"
 """On a Secret: the key in its data that the operator has generated."""
+SLURM_KEY_HASH: Final = "slinky.slurm.net/slurm-key-hash"
 SSHD_CONF_HASH: Final = "slinky.slurm.net/sshd-conf-hash"
 
 

@@ -24,6 +24,7 @@ from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.protocol import Request
 from sidecars.workloads.facts import Site
+from sidecars.workloads.names import SLURM_KEY_HASH
 from tests.support.builders import KEYS, workloads
 
 if TYPE_CHECKING:
@@ -79,14 +80,20 @@ class Requests:
         await self._make("create", resource.kind, metadata.get("name", ""), manifest)
         return self._answer(metadata.get("namespace"), metadata.get("name", ""), manifest)
 
-    async def delete(self, resource: Resource, namespace: str | None, name: str, **_: Any) -> None:
-        await self._make("delete", resource.kind, name)
+    async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
+        await self._make("delete", resource.kind, name, options)
 
     async def merge_patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, subresource: str = ""
     ) -> Manifest:
         await self._make(f"patch {subresource}".strip(), resource.kind, name, patch)
         return self._answer(namespace, name, patch)
+
+    async def json_patch(
+        self, resource: Resource, namespace: str | None, name: str, operations: Any, type: Any, *, field_manager: str
+    ) -> Manifest:
+        await self._make("json patch", resource.kind, name, operations)
+        return self._answer(namespace, name)
 
     def of(self, verb: str, kind: str) -> list[Any]:
         """The bodies of such requests, in order."""
@@ -219,15 +226,25 @@ class Parts:
         self.runtime.caches.kube_nodes.store.put(node)
         return node
 
-    def pod(self, name: str, nodeset: str = "slinky", *, terminating: bool = False, **status: Any) -> records.Pod:
-        """A worker pod of the NodeSet."""
+    def pod(
+        self,
+        name: str,
+        nodeset: str = "slinky",
+        *,
+        terminating: bool = False,
+        meta: Manifest | None = None,
+        **status: Any,
+    ) -> records.Pod:
+        """A worker pod of the NodeSet. `meta`: more of its metadata."""
         owner = {"apiVersion": kinds.NODESETS.api_version, "kind": "NodeSet", "name": nodeset, "controller": True}
         labels = {"app.kubernetes.io/name": "slurmd", "slinky.slurm.net/cluster": "slurm"}
         metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": labels}
         metadata |= self._version()
         metadata["ownerReferences"] = [owner | {"uid": f"uid-of-{nodeset}"}]
+        metadata["annotations"] = {SLURM_KEY_HASH: "0"}
         if terminating:
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        metadata |= meta or {}
         pod = msgspec.convert(
             {"metadata": metadata, "spec": {"nodeName": "kube-1", "hostname": name}, "status": status}, records.Pod
         )

@@ -3,13 +3,18 @@
 An object of another owner is never written to: the first apply of an object creates it or fails, and an object that
 exists is adopted only if it belongs to the same custom resource, or has our label and no controller.
 
+An object that SchedMD's operator has created for the same custom resource is taken over: its fields become ours first,
+so that those which we don't set are removed. A StatefulSet or Deployment of which a field differs that can't be changed
+is deleted without its pods and claims, and created again.
+
 Not for pods: those are created by POST.
 """
 
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sidecars.kube import (
@@ -27,9 +32,12 @@ from sidecars.kube import (
     NotFound,
     Resource,
 )
+from sidecars.operator.runtime import managed_fields
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.policy.reasons import Ready
 from sidecars.workloads.assembly import containers_of
+
+log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "slurm-operator"
 APPLIED_HASH = "slinky.slurm.net/applied-hash"
@@ -52,6 +60,17 @@ APPLIED = {
     )
 }
 """The kinds that the operator applies."""
+
+IMMUTABLE: dict[str, dict[str, Any]] = {
+    STATEFUL_SETS.kind: {
+        "serviceName": "",
+        "selector": {},
+        "podManagementPolicy": "OrderedReady",
+        "volumeClaimTemplates": [],
+    },
+    DEPLOYMENTS.kind: {"selector": {}},
+}
+"""Fields of `spec` that the API server never changes, and their defaults, of the kinds that can be created again."""
 
 
 def covers(live: object, wanted: object) -> bool:
@@ -135,6 +154,49 @@ class NameTakenError(NotUsableError):
         super().__init__(Ready.NAME_TAKEN, message)
 
 
+class ReplacedError(NotUsableError):
+    """The object is being deleted, and is created again afterwards. It isn't watched, so no event reports its end."""
+
+    retried = True
+
+    def __init__(self, live: Manifest, wanted: Manifest, differing: Sequence[str] = ()) -> None:
+        metadata = live["metadata"]
+        because = (
+            f" because its {' and '.join(differing)} can't be changed; its pods and claims stay" if differing else ""
+        )
+        name = f"{wanted['kind']} {metadata['namespace']}/{metadata['name']}"
+        super().__init__(Ready.TAKING_OVER, f"{name} is being deleted, and is created again{because}")
+
+
+def is_settled(live: Manifest) -> bool:
+    """Whether the object is ours alone: we have applied it, and SchedMD's operator has not written to it since."""
+    return (live["metadata"].get("labels") or {}).get(MANAGED_BY) == FIELD_MANAGER and not managed_fields.has_former(
+        live
+    )
+
+
+def immutable_differences(live: Manifest, wanted: Manifest) -> list[str]:
+    """The fields of `spec` that differ and can't be changed; none of a kind that is never created again."""
+    return [
+        field
+        for field, default in IMMUTABLE.get(wanted["kind"], {}).items()
+        if _comparable(live["spec"].get(field, default)) != _comparable(wanted["spec"].get(field, default))
+    ]
+
+
+def _comparable(value: Any) -> Any:
+    """Claim templates without what the API server adds to them; any other value as it is."""
+    if not isinstance(value, list):
+        return value
+    return [
+        (
+            {key: it for key, it in template["metadata"].items() if key != "creationTimestamp"},
+            {"volumeMode": "Filesystem", **template.get("spec", {})},
+        )
+        for template in value
+    ]
+
+
 def is_ours(live: Manifest, wanted: Manifest) -> bool:
     """Whether an object may be changed to `wanted`: they share an owner, or it has our label and no controller.
 
@@ -144,7 +206,25 @@ def is_ours(live: Manifest, wanted: Manifest) -> bool:
     owners = _owners(live) if controller is None else [controller]
     if {owner.get("uid") for owner in owners} & {owner["uid"] for owner in _owners(wanted)}:
         return True
-    return controller is None and (live["metadata"].get("labels") or {}).get(MANAGED_BY) == FIELD_MANAGER
+    if controller is not None:
+        return False
+    return (live["metadata"].get("labels") or {}).get(MANAGED_BY) == FIELD_MANAGER or _is_shared_by_former(live, wanted)
+
+
+def _is_shared_by_former(live: Manifest, wanted: Manifest) -> bool:
+    """Whether SchedMD's operator created the object for all NodeSets of the same Controller.
+
+    It gives such an object no owner and no label, so its name and what it selects must be the same.
+    """
+    selectors = [manifest["spec"].get("selector") for manifest in (live, wanted) if "spec" in manifest]
+    return (
+        _controller(wanted) is None
+        and not _owners(live)
+        and managed_fields.has_former(live)
+        and len(selectors) == 2
+        and bool(selectors[0])
+        and selectors[0] == selectors[1]
+    )
 
 
 def _owners(manifest: Manifest) -> Sequence[dict[str, Any]]:
@@ -193,13 +273,44 @@ class Applier:
             raise NameTakenError(live, wanted)
         metadata = live["metadata"]
         if metadata.get("deletionTimestamp"):
+            if not is_settled(live):
+                raise ReplacedError(live, wanted)
             return False
+        if not is_settled(live):
+            return await self._take_over(resource, wanted, live)
         applied = (wanted["metadata"]["annotations"][APPLIED_HASH], metadata["resourceVersion"])
         key = (resource.kind, metadata["namespace"], metadata["name"])
         if self._settled.get(key) == applied or covers(live, wanted):
             return False
         # An object that replaces this one meanwhile may be another client's: it has another uid, and is refused.
         return await self._write(resource, wanted, uid=metadata["uid"])
+
+    async def _take_over(self, resource: Resource, wanted: Manifest, live: Manifest) -> bool:
+        metadata = live["metadata"]
+        place, uid, version = (metadata["namespace"], metadata["name"]), metadata["uid"], metadata["resourceVersion"]
+        differing = immutable_differences(live, wanted)
+        if differing:
+            log.info("%s %s/%s is replaced for its %s", resource.kind, *place, " and ".join(differing))
+            await self._client.delete(resource, *place, uid=uid, resource_version=version, propagation_policy="Orphan")
+            raise ReplacedError(live, wanted, differing)
+        if managed_fields.has_former(live):
+            await self._hand_over(resource, metadata, version, managed_fields.handed_over(live, FIELD_MANAGER))
+            log.info("%s %s/%s is taken over", resource.kind, *place)
+        return await self._write(resource, wanted, uid=uid)
+
+    async def _hand_over(
+        self, resource: Resource, metadata: Manifest, version: str, owners: Sequence[Mapping[str, Any]]
+    ) -> None:
+        operations: list[dict[str, Any]] = [
+            # As a condition: another version is a Conflict.
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "replace", "path": "/metadata/managedFields", "value": owners},
+        ]
+        if APPLIED_HASH in (metadata.get("annotations") or {}):
+            # If the operator ends before it applies, the object then counts as not applied.
+            operations.append({"op": "remove", "path": f"/metadata/annotations/{APPLIED_HASH.replace('/', '~1')}"})
+        place = metadata["namespace"], metadata["name"]
+        await self._client.json_patch(resource, *place, operations, dict, field_manager=FIELD_MANAGER)
 
     async def _current(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
         try:

@@ -16,7 +16,12 @@ from sidecars.workloads.resources import GROUP, ResourceError
 
 log = logging.getLogger(__name__)
 
-_WITH_EVERY_START = {Ready.WAITING_FOR_ACCOUNTING, Ready.WAITING_FOR_KEYS, Ready.WAITING_FOR_CONFIGURATION}
+_WITH_EVERY_START = {
+    Ready.WAITING_FOR_ACCOUNTING,
+    Ready.WAITING_FOR_KEYS,
+    Ready.WAITING_FOR_CONFIGURATION,
+    Ready.TAKING_OVER,
+}
 """Reasons that are no failure."""
 
 

@@ -6,6 +6,7 @@ _PODS = (
     "`kubectl describe pod` shows why a pod is not scheduled or doesn't start, and `kubectl logs` what its daemon logs."
 )
 _UPGRADES = "[Upgrades](../upgrades.md)"
+_TAKING_OVER = "[Taking over a live installation](../compatibility.md#taking-over-a-live-installation)"
 
 
 class Ready(Reason):
@@ -126,6 +127,15 @@ class Ready(Reason):
         "WaitingForUpgrade",
         "Slurm's daemons are upgraded in order, and one that must be upgraded earlier isn't ready yet.",
         f"{WAIT} If it lasts, look at the resource that the message names ({_UPGRADES}).",
+        "False",
+    )
+    TAKING_OVER = (
+        "TakingOver",
+        (
+            "The objects of SchedMD's operator are replaced in order. This one is being replaced, or waits for the one "
+            "that the message names."
+        ),
+        f"{WAIT} If it lasts, look at the StatefulSet that the message names ({_TAKING_OVER}).",
         "False",
     )
     NEWER_THAN_LEADER = (

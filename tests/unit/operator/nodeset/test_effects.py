@@ -112,7 +112,7 @@ def test_a_nodeset_with_a_reservation_is_created_and_deleted_without_a_conflict_
     scheduled = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
 
     async def scenario() -> None:
-        async with world(3) as w:
+        async with world(4) as w:
             w.nodeset(replicas=1)
             await w.run(20)
             w.nodeset("other", replicas=1, updateStrategy=scheduled)

@@ -10,6 +10,7 @@ from sidecars.operator.runtime.apply import (
     MANAGED_BY,
     NEW,
     NameTakenError,
+    ReplacedError,
     covers,
     stamped,
     with_former_image,
@@ -166,3 +167,149 @@ async def test_an_object_as_desired_costs_no_request() -> None:
     parts.runtime.caches.services.store.put(live(stamped(service())))
     assert not await parts.runtime.applier.apply(service())
     assert parts.requests.made == []
+
+
+FORMER = [{"manager": "manager", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:spec": {"f:old": {}}}}]
+
+
+def stateful_set(**spec: Any) -> Manifest:
+    """slurmctld's, with a claim."""
+    claim = {"metadata": {"name": "statesave"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    fixed = {"serviceName": "internal", "selector": {"matchLabels": {"a": "b"}}, "volumeClaimTemplates": [claim]}
+    return {**service(), "kind": "StatefulSet", "spec": fixed | spec}
+
+
+def on_the_server(parts: Parts, found: Manifest) -> None:
+    """An object that the caches, which show only ours, don't have."""
+    parts.requests.stored[found["kind"], "login"] = found
+    refusal = Conflict(409, "Conflict", "the object has been modified")
+    applies = parts.requests.apply
+
+    async def conditional(resource: Any, manifest: Manifest, *, field_manager: str) -> Manifest:
+        if manifest["metadata"].get("resourceVersion") == NEW:
+            raise refusal
+        return await applies(resource, manifest, field_manager=field_manager)
+
+    parts.requests.apply = conditional  # type: ignore[method-assign]  # the server, not the client
+
+
+@pytest.mark.looptime
+async def test_the_fields_of_schedmds_operator_become_ours_before_an_object_is_applied() -> None:
+    parts = Parts()
+    on_the_server(parts, live(service(), managedFields=FORMER, annotations={APPLIED_HASH: "1", "a/b": "c"}))
+    assert await parts.runtime.applier.apply(service())
+    assert [verb for verb, *_ in parts.requests.made] == ["get", "json patch", "apply"]
+    [[version, owners, stamp]] = parts.requests.of("json patch", "Service")
+    assert version == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
+    assert owners["value"] == [{**FORMER[0], "manager": "slurm-operator", "operation": "Apply"}]
+    # An operator that ends here would otherwise take the object for applied.
+    assert stamp == {"op": "remove", "path": "/metadata/annotations/slinky.slurm.net~1applied-hash"}
+
+
+@pytest.mark.looptime
+async def test_an_object_of_ours_that_schedmds_operator_has_changed_is_taken_over_again() -> None:
+    parts = Parts()
+    parts.runtime.caches.services.store.put(live(stamped(service()), managedFields=FORMER))
+    assert await parts.runtime.applier.apply(service())
+    assert [verb for verb, *_ in parts.requests.made] == ["json patch", "apply"]
+
+
+@pytest.mark.looptime
+async def test_fields_of_others_in_an_object_of_ours_cost_no_request() -> None:
+    parts = Parts()
+    edited = [{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {}}]
+    parts.runtime.caches.services.store.put(live(stamped(service()), managedFields=edited))
+    assert not await parts.runtime.applier.apply(service())
+    assert parts.requests.made == []
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"serviceName": "login"}, "serviceName"),
+        ({"selector": {"matchLabels": {"a": "b", "c": "d"}}}, "selector"),
+        ({"podManagementPolicy": "Parallel"}, "podManagementPolicy"),
+        ({"volumeClaimTemplates": []}, "volumeClaimTemplates"),
+        (
+            {"volumeClaimTemplates": [{"metadata": {"name": "statesave", "namespace": "slurm"}, "spec": {}}]},
+            "volumeClaimTemplates",
+        ),
+    ],
+)
+async def test_a_statefulset_whose_immutable_fields_differ_is_deleted_without_its_pods(
+    spec: dict[str, Any], field: str
+) -> None:
+    parts = Parts()
+    on_the_server(parts, live(stateful_set(**spec), managedFields=FORMER))
+    with pytest.raises(ReplacedError, match=f"{field} can't be changed; its pods and claims stay") as caught:
+        await parts.runtime.applier.apply(stateful_set())
+    assert caught.value.retried
+    assert [verb for verb, *_ in parts.requests.made] == ["get", "delete"]
+    [options] = parts.requests.of("delete", "StatefulSet")
+    assert options == {"uid": "u", "resource_version": "7", "propagation_policy": "Orphan"}
+
+
+@pytest.mark.looptime
+async def test_what_the_api_server_adds_to_a_statefulset_is_no_reason_to_replace_it() -> None:
+    parts = Parts()
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "statesave", "creationTimestamp": None},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"},
+        "status": {"phase": "Pending"},
+    }
+    found = stateful_set(volumeClaimTemplates=[claim], podManagementPolicy="OrderedReady")
+    on_the_server(parts, live(found, managedFields=FORMER))
+    assert await parts.runtime.applier.apply(stateful_set())
+
+
+@pytest.mark.looptime
+async def test_a_statefulset_that_is_being_replaced_is_waited_for() -> None:
+    parts = Parts()
+    on_the_server(parts, live(stateful_set(), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["orphan"]))
+    with pytest.raises(ReplacedError):
+        await parts.runtime.applier.apply(stateful_set())
+    assert "apply" not in {verb for verb, *_ in parts.requests.made}
+
+
+@pytest.mark.looptime
+async def test_a_statefulset_of_ours_is_never_replaced() -> None:
+    parts = Parts()
+    parts.runtime.caches.stateful_sets.store.put(live(stamped(stateful_set(serviceName="other"))))
+    assert await parts.runtime.applier.apply(stateful_set())
+    assert [verb for verb, *_ in parts.requests.made] == ["apply"]
+
+
+def shared(**metadata: Any) -> Manifest:
+    """The Service of all workers."""
+    names = {"namespace": NAMESPACE, "name": "login"}
+    return {"kind": "Service", "metadata": names | metadata, "spec": {"selector": {"app": "slurmd"}}}
+
+
+@pytest.mark.looptime
+async def test_a_service_of_all_workers_that_schedmds_operator_created_without_an_owner_is_taken_over() -> None:
+    parts = Parts()
+    on_the_server(parts, live(shared(), managedFields=FORMER))
+    owners = [{"kind": "NodeSet", "name": "slinky", "uid": "uid-of-slinky"}]
+    assert await parts.runtime.applier.apply(shared(ownerReferences=owners))
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "found",
+    [
+        live(shared()),
+        live({**shared(), "spec": {"selector": {"app": "web"}}}, managedFields=FORMER),
+        live({**shared(), "spec": {}}, managedFields=FORMER),
+        live(shared(ownerReferences=[{"kind": "NodeSet", "name": "a", "uid": "other"}]), managedFields=FORMER),
+    ],
+)
+async def test_another_service_without_an_owner_is_not_written_to(found: Manifest) -> None:
+    parts = Parts()
+    on_the_server(parts, found)
+    owners = [{"kind": "NodeSet", "name": "slinky", "uid": "uid-of-slinky"}]
+    with pytest.raises(NameTakenError):
+        await parts.runtime.applier.apply(shared(ownerReferences=owners))
+    assert [verb for verb, *_ in parts.requests.made] == ["get"]

@@ -68,17 +68,17 @@ async def publish(runtime: Runtime, manifest: Manifest, controller: Controller, 
     await workload.apply_all(runtime, manifest, "Controller", rendered)
 
 
-async def share(runtime: Runtime, manifest: Manifest, shared: Sequence[Manifest]) -> NotUsableError | None:
-    """Apply what the NodeSets share. slurmctld needs none of it, so the first failure is returned."""
+async def try_each(runtime: Runtime, manifest: Manifest, groups: Sequence[Sequence[Manifest]]) -> NotUsableError | None:
+    """Apply groups of objects that don't need each other. The first failure is returned, and stops its group only."""
 
-    async def apply(each: Manifest) -> NotUsableError | None:
+    async def apply(group: Sequence[Manifest]) -> NotUsableError | None:
         try:
-            await workload.apply_all(runtime, manifest, "Controller", lambda: [each])
+            await workload.apply_all(runtime, manifest, "Controller", lambda: group)
         except NotUsableError as error:
             return error
         return None
 
-    failures = [await apply(each) for each in shared]
+    failures = [await apply(group) for group in groups]
     return next((failure for failure in failures if failure is not None), None)
 
 

@@ -11,7 +11,7 @@ from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer_unless_used
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.operator.upgrade import accounting, order
+from sidecars.operator.upgrade import accounting, order, takeover
 from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready
@@ -67,15 +67,23 @@ async def _configure(
     accounting.check(runtime, controller)
     lacks = observe.claim_condition(runtime, controller)
     seen = await observe.configuration(runtime, controller)
-    # A configuration with a fault is not published; everything else continues.
-    if not seen.faults:
+    taking_over = await takeover.replaces_slurmctld(runtime, controller)
+    if taking_over:
+        takeover.check_slurmctld(runtime, controller, seen.faults)
+    elif not seen.faults:
+        # A configuration with a fault is not published; everything else continues.
         await effects.publish(runtime, manifest, controller, seen)
     with workload.usable():
         rendered = render.workload(controller, seen.config_set, seen.facts)
         shared = nodeset.shared_objects(controller, seen.nodesets, seen.facts)
     blocked = order.arrange(runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller))
-    await workload.apply_all(runtime, manifest, "Controller", lambda: rendered)
-    unshared = await effects.share(runtime, manifest, shared)
+    unapplied = await effects.try_each(runtime, manifest, [rendered])
+    unshared = await effects.try_each(runtime, manifest, [[each] for each in shared])
+    if unapplied is not None:
+        raise unapplied
+    if taking_over and blocked is None:
+        # Not earlier: the former slurmctld reads it too.
+        await effects.publish(runtime, manifest, controller, seen)
     ready, gates = await _follow(runtime, memory, manifest, controller, seen, blocked, lacks)
     return (ready if unshared is None else workload.refused(runtime, manifest, unshared)), gates, unshared
 

@@ -9,7 +9,7 @@ from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.operator.upgrade import order
+from sidecars.operator.upgrade import order, takeover
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready
 from sidecars.workloads import loginset as render
@@ -49,8 +49,10 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
                     runtime.caches.live(ENDPOINT_SLICES, namespace, names.login_hosts(name)),
                 ),
             ]
-        blocked = order.arrange(runtime, rendered, "login", order.before_clients(runtime, controller))
-        await workload.apply_all(runtime, manifest, "LoginSet", lambda: rendered)
+        blocked = await takeover.block(runtime, controller, DEPLOYMENTS, name)
+        if blocked is None:
+            blocked = order.arrange(runtime, rendered, "login", order.before_clients(runtime, controller))
+            await workload.apply_all(runtime, manifest, "LoginSet", lambda: rendered)
         # The pod itself has sshd reload (workloads/login.yaml); open sessions continue.
         digest = render.ssh_config_digest(loginset, controller, facts)
         await effects.nudge(runtime, memory, key, pods, digest)

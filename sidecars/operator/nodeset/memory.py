@@ -40,6 +40,8 @@ class Memory:
     """Since the pass began, its spec has changed or a Kubernetes node that it uses."""
     slurm_changed: bool = False
     """Since the pass began, node records have changed."""
+    leaves_pods: str = ""
+    """The uid of the NodeSet if it is being deleted without its pods."""
     deferral: Deferral = field(default_factory=Deferral)
     """Pods that were created and show later that they are idle."""
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sidecars.contract.extra import pod_facts
 from sidecars.operator.nodeset import revisions
+from sidecars.operator.nodeset.adoption import leaves_pods
 from sidecars.operator.nodeset.memory import CachedPod
 from sidecars.operator.nodeset.observation import as_placed, observed_claim, slurmd_since, worker_pod
 from sidecars.operator.nodeset.passes import Pass, PodSource
@@ -87,8 +88,13 @@ def slurm_view(this: Pass, jobs: Answer | None, pods: Iterable[WorkerPod], clock
 
 
 def observed_pods(this: Pass) -> list[WorkerPod]:
-    """The NodeSet's pods as the policy sees them. Those whose records are the same objects are not read again."""
+    """The NodeSet's pods as the policy sees them. Those whose records are the same objects are not read again.
+
+    One that is being deleted without its pods has none.
+    """
     runtime, memory = this.runtime, this.memory
+    if leaves_pods(this):
+        return []
     now, found = runtime.now(), []
     before, after = memory.pods, {}
     min_ready = this.nodeset.spec.min_ready_seconds
@@ -133,7 +139,7 @@ def _other_workers(this: Pass, view: SlurmView) -> OtherWorkers:
 
 
 def _claims(this: Pass) -> list[Claim]:
-    if not this.nodeset.spec.volume_claim_templates:
+    if not this.nodeset.spec.volume_claim_templates or leaves_pods(this):
         return []
     return [observed_claim(claim) for claim in this.runtime.caches.claims.store.by("instance", this.key)]
 

@@ -14,6 +14,7 @@ Each change in the pods or in Slurm starts another pass, until nothing is left t
 
 from sidecars.custom_resources import NODESETS, WORKERS_TERMINATE_FIRST
 from sidecars.operator.nodeset import deferral
+from sidecars.operator.nodeset.adoption import adopt, delete_revisions
 from sidecars.operator.nodeset.answers import decided
 from sidecars.operator.nodeset.effects import apply
 from sidecars.operator.nodeset.memory import Memories
@@ -28,12 +29,18 @@ from sidecars.policy.nodeset.report import report
 from sidecars.policy.reasons import Ready
 from sidecars.workloads.resources import NodeSet, ResourceError, read
 
+ADOPTED_SECONDS = 1.0
+"""After pods were adopted, how soon to look again if the watch doesn't show it earlier."""
+
 
 async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | None:
     """One pass. Returns after how many seconds to look again if nothing wakes the NodeSet earlier."""
     this = await _begin(runtime, memories, key)
     if this is None:
         return None
+    if await adopt(this):
+        return ADOPTED_SECONDS
+    await delete_revisions(this)
     source, desired, observed = await observe(this)
     decision, observed = await decided(this, desired, observed)
     this.memory.decided = decision.memory

@@ -10,7 +10,7 @@ from sidecars.operator.nodeset.passes import PodSource
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError, RefusedError
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.operator.upgrade import order
+from sidecars.operator.upgrade import order, takeover
 from sidecars.policy import upgrades
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready
@@ -52,6 +52,15 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
         refused = gpus.refusal(runtime, nodeset, template)
         if refused:
             raise NotUsableError(Ready.FEWER_GPUS_THAN_NODE, refused)
+        waits = takeover.slurmctld_first(runtime, controller)
+        if waits is not None and _has_former_pods(runtime, nodeset):
+            return PodSource(
+                nodeset.status.node_set_hash,
+                nodeset.status.collision_count,
+                None,
+                waits.condition,
+                order.again(waits),
+            )
         await workload.apply_all(runtime, manifest, "NodeSet", lambda: render.objects(nodeset, controller, facts))
         blocked = _blocked(runtime, nodeset, controller)
         if blocked is not None:
@@ -74,6 +83,10 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
         raise NotUsableError(Ready.INVALID, str(error)) from error
     except (Forbidden, Invalid) as error:
         raise RefusedError("the ControllerRevision of", nodeset.name, error) from error
+
+
+def _has_former_pods(runtime: Runtime, nodeset: NodeSet) -> bool:
+    return any(map(takeover.is_former, runtime.caches.pods.store.by("owner", nodeset.metadata.uid)))
 
 
 def _blocked(runtime: Runtime, nodeset: NodeSet, controller: Controller) -> tuple[render.Revision | None, Block] | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from sidecars.contract.annotations import TOPOLOGY
 from sidecars.kube import Event, Manifest, records
+from sidecars.operator.nodeset import adoption
 from sidecars.operator.nodeset.memory import Memories, Memory
 from sidecars.operator.nodeset.observation import as_placed
 from sidecars.operator.runtime.lookup import controller_of
@@ -39,6 +40,7 @@ def wire(runtime: Runtime, memories: Memories) -> None:
     caches, queue = runtime.caches, runtime.queues.nodesets
     caches.pods.store.add_index("owner", _controlling_uids)
     caches.pods.store.add_index("slurm_node", _slurm_nodes)
+    caches.pods.store.add_index(adoption.ORPHANED, adoption.index)
     caches.pods.store.add_index("kube_node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
     caches.kube_nodes.store.add_index("topology", _has_topology)
     caches.claims.store.add_index("instance", lambda claim: (instance(claim),))
@@ -53,11 +55,15 @@ def wire(runtime: Runtime, memories: Memories) -> None:
         queue.add(key)
 
     def nodesets(event: Event[Manifest]) -> None:
+        if event.new is not None:
+            adoption.remember(memories, event.new)
         if has_changed(runtime, event):
             urgent(key_of(event.object))
 
     def pods(event: Event[records.Pod]) -> None:
         owner = event.object.metadata.controller
+        if owner is None and event.new is not None and instance(event.new) in caches.nodesets.store:
+            queue.add(instance(event.new))
         if owner is None or owner.kind != "NodeSet":
             return
         key = (event.object.metadata.namespace, owner.name)

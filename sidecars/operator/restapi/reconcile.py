@@ -12,7 +12,7 @@ from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer
 from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.operator.upgrade import accounting, order
+from sidecars.operator.upgrade import accounting, order, takeover
 from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready
@@ -50,8 +50,10 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         files = _files(runtime, controller)
         with workload.usable():
             rendered = render.objects(restapi, controller, facts, files)
-        blocked = order.arrange(runtime, rendered, "slurmrestd", order.before_clients(runtime, controller))
-        await workload.apply_all(runtime, manifest, "RestApi", lambda: rendered)
+        blocked = await takeover.block(runtime, controller, DEPLOYMENTS, names.restapi(name))
+        if blocked is None:
+            blocked = order.arrange(runtime, rendered, "slurmrestd", order.before_clients(runtime, controller))
+            await workload.apply_all(runtime, manifest, "RestApi", lambda: rendered)
         ready = workload.readiness(runtime, DEPLOYMENTS, namespace, names.restapi(name))
         if blocked is not None:
             ready = blocked.condition

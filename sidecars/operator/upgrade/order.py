@@ -61,7 +61,8 @@ def live(runtime: Runtime, resource: Resource, namespace: str, name: str, daemon
 
 def again(blocked: Block | None) -> float | None:
     """After how many seconds to look again at what is blocked, None for what only another image changes."""
-    return AGAIN_SECONDS if blocked is not None and blocked.reason is Ready.WAITING_FOR_UPGRADE else None
+    waits = blocked is not None and blocked.reason in {Ready.WAITING_FOR_UPGRADE, Ready.TAKING_OVER}
+    return AGAIN_SECONDS if waits else None
 
 
 def before_slurmctld(runtime: Runtime, controller: Controller) -> Before:

@@ -18,8 +18,8 @@ import msgspec
 
 from release import changelog, layouts, packages, versions
 from release.signing import Artifact, subjects
-from schemas import chart_package
-from tests.cluster import images
+from schemas import chart_package, image_digests
+from tests.cluster import images as image_builds
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
@@ -42,7 +42,7 @@ def architecture(archive: Path) -> str:
 
 def image_tags(name: str, version: str) -> tuple[str, ...]:
     """The tags of an image: that of the charts' default values, and one that no other release has."""
-    tag = images.IMAGES[name]
+    tag = image_builds.IMAGES[name]
     return (tag,) if tag == version else (tag, f"{tag}-{version}")
 
 
@@ -73,6 +73,8 @@ def publish(root: Path, archives: Sequence[Path], registry: str, target: Path) -
     home = chart_package.HOME
     (target / NOTES).write_text(section.notes(f"{home}/blob/v{version}"), encoding="utf-8")
     (files / IMAGES).write_text(image_list(artifacts), encoding="utf-8")
+    for chart, text in pinned_values(root, artifacts).items():
+        (files / f"{chart}-{image_digests.LOCK}").write_text(text, encoding="utf-8")
     (target / SUBJECTS).write_text(subjects(artifacts), encoding="utf-8")
     (target / ARTIFACTS).write_text(json.dumps([asdict(each) for each in artifacts], indent=1), encoding="utf-8")
     (files / CHECKSUMS).write_text(checksums(files), encoding="utf-8")
@@ -87,6 +89,19 @@ def published(target: Path) -> list[Artifact]:
 def image_list(artifacts: Sequence[Artifact]) -> str:
     """The images of the release, one a line, each with a tag and its digest."""
     return "".join(f"{each.repository}:{each.tags[0]}@{each.digest}\n" for each in artifacts if each.sboms)
+
+
+def pinned_values(root: Path, artifacts: Sequence[Artifact]) -> dict[str, str]:
+    """For each chart with images, a values file that pins them by the digests of the release."""
+    digests = {each.repository.rpartition("/")[2]: each.digest for each in artifacts if each.sboms}
+    found = {}
+    for chart in chart_package.RELEASES:
+        if images := image_digests.chart_images(root / "charts" / chart):
+            names = {image: image.name.rpartition("/")[2] for image in images.values()}
+            if foreign := [str(image) for image, name in names.items() if name not in digests]:
+                raise ClusterError(f"charts/{chart}/values.yaml: {', '.join(foreign)}: this release has no such image")
+            found[chart] = image_digests.values_text(images, {image: digests[name] for image, name in names.items()})
+    return found
 
 
 def checksums(folder: Path) -> str:

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from schemas import definitions, sources
+from schemas import chart_package, definitions, sources
 from sidecars.kube import ApiError, Client, Invalid, Resource, load_credentials
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
@@ -293,6 +293,12 @@ async def test_an_invalid_resource_is_refused_with_the_place_and_the_reason(
     with pytest.raises(Invalid) as refusal:
         await client.create(RESOURCES[kind], resource(kind, changes))
     assert message in str(refusal.value)
+
+
+async def test_the_examples_that_artifact_hub_shows_are_accepted(client: Client) -> None:
+    for example in chart_package.examples():
+        metadata = {**example["metadata"], "namespace": "default"}
+        await client.create(RESOURCES[example["kind"]], {**example, "metadata": metadata})
 
 
 @pytest.mark.parametrize(("kind", "good", "bad"), NAMES)

@@ -30,7 +30,12 @@ from tests.support.apiserver import KINDS, WatchedNamespace, namespace, until
 pytestmark = pytest.mark.timeout(90, func_only=True)
 
 CHART = Path(__file__).resolve().parents[3] / "charts" / "slurm"
-VALUES = {"accounting": {"enabled": True, "mariadb": {"enabled": True}}, "tokens": {"api": {"username": "root"}}}
+VALUES = {
+    # The default tag is appVersion, which is Slurm's version: another one is another Slurm.
+    "images": {"tag": "26.05"},
+    "accounting": {"enabled": True, "mariadb": {"enabled": True}},
+    "tokens": {"api": {"username": "root"}},
+}
 WORKLOADS = {
     "StatefulSet/slurm-accounting",
     "StatefulSet/slurm-controller",

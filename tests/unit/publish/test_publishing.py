@@ -1,6 +1,8 @@
 """What a release writes beside images and charts, and how it is signed."""
 
 import hashlib
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -8,7 +10,11 @@ import pytest
 
 from release import publishing, signing
 from release.signing import Artifact
+from schemas import image_digests
 from tests.cluster import images
+from tests.cluster.errors import ClusterError
+
+ROOT = Path(__file__).parents[3]
 
 IMAGE = Artifact(
     "ghcr.io/slurm-charts/slurmd",
@@ -17,6 +23,11 @@ IMAGE = Artifact(
     (("sha256:b", "files/slurmd-amd64.spdx.json"), ("sha256:c", "files/slurmd-arm64.spdx.json")),
 )
 CHART = Artifact("ghcr.io/slurm-charts/charts/slurm", ("0.1.0",), f"sha256:{'d' * 64}")
+
+
+def chart_images(chart: str) -> Iterable[image_digests.Image]:
+    """The images of a chart's default values."""
+    return image_digests.chart_images(ROOT / "charts" / chart).values()
 
 
 def test_everything_is_signed_by_its_digest_and_never_by_a_tag() -> None:
@@ -50,6 +61,26 @@ def test_the_subjects_of_the_provenance_are_all_artifacts_as_sha256sum_lists_the
 
 def test_the_list_of_images_has_a_line_per_image_with_tag_and_digest() -> None:
     assert publishing.image_list([IMAGE, CHART]) == f"ghcr.io/slurm-charts/slurmd:26.05@sha256:{'a' * 64}\n"
+
+
+def test_a_values_file_of_the_release_pins_all_images_of_each_chart() -> None:
+    def sbom(name: str) -> tuple[tuple[str, str], ...]:
+        return (("sha256:e", f"files/{name}-amd64.spdx.json"),)
+
+    digests = {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in images.IMAGES}
+    artifacts = [Artifact(f"127.0.0.1:5000/a/{name}", ("1",), digest, sbom(name)) for name, digest in digests.items()]
+    found = publishing.pinned_values(ROOT, [*artifacts, CHART])
+    assert set(found) == {"slurm", "slurm-operator"}
+    for chart, text in found.items():
+        expected = {str(image): digests[image.name.rpartition("/")[2]] for image in chart_images(chart)}
+        assert dict(re.findall(r"repository: (\S+)\n +tag: \S+?@(\S+)", text)) == {
+            image.rpartition(":")[0]: digest for image, digest in expected.items()
+        }
+
+
+def test_a_default_image_that_the_release_does_not_have_is_named() -> None:
+    with pytest.raises(ClusterError, match=r"values.yaml: ghcr.io/\S+: this release has no such image"):
+        publishing.pinned_values(ROOT, [IMAGE, CHART])
 
 
 def test_the_checksums_cover_every_file_but_themselves(tmp_path: Path) -> None:

@@ -27,9 +27,8 @@ from tests.unit.policy.nodeset.builders import worker
 ROOT = Path(__file__).parents[3]
 WORKLOADS = ROOT / "charts/slurm-operator/workloads"
 SOURCES = sorted((ROOT / "sidecars").glob("**/*.py"))
-WORDS: list[Explained] = [word for kind in Explained.__subclasses__() if kind is not Reason for word in kind] + [
-    word for kind in Reason.__subclasses__() for word in kind
-]
+KINDS = [it for it in (*Explained.__subclasses__(), *Reason.__subclasses__()) if it.__module__.startswith("sidecars.")]
+WORDS: list[Explained] = [word for kind in KINDS for word in kind]
 IDS = [f"{type(word).__name__}-{word.name}" for word in WORDS]
 STATUSES = {"True", "False", "Unknown", "True or False"}
 CONVERTED = {"ConfigurationRunning.POD_NOT_STARTED", "ConfigurationRunning.NO_ANSWER"}

@@ -48,7 +48,7 @@ DEBIAN = "docker.io/library/debian:"
 _FORMAT = "1"
 """Part of every layer's key: a change of how layers are made here makes them anew."""
 
-_ARCHIVE = "2"
+_ARCHIVE = "3"
 """Part of every archive's name: likewise."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -489,7 +489,7 @@ def packages(trees: Sequence[Path]) -> list[sbom.Package]:
 
 
 def _write_archive(target: Path, images: Iterable[Image], blobs: dict[str, Blob]) -> None:
-    """Write an OCI image layout with all images as a tar file."""
+    """Write an OCI image layout with all images as a tar file, and the list of images that `docker load` reads."""
     machine = platform.machine()
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
     system = {"architecture": architecture, "os": "linux"}
@@ -503,29 +503,28 @@ def _write_archive(target: Path, images: Iterable[Image], blobs: dict[str, Blob]
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
 
     manifests = []
+    listed = []
     for image in images:
         chain = [blobs[layer.key] for layer in image.top.chain]
         layers |= {f"blobs/sha256/{blob.digest.removeprefix('sha256:')}": blob.path for blob in chain}
         config = document("application/vnd.oci.image.config.v1+json", {**system, **image_config(image.config, chain)})
+        layer_type = "application/vnd.oci.image.layer.v1.tar+gzip"
+        layer_descriptors = [{"mediaType": layer_type, "digest": blob.digest, "size": blob.size} for blob in chain]
         manifest = document(
             "application/vnd.oci.image.manifest.v1+json",
             {
                 "schemaVersion": 2,
                 "mediaType": "application/vnd.oci.image.manifest.v1+json",
                 "config": config,
-                "layers": [
-                    {
-                        "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
-                        "digest": blob.digest,
-                        "size": blob.size,
-                    }
-                    for blob in chain
-                ],
+                "layers": layer_descriptors,
                 "annotations": dict(image.config.labels),
             },
         )
         names = {"io.containerd.image.name": image.reference, "org.opencontainers.image.ref.name": image.reference}
         manifests.append({**manifest, "platform": system, "annotations": names})
+        blob_names = [f"blobs/{each['digest'].replace(':', '/')}" for each in (config, *layer_descriptors)]
+        listed.append({"Config": blob_names[0], "RepoTags": [image.reference], "Layers": blob_names[1:]})
+    files["manifest.json"] = json.dumps(listed).encode()
     files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": manifests}).encode()
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
         for name, data in files.items():

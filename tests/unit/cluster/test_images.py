@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import stat
 import tarfile
 from pathlib import Path
@@ -80,6 +81,12 @@ def test_the_images_that_are_built_are_those_that_the_charts_and_the_operator_na
     named = {str(image) for chart in charts for image in chart_images(chart).values()}
     assert {image.reference for image in plan()} == named
     assert parse([], {}).sidecars_image in named
+
+
+def test_the_page_about_a_local_cluster_builds_every_image_by_its_name() -> None:
+    page = (images.REPOSITORY / "docs/local.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^ *for image in (.*); do$", page, re.MULTILINE)
+    assert [set(names.split()) for names in listed] == [{image.reference.rpartition("/")[2] for image in plan()}]
 
 
 def test_images_that_begin_alike_share_their_layers(tmp_path: Path) -> None:
@@ -206,6 +213,62 @@ def test_the_archive_holds_every_image_by_name_and_shared_layers_once(tmp_path: 
         assert [layer["digest"] for layer in manifest["layers"]] == [facts["digest"]]
         assert config["rootfs"]["diff_ids"] == [facts["diff_id"]]
         assert config["config"]["User"] == user
+
+
+@pytest.fixture
+def archive_content(tmp_path: Path) -> dict[str, bytes]:
+    """The files of an archive with two images, which share their one layer."""
+    (tmp_path / "tree" / "etc").mkdir(parents=True)
+    (tmp_path / "tree" / "etc" / "motd").write_text("hello\n")
+    facts, path = packed(tmp_path)
+    base = Layer(None, "base", suite="forky")
+    made = [Image(f"registry.example:5000/slurm/{name}:26.05", base, Config(labels={"a": name})) for name in ("a", "b")]
+    images._write_archive(
+        tmp_path / "images.tar", made, {base.key: images.Blob(path, facts["digest"], facts["diff_id"], facts["size"])}
+    )
+    with tarfile.open(tmp_path / "images.tar") as archive:
+        assert all(member.isreg() and not member.name.startswith(("/", "..")) for member in archive)
+        return {name: read(archive, name) for name in archive.getnames()}
+
+
+def blob(content: dict[str, bytes], descriptor: dict[str, Any], media_type: str) -> bytes:
+    """The blob of a descriptor, which must be of this type, size and digest."""
+    data = content[blob_name(descriptor["digest"])]
+    assert descriptor["mediaType"] == f"application/vnd.oci.image.{media_type}"
+    assert descriptor["size"] == len(data)
+    assert descriptor["digest"] == f"sha256:{hashlib.sha256(data).hexdigest()}"
+    return data
+
+
+def test_the_archive_is_an_image_layout_as_kind_k3d_and_minikube_load_it(archive_content: dict[str, bytes]) -> None:
+    # https://github.com/opencontainers/image-spec: image-layout.md, image-index.md, manifest.md, config.md
+    assert json.loads(archive_content["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+    index = json.loads(archive_content["index.json"])
+    assert index["schemaVersion"] == 2
+    for descriptor, name in zip(index["manifests"], "ab", strict=True):
+        # containerd takes the name of the image from either annotation.
+        assert set(descriptor["annotations"].values()) == {f"registry.example:5000/slurm/{name}:26.05"}
+        assert descriptor["annotations"].keys() == {"io.containerd.image.name", "org.opencontainers.image.ref.name"}
+        manifest = json.loads(blob(archive_content, descriptor, "manifest.v1+json"))
+        assert (manifest["schemaVersion"], manifest["mediaType"]) == (2, descriptor["mediaType"])
+        config = json.loads(blob(archive_content, manifest["config"], "config.v1+json"))
+        assert {key: config[key] for key in ("architecture", "os")} == descriptor["platform"]
+        layers = [gzip.decompress(blob(archive_content, each, "layer.v1.tar+gzip")) for each in manifest["layers"]]
+        found = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]
+        assert config["rootfs"] == {"type": "layers", "diff_ids": found}
+
+
+def test_the_archive_has_the_list_of_images_with_which_docker_load_finds_them(
+    archive_content: dict[str, bytes],
+) -> None:
+    # As docker save writes it beside an image layout, since Docker 25.
+    index = json.loads(archive_content["index.json"])["manifests"]
+    listed = json.loads(archive_content["manifest.json"])
+    assert [each["RepoTags"] for each in listed] == [[f"registry.example:5000/slurm/{name}:26.05"] for name in "ab"]
+    for each, descriptor in zip(listed, index, strict=True):
+        manifest = json.loads(archive_content[blob_name(descriptor["digest"])])
+        assert each["Config"] == blob_name(manifest["config"]["digest"])
+        assert each["Layers"] == [blob_name(layer["digest"]) for layer in manifest["layers"]]
 
 
 def read(archive: tarfile.TarFile, name: str) -> bytes:

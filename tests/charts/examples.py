@@ -40,7 +40,7 @@ class Example:
         for document in self.documents:
             if self.title in CHARTS:
                 yield CHARTS[self.title], document
-            elif not self.title:
+            elif not self.title and _group(document):
                 yield from _of_object(document)
 
     def objects(self) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from tests.support.real.harness import Kubernetes, Slurm
 from tests.support.real.installed import cluster, install_operator, install_slurm
 
 RUNNING: list[Kubernetes] = []
-WATCHED = ("slurm", "accounted", "confined", "defaults", "doubled", "hybrid", "former")
+WATCHED = ("slurm", "accounted", "confined", "defaults", "doubled", "guided", "hybrid", "former")
 """The namespaces in which tests create Slurm clusters."""
 
 

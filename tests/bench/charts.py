@@ -13,6 +13,7 @@ from tests.bench.figures import Figure, figure, median
 from tests.cluster.tools import tool
 
 ROOT = Path(__file__).parents[2]
+ALL_VALUES = ROOT / "tests" / "configurations" / "all-values"
 RUNS = 11
 SECONDS = 60
 MOST_SECONDS = 1.0
@@ -24,9 +25,7 @@ def bench() -> list[Figure]:
     bare = "helm version"
     found = [figure(f"{bare}: wall", wall, "s"), figure(f"{bare}: CPU", cpu, "s")]
     for chart in sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")):
-        for values in (None, chart / "ci" / "full-values.yaml"):
-            if values is not None and not values.exists():
-                continue
+        for values in (None, ALL_VALUES / f"{chart.name}.yaml"):
             name = f"helm template {chart.name}{', everything enabled' if values else ''}"
             words = ["template", "bench", str(chart), *([f"--values={values}"] if values else [])]
             (chart_wall, chart_cpu) = _run(words)

@@ -1,17 +1,15 @@
 """`python -m tests.charts [CHART…]`: everything that can be told about the charts without a cluster.
 
 For each chart: `helm lint --strict`, its helm-unittest suites, chart-testing's lint, and for its defaults and each
-values file in `ci/` and `examples/`: the objects that Helm 3 and Helm 4 render are the same, and right for the oldest
-and the newest Kubernetes that is tested, and have the recommended labels. A values file with digests changes the images
-that Helm renders, and nothing else, and `global.imageRegistry` the registry of all of them. Values files in the shapes
-of SchedMD's charts become what they become there (migration).
+values file in `ci/`, `examples/` and tests/configurations/all-values: the objects that Helm 3 and Helm 4 render are the
+same, right for the oldest and the newest Kubernetes that is tested, and have the recommended labels. A values file with
+digests changes the images that Helm renders, and nothing else, and `global.imageRegistry` the registry of all of them.
+Values files in the shapes of SchedMD's charts become what they become there (migration).
 """
 
 import argparse
 import hashlib
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -27,11 +25,12 @@ import yaml
 
 from release import packages, rehearsal
 from schemas import chart_values, image_digests, image_list
-from tests.charts import coverage, examples, migration, objects
+from tests.charts import chart_testing, coverage, examples, migration, objects
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 
 ROOT = Path(__file__).parents[2]
+ALL_VALUES = ROOT / "tests" / "configurations" / "all-values"
 OLDEST, NEWEST = "1.29.0", "1.35.0"
 SECONDS = 300
 ALL_IMAGES = {
@@ -78,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         ("values of SchedMD's charts", of_other_charts),
         ("examples in the documentation", documented),
         ("helm-unittest", suites),
-        ("chart-testing", chart_testing),
+        ("chart-testing", linted_by_chart_testing),
     ]
     failed = False
     for name, step in steps:
@@ -103,7 +102,7 @@ def schemas_and_values(charts: list[Path]) -> list[str]:
             continue
         documents = [yaml.safe_load(path.read_text()) for path in [chart / "values.yaml", *values_files(chart)]]
         missing = coverage.unmentioned(chart_values.load(chart.name), documents)
-        found += [f"{chart.name}: neither values.yaml nor a file of ci/ mentions {path}" for path in missing]
+        found += [f"{chart.name}: no values file mentions {path}" for path in missing]
     return found
 
 
@@ -291,22 +290,13 @@ def suites(charts: list[Path]) -> list[str]:
     return found
 
 
-def chart_testing(charts: list[Path]) -> list[str]:
-    """chart-testing's lint, on a copy: it builds dependencies, which writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in ("charts", ".github", "ct.yaml"):
-            source, target = ROOT / name, copy / name
-            if source.is_dir():
-                shutil.copytree(source, target, symlinks=True)
-            else:
-                shutil.copy(source, target)
-        words = ["lint", "--config=ct.yaml", f"--charts={','.join(f'charts/{chart.name}' for chart in charts)}"]
-        # Helm, yamllint and yamale are found on PATH.
-        path = os.pathsep.join([str(tool("helm").parent), str(Path(sys.executable).parent), os.environ["PATH"]])
-        home = {f"HELM_{kind}_HOME": str(copy / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-        done = run([tool("ct"), *words], cwd=copy, env={**os.environ, **home, "PATH": path})
-    return lines(done) if done.returncode else []
+def linted_by_chart_testing(charts: list[Path]) -> list[str]:
+    """chart-testing's lint."""
+    try:
+        chart_testing.run("lint", [chart.name for chart in charts], seconds=SECONDS)
+    except ClusterError as error:
+        return str(error).splitlines()
+    return []
 
 
 def cases(charts: list[Path]) -> Iterator[Case]:
@@ -318,8 +308,9 @@ def cases(charts: list[Path]) -> Iterator[Case]:
 
 
 def values_files(chart: Path) -> list[Path]:
-    """The values files that the chart is tested with, examples included."""
-    return sorted([*(chart / "ci").glob("*-values.yaml"), *(chart / "examples").glob("*.yaml")])
+    """The values files that the chart is tested with: those of chart-testing, examples, and one with all keys."""
+    found = [*sorted((chart / "ci").glob("*-values.yaml")), *sorted((chart / "examples").glob("*.yaml"))]
+    return [*found, ALL_VALUES / f"{chart.name}.yaml"]
 
 
 def run(

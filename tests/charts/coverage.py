@@ -1,6 +1,6 @@
 """Whether the values files of a chart mention every key that its schema knows.
 
-A key that neither values.yaml nor a values file of `ci/` mentions is one that nobody finds and no test turns on.
+A key that neither values.yaml nor a values file of the tests mentions is one that nobody finds and no test turns on.
 """
 
 from typing import Any

@@ -23,7 +23,6 @@ from tests.cluster.waiting import until
 
 CHARTS = Path(__file__).parents[2] / "charts"
 LOCAL_VALUES = CHARTS / "slurm" / "ci" / "local-values.yaml"
-OPERATOR_VALUES = CHARTS / "slurm-operator" / "ci" / "local-values.yaml"
 GROUP = "slinky.slurm.net"
 KINDS = ("controllers", "restapis", "loginsets", "nodesets")
 OPERATOR_NAMESPACE, SLURM_NAMESPACE = "slinky", "slurm"
@@ -67,7 +66,7 @@ def releases(values: tuple[Path, ...]) -> list[Release]:
     """What is installed, in order."""
     return [
         Release("slurm-operator-crds", OPERATOR_NAMESPACE),
-        Release("slurm-operator", OPERATOR_NAMESPACE, (OPERATOR_VALUES,)),
+        Release("slurm-operator", OPERATOR_NAMESPACE),
         Release("slurm", SLURM_NAMESPACE, values),
     ]
 

@@ -13,7 +13,9 @@ from tests.support.real.harness import Kubernetes, Slurm
 from tests.support.real.installed import cluster, install_operator, install_slurm
 
 RUNNING: list[Kubernetes] = []
-WATCHED = ("slurm", "accounted", "confined", "defaults", "doubled", "guided", "hybrid", "former")
+WATCHED = (
+    *("slurm", "accounted", "charts", "confined", "defaults", "doubled", "former", "guided", "hybrid", "upgraded"),
+)
 """The namespaces in which tests create Slurm clusters."""
 
 

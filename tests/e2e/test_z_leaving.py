@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.charts import chart_testing
 from tests.support.real.harness import Kubernetes, Slurm, until
 from tests.support.real.installed import install_operator, install_slurm
 
@@ -67,6 +68,12 @@ def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume_and_t
     until_nothing_is_left(kubernetes, DEFINITIONS)
     assert set(leftovers(kubernetes)) == DEFINITIONS
     assert kept(kubernetes) == {"statesave-slurm-controller-0"}
+
+
+def test_chart_testing_installs_the_charts_of_the_operator_and_nothing_is_left(kubernetes: Kubernetes) -> None:
+    charts = ["slurm-operator-crds", "slurm-operator"]
+    chart_testing.run("install", charts, "--namespace=slinky", kubeconfig=kubernetes.kubeconfig, seconds=180)
+    until_nothing_is_left(kubernetes)
 
 
 def test_uninstalling_the_operator_first_leaves_only_the_state_volume_as_well(kubernetes: Kubernetes) -> None:

@@ -51,6 +51,11 @@ another one.
 {{- printf "%s-mariadb" (include "slurm.fullname" .) -}}
 {{- end }}
 
+{{- /* The pod and the Token of `helm test`. */}}
+{{- define "slurm.helmTest.name" -}}
+{{- printf "%s-helm-test" (include "slurm.fullname" .) -}}
+{{- end }}
+
 {{- /* Name and key of the Secret or ConfigMap that contains a key, as YAML. */}}
 
 {{- define "slurm.slurmKeyRef" -}}

@@ -58,7 +58,15 @@ def rendered(folder: Path, version: str, where: str) -> list[Manifest]:
     about |= {"version": version, "appVersion": version}
     (chart / "Chart.yaml").write_text(yaml.safe_dump(about), encoding="utf-8")
     values = [f"--values={CHART / 'ci' / 'local-values.yaml'}", "--values=-"]
-    command: list[str | Path] = [tool("helm"), "template", "slurm", chart, f"--namespace={where}", *values]
+    command: list[str | Path] = [
+        tool("helm"),
+        "template",
+        "slurm",
+        chart,
+        f"--namespace={where}",
+        "--skip-tests",
+        *values,
+    ]
     output = run(command, stdin=yaml.safe_dump(VALUES), seconds=60)
     return [item for item in yaml.safe_load_all(output) if item]
 

@@ -1,0 +1,52 @@
+"""chart-testing (`ct`), run on a copy of the charts: it builds their dependencies, which writes."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.cluster.errors import ClusterError
+from tests.cluster.tools import tool
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(command: str, charts: Sequence[str], *words: str, seconds: float, kubeconfig: Path | None = None) -> str:
+    """`ct COMMAND` of charts by their names, with ct.yaml; what it prints. Raises ClusterError with it if ct fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in ("charts", ".github", "ct.yaml"):
+            source, target = ROOT / name, copy / name
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True)
+            else:
+                shutil.copy(source, target)
+        # ct finds its helpers on PATH.
+        programs = [tool("helm").parent, tool("kubectl").parent, Path(sys.executable).parent]
+        environment = {
+            **os.environ,
+            **{f"HELM_{kind}_HOME": str(copy / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")},
+            "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
+        }
+        if kubeconfig:
+            environment["KUBECONFIG"] = str(kubeconfig)
+        chosen = f"--charts={','.join(f'charts/{chart}' for chart in charts)}"
+        try:
+            done = subprocess.run(
+                [tool("ct"), command, "--config=ct.yaml", chosen, *words],
+                cwd=copy,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"ct {command}: not done after {seconds:g} s\n{error.output}") from None
+    if done.returncode:
+        raise ClusterError(f"ct {command}: exit code {done.returncode}\n{done.stdout}")
+    return done.stdout

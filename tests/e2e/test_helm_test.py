@@ -1,0 +1,50 @@
+"""`helm test`: passes on a healthy cluster, and names what is missing from another."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.real.harness import CHARTS, CommandError, Slurm, until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def impatient(slurm: Slurm) -> Iterator[Slurm]:
+    """The cluster, whose test waits for a short time. The change concerns no object that is installed."""
+    upgrade = ("upgrade", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "--reuse-values", "--set")
+    slurm.kubernetes.helm(*upgrade, "helmTest.timeoutSeconds=20")
+    yield slurm
+    slurm.kubernetes.kubectl("-n", slurm.namespace, "delete", "pod", "slurm-helm-test", "--ignore-not-found")
+
+
+def helm_test(slurm: Slurm) -> str:
+    """What `helm test` prints. Raises CommandError if the test fails."""
+    return slurm.kubernetes.helm("test", "slurm", "-n", slurm.namespace)
+
+
+def left_behind(slurm: Slurm) -> set[str]:
+    """Objects of the test, except its pod."""
+    kinds = ("tokens.slinky.slurm.net", "secrets")
+    names = [it["metadata"]["name"] for kind in kinds for it in slurm.kubernetes.items("-n", slurm.namespace, kind)]
+    return {name for name in names if "helm-test" in name}
+
+
+def test_a_healthy_cluster_passes_and_the_token_is_deleted(impatient: Slurm) -> None:
+    impatient.until_idle(2)
+    shown = helm_test(impatient)
+    assert "and its output is right. Slurm works." in shown
+    assert "Succeeded" in shown
+    until("the token and its Secret to be deleted", lambda: not left_behind(impatient), 20)
+
+
+def test_a_cluster_without_workers_fails_with_the_reason_and_passes_when_it_has_some(impatient: Slurm) -> None:
+    impatient.scale(0)
+    try:
+        until("Slurm to have no nodes", lambda: not impatient.nodes(), 60)
+        with pytest.raises(CommandError, match="FAILED: No worker can run a job: no node has registered"):
+            helm_test(impatient)
+    finally:
+        impatient.scale(2)
+    impatient.until_idle(2)
+    assert "Slurm works." in helm_test(impatient)

@@ -14,8 +14,14 @@ from sidecars.workloads.resources import (
     Service,
 )
 
-_TOOLS_LABELS = frozenset({"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/version"})
-_TOOLS_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+_TOOLS = frozenset(
+    {
+        "helm.sh/chart",
+        "app.kubernetes.io/managed-by",
+        "app.kubernetes.io/version",
+        "kubectl.kubernetes.io/last-applied-configuration",
+    }
+)
 _TOOLS_PREFIXES = ("meta.helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/")
 
 
@@ -24,19 +30,20 @@ def labels(owner: Resource) -> dict[str, str]:
 
     Those change with every release of a chart, and a changed pod template restarts pods.
     """
-    return {
-        key: value
-        for key, value in owner.metadata.labels.items()
-        if key not in _TOOLS_LABELS and not key.startswith(_TOOLS_PREFIXES)
-    }
+    return _without_tools(owner.metadata.labels)
 
 
 def annotations(owner: Resource) -> dict[str, str]:
     """The owner's annotations for its objects: all but those of deployment tools, and those for the operator."""
+    return {key: value for key, value in _without_tools(owner.metadata.annotations).items() if key != names.KEYS_SETTLE}
+
+
+def _without_tools(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """Labels or annotations without those of deployment tools."""
     return {
         key: value
-        for key, value in owner.metadata.annotations.items()
-        if key not in _TOOLS_ANNOTATIONS and key != names.KEYS_SETTLE and not key.startswith(_TOOLS_PREFIXES)
+        for key, value in (metadata or {}).items()
+        if key not in _TOOLS and not key.startswith(_TOOLS_PREFIXES)
     }
 
 
@@ -76,8 +83,9 @@ def pod_template(base: Json, owner: Resource, user: PodTemplate, containers: Map
     """{metadata, spec} of our pods with the custom resource's overrides on it.
 
     `containers` maps our containers' names to their overrides, which stand in the field of that name in spec.
-    Labels and annotations: the owner's, then the template's, then ours, the later over the earlier. If the template
-    has resources of the pod as a whole, our containers have no requests, whose sum could be more than those.
+    Labels and annotations: the owner's, then the template's, then ours, the later over the earlier. Those of deployment
+    tools are left out of both: SchedMD's chart puts them on templates too. If the template has resources of the pod as
+    a whole, our containers have no requests, whose sum could be more than those.
     Raises ResourceError.
     """
     spec = dict(base["spec"])
@@ -91,9 +99,9 @@ def pod_template(base: Json, owner: Resource, user: PodTemplate, containers: Map
     return {
         "metadata": _tidy(
             {
-                "labels": labels(owner) | dict(user.metadata.labels or {}) | metadata.get("labels", {}),
+                "labels": labels(owner) | _without_tools(user.metadata.labels) | metadata.get("labels", {}),
                 "annotations": annotations(owner)
-                | dict(user.metadata.annotations or {})
+                | _without_tools(user.metadata.annotations)
                 | metadata.get("annotations", {}),
             }
         ),

@@ -42,6 +42,15 @@ def test_labels_and_annotations_of_deployment_tools_reach_no_object() -> None:
     assert "argocd.argoproj.io/instance" not in found["metadata"].get("annotations", {})
 
 
+def test_labels_and_annotations_of_deployment_tools_reach_no_pod_also_from_the_template() -> None:
+    """SchedMD's chart puts the labels of the release on pod templates as well."""
+    base = {"metadata": {"labels": {"a": "ours"}}, "spec": {"containers": [{"name": "slurmrestd", "image": "i"}]}}
+    tools = {"helm.sh/chart": "slurm-1.2.0", "app.kubernetes.io/version": "26.05", "team": "hpc"}
+    user = template(metadata={"labels": tools, "annotations": {"meta.helm.sh/release-name": "slurm", "note": "b"}})
+    found = pod_template(base, owner(tools), user, {})
+    assert found["metadata"] == {"labels": {"a": "ours", "team": "hpc"}, "annotations": {"note": "b"}}
+
+
 def test_of_a_pods_labels_ours_win_over_the_templates_and_those_over_the_owners() -> None:
     base = {"metadata": {"labels": {"a": "ours"}}, "spec": {"containers": [{"name": "slurmrestd", "image": "i"}]}}
     user = template(metadata={"labels": {"a": "user", "b": "user"}})

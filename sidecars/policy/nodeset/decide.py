@@ -131,6 +131,7 @@ class _Step:
         self.records = node_records.RecordPlan()
         self.spared: frozenset[str] = frozenset()
         self.slurm = drain.with_jobs(observed.slurm, observed.answers.get(needs.Jobs()))
+        memory = memory.at(now)
         gone_since = None if not self.pods_gone else now if memory.pods_gone_since is None else memory.pods_gone_since
         self.memory = replace(memory, pods_gone_since=gone_since)
         waited = gone_since is not None and now >= gone_since + RECORDS_SECONDS

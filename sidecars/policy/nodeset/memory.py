@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from sidecars.policy.nodeset.failures import MAX_BACKOFF_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,3 +37,22 @@ class Memory:
     """Since when these are to be, by the clock of `Observed.clock`."""
     closed_since: Mapping[str, float] = field(default_factory=dict)
     """When those of them that Slurm has closed were first seen so, by that clock."""
+
+    def at(self, now: float) -> Memory:
+        """The same without times after `now`, which a clock that is set back leaves: they would prolong each wait."""
+        gone = self.pods_gone_since
+        return replace(
+            self,
+            failures={
+                name: replace(item, until=min(item.until, now + MAX_BACKOFF_SECONDS))
+                for name, item in self.failures.items()
+            },
+            absent_since=_until(now, self.absent_since),
+            replaced=_until(now, self.replaced),
+            orphaned_since=_until(now, self.orphaned_since),
+            pods_gone_since=None if gone is None else min(gone, now),
+        )
+
+
+def _until(now: float, times: Mapping[str, float]) -> Mapping[str, float]:
+    return {name: min(at, now) for name, at in times.items()}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.workloads import names
 from tests.charts import migration
 
 BASE: dict[str, Any] = {
@@ -89,7 +90,8 @@ def test_an_object_too_many_too_few_or_elsewhere_is_found(
 
 
 def test_the_keys_of_a_generated_secret_are_compared_but_not_its_content() -> None:
-    secret = {"kind": "Secret", "metadata": {"name": "slurm-key"}, "data": {"key": "c2VjcmV0"}}
+    metadata = {"name": "slurm-key", "annotations": {names.GENERATE: "key"}}
+    secret = {"kind": "Secret", "metadata": metadata, "data": {"key": "c2VjcmV0"}}
     assert found({"Secret/slurm-key": {}}, CONTROLLER, secret) == []
     assert found({"Secret/slurm-key": {"key": None, "other": "generated"}}, CONTROLLER, secret)
 

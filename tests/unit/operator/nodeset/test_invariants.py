@@ -458,6 +458,11 @@ FOUND: dict[str, Script] = {
     "a namespace with a reservation ends although its slurmctld is gone": Script(
         3459, "ScheduledUpdate", ((40.0, LostState(registers=False)), (9.8, DeleteNamespace(20)))
     ),
+    "a clock that is set back holds up no end of a NodeSet": Script(
+        0,
+        "ScheduledUpdate",
+        ((0.0, Scale(0)), (0.0, DeleteNamespace(2)), (0.0, LostState(registers=False)), (0.0, ClockJump(3600))),
+    ),
     "an operator that starts without its role in a namespace changes nothing there until it has one": Script(
         694, "OnDelete", ((40.0, Refuse("RBAC", 3)), (0.0, Crash(stale=False))), "DaemonSet", named=True
     ),

@@ -14,7 +14,16 @@ from tests.support.real.installed import cluster, install_operator, install_slur
 
 RUNNING: list[Kubernetes] = []
 WATCHED = (
-    *("slurm", "accounted", "charts", "confined", "defaults", "doubled", "former", "guided", "hybrid", "upgraded"),
+    "slurm",
+    "accounted",
+    "charts",
+    "confined",
+    "defaults",
+    "doubled",
+    "former",
+    "guided",
+    "hybrid",
+    "upgraded",
 )
 """The namespaces in which tests create Slurm clusters."""
 

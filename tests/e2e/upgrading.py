@@ -1,6 +1,6 @@
 """Another release of Slurm for the end-to-end tests, and what a watch of pods tells of the way there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise, product
 from typing import Any
@@ -32,17 +32,23 @@ def reference(daemon: str, release: str) -> str:
 @contextmanager
 def next_release(kubernetes: Kubernetes) -> Iterator[None]:
     """While the block runs, the nodes have images of NEXT. They are those of RELEASE: the operator goes by the tag."""
+    with other_names(kubernetes, {reference(daemon, NEXT): reference(daemon, RELEASE) for daemon in IMAGES}):
+        yield
+
+
+@contextmanager
+def other_names(kubernetes: Kubernetes, names: Mapping[str, str]) -> Iterator[None]:
+    """While the block runs, the nodes have images under further names: each with the image that it names."""
     nodes = existing(named_by(str(kubernetes.kubeconfig)) or "").nodes
     for node in nodes:
-        for daemon in IMAGES:
-            names = reference(daemon, RELEASE), reference(daemon, NEXT)
-            run([*node.ctr(), "images", "tag", "--force", *names])
+        for name, image in names.items():
+            run([*node.ctr(), "images", "tag", "--force", image, name])
     try:
         yield
     finally:
         # A node keeps its images for the next cluster, and would keep these for good.
         for node in nodes:
-            run([*node.ctr(), "images", "remove", *(reference(daemon, NEXT) for daemon in IMAGES)])
+            run([*node.ctr(), "images", "remove", *names])
 
 
 def uids(slurm: Slurm) -> dict[str, str]:

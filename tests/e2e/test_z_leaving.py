@@ -70,12 +70,6 @@ def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume_and_t
     assert kept(kubernetes) == {"statesave-slurm-controller-0"}
 
 
-def test_chart_testing_installs_the_charts_of_the_operator_and_nothing_is_left(kubernetes: Kubernetes) -> None:
-    charts = ["slurm-operator-crds", "slurm-operator"]
-    chart_testing.run("install", charts, "--namespace=slinky", kubeconfig=kubernetes.kubeconfig, seconds=180)
-    until_nothing_is_left(kubernetes)
-
-
 def test_uninstalling_the_operator_first_leaves_only_the_state_volume_as_well(kubernetes: Kubernetes) -> None:
     # The other tests name the namespaces, and keep the definitions.
     install_operator(kubernetes, "allNamespaces=true", "keep=false")
@@ -85,3 +79,9 @@ def test_uninstalling_the_operator_first_leaves_only_the_state_volume_as_well(ku
     kubernetes.helm("uninstall", "slurm-operator-crds", "-n", "slinky")
     until_nothing_is_left(kubernetes)
     assert kept(kubernetes) == {"statesave-slurm-controller-0"}
+
+
+def test_chart_testing_installs_the_charts_of_the_operator_and_nothing_is_left(kubernetes: Kubernetes) -> None:
+    charts = ["slurm-operator-crds", "slurm-operator"]
+    chart_testing.run("install", charts, "--namespace=slinky", kubeconfig=kubernetes.kubeconfig, seconds=180)
+    until_nothing_is_left(kubernetes)

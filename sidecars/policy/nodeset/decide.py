@@ -70,7 +70,7 @@ class Decision:
 
 def decide(desired: Desired, observed: Observed, memory: Memory, now: float) -> Decision:
     """One step. `memory` is that of the last pass, also when the step is repeated; `now` is seconds since the epoch."""
-    this = _Step(desired, observed, memory, now)
+    this = _Step(desired, observed, memory.at(now), now)
     plan = this.plan_pods()
     record_actions, records_left = this.orphaned_records()
     blocked, declared = this.removed_partitions()
@@ -131,7 +131,6 @@ class _Step:
         self.records = node_records.RecordPlan()
         self.spared: frozenset[str] = frozenset()
         self.slurm = drain.with_jobs(observed.slurm, observed.answers.get(needs.Jobs()))
-        memory = memory.at(now)
         gone_since = None if not self.pods_gone else now if memory.pods_gone_since is None else memory.pods_gone_since
         self.memory = replace(memory, pods_gone_since=gone_since)
         waited = gone_since is not None and now >= gone_since + RECORDS_SECONDS

@@ -39,7 +39,7 @@ class Memory:
     """When those of them that Slurm has closed were first seen so, by that clock."""
 
     def at(self, now: float) -> Memory:
-        """The same without times after `now`, which a clock that is set back leaves: they would prolong each wait."""
+        """The same without times after `now`: after the clock was set back, they would prolong each wait."""
         gone = self.pods_gone_since
         return replace(
             self,

@@ -351,7 +351,12 @@ async def test_a_sidecar_that_does_not_answer_leaves_the_conditions_unknown_and_
     async with gate(kubeconfig, "gate-away") as (world, sidecar):
         sidecar.away = True
         await world.slurmctld()
-        assert "connection refused" in await world.until_condition("ConfigurationRunning", "Unknown", "NoAnswer")
+
+        async def explained() -> bool:
+            # Until the first request has failed, another cause is named.
+            return "connection refused" in await world.until_condition("ConfigurationRunning", "Unknown", "NoAnswer")
+
+        await until("the condition to name the cause", explained)
         await world.change(extraConf="KillWait=9")
 
         async def written() -> bool:

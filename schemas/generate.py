@@ -4,7 +4,7 @@ Custom resource definitions (charts/slurm-operator-crds/templates), the comments
 and descriptions of each chart's values with the template that checks them, the template for `global`, the annotations,
 README.md and LICENSE of each chart, the copy of the chart of the definitions that is a subchart of
 charts/slurm-operator (Helm warns of a symbolic link), and the reference pages and the list of images in docs/reference.
-The page of conditions comes from the reasons in `sidecars`.
+The pages of conditions and of metrics come from the tables in `sidecars`.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from schemas import chart_package, chart_values, conditions, definitions, image_list, sources
+from schemas import chart_package, chart_values, conditions, definitions, image_list, metrics, sources
 
 ROOT = Path(__file__).parent.parent
 CRD_CHART = Path("charts/slurm-operator-crds")
@@ -57,6 +57,7 @@ def generated(root: Path) -> dict[Path, str]:
     }
     files[PAGES / "crds.md"] = definitions.page()
     files[PAGES / "conditions.md"] = conditions.page()
+    files[PAGES / "metrics.md"] = metrics.page()
     files[PAGES / "images.txt"] = image_list.text(root)
     for chart in chart_values.charts():
         folder = Path("charts") / chart

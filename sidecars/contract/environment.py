@@ -1,7 +1,7 @@
 """Environment variables by which pod templates configure the sidecars, and their readers.
 
-All of a role's variables are set by charts/slurm-operator/workloads. The variables under "For tests" are not: their
-defaults are the values in a pod.
+All of a role's variables are set by charts/slurm-operator/workloads, and the exporter's by charts/slurm-exporter. The
+variables under "For tests" are not: their defaults are the values in a pod.
 """
 
 from collections.abc import Mapping
@@ -77,6 +77,35 @@ CONFIG_UPDATE: Final = "CONFIG_UPDATE"
 
 START_GATE: Final = "START_GATE"
 """Folder of the start gate. Unset in a pod without one."""
+
+# ---- exporter ------------------------------------------------------------------------------------------------------
+
+EXPORTER_TOKEN_FILE: Final = "EXPORTER_TOKEN_FILE"  # noqa: S105 - a variable's name
+"""A file with a Slurm token, read before each request. Unset: tokens are signed with the key in SLURM_JWT_KEY_FILE."""
+
+EXPORTER_USER: Final = "EXPORTER_USER"
+"""The Slurm user of the tokens that the exporter signs."""
+
+EXPORTER_INTERVAL_SECONDS: Final = "EXPORTER_INTERVAL_SECONDS"
+"""Seconds between two reads of the same data."""
+
+EXPORTER_FAMILIES: Final = "EXPORTER_FAMILIES"
+"""The families of metrics that are served, separated by commas."""
+
+EXPORTER_NAME_SETS: Final = "EXPORTER_NAME_SETS"
+"""Whose names metrics have, separated by commas: own, reference, vpenso."""
+
+EXPORTER_MAX_JOBS: Final = "EXPORTER_MAX_JOBS"
+"""The most jobs that get series of their own."""
+
+EXPORTER_PORT: Final = "EXPORTER_PORT"
+"""The TCP port of /metrics, /healthz and /readyz."""
+
+EXPORTER_TLS_CERTIFICATE_FILE: Final = "EXPORTER_TLS_CERTIFICATE_FILE"
+"""The certificate to serve over TLS. Unset: plain HTTP."""
+
+EXPORTER_TLS_KEY_FILE: Final = "EXPORTER_TLS_KEY_FILE"
+"""The key of that certificate."""
 
 # ---- For tests -----------------------------------------------------------------------------------------------------
 

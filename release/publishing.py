@@ -41,9 +41,15 @@ def architecture(archive: Path) -> str:
 
 
 def image_tags(name: str, version: str) -> tuple[str, ...]:
-    """The tags of an image: that of the charts' default values, and one that no other release has."""
+    """The tags of an image: that of the charts' default values, and one that no other release has.
+
+    A prerelease has the second only: the charts of the present release must not pull its images.
+    """
     tag = image_builds.IMAGES[name]
-    return (tag,) if tag == version else (tag, f"{tag}-{version}")
+    if tag == version:
+        return (tag,)
+    own = f"{tag}-{version}"
+    return (own,) if "-" in version else (tag, own)
 
 
 def labels(root: Path) -> dict[str, str]:

@@ -9,6 +9,7 @@ import yaml
 
 from release import layouts, packages, publishing
 from release.signing import Artifact
+from tests.cluster import images as image_builds
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
@@ -34,7 +35,8 @@ def _verify_image(root: Path, artifact: Artifact) -> None:
     for digest, _ in artifact.sboms:
         config = json.loads(run([tool("crane"), "config", f"{artifact.repository}@{digest}"]))
         found = config["config"]["Labels"]
-        wanted = publishing.labels(root) | {f"{layouts.LABEL}.version": artifact.tags[0]}
+        name = artifact.repository.rpartition("/")[2]
+        wanted = publishing.labels(root) | {f"{layouts.LABEL}.version": image_builds.IMAGES[name]}
         if missing := {name for name, text in wanted.items() if found.get(name) != text}:
             raise ClusterError(f"{artifact.reference}: wrong labels: {', '.join(sorted(missing))}")
     for tag in artifact.tags:

@@ -98,6 +98,10 @@ def test_an_image_has_the_tag_of_the_charts_and_one_that_no_other_release_has() 
     assert publishing.image_tags("sidecars", own) == (own,)
 
 
+def test_a_prerelease_leaves_the_tag_of_the_charts_where_it_is() -> None:
+    assert publishing.image_tags("slurmd", "1.2.3-rc.1") == (f"{images.IMAGES['slurmd']}-1.2.3-rc.1",)
+
+
 def test_what_was_published_is_read_back_for_the_signatures(tmp_path: Path) -> None:
     (tmp_path / publishing.ARTIFACTS).write_bytes(msgspec.json.encode([IMAGE, CHART]))
     assert publishing.published(tmp_path) == [IMAGE, CHART]

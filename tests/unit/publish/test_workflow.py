@@ -40,11 +40,22 @@ def test_every_target_that_a_workflow_makes_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
-def test_every_action_has_a_version(path: Path) -> None:
-    used = [step["uses"] for step in steps(workflow(path)) if "uses" in step]
+def test_every_action_is_pinned_to_a_commit_with_its_version_beside_it(path: Path) -> None:
+    used = re.findall(r"^ *(?:- )?uses: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(used) == sum("uses" in step for step in steps(workflow(path)))
     assert [
-        action for action in used if not re.fullmatch(r"[\w.-]+/[\w./-]+@v\d+(\.\d+)*|[\w./-]+@[0-9a-f]{40}", action)
+        action for action in used if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
     ] == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
+def test_what_builds_images_gets_the_mirror_of_the_repositorys_settings_because_ubuntu_has_none_of_debian(
+    path: Path,
+) -> None:
+    for step in steps(workflow(path)):
+        if "sudo" in step.get("run", ""):
+            assert step["env"] == {"DEBIAN_MIRROR": "${{ vars.DEBIAN_MIRROR }}"}
+            assert "--preserve-env=PATH,DEBIAN_MIRROR " in step["run"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
@@ -53,6 +64,12 @@ def test_a_checkout_with_more_rights_than_to_read_leaves_no_token_behind(path: P
         if "write" in job.get("permissions", {}).values():
             checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
             assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
+
+
+def test_what_builds_the_site_can_not_publish_it() -> None:
+    jobs = workflow(ROOT / ".github" / "workflows" / "docs.yaml")["jobs"]
+    builds = [job for job in jobs.values() if any("run" in step for step in job["steps"])]
+    assert [job["permissions"] for job in builds] == [{"contents": "read"}]
 
 
 def test_each_job_of_the_release_has_the_permissions_that_it_needs_and_no_others() -> None:
@@ -69,6 +86,21 @@ def test_a_release_begins_with_a_tag_and_checks_it_before_anything_else() -> Non
     assert list(RELEASE["jobs"]) == order
 
 
+def test_a_release_needs_tests_that_have_passed_on_the_main_branch() -> None:
+    script = RELEASE["jobs"]["check"]["steps"][-1]["run"]
+    (listed,) = re.findall(r"gh run list .*", script)
+    assert {"--workflow ci.yaml", "--branch main", "--event push", "--status success"} <= set(
+        re.findall(r"--\w+ [\w.]+", listed)
+    )
+
+
+def test_a_version_with_a_release_page_is_not_published_again() -> None:
+    runs = [step["run"] for step in RELEASE["jobs"]["publish"]["steps"] if "run" in step]
+    assert "gh release list" in runs[0]
+    assert 'grep --fixed-strings --line-regexp --quiet -- "$GITHUB_REF_NAME"' in runs[0]
+    assert "exit 1" in runs[0]
+
+
 def test_images_are_built_on_both_architectures() -> None:
     assert RELEASE["jobs"]["images"]["strategy"]["matrix"]["runner"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
 
@@ -76,7 +108,7 @@ def test_images_are_built_on_both_architectures() -> None:
 def test_everything_that_is_published_is_signed_and_has_a_provenance() -> None:
     published = RELEASE["jobs"]["publish"]["steps"]
     runs = [step["run"] for step in published if "run" in step]
-    assert runs == ["make release-publish", "make release-sign"]
+    assert runs[1:] == ["make release-publish", "make release-sign"]
     attested = [
         step["with"]["subject-checksums"] for step in published if "attest-build-provenance" in step.get("uses", "")
     ]

@@ -7,7 +7,8 @@ A block has a title, which GitHub doesn't show, or consists of Kubernetes object
     ```yaml title="definitions-values.yaml" values of the chart slurm-operator-crds
     ```yaml title="NAME"                    a file of another program
 
-Values are rendered by Helm. Those within the objects of Argo CD and Flux are, too.
+Values are rendered by Helm. Those within the objects of Argo CD and Flux are, too, and those in the key values.yaml of
+a ConfigMap CHART-values.
 """
 
 import re
@@ -60,8 +61,8 @@ def examples(page: str, text: str) -> list[Example]:
 
 
 def of_folder(root: Path) -> list[Example]:
-    """Those of the README and of all pages of the documentation."""
-    pages = [root / "README.md", *sorted(root.glob("docs/*.md"))]
+    """Those of the README, of all pages of the documentation, and of the charts."""
+    pages = [root / "README.md", *sorted(root.glob("docs/*.md")), *sorted(root.glob("charts/*/README.md"))]
     return [each for path in pages for each in examples(str(path.relative_to(root)), path.read_text(encoding="utf-8"))]
 
 
@@ -70,12 +71,38 @@ def unmarked(example: Example) -> bool:
     return not example.title and not all(_group(document) for document in example.documents)
 
 
+def lost_nulls(example: Example) -> Iterator[str]:
+    """Places of values that are null in fields of Argo CD's and Flux's objects.
+
+    Kustomize and the API server omit them, so that Helm never gets them. In a text they stay.
+    """
+    for document in () if example.title else example.documents:
+        spec = document.get("spec", {})
+        for values in (spec.get("values"), spec.get("source", {}).get("helm", {}).get("valuesObject")):
+            for path in _nulls(values) if isinstance(values, dict) else ():
+                yield f"{example.place}: {path}"
+
+
+def _nulls(value: Any) -> Iterator[str]:
+    for key, each in value.items():
+        if each is None:
+            yield key
+        elif isinstance(each, dict):
+            yield from (f"{key}.{path}" for path in _nulls(each))
+
+
 def _of_object(document: Any) -> Iterator[tuple[str, Any]]:
     spec = document.get("spec", {})
     if document["kind"] == "Application":
-        yield spec["source"]["chart"], spec["source"]["helm"]["valuesObject"]
+        helm = spec["source"]["helm"]
+        yield (
+            spec["source"]["chart"],
+            helm["valuesObject"] if "valuesObject" in helm else yaml.safe_load(helm["values"]),
+        )
     elif document["kind"] == "HelmRelease":
         yield spec["chartRef"]["name"], spec.get("values", {})
+    elif document["kind"] == "ConfigMap" and "values.yaml" in document.get("data", {}):
+        yield document["metadata"]["name"].removesuffix("-values"), yaml.safe_load(document["data"]["values.yaml"])
 
 
 def _group(document: Any) -> str:

@@ -25,10 +25,18 @@ spec:
     helm: {valuesObject: {nodesets: {cpu: {}}}}
 ```
 """
+TEXT = APPLICATION.replace("valuesObject: {nodesets: {cpu: {}}}", 'values: "nodesets: {cpu: {}}"')
+CONFIGMAP = """```yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: slurm-values}
+data: {values.yaml: "nodesets: {cpu: {}}"}
+```
+"""
 
 
 @pytest.mark.parametrize(
-    "text", [VALUES, RELEASE, APPLICATION, f"1. Do:\n\n   {VALUES.replace(chr(10), chr(10) + '   ')}"]
+    "text", [VALUES, RELEASE, APPLICATION, TEXT, CONFIGMAP, f"1. Do:\n\n   {VALUES.replace(chr(10), chr(10) + '   ')}"]
 )
 def test_values_are_found_in_blocks_lists_and_objects_of_other_tools(text: str) -> None:
     (example,) = examples.examples("page.md", text)
@@ -52,6 +60,21 @@ def test_a_custom_resource_is_an_object_to_check_and_those_of_other_tools_are_no
 def test_a_block_without_a_title_that_is_no_object_is_unmarked() -> None:
     (example,) = examples.examples("page.md", "```yaml\nnodesets: {}\n```\n")
     assert examples.unmarked(example)
+
+
+@pytest.mark.parametrize(("text", "lost"), [(RELEASE, True), (APPLICATION, True), (TEXT, False), (CONFIGMAP, False)])
+def test_a_null_in_a_field_of_another_tool_is_lost_and_one_in_a_text_is_not(text: str, lost: bool) -> None:
+    (example,) = examples.examples("page.md", text.replace("cpu: {}", "cpu: {replicas: null}"))
+    assert list(examples.lost_nulls(example)) == (["page.md:1: nodesets.cpu.replicas"] if lost else [])
+
+
+def test_the_pages_of_the_charts_are_pages_too() -> None:
+    assert "charts/slurm/README.md" in {each.place.partition(":")[0] for each in examples.of_folder(ROOT)}
+
+
+@pytest.mark.parametrize("example", examples.of_folder(ROOT), ids=lambda example: example.place)
+def test_no_null_of_the_documentation_is_lost_on_its_way_to_helm(example: examples.Example) -> None:
+    assert list(examples.lost_nulls(example)) == []
 
 
 @pytest.mark.parametrize("example", examples.of_folder(ROOT), ids=lambda example: example.place)

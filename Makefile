@@ -87,6 +87,10 @@ e2e: $(READY) ## tests with real Slurm on real Kubernetes, on a local cluster of
 bench: $(READY) ## benchmarks; B=NAME for one
 	$(BIN)/python -m tests.bench $(B)
 
+.PHONY: mutants
+mutants: $(READY) ## put known defects, one at a time, into a copy of the code: tests must fail; M=NAME for some
+	@$(BIN)/python -m tests.mutants $(M)
+
 .PHONY: soak
 soak: $(READY) ## the long runs: property tests with many more examples
 	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=soak --timeout=3600 tests/unit

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.charts import migration
+from tests.support import named_tests
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
@@ -153,25 +154,15 @@ def claims_without_tests(text: str) -> list[str]:
         for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]:
             claim, _, tests = " ".join(item.split()).partition(" — ")
             names = re.findall(r"`([^`]+)`", tests)
-            if not names or not all(map(_test_exists, names)):
+            if not names or not all(map(named_tests.exists, names)):
                 found.append(claim)
     return found
-
-
-def _test_exists(test: str) -> bool:
-    file, _, title = test.partition("::")
-    path = ROOT / file
-    if not path.is_file() or not file.startswith(("tests/", "charts/")):
-        return False
-    title = title.partition("[")[0]
-    wanted = rf"- {re.escape(title)}\n" if title.startswith("it: ") else rf"def {re.escape(title)}\("
-    return not title or re.search(wanted, path.read_text(encoding="utf-8")) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_test_that_a_page_names_exists(page: Path) -> None:
     named = re.findall(r"`(tests/[\w/]+\.py::[^`]+)`", page.read_text(encoding="utf-8"))
-    assert [test for test in named if not _test_exists(test)] == []
+    assert [test for test in named if not named_tests.exists(test)] == []
 
 
 def test_each_claim_of_the_threat_model_names_its_test() -> None:

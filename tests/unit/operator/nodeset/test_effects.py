@@ -126,13 +126,19 @@ def test_a_nodeset_with_a_reservation_is_created_and_deleted_without_a_conflict_
     run(scenario())
 
 
+def pass_of(parts: Parts) -> tuple[Pass, Desired]:
+    """A pass over a NodeSet without a connection to Slurm, and what the NodeSet asks for: no pods."""
+    manifest = parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "slurmd": {}})
+    this = Pass(parts.runtime, PassMemory(), (NAMESPACE, "slinky"), manifest, read(NodeSet, manifest), None, Memories())
+    return this, Desired(this.nodeset, DesiredPods("slurm", 0, ""), creatable=False)
+
+
 @pytest.mark.looptime
 async def test_annotations_of_pods_that_wait_for_jobs_take_no_longer_than_a_slice_of_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts = Parts()
-    manifest = parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "slurmd": {}})
-    this = Pass(parts.runtime, PassMemory(), (NAMESPACE, "slinky"), manifest, read(NodeSet, manifest), None, Memories())
+    this, desired = pass_of(parts)
     patch = parts.requests.merge_patch
 
     async def slow(*arguments: Any, **more: Any) -> Any:
@@ -140,11 +146,23 @@ async def test_annotations_of_pods_that_wait_for_jobs_take_no_longer_than_a_slic
         return await patch(*arguments, **more)
 
     monkeypatch.setattr(parts.requests, "merge_patch", slow)
-    desired = Desired(this.nodeset, DesiredPods("slurm", 0, ""), creatable=False)
     wanted = [actions.Cordon(worker(number)) for number in range(500)]
     outcome = await apply(this, desired, PodSource("", None, None), wanted)
     assert 0 < len(parts.requests.of("patch", "Pod")) <= bulk.AT_ONCE + bulk.SLICE_SECONDS
     assert outcome.look_again == 0.0
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("only_unchanged", "version"), [(False, None), (True, "7")])
+async def test_a_pod_is_deleted_by_its_uid_and_one_that_has_not_started_by_its_version_too(
+    version: str | None, *, only_unchanged: bool
+) -> None:
+    parts = Parts()
+    this, desired = pass_of(parts)
+    deletion = Deletion(worker(0, resource_version="7"), "x", only_unchanged=only_unchanged)
+    await apply(this, desired, PodSource("", None, None), [actions.DeletePod(deletion)])
+    [options] = parts.requests.of("delete", "Pod")
+    assert (options["uid"], options["resource_version"]) == ("uid-0", version)
 
 
 def test_one_event_reports_the_deletion_of_many_pods_and_names_some() -> None:

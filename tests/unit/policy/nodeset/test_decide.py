@@ -357,6 +357,14 @@ def orphan(ordinal: int) -> Node:
     return replace(node(ordinal, "IDLE"), extra=encode(PodFacts("uid-gone", pod=f"slinky-{ordinal}")))
 
 
+def test_after_the_clock_was_set_back_a_record_without_a_pod_waits_no_longer() -> None:
+    before = Memory(orphaned_since={"slinky-5": NOW + 3600})
+    observed = seen([worker(0)], slurm(node(0, "IDLE"), orphan(5)), orphans=(orphan(5),))
+    decision = answered(asked(1), observed, needs.Known(False), before)
+    assert decision.look_again == ORPHANED_SECONDS
+    assert decision.memory.orphaned_since == {"slinky-5": NOW}
+
+
 def test_a_node_record_is_deleted_only_if_no_pod_of_its_name_is_hidden_from_the_watch() -> None:
     observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
     memory = Memory(orphaned_since={"slinky-0": NOW - ORPHANED_SECONDS})

@@ -77,6 +77,7 @@ def check(root: Path, mutants: Sequence[Mutant]) -> list[Result]:
         folders: SimpleQueue[Path] = SimpleQueue()
         first = copy(root, Path(temporary) / "0")
         tests = sorted({test for mutant in mutants for test in mutant.tests})
+        print(f"running the {len(tests)} tests without a defect first", flush=True)
         # Without the missing ones, because of which pytest would run no test at all.
         before = run_tests(first, [test for test in tests if named_tests.exists(test, first)])
         folders.put(first)

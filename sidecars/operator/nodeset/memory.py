@@ -42,6 +42,8 @@ class Memory:
     """Since the pass began, node records have changed."""
     leaves_pods: str = ""
     """The uid of the NodeSet if it is being deleted without its pods."""
+    cordoned_by_users: set[str] = field(default_factory=set)
+    """The uids of pods of SchedMD's operator that a user has cordoned."""
     deferral: Deferral = field(default_factory=Deferral)
     """Pods that were created and show later that they are idle."""
 

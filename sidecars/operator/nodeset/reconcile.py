@@ -13,7 +13,7 @@ Each change in the pods or in Slurm starts another pass, until nothing is left t
 """
 
 from sidecars.custom_resources import NODESETS, WORKERS_TERMINATE_FIRST
-from sidecars.operator.nodeset import deferral
+from sidecars.operator.nodeset import cordons, deferral
 from sidecars.operator.nodeset.adoption import adopt, delete_revisions
 from sidecars.operator.nodeset.answers import decided
 from sidecars.operator.nodeset.effects import apply
@@ -30,7 +30,7 @@ from sidecars.policy.reasons import Ready
 from sidecars.workloads.resources import NodeSet, ResourceError, read
 
 ADOPTED_SECONDS = 1.0
-"""After pods were adopted, how soon to look again if the watch doesn't show it earlier."""
+"""After pods or their cordons were taken over, how soon to look again if the watch doesn't show it earlier."""
 
 
 async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | None:
@@ -38,7 +38,7 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
     this = await _begin(runtime, memories, key)
     if this is None:
         return None
-    if await adopt(this):
+    if await adopt(this) or await cordons.take_over(this):
         return ADOPTED_SECONDS
     await delete_revisions(this)
     source, desired, observed = await observe(this)

@@ -7,12 +7,16 @@ technique of client-go's csaupgrade (https://pkg.go.dev/k8s.io/client-go/util/cs
 kubectl or an autoscaler, keep their fields.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from sidecars.kube import Manifest
 
 FORMER_MANAGER = "manager"
 """The field manager of SchedMD's operator: it names none, so the API server takes the name of its program."""
+
+
+_NONE: dict[str, Any] = {}
 
 
 def is_former(entry: dict[str, Any]) -> bool:
@@ -25,6 +29,19 @@ def is_former(entry: dict[str, Any]) -> bool:
 def has_former(live: Manifest) -> bool:
     """Whether SchedMD's operator owns fields of the object."""
     return any(is_former(entry) for entry in live["metadata"].get("managedFields") or ())
+
+
+def is_set_by_former(live: Manifest, *path: str) -> bool:
+    """Whether SchedMD's operator, and no other client, has set the field: its names from the outermost one on."""
+    entries = live["metadata"].get("managedFields") or ()
+    managers = [entry for entry in entries if _sets(entry.get("fieldsV1") or {}, path)]
+    return bool(managers) and all(map(is_former, managers))
+
+
+def _sets(fields: dict[str, Any], path: Sequence[str]) -> bool:
+    for name in path:
+        fields = fields.get(f"f:{name}", _NONE)
+    return fields is not _NONE
 
 
 def handed_over(live: Manifest, to: str) -> list[dict[str, Any]]:

@@ -434,6 +434,32 @@ async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_
         await world.until_ready(2)
 
 
+async def test_a_cordon_of_schedmds_operator_ends_with_its_cause_and_that_of_a_user_stays(
+    installation: Installation,
+) -> None:
+    world = installation.world
+    await installation.install("1.3")
+    keeps = {"spec": {"updateStrategy": {"type": "OnDelete"}}}
+    await world.client.merge_patch(NODESETS, world.namespace, "slinky", keeps)
+    mark = {"metadata": {"annotations": {"nodeset.slinky.slurm.net/pod-cordon": "true"}}}
+    await installation.former.merge_patch(PODS, world.namespace, "slinky-0", mark)
+    await world.client.merge_patch(PODS, world.namespace, "slinky-1", mark, field_manager="kubectl-annotate")
+    for name in ("slinky-0", "slinky-1"):
+        reason = f"slurm-operator: Pod ({world.namespace}/{name}) was cordoned"
+        world.slurm.update_node(name, "DRAIN", reason)
+    async with installation.operator():
+        await installation.complete()
+
+        async def returned() -> bool:
+            return "DRAIN" not in world.slurm.states("slinky-0")
+
+        await until("the first worker to return to service", returned)
+        pods = await world.pods()
+    assert "nodeset.slinky.slurm.net/pod-cordon" not in pods["slinky-0"]["metadata"]["annotations"]
+    assert pods["slinky-1"]["metadata"]["annotations"]["nodeset.slinky.slurm.net/pod-cordon"] == "true"
+    assert "DRAIN" in world.slurm.states("slinky-1")
+
+
 async def test_a_nodeset_that_is_deleted_without_its_pods_leaves_them_and_the_next_one_adopts_them(
     world: WatchedNamespace,
 ) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from sidecars.custom_resources import NODESETS
-from sidecars.kube import CONTROLLER_REVISIONS, PODS, Conflict, Manifest, NotFound, records
+from sidecars.kube import CONTROLLER_REVISIONS, PODS, Conflict, Forbidden, Invalid, Manifest, NotFound, records
 from sidecars.operator.nodeset.memory import Memories
 from sidecars.operator.nodeset.passes import Pass
 from sidecars.operator.runtime import bulk
@@ -64,7 +64,10 @@ async def delete_revisions(this: Pass) -> None:
 
 
 async def adopt(this: Pass) -> bool:
-    """Whether pods were to be adopted; the watch then shows their owner, and starts another pass. Raises KubeError."""
+    """Whether pods were to be adopted; the watch then shows their owner, and starts another pass. Raises KubeError.
+
+    A pod of which the API server refuses that stays as it is, and stops nothing else.
+    """
     runtime, nodeset = this.runtime, this.nodeset
     if nodeset.metadata.deletion_timestamp is not None:
         return False
@@ -75,11 +78,16 @@ async def adopt(this: Pass) -> bool:
     live = await runtime.client.get(NODESETS, *this.key)
     if live["metadata"]["uid"] != nodeset.metadata.uid or live["metadata"].get("deletionTimestamp"):
         return False
-    for result in await bulk.each(partial(_adopt, this, pod) for pod in orphaned):
-        if isinstance(result, Exception) and not isinstance(result, Conflict | NotFound):
+    results = await bulk.each(partial(_adopt, this, pod) for pod in orphaned)
+    refused = [result for result in results if isinstance(result, Forbidden | Invalid)]
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(result, Conflict | NotFound | Forbidden | Invalid):
             raise result
-    log.info("NodeSet %s/%s: adopted %d pod(s)", *this.key, len(orphaned))
-    return True
+    if refused:
+        log.warning("NodeSet %s/%s: %d pod(s) can't be adopted: %s", *this.key, len(refused), refused[0])
+    if adopted := len(orphaned) - len(refused):
+        log.info("NodeSet %s/%s: adopted %d pod(s)", *this.key, adopted)
+    return bool(adopted)
 
 
 def _is_of(nodeset: NodeSet, pod: records.Pod) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from sidecars.contract.annotations import TOPOLOGY
-from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound
+from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound, records
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.errors import NotUsableError
@@ -125,16 +125,20 @@ def _unused(this: Pass, wanted: Iterable[Order]) -> tuple[list[Order], Exception
         holders = this.runtime.caches.pods.store.by("slurm_node", (namespace, cluster, order.slurm_node))
         others = [pod for pod in holders if (owner := pod.metadata.controller) is None or owner.name != this.key[1]]
         if order.slurm_node and others:
-            other = others[0].metadata
-            whose = f"NodeSet {other.controller.name}" if other.controller is not None else "no NodeSet"
-            problem = problem or NotUsableError(
-                Ready.NAME_CONFLICT,
-                f"Slurm node {order.slurm_node} is pod {other.name} of {whose} already; "
-                "give one of the two another spec.template.spec.hostname",
-            )
+            problem = problem or NotUsableError(Ready.NAME_CONFLICT, _holder(order.slurm_node, others[0].metadata))
         else:
             free.append(order)
     return free, problem
+
+
+def _holder(slurm_node: str, pod: records.ObjectMeta) -> str:
+    """Which pod has the name in Slurm, and what to do about it."""
+    if pod.controller is not None:
+        whose = f"NodeSet {pod.controller.name}"
+        remedy = "give one of the two another spec.template.spec.hostname"
+        return f"Slurm node {slurm_node} is pod {pod.name} of {whose} already; {remedy}"
+    remedy = "the next one is created when it is gone" if pod.deletion_timestamp else "delete that pod when it is idle"
+    return f"Slurm node {slurm_node} is pod {pod.name}, which belongs to no NodeSet; {remedy}"
 
 
 def _stamped(runtime: Runtime, pod: Manifest) -> Manifest:

@@ -62,8 +62,9 @@ def wire(runtime: Runtime, memories: Memories) -> None:
 
     def pods(event: Event[records.Pod]) -> None:
         owner = event.object.metadata.controller
-        if owner is None and event.new is not None and instance(event.new) in caches.nodesets.store:
-            queue.add(instance(event.new))
+        if owner is None and instance(event.object) in caches.nodesets.store:
+            # It may be adopted, or its name is free.
+            queue.add(instance(event.object))
         if owner is None or owner.kind != "NodeSet":
             return
         key = (event.object.metadata.namespace, owner.name)

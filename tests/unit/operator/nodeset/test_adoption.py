@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from sidecars.custom_resources import WORKERS_TERMINATE_FIRST
-from sidecars.kube import Conflict, Forbidden, Manifest, records
+from sidecars.kube import STATEFUL_SETS, Conflict, Forbidden, Manifest, ServerError, records
 from sidecars.operator.nodeset.adoption import adopt, delete_revisions
 from sidecars.operator.nodeset.observe import observe
 from sidecars.operator.nodeset.reconcile import reconcile
-from tests.support.operator_parts import Parts
+from sidecars.operator.runtime.errors import NotUsableError
+from tests.support.operator_parts import NAMESPACE, Parts
 from tests.unit.operator.nodeset.builders import KEY, SPEC, begin
 
 pytestmark = pytest.mark.looptime
@@ -77,15 +78,44 @@ async def test_a_nodeset_that_is_another_or_is_being_deleted_by_now_adopts_nothi
     assert adopted(parts) == []
 
 
-async def test_a_pod_that_has_changed_is_left_to_the_next_pass_and_a_refusal_is_raised() -> None:
+async def test_a_pod_that_has_changed_is_left_to_the_next_pass_and_a_fault_is_raised() -> None:
     parts = Parts()
     nodeset(parts)
     orphan(parts)
     parts.requests.refusals["patch Pod"] = Conflict(409, "Conflict", "changed")
     assert await adopt(begin(parts))
-    parts.requests.refusals["patch Pod"] = Forbidden(403, "Forbidden", "no")
-    with pytest.raises(Forbidden):
+    parts.requests.refusals["patch Pod"] = ServerError(500, "InternalError", "etcd")
+    with pytest.raises(ServerError):
         await adopt(begin(parts))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "remedy"),
+    [
+        ({}, "delete that pod when it is idle"),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "the next one is created when it is gone"),
+    ],
+)
+async def test_a_pod_that_can_not_be_adopted_stops_nothing_else_and_the_nodeset_names_it(
+    metadata: dict[str, str], remedy: str
+) -> None:
+    parts = Parts()
+    nodeset(parts)
+    parts.keys()
+    parts.controller()
+    parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
+    parts.custom("NodeSet", "slinky", SPEC, finalizers=[WORKERS_TERMINATE_FIRST])
+    orphan(parts, **metadata)
+    parts.requests.refusals["patch Pod"] = Forbidden(403, "Forbidden", "a webhook")
+    with pytest.raises(NotUsableError):
+        await reconcile(parts.runtime, parts.operator.nodesets, KEY)
+    assert [name for verb, kind, name in parts.requests.made if (verb, kind) == ("create", "Pod")] == [
+        "slinky-1",
+        "slinky-2",
+    ]
+    ready = parts.condition("NodeSet")
+    assert (ready["status"], ready["reason"]) == ("False", "NameConflict")
+    assert f"pod slinky-0, which belongs to no NodeSet; {remedy}" in ready["message"]
 
 
 async def test_a_pass_that_adopts_pods_does_nothing_else() -> None:
@@ -103,6 +133,15 @@ async def test_a_pod_that_loses_its_owner_wakes_the_nodeset_of_its_labels() -> N
     parts.pod("slinky-0", meta={"labels": LABELS})
     await parts.woken()
     orphan(parts)
+    assert (await parts.woken())["nodesets"] == {KEY}
+
+
+async def test_a_pod_without_an_owner_that_is_gone_wakes_the_nodeset_of_its_labels_which_can_use_the_name() -> None:
+    parts = Parts()
+    parts.custom("NodeSet", "slinky", SPEC)
+    orphan(parts, deletionTimestamp="2026-01-01T00:00:00Z")
+    await parts.woken()
+    parts.runtime.caches.pods.store.discard((NAMESPACE, "slinky-0"))
     assert (await parts.woken())["nodesets"] == {KEY}
 
 

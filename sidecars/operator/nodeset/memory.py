@@ -42,6 +42,8 @@ class Memory:
     """Since the pass began, node records have changed."""
     leaves_pods: str = ""
     """The uid of the NodeSet if it is being deleted without its pods."""
+    former_uids: set[str] = field(default_factory=set)
+    """The uids of deleted NodeSets whose pods this one has adopted, as far as node records name them."""
     cordoned_by_users: set[str] = field(default_factory=set)
     """The uids of pods of SchedMD's operator that a user has cordoned."""
     deferral: Deferral = field(default_factory=Deferral)

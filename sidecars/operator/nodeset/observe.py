@@ -145,18 +145,20 @@ def _claims(this: Pass) -> list[Claim]:
 
 
 def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list[Node]:
-    """Node records that former pods of this NodeSet registered."""
-    uid = this.nodeset.metadata.uid
-    bound = {pod.slurm_node for pod in observed if pod.kube_node is not None}
+    """Node records that former pods of this NodeSet registered. `observed`: its pods."""
+    pods = tuple(observed)
+    _remember_former(this, view, pods)
+    uids = {this.nodeset.metadata.uid, *this.memory.former_uids}
+    bound = {pod.slurm_node for pod in pods if pod.kube_node is not None}
     # Reading the JSON of thousands of records in each pass would cost more than the rest of it.
-    owned = [node for node in view.nodes.values() if node.name not in bound and uid in node.extra]
+    owned = [node for node in view.nodes.values() if node.name not in bound and any(uid in node.extra for uid in uids)]
     if not owned or this.nodeset.spec.node_records == "Keep":
         return []
     store = this.runtime.caches.pods.store
     found = []
     for node in owned:
         facts = pod_facts(node.extra)
-        if facts is None or facts.nodeset_uid != uid:
+        if facts is None or facts.nodeset_uid not in uids:
             continue
         pod = store.get(this.nodeset.namespace, facts.pod)
         if pod is None or pod.metadata.uid != facts.pod_uid:
@@ -166,6 +168,21 @@ def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list
     alive = {pod.metadata.uid for pod in store.values()}
     in_use = slurm_nodes_in_use(this)
     return [node for node, pod_uid in found if node.name not in in_use and pod_uid not in alive]
+
+
+def _remember_former(this: Pass, view: SlurmView, pods: Iterable[WorkerPod]) -> None:
+    """Note the NodeSets that adopted pods have had: the record of a pod names the one that created it."""
+    meta = this.nodeset.metadata
+    for pod in pods:
+        node = view.nodes.get(pod.slurm_node)
+        if node is None or meta.uid in node.extra or pod.uid not in node.extra:
+            continue
+        facts = pod_facts(node.extra)
+        if facts is not None and (facts.pod_uid, facts.namespace) == (pod.uid, meta.namespace) and facts.nodeset_uid:
+            this.memory.former_uids.add(facts.nodeset_uid)
+    if this.memory.former_uids:
+        existing = {nodeset["metadata"]["uid"] for nodeset in this.runtime.caches.nodesets.store.values()}
+        this.memory.former_uids -= existing
 
 
 def slurm_nodes_in_use(this: Pass) -> set[str]:

@@ -10,7 +10,7 @@ from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import JobList, Jobs, Known, SlurmctldStart
 from sidecars.policy.nodeset.records import Observed, OtherWorkers
 from tests.support.operator_parts import EPOCH, Parts, SlurmConnection
-from tests.unit.operator.nodeset.builders import KEY, begin
+from tests.unit.operator.nodeset.builders import KEY, SPEC, begin
 
 pytestmark = pytest.mark.looptime
 
@@ -108,6 +108,44 @@ async def test_records_of_former_pods_are_orphans_and_no_others() -> None:
     parts.pod("slinky-1")
     assert await orphans(parts) == ["slinky-0"]
     assert await orphans(parts, nodeRecords="Keep") == []
+
+
+async def test_records_of_adopted_pods_are_orphans_too_once_their_pods_are_gone() -> None:
+    parts, slurm = await connected()
+    for name in ("slinky-0", "slinky-1"):
+        registered(slurm, name, name, nodeset="uid-of-former")
+        parts.pod(name)
+    assert await orphans(parts) == []
+    parts.runtime.caches.pods.store.discard(("slurm", "slinky-1"))
+    assert await orphans(parts) == ["slinky-1"]
+    parts.runtime.caches.pods.store.discard(("slurm", "slinky-0"))
+    assert await orphans(parts) == ["slinky-0", "slinky-1"]
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        # Not of the pod that has registered there.
+        PodFacts("another-pod", "slinky-0", "slurm", "uid-of-former"),
+        PodFacts("slinky-0", "slinky-0", "another-namespace", "uid-of-former"),
+        PodFacts("slinky-0", "slinky-0", "slurm"),
+    ],
+)
+async def test_a_record_shows_a_former_nodeset_only_if_a_pod_of_this_one_has_registered_it(claimed: PodFacts) -> None:
+    parts, slurm = await connected()
+    slurm.model.node_register("slinky-0", extra=encode(claimed))
+    registered(slurm, "slinky-1", "gone", nodeset="uid-of-former")
+    parts.pod("slinky-0")
+    assert await orphans(parts) == []
+
+
+async def test_a_nodeset_that_exists_is_no_former_one() -> None:
+    parts, slurm = await connected()
+    parts.custom("NodeSet", "other", SPEC)
+    registered(slurm, "slinky-0", "slinky-0", nodeset="uid-of-other")
+    registered(slurm, "other-0", "gone", nodeset="uid-of-other")
+    parts.pod("slinky-0")
+    assert await orphans(parts) == []
 
 
 async def test_the_record_of_a_former_pod_is_no_orphan_while_a_bound_pod_has_its_name() -> None:

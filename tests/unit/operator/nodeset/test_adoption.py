@@ -11,7 +11,7 @@ from sidecars.operator.nodeset.adoption import adopt, delete_revisions
 from sidecars.operator.nodeset.observe import observe
 from sidecars.operator.nodeset.reconcile import reconcile
 from sidecars.operator.runtime.errors import NotUsableError
-from tests.support.operator_parts import NAMESPACE, Parts
+from tests.support.operator_parts import Parts
 from tests.unit.operator.nodeset.builders import KEY, SPEC, begin
 
 pytestmark = pytest.mark.looptime
@@ -141,7 +141,8 @@ async def test_a_pod_without_an_owner_that_is_gone_wakes_the_nodeset_of_its_labe
     parts.custom("NodeSet", "slinky", SPEC)
     orphan(parts, deletionTimestamp="2026-01-01T00:00:00Z")
     await parts.woken()
-    parts.runtime.caches.pods.store.discard((NAMESPACE, "slinky-0"))
+    store = parts.runtime.caches.pods.store
+    store.discard(store.known()[0])
     assert (await parts.woken())["nodesets"] == {KEY}
 
 

@@ -13,7 +13,7 @@ from tests.unit.operator.nodeset.builders import KEY, SPEC, begin
 
 pytestmark = pytest.mark.looptime
 CORDON, CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordon", "nodeset.slinky.slurm.net/pod-cordoned-by"
-FIELDS = {"f:metadata": {"f:annotations": {f"f:{CORDON}": {}}}}
+FIELDS: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{CORDON}": {}}}}
 THEIRS = {"manager": "manager", "operation": "Update", "fieldsV1": FIELDS}
 KUBECTL = {"manager": "kubectl-annotate", "operation": "Update", "fieldsV1": FIELDS}
 

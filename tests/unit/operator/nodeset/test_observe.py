@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sidecars.contract.extra import PodFacts, encode
+from sidecars.kube import identity
 from sidecars.operator.nodeset.observe import observe, observed_pods, slurm_nodes_in_use, with_answers
 from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import JobList, Jobs, Known, SlurmctldStart
@@ -114,11 +115,11 @@ async def test_records_of_adopted_pods_are_orphans_too_once_their_pods_are_gone(
     parts, slurm = await connected()
     for name in ("slinky-0", "slinky-1"):
         registered(slurm, name, name, nodeset="uid-of-former")
-        parts.pod(name)
+    first, second = (parts.pod(name) for name in ("slinky-0", "slinky-1"))
     assert await orphans(parts) == []
-    parts.runtime.caches.pods.store.discard(("slurm", "slinky-1"))
+    parts.runtime.caches.pods.store.discard(identity(second).key)
     assert await orphans(parts) == ["slinky-1"]
-    parts.runtime.caches.pods.store.discard(("slurm", "slinky-0"))
+    parts.runtime.caches.pods.store.discard(identity(first).key)
     assert await orphans(parts) == ["slinky-0", "slinky-1"]
 
 

@@ -48,7 +48,7 @@ class Client:
         cls,
         credentials: Credentials,
         *,
-        concurrency: int = 64,
+        concurrency: int = 32,
         timeout: float = 30.0,
         rng: random.Random | None = None,
     ) -> AsyncIterator[Client]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+from asyncio import sslproto
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlencode
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 JSON = "application/json"
 """Content type of what is sent and accepted, unless a request names another one."""
 _SLOTS_APART = 4
+_TLS_BYTES = 2**16
+"""Size of the buffer of a TLS connection. asyncio takes 256 KiB, for each watch and request."""
 _USER_AGENT = "slurm-charts"
 
 
@@ -96,6 +99,7 @@ class Transport:
         cls, credentials: Credentials, *, concurrency: int, timeout: float, rng: random.Random
     ) -> AsyncIterator[Self]:
         """Open while the block runs; at most `concurrency` requests at once (streams apart), each for `timeout` s."""
+        sslproto.SSLProtocol.max_size = _TLS_BYTES
         session = aiohttp.ClientSession(
             # Requests are bounded by our own slots, which streams must not use up.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -214,3 +216,17 @@ async def test_the_refusal_for_a_user_without_the_role_names_the_user_and_the_re
     async with Client.connect(load_credentials(control_plane.client("nobody", "nobody"))) as client:
         with pytest.raises(Forbidden, match='User "nobody" cannot list resource "configmaps"'):
             await client.list(CONFIG_MAPS, "default")
+
+
+async def test_an_open_connection_takes_less_than_100_kib(control_plane: ControlPlane) -> None:
+    connections = 16
+    tracemalloc.start()
+    try:
+        async with Client.connect(load_credentials(control_plane.kubeconfig), concurrency=connections) as client:
+            await client.list(NODES)
+            before, _ = tracemalloc.get_traced_memory()
+            await asyncio.gather(*(client.list(NODES) for _ in range(connections)))
+            after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < connections * 100 * 1024

@@ -4,6 +4,7 @@ The site that `make docs` builds of them is checked by `tests.site`.
 """
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,19 @@ def test_every_field_of_the_reference_has_a_meaning(page: Path) -> None:
     rows = re.findall(r"^\| `.*\|$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert rows
     assert [row for row in rows if row.endswith("|  |")] == []
+
+
+@pytest.mark.parametrize("image", ["ghcr.io/slurm-charts/slurmd:26.05", "ghcr.io/slurm-charts/slurmd:26.05@sha256:ab"])
+def test_an_image_that_is_copied_as_the_page_about_air_gapped_sites_shows_keeps_its_tag(
+    image: str, tmp_path: Path
+) -> None:
+    """Of the lists in the repository and on the release page. A copy to a name with a digest would have no tag."""
+    page = (ROOT / "docs/air-gapped.md").read_text(encoding="utf-8")
+    (loop,) = (block for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL) if "crane copy" in block)
+    (tmp_path / "images.txt").write_text(f"{image}\n")
+    script = f'crane() {{ echo "$@"; }}\n{loop}'
+    done = subprocess.run(["sh", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=10)
+    assert done.stdout == f"copy {image} registry.example:5000/slurm-charts/slurmd:26.05\n"
 
 
 def claims_without_tests(text: str) -> list[str]:

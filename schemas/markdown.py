@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-LONGEST_DEFAULT = 60
+LONGEST_JSON = 60
+"""In characters. A longer map or list is easier to read as YAML."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,11 @@ def type_of(schema: dict[str, Any]) -> str:
 
 
 def code(value: Any) -> str:
-    """A value as code, or a reference to the chart's values.yaml if it is too long."""
+    """A value as code, or a reference to the chart's values.yaml if it has several lines."""
     text = value if isinstance(value, str) and value else json.dumps(value)
-    return f"`{text}`" if len(text) <= LONGEST_DEFAULT and "\n" not in text and "`" not in text else "see values.yaml"
+    if isinstance(value, list | dict) and len(text) > LONGEST_JSON:
+        return flow(value)
+    return "see values.yaml" if "\n" in text or "`" in text else f"`{text}`"
 
 
 def flow(value: Any) -> str:

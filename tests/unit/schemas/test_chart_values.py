@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from schemas import chart_values, sources
+from schemas import chart_values, markdown, sources
 
 ROOT = Path(__file__).parents[3]
 
@@ -170,8 +170,15 @@ def schemas(schema: Any) -> Iterator[dict[str, Any]]:
             yield from schemas(schema.get(word))
 
 
+def test_a_default_is_shown_in_full_unless_it_has_several_lines() -> None:
+    assert markdown.code([{"key": "k" * 80}]) == f"`[{{key: {'k' * 80}}}]`"
+    assert markdown.code("w" * 80) == f"`{'w' * 80}`"
+    assert markdown.code("[domain]\nid = ldap\n") == "see values.yaml"
+
+
 def test_the_page_takes_defaults_from_the_chart() -> None:
     page = chart_values.page("slurm-operator", ROOT / "charts" / "slurm-operator")
-    assert "| `operator.image` | string or object | see values.yaml |" in page
+    image = "`{repository: ghcr.io/slurm-charts/sidecars, tag: '', digest: ''}`"
+    assert f"| `operator.image` | string or object | {image} |" in page
     assert "| `operator.leaderElection` | boolean | `true` |" in page
     assert "`operator.image.repository`" not in page

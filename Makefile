@@ -80,8 +80,8 @@ integration: $(READY) ## tests on a real kube-apiserver and etcd
 	$(PYTEST) -n 3 --dist worksteal --timeout=120 --durations=10 tests/integration
 
 .PHONY: e2e
-e2e: $(READY) ## tests with real Slurm on real Kubernetes, on a local cluster of their own
-	$(PYTEST) --timeout=900 -o timeout_func_only=true --durations=25 tests/e2e
+e2e: $(READY) ## tests with real Slurm on real Kubernetes, on two local clusters of their own
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --timeout=900 -o timeout_func_only=true --durations=25 tests/e2e
 
 .PHONY: bench
 bench: $(READY) ## benchmarks; B=NAME for one

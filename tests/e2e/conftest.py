@@ -1,14 +1,18 @@
 """A local cluster for the end-to-end tests, apart from the one of `make up`, and Slurm installed on it by Helm.
 
-Each process of pytest has a cluster, so that `-n 2 --dist loadfile --no-loadscope-reorder` runs files side by side.
+Each process of pytest has a cluster, so that `-n 2 --dist loadfile --no-loadscope-reorder` runs files side by side. A
+kernel that tests need is built once for all processes.
 """
 
-from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.cluster import kernel
+from tests.e2e import order
 from tests.support.real.harness import Kubernetes, Slurm
 from tests.support.real.installed import cluster, install_operator, install_slurm
 
@@ -27,6 +31,40 @@ WATCHED = (
 )
 """The namespaces in which tests create Slurm clusters."""
 
+BESIDE = ExitStack()
+"""What runs beside the tests until the session ends."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: order.position(item.path.stem))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Of several processes, the one that ends first would end the build for all.
+    if not session.config.option.collectonly and not hasattr(session.config, "workerinput"):
+        build_kernel_for(item.nodeid for item in session.items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(ids: Iterable[str]) -> None:
+    build_kernel_for(ids)
+
+
+def build_kernel_for(tests: Iterable[str]) -> None:
+    """If one of the tests needs the kernel, it is built while others wait: they wait more than they compute."""
+    if any(Path(test.partition("::")[0]).stem == order.KERNEL for test in tests):
+        build_kernel()
+
+
+@cache
+def build_kernel() -> None:
+    """Start the build once."""
+    BESIDE.enter_context(kernel.built_beside())
+
+
+def pytest_unconfigure() -> None:
+    BESIDE.close()
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -38,14 +76,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(scope="session")
-def kubernetes(request: pytest.FixtureRequest, worker_id: str) -> Iterator[Kubernetes]:
-    """A real Kubernetes cluster with nothing of ours on it.
-
-    Tests wait more than they compute. If one of them needs the kernel, it is built in that time.
-    """
-    name = "e2e" if worker_id == "master" else f"e2e-{worker_id}"
-    needed = any("confined" in getattr(item, "fixturenames", ()) for item in request.session.items)
-    with kernel.built_beside() if needed else nullcontext(), cluster(name) as found:
+def kubernetes(worker_id: str) -> Iterator[Kubernetes]:
+    """A real Kubernetes cluster with nothing of ours on it."""
+    with cluster("e2e" if worker_id == "master" else f"e2e-{worker_id}") as found:
         RUNNING.append(found)
         yield found
         RUNNING.clear()

@@ -55,7 +55,8 @@ kubeconfig: $(READY) ## print the path of the kubeconfig in use
 ## Tests
 
 .PHONY: test
-test: check verify docs charts integration e2e ## everything: check, verify, docs, charts, integration, e2e
+test: $(READY) ## everything: check, verify, docs, charts, integration, e2e
+	@$(BIN)/python -m tests.cluster.ahead $(MAKE) --no-print-directory check verify docs charts integration e2e
 
 .PHONY: check
 check: $(READY) ## fast: format, lint, types, layers, unit tests

@@ -1,7 +1,11 @@
-"""Running a program to its end, with an error that shows what it said."""
+"""Running a program to its end, with an error that shows what it said; and one beside others."""
 
+import contextlib
+import os
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster.errors import ClusterError
@@ -46,3 +50,25 @@ def succeeds(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None
     except ClusterError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def beside(module: str) -> Iterator[None]:
+    """While the block runs, `python -m MODULE` runs with the time that other processes leave.
+
+    It ends with the block, and so does all that it has started. Its output and its exit code are dropped.
+    """
+    process = subprocess.Popen(
+        ["nice", "-n", "19", sys.executable, "-m", module],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -11,14 +11,11 @@ import os
 import platform
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.cluster import cache, debian
-from tests.cluster.commands import run
+from tests.cluster.commands import beside, run
 from tests.cluster.errors import ClusterError
 from tests.cluster.images import debian_mirror
 
@@ -38,9 +35,6 @@ _UNUSED = (
     *("drivers/staging/*", "sound/*", "tools/testing/*"),
 )
 """Folders of the source whose code isn't compiled. Their Makefiles and Kconfig files are read all the same."""
-
-_BESIDE = ("nice", "-n", "19", sys.executable, "-m", __name__)
-"""Runs this file as a program."""
 
 
 def built() -> bool:
@@ -62,18 +56,8 @@ def built_beside() -> Iterator[None]:
 
     A kernel() of the meantime waits for that. What goes wrong is reported there.
     """
-    if built():
+    with contextlib.nullcontext() if built() else beside(__name__):
         yield
-        return
-    process = subprocess.Popen(
-        _BESIDE, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
-    )
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def _place() -> Path:

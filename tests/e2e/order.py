@@ -6,12 +6,12 @@ alphabetical order.
 
 FIRST = (
     "test_states",
-    "test_default_values",
-    "test_accounting",
     "test_no_ghosts",
+    "test_default_values",
     "test_workers",
-    "test_high_availability",
+    "test_accounting",
     "test_upgrades",
+    "test_high_availability",
     "test_takeover",
     "test_faults",
 )

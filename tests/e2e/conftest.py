@@ -27,6 +27,7 @@ WATCHED = (
     "former",
     "guided",
     "hybrid",
+    "restored",
     "upgraded",
 )
 """The namespaces in which tests create Slurm clusters."""

@@ -1,9 +1,10 @@
-"""What the guides in docs/ describe, on a Slurm cluster of its own: topology, and a backup of slurmctld's state.
+"""What the guides in docs/ describe, on a Slurm cluster of its own: topology, a backup, and both ways to restore it.
 
 Files and values are those of the pages.
 """
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Kubernetes, S
 
 pytestmark = pytest.mark.timeout(300)
 
-NAMESPACE = "guided"
+NAMESPACE, RESTORED = "guided", "restored"
 ANNOTATION = "topology.slinky.slurm.net/spec"
 
 
@@ -32,26 +33,32 @@ def on_page(name: str, word: str) -> Example:
 def guided(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     """A cluster with the topology of the guide and one worker. The operator is there, because `slurm` is."""
     found = Slurm(kubernetes, NAMESPACE)
-    topology = on_page("rdma-topology.md", "topology.yaml").documents[0]
     kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}=rails:leaf1")
     try:
-        kubernetes.helm(
-            *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", NAMESPACE, "-f", str(VALUES), "-f", "-"),
-            *("--set", "nodesets.slinky.replicas=1", "--set", "nodesets.slinky.oversubscribeNode=true"),
-            stdin=yaml.safe_dump(topology),
-        )
+        install(found, {})
         found.until_idle(1)
         yield found
     finally:
         kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}-")
-    kubernetes.helm("uninstall", "slurm", "-n", NAMESPACE)
-    kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    for namespace in (NAMESPACE, RESTORED):
+        kubernetes.helm("uninstall", "slurm", "-n", namespace, "--ignore-not-found")
+        kubernetes.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def kubectl_bytes(kubernetes: Kubernetes, *words: str, stdin: bytes | None = None) -> bytes:
+def install(slurm: Slurm, values: dict[str, Any]) -> None:
+    """Install the release with the topology of the guide, these values, and one worker."""
+    topology = on_page("rdma-topology.md", "topology.yaml").documents[0]
+    slurm.kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "-f", str(VALUES), "-f", "-"),
+        *("--set", "nodesets.slinky.replicas=1", "--set", "nodesets.slinky.oversubscribeNode=true"),
+        stdin=yaml.safe_dump(topology | values),
+    )
+
+
+def kubectl_bytes(kubernetes: Kubernetes, *words: str, stdin: bytes | None = None, namespace: str = NAMESPACE) -> bytes:
     """kubectl with binary input and output."""
     done = subprocess.run(
-        [kubernetes.kubectl_path, "-n", NAMESPACE, *words],
+        [kubernetes.kubectl_path, "-n", namespace, *words],
         input=stdin,
         capture_output=True,
         timeout=60,
@@ -82,8 +89,7 @@ def test_slurmctld_continues_from_a_backup_while_a_job_runs_on(guided: Slurm) ->
     running = guided.submit("#!/bin/sh\nsleep 90\n")
     until("the job to run", lambda: guided.job(running)["JobState"] == "RUNNING", 60)
     until_saved(guided, running)
-    save = "cd /var/spool/slurmctld/* && tar -cf - $(ls -A)"
-    saved = kubectl_bytes(kubernetes, "exec", "slurm-controller-0", "-c", "slurmctld", "--", "sh", "-c", save)
+    saved = save(kubernetes)
     lost = guided.submit("#!/bin/sh\ntrue\n", "--hold")
     pods = {name: pod["metadata"]["uid"] for name, pod in guided.pods().items()}
 
@@ -100,21 +106,82 @@ def test_slurmctld_continues_from_a_backup_while_a_job_runs_on(guided: Slurm) ->
     until("the restored job to end", lambda: guided.job(waiting)["JobState"] == "COMPLETED", 60)
 
 
+def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided: Slurm) -> None:
+    kubernetes = guided.kubernetes
+    waiting = guided.submit("#!/bin/sh\ntrue\n", "--hold")
+    running = guided.submit("#!/bin/sh\nsleep 600\n")
+    until("the job to run", lambda: guided.job(running)["JobState"] == "RUNNING", 60)
+    until_saved(guided, running)
+    saved = save(kubernetes)
+    keys = [kubernetes.get("-n", NAMESPACE, "secret", name) for name in ("slurm-auth-slurm", "slurm-auth-jwt")]
+    guided.login("scancel", str(running), str(waiting))
+
+    for key in keys:
+        key["metadata"] = {"name": key["metadata"]["name"], "namespace": RESTORED}
+        kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(key))
+    create_claim(kubernetes)
+    restore(kubernetes, saved, RESTORED, "statesave-restored")
+    (values,) = on_page("backup.md", "existingClaim").documents
+    restored = Slurm(kubernetes, RESTORED)
+    install(restored, values | {"clusterName": f"{NAMESPACE}_slurm"})
+
+    until("the login node", lambda: kubernetes.kubectl(*_ROLLOUT), 120)
+    until("the worker to be ready", lambda: restored.nodes().get("slinky-0") == "mixed", 120)
+    assert restored.job(running)["JobState"] == "RUNNING", "Slurm doesn't know that the job ended with its cluster"
+    restored.login("sh", "-c", command_of_page("squeue"))
+    until("the job to be requeued", lambda: restored.job(running)["Restarts"] == "1", 30)
+    restored.login("scontrol", "release", str(waiting))
+    until("the restored job to end", lambda: restored.job(waiting)["JobState"] == "COMPLETED", 60)
+    assert restored.job(running)["JobState"] == "PENDING"
+    restored.login("scancel", str(running))
+
+
+_ROLLOUT = ("-n", RESTORED, "rollout", "status", "deployment/slurm-login-slinky", "--timeout=60s")
+
+
+def command_of_page(word: str) -> str:
+    """The one shell command of the page about backups that contains the word."""
+    page = (REPOSITORY / "docs" / "backup.md").read_text(encoding="utf-8")
+    (command,) = (each for each in re.findall(r"-- sh -c '(.*?)'", page) if word in each)
+    return str(command)
+
+
+def save(kubernetes: Kubernetes) -> bytes:
+    """The state of slurmctld, with the command of the page."""
+    inside = ("exec", "slurm-controller-0", "-c", "slurmctld", "--", "sh", "-c")
+    return kubectl_bytes(kubernetes, *inside, command_of_page("tar -cf"))
+
+
+def create_claim(kubernetes: Kubernetes) -> None:
+    """An empty claim for the restored state."""
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "statesave-restored", "namespace": RESTORED},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(claim))
+
+
 def stop_slurmctld(kubernetes: Kubernetes) -> None:
     kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=0")
     kubernetes.kubectl("-n", NAMESPACE, "scale", "statefulset", "slurm-controller", "--replicas=0")
     kubernetes.kubectl("-n", NAMESPACE, "wait", "--for=delete", "pod/slurm-controller-0", "--timeout=60s")
 
 
-def restore(kubernetes: Kubernetes, saved: bytes) -> None:
+def restore(
+    kubernetes: Kubernetes, saved: bytes, namespace: str = NAMESPACE, claim: str = "statesave-slurm-controller-0"
+) -> None:
     """As the page describes, with its pod."""
     pod: dict[str, Any] = on_page("backup.md", "runAsUser").documents[0]
-    pod["metadata"]["namespace"] = NAMESPACE
+    pod["metadata"]["namespace"] = namespace
+    pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] = claim
+    inside = ("exec", "-i", "restore", "--")
     kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(pod))
-    kubernetes.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", "pod/restore", "--timeout=60s")
-    kubectl_bytes(kubernetes, "exec", "restore", "--", "find", "/statesave", "-mindepth", "1", "-delete")
-    kubectl_bytes(kubernetes, "exec", "-i", "restore", "--", "tar", "-C", "/statesave", "-xf", "-", stdin=saved)
-    kubernetes.kubectl("-n", NAMESPACE, "delete", "pod", "restore", "--now")
+    kubernetes.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/restore", "--timeout=60s")
+    kubectl_bytes(kubernetes, *inside, "find", "/statesave", "-mindepth", "1", "-delete", namespace=namespace)
+    kubectl_bytes(kubernetes, *inside, "tar", "-C", "/statesave", "-xf", "-", stdin=saved, namespace=namespace)
+    kubernetes.kubectl("-n", namespace, "delete", "pod", "restore", "--now")
 
 
 def start_slurmctld(kubernetes: Kubernetes) -> None:

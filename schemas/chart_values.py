@@ -1,7 +1,8 @@
 """The charts' values as `schemas/values` describes them: rules, descriptions for editors, and the pages about them.
 
 The sources are draft-07 in YAML. An object that lists `properties` and doesn't speak of `additionalProperties` takes no
-others, so that typos are refused. Every chart takes `global`, as Helm hands it to subcharts. Defaults on the pages come
+others, so that typos are refused. Every chart takes `global`, as Helm hands it to subcharts, and `enabled: true`, which
+charts with a dependency on it name in its `condition`. Defaults on the pages come
 from the chart's values.yaml, the only place where they stand. Five words are additions to draft-07:
 
 - `kubernetes: TYPE` includes Kubernetes' own type, over which the other words are merged.
@@ -28,6 +29,12 @@ SOURCE = Path(__file__).parent / "values"
 CHECK = Path(__file__).parent / "check.tpl"
 GLOBAL = Path(__file__).parent / "global.tpl"
 DRAFT = "http://json-schema.org/draft-07/schema#"
+CONDITION = {
+    "accept": [True, None],
+    "remedy": "Remove it. Only the `condition` of a dependency on this chart can name it.",
+}
+"""The root's `enabled`: Helm hands it to a subchart whose dependency has the condition `CHART.enabled`."""
+
 _MISSING = object()
 _LARGE = 200
 """Characters of a part of the rules that is worth a definition."""
@@ -50,6 +57,7 @@ def json_schema(chart: str) -> dict[str, Any]:
     source = load(chart)
     source.pop("definitions", None)
     own = source.pop("properties")
+    source["former"] = {"enabled": CONDITION, **source.get("former", {})}
     anything = {"description": "Values that Helm shares between charts. Not used.", "type": "object"}
     schema = _mapped(_mapped({**source, "properties": {"global": anything, **own}}, _completed), _without_reference)
     return {"$schema": DRAFT, **schema, "definitions": kubernetes_types.definitions(schema)}

@@ -40,6 +40,16 @@ CHOICES = {
 }
 """Values of fields that Kubernetes describes in words only."""
 
+QUANTITY: Schema = {
+    "pattern": "^[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
+    "remedy": "Set a number, and a unit of Kubernetes such as `500m`, `10Gi` or `10G`.",
+}
+RESOURCES: Schema = {
+    "pattern": "^(cpu|memory|ephemeral-storage|hugepages-[^/]+|[^/]+/[^/]+)$",
+    "remedy": "Use cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with its domain, for example nvidia.com/gpu.",
+}
+"""Names of the resources of containers and pods."""
+
 
 @functools.cache
 def _types(version: str) -> dict[str, Schema]:
@@ -59,6 +69,11 @@ def definition(name: str) -> Schema:
     result = dict(found[-1])
     if "properties" in result:
         result["properties"] = {key: child for each in found for key, child in each.get("properties", {}).items()}
+    if name == "Quantity":
+        result |= QUANTITY
+    if name == "ResourceRequirements":
+        for field in ("limits", "requests"):
+            result["properties"][field] = {**result["properties"][field], "propertyNames": RESOURCES}
     if name in PARTIAL:
         result.pop("required", None)
     for (owner, field), choices in CHOICES.items():

@@ -30,10 +30,13 @@ rules refer, the rule, the value, its place in the values.
 {{- $wanted = append $wanted (get $words .) -}}
 {{- end -}}
 {{- $remedy := get $rule "remedy" | default (printf "Set %s." (join " or " $wanted)) -}}
+{{- $fits := or (not $rule.pattern) (regexMatch ($rule.pattern | default "") (toString $value)) -}}
 {{- if include "slurm-operator-crds.check.needlessQuotes" (list $value $types) -}}
 {{- $remedy = "Remove the quotes, or use --set." -}}
-{{- else if and (eq (join "" $wanted) "text") (has $type (list "number" "integer" "boolean")) -}}
+{{- else if and (eq (join "" $wanted) "text") (has $type (list "number" "integer" "boolean")) (or $fits (not $rule.remedy)) -}}
 {{- $remedy = "Put it in quotes, or use --set-string." -}}
+{{- else if and (eq $type "boolean") (has "object" $types) (hasKey ($rule.properties | default dict) "enabled") -}}
+{{- $remedy = printf "Set %s.enabled." $path -}}
 {{- end -}}
 {{- include "slurm-operator-crds.check.line" (list $path (printf "%s is not %s" (include "slurm-operator-crds.check.shown" $value) (join " or " $wanted)) $remedy) -}}
 {{- else if and (hasKey $rule "enum") (not (include "slurm-operator-crds.check.listed" (list $value $rule.enum))) -}}
@@ -95,8 +98,13 @@ rules refer, the rule, the value, its place in the values.
 {{- $value := index . 2 -}}
 {{- range $rule.required -}}
 {{- if or (not (hasKey $value .)) (kindIs "invalid" (get $value .)) -}}
-{{- $here := empty $path | ternary . (printf "%s.%s" $path .) -}}
+{{- if $path -}}
+{{- $here := printf "%s.%s" $path . -}}
 {{- include "slurm-operator-crds.check.line" (list $here "the key is missing, or null" (printf "Set %s." $here)) -}}
+{{- else -}}
+{{- /* All keys at the top have defaults. */}}
+{{- include "slurm-operator-crds.check.line" (list . "`null` removes the defaults of the chart" "Remove the line, or set keys below it.") -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and (hasKey $rule "minProperties") (lt (len $value) (int $rule.minProperties)) -}}
@@ -161,8 +169,8 @@ with a list: definitions, the map of rules by key, the key, its place.
 {{- end }}
 
 {{- /*
-The name most like a key, by pairs of neighbouring letters; a name of the same letters in another order wins. Empty if none is
-much like it. Call with a list: the key, the names.
+The name most like a key, by pairs of neighbouring letters; a name of the same letters in another order wins, and one that begins
+with the key. Empty if none is much like it. Call with a list: the key, the names.
 */}}
 {{- define "slurm-operator-crds.check.nearest" -}}
 {{- $key := index . 0 | lower -}}
@@ -176,7 +184,7 @@ much like it. Call with a list: the key, the names.
 {{- if contains (substr $place (add $place 2 | int) $key) $other }}{{ $shared = add $shared 1 }}{{ end -}}
 {{- end -}}
 {{- $score := div (mul 200 $shared) (max 1 (sub (add (len $key) (len $other)) 2)) -}}
-{{- if eq $letters (splitList "" $other | sortAlpha | join "") }}{{ $score = 100 }}{{ end -}}
+{{- if or (eq $letters (splitList "" $other | sortAlpha | join "")) (and (gt (len $key) 2) (hasPrefix $key $other)) }}{{ $score = 100 }}{{ end -}}
 {{- if gt (int $score) (int $most) -}}
 {{- $best = $name -}}
 {{- $most = $score -}}

@@ -9,4 +9,18 @@
   "Remove operator.image, or set it to your copy of ghcr.io/slurm-charts/sidecars, under another name."
 ) -}}
 {{- end -}}
+{{- $name := include "slurm-operator.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- include "slurm-operator.check.line" (list "fullnameOverride" (printf "the name `%s` is no name of a Service" $name)
+  "Set a name of a-z, 0-9 and, within, `-`, which begins with a letter.") -}}
+{{- end -}}
+{{- $operator := .Values.operator -}}
+{{- if and (gt (int $operator.replicas) 1) (not $operator.leaderElection) -}}
+{{- include "slurm-operator.check.line" (list "operator.leaderElection"
+  (printf "%d replicas need a leader, because each would act on the same pods" (int $operator.replicas))
+  "Set it to true, or operator.replicas to 1.") -}}
+{{- end -}}
+{{- if eq (toString $operator.healthPort) (toString $operator.metricsPort) -}}
+{{- include "slurm-operator.check.line" (list "operator.healthPort" (printf "`%v` is also operator.metricsPort" $operator.healthPort) "Set another port.") -}}
+{{- end -}}
 {{- end }}

@@ -12,6 +12,7 @@ What no rule of values-rules.json can describe, because several values are conce
   (printf "Add lines to it with %s.extraConf." (eq $name "slurm.conf" | ternary "controller" "accounting"))) -}}
 {{- end -}}
 {{- end -}}
+{{- include "slurm.faults.fullname" . -}}
 {{- include "slurm.images.faults" . -}}
 {{- range $key, $set := include "slurm.loginsets" . | fromYaml -}}
 {{- include "slurm.faults.name" (list (printf "loginsets.%s" $key) $key (include "slurm.loginset.name" (list $ $key))) -}}
@@ -48,6 +49,23 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /*
+A line for a name of the Controller with which its Services or pods can't exist: Services have the name, followed by
+"-controller-internal" and more. Pods of a StatefulSet have its name, followed by a hash, as a label of at most 63 characters.
+*/}}
+{{- define "slurm.faults.fullname" -}}
+{{- $name := include "slurm.fullname" . -}}
+{{- $daemons := not (and .Values.controller.external (or .Values.accounting.external (not .Values.accounting.enabled))) -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- include "slurm.check.line" (list "fullnameOverride" (printf "the name `%s` of the Controller becomes part of the names of Services" $name)
+  "Set a name of a-z, 0-9 and, within, `-`, which begins with a letter.") -}}
+{{- else if gt (len $name) ($daemons | ternary 41 55) -}}
+{{- include "slurm.check.line" (list "fullnameOverride"
+  (printf "the name `%s` of the Controller has %d characters, and may have %d" $name (len $name) ($daemons | ternary 41 55))
+  "Set a shorter name.") -}}
 {{- end -}}
 {{- end }}
 

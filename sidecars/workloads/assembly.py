@@ -30,15 +30,15 @@ def labels(owner: Resource) -> dict[str, str]:
 
     Those change with every release of a chart, and a changed pod template restarts pods.
     """
-    return _without_tools(owner.metadata.labels)
+    return without_tools(owner.metadata.labels)
 
 
 def annotations(owner: Resource) -> dict[str, str]:
     """The owner's annotations for its objects: all but those of deployment tools, and those for the operator."""
-    return {key: value for key, value in _without_tools(owner.metadata.annotations).items() if key != names.KEYS_SETTLE}
+    return {key: value for key, value in without_tools(owner.metadata.annotations).items() if key != names.KEYS_SETTLE}
 
 
-def _without_tools(metadata: Mapping[str, str] | None) -> dict[str, str]:
+def without_tools(metadata: Mapping[str, str] | None) -> dict[str, str]:
     """Labels or annotations without those of deployment tools."""
     return {
         key: value
@@ -99,9 +99,9 @@ def pod_template(base: Json, owner: Resource, user: PodTemplate, containers: Map
     return {
         "metadata": _tidy(
             {
-                "labels": labels(owner) | _without_tools(user.metadata.labels) | metadata.get("labels", {}),
+                "labels": labels(owner) | without_tools(user.metadata.labels) | metadata.get("labels", {}),
                 "annotations": annotations(owner)
-                | _without_tools(user.metadata.annotations)
+                | without_tools(user.metadata.annotations)
                 | metadata.get("annotations", {}),
             }
         ),

@@ -31,7 +31,7 @@ class Revision:
     @property
     def content(self) -> tuple[object, object]:
         """What distinguishes revisions: the NodeSet's choices, and what slurmd reads when it starts."""
-        return self.data.get("spec"), self.data.get("reads")
+        return _effective(self.data["spec"]), self.data.get("reads")
 
 
 def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions: int | None = None) -> Revision:
@@ -41,7 +41,7 @@ def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions:
     those of the status) changes the hash of the same content. Raises ResourceError and MissingReferenceError.
     """
     spec = builtins(nodeset.spec)
-    choices = merge.chosen({field: spec[field] for field in CHOICES if field in spec})
+    choices = _effective({field: spec[field] for field in CHOICES if field in spec})
     # What slurmd reads only when it starts.
     slurm, sssd = slurm_key(controller), sssd_conf(nodeset)
     # The contents of slurm.jwks don't count: slurmd reads it at each reconfigure.
@@ -56,6 +56,21 @@ def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions:
         "sidecarsImage": facts.site.sidecars_image,
     }
     return Revision(digest(text)[:10], {"spec": choices, "reads": reads, "base": base})
+
+
+def _effective(spec: Json) -> Json:
+    """The choices that reach pods: neither metadata of deployment tools, nor what a disabled ssh would be.
+
+    SchedMD's chart puts labels of the release on templates, and a chart may describe ssh without enabling it.
+    """
+    choices = {key: value for key, value in spec.items() if key != "ssh" or (value or {}).get("enabled")}
+    if metadata := (choices.get("template") or {}).get("metadata"):
+        kept = {
+            key: assembly.without_tools(value) if key in ("labels", "annotations") else value
+            for key, value in metadata.items()
+        }
+        choices["template"] = {**choices["template"], "metadata": kept}
+    return merge.chosen(choices)
 
 
 def revision_object(nodeset: NodeSet, revision: Revision, number: int) -> Manifest:

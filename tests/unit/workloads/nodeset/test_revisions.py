@@ -14,6 +14,9 @@ from tests.support import builders
 from tests.support.builders import controller, nodeset
 from tests.unit.workloads.nodeset.making import CLAIM, SSH
 
+TOOLS = {"helm.sh/chart": "slurm-1.2.1", "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": "26.05"}
+"""Labels that SchedMD's chart puts on pod templates, and that reach no pod."""
+
 
 def revision(of: NodeSet, facts: Facts | None = None) -> render.Revision:
     """The revision of a NodeSet."""
@@ -46,10 +49,44 @@ def test_what_the_pods_are_made_of_makes_a_new_revision(change: dict[str, Any]) 
         {"volumeClaimTemplates": [CLAIM]},
         {"updateStrategy": {"type": "OnDelete"}},
         {"slurmd": {"resources": {}, "env": None}, "template": {"spec": {"affinity": {}}}, "extraConf": ""},
+        {"template": {"metadata": {"labels": TOOLS, "annotations": {"meta.helm.sh/release-name": "slurm"}}}},
+        {"ssh": {"enabled": False, "extraSshdConfig": "MaxAuthTries 2", "sssdConfRef": builders.SSSD}},
     ],
 )
 def test_what_the_pods_are_not_made_of_makes_none(change: dict[str, Any]) -> None:
     assert revision(nodeset(**change)).hash == revision(nodeset()).hash
+
+
+def test_a_label_of_the_site_beside_those_of_tools_makes_a_new_revision() -> None:
+    change = {"template": {"metadata": {"labels": {**TOOLS, "team": "hpc"}}}}
+    assert revision(nodeset(**change)).content != revision(nodeset()).content
+
+
+def test_a_stored_revision_with_labels_of_tools_is_that_of_the_same_choices_without_them() -> None:
+    found = revision(nodeset(slurmd={"image": "a"}))
+    data = {**found.data, "spec": {**found.data["spec"], "template": {"metadata": {"labels": TOOLS}}}}
+    assert render.Revision("stored", data).content == found.content
+
+
+def test_the_nodeset_of_schedmds_chart_and_that_of_this_chart_have_the_same_revision() -> None:
+    """With the same values: SchedMD's chart writes empty fields and labels of the release, ours a reference of ssh."""
+    image = {"image": "slurmd:26.05", "imagePullPolicy": "IfNotPresent"}
+    os = {"hostname": "a-", "nodeSelector": {"kubernetes.io/os": "linux"}}
+    theirs = nodeset(
+        slurmd={**image, "args": [], "env": [], "resources": {}, "volumeMounts": []},
+        logfile={"image": "alpine:latest", "imagePullPolicy": "IfNotPresent", "resources": {}},
+        template={
+            "metadata": {"labels": TOOLS},
+            "spec": {**os, "affinity": {}, "initContainers": [], "resources": {}, "tolerations": [], "volumes": []},
+        },
+    )
+    ours = nodeset(
+        slurmd=image,
+        logfile={"image": "alpine:latest", "imagePullPolicy": "IfNotPresent"},
+        ssh={"enabled": False, "sssdConfRef": builders.SSSD},
+        template={"spec": os},
+    )
+    assert revision(theirs).content == revision(ours).content
 
 
 def test_changed_keys_make_no_new_revision_as_they_reach_running_pods() -> None:

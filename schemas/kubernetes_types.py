@@ -46,7 +46,8 @@ QUANTITY: Schema = {
 }
 RESOURCES: Schema = {
     "pattern": "^(cpu|memory|ephemeral-storage|hugepages-[^/]+|[^/]+/[^/]+)$",
-    "remedy": "Use cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with its domain, for example nvidia.com/gpu.",
+    "remedy": "Use cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with its domain, for example "
+    "nvidia.com/gpu.",
 }
 """Names of the resources of containers and pods."""
 

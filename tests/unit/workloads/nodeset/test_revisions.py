@@ -58,7 +58,7 @@ def test_what_the_pods_are_not_made_of_makes_none(change: dict[str, Any]) -> Non
 
 
 def test_a_label_of_the_site_beside_those_of_tools_makes_a_new_revision() -> None:
-    change = {"template": {"metadata": {"labels": {**TOOLS, "team": "hpc"}}}}
+    change: dict[str, Any] = {"template": {"metadata": {"labels": {**TOOLS, "team": "hpc"}}}}
     assert revision(nodeset(**change)).content != revision(nodeset()).content
 
 

@@ -200,7 +200,10 @@ def _main(kubeconfig: Path, connection: Connection) -> None:
             own = _Kubelets(client)
 
             def answer() -> None:
-                what, arguments = connection.recv()
+                try:
+                    what, arguments = connection.recv()
+                except EOFError:  # the benchmark was killed
+                    raise SystemExit from None
                 connection.send(getattr(own, what)(*arguments))
 
             async with serve(own.slurm) as url, asyncio.TaskGroup() as tasks:

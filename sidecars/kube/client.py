@@ -170,14 +170,18 @@ class Client:
         field_manager: str,
         force: bool = True,
         subresource: str | None = None,
+        dry_run: bool = False,
     ) -> Manifest:
         """Server-side apply: the manifest has exactly the fields that the manager wants to own; the object as stored.
 
         `subresource="status"` writes status alone. Without `force`, raises Conflict for fields of other managers.
+        With `dry_run` it is refused as otherwise, and not stored.
         https://kubernetes.io/docs/reference/using-api/server-side-apply/
         """
         namespace, name = _place(resource, manifest)
         query = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        if dry_run:
+            query["dryRun"] = "All"
         path = resource.path(namespace, name, subresource)
         return await self._write("PATCH", path, manifest, _MANIFEST, query, "application/apply-patch+yaml")
 

@@ -207,7 +207,7 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
         lookup=lookup,
         clusters=clusters,
         queues=queues,
-        applier=Applier(client, caches.live),
+        applier=Applier(client, caches.live, world.wall_clock),
         status=StatusWriter(client, world.wall_clock),
         events=EventRecorder(client, "slurm-operator", lambda: datetime.fromtimestamp(world.wall_clock(), UTC)),
         expectations=Expectations(clock=world.clock),

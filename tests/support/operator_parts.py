@@ -70,9 +70,11 @@ class Requests:
             raise NotFound(404, "NotFound", f"{resource.kind} {name}")
         return found if type is dict else msgspec.convert(found, type)
 
-    async def apply(self, resource: Resource, manifest: Manifest, *, field_manager: str) -> Manifest:
+    async def apply(
+        self, resource: Resource, manifest: Manifest, *, field_manager: str, dry_run: bool = False
+    ) -> Manifest:
         metadata = manifest["metadata"]
-        await self._make("apply", resource.kind, metadata["name"], manifest)
+        await self._make("try" if dry_run else "apply", resource.kind, metadata["name"], manifest)
         return self._answer(metadata["namespace"], metadata["name"], manifest)
 
     async def create(self, resource: Resource, manifest: Manifest, type: Any = dict) -> Manifest:

@@ -5,7 +5,8 @@ exists is adopted only if it belongs to the same custom resource, or has our lab
 
 An object that SchedMD's operator has created for the same custom resource is taken over: its fields become ours first,
 so that those which we don't set are removed. A StatefulSet or Deployment of which a field differs that can't be changed
-is deleted without its pods and claims, and created again.
+is deleted without its pods and claims, and created again. One that SchedMD's operator then changes back is left to it
+for some time (`contest`).
 
 Not for pods: those are created by POST.
 """
@@ -33,6 +34,7 @@ from sidecars.kube import (
     Resource,
 )
 from sidecars.operator.runtime import managed_fields
+from sidecars.operator.runtime.contest import Contests
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.policy.reasons import Ready
 from sidecars.workloads.assembly import containers_of
@@ -236,6 +238,12 @@ def _controller(manifest: Manifest) -> dict[str, Any] | None:
     return next((owner for owner in _owners(manifest) if owner.get("controller")), None)
 
 
+def _trial(wanted: Manifest) -> Manifest:
+    """The object under a name that is free, to see whether it could be created."""
+    metadata = wanted["metadata"]
+    return {**wanted, "metadata": {**metadata, "name": f"{metadata['name']}-trial", "resourceVersion": NEW}}
+
+
 class Applier:
     """Applies manifests that differ from what is live.
 
@@ -243,14 +251,21 @@ class Applier:
     resourceVersion, so a value that the server normalises (a quantity, a default) isn't taken for a difference.
     """
 
-    def __init__(self, client: Client, live: Callable[[Resource, str, str], Manifest | None]) -> None:
+    def __init__(
+        self, client: Client, live: Callable[[Resource, str, str], Manifest | None], now: Callable[[], float]
+    ) -> None:
         self._client = client
         self._live = live
         self._settled: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._deleted: dict[tuple[str, str, str], str] = {}
+        """The uids of the objects that we have deleted to create them again."""
+        self._contests = Contests(now)
 
     def forget(self, kind: str, namespace: str, name: str) -> None:
         """The object is gone."""
-        self._settled.pop((kind, namespace, name), None)
+        key = kind, namespace, name
+        self._settled.pop(key, None)
+        self._contests.forget(key)
 
     async def apply(self, manifest: Manifest) -> bool:
         """Apply the object as `manifest` describes; True when a request was needed. Raises ApiError, NameTakenError,
@@ -260,8 +275,12 @@ class Applier:
         wanted = stamped(manifest)
         metadata: dict[str, Any] = wanted["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
+        live = self._live(resource, namespace, name)
+        if live is not None and (resource.kind, namespace, name) in self._settled and managed_fields.has_former(live):
+            # The cache may not show yet that it was taken over.
+            live = await self._current(resource, namespace, name)
         try:
-            return await self._bring(resource, wanted, self._live(resource, namespace, name))
+            return await self._bring(resource, wanted, live)
         except Conflict:
             # The cache is behind, or another client's object has the name.
             return await self._bring(resource, wanted, await self._current(resource, namespace, name))
@@ -288,12 +307,18 @@ class Applier:
     async def _take_over(self, resource: Resource, wanted: Manifest, live: Manifest) -> bool:
         metadata = live["metadata"]
         place, uid, version = (metadata["namespace"], metadata["name"]), metadata["uid"], metadata["resourceVersion"]
+        key, former = (resource.kind, *place), managed_fields.has_former(live)
+        if former and (key in self._settled or self._deleted.get(key, uid) != uid):
+            self._contests.check(key, wanted)
         differing = immutable_differences(live, wanted)
         if differing:
+            # Slurm's daemon would be without a controller if the next one were refused.
+            await self._client.apply(resource, _trial(wanted), field_manager=FIELD_MANAGER, dry_run=True)
+            self._deleted[key] = uid
             log.info("%s %s/%s is replaced for its %s", resource.kind, *place, " and ".join(differing))
             await self._client.delete(resource, *place, uid=uid, resource_version=version, propagation_policy="Orphan")
             raise ReplacedError(live, wanted, differing)
-        if managed_fields.has_former(live):
+        if former:
             await self._hand_over(resource, metadata, version, managed_fields.handed_over(live, FIELD_MANAGER))
             log.info("%s %s/%s is taken over", resource.kind, *place)
         return await self._write(resource, wanted, uid=uid)

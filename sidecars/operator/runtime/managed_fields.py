@@ -19,23 +19,27 @@ FORMER_MANAGER = "manager"
 _NONE: dict[str, Any] = {}
 
 
-def is_former(entry: dict[str, Any]) -> bool:
+def has_former(live: Manifest) -> bool:
+    """Whether SchedMD's operator owns fields of the object, and not only labels and annotations.
+
+    Programs of others are called `manager` too.
+    """
+    entries = filter(_is_former, live["metadata"].get("managedFields") or ())
+    return any(name != "f:metadata" for entry in entries for name in entry.get("fieldsV1") or ())
+
+
+def _is_former(entry: dict[str, Any]) -> bool:
     """Whether an entry of metadata.managedFields is that of SchedMD's operator. It never writes by a subresource."""
     return (
         entry.get("manager") == FORMER_MANAGER and entry.get("operation") == "Update" and not entry.get("subresource")
     )
 
 
-def has_former(live: Manifest) -> bool:
-    """Whether SchedMD's operator owns fields of the object."""
-    return any(is_former(entry) for entry in live["metadata"].get("managedFields") or ())
-
-
 def is_set_by_former(live: Manifest, *path: str) -> bool:
     """Whether SchedMD's operator, and no other client, has set the field: its names from the outermost one on."""
     entries = live["metadata"].get("managedFields") or ()
     managers = [entry for entry in entries if _sets(entry.get("fieldsV1") or {}, path)]
-    return bool(managers) and all(map(is_former, managers))
+    return bool(managers) and all(map(_is_former, managers))
 
 
 def _sets(fields: dict[str, Any], path: Sequence[str]) -> bool:
@@ -47,7 +51,7 @@ def _sets(fields: dict[str, Any], path: Sequence[str]) -> bool:
 def handed_over(live: Manifest, to: str) -> list[dict[str, Any]]:
     """metadata.managedFields with the fields of SchedMD's operator given to the manager `to`, which applies."""
     entries = live["metadata"].get("managedFields") or []
-    united = [entry for entry in entries if is_former(entry) or _is_applied_by(entry, to)]
+    united = [entry for entry in entries if _is_former(entry) or _is_applied_by(entry, to)]
     fields: dict[str, Any] = {}
     for entry in united:
         fields = _union(fields, entry.get("fieldsV1") or {})

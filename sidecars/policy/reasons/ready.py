@@ -138,6 +138,18 @@ class Ready(Reason):
         f"{WAIT} If it lasts, look at the StatefulSet that the message names ({_TAKING_OVER}).",
         "False",
     )
+    TWO_OPERATORS = (
+        "TwoOperators",
+        (
+            "SchedMD's operator has written to an object after this operator has taken it over. The object stays as it "
+            "is, so that two operators don't replace Slurm's pods in turn."
+        ),
+        (
+            "Find SchedMD's operator with `kubectl get deployments -A` and delete its Deployment. This operator tries "
+            f"again after 5 minutes to an hour, or when you restart it ({_TAKING_OVER})."
+        ),
+        "False",
+    )
     NEWER_THAN_LEADER = (
         "NewerThanLeader",
         "The image is newer than that of the daemon that it connects to, which would not understand it.",

@@ -32,6 +32,7 @@ from sidecars.kube import (
     STATEFUL_SETS,
     ApiError,
     Client,
+    Invalid,
     Manifest,
     NotFound,
     Resource,
@@ -406,6 +407,107 @@ async def test_a_configuration_that_would_be_refused_leaves_slurmctld_as_it_is_u
         assert await installation.live(untouched) == before
         await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", {"spec": {"extraConf": None}})
         await installation.complete()
+
+
+async def test_a_statefulset_that_a_policy_would_refuse_leaves_the_present_one_until_the_policy_allows_it(
+    installation: Installation,
+) -> None:
+    world = installation.world
+    await installation.install("1.2")
+    old = (await world.get(STATEFUL_SETS, "slurm-controller")) or {}
+    async with policy(world, "object.spec.serviceName != 'slurm-controller-internal'", "not this StatefulSet"):
+        async with installation.operator():
+            await installation.until_ours(*SLURMDBD)
+            await update_status(world, *SLURMDBD)
+
+            async def refused() -> bool:
+                found = await world.condition(CONTROLLERS, "slurm")
+                return found.get("reason") == "Refused" and "not this StatefulSet" in str(found["message"])
+
+            await until("the policy's words", refused)
+        left = (await world.get(STATEFUL_SETS, "slurm-controller")) or {}
+        assert left == old
+        assert await world.get(STATEFUL_SETS, "slurm-controller-trial") is None
+    async with installation.operator():
+        await installation.until_ours(*SLURMCTLD)
+
+
+@contextlib.asynccontextmanager
+async def policy(world: WatchedNamespace, expression: str, message: str) -> AsyncIterator[None]:
+    """A ValidatingAdmissionPolicy for StatefulSets of the namespace while the block runs."""
+    name = world.namespace
+    group = "admissionregistration.k8s.io"
+    policies = Resource(group, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
+    bindings = Resource(
+        group, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+    )
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["statefulsets"]}
+    where = {"resourceRules": [rule]}
+    for resource, spec in (
+        (policies, {"matchConstraints": where, "validations": [{"expression": expression, "message": message}]}),
+        (
+            bindings,
+            {
+                "policyName": name,
+                "validationActions": ["Deny"],
+                "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}},
+            },
+        ),
+    ):
+        body = {"apiVersion": f"{group}/v1", "kind": resource.kind, "metadata": {"name": name}, "spec": spec}
+        await world.client.create(resource, body)
+    [probe] = [it for it in former.objects("controller", namespace=name, controller="x") if it["kind"] == "StatefulSet"]
+    probe["metadata"] = {"namespace": name, "name": "probe"}
+    probe["spec"]["serviceName"] = "slurm-controller-internal"
+
+    async def is_active() -> bool:
+        try:
+            await world.client.apply(STATEFUL_SETS, probe, field_manager="probe", dry_run=True)
+        except Invalid as error:
+            return message in str(error)
+        return False
+
+    try:
+        await until("the policy to be active", is_active, seconds=20)
+        yield
+    finally:
+        await world.client.delete(bindings, None, name)
+        await world.client.delete(policies, None, name)
+
+
+async def test_an_operator_of_schedmd_that_still_runs_is_named_and_no_pods_are_replaced_in_turn(
+    installation: Installation,
+) -> None:
+    world = installation.world
+    await installation.install("1.3")
+    [theirs] = [
+        it
+        for it in installation.objects("1.3")
+        if (it["kind"], it["metadata"]["name"]) == ("StatefulSet", "slurm-controller")
+    ]
+    async with installation.operator():
+        await installation.complete()
+        await former.sync(installation.former, theirs)
+
+        async def named() -> bool:
+            found = await world.condition(CONTROLLERS, "slurm")
+            return found.get("reason") == "TwoOperators" and "StatefulSet" in str(found["message"])
+
+        await until("the other operator to be named", named)
+        contested = (await world.get(STATEFUL_SETS, "slurm-controller")) or {}
+        # Another change of the Controller doesn't make this operator take its turn.
+        change = {"spec": {"extraConf": "SchedulerParameters=defer\n"}}
+        await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", change)
+
+        async def observed() -> bool:
+            live = (await world.get(CONTROLLERS, "slurm")) or {}
+            [ready] = [it for it in live["status"]["conditions"] if it["type"] == "Ready"]
+            return bool(ready["observedGeneration"] == live["metadata"]["generation"])
+
+        await until("a pass after the change", observed)
+        left = (await world.get(STATEFUL_SETS, "slurm-controller")) or {}
+        assert left["metadata"]["generation"] == contested["metadata"]["generation"]
+        assert former.MANAGER in managers(left)
 
 
 async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_job(installation: Installation) -> None:

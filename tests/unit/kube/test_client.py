@@ -39,6 +39,12 @@ async def test_objects_of_a_list_of_manifests_have_apiversion_and_kind(server: K
     assert version == "2"
 
 
+async def test_a_dry_run_asks_the_api_server_to_store_nothing(server: KubeDouble, client: Client) -> None:
+    await client.apply(CONFIG_MAPS, config_map("ns", "a"), field_manager="us", dry_run=True)
+    [trial] = server.calls
+    assert trial.query == {"fieldManager": "us", "force": "true", "dryRun": "All"}
+
+
 async def test_writes_carry_what_the_api_asks_for(server: KubeDouble, client: Client) -> None:
     await client.create(CONFIG_MAPS, config_map("ns", "a"))
     await client.apply(CONFIG_MAPS, config_map("ns", "a", k="v"), field_manager="us", force=False, subresource="status")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import Conflict, Manifest
+from sidecars.kube import Conflict, Forbidden, Manifest
 from sidecars.operator.runtime.apply import (
     APPLIED_HASH,
     MANAGED_BY,
@@ -15,6 +15,7 @@ from sidecars.operator.runtime.apply import (
     stamped,
     with_former_image,
 )
+from sidecars.operator.runtime.contest import TwoOperatorsError
 from tests.support.operator_parts import NAMESPACE, Parts
 
 
@@ -185,10 +186,11 @@ def on_the_server(parts: Parts, found: Manifest) -> None:
     refusal = Conflict(409, "Conflict", "the object has been modified")
     applies = parts.requests.apply
 
-    async def conditional(resource: Any, manifest: Manifest, *, field_manager: str) -> Manifest:
-        if manifest["metadata"].get("resourceVersion") == NEW:
+    async def conditional(resource: Any, manifest: Manifest, **options: Any) -> Manifest:
+        metadata = manifest["metadata"]
+        if metadata.get("resourceVersion") == NEW and (found["kind"], metadata["name"]) in parts.requests.stored:
             raise refusal
-        return await applies(resource, manifest, field_manager=field_manager)
+        return await applies(resource, manifest, **options)
 
     parts.requests.apply = conditional  # type: ignore[method-assign]  # the server, not the client
 
@@ -245,9 +247,68 @@ async def test_a_statefulset_whose_immutable_fields_differ_is_deleted_without_it
     with pytest.raises(ReplacedError, match=f"{field} can't be changed; its pods and claims stay") as caught:
         await parts.runtime.applier.apply(stateful_set())
     assert caught.value.retried
-    assert [verb for verb, *_ in parts.requests.made] == ["get", "delete"]
+    assert [verb for verb, *_ in parts.requests.made] == ["get", "try", "delete"]
     [options] = parts.requests.of("delete", "StatefulSet")
     assert options == {"uid": "u", "resource_version": "7", "propagation_policy": "Orphan"}
+
+
+@pytest.mark.looptime
+async def test_a_statefulset_stays_if_the_api_server_would_refuse_the_one_that_replaces_it() -> None:
+    parts = Parts()
+    on_the_server(parts, live(stateful_set(serviceName="login"), managedFields=FORMER))
+    parts.requests.refusals["try StatefulSet"] = Forbidden(403, "Forbidden", "a policy")
+    with pytest.raises(Forbidden):
+        await parts.runtime.applier.apply(stateful_set())
+    assert [verb for verb, *_ in parts.requests.made] == ["get", "try"]
+    [tried] = parts.requests.of("try", "StatefulSet")
+    assert tried["metadata"]["name"] == "login-trial"
+    assert tried["spec"] == stateful_set()["spec"]
+
+
+@pytest.mark.looptime
+async def test_an_object_that_schedmds_operator_changes_back_is_named_and_left_for_longer_each_time() -> None:
+    parts = Parts()
+    on_the_server(parts, live(service(), managedFields=FORMER))
+    assert await parts.runtime.applier.apply(service())
+    # What the API server has shows its fields again.
+    for seconds, taken_over in ((0.0, 1), (299.0, 1), (1.0, 2), (599.0, 2), (1.0, 3)):
+        parts.now += seconds
+        if len(parts.requests.of("json patch", "Service")) == taken_over:
+            with pytest.raises(TwoOperatorsError, match=f"Service {NAMESPACE}/login was taken over") as caught:
+                await parts.runtime.applier.apply(service())
+            assert caught.value.reason == "TwoOperators"
+            assert caught.value.retried
+        else:
+            assert await parts.runtime.applier.apply(service())
+        assert len(parts.requests.of("json patch", "Service")) == taken_over
+    assert "End SchedMD's operator" in str(caught.value)
+    assert "at 2023-11-14T22:28:20Z" in str(caught.value)
+
+
+@pytest.mark.looptime
+async def test_a_cache_that_is_behind_does_not_look_like_another_operator() -> None:
+    parts = Parts()
+    before = live(stamped(service()), managedFields=FORMER)
+    parts.runtime.caches.services.store.put(before)
+    assert await parts.runtime.applier.apply(service())
+    parts.requests.stored["Service", "login"] = live(stamped(service()), resourceVersion="8")
+    assert not await parts.runtime.applier.apply(service())
+
+
+@pytest.mark.looptime
+async def test_a_statefulset_that_schedmds_operator_creates_again_is_not_deleted_again() -> None:
+    parts = Parts()
+    found = live(stateful_set(serviceName="login"), managedFields=FORMER)
+    on_the_server(parts, found)
+    with pytest.raises(ReplacedError):
+        await parts.runtime.applier.apply(stateful_set())
+    parts.requests.stored["StatefulSet", "login"] = live(found, deletionTimestamp="2026-01-01T00:00:00Z")
+    with pytest.raises(ReplacedError):
+        await parts.runtime.applier.apply(stateful_set())
+    parts.requests.stored["StatefulSet", "login"] = live(found, uid="another")
+    with pytest.raises(TwoOperatorsError):
+        await parts.runtime.applier.apply(stateful_set())
+    assert len(parts.requests.of("delete", "StatefulSet")) == 1
 
 
 @pytest.mark.looptime

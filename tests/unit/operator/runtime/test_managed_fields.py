@@ -45,3 +45,9 @@ def test_only_an_entry_of_theirs_makes_an_object_theirs() -> None:
     assert managed_fields.has_former(service(OURS, THEIRS))
     assert not managed_fields.has_former(service(OURS, entry("manager", subresource="status")))
     assert not managed_fields.has_former({"metadata": {}})
+
+
+def test_labels_and_annotations_alone_do_not_make_an_object_theirs() -> None:
+    # Programs of others have the same name.
+    annotated = entry("manager", fields={"f:metadata": {"f:annotations": {"f:backup": {}}}})
+    assert not managed_fields.has_former(service(OURS, annotated))

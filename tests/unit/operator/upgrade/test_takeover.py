@@ -18,7 +18,7 @@ from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts
 from tests.unit.operator.nodeset.builders import begin
 
 pytestmark = pytest.mark.looptime
-FORMER = [{"manager": "manager", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": {}}]
+FORMER = [{"manager": "manager", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": {"f:spec": {}}}]
 STORAGE = {"host": "db", "database": "d", "username": "u", "passwordKeyRef": {"name": "db", "key": "p"}}
 
 
@@ -75,11 +75,11 @@ async def one_pass_with_existing(parts: Parts) -> None:
     """A pass in which what is stored can't be created."""
     applies = parts.requests.apply
 
-    async def conditional(resource: Any, manifest: Manifest, *, field_manager: str) -> Manifest:
+    async def conditional(resource: Any, manifest: Manifest, **options: Any) -> Manifest:
         metadata = manifest["metadata"]
         if metadata.get("resourceVersion") == "1" and (resource.kind, metadata["name"]) in parts.requests.stored:
             raise Conflict(409, "Conflict", "it exists")
-        return await applies(resource, manifest, field_manager=field_manager)
+        return await applies(resource, manifest, **options)
 
     parts.requests.apply = conditional  # type: ignore[method-assign]  # the server, not the client
     try:

@@ -145,6 +145,44 @@ def test_every_field_of_the_reference_has_a_meaning(page: Path) -> None:
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
+TARGETS = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+FOLDERS = "charts|docs|images|schemas|sidecars|release|requirements|tests|\\.github"
+WRITTEN = "image-digests.yaml"
+"""`make lock-images` writes files of this name, which the repository doesn't have until then."""
+
+
+def missing(text: str) -> list[str]:
+    """Make targets and paths of the repository in the code of a page that don't exist. NAME stands for any name."""
+    code = re.findall(r"```.*?```|`[^`]+`", text, re.DOTALL)
+    found = []
+    for each in code:
+        found += [f"make {name}" for name in re.findall(r"\bmake ([a-z][a-z0-9-]*)", each) if name not in TARGETS]
+        for path in re.findall(rf"(?<![\w/.:@$-])(?:{FOLDERS})/[\w./*-]+(?![\\\w./*-])", each):
+            pattern = re.sub(r"[A-Z]{3,}", "*", path.rstrip("."))
+            if not path.endswith(WRITTEN) and not any(ROOT.glob(pattern.rstrip("/"))):
+                found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_make_target_and_every_path_that_a_page_names_exists(page: Path) -> None:
+    assert missing(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Run `make missing`.", ["make missing"]),
+        ("```sh\nhelm lint charts/missing\n```", ["charts/missing"]),
+        ("Edit `docs/missing.md`.", ["docs/missing.md"]),
+        ("Run `make docs`, which reads `docs/*.md` and `images/NAME/Containerfile`.", []),
+        ("People make mistakes in charts/missing.", []),
+    ],
+)
+def test_a_target_or_a_path_that_does_not_exist_is_found(text: str, found: list[str]) -> None:
+    assert missing(text) == found
+
+
 @pytest.mark.parametrize("image", ["ghcr.io/slurm-charts/slurmd:26.05", "ghcr.io/slurm-charts/slurmd:26.05@sha256:ab"])
 def test_an_image_that_is_copied_as_the_page_about_air_gapped_sites_shows_keeps_its_tag(
     image: str, tmp_path: Path

@@ -117,7 +117,8 @@ def start(cluster: Cluster, progress: Progress) -> str:
                 raise ClusterError(f"the kernel of {of.name} ended while starting; {daemon.last_words()}")
             return of.name in cluster.ready_nodes()
 
-        until(ready, f"{of.name} to be Ready", 180, daemon.last_words, pause=0.3)
+        # Most of the time it unpacks images, for which it needs minutes on a busy host.
+        until(ready, f"{of.name} to be Ready", 600, daemon.last_words, pause=0.3)
     return of.name
 
 

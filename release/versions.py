@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,12 @@ import yaml
 from release import changelog
 from schemas import chart_package
 from tests.cluster import images
+
+_NAMED = re.compile(
+    r"(?:sidecars:|charts/slurm:|--version |targetRevision: |^ +version: |ref: \{tag: "
+    r"|\bslurm(?:-operator(?:-crds)?)?-)(\d+\.\d+\.\d+(?:-[\w.]*\w)?)\b"
+)
+"""The version of an image, a chart or a package in a guide."""
 
 
 def version(root: Path) -> str:
@@ -52,14 +59,20 @@ def _places(root: Path, own: str) -> list[tuple[str, str, str]]:
         ]
     workloads = "charts/slurm-operator/workloads/version.yaml"
     found.append((workloads, str(_yaml(root / workloads)["version"]), own))
-    for path, pattern in (
-        ("sidecars/workloads/structure.py", r'^VERSION = "(.*)"$'),
-        ("docs/images.md", r"ghcr\.io/slurm-charts/sidecars:([\w.+-]+)"),
-    ):
-        match = re.search(pattern, (root / path).read_text(encoding="utf-8"), re.MULTILINE)
-        found.append((path, match[1] if match else "", own))
+    structure = "sidecars/workloads/structure.py"
+    match = re.search(r'^VERSION = "(.*)"$', (root / structure).read_text(encoding="utf-8"), re.MULTILINE)
+    found.append((structure, match[1] if match else "", own))
+    found += [(place, given, own) for place, given in _documented(root)]
     found.append(("tests/cluster/images.py: IMAGES: sidecars", images.IMAGES["sidecars"], own))
     return found
+
+
+def _documented(root: Path) -> Iterator[tuple[str, str]]:
+    """Each place where the guides name the version of an artifact of this project, with that version."""
+    for page in sorted(root.glob("docs/*.md")):
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            if "slinkyproject" not in line:
+                yield from ((f"{page.relative_to(root)}:{number}", given) for given in _NAMED.findall(line))
 
 
 def _slurm_places(slurm: str) -> list[tuple[str, str, str]]:

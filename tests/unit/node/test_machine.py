@@ -124,6 +124,17 @@ def test_the_hook_is_held_until_the_last_step_has_ended_and_slurm_says_drained()
     assert pod.run(30, until=lambda: pod.released) <= 6
 
 
+def test_slurmd_runs_on_while_a_step_is_left_though_slurm_reports_the_node_as_drained() -> None:
+    """The node of a suspended job is IDLE (scontrol, suspend)."""
+    pod = running_pod("IDLE")
+    pod.hook(1)
+    pod.run(60)
+    assert pod.slurm.record == node("IDLE", "DRAIN", reason=POD_LEAVING)
+    assert not pod.released
+    pod.steps = 0
+    assert pod.run(30, until=lambda: pod.released) <= 6
+
+
 def test_an_idle_node_is_let_go_at_once() -> None:
     pod = running_pod("IDLE")
     pod.hook(0)

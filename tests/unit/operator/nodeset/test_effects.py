@@ -12,10 +12,8 @@ from sidecars.contract import reasons
 from sidecars.kube import CONTROLLER_REVISIONS, EVENTS, PODS
 from sidecars.kube.errors import api_error
 from sidecars.operator.nodeset import answers
-from sidecars.operator.nodeset.effects import NAMED_PODS, _is_still_free, apply, deletion_message
-from sidecars.operator.nodeset.memory import Memories
-from sidecars.operator.nodeset.memory import Memory as PassMemory
-from sidecars.operator.nodeset.passes import Pass, PodSource
+from sidecars.operator.nodeset.effects import NAMED_PODS, RECORD_AGAIN, _is_still_free, apply, deletion_message
+from sidecars.operator.nodeset.passes import PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.policy.nodeset import actions
@@ -27,12 +25,12 @@ from sidecars.simulate.records import Reply
 from sidecars.slurm.errors import NotFound, Unreachable
 from sidecars.slurm.records import Node
 from sidecars.workloads import names
-from sidecars.workloads.resources import NodeSet, read
-from tests.support.operator_parts import NAMESPACE, Parts
+from tests.support.operator_parts import Parts, SlurmConnection
 from tests.support.virtual_time import run
 from tests.support.world.api import Place
 from tests.support.world.kubelets import NODE
 from tests.support.world.world import NODESET, World, world
+from tests.unit.operator.nodeset.builders import begin
 from tests.unit.policy.nodeset.builders import node, worker
 
 Refusal = Callable[[str, Place, Any], bool]
@@ -126,19 +124,12 @@ def test_a_nodeset_with_a_reservation_is_created_and_deleted_without_a_conflict_
     run(scenario())
 
 
-def pass_of(parts: Parts) -> tuple[Pass, Desired]:
-    """A pass over a NodeSet without a connection to Slurm, and what the NodeSet asks for: no pods."""
-    manifest = parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "slurmd": {}})
-    this = Pass(parts.runtime, PassMemory(), (NAMESPACE, "slinky"), manifest, read(NodeSet, manifest), None, Memories())
-    return this, Desired(this.nodeset, DesiredPods("slurm", 0, ""), creatable=False)
-
-
 @pytest.mark.looptime
 async def test_annotations_of_pods_that_wait_for_jobs_take_no_longer_than_a_slice_of_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts = Parts()
-    this, desired = pass_of(parts)
+    this = begin(parts)
     patch = parts.requests.merge_patch
 
     async def slow(*arguments: Any, **more: Any) -> Any:
@@ -146,6 +137,7 @@ async def test_annotations_of_pods_that_wait_for_jobs_take_no_longer_than_a_slic
         return await patch(*arguments, **more)
 
     monkeypatch.setattr(parts.requests, "merge_patch", slow)
+    desired = Desired(this.nodeset, DesiredPods("slurm", 0, ""), creatable=False)
     wanted = [actions.Cordon(worker(number)) for number in range(500)]
     outcome = await apply(this, desired, PodSource("", None, None), wanted)
     assert 0 < len(parts.requests.of("patch", "Pod")) <= bulk.AT_ONCE + bulk.SLICE_SECONDS
@@ -158,7 +150,8 @@ async def test_a_pod_is_deleted_by_its_uid_and_one_that_has_not_started_by_its_v
     version: str | None, *, only_unchanged: bool
 ) -> None:
     parts = Parts()
-    this, desired = pass_of(parts)
+    this = begin(parts)
+    desired = Desired(this.nodeset, DesiredPods("slurm", 0, ""), creatable=False)
     deletion = Deletion(worker(0, resource_version="7"), "x", only_unchanged=only_unchanged)
     await apply(this, desired, PodSource("", None, None), [actions.DeletePod(deletion)])
     [options] = parts.requests.of("delete", "Pod")
@@ -216,6 +209,26 @@ def test_a_record_that_a_pod_has_come_to_use_since_the_decision_is_left_alone(mo
             assert {node.base for node in slurm.nodes.values()} == {"IDLE"}
 
     run(scenario())
+
+
+@pytest.mark.looptime
+async def test_a_record_whose_node_a_pod_has_by_now_is_neither_set_down_nor_deleted() -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    await parts.connect()
+    names_of_both = ("slinky-0", "slinky-1")
+    for name in names_of_both:
+        slurm.model.node_register(name)
+    parts.pod("slinky-0")
+    this = begin(parts)
+    desired = Desired(this.nodeset, DesiredPods("slurm", 0, ""), creatable=False)
+    wanted: list[actions.Action] = [
+        actions.SetDown(reasons.RECORD_ORPHANED, names_of_both),
+        actions.DeleteRecords(names_of_both),
+    ]
+    outcome = await apply(this, desired, PodSource("", None, None), wanted)
+    assert {name: it.base for name, it in slurm.model.nodes.items()} == {"slinky-0": "IDLE"}
+    assert outcome.look_again == RECORD_AGAIN
 
 
 def slurm_of(*nodes: Node, live: Node | Exception | None = None, trouble: str = "") -> Cluster:

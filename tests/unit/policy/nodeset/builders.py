@@ -34,3 +34,9 @@ def slurm(*nodes: Node, problem: str | None = None) -> SlurmView:
 
 def node(ordinal: int, *words: str, reason: str = "", reservation: str = "") -> Node:
     return Node(f"slinky-{ordinal}", states=frozenset(words), reason=reason, reservation=reservation)
+
+
+def may_have_a_job(record: Node) -> bool:
+    """Whether a job may be on the node, or start at any moment. Not by the product's own reading of the states."""
+    work = not record.states.isdisjoint({"ALLOCATED", "MIXED", "COMPLETING"})
+    return work or "DRAIN" not in record.states or "UNDRAIN" in record.states

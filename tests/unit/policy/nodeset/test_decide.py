@@ -22,11 +22,10 @@ from sidecars.policy.nodeset.pods import SHARED_REASON_PODS
 from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
 from sidecars.policy.nodeset.revisions import Stored
 from sidecars.policy.placement import Rules
-from sidecars.slurm import states
 from sidecars.slurm.records import Job, Node, Partition
 from sidecars.workloads.nodeset import Revision
 from tests.support import builders
-from tests.unit.policy.nodeset.builders import NOW, SCALE_IN, node, slurm, worker
+from tests.unit.policy.nodeset.builders import NOW, SCALE_IN, may_have_a_job, node, slurm, worker
 
 A = TypeVar("A")
 CLOCK = 1_000.0
@@ -642,7 +641,7 @@ def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(
             assert isinstance(listed, needs.Known)
             assert pod.slurm_node not in with_jobs
             continue
-        assert states.is_drained(record.states)
+        assert not may_have_a_job(record)
         assert isinstance(listed, needs.Known)
         assert pod.slurm_node not in with_jobs | observed.slurm.unread
     for undrain in of(actions.Undrain, decision):

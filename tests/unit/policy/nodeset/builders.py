@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from hypothesis import strategies as st
+
 from sidecars.policy.nodeset.records import SlurmView, WorkerPod
 from sidecars.slurm.records import Node
 
@@ -36,7 +38,17 @@ def node(ordinal: int, *words: str, reason: str = "", reservation: str = "") -> 
     return Node(f"slinky-{ordinal}", states=frozenset(words), reason=reason, reservation=reservation)
 
 
+NODE_WORDS = st.builds(
+    lambda base, flags: (base, *flags),
+    st.sampled_from(["IDLE", "IDLE", "MIXED", "ALLOCATED", "DOWN", "UNKNOWN"]),
+    st.sampled_from(
+        [("DRAIN",), ("DRAIN",), ("DRAIN", "COMPLETING"), ("DRAIN", "NOT_RESPONDING"), ("DRAIN", "UNDRAIN"), ()]
+    ),
+)
+"""States of nodes, most of them drained: only then a test of what is deleted sees deletions."""
+
+
 def may_have_a_job(record: Node) -> bool:
     """Whether a job may be on the node, or start at any moment. Not by the product's own reading of the states."""
-    work = not record.states.isdisjoint({"ALLOCATED", "MIXED", "COMPLETING"})
+    work = not record.states.isdisjoint({"ALLOCATED", "MIXED", "COMPLETING", "UNKNOWN"})
     return work or "DRAIN" not in record.states or "UNDRAIN" in record.states

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecars.contract.extra import PodFacts, encode
@@ -25,7 +25,7 @@ from sidecars.policy.placement import Rules
 from sidecars.slurm.records import Job, Node, Partition
 from sidecars.workloads.nodeset import Revision
 from tests.support import builders
-from tests.unit.policy.nodeset.builders import NOW, SCALE_IN, may_have_a_job, node, slurm, worker
+from tests.unit.policy.nodeset.builders import NODE_WORDS, NOW, SCALE_IN, may_have_a_job, node, slurm, worker
 
 A = TypeVar("A")
 CLOCK = 1_000.0
@@ -541,7 +541,7 @@ def test_old_revisions_are_deleted_beyond_the_limit_once_pods_can_be_created() -
 
 # Whatever is seen
 
-WORDS = st.sets(st.sampled_from(["IDLE", "MIXED", "ALLOCATED", "DOWN", "DRAIN", "COMPLETING", "NOT_RESPONDING"]))
+RARELY = st.sampled_from([False, False, False, True])
 REASONS = st.sampled_from(["", "bad disk", SCALE_IN.format(0), "slurm-node: the pod is terminating", "Not responding"])
 
 
@@ -549,14 +549,14 @@ REASONS = st.sampled_from(["", "bad disk", SCALE_IN.format(0), "slurm-node: the 
 def worlds(draw: st.DrawFn) -> tuple[Desired, Observed]:
     """Some pods and node records, of which nothing need fit."""
     pods = []
-    for number in range(draw(st.integers(0, 5))):
-        terminating = draw(st.booleans())
+    for number in range(draw(st.integers(2, 5))):
+        terminating = draw(RARELY)
         pods.append(
             worker(
                 number,
-                phase=draw(st.sampled_from(["Running", "Pending", "Failed"])),
+                phase=draw(st.sampled_from(["Running", "Running", "Pending", "Failed"])),
                 ready=draw(st.booleans()),
-                started=draw(st.booleans()),
+                started=not draw(RARELY),
                 revision=draw(st.sampled_from(["old", "new"])),
                 cordon=draw(st.sampled_from([None, "user", "operator"])),
                 kube_node_cordon=draw(st.sampled_from([None, "Node (m) was cordoned"])),
@@ -567,21 +567,21 @@ def worlds(draw: st.DrawFn) -> tuple[Desired, Observed]:
                 terminating_until=NOW + draw(st.integers(-60, 60)) if terminating else None,
             )
         )
-    numbers = draw(st.sets(st.integers(0, 6)))
-    nodes = [node(number, *draw(WORDS), reason=draw(REASONS)) for number in numbers]
+    numbers = [number for number in range(7) if not draw(RARELY)]
+    nodes = [node(number, *draw(NODE_WORDS), reason=draw(REASONS)) for number in numbers]
     view = replace(
-        slurm(*nodes, problem=draw(st.sampled_from([None, None, "unreachable"]))),
-        age=draw(st.sampled_from([0.0, 9.0])),
-        unsettled=frozenset(f"slinky-{number}" for number in draw(st.sets(st.integers(0, 6)))),
-        unread=frozenset(f"slinky-{number}" for number in draw(st.sets(st.integers(0, 6)))),
+        slurm(*nodes, problem="unreachable" if draw(RARELY) else None),
+        age=9.0 if draw(RARELY) else 0.0,
+        unsettled=frozenset(f"slinky-{number}" for number in draw(st.sets(st.integers(0, 6), max_size=2))),
+        unread=frozenset(f"slinky-{number}" for number in draw(st.sets(st.integers(0, 6), max_size=2))),
     )
     meta = DELETED if draw(st.booleans()) else None
-    return asked(draw(st.integers(0, 6)), meta), seen(
+    return asked(draw(st.sampled_from([0, 0, 1, 3, 6])), meta), seen(
         pods,
         view,
-        connected=draw(st.booleans()),
-        settled=draw(st.booleans()),
-        controller_deleted=draw(st.booleans()),
+        connected=not draw(RARELY),
+        settled=not draw(RARELY),
+        controller_deleted=draw(RARELY),
         orphans=tuple(orphan(number) for number in numbers if number > 4),
     )
 
@@ -592,10 +592,12 @@ SOME_JOBS = st.lists(
         st.integers(0, 6),
         st.sampled_from(["RUNNING", "SUSPENDED", "COMPLETED", "PENDING", "SOMETHING_NEW"]),
     ),
-    max_size=4,
+    max_size=2,
 )
 
 
+# With fewer, hardly a pod is deleted of which a defect would make a difference.
+@settings(max_examples=4 * settings().max_examples)
 @given(worlds(), st.data())
 def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(
     found: tuple[Desired, Observed], data: st.DataObject
@@ -612,7 +614,7 @@ def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(
                 known = needs.Known(data.draw(st.sampled_from([None, NOW - 50, NOW - 1e6])))
             value = () if isinstance(need, needs.Partitions | needs.Reservations) else data.draw(st.booleans())
             good = known if known is not None else needs.Known(value, CLOCK)
-            choices: list[Answer] = [good, good, needs.Pending(), needs.Failed("HTTP 500")]
+            choices: list[Answer] = [good, good, good, good, needs.Pending(), needs.Failed("HTTP 500")]
             answers[need] = data.draw(st.sampled_from(choices))
         observed = replace(observed, answers={**observed.answers, **answers})
     assert not decision.needs
@@ -636,8 +638,10 @@ def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(
         if record is None:
             assert observed.answers.get(needs.IsAbsent(pod.slurm_node)) == needs.Known(True, CLOCK)
             start = observed.answers.get(needs.SlurmctldStart())
-            assert isinstance(start, needs.Known)
-            assert pod.slurmd_since is None or start.value is None or pod.slurmd_since > start.value
+            # Without its slurmd's container no job of the pod runs.
+            if pod.slurmd_since is not None:
+                assert isinstance(start, needs.Known)
+                assert start.value is None or pod.slurmd_since > start.value
             assert isinstance(listed, needs.Known)
             assert pod.slurm_node not in with_jobs
             continue

@@ -14,7 +14,7 @@ from sidecars.policy.nodeset.pods import PodPlan, plan, undecided
 from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
 from sidecars.policy.placement import Place
 from sidecars.slurm.records import Job, Node
-from tests.unit.policy.nodeset.builders import NOW, SCALE_IN, may_have_a_job, node, slurm, worker
+from tests.unit.policy.nodeset.builders import NODE_WORDS, NOW, SCALE_IN, may_have_a_job, node, slurm, worker
 
 CORDONED = "Node (m) was cordoned"
 
@@ -304,22 +304,19 @@ def test_on_delete_replaces_nothing_by_itself() -> None:
     assert names(result) == []
 
 
-SOME_STATES = st.sets(
-    st.sampled_from(["IDLE", "MIXED", "ALLOCATED", "DOWN", "DRAIN", "UNDRAIN", "COMPLETING", "UNKNOWN"])
-)
 SOME_REASONS = st.sampled_from(["", "bad disk", SCALE_IN.format(0), "slurm-node: leaving", "Not responding"])
 
 
 @given(
     replicas=st.integers(0, 5),
-    nodes=st.lists(st.tuples(SOME_STATES, SOME_REASONS), max_size=5),
+    nodes=st.lists(st.tuples(NODE_WORDS, SOME_REASONS), min_size=4, max_size=5),
     flags=st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from(["old", "new"])), min_size=5, max_size=5),
-    problem=st.sampled_from([None, "unreachable"]),
+    problem=st.sampled_from([None, None, None, "unreachable"]),
     deleting=st.booleans(),
 )
 def test_no_pod_that_may_hold_a_job_is_ever_deleted(
     replicas: int,
-    nodes: list[tuple[set[str], str]],
+    nodes: list[tuple[tuple[str, ...], str]],
     flags: list[tuple[bool, bool, str]],
     problem: str | None,
     deleting: bool,

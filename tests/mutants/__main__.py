@@ -74,15 +74,14 @@ def main(arguments: Sequence[str]) -> int:
 def check(root: Path, mutants: Sequence[Mutant]) -> list[Result]:
     """The results of the mutants, in their order. Each is printed when it is known."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
-        folders: SimpleQueue[Path] = SimpleQueue()
-        first = copy(root, Path(temporary) / "0")
+        copies = [copy(root, Path(temporary) / str(number)) for number in range(AT_ONCE)]
         tests = sorted({test for mutant in mutants for test in mutant.tests})
         print(f"running the {len(tests)} tests without a defect first", flush=True)
         # Without the missing ones, because of which pytest would run no test at all.
-        before = run_tests(first, [test for test in tests if named_tests.exists(test, first)])
-        folders.put(first)
-        for number in range(1, AT_ONCE):
-            folders.put(copy(root, Path(temporary) / str(number)))
+        before = run_tests(copies[0], [test for test in tests if named_tests.exists(test, copies[0])])
+        folders: SimpleQueue[Path] = SimpleQueue()
+        for folder in copies:
+            folders.put(folder)
 
         def one(mutant: Mutant) -> Result:
             folder = folders.get()

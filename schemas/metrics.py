@@ -10,7 +10,7 @@ from sidecars.exporter.metrics import Family, Metric
 SOURCE = "sidecars/exporter/families.py and sidecars/exporter/compatible.py"
 
 _HEAD = """\
-This page lists the metrics of `slurm-sidecars exporter`.
+This page lists the metrics of `slurm-sidecars exporter`. [Metrics of Slurm](../metrics.md) describes how they are read.
 
 Label values are Slurm's words in lower case, such as `idle` and `not_responding`. A word that the exporter doesn't know
 counts as `unrecognized`. A counter starts again at 0 when slurmctld resets its statistics, which it does every night at
@@ -25,7 +25,7 @@ def page() -> str:
     return markdown.page(
         SOURCE,
         [
-            "# Metrics of Slurm",
+            "# Metrics of Slurm: reference",
             _HEAD,
             *(part for family in Family for part in _family(family)),
             "## Names of SchedMD's slurm-exporter",

@@ -315,7 +315,7 @@ LAST_SUCCESS = _own(
 )
 STALE = _own(
     "slurm_exporter_stale",
-    "Whether the family's series are withdrawn because its data is too old or was never read: 1 or 0.",
+    "Whether series of the family are withdrawn because their data is too old or was never read: 1 or 0.",
     "family",
 )
 DURATION = _own("slurm_exporter_collection_duration_seconds", "Duration of the last read of the source.", "source")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from sidecars.contract.text import LONGEST_LINE, printable
+from sidecars.contract.logs import PrintableFormatter
 from sidecars.custom_resources import LEASE
 from sidecars.kube import (
     Client,
@@ -70,13 +70,6 @@ from sidecars.workloads.structure import StructureError
 log = logging.getLogger(__name__)
 
 SYNC_SECONDS = 60.0
-
-
-class PrintableFormatter(logging.Formatter):
-    """One line for each record, whatever it quotes. Tracebacks follow on lines of their own."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name in logging
-        return printable(super().formatMessage(record), LONGEST_LINE)
 
 
 def main(arguments: Sequence[str]) -> int:

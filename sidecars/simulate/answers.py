@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from sidecars.contract import ports
-from sidecars.simulate.records import Json, Reply, SimJob, SimNode, SimPartition, SimReservation
+from sidecars.simulate.records import Json, Reply, SimJob, SimLicense, SimNode, SimPartition, SimReservation
 from sidecars.slurm.hostlists import compress
 
 BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
@@ -171,6 +171,11 @@ def partition(partition: SimPartition, nodes: Iterable[str]) -> Json:
         "nodes": {"configured": compress(names), "total": len(names)},
         "partition": {"state": list(partition.states)},
     }
+
+
+def license_(it: SimLicense) -> Json:
+    """A license as GET licenses/ shows it."""
+    return {"LicenseName": it.name, "Total": it.total, "Used": it.used, "Free": it.total - it.used, "Reserved": 0}
 
 
 def reservation(reservation: SimReservation) -> Json:

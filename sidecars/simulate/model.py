@@ -40,6 +40,7 @@ from sidecars.simulate.records import (
     Json,
     PlannedFault,
     Reply,
+    SimLicense,
     SimNode,
     SimReservation,
 )
@@ -75,6 +76,7 @@ class SlurmModel(Cluster):
         """None for a cluster without slurmdbd."""
         self.partial_answers = False
         """Whether a change is answered with the changed nodes alone, as other releases of Slurm may do."""
+        self.licenses: list[SimLicense] = []
         self.versions: tuple[str, ...] = VERSIONS
         """The API versions that it offers."""
         self.key: bytes | None = None
@@ -221,6 +223,8 @@ class SlurmModel(Cluster):
                 return answers.ping(TEXT[0])
             case "diag":
                 return ok({"statistics": answers.statistics(self.jobs.values(), self.clock())})
+            case "licenses":
+                return ok({"licenses": [answers.license_(it) for it in self.licenses]})
             case "conf":
                 return ok({"slurm_conf_meta": {"BOOT_TIME": int(self.started_at)}})
             case "reconfigure":

@@ -118,6 +118,15 @@ class SimPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class SimLicense:
+    """A license."""
+
+    name: str
+    total: int
+    used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SimReservation:
     """A reservation of named nodes. Times are in seconds since the epoch."""
 

@@ -23,7 +23,7 @@ from sidecars.slurm.health import READYZ
 from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, VERSIONS, Request, decode, versions_to_try
 from sidecars.slurm.records import Node, Nodes
 from sidecars.slurm.streaming import JobsReader
-from sidecars.slurm.tokens import TokenSource
+from sidecars.slurm.tokens import Tokens
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Client:
     def __init__(
         self,
         url: str,
-        tokens: TokenSource,
+        tokens: Tokens,
         *,
         timeout: float = 15.0,
         concurrency: int = 8,
@@ -137,8 +137,8 @@ class Client:
                 request.method, url, data=request.content(), headers=headers, allow_redirects=False
             ) as response:
                 status = response.status
-                if request.all_jobs and status == 200:
-                    body = JobsReader()
+                if request.all_jobs is not None and status == 200:
+                    body = JobsReader(request.all_jobs)
                     async for chunk in response.content.iter_any():
                         body.feed(chunk)
                 else:

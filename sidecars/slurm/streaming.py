@@ -6,14 +6,12 @@ An answer of another form is buffered and decoded as a whole at the end: expensi
 """
 
 import re
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import msgspec
 
-from sidecars.slurm.protocol import JobFields, job_or_fields
-
-if TYPE_CHECKING:
-    from sidecars.slurm.records import Job
+from sidecars.slurm.protocol import JOBS, Streamed
 
 _MISSES = 1000
 """Places in a row that look like a record's end and aren't one, after which splitting ends."""
@@ -24,18 +22,20 @@ _BEGINNING = re.compile(rb'\s*\{\s*"jobs"\s*:\s*\[\s*(?=\{\s*("(?:[^"\\]|\\.)*")
 _LONGEST_BEGINNING = 4096
 _SHOWN = 200
 
-_RECORD = msgspec.json.Decoder(JobFields)
-
 
 class JobsReader:
-    """One answer. `feed` it as it arrives; `finish` returns its decoded JSON, with a Job for each job.
+    """One answer. `feed` it as it arrives; `finish` returns its decoded JSON, with a record for each job.
+
+    `streamed` reads the records.
 
     `start` contains its first bytes, to report what arrived instead of JSON.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, streamed: Streamed = JOBS) -> None:
         self.start = b""
-        self._jobs: list[Job | JobFields] = []
+        self._decode = _decoder(streamed.fields).decode
+        self._record = streamed.record
+        self._jobs: list[Any] = []
         self._beginning = b""
         self._rest = b""
         self._unsplit: list[bytes] = []
@@ -74,11 +74,16 @@ class JobsReader:
         begin, text = 0, self._rest
         for boundary in pattern.finditer(text, self._looked):
             try:
-                fields = _RECORD.decode(text[begin : boundary.start() + 1])
+                fields = self._decode(text[begin : boundary.start() + 1])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 self._misses += 1
                 continue
-            self._jobs.append(job_or_fields(fields))
+            self._jobs.append(self._record(fields))
             begin, self._misses = boundary.end(), 0
         self._rest = text[begin:]
         self._looked = max(0, len(self._rest) - _OVERLAP)
+
+
+@cache
+def _decoder(fields: type) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(fields)

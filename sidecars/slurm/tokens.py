@@ -13,6 +13,8 @@ import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 ISSUER = "slurm-operator"
 
@@ -70,6 +72,35 @@ def signed_by(token: str, key: bytes) -> bool:
     return bool(key) and hmac.compare_digest(
         signature.encode(), _base64url(hmac.new(key, signed.encode(), hashlib.sha256).digest())
     )
+
+
+class Tokens(Protocol):
+    """Where a client gets its tokens from."""
+
+    def token(self) -> str:
+        """A token that is valid now. Raises OSError or ValueError without one."""
+        ...
+
+    def forget(self) -> None:
+        """Drop the token, because the server refused it."""
+        ...
+
+
+class TokenFile:
+    """Tokens that another program writes to a file and renews there. The file is read for each call."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def token(self) -> str:
+        """The file's content. Raises OSError, or ValueError for an empty file."""
+        text = self._path.read_text(encoding="utf-8").strip()
+        if not text:
+            raise ValueError(f"{self._path} is empty: write a token of Slurm into it")
+        return text
+
+    def forget(self) -> None:
+        """Nothing is stored."""
 
 
 class TokenSource:

@@ -86,6 +86,8 @@ def test_no_module_is_too_long() -> None:
 
 TESTED_BY = {
     "__main__.py": "test_main.py",
+    "exporter/compatible.py": "exporter/test_families.py",
+    "exporter/serving.py": "exporter/test_main.py",
     "operator/nodeset/passes.py": "operator/nodeset/test_reconcile.py",
     "operator/runtime/errors.py": "operator/runtime/test_workload.py",
     "operator/runtime/runtime.py": "operator/test_main.py",

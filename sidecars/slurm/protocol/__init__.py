@@ -20,7 +20,7 @@ How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/res
 
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.fields import Fields
-from sidecars.slurm.protocol.jobs import JobFields, get_jobs, job_or_fields
+from sidecars.slurm.protocol.jobs import JOBS, get_jobs
 from sidecars.slurm.protocol.nodes import (
     ONE_NODES_FAULT,
     count_allocations,
@@ -30,32 +30,51 @@ from sidecars.slurm.protocol.nodes import (
     update_nodes,
 )
 from sidecars.slurm.protocol.partitions import get_partitions
-from sidecars.slurm.protocol.request import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, VERSIONS, Request, versions_to_try
+from sidecars.slurm.protocol.request import (
+    STATUS_NO_SUCH_ENDPOINT,
+    TOKEN_HEADER,
+    VERSIONS,
+    Request,
+    Streamed,
+    versions_to_try,
+)
 from sidecars.slurm.protocol.reservations import (
     delete_reservation,
     get_reservations,
     save_reservation,
 )
 from sidecars.slurm.protocol.slurmctld import ping, reconfigure, slurmctld_start
+from sidecars.slurm.protocol.usage import (
+    get_job_usage,
+    get_licenses,
+    get_node_usage,
+    get_reservation_usage,
+    get_statistics,
+)
 
 __all__ = [
+    "JOBS",
     "ONE_NODES_FAULT",
     "STATUS_NO_SUCH_ENDPOINT",
     "TOKEN_HEADER",
     "VERSIONS",
     "Fields",
-    "JobFields",
     "Request",
+    "Streamed",
     "count_allocations",
     "decode",
     "delete_node",
     "delete_reservation",
+    "get_job_usage",
     "get_jobs",
+    "get_licenses",
     "get_node",
+    "get_node_usage",
     "get_nodes",
     "get_partitions",
+    "get_reservation_usage",
     "get_reservations",
-    "job_or_fields",
+    "get_statistics",
     "ping",
     "reconfigure",
     "save_reservation",

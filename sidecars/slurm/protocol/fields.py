@@ -61,6 +61,16 @@ class Fields:
             return None
         return self._whole(f"{key}.number", value.get("number"))
 
+    def numbers(self) -> dict[str, int]:
+        """All members that are whole numbers or booleans, the latter as 1 and 0, without those that are not set."""
+        found: dict[str, int] = {}
+        for key, value in self._values.items():
+            if isinstance(value, int) or (isinstance(value, dict) and "number" in value):
+                number = int(value) if isinstance(value, bool) else self.number_or_none(key)
+                if number is not None:
+                    found[key] = number
+        return found
+
     def words(self, key: str) -> tuple[str, ...]:
         """A list of strings, or a text separated by commas as in older API versions; () when absent."""
         value = self._values.get(key)

@@ -4,14 +4,14 @@ from sys import intern
 from typing import Any, TypedDict
 
 from sidecars.slurm.protocol.fields import Fields, WrongField
-from sidecars.slurm.protocol.request import Request, no_news, since
+from sidecars.slurm.protocol.request import Request, Streamed, no_news, since
 from sidecars.slurm.records import Job, Jobs
 
 
 def get_jobs(update_time: int | None = None) -> Request[Jobs | None]:
     """All jobs; with `update_time`, None when no job changed in that second or later."""
     read = _jobs if update_time is None else _jobs_since
-    return Request("GET", "jobs/", since(update_time), read=read, unchanged=no_news, all_jobs=True)
+    return Request("GET", "jobs/", since(update_time), read=read, unchanged=no_news, all_jobs=JOBS)
 
 
 def _jobs(answer: Fields) -> Jobs:
@@ -46,6 +46,10 @@ def job_or_fields(fields: JobFields) -> Job | JobFields:
         return _job(Fields(fields, ""))
     except WrongField:
         return fields
+
+
+JOBS = Streamed(JobFields, job_or_fields)
+"""How the answer with all jobs is read as it arrives."""
 
 
 def _job(job: Fields) -> Job:

@@ -87,7 +87,7 @@ def delete_node(name: str) -> Request[None]:
 
 
 def _nodes(answer: Fields) -> Nodes:
-    return Nodes(answer.records("nodes", Node, _node), answer.number("last_update"))
+    return Nodes(answer.records("nodes", Node, node_record), answer.number("last_update"))
 
 
 def _one_node(answer: Fields) -> Node:
@@ -97,7 +97,8 @@ def _one_node(answer: Fields) -> Node:
     return nodes[0]
 
 
-def _node(node: Fields) -> Node:
+def node_record(node: Fields) -> Node:
+    """A node of an answer."""
     return Node(
         name=node.text("name", required=True),
         states=node.states("state"),

@@ -19,6 +19,16 @@ STATUS_NO_SUCH_ENDPOINT = 404
 
 
 @dataclass(frozen=True)
+class Streamed:
+    """How to read one record of a long answer."""
+
+    fields: type
+    """A TypedDict of the fields to decode."""
+    record: Callable[[Any], Any]
+    """The record of such fields, or the fields as given when one is wrong: `decode` then finds it again."""
+
+
+@dataclass(frozen=True)
 class Request(Generic[T]):
     """One call to slurmrestd."""
 
@@ -35,8 +45,8 @@ class Request(Generic[T]):
     """The value of an HTTP 304 answer; None for a request to which 304 is no answer."""
     service: str = field(default="slurm", kw_only=True)
     """`slurm` for what slurmctld answers, `slurmdb` for what slurmdbd answers."""
-    all_jobs: bool = field(default=False, kw_only=True, repr=False, compare=False)
-    """Whether the answer may have hundreds of megabytes, so that `sidecars.slurm.streaming` reads it as it arrives."""
+    all_jobs: "Streamed | None" = field(default=None, kw_only=True, repr=False, compare=False)
+    """How `sidecars.slurm.streaming` reads the answer as it arrives, because it may have hundreds of megabytes."""
 
     def target(self, version: str) -> str:
         """The request target for HTTP: path and query, percent-encoded."""

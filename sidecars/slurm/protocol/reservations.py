@@ -11,7 +11,9 @@ from sidecars.slurm.records import Reservation
 
 def get_reservations() -> Request[tuple[Reservation, ...]]:
     """All reservations."""
-    return Request("GET", "reservations/", read=lambda answer: tuple(map(_reservation, answer.items("reservations"))))
+    return Request(
+        "GET", "reservations/", read=lambda answer: tuple(map(reservation_record, answer.items("reservations")))
+    )
 
 
 def save_reservation(
@@ -51,7 +53,8 @@ def delete_reservation(name: str) -> Request[None]:
     return Request("DELETE", f"reservation/{segment(name)}", read=nothing)
 
 
-def _reservation(reservation: Fields) -> Reservation:
+def reservation_record(reservation: Fields) -> Reservation:
+    """A reservation of an answer."""
     return Reservation(
         name=reservation.text("name", required=True),
         node_list=reservation.text("node_list"),

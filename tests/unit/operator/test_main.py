@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import pytest
 
 from sidecars.kube import Client
 from sidecars.kube.records import ObjectMeta, Pod
-from sidecars.operator.main import PrintableFormatter, assemble, kinds, work
+from sidecars.operator.main import assemble, kinds, work
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
 from sidecars.workloads import names, structure
@@ -71,13 +70,3 @@ async def test_of_each_slurm_cluster_as_many_nodesets_are_reconciled_at_once_as_
 
 async def test_of_controllers_as_many_are_reconciled_at_once_as_the_setting_says() -> None:
     assert len(await started("Controller", Settings(controller_workers=3))) == 3
-
-
-def test_a_record_of_the_log_is_one_line_whatever_it_quotes() -> None:
-    record = logging.LogRecord(
-        "x", logging.WARNING, "", 0, "reason: %s", ("a\n2026 ERROR forged\x1b[2J" + "x" * 9999,), None
-    )
-    line = PrintableFormatter("%(levelname)s %(message)s").format(record)
-    assert line.startswith("WARNING reason: a 2026")
-    assert line.isprintable()
-    assert len(line) <= 4096

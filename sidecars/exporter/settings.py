@@ -1,0 +1,76 @@
+"""The exporter's environment as one typed record; the variables are listed in the package's docstring."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from sidecars.contract import environment as variables
+from sidecars.contract import paths
+from sidecars.contract.environment import number
+from sidecars.exporter.metrics import DEFAULT_FAMILIES, Family, NameSet
+
+W = TypeVar("W", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one exporter."""
+
+    slurmrestd_url: str
+    token_file: Path | None = None
+    """None: tokens are signed with the key in `key_file`."""
+    key_file: Path = Path(paths.JWT_KEY)
+    user: str = "slurm"
+    interval: float = 30.0
+    """Seconds between two reads of the same data."""
+    families: frozenset[Family] = DEFAULT_FAMILIES
+    name_sets: frozenset[NameSet] = frozenset({NameSet.OWN})
+    most_jobs: int = 1000
+    port: int = 8080
+    certificate: tuple[Path, Path] | None = None
+    """Certificate and key for TLS; None: plain HTTP."""
+
+
+def parse(environment: Mapping[str, str]) -> Settings:
+    """Read the variables. Raises ValueError, which names the variable, the value and the remedy."""
+    url = environment.get(variables.SLURMRESTD_URL, "")
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{variables.SLURMRESTD_URL} is {url!r}: give slurmrestd's address, http://HOST:PORT")
+    interval = number(environment, variables.EXPORTER_INTERVAL_SECONDS, 30)
+    if interval < 1:
+        raise ValueError(f"{variables.EXPORTER_INTERVAL_SECONDS} is 0: give at least 1 second")
+    port = number(environment, variables.EXPORTER_PORT, 8080)
+    if not 0 < port < 65_536:
+        raise ValueError(f"{variables.EXPORTER_PORT} is {port}: give a port from 1 to 65535")
+    token_file = environment.get(variables.EXPORTER_TOKEN_FILE)
+    return Settings(
+        slurmrestd_url=url.rstrip("/"),
+        token_file=Path(token_file) if token_file else None,
+        key_file=Path(environment.get(variables.SLURM_JWT_KEY_FILE) or paths.JWT_KEY),
+        user=environment.get(variables.EXPORTER_USER) or "slurm",
+        interval=float(interval),
+        families=_words(environment, variables.EXPORTER_FAMILIES, Family, DEFAULT_FAMILIES),
+        name_sets=_words(environment, variables.EXPORTER_NAME_SETS, NameSet, frozenset({NameSet.OWN})),
+        most_jobs=number(environment, variables.EXPORTER_MAX_JOBS, 1000),
+        port=port,
+        certificate=_certificate(environment),
+    )
+
+
+def _words(environment: Mapping[str, str], name: str, kind: type[W], default: frozenset[W]) -> frozenset[W]:
+    words = [word.strip() for word in environment.get(name, "").split(",") if word.strip()]
+    unknown = [word for word in words if word not in {str(known) for known in kind}]
+    if unknown:
+        raise ValueError(f"{name} has {unknown[0]!r}, which doesn't exist; choose from {', '.join(kind)}")
+    return frozenset(map(kind, words)) or default
+
+
+def _certificate(environment: Mapping[str, str]) -> tuple[Path, Path] | None:
+    certificate = environment.get(variables.EXPORTER_TLS_CERTIFICATE_FILE, "")
+    key = environment.get(variables.EXPORTER_TLS_KEY_FILE, "")
+    if bool(certificate) != bool(key):
+        both = f"{variables.EXPORTER_TLS_CERTIFICATE_FILE} and {variables.EXPORTER_TLS_KEY_FILE}"
+        raise ValueError(f"of {both} only one is set: TLS needs a certificate and its key")
+    return (Path(certificate), Path(key)) if certificate else None

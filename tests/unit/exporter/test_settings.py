@@ -1,0 +1,74 @@
+"""The exporter's environment."""
+
+from pathlib import Path
+
+import pytest
+
+from sidecars.contract import environment as variables
+from sidecars.exporter.metrics import DEFAULT_FAMILIES, Family, NameSet
+from sidecars.exporter.settings import Settings, parse
+
+URL = {"SLURMRESTD_URL": "http://slurm-restapi.slurm:6820/"}
+
+
+def test_the_address_alone_is_enough() -> None:
+    assert parse(URL) == Settings("http://slurm-restapi.slurm:6820")
+    assert parse(URL).families == DEFAULT_FAMILIES
+
+
+def test_all_variables_are_read() -> None:
+    found = parse(
+        {
+            **URL,
+            "EXPORTER_TOKEN_FILE": "/token",
+            "SLURM_JWT_KEY_FILE": "/key",
+            "EXPORTER_USER": "metrics",
+            "EXPORTER_INTERVAL_SECONDS": "10",
+            "EXPORTER_FAMILIES": "nodes, job",
+            "EXPORTER_NAME_SETS": "own,vpenso",
+            "EXPORTER_MAX_JOBS": "5",
+            "EXPORTER_PORT": "9100",
+            "EXPORTER_TLS_CERTIFICATE_FILE": "/tls.crt",
+            "EXPORTER_TLS_KEY_FILE": "/tls.key",
+        }
+    )
+    assert found == Settings(
+        "http://slurm-restapi.slurm:6820",
+        token_file=Path("/token"),
+        key_file=Path("/key"),
+        user="metrics",
+        interval=10,
+        families=frozenset({Family.NODES, Family.JOB}),
+        name_sets=frozenset({NameSet.OWN, NameSet.VPENSO}),
+        most_jobs=5,
+        port=9100,
+        certificate=(Path("/tls.crt"), Path("/tls.key")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("SLURMRESTD_URL", "slurm:6820", "http://HOST:PORT"),
+        ("EXPORTER_FAMILIES", "nodes,gpus", "'gpus'"),
+        ("EXPORTER_NAME_SETS", "schedmd", "own, reference, vpenso"),
+        ("EXPORTER_INTERVAL_SECONDS", "0", "at least 1"),
+        ("EXPORTER_INTERVAL_SECONDS", "5s", "whole number"),
+        ("EXPORTER_PORT", "70000", "1 to 65535"),
+        ("EXPORTER_TLS_KEY_FILE", "/k", "EXPORTER_TLS_CERTIFICATE_FILE"),
+        ("EXPORTER_TLS_CERTIFICATE_FILE", "/c", "EXPORTER_TLS_KEY_FILE"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name_and_the_remedy(name: str, value: str, words: str) -> None:
+    with pytest.raises(ValueError, match=name) as refused:
+        parse({**URL, name: value})
+    assert words in str(refused.value)
+
+
+def test_the_packages_docstring_lists_each_variable() -> None:
+    import sidecars.exporter
+
+    listed = sidecars.exporter.__doc__ or ""
+    for name in vars(variables):
+        if name.startswith("EXPORTER_"):
+            assert f"| {name} |" in listed

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.bench import charts, controlplane, figures, kube, nodeset, slurm, worker
+from tests.bench import charts, controlplane, exporter, figures, kube, nodeset, slurm, worker
 from tests.bench.former import comparing
 
 BENCHES: dict[str, figures.Bench] = {
@@ -17,6 +17,7 @@ BENCHES: dict[str, figures.Bench] = {
     "controlplane": controlplane.bench,
     "nodeset": nodeset.bench,
     "worker": worker.bench,
+    "exporter": exporter.bench,
 }
 FOLDER = Path(__file__).parents[2] / "build" / "bench"
 

@@ -10,6 +10,7 @@ from typing import Final
 APP_NAME: Final = "app.kubernetes.io/name"
 APP_INSTANCE: Final = "app.kubernetes.io/instance"
 APP_COMPONENT: Final = "app.kubernetes.io/component"
+APP_PART_OF: Final = "app.kubernetes.io/part-of"
 CLUSTER: Final = "slinky.slurm.net/cluster"
 INTERNAL: Final = "controller.slinky.slurm.net/internal"
 ACTIVE: Final = "controller.slinky.slurm.net/active"

@@ -41,7 +41,7 @@ def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions:
     those of the status) changes the hash of the same content. Raises ResourceError and MissingReferenceError.
     """
     spec = builtins(nodeset.spec)
-    choices = _effective({field: spec[field] for field in CHOICES if field in spec})
+    choices = merge.chosen({field: spec[field] for field in CHOICES if field in spec})
     # What slurmd reads only when it starts.
     slurm, sssd = slurm_key(controller), sssd_conf(nodeset)
     # The contents of slurm.jwks don't count: slurmd reads it at each reconfigure.
@@ -50,7 +50,7 @@ def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions:
     if sssd is not None:
         reads["sssd.conf"] = facts.secret(sssd, "spec.ssh.sssdConfRef")
     salt = collisions if collisions is not None else nodeset.status.collision_count or 0
-    text = json.dumps([choices, reads, salt], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([_effective(choices), reads, salt], sort_keys=True, separators=(",", ":"))
     base = {
         "files": dict(facts.site.workloads.part("slurmd").files),
         "sidecarsImage": facts.site.sidecars_image,
@@ -59,18 +59,34 @@ def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions:
 
 
 def _effective(spec: Json) -> Json:
-    """The choices that reach pods: neither metadata of deployment tools, nor what a disabled ssh would be.
+    """The choices for which a running worker is replaced.
 
-    SchedMD's chart puts labels of the release on templates, and a chart may describe ssh without enabling it.
+    Not among them is what distinguishes a NodeSet of SchedMD's chart from one of this project's with the same values:
+    labels of the release and no PriorityClass in the template, and a reference of ssh that isn't enabled.
     """
-    choices = {key: value for key, value in spec.items() if key != "ssh" or (value or {}).get("enabled")}
-    if metadata := (choices.get("template") or {}).get("metadata"):
-        kept = {
-            key: assembly.without_tools(value) if key in ("labels", "annotations") else value
-            for key, value in metadata.items()
+    choices = dict(spec)
+    if not _map(spec.get("ssh")).get("enabled"):
+        choices.pop("ssh", None)
+    if template := _map(spec.get("template")):
+        metadata, pod = _map(template.get("metadata")), _map(template.get("spec"))
+        chosen = {
+            "labels": _without(assembly.without_tools(_map(metadata.get("labels"))), names.APP_PART_OF),
+            "annotations": assembly.without_tools(_map(metadata.get("annotations"))),
         }
-        choices["template"] = {**choices["template"], "metadata": kept}
+        if pod.get("priorityClassName") == "":
+            pod = _without(pod, "priorityClassName")
+        choices["template"] = template | {"metadata": metadata | chosen, "spec": pod}
     return merge.chosen(choices)
+
+
+def _map(value: object) -> Json:
+    """A map; of another value, which someone may have written into a ControllerRevision, an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _without(value: Json, name: str) -> Json:
+    """The map without a key."""
+    return {key: item for key, item in value.items() if key != name}
 
 
 def revision_object(nodeset: NodeSet, revision: Revision, number: int) -> Manifest:

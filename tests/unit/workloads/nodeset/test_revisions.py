@@ -76,8 +76,15 @@ def test_the_nodeset_of_schedmds_chart_and_that_of_this_chart_have_the_same_revi
         slurmd={**image, "args": [], "env": [], "resources": {}, "volumeMounts": []},
         logfile={"image": "alpine:latest", "imagePullPolicy": "IfNotPresent", "resources": {}},
         template={
-            "metadata": {"labels": TOOLS},
-            "spec": {**os, "affinity": {}, "initContainers": [], "resources": {}, "tolerations": [], "volumes": []},
+            "metadata": {"labels": {**TOOLS, "app.kubernetes.io/part-of": "slurm"}},
+            "spec": {
+                **os,
+                "affinity": {},
+                "initContainers": [],
+                "priorityClassName": "",
+                "resources": {},
+                "volumes": [],
+            },
         },
     )
     ours = nodeset(
@@ -87,6 +94,14 @@ def test_the_nodeset_of_schedmds_chart_and_that_of_this_chart_have_the_same_revi
         template={"spec": os},
     )
     assert revision(theirs).content == revision(ours).content
+    assert revision(theirs).hash == revision(ours).hash
+
+
+def test_pods_have_a_label_that_does_not_distinguish_revisions() -> None:
+    labels = {"app.kubernetes.io/part-of": "research"}
+    found = nodeset(template={"metadata": {"labels": labels}})
+    template = render.pod_template(found, controller(), builders.facts(), revision(found))
+    assert template["metadata"]["labels"].items() >= labels.items()
 
 
 def test_changed_keys_make_no_new_revision_as_they_reach_running_pods() -> None:

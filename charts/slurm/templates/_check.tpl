@@ -103,7 +103,8 @@ rules refer, the rule, the value, its place in the values.
 {{- include "slurm.check.line" (list $here "the key is missing, or null" (printf "Set %s." $here)) -}}
 {{- else -}}
 {{- /* All keys at the top have defaults. */}}
-{{- include "slurm.check.line" (list . "`null` removes the defaults of the chart" "Remove the line, or set keys below it.") -}}
+{{- include "slurm.check.line" (list . "the key is missing, or null"
+  "Remove the line, or set keys below it. With --reuse-values, use --reset-then-reuse-values instead.") -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -13,7 +13,7 @@ from sidecars.contract.manifest import digest, encode
 from sidecars.kube import Client, Manifest, NotFound, Resource, records
 from sidecars.operator.controller.effects import connect
 from sidecars.operator.main import Operator, assemble, wire
-from sidecars.operator.runtime.apply import FIELD_MANAGER, MANAGED_BY
+from sidecars.operator.runtime.apply import APPLIED_HASH, FIELD_MANAGER, MANAGED_BY
 from sidecars.operator.runtime.clusters import Cluster, Connect
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.real_world import FetchStatus, RealWorld, fetch_status
@@ -209,6 +209,7 @@ class Parts:
         """A StatefulSet or Deployment of one pod, rolled out or not."""
         count = 1 if ready else 0
         metadata = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": OURS, "generation": 1}
+        metadata["annotations"] = {APPLIED_HASH: "0"}
         manifest = {
             "kind": resource.kind,
             "metadata": metadata | self._version(),

@@ -64,6 +64,6 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     except NotUsableError as error:
         failure, ready = error, workload.refused(runtime, manifest, error)
     selector = f"{names.APP_INSTANCE}={name},{names.APP_NAME}=login"
-    more = {**workload.counts(runtime, DEPLOYMENTS, namespace, name), "selector": selector}
+    more = {**await workload.counts(runtime, DEPLOYMENTS, manifest, name), "selector": selector}
     await runtime.status.report(LOGINSETS, manifest, [ready], more)
     workload.raise_retried(failure)

@@ -61,9 +61,8 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
                 runtime.queues.restapis.add_after(key, seconds)
     except NotUsableError as error:
         failure, ready = error, workload.refused(runtime, manifest, error)
-    await runtime.status.report(
-        RESTAPIS, manifest, [ready], workload.counts(runtime, DEPLOYMENTS, namespace, names.restapi(name))
-    )
+    counts = await workload.counts(runtime, DEPLOYMENTS, manifest, names.restapi(name))
+    await runtime.status.report(RESTAPIS, manifest, [ready], counts)
     workload.raise_retried(failure)
 
 

@@ -78,9 +78,17 @@ def readiness(runtime: Runtime, resource: Resource, namespace: str, name: str) -
     return rollout.readiness(resource.kind, namespace, name, runtime.caches.live(resource, namespace, name))
 
 
-def counts(runtime: Runtime, resource: Resource, namespace: str, name: str) -> dict[str, int]:
-    """The numbers of pods of a StatefulSet or Deployment, as they stand in the statuses of our kinds."""
-    status = (runtime.caches.live(resource, namespace, name) or {}).get("status") or {}
+async def counts(runtime: Runtime, resource: Resource, owner: Manifest, name: str) -> dict[str, int]:
+    """The numbers of pods of a custom resource's StatefulSet or Deployment, as they stand in its status."""
+    metadata = owner["metadata"]
+    live = runtime.caches.live(resource, metadata["namespace"], name)
+    if live is None:
+        # One of SchedMD's operator, which is yet to be taken over, has pods too. The caches don't show it.
+        with contextlib.suppress(NotFound):
+            found = await runtime.client.get(resource, metadata["namespace"], name)
+            owners = found["metadata"].get("ownerReferences") or ()
+            live = found if any(it["uid"] == metadata["uid"] for it in owners) else None
+    status = (live or {}).get("status") or {}
     return {"replicas": status.get("replicas", 0), "readyReplicas": status.get("readyReplicas", 0)}
 
 

@@ -6,9 +6,9 @@ pods. If slurmctld can't be taken over, the cluster runs on as it was.
 
 from collections.abc import Sequence
 
-from sidecars.kube import STATEFUL_SETS, NotFound, Resource, records
+from sidecars.kube import STATEFUL_SETS, Manifest, NotFound, Resource, records
 from sidecars.operator.runtime import workload
-from sidecars.operator.runtime.apply import is_settled
+from sidecars.operator.runtime.apply import APPLIED_HASH, is_settled
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade.order import AGAIN_SECONDS
@@ -27,7 +27,7 @@ async def is_pending(runtime: Runtime, resource: Resource, namespace: str, name:
             live = await runtime.client.get(resource, namespace, name)
         except NotFound:
             return False
-    return not is_settled(live)
+    return not _is_applied(live)
 
 
 async def replaces_slurmctld(runtime: Runtime, controller: Controller) -> bool:
@@ -81,10 +81,15 @@ def is_former(pod: records.Pod) -> bool:
     return names.SLURM_KEY_HASH not in pod.metadata.annotations
 
 
+def _is_applied(live: Manifest) -> bool:
+    """Whether it has been taken over as a whole: the annotation is removed with the fields, and applied afterwards."""
+    return is_settled(live) and APPLIED_HASH in (live["metadata"].get("annotations") or {})
+
+
 def _not_done(runtime: Runtime, namespace: str, name: str) -> str:
     """What is missing until a StatefulSet runs as this operator's; empty if nothing is."""
     live = runtime.caches.live(STATEFUL_SETS, namespace, name)
-    if live is None or not is_settled(live):
+    if live is None or not _is_applied(live):
         return f"StatefulSet {name} is taken over and its pods are ready"
     ready = workload.readiness(runtime, STATEFUL_SETS, namespace, name)
     return "" if ready.status == "True" else f"StatefulSet {name} is ready ({ready.message})"

@@ -55,6 +55,17 @@ async def test_a_statefulset_that_is_ours_or_does_not_exist_is_not_pending(unit:
     assert not await takeover.is_pending(parts.runtime, STATEFUL_SETS, NAMESPACE, "slurm-controller")
 
 
+async def test_a_statefulset_of_which_only_the_fields_have_been_taken_over_is_pending() -> None:
+    # The operator has ended between its two writes.
+    parts = Parts()
+    live = parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
+    del live["metadata"]["annotations"]
+    assert await takeover.is_pending(parts.runtime, STATEFUL_SETS, NAMESPACE, "slurm-controller")
+    waits = takeover.slurmctld_first(parts.runtime, read(Controller, parts.controller()))
+    assert waits is not None
+    assert "StatefulSet slurm-controller is taken over" in waits.message
+
+
 async def test_the_configuration_of_schedmds_slurmctld_stays_while_its_statefulset_is_being_replaced() -> None:
     parts = Parts()
     parts.keys()
@@ -150,6 +161,12 @@ async def loginset(parts: Parts) -> None:
     await reconcile_loginset(parts.runtime, parts.operator.loginsets, (NAMESPACE, "login"))
 
 
+def counted(parts: Parts, kind: str) -> tuple[int, int]:
+    """The pods that the last status of the custom resource reports."""
+    status = parts.requests.of("patch status", kind)[-1]["status"]
+    return status["replicas"], status["readyReplicas"]
+
+
 async def test_login_nodes_of_schedmds_operator_stay_until_slurmctld_is_ready_as_ours() -> None:
     parts = Parts()
     parts.keys()
@@ -158,9 +175,12 @@ async def test_login_nodes_of_schedmds_operator_stay_until_slurmctld_is_ready_as
     parts.secret("sssd", {"sssd.conf": b"[sssd]"})
     parts.secret("login-ssh-host-keys", {"ssh_host_rsa_key": b"k"})
     parts.custom("LoginSet", "login", LOGIN)
-    theirs(parts, DEPLOYMENTS, "login", ("LoginSet", "login"), selector={})
+    found = theirs(parts, DEPLOYMENTS, "login", ("LoginSet", "login"), selector={})
+    found["status"] = {"replicas": 2, "readyReplicas": 1}
     await loginset(parts)
     assert applied(parts) == []
+    # An autoscaler reads it.
+    assert counted(parts, "LoginSet") == (2, 1)
     ready = parts.condition("LoginSet")
     assert (ready["status"], ready["reason"]) == ("False", "TakingOver")
     assert "StatefulSet slurm-controller" in ready["message"]
@@ -168,6 +188,15 @@ async def test_login_nodes_of_schedmds_operator_stay_until_slurmctld_is_ready_as
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
     await loginset(parts)
     assert "Deployment login" in applied(parts)
+
+
+async def test_the_pods_of_a_deployment_of_others_are_not_reported_as_login_nodes() -> None:
+    parts = Parts()
+    parts.custom("LoginSet", "login", LOGIN)
+    found = theirs(parts, DEPLOYMENTS, "login", ("Deployment", "another"), selector={})
+    found["status"] = {"replicas": 2, "readyReplicas": 1}
+    await loginset(parts)
+    assert counted(parts, "LoginSet") == (0, 0)
 
 
 async def test_new_login_nodes_do_not_wait_for_slurmctld() -> None:
@@ -189,9 +218,11 @@ async def test_slurmrestd_of_schedmds_operator_stays_until_slurmctld_is_ready_as
     slurmctld(parts)
     parts.restapi()
     parts.accepted(slurm_conf="ClusterName=lab\n")
-    theirs(parts, DEPLOYMENTS, "slurm-restapi", ("RestApi", "slurm"), selector={})
+    found = theirs(parts, DEPLOYMENTS, "slurm-restapi", ("RestApi", "slurm"), selector={})
+    found["status"] = {"replicas": 2, "readyReplicas": 1}
     await reconcile_restapi(parts.runtime, (NAMESPACE, "slurm"))
     assert applied(parts) == []
+    assert counted(parts, "RestApi") == (2, 1)
     assert parts.condition("RestApi")["reason"] == "TakingOver"
 
 

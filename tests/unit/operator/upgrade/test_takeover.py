@@ -38,6 +38,21 @@ def slurmctld(parts: Parts, **spec: Any) -> None:
     parts.slurmctld_pod()
 
 
+def cluster() -> Parts:
+    """A Controller with its keys."""
+    parts = Parts()
+    parts.keys()
+    parts.controller()
+    return parts
+
+
+def former_cluster() -> Parts:
+    """The same with the slurmctld of SchedMD's operator."""
+    parts = cluster()
+    slurmctld(parts)
+    return parts
+
+
 def applied(parts: Parts) -> list[str]:
     """All but the keys, which are new in any case."""
     return [f"{kind} {name}" for verb, kind, name in parts.requests.made if verb == "apply" and kind != "Secret"]
@@ -67,10 +82,7 @@ async def test_a_statefulset_of_which_only_the_fields_have_been_taken_over_is_pe
 
 
 async def test_the_configuration_of_schedmds_slurmctld_stays_while_its_statefulset_is_being_replaced() -> None:
-    parts = Parts()
-    parts.keys()
-    parts.controller()
-    slurmctld(parts)
+    parts = former_cluster()
     parts.requests.refusals["apply StatefulSet"] = AssertionError("deleted first")
     # The API server refuses to create what exists; these Services are new.
     with pytest.raises(ReplacedError):
@@ -100,9 +112,7 @@ async def one_pass_with_existing(parts: Parts) -> None:
 
 
 async def test_the_configuration_is_published_after_the_statefulset_that_replaces_a_deleted_one() -> None:
-    parts = Parts()
-    parts.keys()
-    parts.controller()
+    parts = cluster()
     parts.slurmctld_pod()
     await one_pass(parts)
     kinds = [name.partition(" ")[0] for name in applied(parts)]
@@ -157,7 +167,15 @@ LOGIN = {
 }
 
 
+def login_nodes(parts: Parts) -> None:
+    """LoginSet `login` with what it refers to."""
+    parts.secret("sssd", {"sssd.conf": b"[sssd]"})
+    parts.secret("login-ssh-host-keys", {"ssh_host_rsa_key": b"k"})
+    parts.custom("LoginSet", "login", LOGIN)
+
+
 async def loginset(parts: Parts) -> None:
+    """One pass over it."""
     await reconcile_loginset(parts.runtime, parts.operator.loginsets, (NAMESPACE, "login"))
 
 
@@ -168,13 +186,8 @@ def counted(parts: Parts, kind: str) -> tuple[int, int]:
 
 
 async def test_login_nodes_of_schedmds_operator_stay_until_slurmctld_is_ready_as_ours() -> None:
-    parts = Parts()
-    parts.keys()
-    parts.controller()
-    slurmctld(parts)
-    parts.secret("sssd", {"sssd.conf": b"[sssd]"})
-    parts.secret("login-ssh-host-keys", {"ssh_host_rsa_key": b"k"})
-    parts.custom("LoginSet", "login", LOGIN)
+    parts = former_cluster()
+    login_nodes(parts)
     found = theirs(parts, DEPLOYMENTS, "login", ("LoginSet", "login"), selector={})
     found["status"] = {"replicas": 2, "readyReplicas": 1}
     await loginset(parts)
@@ -200,22 +213,14 @@ async def test_the_pods_of_a_deployment_of_others_are_not_reported_as_login_node
 
 
 async def test_new_login_nodes_do_not_wait_for_slurmctld() -> None:
-    parts = Parts()
-    parts.keys()
-    parts.controller()
-    slurmctld(parts)
-    parts.secret("sssd", {"sssd.conf": b"[sssd]"})
-    parts.secret("login-ssh-host-keys", {"ssh_host_rsa_key": b"k"})
-    parts.custom("LoginSet", "login", LOGIN)
+    parts = former_cluster()
+    login_nodes(parts)
     await loginset(parts)
     assert "Deployment login" in applied(parts)
 
 
 async def test_slurmrestd_of_schedmds_operator_stays_until_slurmctld_is_ready_as_ours() -> None:
-    parts = Parts()
-    parts.keys()
-    parts.controller()
-    slurmctld(parts)
+    parts = former_cluster()
     parts.restapi()
     parts.accepted(slurm_conf="ClusterName=lab\n")
     found = theirs(parts, DEPLOYMENTS, "slurm-restapi", ("RestApi", "slurm"), selector={})
@@ -230,9 +235,7 @@ async def test_slurmrestd_of_schedmds_operator_stays_until_slurmctld_is_ready_as
 async def test_workers_of_schedmds_operator_get_no_new_revision_until_slurmctld_is_ready_as_ours(
     *, ready: bool
 ) -> None:
-    parts = Parts()
-    parts.keys()
-    parts.controller()
+    parts = cluster()
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05", ready=ready)
     this = begin(parts, {"nodeSetHash": "theirs"})
     parts.pod("slinky-0", meta={"annotations": {}})
@@ -249,9 +252,7 @@ async def test_workers_of_schedmds_operator_get_no_new_revision_until_slurmctld_
 
 
 async def test_workers_of_ours_do_not_wait_for_slurmctld() -> None:
-    parts = Parts()
-    parts.keys()
-    parts.controller()
+    parts = cluster()
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05", ready=False)
     this = begin(parts)
     parts.pod("slinky-0")

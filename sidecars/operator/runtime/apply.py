@@ -276,8 +276,7 @@ class Applier:
         metadata: dict[str, Any] = wanted["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         live = self._live(resource, namespace, name)
-        if live is not None and (resource.kind, namespace, name) in self._settled and managed_fields.has_former(live):
-            # The cache may not show yet that it was taken over.
+        if live is not None and self._must_be_read(resource, wanted, live):
             live = await self._current(resource, namespace, name)
         try:
             return await self._bring(resource, wanted, live)
@@ -297,12 +296,26 @@ class Applier:
             return False
         if not is_settled(live):
             return await self._take_over(resource, wanted, live)
-        applied = (wanted["metadata"]["annotations"][APPLIED_HASH], metadata["resourceVersion"])
-        key = (resource.kind, metadata["namespace"], metadata["name"])
-        if self._settled.get(key) == applied or covers(live, wanted):
+        if self._is_as_wanted(resource, wanted, live):
             return False
         # An object that replaces this one meanwhile may be another client's: it has another uid, and is refused.
         return await self._write(resource, wanted, uid=metadata["uid"])
+
+    def _must_be_read(self, resource: Resource, wanted: Manifest, live: Manifest) -> bool:
+        """Whether the cached object doesn't show whether SchedMD's operator has written to it."""
+        if resource is SECRETS:
+            # Their records lack managedFields.
+            return not self._is_as_wanted(resource, wanted, live)
+        # The cache may not show yet that it was taken over.
+        metadata = live["metadata"]
+        key = resource.kind, metadata["namespace"], metadata["name"]
+        return key in self._settled and managed_fields.has_former(live)
+
+    def _is_as_wanted(self, resource: Resource, wanted: Manifest, live: Manifest) -> bool:
+        metadata = live["metadata"]
+        applied = wanted["metadata"]["annotations"][APPLIED_HASH], metadata["resourceVersion"]
+        key = resource.kind, metadata["namespace"], metadata["name"]
+        return self._settled.get(key) == applied or covers(live, wanted)
 
     async def _take_over(self, resource: Resource, wanted: Manifest, live: Manifest) -> bool:
         metadata = live["metadata"]

@@ -286,6 +286,23 @@ async def test_an_object_that_schedmds_operator_changes_back_is_named_and_left_f
 
 
 @pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("managers", "verbs"), [(FORMER, ["get", "json patch", "apply"]), ([], ["get", "apply"])], ids=["theirs", "ours"]
+)
+async def test_a_secret_is_read_before_it_is_changed_because_its_record_does_not_show_whose_it_is(
+    managers: list[dict[str, Any]], verbs: list[str]
+) -> None:
+    parts = Parts()
+    owners = service()["metadata"]["ownerReferences"]
+    parts.secret("login", {"a": b"theirs"}, own=True, ownerReferences=owners)
+    wanted = {**service(), "kind": "Secret", "data": {"a": "b3Vycw=="}}
+    found = live(wanted, uid="login", labels={MANAGED_BY: "slurm-operator"}, managedFields=managers)
+    parts.requests.stored["Secret", "login"] = found
+    assert await parts.runtime.applier.apply(wanted)
+    assert [verb for verb, *_ in parts.requests.made] == verbs
+
+
+@pytest.mark.looptime
 async def test_a_cache_that_is_behind_does_not_look_like_another_operator() -> None:
     parts = Parts()
     before = live(stamped(service()), managedFields=FORMER)

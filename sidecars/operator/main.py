@@ -173,6 +173,7 @@ async def lead(
         await asyncio.gather(*(reflector.wait_synced(SYNC_SECONDS) for reflector in runtime.caches))
         log.info("caches are filled; reconciling")
         metrics.UNREADABLE.set_function(lambda: len(permissions.unreadable(runtime.caches)))
+        metrics.REPORTED.stores = [reflector.store for reflector in runtime.caches.custom_resources()]
         for problem in permissions.unreadable(runtime.caches).values():
             log.error("%s", problem)
         for kind in kinds(operator):

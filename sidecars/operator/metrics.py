@@ -1,8 +1,16 @@
 """The operator's own metrics, for Prometheus; those of Slurm are the exporter's."""
 
-from prometheus_client import Counter, Gauge, Histogram
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from sidecars.contract.explained import Explained
+
+if TYPE_CHECKING:
+    from sidecars.kube import Manifest, Store
 
 
 class Metric(Explained):
@@ -28,6 +36,21 @@ class Metric(Explained):
         "Duration of a pass over one resource.",
         "If it exceeds seconds, check the response times of the API server and of slurmrestd.",
     )
+    CONDITION = (
+        "slurm_operator_condition",
+        "1 for each condition of each custom resource, with its status and reason.",
+        "If the status is not the desired one, look up the reason on this page.",
+    )
+    PODS = (
+        "slurm_operator_nodeset_pods",
+        "Pods of a NodeSet: `desired`, and those that are `ready` and `updated`.",
+        "If fewer pods are ready than desired for minutes, see the condition `Ready` of the NodeSet.",
+    )
+    SLURM_NODES = (
+        "slurm_operator_nodeset_slurm_nodes",
+        "Slurm nodes of a NodeSet: `idle`, `allocated`, `down` and `drain`.",
+        "If nodes are down or drained for long, `sinfo -R` shows the reasons.",
+    )
 
 
 QUEUED = Gauge(Metric.QUEUED.value, Metric.QUEUED.cause, ["kind"])
@@ -39,3 +62,42 @@ SECONDS = Histogram(
     ["kind"],
     buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 2.0, 10.0, 60.0),
 )
+
+_PODS = {"desired": "desired", "ready": "readyReplicas", "updated": "updatedReplicas"}
+_SLURM_NODES = {"idle": "slurmIdle", "allocated": "slurmAllocated", "down": "slurmDown", "drain": "slurmDrain"}
+
+
+class Reported(Collector):
+    """What the custom resources report in their status at the time of a scrape."""
+
+    def __init__(self) -> None:
+        self.stores: Sequence[Store[Manifest]] = ()
+        """Those of the custom resources. None before the operator leads."""
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """None, so that nothing is collected when this is registered."""
+        return ()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The three families, from the resources as they are now."""
+        labels = ["kind", "namespace", "name", "type", "status", "reason"]
+        conditions = GaugeMetricFamily(Metric.CONDITION.value, Metric.CONDITION.cause, labels=labels)
+        pods = GaugeMetricFamily(Metric.PODS.value, Metric.PODS.cause, labels=["namespace", "nodeset", "state"])
+        nodes = GaugeMetricFamily(
+            Metric.SLURM_NODES.value, Metric.SLURM_NODES.cause, labels=["namespace", "nodeset", "state"]
+        )
+        for manifest in (manifest for store in self.stores for manifest in store.values()):
+            place = (manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+            status = manifest.get("status") or {}
+            for condition in status.get("conditions") or ():
+                what = (condition["type"], condition["status"], condition.get("reason", ""))
+                conditions.add_metric([manifest["kind"], *place, *what], 1)
+            if manifest["kind"] == "NodeSet":
+                for family, fields in ((pods, _PODS), (nodes, _SLURM_NODES)):
+                    for state, field in fields.items():
+                        family.add_metric([*place, state], status.get(field) or 0)
+        yield from (conditions, pods, nodes)
+
+
+REPORTED = Reported()
+REGISTRY.register(REPORTED)

@@ -23,12 +23,13 @@ HOME = "https://github.com/slurm-charts/slurm-charts"
 REGISTRY = "ghcr.io/slurm-charts"
 CHARTS = f"oci://{REGISTRY}/charts"
 LICENSE = "Apache-2.0"
-RELEASES = {"slurm-operator-crds": "slinky", "slurm-operator": "slinky", "slurm": "slurm"}
+RELEASES = {"slurm-operator-crds": "slinky", "slurm-operator": "slinky", "slurm": "slurm", "slurm-exporter": "slurm"}
 """The charts in the order of their installation, and the namespace of their releases."""
 
 _GENERATED = "# Generated from schemas/ by `make generate`: all lines below.\n"
 _DEFINITIONS = "slurm-operator-crds"
 _OPERATOR = "slurm-operator"
+_EXPORTER = "slurm-exporter"
 
 
 def chart_yaml(folder: Path) -> str:
@@ -105,7 +106,7 @@ def readme(folder: Path) -> str:
         "\n".join(needs),
         "## Install",
         "Install the charts in this order:",
-        f"```console\n{install_commands(str(metadata['version']))}\n```",
+        f"```console\n{install_commands(str(metadata['version']), optional=chart == _EXPORTER)}\n```",
         f"The charts and images are signed: [verify them]({docs}/images.md#verify-signatures) before you install them.",
         "## Values",
         f"The main values. [All values]({docs}/reference/values-{chart}.md). Unknown keys are refused.",
@@ -116,11 +117,13 @@ def readme(folder: Path) -> str:
     return markdown.page(f"charts/{chart}/Chart.yaml, schemas/values/{chart}.yaml and schemas/readme/{chart}.md", parts)
 
 
-def install_commands(version: str) -> str:
-    """The commands that install a version of all charts from their registry."""
+def install_commands(version: str, optional: bool = False) -> str:
+    """The commands that install a version of all charts from their registry, the `optional` one only on request."""
     commands = []
     created: set[str] = set()
     for chart, namespace in RELEASES.items():
+        if chart == _EXPORTER and not optional:
+            continue
         create = "" if namespace in created else " --create-namespace"
         created.add(namespace)
         values = " --values values.yaml" if chart == "slurm" else ""

@@ -2,8 +2,8 @@
 
 Custom resource definitions (charts/slurm-operator-crds/templates), the comments in each chart's values.yaml, the rules
 and descriptions of each chart's values with the template that checks them, the template for `global`, the annotations,
-README.md and LICENSE of each chart, the copy of the chart of the definitions that is a subchart of
-charts/slurm-operator (Helm warns of a symbolic link), and the reference pages and the list of images in docs/reference.
+README.md and LICENSE of each chart, the dashboards of charts/slurm-exporter, the copies of charts that are subcharts of
+others (Helm warns of a symbolic link), and the reference pages and the list of images in docs/reference.
 The pages of conditions and of metrics come from the tables in `sidecars`.
 """
 
@@ -14,12 +14,15 @@ from typing import Any
 
 import yaml
 
-from schemas import chart_package, chart_values, conditions, definitions, image_list, metrics, sources
+from schemas import chart_package, chart_values, conditions, dashboards, definitions, image_list, metrics, sources
 
 ROOT = Path(__file__).parent.parent
 CRD_CHART = Path("charts/slurm-operator-crds")
 CRD_TEMPLATES = CRD_CHART / "templates"
+EXPORTER_CHART = Path("charts/slurm-exporter")
 SUBCHART = Path("charts/slurm-operator/charts/slurm-operator-crds")
+SUBCHARTS = {SUBCHART: CRD_CHART, Path("charts/slurm/charts/slurm-exporter"): EXPORTER_CHART}
+"""The copies of charts in other charts, each with the chart that it is a copy of."""
 NOT_PACKAGED = frozenset({"ci", "tests", ".DS_Store"})
 PAGES = Path("docs/reference")
 
@@ -71,25 +74,36 @@ def generated(root: Path) -> dict[Path, str]:
         if (text := chart_values.global_text(chart)) is not None:
             files[folder / "templates" / "_global.tpl"] = text
         files[PAGES / f"values-{chart}.md"] = chart_values.page(chart, root / "charts" / chart)
-    return {**files, **subchart(root, files)}
+    for name in dashboards.DASHBOARDS:
+        files[EXPORTER_CHART / "dashboards" / f"{name}.json"] = dashboards.text(name)
+    for copy, original in SUBCHARTS.items():
+        files |= subchart(root, files, original, copy)
+    return files
 
 
-def subchart(root: Path, files: dict[Path, str]) -> dict[Path, str]:
-    """The files of the subchart: those that `files` has of the chart of the definitions, and its other files."""
-    chart = {path: text for path, text in files.items() if path.is_relative_to(CRD_CHART)}
-    for path in sorted((root / CRD_CHART).rglob("*")):
+def subchart(root: Path, files: dict[Path, str], chart: Path, copy: Path) -> dict[Path, str]:
+    """The files of `copy`, a copy of `chart`: those that `files` has of the chart, and its other files."""
+    found = {path: text for path, text in files.items() if path.is_relative_to(chart)}
+    for path in sorted((root / chart).rglob("*")):
         own = path.relative_to(root)
-        generated_once = own.parent == CRD_TEMPLATES and own.suffix == ".yaml"
-        if path.is_file() and not generated_once and own.relative_to(CRD_CHART).parts[0] not in NOT_PACKAGED:
-            chart.setdefault(own, path.read_text(encoding="utf-8"))
-    return {SUBCHART / path.relative_to(CRD_CHART): text for path, text in chart.items()}
+        if path.is_file() and not _generated_once(own) and own.relative_to(chart).parts[0] not in NOT_PACKAGED:
+            found.setdefault(own, path.read_text(encoding="utf-8"))
+    return {copy / path.relative_to(chart): text for path, text in found.items()}
+
+
+def _generated_once(path: Path) -> bool:
+    """Whether a file is in a folder that has generated files only: one that isn't generated is stale."""
+    crd = path.parent == CRD_TEMPLATES and path.suffix == ".yaml"
+    return crd or path.parent == EXPORTER_CHART / "dashboards"
 
 
 def stale_files(root: Path, files: dict[Path, str]) -> list[Path]:
     """Files that differ from `files` or are missing, and definitions and files of the subchart that it doesn't have."""
     differing = [path for path, text in files.items() if not _has(root / path, text)]
     present = {path.relative_to(root) for path in (root / CRD_TEMPLATES).glob("*.yaml")}
-    present |= {path.relative_to(root) for path in (root / SUBCHART).rglob("*") if path.is_file()}
+    present |= {path.relative_to(root) for path in (root / EXPORTER_CHART / "dashboards").glob("*.json")}
+    for copy in SUBCHARTS:
+        present |= {path.relative_to(root) for path in (root / copy).rglob("*") if path.is_file()}
     return differing + sorted(present - files.keys())
 
 

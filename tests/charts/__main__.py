@@ -4,7 +4,8 @@ For each chart: `helm lint --strict`, its helm-unittest suites, chart-testing's 
 values file in `ci/`, `examples/` and tests/configurations/all-values: the objects that Helm 3 and Helm 4 render are the
 same, right for the oldest and the newest Kubernetes that is tested, and have the recommended labels. A values file with
 digests changes the images that Helm renders, and nothing else, and `global.imageRegistry` the registry of all of them.
-Values files in the shapes of SchedMD's charts become what they become there (migration).
+Values files in the shapes of SchedMD's charts become what they become there (migration). Prometheus' promtool reads the
+alerts and the dashboards (monitoring).
 """
 
 import argparse
@@ -25,7 +26,7 @@ import yaml
 
 from release import packages, rehearsal
 from schemas import chart_values, image_digests, image_list
-from tests.charts import chart_testing, coverage, examples, migration, objects
+from tests.charts import chart_testing, coverage, examples, migration, monitoring, objects
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 
@@ -36,6 +37,7 @@ SECONDS = 300
 ALL_IMAGES = {
     "slurm": "accounting.enabled=true,accounting.mariadb.enabled=true,loginsets.a.replicas=1,nodesets.a.replicas=1",
     "slurm-operator": "operator.enabled=true",
+    "slurm-exporter": "exporter.enabled=true",
 }
 """Values with which a chart renders all of its images."""
 
@@ -76,6 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         ("images pinned by digest", pinned),
         ("values of SchedMD's charts", of_other_charts),
         ("examples in the documentation", documented),
+        ("alerts and dashboards", monitoring.problems),
         ("helm-unittest", suites),
         ("chart-testing", linted_by_chart_testing),
     ]

@@ -5,6 +5,7 @@ A block has a title, which GitHub doesn't show, or consists of Kubernetes object
     ```yaml title="values.yaml"             values of the chart slurm
     ```yaml title="operator-values.yaml"    values of the chart slurm-operator
     ```yaml title="definitions-values.yaml" values of the chart slurm-operator-crds
+    ```yaml title="exporter-values.yaml"    values of the chart slurm-exporter
     ```yaml title="NAME"                    a file of another program
 
 Values are rendered by Helm. Those within the objects of Argo CD and Flux are, too, and those in the key values.yaml of
@@ -23,6 +24,7 @@ CHARTS = {
     "values.yaml": "slurm",
     "operator-values.yaml": "slurm-operator",
     "definitions-values.yaml": "slurm-operator-crds",
+    "exporter-values.yaml": "slurm-exporter",
 }
 FOREIGN = ("argoproj.io", "fluxcd.io", "snapshot.storage.k8s.io")
 """Groups whose kinds no schema here describes."""

@@ -45,10 +45,26 @@ def unpacked() -> Path:
     return cache.entry(cache.root() / "debian" / f"{release()}-{key}", _unpack)
 
 
+def program(name: str, package: str) -> Path:
+    """Path of a program that needs nothing but the C library, out of one package, which is downloaded if need be.
+
+    Raises ClusterError if the release doesn't have the package or the package doesn't have the program.
+    """
+
+    def unpack(folder: Path) -> None:
+        _download(folder, ["download", package])
+        (archive,) = folder.glob("*.deb")
+        run(["dpkg", "-x", archive, folder / "root"])
+        archive.unlink()
+        (folder / name).symlink_to(Path("root") / _find(folder / "root", name))
+
+    return cache.entry(cache.root() / "debian" / f"{release()}-{name}", unpack) / name
+
+
 def _unpack(folder: Path) -> None:
     archives = folder / "archives"
     (archives / "partial").mkdir(parents=True)
-    _download(folder)
+    _download(folder, ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes", *PACKAGES])
     packages = sorted(archives.glob("*.deb"))
     root = folder / "root"
     root.mkdir()
@@ -69,24 +85,26 @@ def _unpack(folder: Path) -> None:
     (folder / "share").symlink_to("root/usr/share")
 
 
-def _download(folder: Path) -> None:
-    """Try with the machine's package lists first; if they are missing or old, fetch lists of our own."""
+def _download(folder: Path, fetch: list[str]) -> None:
+    """Run apt-get with `fetch` in `folder`.
+
+    Try with the machine's package lists first; if they are missing or old, fetch lists of our own.
+    """
     base = ["apt-get", "-o", f"Dir::Cache={folder}", "-o", f"Dir::Cache::archives={folder}/archives"]
     base += ["-o", "APT::Sandbox::User=root", "-o", "APT::Keep-Downloaded-Packages=true", "-o", "Debug::NoLocking=true"]
-    fetch = ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes", *PACKAGES]
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     try:
-        run([*base, *fetch], env=env)
+        run([*base, *fetch], cwd=folder, env=env)
     except ClusterError:
         lists = folder / "lists"
         (lists / "partial").mkdir(parents=True)
         base += ["-o", f"Dir::State::lists={lists}"]
         try:
             run([*base, "update"], env=env)
-            run([*base, *fetch], env=env)
+            run([*base, *fetch], cwd=folder, env=env)
         except ClusterError as error:
             raise ClusterError(
-                f"apt-get can't download {', '.join(PACKAGES)} for {release()}. The local cluster needs a Debian or "
+                f"apt-get can't {' '.join(fetch)} for {release()}. The local cluster needs a Debian or "
                 f"Ubuntu release that has them (universe on), or a cluster of your own named by KUBECONFIG.\n{error}"
             ) from None
         shutil.rmtree(lists)

@@ -25,6 +25,7 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- include "slurm.faults.name" (list (printf "tokens.%s" $key) $key (include "slurm.token.name" (list $ $key))) -}}
 {{- end -}}
 {{- end -}}
+{{- include "slurm.faults.exporter" . -}}
 {{- $persistence := $controller.persistence | default dict -}}
 {{- if and (not $controller.external) ($controller.ha | default dict).enabled (not (and $persistence.enabled $persistence.existingClaim)) -}}
 {{- include "slurm.check.line" (list "controller.ha.enabled" "standbys need a volume that all slurmctld share"
@@ -147,6 +148,32 @@ Slurm accepts any number of such lines. Call with a list: root context, the effe
 {{- range $pairs -}}
 {{- if and (index . 1) (index . 3) }}
   {{ index . 0 }} replaces {{ index . 2 }} ({{ keys (index . 3) | sortAlpha | join ", " }})
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* A line for each name that the subchart slurm-exporter, which doesn't see these values, can't derive. */}}
+{{- define "slurm.faults.exporter" -}}
+{{- if (.Values.exporter | default dict).enabled -}}
+{{- $exporter := get .Values "slurm-exporter" | default dict -}}
+{{- $own := contains "slurm" .Release.Name | ternary .Release.Name (printf "%s-slurm" .Release.Name) | trunc 63 | trimSuffix "-" -}}
+{{- $cluster := include "slurm.fullname" . -}}
+{{- if ne ($exporter.cluster | default $own) $cluster -}}
+{{- include "slurm.check.line" (list "slurm-exporter.cluster" (printf "the Controller has the name `%s`" $cluster) (printf "Set `%s`." $cluster)) -}}
+{{- end -}}
+{{- $namespace := include "slurm.namespace" . -}}
+{{- if ne ($exporter.namespaceOverride | default .Release.Namespace) $namespace -}}
+{{- include "slurm.check.line" (list "slurm-exporter.namespaceOverride" (printf "the cluster is in the namespace `%s`" $namespace) (printf "Set `%s`." $namespace)) -}}
+{{- end -}}
+{{- $key := include "slurm.jwtKeyRef" . | fromYaml -}}
+{{- $given := dig "exporter" "token" "jwtKeyRef" dict $exporter -}}
+{{- if and (not (dig "exporter" "secretName" "" $exporter)) (or (ne ($given.name | default (printf "%s-auth-jwt" $cluster)) $key.name) (ne ($given.key | default "jwt.key") $key.key)) -}}
+{{- include "slurm.check.line" (list "slurm-exporter.exporter.token.jwtKeyRef" (printf "jwt.key is in the Secret `%s`, key `%s`" $key.name $key.key) "Set both." ) -}}
+{{- end -}}
+{{- if not .Values.restapi.enabled -}}
+{{- if not (dig "exporter" "url" "" $exporter) -}}
+{{- include "slurm.check.line" (list "exporter.enabled" "this release has no slurmrestd" "Set restapi.enabled to true, or slurm-exporter.exporter.url to the URL of your own.") -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -1,0 +1,34 @@
+{{- /* A line for each fault of the values that no rule of values-rules.json describes. Call with the root context. */}}
+{{- define "slurm-exporter.faults" -}}
+{{- $image := .Values.exporter.image -}}
+{{- $repository := kindIs "string" $image | ternary $image (get (kindIs "map" $image | ternary $image dict) "repository") | default "" -}}
+{{- if regexMatch "(^|/)slurm-exporter([:@].*)?$" $repository -}}
+{{- include "slurm-exporter.check.line" (list
+  (kindIs "string" $image | ternary "exporter.image" "exporter.image.repository")
+  (printf "`%s` has the name of SchedMD's exporter, which this chart can't run" $repository)
+  "Remove exporter.image, or set it to your copy of ghcr.io/slurm-charts/sidecars, under another name."
+) -}}
+{{- end -}}
+{{- if eq (include "slurm-exporter.seconds" .Values.exporter.cacheFrequency) "0" -}}
+{{- include "slurm-exporter.check.line" (list "exporter.cacheFrequency" "Slurm would be asked without a pause" "Set at least `1s`.") -}}
+{{- end -}}
+{{- if and .Values.exporter.serviceMonitor.enabled .Values.exporter.podMonitor.enabled -}}
+{{- include "slurm-exporter.check.line" (list "exporter.podMonitor.enabled" "with exporter.serviceMonitor.enabled, each metric exists twice" "Set one of the two to false.") -}}
+{{- end -}}
+{{- $known := list -}}
+{{- range (.Files.Get "alerts.yaml" | fromYaml).groups -}}
+{{- range .rules -}}
+{{- if .alert }}{{ $known = append $known .alert }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := .Values.prometheusRule.disabled -}}
+{{- if not (has $name $known) -}}
+{{- include "slurm-exporter.check.line" (list "prometheusRule.disabled" (printf "`%s` is not an alert of this chart" $name) (printf "Use one of: %s." (join ", " $known))) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $_ := .Values.prometheusRule.for -}}
+{{- if not (has $name $known) -}}
+{{- include "slurm-exporter.check.line" (list (printf "prometheusRule.for.%s" $name) "this is not an alert of this chart" (printf "Use one of: %s." (join ", " $known))) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

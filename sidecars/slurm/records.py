@@ -33,9 +33,18 @@ class Node:
     gres: str = ""
     gres_used: str = ""
     cpus: int = 0
+    sockets: int = 0
+    cores: int = 0
+    """Of each socket."""
+    threads: int = 0
+    """Of each core."""
     alloc_cpus: int = 0
     real_memory: int = 0
+    specialized_memory: int = 0
+    """Of `real_memory`, for the system (MemSpecLimit)."""
     alloc_memory: int = 0
+    temporary_disk: int = 0
+    weight: int = 1
     boot_time: int = 0
     slurmd_start_time: int = 0
     last_busy: int = 0
@@ -49,6 +58,85 @@ class Nodes:
     nodes: tuple[Node, ...]
     last_update: int
     """The server's time of the list. Ask for changes since then."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a pending job requests. Jobs with the same request share one object, see `protocol.jobs`.
+
+    Numbers are 0 and texts "" where the job requests nothing.
+    """
+
+    partitions: tuple[str, ...] = ()
+    """In the order in which Slurm tries those of one priority tier."""
+    min_nodes: int = 1
+    max_nodes: int = 0
+    tasks: int = 1
+    cpus: int = 1
+    """Of the whole job, at least."""
+    cpus_per_task: int = 0
+    tasks_per_node: int = 0
+    tasks_per_core: int = 0
+    tasks_per_socket: int = 0
+    threads_per_core: int = 0
+    sockets_per_node: int = 0
+    cores_per_socket: int = 0
+    min_cpus_per_node: int = 0
+    memory_per_cpu: int | None = None
+    """None: the job requests memory per node."""
+    memory_per_node: int = 0
+    """0: all memory of each node, where Slurm allocates memory."""
+    tmp_disk: int = 0
+    tres_per_node: str = ""
+    """As Slurm reports it: `gres/gpu:h100:2,gres/license…`. The next four have the same form."""
+    tres_per_job: str = ""
+    tres_per_socket: str = ""
+    tres_per_task: str = ""
+    cpus_per_tres: str = ""
+    memory_per_tres: str = ""
+    features: str = ""
+    """The expression of `--constraint`."""
+    shared: frozenset[str] = frozenset()
+    """`none` for an exclusive job, `user`, `mcs`, `topo`, `oversubscribe`."""
+    contiguous: bool = False
+    required_nodes: str = ""
+    excluded_nodes: str = ""
+    """Both are hostlists."""
+    specialized: bool = False
+    """Whether it reserves cores or threads of each node for the system (`--core-spec`, `--thread-spec`)."""
+    segment_size: int = 0
+    constraints: str = ""
+    """On the node's Extra (`--extra`)."""
+    licenses: str = ""
+    reservation: str = ""
+    external: bool = False
+    """An external job, which needs no slurmd."""
+    max_nodes_implied: bool = False
+    """Whether Slurm derived `max_nodes` from the tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Why a pending job waits, and when it may start."""
+
+    request: JobRequest
+    reason: str = ""
+    """Slurm's word, e.g. `Priority` (slurm.h, enum job_state_reason)."""
+    priority: int = 0
+    """0 for a held job."""
+    eligible_time: int = 0
+    dependency: str = ""
+    array_tasks: str = ""
+    """The indexes of an array's pending tasks (`1-9:2,20`), without the limit of running ones; "" for no array.
+
+    It ends with `...` where slurmrestd cut it off.
+    """
+    array_max_running: int = 0
+    """How many tasks of the array may run at the same time; 0 for no limit."""
+    het_job_id: int = 0
+    """The leader of a heterogeneous job; 0 for none."""
+    het_job_ids: str = ""
+    """The ids of all its components: `5-7`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +157,10 @@ class Job:
     """Minutes; None for no limit."""
     cpus: int = 0
     node_count: int = 0
+    array_job_id: int = 0
+    """The array that the job is a task of; 0 for none."""
+    pending: Pending | None = None
+    """None unless it is pending."""
 
     def node_names(self) -> list[str]:
         """The names in `nodes`. Raises Malformed if it is no hostlist."""
@@ -95,6 +187,8 @@ class Partition:
     node_sets: str = ""
     """Names of Slurm's node sets, or "ALL", where the configuration has them instead of names of nodes."""
     total_nodes: int = 0
+    tier: int = 1
+    """PriorityTier: jobs of a partition with a higher one are scheduled first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 condition type: two types may use one word for two things.
 """
 
+from sidecars.policy.reasons.autoscaling import NotCounted, Sizing
 from sidecars.policy.reasons.base import Reason
 from sidecars.policy.reasons.configuration import ConfigurationAccepted, ConfigurationRunning
 from sidecars.policy.reasons.events import EventReason
@@ -37,11 +38,13 @@ __all__ = [
     "ConfigurationRunning",
     "EventReason",
     "Mark",
+    "NotCounted",
     "PartitionsReleased",
     "Ready",
     "Reason",
     "ReservationCreated",
     "ServiceMonitor",
+    "Sizing",
     "SlurmKey",
     "SlurmNodeState",
     "SlurmReachable",

@@ -40,11 +40,13 @@ class Fields:
             return ""
         raise self._wrong(key, "a string" if not required else "a string that isn't empty", value)
 
-    def flag(self, key: str) -> bool:
-        """A boolean; it is required."""
+    def flag(self, key: str, *, optional: bool = False) -> bool:
+        """A boolean. A missing one is wrong unless it is optional, and is then False."""
         value = self._values.get(key)
         if isinstance(value, bool):
             return value
+        if value is None and optional:
+            return False
         raise self._wrong(key, "a boolean", value)
 
     def number(self, key: str) -> int:

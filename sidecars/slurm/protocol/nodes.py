@@ -99,6 +99,7 @@ def _one_node(answer: Fields) -> Node:
 
 def node_record(node: Fields) -> Node:
     """A node of an answer."""
+    weight = node.number_or_none("weight")
     return Node(
         name=node.text("name", required=True),
         states=node.states("state"),
@@ -119,9 +120,15 @@ def node_record(node: Fields) -> Node:
         gres=node.text("gres"),
         gres_used=node.text("gres_used"),
         cpus=node.number("cpus"),
+        sockets=node.number("sockets"),
+        cores=node.number("cores"),
+        threads=node.number("threads"),
         alloc_cpus=node.number("alloc_cpus"),
         real_memory=node.number("real_memory"),
+        specialized_memory=node.number("specialized_memory"),
         alloc_memory=node.number("alloc_memory"),
+        temporary_disk=node.number("temporary_disk"),
+        weight=1 if weight is None else weight,
         boot_time=node.number("boot_time"),
         slurmd_start_time=node.number("slurmd_start_time"),
         last_busy=node.number("last_busy"),

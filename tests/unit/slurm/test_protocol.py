@@ -20,7 +20,7 @@ from sidecars.slurm.errors import (
     SlurmError,
 )
 from sidecars.slurm.protocol import Request, decode
-from sidecars.slurm.records import Job, Nodes, Ping, Reservation
+from sidecars.slurm.records import Job, JobRequest, Nodes, Pending, Ping, Reservation
 from tests.contract import requests
 
 T = TypeVar("T")
@@ -169,6 +169,61 @@ def test_jobs_are_decoded(version: str) -> None:
         node_count=1,
     )
     assert (pending.nodes, pending.start_time, pending.time_limit) == ("", 0, None)
+    assert running.pending is None
+    assert pending.pending is not None
+
+
+def decoded(**changes: Any) -> Job:
+    """The recorded pending job with other values of some fields."""
+    record = json.loads((FIXTURES / "v0.0.45-job_pending.json").read_text()) | changes
+    found = decode(protocol.get_jobs(), 200, json.dumps({"jobs": [record], "last_update": 1}).encode())
+    assert found is not None
+    return found.jobs[0]
+
+
+def test_what_a_pending_job_requests_is_decoded() -> None:
+    request = JobRequest(
+        ("all",),
+        max_nodes=1,
+        cpus_per_task=1,
+        min_cpus_per_node=1,
+        max_nodes_implied=True,
+        tasks_per_core=0,
+        tasks_per_socket=0,
+    )
+    job = decoded()
+    assert job.pending == Pending(request, "JobHeldUser", 0, 0)
+    number = {"set": True, "infinite": False, "number": 7}
+    changed = decoded(
+        partition="a,b",
+        tres_req_str="cpu=4,mem=1G,node=3,billing=4",
+        node_count=number,
+        memory_per_cpu=number,
+        tres_per_node="gres/gpu:h100:2",
+        contiguous=True,
+        core_spec=2,
+        flags=["EXTERNAL_JOB"],
+        array_task_string="1-9%4",
+        array_max_tasks=number,
+        het_job_id=number,
+        het_job_id_set="7-8",
+        priority=number,
+        dependency="after:1",
+    ).pending
+    assert changed is not None
+    assert (changed.array_tasks, changed.array_max_running) == ("1-9", 7)
+    assert (changed.het_job_id, changed.het_job_ids, changed.priority, changed.dependency) == (7, "7-8", 7, "after:1")
+    found = changed.request
+    assert (found.partitions, found.min_nodes, found.memory_per_cpu) == (("a", "b"), 3, 7)
+    assert (found.tres_per_node, found.contiguous, found.specialized) == ("gres/gpu:h100:2", True, True)
+    assert (found.external, found.max_nodes_implied) == (True, False)
+
+
+def test_jobs_that_request_the_same_share_one_object() -> None:
+    first, second = decoded(job_id=1).pending, decoded(job_id=2).pending
+    assert first is not None
+    assert second is not None
+    assert first.request is second.request
 
 
 def test_no_jobs_at_all_is_an_empty_list() -> None:

@@ -1,0 +1,9 @@
+"""How many nodes each NodeSet should have for the jobs that wait: pure, without I/O and without a clock.
+
+- `records`: what goes in and comes out.
+- `queue`: the pending jobs, bundled by what they request, and those that no node helps, with the reason.
+- `needs`, `features`: a request, read once.
+- `room`: the nodes and what is free on them; where Slurm's select/cons_tres would place a job.
+- `demand`: the nodes that the queue could use.
+- `plan`: the replicas, within limits of number, speed and direction.
+"""

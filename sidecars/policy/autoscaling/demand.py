@@ -1,0 +1,253 @@
+"""The nodes that the queue could use: which NodeSets get how many, for which jobs, and which jobs get none and why."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from sidecars.policy.autoscaling import fit
+from sidecars.policy.autoscaling.fit import Free, Kind
+from sidecars.policy.autoscaling.queue import EXACT, SHOWN
+from sidecars.policy.autoscaling.records import Excluded, Promise
+from sidecars.policy.autoscaling.room import Fresh, Room
+from sidecars.policy.reasons.autoscaling import NotCounted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sidecars.policy.autoscaling.needs import Needs
+    from sidecars.policy.autoscaling.queue import Look, Run
+    from sidecars.policy.autoscaling.records import PresentNode, ScaledNodeSet, Shape
+    from sidecars.policy.autoscaling.room import Fits
+
+MOST_CORRECTIONS = 8
+"""Nodes that are added because Slurm would use the first choice of nodes in another order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many nodes a NodeSet may get in this step."""
+
+    nodeset: ScaledNodeSet
+    left: int
+    coming: int
+    """Its nodes that have a pod and aren't in Slurm yet."""
+    limit: NotCounted = NotCounted.BEYOND_MAX
+    """What limits it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the queue could use."""
+
+    added: Mapping[str, int]
+    """Nodes to add, by NodeSet."""
+    promises: tuple[Promise, ...]
+    excluded: tuple[Excluded, ...]
+    used: frozenset[str]
+    """The nodes that Slurm has and that pending jobs would use."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    placed: tuple[int, ...]
+    """For each run."""
+    used: Sequence[Mapping[str, int]]
+    """For each run, the new nodes that it is the first to use."""
+    room: Room
+
+
+class Planner:
+    """One decision."""
+
+    def __init__(
+        self,
+        look: Look,
+        allowances: Sequence[Allowance],
+        nodes: Sequence[PresentNode],
+        fits: Fits,
+        budget: float | None,
+    ) -> None:
+        self._look = look
+        self._allowances = allowances
+        self._nodes = nodes
+        self._fits = fits
+        self._budget = budget
+        self._names = {number: node.name for number, node in enumerate(nodes)}
+        self._fresh = {
+            it.nodeset.name: Fresh(kind, it.nodeset.price, order, it.left)
+            for order, it in enumerate(sorted(allowances, key=lambda it: (it.nodeset.weight, it.nodeset.name)))
+            if (kind := _kind_of(it.nodeset)) is not None
+        }
+
+    def demand(self) -> Demand:
+        """The demand. What is promised is what Slurm would start on the nodes with those that are added."""
+        first = self._fill({}, offer=True)
+        added: Mapping[str, int] = dict(first.room.opened)
+        outcome = first
+        if added:
+            outcome = self._fill(added)
+            outcome, added = self._corrected(first, outcome, added)
+            if len(self._look.runs) <= EXACT:
+                outcome, added = self._smallest(outcome, added)
+        promises = tuple(
+            Promise(run.first(placed), placed, used)
+            for run, placed, used in zip(self._look.runs, outcome.placed, outcome.used, strict=True)
+            if placed
+        )
+        excluded = _united([*self._look.excluded, *self._unplaced(outcome, added)])
+        names = frozenset(self._names[it] for it in outcome.room.used if it in self._names)
+        return Demand(added, promises, excluded, names)
+
+    def _fill(self, added: Mapping[str, int], *, offer: bool = False) -> _Outcome:
+        """Place the queue on all nodes and those `added`; `offer`: and on as many more as are allowed."""
+        room = Room(self._fits, self._names, self._budget)
+        for node in self._nodes:
+            if node.usable:
+                free = Free(node.free_cores, node.free_memory, tuple(it.count for it in node.free_gres))
+                room.add(_kind(node.nodeset, node.shape, node.partitions, node.weight), free)
+            else:
+                room.skip()
+        for allowance in self._allowances:
+            name = allowance.nodeset.name
+            for _ in range(allowance.coming + added.get(name, 0) if name in self._fresh else 0):
+                room.add(self._fresh[name].kind)
+        if offer:
+            for fresh in self._fresh.values():
+                room.offer(Fresh(fresh.kind, fresh.price, fresh.order, fresh.left))
+        existing, placed, used = len(self._nodes), [], []
+        for run in self._look.runs:
+            before = len(room.used)
+            placed.append(room.place(run.bundle, run.count))
+            used.append(
+                Counter(room.used[it] for it in list(room.used)[before:] if it >= existing)
+                if len(room.used) > before
+                else {}
+            )
+        return _Outcome(tuple(placed), used, room)
+
+    def _corrected(
+        self, first: _Outcome, outcome: _Outcome, added: Mapping[str, int]
+    ) -> tuple[_Outcome, Mapping[str, int]]:
+        """Where Slurm would use the nodes otherwise than they were chosen, add nodes until as many jobs start."""
+        best = outcome, added
+        for _ in range(MOST_CORRECTIONS):
+            lacking = [
+                run
+                for run, wish, placed in zip(self._look.runs, first.placed, outcome.placed, strict=True)
+                if placed < wish
+            ]
+            if not lacking:
+                return outcome, added
+            name = self._cheapest(lacking[0], added)
+            if name is None:
+                break
+            added = {**added, name: added.get(name, 0) + 1}
+            outcome = self._fill(added)
+            if sum(outcome.placed) > sum(best[0].placed):
+                best = outcome, added
+        return best
+
+    def _cheapest(self, run: Run, added: Mapping[str, int]) -> str | None:
+        """A NodeSet that may still get a node and could run a job of the run."""
+        cost = sum(self._fresh[name].price * count for name, count in added.items())
+        for name, fresh in sorted(self._fresh.items(), key=lambda it: (it[1].price, it[1].order)):
+            if added.get(name, 0) >= fresh.left:
+                continue
+            if self._budget is not None and cost + fresh.price > self._budget:
+                continue
+            if any(self._runs_on(needs, fresh.kind) for needs in run.bundle):
+                return name
+        return None
+
+    def _smallest(self, outcome: _Outcome, added: Mapping[str, int]) -> tuple[_Outcome, Mapping[str, int]]:
+        """Leave out each node without which the same jobs start."""
+        for name in sorted(added, key=lambda it: -self._fresh[it].price):
+            while added[name]:
+                fewer = {**added, name: added[name] - 1}
+                found = self._fill(fewer)
+                if found.placed != outcome.placed:
+                    break
+                outcome, added = found, fewer
+        return outcome, {name: count for name, count in added.items() if count}
+
+    # --- why not
+
+    def _unplaced(self, outcome: _Outcome, added: Mapping[str, int]) -> list[Excluded]:
+        found = []
+        for run, placed in zip(self._look.runs, outcome.placed, strict=True):
+            if placed < run.count:
+                reason, detail = self._why(run, added)
+                found.append(Excluded(reason, detail, run.count - placed, run.rest(placed)[:SHOWN]))
+        return found
+
+    def _why(self, run: Run, added: Mapping[str, int]) -> tuple[NotCounted, str]:
+        for needs in run.bundle:
+            possible = [it for it in self._allowances if self._possible(needs, it)]
+            if not possible and not any(self._runs_on(needs, kind) for kind in self._kinds()):
+                return self._impossible(needs)
+        reasons = {it.limit: it.nodeset.name for it in possible if added.get(it.nodeset.name, 0) >= it.left}
+        for reason in (NotCounted.NEXT_STEP, NotCounted.NO_CAPACITY):
+            if reason in reasons:
+                return reason, f"NodeSet {reasons[reason]}"
+        if len(reasons) < len({it.limit for it in possible}) and self._budget is not None:
+            return NotCounted.BUDGET, f"{self._budget:g}"
+        names = ", ".join(f"NodeSet {it.nodeset.name}" for it in possible) or "no NodeSet that is scaled has such nodes"
+        return NotCounted.BEYOND_MAX, names
+
+    def _impossible(self, needs: Needs) -> tuple[NotCounted, str]:
+        near = [it.nodeset for it in self._allowances if not it.nodeset.partitions.isdisjoint(needs.partitions)]
+        if not near:
+            return NotCounted.IMPOSSIBLE, f"no NodeSet in partition {', '.join(needs.partitions)}"
+        if any(it.shape is None for it in near):
+            return NotCounted.SHAPE_UNKNOWN, ", ".join(f"NodeSet {it.name}" for it in near if it.shape is None)
+        shapes = [it.shape for it in near if it.shape is not None]
+        fitting = (
+            [it for it in shapes if any(test(it.features) for test in needs.features)] if needs.features else shapes
+        )
+        if not fitting:
+            return NotCounted.IMPOSSIBLE, f"no NodeSet with the features {needs.features_text}"
+        largest = max(fitting, key=lambda it: (it.all_cores * it.threads, it.memory))
+        return NotCounted.IMPOSSIBLE, fit.missing(needs, largest, self._fits.settings)
+
+    def _possible(self, needs: Needs, allowance: Allowance) -> bool:
+        kind = _kind_of(allowance.nodeset)
+        return kind is not None and self._runs_on(needs, kind)
+
+    def _kinds(self) -> set[Kind]:
+        return {_kind(it.nodeset, it.shape, it.partitions, it.weight) for it in self._nodes}
+
+    def _runs_on(self, needs: Needs, kind: Kind) -> bool:
+        """Whether the job, or a part of it, runs on an empty node of that kind."""
+        if not any(fit.allowed(needs, kind, partition) for partition in needs.partitions):
+            return False
+        if needs.features and not any(test(kind.shape.features) for test in needs.features):
+            return False
+        return self._fits.use(needs, kind, kind.full).cpus > 0
+
+
+def _kind_of(nodeset: ScaledNodeSet) -> Kind | None:
+    if nodeset.shape is None:
+        return None
+    return _kind(nodeset.name, nodeset.shape, nodeset.partitions, nodeset.weight)
+
+
+@lru_cache(maxsize=1024)
+def _kind(nodeset: str, shape: Shape, partitions: frozenset[str], weight: int) -> Kind:
+    """One object for all nodes of a kind, in this decision and in later ones."""
+    return fit.kind_of(nodeset, shape, partitions, weight)
+
+
+def _united(excluded: Sequence[Excluded]) -> tuple[Excluded, ...]:
+    """One record for each reason and detail."""
+    counts: Counter[tuple[NotCounted, str]] = Counter()
+    jobs: defaultdict[tuple[NotCounted, str], list[int]] = defaultdict(list)
+    for it in excluded:
+        counts[it.reason, it.detail] += it.count
+        jobs[it.reason, it.detail] += it.jobs
+    return tuple(
+        Excluded(reason, detail, count, tuple(sorted(set(jobs[reason, detail]))[:SHOWN]))
+        for (reason, detail), count in counts.items()
+    )

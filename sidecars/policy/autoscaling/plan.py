@@ -1,0 +1,171 @@
+"""The replicas of each NodeSet: the demand within limits of number, speed and direction.
+
+Missing or old data never changes a size, except up to the minimum. A node is removed only if it is idle for
+`idle_seconds`, no pending job would use it, and nothing was added during `cool_down`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from sidecars.policy.autoscaling.demand import Allowance, Planner
+from sidecars.policy.autoscaling.records import Past, Plan, Wanted
+from sidecars.policy.autoscaling.room import Fits
+from sidecars.policy.reasons.autoscaling import NotCounted, Sizing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sidecars.policy.autoscaling.demand import Demand
+    from sidecars.policy.autoscaling.queue import Queue
+    from sidecars.policy.autoscaling.records import Nodes, PresentNode, ScaledNodeSet, Settings
+
+MINUTES_OF_DAY = 24 * 60
+
+
+class Jobs(NamedTuple):
+    """The queue as it was at a time."""
+
+    queue: Queue
+    at: float
+
+
+class Autoscaling:
+    """Decides again and again with the same settings.
+
+    It remembers what it computed about needs and nodes, but no decision: `memory` is that of the previous plan.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._fits = Fits(settings)
+
+    def plan(
+        self,
+        nodesets: Sequence[ScaledNodeSet],
+        jobs: Jobs | None,
+        nodes: Nodes | None,
+        memory: Mapping[str, Past],
+        now: float,
+    ) -> Plan:
+        """The decision. `jobs` and `nodes`: None if Slurm didn't report them."""
+        limits = {it.name: bounds(it, now) for it in nodesets}
+        past = {it.name: _not_later(memory.get(it.name, Past()), now) for it in nodesets}
+        problem = self._problem(jobs, nodes, now)
+        if problem or jobs is None or nodes is None:
+            held = {it.name: _held(it, limits[it.name][0], problem) for it in nodesets}
+            return Plan(held, (), (), past)
+        ours = {it.name for it in nodesets}
+        present = {name: [node for node in nodes.nodes if node.nodeset == name] for name in ours}
+        allowances = [_allowance(it, limits[it.name][1], past[it.name], len(present[it.name]), now) for it in nodesets]
+        budget = self._settings.budget
+        if budget is not None:
+            budget = max(0.0, budget - sum(it.price * it.replicas for it in nodesets))
+        demand = Planner(jobs.queue.look(now), allowances, nodes.nodes, self._fits, budget).demand()
+        wanted, after = {}, {}
+        for nodeset in nodesets:
+            name = nodeset.name
+            wanted[name] = _size(nodeset, limits[name], demand, present[name], past[name], now)
+            after[name] = _remembered(past[name], nodeset.replicas, wanted[name].replicas, now)
+        return Plan(wanted, demand.promises, demand.excluded, after)
+
+    def _problem(self, jobs: Jobs | None, nodes: Nodes | None, now: float) -> str:
+        for what, data in (("jobs", jobs), ("nodes", nodes)):
+            if data is None:
+                return f"Slurm's {what} are unknown"
+            if now - data.at > self._settings.max_age:
+                return f"Slurm's {what} are from {now - data.at:.0f} s ago"
+        return ""
+
+
+def bounds(nodeset: ScaledNodeSet, now: float) -> tuple[int, int]:
+    """The minimum and maximum at a time. Where several windows apply, the last one counts."""
+    low, high = nodeset.min, nodeset.max
+    time = datetime.fromtimestamp(now, UTC)
+    minute = time.hour * 60 + time.minute
+    for window in nodeset.windows:
+        today = time.weekday() in window.weekdays
+        yesterday = (time.weekday() - 1) % 7 in window.weekdays
+        if window.start < window.end:
+            applies = today and window.start <= minute < window.end
+        else:
+            applies = (today and minute >= window.start) or (yesterday and minute < window.end)
+        if applies:
+            low = low if window.min is None else window.min
+            high = high if window.max is None else window.max
+    return min(low, high), high
+
+
+def _held(nodeset: ScaledNodeSet, low: int, problem: str) -> Wanted:
+    return Wanted(max(nodeset.replicas, low), Sizing.NO_DATA, f"{problem}: the number of replicas stays")
+
+
+def _not_later(past: Past, now: float) -> Past:
+    """A clock that was set back prolongs no wait."""
+    return Past(*(None if it is None else min(it, now) for it in (past.raised_at, past.lowered_at)))
+
+
+def _allowance(nodeset: ScaledNodeSet, high: int, past: Past, present: int, now: float) -> Allowance:
+    behavior = nodeset.behavior
+    coming = max(0, nodeset.replicas - present)
+    since = nodeset.unschedulable_since
+    if nodeset.unschedulable and since is not None and now - since > behavior.capacity_wait:
+        return Allowance(nodeset, 0, max(0, coming - nodeset.unschedulable), NotCounted.NO_CAPACITY)
+    left = max(0, high - nodeset.replicas)
+    step = behavior.max_step_up if _is_over(past.raised_at, behavior.step_seconds, now) else 0
+    if step < left:
+        return Allowance(nodeset, step, coming, NotCounted.NEXT_STEP)
+    return Allowance(nodeset, left, coming)
+
+
+def _is_over(begin: float | None, seconds: float, now: float) -> bool:
+    return begin is None or now - begin >= seconds
+
+
+def _size(
+    nodeset: ScaledNodeSet,
+    limits: tuple[int, int],
+    demand: Demand,
+    present: Sequence[PresentNode],
+    past: Past,
+    now: float,
+) -> Wanted:
+    (low, high), behavior, replicas = limits, nodeset.behavior, nodeset.replicas
+    added = demand.added.get(nodeset.name, 0)
+    unused = [it for it in present if it.idle_since is not None and it.name not in demand.used]
+    lacking = [it for it in demand.excluded if it.reason in (NotCounted.NEXT_STEP, NotCounted.BEYOND_MAX)]
+    if added or replicas < low:
+        more = max(replicas + added, low)
+        if more > replicas + added:
+            return Wanted(more, Sizing.MINIMUM, f"the minimum is {low}")
+        reason = Sizing.DEMAND
+        if lacking and more >= high:
+            reason = Sizing.MAXIMUM
+        elif lacking:
+            reason = Sizing.STEP
+        return Wanted(more, reason, f"pending jobs need {added} more")
+    idle = sorted(
+        (it for it in unused if it.idle_since is not None and now - it.idle_since >= behavior.idle_seconds),
+        key=lambda it: it.idle_since or 0.0,
+    )
+    fewer = max(low, replicas - min(len(idle), behavior.max_step_down))
+    if fewer >= replicas:
+        reason = Sizing.MINIMUM if unused and replicas <= low else Sizing.SATISFIED
+        if any(nodeset.name in it.detail for it in lacking) and replicas >= high:
+            reason = Sizing.MAXIMUM
+        return Wanted(replicas, reason, f"{len(unused)} nodes are not in use" if unused else "all nodes are in use")
+    if not _is_over(past.raised_at, behavior.cool_down, now) or not _is_over(
+        past.lowered_at, behavior.step_seconds, now
+    ):
+        return Wanted(replicas, Sizing.COOLING_DOWN, f"{len(idle)} nodes are idle, but the last change is too recent")
+    removable = tuple(it.name for it in idle)
+    return Wanted(fewer, Sizing.IDLE, f"idle for {behavior.idle_seconds:.0f} s: {len(idle)} nodes", removable)
+
+
+def _remembered(past: Past, before: int, after: int, now: float) -> Past:
+    if after > before:
+        return Past(now, past.lowered_at)
+    if after < before:
+        return Past(past.raised_at, now)
+    return past

@@ -1,0 +1,77 @@
+"""Slurm's node records as the planner uses them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from sidecars.policy.autoscaling.records import PresentNode, Shape
+from sidecars.slurm import gres, states
+
+if TYPE_CHECKING:
+    from sidecars.slurm.records import Node
+
+_NOT_IDLE = frozenset({"PLANNED", "RESERVED", "MAINTENANCE", "NOT_RESPONDING", "REBOOT_REQUESTED", "REBOOT_ISSUED"})
+"""Flags of a node that must stay although no job is on it: backfill plans with it, or its state is in question."""
+_NOT_USABLE = frozenset(
+    {"MAINTENANCE", "RESERVED", "NOT_RESPONDING", "INVALID_REG", "INVALID", "POWERED_DOWN", "POWERING_DOWN", "EXTERNAL"}
+)
+
+
+def present(node: Node, nodeset: str) -> PresentNode:
+    """The node. One whose GRES can't be read is not usable."""
+    try:
+        resources, used = gres.total(gres.parse(node.gres)), gres.total(gres.parse(node.gres_used))
+    except gres.GresError:
+        resources, used = None, ()
+    shape = _shape(node, resources or ())
+    in_use = {(item.name, item.type): item.count for item in used}
+    base = states.base_state(node.states)
+    usable = (
+        resources is not None
+        and base in ("IDLE", "MIXED", "ALLOCATED")
+        and not states.is_drain(node.states)
+        and not node.reservation
+        and node.states.isdisjoint(_NOT_USABLE)
+    )
+    idle = base == "IDLE" and usable and not states.is_busy(node.states) and node.states.isdisjoint(_NOT_IDLE)
+    return PresentNode(
+        name=node.name,
+        nodeset=nodeset,
+        shape=shape,
+        partitions=frozenset(node.partitions),
+        weight=node.weight,
+        usable=usable,
+        idle_since=float(max(node.last_busy, node.slurmd_start_time)) if idle else None,
+        free_cores=max(0, node.cpus - node.alloc_cpus) // max(1, shape.threads),
+        free_memory=max(0, shape.memory - node.alloc_memory),
+        free_gres=tuple(
+            gres.Gres(it.name, it.type, max(0, it.count - in_use.get((it.name, it.type), 0))) for it in shape.gres
+        ),
+    )
+
+
+def _shape(node: Node, resources: tuple[gres.Gres, ...]) -> Shape:
+    return _one(
+        max(1, node.sockets),
+        max(1, node.cores),
+        max(1, node.threads),
+        node.real_memory - node.specialized_memory,
+        resources,
+        frozenset(node.active_features or node.features),
+        node.temporary_disk,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _one(
+    sockets: int,
+    cores: int,
+    threads: int,
+    memory: int,
+    resources: tuple[gres.Gres, ...],
+    features: frozenset[str],
+    tmp_disk: int,
+) -> Shape:
+    """One object for all nodes of one shape."""
+    return Shape(sockets, cores, threads, memory, resources, features, tmp_disk)

@@ -1,0 +1,308 @@
+"""The pending jobs in the order in which Slurm takes them, bundled by what they request.
+
+`Queue` is changed with the jobs that changed, so that one job among 50,000 costs little. It has no clock: `look` is
+given the time, at which jobs with a later begin time begin to count.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from sidecars.policy.autoscaling.needs import Needs, Unreadable, read
+from sidecars.policy.autoscaling.records import Excluded
+from sidecars.policy.reasons.autoscaling import NotCounted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sidecars.slurm.records import Job, JobRequest, Pending
+
+EXACT = 512
+"""So many jobs are taken one by one. More are taken in slices, and the jobs of a slice by what they request."""
+SLICES = 64
+SHOWN = 10
+"""Ids of jobs in a message."""
+
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9]{1,9}))?")
+_STARTS = frozenset(
+    {"None", "", "Priority", "Resources", "NodeDown", "ReqNodeNotAvail", "SchedDefer", "PartitionConfig"}
+)
+"""Slurm's reasons of jobs that more nodes may start. Slurm says PartitionConfig where a partition has too few nodes."""
+_REASONS = {
+    "JobHeldAdmin": NotCounted.HELD,
+    "JobHeldUser": NotCounted.HELD,
+    "JobHoldMaxRequeue": NotCounted.HELD,
+    "Dependency": NotCounted.DEPENDENCY,
+    "DependencyNeverSatisfied": NotCounted.DEPENDENCY_NEVER_SATISFIED,
+    "BeginTime": NotCounted.BEGIN_TIME,
+    "Licenses": NotCounted.LICENSES,
+    "PartitionDown": NotCounted.PARTITION,
+    "PartitionInactive": NotCounted.PARTITION,
+    "PartitionNodeLimit": NotCounted.PARTITION,
+    "PartitionTimeLimit": NotCounted.PARTITION,
+    "Reservation": NotCounted.RESERVATION,
+    "ReservationDeleted": NotCounted.RESERVATION,
+    "ReservationInvalid": NotCounted.RESERVATION,
+    "JobArrayTaskLimit": NotCounted.ARRAY_LIMIT,
+    "AccountingPolicy": NotCounted.LIMIT,
+    "AccountNotAllowed": NotCounted.LIMIT,
+    "AssociationJobLimit": NotCounted.LIMIT,
+    "AssociationResourceLimit": NotCounted.LIMIT,
+    "AssociationTimeLimit": NotCounted.LIMIT,
+}
+_LIMITS = ("QOS", "Assoc", "Max", "InvalidAccount", "InvalidQOS")
+
+Bundle = tuple[Needs, ...]
+"""A job, or the components of a heterogeneous job, which start together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Jobs in a row that request the same."""
+
+    bundle: Bundle
+    jobs: tuple[int, ...]
+    """Ids of jobs and arrays, in Slurm's order."""
+    counts: tuple[int, ...]
+    """Of each: the tasks of an array, 1 for another job."""
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return sum(self.counts)
+
+    def first(self, placed: int) -> tuple[int, ...]:
+        """The jobs of which the first so many are."""
+        found = bisect_left(list(accumulate(self.counts)), placed)
+        return self.jobs[: found + 1] if placed else ()
+
+    def rest(self, placed: int) -> tuple[int, ...]:
+        """The jobs that aren't, or not with all tasks, among the first so many."""
+        return self.jobs[bisect_right(list(accumulate(self.counts)), placed) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The queue at a time."""
+
+    runs: tuple[Run, ...]
+    excluded: tuple[Excluded, ...]
+
+
+class Queue:
+    """The pending jobs of a Slurm cluster. `tiers`: PriorityTier of its partitions."""
+
+    def __init__(self, jobs: Iterable[Job] = (), tiers: Mapping[str, int] | None = None) -> None:
+        self._tiers = tiers or {}
+        self._jobs: dict[int, Job] = {}
+        self._needs: dict[JobRequest, Needs | Unreadable] = {}
+        self._running: Counter[int] = Counter()
+        """Tasks that hold resources, by array."""
+        self._arrays: defaultdict[int, set[int]] = defaultdict(set)
+        """Pending records, by array."""
+        self._components: defaultdict[int, set[int]] = defaultdict(set)
+        """Pending components, by leader."""
+        self._order: list[tuple[tuple[int, int, int, int], int, Bundle, int]] = []
+        """Key, id, bundle and count of the jobs that count."""
+        self._keys: dict[int, tuple[int, int, int, int]] = {}
+        self._excluded: dict[tuple[NotCounted, str], dict[int, int]] = {}
+        self._why: dict[int, tuple[NotCounted, str]] = {}
+        self._later: dict[int, int] = {}
+        """Begin times that were in the future."""
+        self._now = 0.0
+        for job in jobs:
+            self._put(job)
+        for job_id in list(self._jobs):
+            self._sort_in(job_id, bulk=True)
+        self._order.sort(key=itemgetter(0))
+
+    def update(self, changed: Iterable[Job], removed: Iterable[int] = ()) -> None:
+        """Take over jobs that are new or changed, and forget others."""
+        affected: set[int] = set()
+        for job_id in removed:
+            affected |= self._take(job_id)
+        for job in changed:
+            affected |= self._take(job.job_id)
+            affected |= self._put(job)
+        for job_id in affected:
+            self._sort_out(job_id)
+            if job_id in self._jobs:
+                self._sort_in(job_id)
+
+    def look(self, now: float) -> Look:
+        """The runs in Slurm's order, and the jobs that don't count."""
+        self._now = max(self._now, now)
+        for job_id in [job_id for job_id, begin in self._later.items() if begin <= self._now]:
+            self._sort_out(job_id)
+            self._sort_in(job_id)
+        excluded = tuple(
+            Excluded(reason, detail, sum(jobs.values()), tuple(sorted(jobs)[:SHOWN]))
+            for (reason, detail), jobs in self._excluded.items()
+            if jobs
+        )
+        return Look(tuple(self._runs()), excluded)
+
+    def _runs(self) -> Iterable[Run]:
+        order = self._order
+        if len(order) <= EXACT:
+            for bundle, entries in groupby(order, key=itemgetter(2)):
+                found = list(entries)
+                yield Run(bundle, tuple(map(itemgetter(1), found)), tuple(map(itemgetter(3), found)))
+            return
+        size = -(-len(order) // SLICES)
+        for begin in range(0, len(order), size):
+            slice_ = order[begin : begin + size]
+            ids: defaultdict[Bundle, list[int]] = defaultdict(list)
+            counts: defaultdict[Bundle, list[int]] = defaultdict(list)
+            for _, job_id, bundle, count in slice_:
+                ids[bundle].append(job_id)
+                counts[bundle].append(count)
+            for bundle, jobs in ids.items():
+                yield Run(bundle, tuple(jobs), tuple(counts[bundle]))
+
+    # --- one job
+
+    def _put(self, job: Job) -> set[int]:
+        """Add a record; the ids of those whose place depends on it."""
+        pending = job.pending
+        if pending is None:
+            if job.array_job_id and job.states & {"RUNNING", "SUSPENDED", "COMPLETING"}:
+                self._jobs[job.job_id] = job
+                self._running[job.array_job_id] += 1
+                return set(self._arrays[job.array_job_id])
+            return set()
+        self._jobs[job.job_id] = job
+        if pending.array_max_running:
+            self._arrays[job.array_job_id].add(job.job_id)
+        if pending.het_job_id:
+            self._components[pending.het_job_id].add(job.job_id)
+            return set(self._components[pending.het_job_id])
+        return {job.job_id}
+
+    def _take(self, job_id: int) -> set[int]:
+        """Forget a record; the ids of those whose place depends on it, and its own."""
+        job = self._jobs.pop(job_id, None)
+        affected = {job_id}
+        if job is None:
+            return affected
+        if job.pending is None:
+            self._running[job.array_job_id] -= 1
+            return affected | self._arrays[job.array_job_id]
+        self._arrays[job.array_job_id].discard(job_id)
+        if job.pending.het_job_id:
+            self._components[job.pending.het_job_id].discard(job_id)
+            affected |= self._components[job.pending.het_job_id]
+        return affected
+
+    def _sort_out(self, job_id: int) -> None:
+        key = self._keys.pop(job_id, None)
+        if key is not None:
+            del self._order[bisect_left(self._order, key, key=itemgetter(0))]
+        why = self._why.pop(job_id, None)
+        if why is not None:
+            del self._excluded[why][job_id]
+        self._later.pop(job_id, None)
+
+    def _sort_in(self, job_id: int, *, bulk: bool = False) -> None:
+        job = self._jobs[job_id]
+        pending = job.pending
+        if pending is None:
+            return
+        count = index_count(pending.array_tasks) or 1
+        found = self._bundle(job)
+        if isinstance(found, Unreadable):
+            self._exclude(job_id, found.reason, found.detail, count)
+            return
+        if pending.array_max_running:
+            free = max(0, pending.array_max_running - self._running[job.array_job_id])
+            if free < count:
+                self._exclude(job_id, NotCounted.ARRAY_LIMIT, f"%{pending.array_max_running}", count - free)
+                count = free
+        if not count or not found:
+            return
+        tier = max((self._tiers.get(name, 1) for needs in found for name in needs.partitions), default=1)
+        key = (-tier, -pending.priority, job.submit_time, job_id)
+        self._keys[job_id] = key
+        entry = (key, job_id, found, count)
+        if bulk:
+            self._order.append(entry)
+        else:
+            insort(self._order, entry, key=itemgetter(0))
+
+    def _exclude(self, job_id: int, reason: NotCounted, detail: str, count: int) -> None:
+        self._why[job_id] = reason, detail
+        self._excluded.setdefault((reason, detail), {})[job_id] = count
+
+    def _bundle(self, job: Job) -> Bundle | Unreadable:
+        """What the job needs; () for a component that its leader counts."""
+        own = self._needs_of(job)
+        if isinstance(own, Unreadable):
+            return own
+        leader = job.pending.het_job_id if job.pending else 0
+        if not leader:
+            return (own,)
+        parts = sorted(self._components[leader])
+        if job.pending is not None and len(parts) < index_count(job.pending.het_job_ids):
+            return Unreadable(NotCounted.HET_JOB_PART_MISSING, f"of job {leader}")
+        found = [self._needs_of(self._jobs[part]) for part in parts]
+        needs = tuple(it for it in found if isinstance(it, Needs))
+        if len(needs) < len(found):
+            return Unreadable(NotCounted.HET_JOB_PART_MISSING, f"of job {leader}")
+        return needs if job.job_id == leader else ()
+
+    def _needs_of(self, job: Job) -> Needs | Unreadable:
+        pending = job.pending
+        if pending is None:
+            return Unreadable(NotCounted.HET_JOB_PART_MISSING, "")
+        why = self._waits_for(job.job_id, pending)
+        if why is not None:
+            return why
+        found = self._needs.get(pending.request)
+        if found is None:
+            found = self._needs[pending.request] = read(pending.request, self._tiers)
+        return found
+
+    def _waits_for(self, job_id: int, pending: Pending) -> Unreadable | None:
+        """Why no node starts the job, whatever it requests."""
+        reason, request = pending.reason, pending.request
+        if request.external:
+            return Unreadable(NotCounted.EXTERNAL, "")
+        if pending.priority == 0 or _REASONS.get(reason) is NotCounted.HELD:
+            return Unreadable(NotCounted.HELD, reason)
+        if pending.eligible_time > self._now:
+            self._later[job_id] = pending.eligible_time
+            return Unreadable(NotCounted.BEGIN_TIME, "")
+        if pending.dependency:
+            never = reason == "DependencyNeverSatisfied"
+            return Unreadable(NotCounted.DEPENDENCY_NEVER_SATISFIED if never else NotCounted.DEPENDENCY, "")
+        if request.reservation:
+            return Unreadable(NotCounted.RESERVATION, request.reservation)
+        if request.required_nodes:
+            return Unreadable(NotCounted.NAMED_NODES, request.required_nodes)
+        # A begin time that has come, and a limit of the array, are counted here: Slurm's word may be old.
+        if reason in _STARTS or reason in ("BeginTime", "JobArrayTaskLimit"):
+            return None
+        found = _REASONS.get(reason) or (NotCounted.LIMIT if reason.startswith(_LIMITS) else NotCounted.OTHER)
+        return Unreadable(found, reason)
+
+
+def index_count(text: str) -> int:
+    """How many numbers a list such as `1-9:2,20` stands for; 0 for "". What can't be read counts as one number.
+
+    Slurm may cut a list off with `...`; the numbers before it count.
+    """
+    count = 0
+    for part in filter(None, text.split(",")):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            count += part != "..."
+            continue
+        first, last, step = int(found[1]), int(found[2]), int(found[3] or 1)
+        count += max(1, (last - first) // max(1, step) + 1)
+    return count

@@ -1,0 +1,185 @@
+"""What the planner is given and what it returns. Times are seconds since the epoch, memory is MiB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sidecars.policy.reasons.autoscaling import NotCounted, Sizing
+    from sidecars.slurm.gres import Gres
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A node without any job."""
+
+    sockets: int
+    cores: int
+    """Of each socket."""
+    threads: int
+    """Of each core."""
+    memory: int
+    """RealMemory without MemSpecLimit."""
+    gres: tuple[Gres, ...] = ()
+    features: frozenset[str] = frozenset()
+    tmp_disk: int = 0
+
+    @property
+    def all_cores(self) -> int:
+        """The cores of the node."""
+        return self.sockets * self.cores
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Another minimum and maximum at some times of the week, in UTC."""
+
+    weekdays: frozenset[int]
+    """0 is Monday."""
+    start: int
+    """Minutes since midnight."""
+    end: int
+    """Minutes since midnight; not later than `start` for a window that ends on the next day."""
+    min: int | None = None
+    """None: as outside of the window."""
+    max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Behavior:
+    """How fast a NodeSet may change. Seconds and numbers of nodes."""
+
+    max_step_up: int = 100
+    max_step_down: int = 100
+    step_seconds: float = 15.0
+    """Between two steps in the same direction."""
+    idle_seconds: float = 300.0
+    """A node is removed when it has been idle for so long."""
+    cool_down: float = 300.0
+    """Between an addition and a removal."""
+    capacity_wait: float = 120.0
+    """How long pods may wait for Kubernetes to schedule them before another NodeSet is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledNodeSet:
+    """A NodeSet whose replicas the planner decides."""
+
+    name: str
+    shape: Shape | None
+    """None while unknown."""
+    partitions: frozenset[str]
+    replicas: int
+    """As in its spec."""
+    min: int = 0
+    max: int = 0
+    price: float = 1.0
+    """Of a node: NodeSets with a lower one are extended first."""
+    weight: int = 1
+    """Slurm's Weight of its nodes: Slurm uses nodes with a lower one first."""
+    behavior: Behavior = Behavior()
+    windows: tuple[Window, ...] = ()
+    unschedulable: int = 0
+    """Its pods that Kubernetes can't schedule."""
+    unschedulable_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PresentNode:
+    """A node that Slurm has."""
+
+    name: str
+    nodeset: str
+    """"" for a node of no NodeSet that the planner scales."""
+    shape: Shape
+    partitions: frozenset[str]
+    weight: int = 1
+    usable: bool = True
+    """Whether jobs can start on it: it is not drained, DOWN or reserved."""
+    idle_since: float | None = None
+    """None for a node with a job, and for one that must stay: drained, DOWN, reserved, not responding."""
+    free_cores: int = 0
+    free_memory: int = 0
+    free_gres: tuple[Gres, ...] = ()
+    """In the order of `shape.gres`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes as they were at a time. Nodes with a pod that hasn't registered yet aren't among them."""
+
+    nodes: Sequence[PresentNode]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for all NodeSets of a Slurm cluster."""
+
+    max_age: float = 60.0
+    """Seconds after which data is out of date."""
+    budget: float | None = None
+    """The most that all nodes may cost together, in the unit of the prices."""
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    """PriorityTier of the partitions; 1 for others."""
+    cores: bool = True
+    """Whether Slurm allocates whole cores (CR_Core…) and not CPUs (CR_CPU…)."""
+    memory: bool = True
+    """Whether Slurm allocates memory (CR_…_Memory)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the planner remembers of a NodeSet."""
+
+    raised_at: float | None = None
+    lowered_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """Pending jobs for which no node is added."""
+
+    reason: NotCounted
+    detail: str
+    """What exactly: Slurm's word, the feature, the limit; may be ""."""
+    count: int
+    """Tasks of arrays count one each."""
+    jobs: tuple[int, ...]
+    """The first ones, by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Jobs that start on a NodeSet's nodes when it has the wanted replicas."""
+
+    jobs: tuple[int, ...]
+    """The ids of the jobs or arrays."""
+    count: int
+    """Tasks of arrays count one each."""
+    nodes: Mapping[str, int]
+    """How many new nodes of each NodeSet these jobs are the first to use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The decision for one NodeSet."""
+
+    replicas: int
+    reason: Sizing
+    message: str
+    removable: tuple[str, ...] = ()
+    """The nodes that no job needs: only these may be removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The decision for all NodeSets."""
+
+    wanted: Mapping[str, Wanted]
+    promises: tuple[Promise, ...]
+    excluded: tuple[Excluded, ...]
+    memory: Mapping[str, Past]

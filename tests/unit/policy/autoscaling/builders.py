@@ -1,0 +1,81 @@
+"""Jobs, nodes and NodeSets for the planner's tests."""
+
+from typing import Any
+
+from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
+from sidecars.policy.autoscaling.queue import Queue
+from sidecars.policy.autoscaling.records import Nodes, Past, Plan, PresentNode, ScaledNodeSet, Settings, Shape
+from sidecars.slurm.gres import Gres
+from sidecars.slurm.records import Job, JobRequest, Pending
+
+NOW = 1_000_000.0
+SHAPE = Shape(1, 4, 2, 8000, features=frozenset({"cpu"}))
+GPUS = Shape(2, 8, 1, 64000, (Gres("gpu", "h100", 4),), frozenset({"gpu"}))
+
+
+def job(job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **more: Any) -> Job:
+    """A pending job of one task with 1000 MiB. `more`: fields of JobRequest, of Pending, or of Job."""
+    own = {key: more.pop(key) for key in list(more) if key in ("array_job_id", "submit_time")}
+    names = set(Pending.__dataclass_fields__)
+    pending = {key: more.pop(key) for key in list(more) if key in names}
+    fields: dict[str, Any] = {"partitions": ("all",), "memory_per_node": 1000, "max_nodes": 1, "cpus_per_task": 1} | more
+    fields.setdefault("cpus", fields.get("tasks", 1) * fields["cpus_per_task"])
+    request = JobRequest(**fields)
+    return Job(
+        job_id,
+        frozenset({"PENDING"}),
+        pending=Pending(request, reason, priority, **pending),
+        **own,
+    )
+
+
+def nodeset(name: str = "cpu", **more: Any) -> ScaledNodeSet:
+    """A NodeSet of up to ten nodes with four cores of two threads each."""
+    fields: dict[str, Any] = {"shape": SHAPE, "partitions": frozenset({"all"}), "replicas": 0, "max": 10} | more
+    return ScaledNodeSet(name, **fields)
+
+
+def node(name: str, **more: Any) -> PresentNode:
+    """A node of the NodeSet `cpu` that has been idle for a long time."""
+    fields: dict[str, Any] = {
+        "nodeset": "cpu",
+        "shape": SHAPE,
+        "partitions": frozenset({"all"}),
+        "idle_since": 0.0,
+        "free_cores": 4,
+        "free_memory": 8000,
+    } | more
+    return PresentNode(name, **fields)
+
+
+def busy(name: str) -> PresentNode:
+    """A node on which nothing is free."""
+    return node(name, idle_since=None, free_cores=0, free_memory=0)
+
+
+def plan(
+    nodesets: list[ScaledNodeSet] | None = None,
+    jobs: list[Job] | None = None,
+    nodes: list[PresentNode] | None = None,
+    *,
+    settings: Settings | None = None,
+    memory: dict[str, Past] | None = None,
+    now: float = NOW,
+) -> Plan:
+    """The plan for these, by default for one empty NodeSet."""
+    queue = Queue(jobs or [], settings.tiers if settings else None)
+    sets = [nodeset()] if nodesets is None else nodesets
+    return Autoscaling(settings or Settings()).plan(sets, Jobs(queue, now), Nodes(nodes or [], now), memory or {}, now)
+
+
+def replicas(found: Plan) -> dict[str, int]:
+    """The wanted replicas of each NodeSet."""
+    return {name: it.replicas for name, it in found.wanted.items()}
+
+
+def why(found: Plan) -> dict[str, int]:
+    """How many jobs are excluded, by reason."""
+    counts: dict[str, int] = {}
+    for it in found.excluded:
+        counts[it.reason.value] = counts.get(it.reason.value, 0) + it.count
+    return counts

@@ -1,0 +1,240 @@
+"""How many nodes the pending jobs could use, and for which jobs no node is added."""
+
+from typing import Any
+
+import pytest
+
+from sidecars.policy.autoscaling.records import Settings
+from sidecars.slurm.gres import Gres
+from sidecars.slurm.records import Job
+from tests.unit.policy.autoscaling.builders import GPUS, NOW, SHAPE, busy, job, node, nodeset, plan, replicas, why
+
+
+@pytest.mark.parametrize(
+    ("request_", "nodes"),
+    [
+        ({}, 1),
+        ({"tasks": 8}, 1),
+        ({"tasks": 9, "max_nodes": 9, "max_nodes_implied": True}, 2),
+        ({"tasks": 3, "min_nodes": 3, "max_nodes": 3}, 3),
+        ({"tasks": 4, "min_nodes": 2, "max_nodes": 2, "tasks_per_node": 2}, 2),
+        ({"tasks": 2, "cpus_per_task": 8, "max_nodes": 2, "max_nodes_implied": True}, 2),
+        ({"tasks": 8, "tasks_per_core": 1, "max_nodes": 8, "max_nodes_implied": True}, 2),
+        ({"tasks": 8, "threads_per_core": 1, "max_nodes": 8, "max_nodes_implied": True}, 2),
+        ({"tasks": 4, "memory_per_cpu": 4000, "max_nodes": 4, "max_nodes_implied": True}, 2),
+        ({"shared": frozenset({"none"})}, 1),
+        ({"features": "cpu"}, 1),
+        ({"features": "gpu|cpu"}, 1),
+        ({"features": "[gpu|cpu]"}, 1),
+    ],
+    ids=str,
+)
+def test_a_job_gets_as_many_nodes_as_it_needs(request_: dict[str, Any], nodes: int) -> None:
+    found = plan(jobs=[job(**request_)])
+    assert replicas(found) == {"cpu": nodes}
+    assert [(promise.jobs, promise.nodes) for promise in found.promises] == [((1,), {"cpu": nodes})]
+    assert why(found) == {}
+
+
+def test_jobs_that_fit_together_share_a_node() -> None:
+    assert replicas(plan(jobs=[job(i, tasks=2) for i in range(1, 5)])) == {"cpu": 1}
+    assert replicas(plan(jobs=[job(i, tasks=2) for i in range(1, 6)])) == {"cpu": 2}
+
+
+def test_memory_limits_how_many_jobs_share_a_node() -> None:
+    assert replicas(plan(jobs=[job(i, memory_per_node=3000) for i in range(1, 5)])) == {"cpu": 2}
+
+
+def test_a_job_without_a_request_for_memory_gets_all_of_a_node_where_slurm_allocates_memory() -> None:
+    jobs = [job(i, memory_per_node=0) for i in range(1, 4)]
+    assert replicas(plan(jobs=jobs)) == {"cpu": 3}
+    assert replicas(plan(jobs=jobs, settings=Settings(memory=False))) == {"cpu": 1}
+
+
+def test_an_exclusive_job_shares_its_node_with_none() -> None:
+    jobs = [job(1), job(2, shared=frozenset({"none"})), job(3)]
+    assert replicas(plan(jobs=jobs)) == {"cpu": 2}
+
+
+def test_gpus_are_counted_by_type_and_the_remaining_ones_are_shared() -> None:
+    sets = [nodeset(), nodeset("gpu", shape=GPUS)]
+    jobs = [job(i, tres_per_node="gres/gpu:h100:2") for i in range(1, 4)]
+    assert replicas(plan(sets, jobs)) == {"cpu": 0, "gpu": 2}
+    assert replicas(plan(sets, [job(1, tres_per_node="gres/gpu:4")])) == {"cpu": 0, "gpu": 1}
+    tasks = job(1, tasks=8, max_nodes=8, max_nodes_implied=True, tres_per_task="cpu:1,gres/gpu:1")
+    assert replicas(plan(sets, [tasks])) == {"cpu": 0, "gpu": 2}
+    total = job(1, tasks=2, max_nodes=2, max_nodes_implied=True, tres_per_job="gres/gpu:h100:6")
+    assert replicas(plan(sets, [total])) == {"cpu": 0, "gpu": 2}
+
+
+def test_the_cheapest_nodeset_that_fits_is_extended_first() -> None:
+    sets = [nodeset("dear", price=5.0), nodeset("cheap", price=1.0, max=1)]
+    assert replicas(plan(sets, [job(1, tasks=8)])) == {"dear": 0, "cheap": 1}
+    assert replicas(plan(sets, [job(1, tasks=8), job(2, tasks=8)])) == {"dear": 1, "cheap": 1}
+
+
+def test_a_job_in_several_partitions_counts_once() -> None:
+    sets = [nodeset("a", partitions=frozenset({"a"})), nodeset("b", partitions=frozenset({"b"}))]
+    assert sum(replicas(plan(sets, [job(partitions=("a", "b"))])).values()) == 1
+
+
+def test_an_array_counts_with_its_pending_tasks() -> None:
+    found = plan(jobs=[job(tasks=4, array_job_id=1, array_tasks="0-9:2,20,21")])
+    assert replicas(found) == {"cpu": 4}
+    assert [(promise.jobs, promise.count) for promise in found.promises] == [((1,), 7)]
+
+
+def test_an_array_counts_no_more_tasks_than_its_limit_lets_run() -> None:
+    array = job(10, tasks=8, array_job_id=10, array_tasks="3-9", array_max_running=3)
+    running = Job(11, frozenset({"RUNNING"}), array_job_id=10)
+    found = plan([nodeset(replicas=1)], [array, running], [busy("cpu-0")])
+    assert replicas(found) == {"cpu": 3}
+    assert why(found) == {"ArrayLimit": 5}
+
+
+def test_ten_thousand_tasks_are_counted_without_a_record_for_each() -> None:
+    found = plan([nodeset(max=10_000)], [job(tasks=8, array_job_id=1, array_tasks="0-9999")], settings=Settings())
+    assert replicas(found) == {"cpu": 100}
+    assert why(found) == {"NextStep": 9900}
+
+
+def test_the_components_of_a_heterogeneous_job_count_together() -> None:
+    sets = [nodeset(max=1), nodeset("gpu", shape=GPUS)]
+    parts = [
+        job(1, het_job_id=1, het_job_ids="1-2", tasks=8),
+        job(2, het_job_id=1, het_job_ids="1-2", tres_per_node="gres/gpu:1", memory_per_node=0),
+    ]
+    found = plan(sets, parts)
+    assert replicas(found) == {"cpu": 1, "gpu": 1}
+    assert [(promise.jobs, promise.count) for promise in found.promises] == [((1,), 1)]
+    taken = [job(9, priority=900, tasks=8, memory_per_node=0), *parts]
+    assert replicas(plan([sets[0], nodeset("gpu", shape=GPUS, max=1)], taken)) == {"cpu": 1, "gpu": 0}
+    assert why(plan(sets, parts[:1])) == {"HetJobPartMissing": 1}
+
+
+def test_free_parts_of_present_nodes_are_used_before_nodes_are_added() -> None:
+    half = node("cpu-0", idle_since=None, free_cores=2, free_memory=4000)
+    sets = [nodeset(replicas=1)]
+    assert replicas(plan(sets, [job(tasks=4)], [half])) == {"cpu": 1}
+    assert replicas(plan(sets, [job(tasks=5)], [half])) == {"cpu": 2}
+
+
+def test_a_node_that_is_drained_is_no_room() -> None:
+    drained = node("cpu-0", usable=False, idle_since=None)
+    assert replicas(plan([nodeset(replicas=1)], [job()], [drained])) == {"cpu": 2}
+
+
+def test_a_node_whose_pod_starts_is_room() -> None:
+    assert replicas(plan([nodeset(replicas=1)], [job(tasks=8)], [])) == {"cpu": 1}
+
+
+def test_a_node_that_the_job_excludes_is_no_room() -> None:
+    found = plan([nodeset(replicas=1)], [job(excluded_nodes="cpu-[0-1]")], [node("cpu-0")])
+    assert replicas(found) == {"cpu": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"priority": 0}, "Held"),
+        ({"reason": "JobHeldUser"}, "Held"),
+        ({"dependency": "afterok:7(unfulfilled)", "reason": "Dependency"}, "Dependency"),
+        ({"dependency": "afterok:7(failed)", "reason": "DependencyNeverSatisfied"}, "DependencyNeverSatisfied"),
+        ({"eligible_time": int(NOW) + 60, "reason": "BeginTime"}, "BeginTime"),
+        ({"reason": "QOSMaxJobsPerUserLimit"}, "Limit"),
+        ({"reason": "AssocGrpCpuLimit"}, "Limit"),
+        ({"reason": "MaxCpuPerAccount"}, "Limit"),
+        ({"reason": "Licenses"}, "Licenses"),
+        ({"reason": "PartitionDown"}, "Partition"),
+        ({"reason": "PartitionTimeLimit"}, "Partition"),
+        ({"reservation": "maint"}, "Reservation"),
+        ({"required_nodes": "cpu-7"}, "NamedNodes"),
+        ({"external": True}, "External"),
+        ({"constraints": "zone=a"}, "NotModelled"),
+        ({"specialized": True}, "NotModelled"),
+        ({"contiguous": True}, "NotModelled"),
+        ({"features": "cpu*2"}, "NotModelled"),
+        ({"features": "(cpu"}, "NotModelled"),
+        ({"tres_per_node": "gres/?"}, "NotModelled"),
+        ({"reason": "BurstBufferResources"}, "Other"),
+        ({"partitions": ("none",)}, "Impossible"),
+        ({"features": "tpu"}, "Impossible"),
+        ({"tres_per_node": "gres/gpu:b200:1"}, "Impossible"),
+        ({"memory_per_node": 9000}, "Impossible"),
+        ({"tasks": 9}, "Impossible"),
+        ({"tmp_disk": 5}, "Impossible"),
+        ({"tasks": 11, "min_nodes": 11, "max_nodes": 11}, "BeyondMax"),
+    ],
+    ids=str,
+)
+def test_a_job_that_no_node_helps_is_left_out_with_the_reason(fields: dict[str, Any], reason: str) -> None:
+    found = plan(jobs=[job(**fields)])
+    assert replicas(found) == {"cpu": 0}
+    assert why(found) == {reason: 1}
+    assert found.promises == ()
+
+
+@pytest.mark.parametrize("reason", ["None", "Priority", "Resources", "ReqNodeNotAvail", "PartitionConfig", "BeginTime"])
+def test_a_job_that_waits_for_nodes_counts(reason: str) -> None:
+    assert replicas(plan(jobs=[job(reason=reason)])) == {"cpu": 1}
+
+
+def test_an_impossible_job_is_told_what_is_missing() -> None:
+    sets = [nodeset("gpu", shape=GPUS)]
+    [excluded] = plan(sets, [job(7, tres_per_node="gres/gpu:b200:1")]).excluded
+    assert (excluded.detail, excluded.jobs) == ("gpu:b200:1 of a node that has 0", (7,))
+
+
+def test_a_nodeset_of_unknown_shape_gets_no_node() -> None:
+    assert why(plan([nodeset(shape=None)], [job()])) == {"ShapeUnknown": 1}
+
+
+def test_jobs_beyond_the_maximum_are_left_out() -> None:
+    found = plan([nodeset(max=2)], [job(i, tasks=8) for i in range(1, 6)])
+    assert replicas(found) == {"cpu": 2}
+    assert why(found) == {"BeyondMax": 3}
+
+
+def test_the_jobs_with_the_highest_priority_get_the_nodes() -> None:
+    found = plan([nodeset(max=1)], [job(1, tasks=8, priority=1), job(2, tasks=8, priority=2)])
+    assert [promise.jobs for promise in found.promises] == [(2,)]
+
+
+def test_a_partition_with_a_higher_tier_goes_first() -> None:
+    sets = [nodeset(max=1, partitions=frozenset({"all", "fast"}))]
+    jobs = [job(1, tasks=8, priority=900), job(2, tasks=8, priority=1, partitions=("fast",))]
+    found = plan(sets, jobs, settings=Settings(tiers={"fast": 2}))
+    assert [promise.jobs for promise in found.promises] == [(2,)]
+
+
+def test_the_budget_is_not_exceeded() -> None:
+    sets = [nodeset(price=2.0, replicas=1)]
+    jobs = [job(i, tasks=8) for i in range(1, 6)]
+    found = plan(sets, jobs, [busy("cpu-0")], settings=Settings(budget=7.0))
+    assert replicas(found) == {"cpu": 3}
+    assert why(found) == {"Budget": 3}
+
+
+def test_a_nodeset_whose_pods_cannot_be_scheduled_makes_room_for_the_next_one() -> None:
+    stuck = nodeset(replicas=2, unschedulable=2, unschedulable_since=NOW - 60)
+    other = nodeset("other", price=9.0)
+    jobs = [job(1, tasks=8), job(2, tasks=8)]
+    assert replicas(plan([stuck, other], jobs)) == {"cpu": 2, "other": 0}
+    late = nodeset(replicas=2, unschedulable=2, unschedulable_since=NOW - 600)
+    assert replicas(plan([late, other], jobs)) == {"cpu": 2, "other": 2}
+    assert why(plan([late], jobs)) == {"NoCapacity": 2}
+
+
+def test_many_jobs_are_taken_in_slices_of_their_priority() -> None:
+    jobs = [job(i, tasks=8, priority=10_000 - i) for i in range(1, 2001)]
+    found = plan([nodeset(max=50)], jobs)
+    assert sum(promise.count for promise in found.promises) == 50
+    assert max(max(promise.jobs) for promise in found.promises) <= 64
+    assert why(found) == {"BeyondMax": 1950}
+
+
+def test_gres_of_the_nodes_shape_may_have_several_types() -> None:
+    mixed = nodeset("mixed", shape=GPUS.__class__(1, 8, 1, 64000, (Gres("gpu", "a", 1), Gres("gpu", "b", 1))))
+    assert replicas(plan([mixed], [job(tres_per_node="gres/gpu:2")])) == {"mixed": 1}
+    assert why(plan([mixed], [job(tres_per_node="gres/gpu:a:2")])) == {"Impossible": 1}
+    assert SHAPE.all_cores == 4

@@ -1,0 +1,133 @@
+"""The replicas: how far, how fast and in which direction a NodeSet changes."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from sidecars.policy.autoscaling.plan import Autoscaling, Jobs, bounds
+from sidecars.policy.autoscaling.queue import Queue
+from sidecars.policy.autoscaling.records import Behavior, Nodes, Past, ScaledNodeSet, Settings, Window
+from tests.unit.policy.autoscaling.builders import NOW, busy, job, node, nodeset, plan, replicas
+
+
+def test_nodes_that_are_idle_for_long_enough_are_removed() -> None:
+    nodes = [node("cpu-0", idle_since=NOW - 301), node("cpu-1", idle_since=NOW - 299), busy("cpu-2")]
+    found = plan([nodeset(replicas=3)], nodes=nodes).wanted["cpu"]
+    assert (found.replicas, found.reason, found.removable) == (2, "Idle", ("cpu-0",))
+
+
+def test_the_minimum_is_kept_and_reached() -> None:
+    assert replicas(plan([nodeset(min=1, replicas=2)], nodes=[node("cpu-0"), node("cpu-1")])) == {"cpu": 1}
+    assert replicas(plan([nodeset(min=3, replicas=1)], nodes=[busy("cpu-0")])) == {"cpu": 3}
+
+
+def test_a_busy_node_is_never_removed_even_beyond_the_maximum() -> None:
+    found = plan([nodeset(max=1, replicas=3)], nodes=[busy("cpu-0"), busy("cpu-1"), node("cpu-2")])
+    assert found.wanted["cpu"].replicas == 2
+    assert found.wanted["cpu"].removable == ("cpu-2",)
+
+
+def test_an_idle_node_that_a_pending_job_would_use_is_not_removed() -> None:
+    nodes = [node("cpu-0"), node("cpu-1")]
+    found = plan([nodeset(replicas=2)], [job(tasks=8)], nodes).wanted["cpu"]
+    assert (found.replicas, found.removable) == (1, ("cpu-1",))
+
+
+def test_a_node_whose_state_is_in_question_is_not_removed() -> None:
+    nodes = [node("cpu-0", idle_since=None), node("cpu-1", idle_since=None, usable=False)]
+    assert replicas(plan([nodeset(replicas=2)], nodes=nodes)) == {"cpu": 2}
+
+
+def test_a_pod_that_has_not_registered_yet_is_not_removed() -> None:
+    assert replicas(plan([nodeset(replicas=2)], nodes=[])) == {"cpu": 2}
+
+
+def test_nothing_is_removed_soon_after_an_addition() -> None:
+    sets, nodes = [nodeset(replicas=2)], [node("cpu-0"), node("cpu-1")]
+    found = plan(sets, nodes=nodes, memory={"cpu": Past(raised_at=NOW - 299)}).wanted["cpu"]
+    assert (found.replicas, found.reason, found.removable) == (2, "CoolingDown", ())
+    assert replicas(plan(sets, nodes=nodes, memory={"cpu": Past(raised_at=NOW - 300)})) == {"cpu": 0}
+
+
+def test_steps_up_are_bounded_in_size_and_time() -> None:
+    sets = [nodeset(behavior=Behavior(max_step_up=2))]
+    jobs = [job(i, tasks=8) for i in range(1, 6)]
+    first = plan(sets, jobs)
+    assert replicas(first) == {"cpu": 2}
+    assert first.wanted["cpu"].reason == "Step"
+    assert sum(promise.count for promise in first.promises) == 2
+    again = [nodeset(replicas=2, behavior=Behavior(max_step_up=2))]
+    assert replicas(plan(again, jobs, memory=dict(first.memory), now=NOW + 1)) == {"cpu": 2}
+    assert replicas(plan(again, jobs, memory=dict(first.memory), now=NOW + 15)) == {"cpu": 4}
+
+
+def test_steps_down_are_bounded_in_size_and_time() -> None:
+    sets = [nodeset(replicas=5, behavior=Behavior(max_step_down=2))]
+    nodes = [node(f"cpu-{i}") for i in range(5)]
+    first = plan(sets, nodes=nodes)
+    assert replicas(first) == {"cpu": 3}
+    again = [nodeset(replicas=3, behavior=Behavior(max_step_down=2))]
+    assert replicas(plan(again, nodes=nodes[:3], memory=dict(first.memory), now=NOW + 1)) == {"cpu": 3}
+    assert replicas(plan(again, nodes=nodes[:3], memory=dict(first.memory), now=NOW + 15)) == {"cpu": 1}
+
+
+def test_a_clock_that_is_set_back_prolongs_no_wait() -> None:
+    memory = {"cpu": Past(raised_at=NOW + 10_000)}
+    first = plan([nodeset(replicas=1)], nodes=[node("cpu-0")], memory=memory)
+    assert replicas(first) == {"cpu": 1}
+    later = plan([nodeset(replicas=1)], nodes=[node("cpu-0")], memory=dict(first.memory), now=NOW + 300)
+    assert replicas(later) == {"cpu": 0}
+
+
+@pytest.mark.parametrize("missing", ["jobs", "nodes", "old jobs", "old nodes"])
+def test_missing_or_old_data_changes_no_size(missing: str) -> None:
+    def decide(nodesets: list[ScaledNodeSet], memory: dict[str, Past]) -> tuple[dict[str, int], str]:
+        old = NOW - 61
+        jobs = None if missing == "jobs" else Jobs(Queue(), old if missing == "old jobs" else NOW)
+        nodes = None if missing == "nodes" else Nodes([node("cpu-0")], old if missing == "old nodes" else NOW)
+        found = Autoscaling(Settings()).plan(nodesets, jobs, nodes, memory, NOW)
+        assert dict(found.memory) == memory
+        return replicas(found), found.wanted["cpu"].reason
+
+    memory = {"cpu": Past(lowered_at=NOW - 1000)}
+    assert decide([nodeset(replicas=4)], memory) == ({"cpu": 4}, "NoData")
+    assert decide([nodeset(replicas=40)], memory) == ({"cpu": 40}, "NoData")
+    assert decide([nodeset(replicas=1, min=3)], memory) == ({"cpu": 3}, "NoData")
+
+
+def test_a_decision_that_is_applied_is_not_repeated() -> None:
+    jobs = [job(i, tasks=3) for i in range(1, 8)]
+    first = plan(jobs=jobs)
+    applied = [nodeset(replicas=first.wanted["cpu"].replicas)]
+    second = plan(applied, jobs, memory=dict(first.memory), now=NOW + 60)
+    assert replicas(second) == replicas(first)
+    nodes = [node(f"cpu-{i}", idle_since=NOW) for i in range(applied[0].replicas)]
+    assert replicas(plan(applied, jobs, nodes, memory=dict(second.memory), now=NOW + 9000)) == replicas(first)
+
+
+OFFICE = Window(frozenset(range(5)), 8 * 60, 18 * 60, min=2)
+NIGHT = Window(frozenset({4}), 22 * 60, 6 * 60, max=50)
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        (datetime(2026, 11, 23, 7, 59, tzinfo=UTC), (0, 10)),
+        (datetime(2026, 11, 23, 8, 0, tzinfo=UTC), (2, 10)),
+        (datetime(2026, 11, 23, 17, 59, tzinfo=UTC), (2, 10)),
+        (datetime(2026, 11, 23, 18, 0, tzinfo=UTC), (0, 10)),
+        (datetime(2026, 11, 28, 12, 0, tzinfo=UTC), (0, 10)),
+        (datetime(2026, 11, 27, 23, 0, tzinfo=UTC), (0, 50)),
+        (datetime(2026, 11, 28, 5, 59, tzinfo=UTC), (0, 50)),
+        (datetime(2026, 11, 28, 6, 0, tzinfo=UTC), (0, 10)),
+        (datetime(2026, 11, 28, 23, 0, tzinfo=UTC), (0, 10)),
+    ],
+    ids=str,
+)
+def test_a_window_changes_the_bounds_at_its_times(time: datetime, expected: tuple[int, int]) -> None:
+    assert bounds(nodeset(windows=(OFFICE, NIGHT)), time.timestamp()) == expected
+
+
+def test_a_minimum_above_the_maximum_counts_as_the_maximum() -> None:
+    assert bounds(replace(nodeset(), min=20), NOW) == (10, 10)

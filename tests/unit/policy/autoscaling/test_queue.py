@@ -1,0 +1,93 @@
+"""The queue: its order, and that changes of single jobs give the same as a new queue."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecars.policy.autoscaling.queue import Look, Queue, index_count
+from sidecars.slurm.records import Job
+from tests.unit.policy.autoscaling.builders import NOW, job
+
+FIELDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "tasks": st.integers(1, 3),
+        "priority": st.integers(0, 3),
+        "submit_time": st.integers(0, 2),
+        "eligible_time": st.sampled_from([0, int(NOW) - 1, int(NOW) + 50]),
+        "reason": st.sampled_from(["Resources", "Licenses"]),
+        "dependency": st.sampled_from(["", "", "after:1"]),
+    },
+    optional={
+        "array_tasks": st.sampled_from(["1-4", "7"]),
+        "array_max_running": st.integers(1, 3),
+        "het_job_id": st.integers(1, 3),
+    },
+)
+
+
+def made(job_id: int, fields: dict[str, Any], kind: str) -> Job:
+    fields = dict(fields)
+    if kind == "running":
+        return Job(job_id, frozenset({"RUNNING"}), array_job_id=job_id % 3)
+    if kind == "ended":
+        return Job(job_id, frozenset({"COMPLETED"}), array_job_id=job_id % 3)
+    if "array_tasks" in fields or "array_max_running" in fields:
+        fields.pop("het_job_id", None)
+        fields["array_job_id"] = job_id % 3
+    if "het_job_id" in fields:
+        fields["het_job_ids"] = "1-2"
+    return job(job_id, **fields)
+
+
+JOBS = st.tuples(st.integers(1, 6), FIELDS, st.sampled_from(["pending", "pending", "running", "ended"]))
+
+
+def comparable(look: Look) -> Any:
+    runs = [([id(it) for it in run.bundle] and len(run.bundle), run.jobs, run.counts) for run in look.runs]
+    return runs, sorted((it.reason, it.detail, it.count, it.jobs) for it in look.excluded)
+
+
+@given(st.lists(JOBS, max_size=6), st.lists(st.lists(JOBS | st.integers(1, 6), max_size=4), max_size=5))
+def test_a_changed_queue_is_what_a_new_queue_of_the_same_jobs_is(before: Any, steps: Any) -> None:
+    present = {job_id: made(job_id, fields, kind) for job_id, fields, kind in before}
+    queue = Queue(present.values())
+    now = NOW - 60
+    for step in steps:
+        now += 40
+        removed = [it for it in step if isinstance(it, int)]
+        changed = {it[0]: made(*it) for it in step if not isinstance(it, int)}
+        for job_id in removed:
+            present.pop(job_id, None)
+        present |= changed
+        queue.update(changed.values(), removed)
+        fresh = Queue(present.values())
+        assert comparable(queue.look(now)) == comparable(fresh.look(now))
+
+
+def test_jobs_are_taken_by_tier_then_priority_then_age_then_id() -> None:
+    jobs = [
+        job(1, priority=5, tasks=1),
+        job(2, priority=9, tasks=2, submit_time=7),
+        job(3, priority=9, tasks=3, submit_time=6),
+        job(4, priority=9, tasks=4, submit_time=6),
+        job(5, priority=1, tasks=5, partitions=("all", "fast")),
+    ]
+    assert [run.jobs for run in Queue(jobs, {"fast": 2}).look(NOW).runs] == [(5,), (3,), (4,), (2,), (1,)]
+
+
+def test_jobs_in_a_row_that_request_the_same_are_one_run() -> None:
+    jobs = [job(i, priority=10 - i, tasks=1 + (i == 3)) for i in range(1, 6)]
+    assert [run.jobs for run in Queue(jobs).look(NOW).runs] == [(1, 2), (3,), (4, 5)]
+
+
+def test_a_job_counts_from_its_begin_time_on() -> None:
+    queue = Queue([job(eligible_time=int(NOW) + 10, reason="BeginTime")])
+    assert not queue.look(NOW).runs
+    assert [run.jobs for run in queue.look(NOW + 10).runs] == [(1,)]
+    assert not queue.look(NOW + 10).excluded
+
+
+def test_the_numbers_of_a_list_are_counted() -> None:
+    counts = {"": 0, "5": 1, "0-9": 10, "0-9:2": 5, "1,3,5-7": 5, "1-3,...": 3, "0-9999": 10_000, "x": 1, "9-1": 1}
+    assert {text: index_count(text) for text in counts} == counts

@@ -7,10 +7,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.bench import charts, controlplane, exporter, figures, kube, nodeset, slurm, worker
+from tests.bench import autoscale, charts, controlplane, exporter, figures, kube, nodeset, slurm, worker
 from tests.bench.former import comparing
 
 BENCHES: dict[str, figures.Bench] = {
+    "autoscale": autoscale.bench,
     "charts": charts.bench,
     "kube": kube.bench,
     "slurm": slurm.bench,

@@ -1,6 +1,6 @@
 """How many nodes each NodeSet should have for the jobs that wait: pure, without I/O and without a clock.
 
-- `records`: what goes in and comes out.
+- `records`: the input and the output.
 - `queue`: the pending jobs, bundled by what they request, and those that no node helps, with the reason.
 - `needs`, `features`: a request, read once.
 - `room`: the nodes and what is free on them; where Slurm's select/cons_tres would place a job.

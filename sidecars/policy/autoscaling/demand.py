@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling import fit
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sidecars.policy.autoscaling.needs import Needs
     from sidecars.policy.autoscaling.queue import Look, Run
-    from sidecars.policy.autoscaling.records import PresentNode, ScaledNodeSet, Shape
+    from sidecars.policy.autoscaling.records import PresentNode, ScaledNodeSet
     from sidecars.policy.autoscaling.room import Fits
 
 MOST_CORRECTIONS = 8
@@ -75,23 +75,37 @@ class Planner:
         self._nodes = nodes
         self._fits = fits
         self._budget = budget
+        self._rough = max(len(look.runs), len(nodes)) > EXACT
+        """Many jobs and nodes are counted, and Slurm's choice of nodes isn't followed one by one."""
         self._names = {number: node.name for number, node in enumerate(nodes)}
+        self._existing = [
+            fits.state(
+                fits.kind(node.nodeset, node.shape, node.partitions, node.weight),
+                Free(node.free_cores, node.free_memory, tuple(it.count for it in node.free_gres)),
+            )
+            if node.usable
+            else None
+            for node in nodes
+        ]
+        self._kinds = {it.kind for it in self._existing if it is not None}
         self._fresh = {
             it.nodeset.name: Fresh(kind, it.nodeset.price, order, it.left)
             for order, it in enumerate(sorted(allowances, key=lambda it: (it.nodeset.weight, it.nodeset.name)))
-            if (kind := _kind_of(it.nodeset)) is not None
+            if (kind := self._kind_of(it.nodeset)) is not None
         }
 
     def demand(self) -> Demand:
-        """The demand. What is promised is what Slurm would start on the nodes with those that are added."""
+        """The demand. What is promised is what Slurm would start on the nodes with those that are added.
+
+        The first choice places each job as if Slurm used added nodes last. Slurm uses them by weight, so the jobs are
+        placed again on all nodes, and nodes are added or left out until the promise is true with as few as possible.
+        """
         first = self._fill({}, offer=True)
         added: Mapping[str, int] = dict(first.room.opened)
         outcome = first
-        if added:
-            outcome = self._fill(added)
-            outcome, added = self._corrected(first, outcome, added)
-            if len(self._look.runs) <= EXACT:
-                outcome, added = self._smallest(outcome, added)
+        if added and not self._rough:
+            outcome, added = self._corrected(first, self._fill(added), added)
+            outcome, added = self._smallest(outcome, added)
         promises = tuple(
             Promise(run.first(placed), placed, used)
             for run, placed, used in zip(self._look.runs, outcome.placed, outcome.used, strict=True)
@@ -103,29 +117,22 @@ class Planner:
 
     def _fill(self, added: Mapping[str, int], *, offer: bool = False) -> _Outcome:
         """Place the queue on all nodes and those `added`; `offer`: and on as many more as are allowed."""
-        room = Room(self._fits, self._names, self._budget)
-        for node in self._nodes:
-            if node.usable:
-                free = Free(node.free_cores, node.free_memory, tuple(it.count for it in node.free_gres))
-                room.add(_kind(node.nodeset, node.shape, node.partitions, node.weight), free)
-            else:
-                room.skip()
+        states = list(self._existing)
         for allowance in self._allowances:
-            name = allowance.nodeset.name
-            for _ in range(allowance.coming + added.get(name, 0) if name in self._fresh else 0):
-                room.add(self._fresh[name].kind)
-        if offer:
-            for fresh in self._fresh.values():
-                room.offer(Fresh(fresh.kind, fresh.price, fresh.order, fresh.left))
-        existing, placed, used = len(self._nodes), [], []
+            fresh = self._fresh.get(allowance.nodeset.name)
+            if fresh is not None:
+                count = allowance.coming + added.get(allowance.nodeset.name, 0)
+                states += [self._fits.state(fresh.kind, fresh.kind.full)] * count
+        offers = [replace(it) for it in self._fresh.values()] if offer else []
+        room = Room(self._fits, states, offers, names=self._names, budget=self._budget, rough=self._rough)
+        existing = len(self._nodes)
+        placed: list[int] = []
+        used: list[Mapping[str, int]] = []
         for run in self._look.runs:
             before = len(room.used)
             placed.append(room.place(run.bundle, run.count))
-            used.append(
-                Counter(room.used[it] for it in list(room.used)[before:] if it >= existing)
-                if len(room.used) > before
-                else {}
-            )
+            new = islice(room.used.items(), before, None) if len(room.used) > before else ()
+            used.append(Counter(name for number, name in new if number >= existing))
         return _Outcome(tuple(placed), used, room)
 
     def _corrected(
@@ -186,7 +193,7 @@ class Planner:
     def _why(self, run: Run, added: Mapping[str, int]) -> tuple[NotCounted, str]:
         for needs in run.bundle:
             possible = [it for it in self._allowances if self._possible(needs, it)]
-            if not possible and not any(self._runs_on(needs, kind) for kind in self._kinds()):
+            if not possible and not any(self._runs_on(needs, kind) for kind in self._kinds):
                 return self._impossible(needs)
         reasons = {it.limit: it.nodeset.name for it in possible if added.get(it.nodeset.name, 0) >= it.left}
         for reason in (NotCounted.NEXT_STEP, NotCounted.NO_CAPACITY):
@@ -213,11 +220,13 @@ class Planner:
         return NotCounted.IMPOSSIBLE, fit.missing(needs, largest, self._fits.settings)
 
     def _possible(self, needs: Needs, allowance: Allowance) -> bool:
-        kind = _kind_of(allowance.nodeset)
+        kind = self._kind_of(allowance.nodeset)
         return kind is not None and self._runs_on(needs, kind)
 
-    def _kinds(self) -> set[Kind]:
-        return {_kind(it.nodeset, it.shape, it.partitions, it.weight) for it in self._nodes}
+    def _kind_of(self, nodeset: ScaledNodeSet) -> Kind | None:
+        if nodeset.shape is None:
+            return None
+        return self._fits.kind(nodeset.name, nodeset.shape, nodeset.partitions, nodeset.weight)
 
     def _runs_on(self, needs: Needs, kind: Kind) -> bool:
         """Whether the job, or a part of it, runs on an empty node of that kind."""
@@ -225,19 +234,7 @@ class Planner:
             return False
         if needs.features and not any(test(kind.shape.features) for test in needs.features):
             return False
-        return self._fits.use(needs, kind, kind.full).cpus > 0
-
-
-def _kind_of(nodeset: ScaledNodeSet) -> Kind | None:
-    if nodeset.shape is None:
-        return None
-    return _kind(nodeset.name, nodeset.shape, nodeset.partitions, nodeset.weight)
-
-
-@lru_cache(maxsize=1024)
-def _kind(nodeset: str, shape: Shape, partitions: frozenset[str], weight: int) -> Kind:
-    """One object for all nodes of a kind, in this decision and in later ones."""
-    return fit.kind_of(nodeset, shape, partitions, weight)
+        return self._fits.use(needs, self._fits.state(kind, kind.full)).cpus > 0
 
 
 def _united(excluded: Sequence[Excluded]) -> tuple[Excluded, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling.features import UnsupportedFeatures, alternatives
@@ -60,6 +60,13 @@ class Needs:
     def one_node(self) -> bool:
         """Whether the job can run on one node only."""
         return self.max_nodes == 1
+
+    def share(self, nodes: int) -> Needs:
+        """What each of so many nodes has to give, rounded up."""
+        tasks = -(-self.tasks // nodes)
+        gres = tuple(replace(it, count=-(-it.count // nodes)) for it in self.gres_per_job)
+        cpus = max(-(-self.cpus // nodes), tasks * self.cpus_per_task)
+        return replace(self, min_nodes=1, max_nodes=1, aimed_nodes=1, tasks=tasks, cpus=cpus, gres_per_job=gres)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,10 +52,11 @@ class Autoscaling:
         """The decision. `jobs` and `nodes`: None if Slurm didn't report them."""
         limits = {it.name: bounds(it, now) for it in nodesets}
         past = {it.name: _not_later(memory.get(it.name, Past()), now) for it in nodesets}
+        self._fits.forget()
         problem = self._problem(jobs, nodes, now)
         if problem or jobs is None or nodes is None:
-            held = {it.name: _held(it, limits[it.name][0], problem) for it in nodesets}
-            return Plan(held, (), (), past)
+            unchanged = {it.name: _unchanged(it, limits[it.name][0], problem) for it in nodesets}
+            return Plan(unchanged, (), (), past)
         ours = {it.name for it in nodesets}
         present = {name: [node for node in nodes.nodes if node.nodeset == name] for name in ours}
         allowances = [_allowance(it, limits[it.name][1], past[it.name], len(present[it.name]), now) for it in nodesets]
@@ -97,7 +98,7 @@ def bounds(nodeset: ScaledNodeSet, now: float) -> tuple[int, int]:
     return min(low, high), high
 
 
-def _held(nodeset: ScaledNodeSet, low: int, problem: str) -> Wanted:
+def _unchanged(nodeset: ScaledNodeSet, low: int, problem: str) -> Wanted:
     return Wanted(max(nodeset.replicas, low), Sizing.NO_DATA, f"{problem}: the number of replicas stays")
 
 

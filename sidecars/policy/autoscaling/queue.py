@@ -33,11 +33,11 @@ _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9]{1,9}))?")
 _STARTS = frozenset(
     {"None", "", "Priority", "Resources", "NodeDown", "ReqNodeNotAvail", "SchedDefer", "PartitionConfig"}
 )
-"""Slurm's reasons of jobs that more nodes may start. Slurm says PartitionConfig where a partition has too few nodes."""
+"""Slurm's reasons of jobs that more nodes may start. PartitionConfig is that of a partition with too few nodes."""
 _REASONS = {
-    "JobHeldAdmin": NotCounted.HELD,
-    "JobHeldUser": NotCounted.HELD,
-    "JobHoldMaxRequeue": NotCounted.HELD,
+    "JobHeldAdmin": NotCounted.NOT_RELEASED,
+    "JobHeldUser": NotCounted.NOT_RELEASED,
+    "JobHoldMaxRequeue": NotCounted.NOT_RELEASED,
     "Dependency": NotCounted.DEPENDENCY,
     "DependencyNeverSatisfied": NotCounted.DEPENDENCY_NEVER_SATISFIED,
     "BeginTime": NotCounted.BEGIN_TIME,
@@ -103,7 +103,7 @@ class Queue:
         self._jobs: dict[int, Job] = {}
         self._needs: dict[JobRequest, Needs | Unreadable] = {}
         self._running: Counter[int] = Counter()
-        """Tasks that hold resources, by array."""
+        """Tasks with resources, by array."""
         self._arrays: defaultdict[int, set[int]] = defaultdict(set)
         """Pending records, by array."""
         self._components: defaultdict[int, set[int]] = defaultdict(set)
@@ -273,8 +273,8 @@ class Queue:
         reason, request = pending.reason, pending.request
         if request.external:
             return Unreadable(NotCounted.EXTERNAL, "")
-        if pending.priority == 0 or _REASONS.get(reason) is NotCounted.HELD:
-            return Unreadable(NotCounted.HELD, reason)
+        if pending.priority == 0 or _REASONS.get(reason) is NotCounted.NOT_RELEASED:
+            return Unreadable(NotCounted.NOT_RELEASED, reason)
         if pending.eligible_time > self._now:
             self._later[job_id] = pending.eligible_time
             return Unreadable(NotCounted.BEGIN_TIME, "")

@@ -117,7 +117,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for all NodeSets of a Slurm cluster."""
+    """What applies to all NodeSets of a Slurm cluster."""
 
     max_age: float = 60.0
     """Seconds after which data is out of date."""

@@ -1,32 +1,40 @@
 """The nodes with what is free on them, and where Slurm would start jobs.
 
 Slurm's choice is reproduced: nodes with a lower weight first, then their order in slurmctld. A job that may use several
-nodes gets consecutive ones, see `spread`. Nodes that are the same and have the same free are one class, so that tens of
-thousands of jobs are placed quickly.
+nodes gets consecutive ones, see `spread`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling import fit, spread
-from sidecars.policy.autoscaling.fit import Free, Kind, Use
-from sidecars.policy.autoscaling.spread import Candidate, Rank
+from sidecars.policy.autoscaling.spread import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from sidecars.policy.autoscaling.features import Test
+    from sidecars.policy.autoscaling.fit import Free, Kind, Use
     from sidecars.policy.autoscaling.needs import Needs
     from sidecars.policy.autoscaling.queue import Bundle
-    from sidecars.policy.autoscaling.records import Settings
+    from sidecars.policy.autoscaling.records import Settings, Shape
 
-Class = tuple[Kind, Free]
+MOST_STATES = 50_000
+"""How many states are remembered from plan to plan."""
 
-MOST_REMEMBERED = 100_000
+
+@dataclass(slots=True, eq=False)
+class State:
+    """A kind of node with so much free, and what jobs could use of it."""
+
+    kind: Kind
+    free: Free
+    uses: dict[Needs, Use] = field(default_factory=dict)
+    fills: dict[Needs, list[State]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -34,32 +42,58 @@ class Fits:
     """What was computed about needs and nodes, for all rooms with the same settings."""
 
     settings: Settings
-    uses: dict[tuple[Needs, Kind, Free], Use] = field(default_factory=dict)
-    fills: dict[tuple[Needs, Kind, Free], list[Free]] = field(default_factory=dict)
+    states: dict[tuple[Kind, Free], State] = field(default_factory=dict)
+    kinds: dict[tuple[str, int, frozenset[str], int], Kind] = field(default_factory=dict)
+    shares: dict[tuple[Needs, int], Needs] = field(default_factory=dict)
 
-    def use(self, needs: Needs, kind: Kind, free: Free) -> Use:
-        """`fit.usable`."""
-        key = needs, kind, free
-        found = self.uses.get(key)
+    def kind(self, nodeset: str, shape: Shape, partitions: frozenset[str], weight: int) -> Kind:
+        """One object for all nodes of a kind."""
+        # By identity, because the nodes share their shapes and a shape's hash is slow. The kind keeps the shape alive.
+        key = nodeset, id(shape), partitions, weight
+        found = self.kinds.get(key)
         if found is None:
-            if len(self.uses) >= MOST_REMEMBERED:
-                self.uses.clear()
-            found = self.uses[key] = fit.usable(needs, kind, free, self.settings)
+            found = self.kinds[key] = fit.kind_of(nodeset, shape, partitions, weight)
         return found
 
-    def fill(self, needs: Needs, kind: Kind, free: Free) -> list[Free]:
-        """What is free after one, two, … jobs that fit on the node as a whole."""
-        key = needs, kind, free
-        found = self.fills.get(key)
+    def state(self, kind: Kind, free: Free) -> State:
+        """One object for all nodes in the same state."""
+        found = self.states.get((kind, free))
         if found is None:
-            if len(self.fills) >= MOST_REMEMBERED:
-                self.fills.clear()
-            found = self.fills[key] = []
-            use = self.use(needs, kind, free)
-            while spread.alone(needs, kind, free, use):
-                free = fit.after(needs, kind, free, use, needs.cpus, needs.gres_per_job)
-                found.append(free)
-                use = self.use(needs, kind, free)
+            found = self.states[kind, free] = State(kind, free)
+        return found
+
+    def forget(self) -> None:
+        """Between two plans: forget what has become too much."""
+        if len(self.states) > MOST_STATES:
+            self.states.clear()
+            self.kinds.clear()
+            self.shares.clear()
+
+    def use(self, needs: Needs, state: State) -> Use:
+        """`fit.usable`."""
+        found = state.uses.get(needs)
+        if found is None:
+            found = state.uses[needs] = fit.usable(needs, state.kind, state.free, self.settings)
+        return found
+
+    def fill(self, needs: Needs, state: State) -> list[State]:
+        """The states after one, two, … jobs that run on this node as a whole."""
+        found = state.fills.get(needs)
+        if found is None:
+            found = state.fills[needs] = []
+            use = self.use(needs, state)
+            while spread.alone(needs, state.kind, state.free, use):
+                free = fit.after(needs, state.kind, state.free, use, needs.cpus, needs.gres_per_job)
+                state = self.state(state.kind, free)
+                found.append(state)
+                use = self.use(needs, state)
+        return found
+
+    def share(self, needs: Needs, nodes: int) -> Needs:
+        """What the job needs of each of so many nodes, if it needs the same of each."""
+        found = self.shares.get((needs, nodes))
+        if found is None:
+            found = self.shares[needs, nodes] = needs.share(nodes)
         return found
 
 
@@ -75,41 +109,42 @@ class Fresh:
 
 
 class Room:
-    """Nodes, which jobs fill up. Nodes are numbered as they are added."""
+    """Nodes, which jobs fill up. They are numbered in the order of slurmctld.
 
-    def __init__(self, fits: Fits, names: Mapping[int, str] | None = None, budget: float | None = None) -> None:
+    `rough`: jobs on several nodes get the same of each node, which is quicker than to follow Slurm exactly.
+    """
+
+    def __init__(
+        self,
+        fits: Fits,
+        nodes: list[State | None],
+        fresh: list[Fresh],
+        *,
+        names: Mapping[int, str],
+        budget: float | None,
+        rough: bool,
+    ) -> None:
+        """`nodes`: None for one that no job can use. `names`: of the nodes that exist, for jobs that exclude some."""
         self._fits = fits
-        self._names = names or {}
-        """Of the nodes that exist, for jobs that exclude some."""
-        self._classes: dict[Class, list[int]] = {}
-        """Their numbers, sorted."""
-        self._fresh: list[Fresh] = []
-        self._full: set[Bundle] = set()
-        """Jobs for which nothing is left: jobs only take, so the next that needs the same gets nothing either."""
+        self._states = list(nodes)
+        weights = [(state.kind.weight, number) for number, state in enumerate(nodes) if state is not None]
+        self._order = [number for _, number in sorted(weights)]
+        """The nodes in the order in which Slurm uses them; those that are added come last."""
+        self._fresh = sorted(fresh, key=lambda it: (it.price, it.order))
+        self._names = names
         self._budget = budget
-        self._log: list[tuple[int, Class, Class | Fresh]] = []
-        """Number, class and former class of each node that changed, for a heterogeneous job that doesn't fit whole."""
-        self.count = 0
+        self._rough = rough
+        self._begin: dict[tuple[Needs, str, Test | None], int] = {}
+        """The place in the order before which no node fits. Jobs only take, so it never moves back."""
+        self._full: set[Bundle] = set()
+        """Jobs for which nothing is left."""
         self.used: dict[int, str] = {}
         """The NodeSets of the nodes on which a job was placed, by number, in the order of first use."""
         self.opened: Counter[str] = Counter()
         """The nodes that were added, by NodeSet."""
 
-    def add(self, kind: Kind, free: Free | None = None) -> None:
-        """A node that exists."""
-        self._put(self.count, (kind, kind.full if free is None else free))
-        self.count += 1
-
-    def skip(self) -> None:
-        """A node that no job can use: it has a number in slurmctld, too."""
-        self.count += 1
-
-    def offer(self, fresh: Fresh) -> None:
-        """Nodes that could be added, if the budget allows it."""
-        self._fresh.append(fresh)
-
     def place(self, bundle: Bundle, count: int) -> int:
-        """Start so many jobs that need the same; how many there is room for."""
+        """Start so many jobs that need the same; how many fit."""
         if bundle in self._full:
             return 0
         placed = 0
@@ -121,26 +156,16 @@ class Room:
             placed += at_once
         return placed
 
-    def has_room(self, fresh: Fresh) -> bool:
-        """Whether one more node of that kind may be added."""
-        return fresh.left > 0 and (self._budget is None or fresh.price <= self._budget)
-
     def _place_all(self, bundle: Bundle) -> int:
         """The components of a heterogeneous job, all or none."""
-        self._log.clear()
-        used, opened = dict(self.used), Counter(self.opened)
+        before = list(self._states), list(self._order), dict(self._begin), dict(self.used), Counter(self.opened)
+        left, budget = [it.left for it in self._fresh], self._budget
         if all(self._place(needs, 1) for needs in bundle):
             return 1
-        for index, now, before in reversed(self._log):
-            self._remove(index, now)
-            if isinstance(before, Fresh):
-                before.left += 1
-                self.count -= 1
-                if self._budget is not None:
-                    self._budget += before.price
-            else:
-                self._put(index, before)
-        self.used, self.opened = used, opened
+        self._states, self._order, self._begin, self.used, self.opened = before
+        for fresh, number in zip(self._fresh, left, strict=True):
+            fresh.left = number
+        self._budget = budget
         return 0
 
     def _place(self, needs: Needs, most: int) -> int:
@@ -149,98 +174,136 @@ class Room:
             for partition in needs.partitions:
                 for test in needs.features or (None,):
                     if needs.one_node:
-                        placed = self._first_fit(needs, partition, test, most, new=new)
+                        placed = self._evenly(needs, needs, 1, partition, test, most, new=new)
+                    elif self._rough:
+                        placed = self._shared(needs, partition, test, most, new=new)
                     else:
                         placed = self._several(needs, partition, test, new=new)
                     if placed:
                         return placed
         return 0
 
-    def _first_fit(self, needs: Needs, partition: str, test: Test | None, most: int, *, new: bool) -> int:
-        best: tuple[Rank, int, Kind, Free, Fresh | None] | None = None
-        for rank, kind, free, numbers, fresh in self._sources(needs, partition, test, new=new):
-            if best is not None and (rank, numbers[0]) >= best[:2]:
-                continue
-            if self._fits.fill(needs, kind, free):
-                best = rank, numbers[0], kind, free, fresh
-        if best is None:
-            return 0
-        _, index, kind, free, fresh = best
-        states = self._fits.fill(needs, kind, free)
-        placed = min(most, len(states))
-        self._change(index, kind, free, states[placed - 1], fresh)
+    def _shared(self, needs: Needs, partition: str, test: Test | None, most: int, *, new: bool) -> int:
+        """Jobs on as few nodes as they may have; how many."""
+        nodes = needs.min_nodes
+        while nodes <= min(needs.max_nodes or needs.cpus, needs.cpus):
+            share = self._fits.share(needs, nodes)
+            placed = self._evenly(needs, share, nodes, partition, test, most, new=new)
+            if placed:
+                return placed
+            nodes *= 2
+        return 0
+
+    def _evenly(
+        self, needs: Needs, share: Needs, count: int, partition: str, test: Test | None, most: int, *, new: bool
+    ) -> int:
+        """Jobs with the same share of so many nodes each, on the same nodes as long as they have room; how many."""
+        chosen = list(islice(self._fitting(share, partition, test), count))
+        opened: list[Fresh] = []
+        if len(chosen) < count:
+            if not new:
+                return 0
+            opened = self._to_open(needs, share, partition, test, count - len(chosen))
+            if len(chosen) + len(opened) < count:
+                return 0
+        chosen += [self._open(fresh) for fresh in opened]
+        fills = [self._fits.fill(share, self._state(number)) for number in chosen]
+        placed = min(most, *map(len, fills))
+        for number, fill in zip(chosen, fills, strict=True):
+            self._take(number, fill[placed - 1])
         return placed
 
-    def _several(self, needs: Needs, partition: str, test: Test | None, *, new: bool) -> int:
-        limit = needs.max_nodes or needs.cpus + needs.min_nodes
-        candidates: list[Candidate] = []
-        begin = self.count
-        for rank, kind, free, numbers, fresh in self._sources(needs, partition, test, new=new):
-            use = self._fits.use(needs, kind, free)
-            if fresh is not None:
-                numbers = range(begin, begin + min(limit, fresh.left))  # noqa: PLW2901
-                begin = numbers.stop
-            candidates += [Candidate(rank, index, kind, free, use, fresh) for index in numbers[:limit]]
-        chosen = spread.choose(needs, candidates)
-        if chosen is None or not self._affordable(chosen):
-            return 0
-        for candidate, after in chosen:
-            fresh = candidate.source if isinstance(candidate.source, Fresh) else None
-            self._change(candidate.number, candidate.kind, candidate.free, after, fresh)
-        return 1
-
-    def _affordable(self, chosen: list[tuple[Candidate, Free]]) -> bool:
-        cost = sum(it.source.price for it, _ in chosen if isinstance(it.source, Fresh))
-        return self._budget is None or cost <= self._budget
-
-    def _sources(
-        self, needs: Needs, partition: str, test: Test | None, *, new: bool
-    ) -> Iterator[tuple[Rank, Kind, Free, Sequence[int], Fresh | None]]:
-        """The classes that a job could use some of: rank, kind, free, numbers, and what is added from."""
-        for (kind, free), numbers in self._classes.items():
-            if not fit.allowed(needs, kind, partition) or (test is not None and not test(kind.shape.features)):
+    def _fitting(self, share: Needs, partition: str, test: Test | None) -> Iterator[int]:
+        """The nodes that have room for one more, in order."""
+        key = share, partition, test
+        states, first = self._states, True
+        begin = self._begin.get(key, 0)
+        for at, number in enumerate(islice(self._order, begin, None), begin):
+            state = states[number]
+            if state is None:
                 continue
-            if not self._fits.use(needs, kind, free).cpus:
-                continue
-            if needs.excluded_nodes:
-                numbers = [it for it in numbers if self._names.get(it) not in needs.excluded_nodes]  # noqa: PLW2901
-                if not numbers:
-                    continue
-            yield (0, kind.weight, 0), kind, free, numbers, None
-        if not new:
-            return
+            fill = state.fills.get(share)
+            if fill is None:
+                fill = self._fits.fill(share, state)
+            if fill and self._may_use(share, partition, test, number, state.kind):
+                if first:
+                    self._begin[key], first = at, False
+                yield number
+        if first:
+            self._begin[key] = len(self._order)
+
+    def _to_open(self, needs: Needs, share: Needs, partition: str, test: Test | None, count: int) -> list[Fresh]:
+        """The cheapest nodes that could be added, at most so many."""
+        found: list[Fresh] = []
+        budget = self._budget
         for fresh in self._fresh:
-            kind = fresh.kind
-            if not self.has_room(fresh) or not fit.allowed(needs, kind, partition):
+            if not fit.allowed(needs, fresh.kind, partition) or not (test is None or test(fresh.kind.shape.features)):
                 continue
-            if (test is None or test(kind.shape.features)) and self._fits.use(needs, kind, kind.full).cpus:
-                yield (1, fresh.price, fresh.order), kind, kind.full, [self.count], fresh
+            if not self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full)):
+                continue
+            more = min(count - len(found), fresh.left)
+            if budget is not None and fresh.price > 0:
+                more = min(more, int(budget // fresh.price))
+                budget -= more * fresh.price
+            found += [fresh] * more
+        return found
+
+    def _several(self, needs: Needs, partition: str, test: Test | None, *, new: bool) -> int:
+        """One job, on the nodes that Slurm would choose."""
+        candidates: list[Candidate] = []
+        for number in self._order:
+            state = self._state(number)
+            use = self._fits.use(needs, state)
+            if use.cpus and self._may_use(needs, partition, test, number, state.kind):
+                candidates.append(Candidate((0, state.kind.weight, 0), number, state.kind, state.free, use))
+        sources: dict[int, Fresh] = {}
+        if new:
+            begin = len(self._states)
+            for fresh in self._fresh:
+                use = self._fits.use(needs, self._fits.state(fresh.kind, fresh.kind.full))
+                allowed = fit.allowed(needs, fresh.kind, partition) and (
+                    test is None or test(fresh.kind.shape.features)
+                )
+                for _ in range(min(fresh.left, needs.max_nodes or needs.cpus) if use.cpus and allowed else 0):
+                    rank = (1, fresh.price, fresh.order)
+                    candidates.append(Candidate(rank, begin, fresh.kind, fresh.kind.full, use))
+                    sources[begin] = fresh
+                    begin += 1
+        chosen = spread.choose(needs, candidates)
+        if chosen is None:
+            return 0
+        cost = sum(sources[it.number].price for it, _ in chosen if it.number in sources)
+        if self._budget is not None and cost > self._budget:
+            return 0
+        for candidate, free in chosen:
+            fresh_ = sources.get(candidate.number)
+            number = candidate.number if fresh_ is None else self._open(fresh_)
+            self._take(number, self._fits.state(candidate.kind, free))
+        return 1
 
     # --- one node
 
-    def _change(self, index: int, kind: Kind, before: Free, after: Free, fresh: Fresh | None) -> None:
-        if fresh is None:
-            self._remove(index, (kind, before))
-        else:
-            index = self.count
-            self.count += 1
-            fresh.left -= 1
-            self.opened[kind.nodeset] += 1
-            if self._budget is not None:
-                self._budget -= fresh.price
-        self._put(index, (kind, after))
-        self._log.append((index, (kind, after), fresh or (kind, before)))
-        self.used.setdefault(index, kind.nodeset)
+    def _may_use(self, needs: Needs, partition: str, test: Test | None, number: int, kind: Kind) -> bool:
+        if not fit.allowed(needs, kind, partition) or not (test is None or test(kind.shape.features)):
+            return False
+        return not needs.excluded_nodes or self._names.get(number) not in needs.excluded_nodes
 
-    def _put(self, index: int, class_: Class) -> None:
-        numbers = self._classes.get(class_)
-        if numbers is None:
-            self._classes[class_] = [index]
-        else:
-            insort(numbers, index)
+    def _state(self, number: int) -> State:
+        found = self._states[number]
+        if found is None:
+            raise ValueError(f"node {number} can't be used")
+        return found
 
-    def _remove(self, index: int, class_: Class) -> None:
-        numbers = self._classes[class_]
-        del numbers[bisect_left(numbers, index)]
-        if not numbers:
-            del self._classes[class_]
+    def _open(self, fresh: Fresh) -> int:
+        """Add a node; its number."""
+        fresh.left -= 1
+        self.opened[fresh.kind.nodeset] += 1
+        if self._budget is not None:
+            self._budget -= fresh.price
+        self._states.append(self._fits.state(fresh.kind, fresh.kind.full))
+        self._order.append(len(self._states) - 1)
+        return len(self._states) - 1
+
+    def _take(self, number: int, state: State) -> None:
+        self._states[number] = state
+        self.used.setdefault(number, state.kind.nodeset)

@@ -26,8 +26,6 @@ class Candidate(NamedTuple):
     kind: Kind
     free: Free
     use: Use
-    source: object = None
-    """Of no meaning here."""
 
 
 Chosen = list[tuple[Candidate, "Free"]]
@@ -47,15 +45,15 @@ def choose(needs: Needs, candidates: Sequence[Candidate]) -> Chosen | None:
     """
     ranks = sorted({it.rank for it in candidates})
     for end in range(1, len(ranks) + 1):
-        pool = [it for it in candidates if it.rank <= ranks[end - 1]]
-        if end < len(ranks) and len(pool) < needs.aimed_nodes:
+        usable = [it for it in candidates if it.rank <= ranks[end - 1]]
+        if end < len(ranks) and len(usable) < needs.aimed_nodes:
             continue
-        while len(pool) >= needs.min_nodes:
-            found = _accumulate(needs, pool)
+        while len(usable) >= needs.min_nodes:
+            found = _accumulate(needs, usable)
             if found is not None:
                 return found
-            least = min(it.use.cpus for it in pool)
-            pool = [it for it in pool if it.use.cpus > least]
+            least = min(it.use.cpus for it in usable)
+            usable = [it for it in usable if it.use.cpus > least]
     return None
 
 
@@ -80,7 +78,7 @@ class _Rest:
         return self.least_nodes <= 0 and self.cpus <= 0 and not self.gres
 
     def take(self, candidate: Candidate) -> None:
-        """Use the node: as much as the job needs, and leaves something for the nodes that it must have as well."""
+        """Use the node: as much as the job needs, and not what it needs on the nodes that it must have as well."""
         needs, kind, free, use = self.needs, candidate.kind, candidate.free, candidate.use
         reserved = max(0, self.least_nodes - 1) * use.per_core
         cpus = min(
@@ -99,9 +97,9 @@ class _Rest:
         self.most_nodes -= 1
 
 
-def _accumulate(needs: Needs, pool: Iterable[Candidate]) -> Chosen | None:
+def _accumulate(needs: Needs, usable: Iterable[Candidate]) -> Chosen | None:
     rest = _Rest(needs)
-    sets = _consecutive(sorted(pool, key=lambda it: it.number))
+    sets = _consecutive(sorted(usable, key=lambda it: it.number))
     while sets and rest.most_nodes > 0:
         best = min(sets, key=lambda it: _order(rest, it))
         sets.remove(best)

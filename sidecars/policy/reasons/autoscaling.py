@@ -9,7 +9,7 @@ _SHOW_JOB = "See `scontrol show job`."
 class NotCounted(Explained):
     """Why autoscaling adds no node for a pending job ([Autoscaling](../autoscaling.md))."""
 
-    HELD = "Held", "The job is held.", "Release it: `scontrol release`."
+    NOT_RELEASED = "NotReleased", "The job must be released before it may start.", "Run `scontrol release`."
     DEPENDENCY = "Dependency", "The job waits for another job.", WAIT
     DEPENDENCY_NEVER_SATISFIED = (
         "DependencyNeverSatisfied",
@@ -53,7 +53,7 @@ class NotCounted(Explained):
     OTHER = "Other", "The job waits for a reason that more nodes don't change.", _SHOW_JOB
     IMPOSSIBLE = (
         "Impossible",
-        "No NodeSet of the job's partitions has nodes that it could run on. The message says what is missing.",
+        "No NodeSet of the job's partitions has nodes that it could run on. The message names what is missing.",
         "Correct the job's request, or create a NodeSet for it.",
     )
     BEYOND_MAX = (

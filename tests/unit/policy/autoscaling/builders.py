@@ -18,7 +18,12 @@ def job(job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **mo
     own = {key: more.pop(key) for key in list(more) if key in ("array_job_id", "submit_time")}
     names = set(Pending.__dataclass_fields__)
     pending = {key: more.pop(key) for key in list(more) if key in names}
-    fields: dict[str, Any] = {"partitions": ("all",), "memory_per_node": 1000, "max_nodes": 1, "cpus_per_task": 1} | more
+    fields: dict[str, Any] = {
+        "partitions": ("all",),
+        "memory_per_node": 1000,
+        "max_nodes": 1,
+        "cpus_per_task": 1,
+    } | more
     fields.setdefault("cpus", fields.get("tasks", 1) * fields["cpus_per_task"])
     request = JobRequest(**fields)
     return Job(

@@ -136,8 +136,8 @@ def test_a_node_that_the_job_excludes_is_no_room() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"priority": 0}, "Held"),
-        ({"reason": "JobHeldUser"}, "Held"),
+        ({"priority": 0}, "NotReleased"),
+        ({"reason": "JobHeldUser"}, "NotReleased"),
         ({"dependency": "afterok:7(unfulfilled)", "reason": "Dependency"}, "Dependency"),
         ({"dependency": "afterok:7(failed)", "reason": "DependencyNeverSatisfied"}, "DependencyNeverSatisfied"),
         ({"eligible_time": int(NOW) + 60, "reason": "BeginTime"}, "BeginTime"),

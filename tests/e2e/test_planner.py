@@ -1,0 +1,215 @@
+"""The planner's promises against a real slurmctld: on the nodes that it asks for, Slurm starts exactly those jobs."""
+
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
+from sidecars.policy.autoscaling.present import present
+from sidecars.policy.autoscaling.queue import Queue
+from sidecars.policy.autoscaling.records import Nodes, Plan, ScaledNodeSet, Settings, Shape
+from sidecars.policy.reasons import NotCounted
+from sidecars.slurm import protocol
+from sidecars.slurm.gres import Gres
+from sidecars.slurm.hostlists import compress
+from tests.support.real import simulated_nodes
+from tests.support.real.simulated_nodes import Slurmctld
+
+pytestmark = pytest.mark.timeout(120)
+
+TIERS = {"fast": 5}
+EVERYWHERE = frozenset({"all"})
+NODESETS = (
+    ScaledNodeSet(
+        "small", Shape(1, 2, 2, 1000, (), frozenset({"small"})), EVERYWHERE | {"small"}, 0, max=40, price=1, weight=1
+    ),
+    ScaledNodeSet(
+        "big", Shape(2, 4, 2, 4000, (), frozenset({"big"})), EVERYWHERE | {"fast"}, 0, max=24, price=5, weight=5
+    ),
+    ScaledNodeSet(
+        "gpu",
+        Shape(2, 4, 1, 4000, (Gres("gpu", "h100", 4),), frozenset({"gpu"})),
+        EVERYWHERE | {"fast"},
+        0,
+        max=20,
+        price=10,
+        weight=10,
+    ),
+)
+CONF = """
+NodeSet=small Feature=small
+NodeSet=big Feature=big
+NodeSet=gpu Feature=gpu
+PartitionName=all Nodes=ALL Default=YES State=UP
+PartitionName=small Nodes=small State=UP
+PartitionName=fast Nodes=big,gpu State=UP PriorityTier=5
+"""
+GRES = "NodeName=gpu-[0-19] Name=gpu Type=h100 File=/dev/nvidia[0-3]\n"
+Job = dict[str, Any]
+
+QUEUES = 2
+"""How many random queues."""
+
+
+def names(nodeset: ScaledNodeSet, count: int | None = None) -> list[str]:
+    return [f"{nodeset.name}-{number}" for number in range(nodeset.max if count is None else count)]
+
+
+def line(nodeset: ScaledNodeSet) -> str:
+    """The nodes of a NodeSet in slurm.conf."""
+    shape = nodeset.shape
+    assert shape is not None
+    gres = f" Gres={','.join(map(str, shape.gres))}" if shape.gres else ""
+    return (
+        f"NodeName={compress(names(nodeset))} NodeAddr=127.0.0.1 CPUs={shape.all_cores * shape.threads} "
+        f"Sockets={shape.sockets} CoresPerSocket={shape.cores} ThreadsPerCore={shape.threads} "
+        f"RealMemory={shape.memory} Feature={nodeset.name} Weight={nodeset.weight}{gres} State=CLOUD"
+    )
+
+
+@contextmanager
+def slurmctld(number_: int) -> Iterator[Slurmctld]:
+    """With all nodes that the NodeSets may have, in drain: each counts as absent until it is undrained."""
+    lines = "\n".join(map(line, NODESETS))
+    with (
+        tempfile.TemporaryDirectory() as home,
+        simulated_nodes.running(Path(home), lines + CONF, GRES, number_) as found,
+    ):
+        every = [name for nodeset in NODESETS for name in names(nodeset)]
+        # A node that is powered up before a job is on it would be used only when its slurmd registers.
+        found.call(protocol.update_nodes(every, state=["DRAIN"], reason="absent"))
+        yield found
+
+
+def number(value: int) -> Job:
+    return {"set": True, "number": value}
+
+
+def submit(slurm: Slurmctld, queue: list[list[Job]]) -> list[int]:
+    """All jobs, each a list of its components; their ids."""
+    return [slurm.submit(*({"tasks": 1, "time_limit": number(60)} | part for part in job)) for job in queue]
+
+
+def decide(slurm: Slurmctld, sizes: Mapping[str, int] | None = None) -> Plan:
+    """The plan for what slurmrestd reports. `sizes`: the nodes that aren't absent."""
+    now = time.time()
+    nodesets = [
+        ScaledNodeSet(it.name, it.shape, it.partitions, (sizes or {}).get(it.name, 0), 0, it.max, it.price, it.weight)
+        for it in NODESETS
+    ]
+    here = {name: it.name for it in nodesets for name in names(it, it.replicas)}
+    nodes = [present(node, here[node.name]) for node in slurm.nodes() if node.name in here]
+    return Autoscaling(Settings(tiers=TIERS)).plan(
+        nodesets, Jobs(Queue(slurm.jobs(), TIERS), now), Nodes(nodes, now), {}, now
+    )
+
+
+def sizes_of(plan: Plan) -> dict[str, int]:
+    return {name: it.replicas for name, it in plan.wanted.items()}
+
+
+def promised(plan: Plan) -> Counter[int]:
+    """How many tasks of each job."""
+    found: Counter[int] = Counter()
+    for promise in plan.promises:
+        for job in promise.jobs:
+            found[job] += promise.count // len(promise.jobs)
+    return found
+
+
+def started(slurm: Slurmctld, sizes: Mapping[str, int], ids: list[int]) -> list[int]:
+    """How many tasks of each job run when so many nodes of each NodeSet are there."""
+    there = [name for nodeset in NODESETS for name in names(nodeset, sizes[nodeset.name])]
+    if there:
+        slurm.call(protocol.update_nodes(there, state=["UNDRAIN"]))
+    slurm.settle()
+    running = Counter(job.array_job_id or job.job_id for job in slurm.jobs() if "RUNNING" in job.states)
+    return [running[it] for it in ids]
+
+
+def outcome(number_: int, queue: list[list[Job]], sizes: Mapping[str, int]) -> list[int]:
+    """Of a slurmctld of its own."""
+    with slurmctld(number_) as slurm:
+        return started(slurm, sizes, submit(slurm, queue))
+
+
+def check(queue: list[list[Job]]) -> Plan:
+    """Slurm starts what is promised on the nodes that are asked for, and not all of it on one fewer of any NodeSet."""
+    with slurmctld(0) as slurm, ThreadPoolExecutor(len(NODESETS)) as others:
+        ids = submit(slurm, queue)
+        plan = decide(slurm)
+        sizes = sizes_of(plan)
+        fewer = {name: sizes | {name: count - 1} for name, count in sizes.items() if count}
+        # Side by side, because each waits for the schedulers most of the time.
+        outcomes = {
+            name: others.submit(outcome, at, queue, wanted) for at, (name, wanted) in enumerate(fewer.items(), 1)
+        }
+        expected = [promised(plan)[it] for it in ids]
+        assert started(slurm, sizes, ids) == expected, (sizes, queue)
+        for name, found in outcomes.items():
+            assert found.result() != expected, f"{sizes} is one more of {name} than needed for {queue}"
+        return plan
+
+
+def job(random_: random.Random) -> Job:
+    """Any job that some NodeSet can run."""
+    found: Job = {"partition": random_.choice(["all", "all", "all", "small", "fast", "small,fast", "all,small"])}
+    kind = random_.choice(["tasks", "tasks", "threads", "cpus", "nodes", "nodes", "many", "gpus", "features", "array"])
+    if kind == "tasks":
+        found["tasks"] = random_.randint(1, 4)
+    elif kind == "threads":
+        found["threads_per_core"] = 1
+    elif kind == "cpus":
+        found |= {"tasks": random_.randint(1, 2), "cpus_per_task": random_.randint(1, 4)}
+    elif kind == "nodes":
+        nodes, tasks = random_.randint(1, 3), random_.randint(1, 2)
+        found |= {"nodes": str(nodes), "tasks": nodes * tasks}
+        found |= random_.choice([{}, {"tasks_per_node": tasks}])
+    elif kind == "many":
+        found["tasks"] = random_.choice([5, 8, 12])
+    elif kind == "gpus":
+        found |= {
+            "tres_per_node": random_.choice(["gres/gpu:1", "gres/gpu:h100:2", "gres/gpu:h100:3"]),
+            "partition": "fast",
+        }
+    elif kind == "features":
+        found |= {"constraints": random_.choice(["small", "big", "big|gpu", "[small|big]"]), "partition": "all"}
+    else:
+        found["array"] = f"0-{random_.randint(1, 6)}{random_.choice(['', '%2'])}"
+    if random_.random() < 0.6:
+        found["memory_per_cpu"] = number(random_.choice([50, 100, 200]))
+    elif random_.random() < 0.9:
+        found["memory_per_node"] = number(random_.choice([100, 300, 600, 900]))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(QUEUES))
+def test_slurm_starts_exactly_the_promised_jobs_of_a_random_queue(seed: int) -> None:
+    random_ = random.Random(seed)  # noqa: S311 - no secret
+    check([[job(random_)] for _ in range(random_.randint(5, 15))])
+
+
+def test_slurm_starts_exactly_the_promised_jobs_of_a_queue_of_all_kinds() -> None:
+    plan = check(
+        [
+            [{"partition": "fast", "tres_per_node": "gres/gpu:3", "memory_per_node": number(100)}],
+            [{"partition": "small", "tasks": 4, "memory_per_cpu": number(100)}, {"partition": "fast", "tasks": 2}],
+            [{"partition": "all,small", "tasks": 6, "nodes": "3", "memory_per_node": number(600)}],
+            [{"array": "0-6%3", "memory_per_cpu": number(100)}],
+            [{"hold": True}],
+            [{"begin_time": number(int(time.time()) + 3600)}],
+            [{"dependency": "afterok:1"}],
+            [{"tasks": 2, "tres_per_task": "gres/gpu:1", "partition": "fast", "memory_per_cpu": number(100)}],
+            [{"constraints": "big&gpu|small", "memory_per_node": number(100)}],
+        ]
+    )
+    reasons = {it.reason for it in plan.excluded}
+    assert {NotCounted.NOT_RELEASED, NotCounted.BEGIN_TIME, NotCounted.DEPENDENCY, NotCounted.ARRAY_LIMIT} <= reasons

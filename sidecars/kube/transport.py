@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 """Content type of what is sent and accepted, unless a request names another one."""
 _SLOTS_APART = 4
-_TLS_BYTES = 2**16
+_TLS_BYTES = 2**15
 """Size of the buffer of a TLS connection. asyncio takes 256 KiB, for each watch and request."""
 _USER_AGENT = "slurm-charts"
 

@@ -38,7 +38,7 @@ class Metric(Explained):
     )
     CONDITION = (
         "slurm_operator_condition",
-        "1 for each condition of each custom resource, with its status and reason.",
+        "The value is 1 for each condition of each custom resource, with its status and reason.",
         "If the status is not the desired one, look up the reason on this page.",
     )
     PODS = (

@@ -157,10 +157,6 @@ class Job:
     """Minutes; None for no limit."""
     cpus: int = 0
     node_count: int = 0
-    array_job_id: int = 0
-    """The array that the job is a task of; 0 for none."""
-    pending: Pending | None = None
-    """None unless it is pending."""
 
     def node_names(self) -> list[str]:
         """The names in `nodes`. Raises Malformed if it is no hostlist."""
@@ -168,10 +164,29 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedJob(Job):
+    """A job record with what the job waits for."""
+
+    array_job_id: int = 0
+    """The array that the job is a task of; 0 for none."""
+    pending: Pending | None = None
+    """None unless it is pending."""
+
+
+@dataclass(frozen=True, slots=True)
 class Jobs:
     """A list of jobs."""
 
     jobs: tuple[Job, ...]
+    last_update: int
+    """The server's time of the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJobs:
+    """The same with what they wait for."""
+
+    jobs: tuple[QueuedJob, ...]
     last_update: int
     """The server's time of the list."""
 

@@ -14,7 +14,7 @@ from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Behavior, Nodes, PresentNode, ScaledNodeSet, Settings, Shape
 from sidecars.slurm.gres import Gres
-from sidecars.slurm.records import Job, JobRequest, Pending
+from sidecars.slurm.records import JobRequest, Pending, QueuedJob
 from tests.bench.figures import Figure, figure, median
 
 JOBS, NODES, REQUESTS, TIMES = 50_000, 5_000, 40, 9
@@ -24,12 +24,12 @@ GPU = Shape(2, 48, 2, 1_000_000, (Gres("gpu", "h100", 8),))
 BEHAVIOR = Behavior(max_step_up=NODES)
 
 
-def jobs() -> list[Job]:
+def jobs() -> list[QueuedJob]:
     """The queue."""
     random_ = random.Random(1)  # noqa: S311 - no secret
     requests = [_request(random_) for _ in range(REQUESTS)]
     return [
-        Job(
+        QueuedJob(
             number,
             frozenset({"PENDING"}),
             submit_time=number,
@@ -125,7 +125,7 @@ def bench() -> list[Figure]:
     ]
 
 
-def _least(queue: list[Job]) -> None:
+def _least(queue: list[QueuedJob]) -> None:
     pending = [(-job.pending.priority, job.job_id, id(job.pending.request)) for job in queue if job.pending is not None]
     pending.sort()
     Counter(request for _, _, request in pending)

@@ -11,16 +11,20 @@ from functools import lru_cache
 
 Test = Callable[[AbstractSet[str]], bool]
 
+_LONGEST = 500
+"""Characters. A longer one could be nested more deeply than Python evaluates."""
 _TOKEN = re.compile(r"\s*([&|()\[\]]|[^&|()\[\]\s]+)")
 
 
 class UnsupportedFeatures(ValueError):
-    """An expression that is wrong or has counts. The text names it."""
+    """An expression that is wrong, too long or has counts. The text names it."""
 
 
 @lru_cache(maxsize=1024)
 def alternatives(expression: str) -> tuple[Test, ...]:
     """The tests of which all nodes of a job must pass the same one. Raises UnsupportedFeatures."""
+    if len(expression) > _LONGEST:
+        raise UnsupportedFeatures(expression[:_LONGEST])
     tokens = _TOKEN.findall(expression)
     if "*" in expression or "".join(tokens) != re.sub(r"\s", "", expression):
         raise UnsupportedFeatures(expression)

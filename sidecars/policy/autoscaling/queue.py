@@ -21,7 +21,7 @@ from sidecars.policy.reasons.autoscaling import NotCounted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sidecars.slurm.records import Job, JobRequest, Pending
+    from sidecars.slurm.records import JobRequest, Pending, QueuedJob
 
 EXACT = 512
 """So many jobs are taken one by one. More are taken in slices, and the jobs of a slice by what they request."""
@@ -98,9 +98,9 @@ class Look:
 class Queue:
     """The pending jobs of a Slurm cluster. `tiers`: PriorityTier of its partitions."""
 
-    def __init__(self, jobs: Iterable[Job] = (), tiers: Mapping[str, int] | None = None) -> None:
+    def __init__(self, jobs: Iterable[QueuedJob] = (), tiers: Mapping[str, int] | None = None) -> None:
         self._tiers = tiers or {}
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, QueuedJob] = {}
         self._needs: dict[JobRequest, Needs | Unreadable] = {}
         self._running: Counter[int] = Counter()
         """Tasks with resources, by array."""
@@ -122,7 +122,7 @@ class Queue:
             self._sort_in(job_id, bulk=True)
         self._order.sort(key=itemgetter(0))
 
-    def update(self, changed: Iterable[Job], removed: Iterable[int] = ()) -> None:
+    def update(self, changed: Iterable[QueuedJob], removed: Iterable[int] = ()) -> None:
         """Take over jobs that are new or changed, and forget others."""
         affected: set[int] = set()
         for job_id in removed:
@@ -168,7 +168,7 @@ class Queue:
 
     # --- one job
 
-    def _put(self, job: Job) -> set[int]:
+    def _put(self, job: QueuedJob) -> set[int]:
         """Add a record; the ids of those whose place depends on it."""
         pending = job.pending
         if pending is None:
@@ -239,7 +239,7 @@ class Queue:
         self._why[job_id] = reason, detail
         self._excluded.setdefault((reason, detail), {})[job_id] = count
 
-    def _bundle(self, job: Job) -> Bundle | Unreadable:
+    def _bundle(self, job: QueuedJob) -> Bundle | Unreadable:
         """What the job needs; () for a component that its leader counts."""
         own = self._needs_of(job)
         if isinstance(own, Unreadable):
@@ -256,7 +256,7 @@ class Queue:
             return Unreadable(NotCounted.HET_JOB_PART_MISSING, f"of job {leader}")
         return needs if job.job_id == leader else ()
 
-    def _needs_of(self, job: Job) -> Needs | Unreadable:
+    def _needs_of(self, job: QueuedJob) -> Needs | Unreadable:
         pending = job.pending
         if pending is None:
             return Unreadable(NotCounted.HET_JOB_PART_MISSING, "")

@@ -30,6 +30,7 @@ from sidecars.slurm.protocol.nodes import (
     update_nodes,
 )
 from sidecars.slurm.protocol.partitions import get_partitions
+from sidecars.slurm.protocol.queue import get_queue
 from sidecars.slurm.protocol.request import (
     STATUS_NO_SUCH_ENDPOINT,
     TOKEN_HEADER,
@@ -72,6 +73,7 @@ __all__ = [
     "get_node_usage",
     "get_nodes",
     "get_partitions",
+    "get_queue",
     "get_reservation_usage",
     "get_reservations",
     "get_statistics",

@@ -1,12 +1,14 @@
 """Requests about jobs."""
 
-from functools import lru_cache
+from collections.abc import Callable
 from sys import intern
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from sidecars.slurm.protocol.fields import Fields, WrongField
 from sidecars.slurm.protocol.request import Request, Streamed, no_news, since
-from sidecars.slurm.records import Job, JobRequest, Jobs, Pending
+from sidecars.slurm.records import Job, Jobs
+
+J = TypeVar("J", bound=Job)
 
 
 def get_jobs(update_time: int | None = None) -> Request[Jobs | None]:
@@ -39,51 +41,6 @@ class JobFields(TypedDict, total=False):
     time_limit: Any
     cpus: Any
     node_count: Any
-    array_job_id: Any
-    array_max_tasks: Any
-    array_task_string: Any
-    contiguous: Any
-    core_spec: Any
-    cores_per_socket: Any
-    cpus_per_task: Any
-    cpus_per_tres: Any
-    dependency: Any
-    eligible_time: Any
-    excluded_nodes: Any
-    extra: Any
-    features: Any
-    flags: Any
-    het_job_id: Any
-    het_job_id_set: Any
-    licenses: Any
-    max_nodes: Any
-    memory_per_cpu: Any
-    memory_per_node: Any
-    memory_per_tres: Any
-    minimum_cpus_per_node: Any
-    minimum_tmp_disk_per_node: Any
-    priority: Any
-    required_nodes: Any
-    resv_name: Any
-    segment_size: Any
-    shared: Any
-    sockets_per_node: Any
-    state_reason: Any
-    tasks: Any
-    tasks_per_core: Any
-    tasks_per_node: Any
-    tasks_per_socket: Any
-    thread_spec: Any
-    threads_per_core: Any
-    tres_per_job: Any
-    tres_per_node: Any
-    tres_per_socket: Any
-    tres_per_task: Any
-    tres_req_str: Any
-
-
-_NO_SPEC = 0x7FFE
-"""thread_spec of a job without one (NO_VAL16 without the bit that marks threads)."""
 
 
 def job_or_fields(fields: JobFields) -> Job | JobFields:
@@ -99,10 +56,14 @@ JOBS = Streamed(JobFields, job_or_fields)
 
 
 def _job(job: Fields) -> Job:
-    states = job.states("job_state")
-    return Job(
+    return job_of(Job, job)
+
+
+def job_of(kind: Callable[..., J], job: Fields, **more: Any) -> J:
+    """A job of an answer as a Job or a kind of it, which has `more` fields."""
+    return kind(
         job_id=job.number("job_id"),
-        states=states,
+        states=job.states("job_state"),
         name=job.text("name"),
         partition=intern(job.text("partition")),
         user_name=intern(job.text("user_name")),
@@ -113,71 +74,5 @@ def _job(job: Fields) -> Job:
         time_limit=job.number_or_none("time_limit"),
         cpus=job.number("cpus"),
         node_count=job.number("node_count"),
-        array_job_id=job.number("array_job_id"),
-        pending=_pending(job) if "PENDING" in states else None,
+        **more,
     )
-
-
-def _pending(job: Fields) -> Pending:
-    flags = job.states("flags")
-    submitted, eligible = job.number("submit_time"), job.number("eligible_time")
-    return Pending(
-        request=_request(
-            job.text("partition"),
-            job.text("tres_req_str"),
-            job.number("node_count"),
-            job.number("max_nodes"),
-            job.number("tasks"),
-            job.number("cpus"),
-            job.number("cpus_per_task"),
-            job.number("tasks_per_node"),
-            job.number("tasks_per_core"),
-            job.number("tasks_per_socket"),
-            job.number("threads_per_core"),
-            job.number("sockets_per_node"),
-            job.number("cores_per_socket"),
-            job.number("minimum_cpus_per_node"),
-            job.number_or_none("memory_per_cpu"),
-            job.number("memory_per_node"),
-            job.number("minimum_tmp_disk_per_node"),
-            job.text("tres_per_node"),
-            job.text("tres_per_job"),
-            job.text("tres_per_socket"),
-            job.text("tres_per_task"),
-            job.text("cpus_per_tres"),
-            job.text("memory_per_tres"),
-            job.text("features"),
-            job.states("shared"),
-            job.flag("contiguous", optional=True),
-            job.text("required_nodes"),
-            job.text("excluded_nodes"),
-            job.number("core_spec") not in (0, _NO_SPEC) or job.number("thread_spec") not in (0, _NO_SPEC),
-            job.number("segment_size"),
-            job.text("extra"),
-            job.text("licenses"),
-            job.text("resv_name"),
-            "EXTERNAL_JOB" in flags,
-            "JOB_IMPLICIT_MAX_NODES" in flags,
-        ),
-        reason=intern(job.text("state_reason")),
-        priority=job.number("priority"),
-        # One number where both are the same, as for most jobs.
-        eligible_time=submitted if eligible == submitted else eligible,
-        dependency=job.text("dependency"),
-        array_tasks=job.text("array_task_string").partition("%")[0],
-        array_max_running=job.number("array_max_tasks"),
-        het_job_id=job.number("het_job_id"),
-        het_job_ids=job.text("het_job_id_set"),
-    )
-
-
-@lru_cache(maxsize=4096)
-def _request(partitions: str, tres: str, node_count: int, *fields: Any) -> JobRequest:
-    """One object for all jobs that request the same.
-
-    `node_count` of a pending job is what Slurm expects the job to get on the nodes that it has; the number that the job
-    requests is a part of `tres` ("cpu=4,mem=1G,node=2").
-    """
-    requested = [item.removeprefix("node=") for item in tres.split(",") if item.startswith("node=")]
-    nodes = int(requested[0]) if requested and requested[0].isdecimal() else node_count
-    return JobRequest(tuple(filter(None, partitions.split(","))), nodes, *fields)

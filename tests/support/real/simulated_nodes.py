@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from sidecars.slurm import protocol
 from sidecars.slurm.protocol import TOKEN_HEADER, Request
-from sidecars.slurm.records import Job, Node
+from sidecars.slurm.records import Node, QueuedJob
 from sidecars.slurm.rest import Rest
 from sidecars.slurm.tokens import sign
 from tests.support.real import outside
@@ -76,9 +76,9 @@ class Slurmctld:
         assert isinstance(found, int)
         return found
 
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[QueuedJob, ...]:
         """All jobs."""
-        found = self.call(protocol.get_jobs())
+        found = self.call(protocol.get_queue())
         assert found is not None
         return found.jobs
 

@@ -20,7 +20,7 @@ from sidecars.slurm.errors import (
     SlurmError,
 )
 from sidecars.slurm.protocol import Request, decode
-from sidecars.slurm.records import Job, JobRequest, Nodes, Pending, Ping, Reservation
+from sidecars.slurm.records import Job, JobRequest, Nodes, Pending, Ping, QueuedJob, Reservation
 from tests.contract import requests
 
 T = TypeVar("T")
@@ -169,14 +169,26 @@ def test_jobs_are_decoded(version: str) -> None:
         node_count=1,
     )
     assert (pending.nodes, pending.start_time, pending.time_limit) == ("", 0, None)
-    assert running.pending is None
-    assert pending.pending is not None
 
 
-def decoded(**changes: Any) -> Job:
+@BOTH
+def test_the_queue_has_the_same_jobs_and_what_pending_ones_wait_for(version: str) -> None:
+    jobs, queue = answer(protocol.get_jobs(), f"{version}-jobs"), answer(protocol.get_queue(), f"{version}-jobs")
+    assert jobs is not None
+    assert queue is not None
+    assert [(job.job_id, job.states, job.nodes) for job in queue.jobs] == [
+        (job.job_id, job.states, job.nodes) for job in jobs.jobs
+    ]
+    assert {next(iter(job.states)): job.pending is not None for job in queue.jobs} == {
+        "RUNNING": False,
+        "PENDING": True,
+    }
+
+
+def decoded(**changes: Any) -> QueuedJob:
     """The recorded pending job with other values of some fields."""
     record = json.loads((FIXTURES / "v0.0.45-job_pending.json").read_text()) | changes
-    found = decode(protocol.get_jobs(), 200, json.dumps({"jobs": [record], "last_update": 1}).encode())
+    found = decode(protocol.get_queue(), 200, json.dumps({"jobs": [record], "last_update": 1}).encode())
     assert found is not None
     return found.jobs[0]
 

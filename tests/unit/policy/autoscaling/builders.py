@@ -6,15 +6,15 @@ from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Nodes, Past, Plan, PresentNode, ScaledNodeSet, Settings, Shape
 from sidecars.slurm.gres import Gres
-from sidecars.slurm.records import Job, JobRequest, Pending
+from sidecars.slurm.records import JobRequest, Pending, QueuedJob
 
 NOW = 1_000_000.0
 SHAPE = Shape(1, 4, 2, 8000, features=frozenset({"cpu"}))
 GPUS = Shape(2, 8, 1, 64000, (Gres("gpu", "h100", 4),), frozenset({"gpu"}))
 
 
-def job(job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **more: Any) -> Job:
-    """A pending job of one task with 1000 MiB. `more`: fields of JobRequest, of Pending, or of Job."""
+def job(job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **more: Any) -> QueuedJob:
+    """A pending job of one task with 1000 MiB. `more`: fields of JobRequest, of Pending, or of QueuedJob."""
     own = {key: more.pop(key) for key in list(more) if key in ("array_job_id", "submit_time")}
     names = set(Pending.__dataclass_fields__)
     pending = {key: more.pop(key) for key in list(more) if key in names}
@@ -26,7 +26,7 @@ def job(job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **mo
     } | more
     fields.setdefault("cpus", fields.get("tasks", 1) * fields["cpus_per_task"])
     request = JobRequest(**fields)
-    return Job(
+    return QueuedJob(
         job_id,
         frozenset({"PENDING"}),
         pending=Pending(request, reason, priority, **pending),
@@ -60,7 +60,7 @@ def busy(name: str) -> PresentNode:
 
 def plan(
     nodesets: list[ScaledNodeSet] | None = None,
-    jobs: list[Job] | None = None,
+    jobs: list[QueuedJob] | None = None,
     nodes: list[PresentNode] | None = None,
     *,
     settings: Settings | None = None,

@@ -6,7 +6,7 @@ import pytest
 
 from sidecars.policy.autoscaling.records import Settings
 from sidecars.slurm.gres import Gres
-from sidecars.slurm.records import Job
+from sidecars.slurm.records import QueuedJob
 from tests.unit.policy.autoscaling.builders import GPUS, NOW, SHAPE, busy, job, node, nodeset, plan, replicas, why
 
 
@@ -86,7 +86,7 @@ def test_an_array_counts_with_its_pending_tasks() -> None:
 
 def test_an_array_counts_no_more_tasks_than_its_limit_lets_run() -> None:
     array = job(10, tasks=8, array_job_id=10, array_tasks="3-9", array_max_running=3)
-    running = Job(11, frozenset({"RUNNING"}), array_job_id=10)
+    running = QueuedJob(11, frozenset({"RUNNING"}), array_job_id=10)
     found = plan([nodeset(replicas=1)], [array, running], [busy("cpu-0")])
     assert replicas(found) == {"cpu": 3}
     assert why(found) == {"ArrayLimit": 5}

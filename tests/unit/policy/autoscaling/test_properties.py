@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Behavior, Nodes, Past, Plan, PresentNode, ScaledNodeSet, Settings
-from sidecars.slurm.records import Job
+from sidecars.slurm.records import QueuedJob
 from tests.unit.policy.autoscaling.builders import GPUS, NOW, busy, job, node, nodeset, plan, replicas
 
 REQUEST: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -50,7 +50,9 @@ def started(found: Plan) -> list[tuple[tuple[int, ...], int]]:
 
 
 @given(QUEUE, st.integers(0, 5), st.integers(0, 4))
-def test_a_plan_never_exceeds_the_maximum_and_never_removes_what_is_in_use(jobs: list[Job], cpu: int, gpu: int) -> None:
+def test_a_plan_never_exceeds_the_maximum_and_never_removes_what_is_in_use(
+    jobs: list[QueuedJob], cpu: int, gpu: int
+) -> None:
     nodes = [busy(f"cpu-{i}") for i in range(cpu)]
     found = replicas(plan(sets(cpu, gpu), jobs, nodes))
     assert cpu <= found["cpu"] <= max(3, cpu)
@@ -58,13 +60,13 @@ def test_a_plan_never_exceeds_the_maximum_and_never_removes_what_is_in_use(jobs:
 
 
 @given(QUEUE, st.integers(0, 12))
-def test_a_plan_never_exceeds_the_budget(jobs: list[Job], budget: int) -> None:
+def test_a_plan_never_exceeds_the_budget(jobs: list[QueuedJob], budget: int) -> None:
     found = replicas(plan(sets(), jobs, settings=Settings(budget=float(budget))))
     assert found["cpu"] + 4 * found["gpu"] <= budget
 
 
 @given(QUEUE)
-def test_each_job_is_promised_or_left_out_with_a_reason(jobs: list[Job]) -> None:
+def test_each_job_is_promised_or_left_out_with_a_reason(jobs: list[QueuedJob]) -> None:
     found = plan(sets(), jobs)
     tasks = {it.job_id: {"1-3": 3, "0-8:2": 5}.get(it.pending.array_tasks, 1) for it in jobs if it.pending}
     promised = sum(it.count for it in found.promises)
@@ -72,13 +74,13 @@ def test_each_job_is_promised_or_left_out_with_a_reason(jobs: list[Job]) -> None
 
 
 @given(QUEUE)
-def test_a_decision_that_is_applied_settles(jobs: list[Job]) -> None:
+def test_a_decision_that_is_applied_settles(jobs: list[QueuedJob]) -> None:
     first = replicas(plan(sets(), jobs))
     assert replicas(plan(sets(**first), jobs)) == first
 
 
 @given(QUEUE)
-def test_each_node_that_is_added_is_needed(jobs: list[Job]) -> None:
+def test_each_node_that_is_added_is_needed(jobs: list[QueuedJob]) -> None:
     found = plan(sets(), jobs)
     sizes = replicas(found)
     for name in sizes:
@@ -88,15 +90,15 @@ def test_each_node_that_is_added_is_needed(jobs: list[Job]) -> None:
 
 
 @given(QUEUE)
-def test_a_job_of_low_priority_never_makes_the_cluster_smaller(jobs: list[Job]) -> None:
-    def total(queue: list[Job]) -> int:
+def test_a_job_of_low_priority_never_makes_the_cluster_smaller(jobs: list[QueuedJob]) -> None:
+    def total(queue: list[QueuedJob]) -> int:
         return sum(replicas(plan([nodeset(max=9)], queue)).values())
 
     assert total([*jobs, job(99, tasks=8, priority=1, submit_time=9, memory_per_node=0)]) >= total(jobs)
 
 
 @given(st.lists(st.tuples(QUEUE, st.floats(1, 400)), max_size=20))
-def test_the_direction_changes_at_most_twice_in_each_cool_down(steps: list[tuple[list[Job], float]]) -> None:
+def test_the_direction_changes_at_most_twice_in_each_cool_down(steps: list[tuple[list[QueuedJob], float]]) -> None:
     behavior = Behavior(idle_seconds=1, step_seconds=1, cool_down=300)
     now, size, memory = NOW, 0, dict[str, Past]()
     autoscaling, idle_since = Autoscaling(Settings()), dict[str, float]()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.policy.autoscaling.queue import Look, Queue, index_count
-from sidecars.slurm.records import Job
+from sidecars.slurm.records import QueuedJob
 from tests.unit.policy.autoscaling.builders import NOW, job
 
 FIELDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -26,12 +26,12 @@ FIELDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )
 
 
-def made(job_id: int, fields: dict[str, Any], kind: str) -> Job:
+def made(job_id: int, fields: dict[str, Any], kind: str) -> QueuedJob:
     fields = dict(fields)
     if kind == "running":
-        return Job(job_id, frozenset({"RUNNING"}), array_job_id=job_id % 3)
+        return QueuedJob(job_id, frozenset({"RUNNING"}), array_job_id=job_id % 3)
     if kind == "ended":
-        return Job(job_id, frozenset({"COMPLETED"}), array_job_id=job_id % 3)
+        return QueuedJob(job_id, frozenset({"COMPLETED"}), array_job_id=job_id % 3)
     if "array_tasks" in fields or "array_max_running" in fields:
         fields.pop("het_job_id", None)
         fields["array_job_id"] = job_id % 3

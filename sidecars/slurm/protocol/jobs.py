@@ -9,21 +9,13 @@ from sidecars.slurm.protocol.request import Request, Streamed, no_news, since
 from sidecars.slurm.records import Job, Jobs
 
 J = TypeVar("J", bound=Job)
+L = TypeVar("L")
+R = TypeVar("R")
 
 
 def get_jobs(update_time: int | None = None) -> Request[Jobs | None]:
     """All jobs; with `update_time`, None when no job changed in that second or later."""
-    read = _jobs if update_time is None else _jobs_since
-    return Request("GET", "jobs/", since(update_time), read=read, unchanged=no_news, all_jobs=JOBS)
-
-
-def _jobs(answer: Fields) -> Jobs:
-    return Jobs(answer.records("jobs", Job, _job), answer.number("last_update"))
-
-
-def _jobs_since(answer: Fields) -> Jobs | None:
-    jobs = _jobs(answer)
-    return None if not jobs.jobs and jobs.last_update == 0 else jobs
+    return all_jobs(update_time, JobFields, Job, _job, Jobs)
 
 
 class JobFields(TypedDict, total=False):
@@ -43,16 +35,37 @@ class JobFields(TypedDict, total=False):
     node_count: Any
 
 
-def job_or_fields(fields: JobFields) -> Job | JobFields:
-    """The Job, or the fields as given when one is wrong: `decode` finds it again and reports its place."""
-    try:
-        return _job(Fields(fields, ""))
-    except WrongField:
-        return fields
+def all_jobs(
+    update_time: int | None,
+    fields: type,
+    kind: type[R],
+    record: Callable[[Fields], R],
+    listed: Callable[[tuple[R, ...], int], L],
+) -> Request[L | None]:
+    """The request for all jobs as records of this kind, of which `fields` (a TypedDict) are decoded.
+
+    `listed` builds the list, given the records and the server's time of it. With `update_time`, the answer is None when
+    no job changed in that second or later.
+    """
+
+    def read(answer: Fields) -> L | None:
+        jobs, last_update = answer.records("jobs", kind, record), answer.number("last_update")
+        return None if update_time is not None and not jobs and last_update == 0 else listed(jobs, last_update)
+
+    streamed = stream(fields, record)
+    return Request("GET", "jobs/", since(update_time), read=read, unchanged=no_news, all_jobs=streamed)
 
 
-JOBS = Streamed(JobFields, job_or_fields)
-"""How the answer with all jobs is read as it arrives."""
+def stream(fields: type, record: Callable[[Fields], object]) -> Streamed:
+    """How the answer with all jobs is read as it arrives."""
+
+    def record_or_fields(found: Any) -> Any:
+        try:
+            return record(Fields(found, ""))
+        except WrongField:
+            return found
+
+    return Streamed(fields, record_or_fields)
 
 
 def _job(job: Fields) -> Job:
@@ -76,3 +89,6 @@ def job_of(kind: Callable[..., J], job: Fields, **more: Any) -> J:
         node_count=job.number("node_count"),
         **more,
     )
+
+
+JOBS = stream(JobFields, _job)

@@ -7,26 +7,15 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
-from sidecars.slurm.protocol.fields import Fields, WrongField
-from sidecars.slurm.protocol.jobs import JobFields, job_of
-from sidecars.slurm.protocol.request import Request, Streamed, no_news, since
+from sidecars.slurm.protocol.fields import Fields
+from sidecars.slurm.protocol.jobs import JobFields, all_jobs, job_of
+from sidecars.slurm.protocol.request import Request
 from sidecars.slurm.records import JobRequest, Pending, QueuedJob, QueuedJobs
 
 
 def get_queue(update_time: int | None = None) -> Request[QueuedJobs | None]:
     """All jobs; with `update_time`, None when no job changed in that second or later."""
-    read = _jobs if update_time is None else _jobs_since
-    streamed = Streamed(QueuedJobFields, _job_or_fields)
-    return Request("GET", "jobs/", since(update_time), read=read, unchanged=no_news, all_jobs=streamed)
-
-
-def _jobs(answer: Fields) -> QueuedJobs:
-    return QueuedJobs(answer.records("jobs", QueuedJob, _job), answer.number("last_update"))
-
-
-def _jobs_since(answer: Fields) -> QueuedJobs | None:
-    jobs = _jobs(answer)
-    return None if not jobs.jobs and jobs.last_update == 0 else jobs
+    return all_jobs(update_time, QueuedJobFields, QueuedJob, _job, QueuedJobs)
 
 
 class QueuedJobFields(JobFields, total=False):
@@ -77,14 +66,6 @@ class QueuedJobFields(JobFields, total=False):
 
 _NO_SPEC = 0x7FFE
 """thread_spec of a job without one (NO_VAL16 without the bit that marks threads)."""
-
-
-def _job_or_fields(fields: QueuedJobFields) -> QueuedJob | QueuedJobFields:
-    """See `jobs.job_or_fields`."""
-    try:
-        return _job(Fields(fields, ""))
-    except WrongField:
-        return fields
 
 
 def _job(job: Fields) -> QueuedJob:

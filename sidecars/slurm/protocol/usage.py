@@ -5,9 +5,10 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, TypedDict
 
-from sidecars.slurm.protocol.fields import Fields, WrongField
+from sidecars.slurm.protocol.fields import Fields
+from sidecars.slurm.protocol.jobs import all_jobs
 from sidecars.slurm.protocol.nodes import node_record
-from sidecars.slurm.protocol.request import Request, Streamed, no_news, since
+from sidecars.slurm.protocol.request import Request, no_news, since
 from sidecars.slurm.protocol.reservations import reservation_record
 from sidecars.slurm.usage import (
     JobUsage,
@@ -34,8 +35,7 @@ def get_node_usage(update_time: int | None = None) -> Request[NodeUsages | None]
 
 def get_job_usage(update_time: int | None = None) -> Request[JobUsages | None]:
     """All jobs with their allocations; with `update_time`, None when no job changed in that second or later."""
-    streamed = Streamed(JobUsageFields, _job_or_fields)
-    return Request("GET", "jobs/", since(update_time), read=_jobs, unchanged=no_news, all_jobs=streamed)
+    return all_jobs(update_time, JobUsageFields, JobUsage, _job, JobUsages)
 
 
 def get_statistics() -> Request[Statistics]:
@@ -90,19 +90,6 @@ class JobUsageFields(TypedDict, total=False):
     node_count: Any
     tres_alloc_str: Any
     gres_detail: Any
-
-
-def _jobs(answer: Fields) -> JobUsages | None:
-    jobs = answer.records("jobs", JobUsage, _job)
-    last_update = answer.number("last_update")
-    return None if not jobs and last_update == 0 else JobUsages(jobs, last_update)
-
-
-def _job_or_fields(fields: Any) -> Any:
-    try:
-        return _job(Fields(fields, ""))
-    except WrongField:
-        return fields
 
 
 def _job(job: Fields) -> JobUsage:

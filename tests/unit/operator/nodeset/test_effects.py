@@ -106,11 +106,12 @@ def test_a_revision_that_can_not_be_deleted_stops_nothing_and_is_reported() -> N
     run(scenario())
 
 
-def test_a_nodeset_with_a_reservation_is_created_and_deleted_without_a_conflict_of_its_own_writes() -> None:
+@pytest.mark.parametrize("seed", range(4, 8))
+def test_a_nodeset_with_a_reservation_is_created_and_deleted_without_a_conflict_of_its_own_writes(seed: int) -> None:
     scheduled = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
 
     async def scenario() -> None:
-        async with world(4) as w:
+        async with world(seed) as w:
             w.nodeset(replicas=1)
             await w.run(20)
             w.nodeset("other", replicas=1, updateStrategy=scheduled)

@@ -59,3 +59,24 @@ async def test_a_resource_that_nodesets_still_need_keeps_its_finalizer_and_names
     assert "a, b" in ready["message"]
     await remove_finalizer_unless_used(parts.runtime, CONTROLLERS, manifest, [])
     assert parts.requests.of("patch", "Controller")[0]["metadata"]["finalizers"] == []
+
+
+async def test_finalizers_that_were_written_are_not_written_again_before_the_watch_shows_them() -> None:
+    parts = Parts()
+    manifest = parts.custom("Controller", "slurm", {}, finalizers=["one", "two"])
+    await remove_finalizers(parts.runtime, CONTROLLERS, manifest, {"one"})
+    await remove_finalizers(parts.runtime, CONTROLLERS, manifest, {"one"})
+    assert len(parts.requests.of("patch", "Controller")) == 1
+    await remove_finalizers(parts.runtime, CONTROLLERS, manifest, {"one", "two"})
+    _, last = parts.requests.of("patch", "Controller")
+    assert last["metadata"]["finalizers"] == []
+    assert int(last["metadata"]["resourceVersion"]) > int(manifest["metadata"]["resourceVersion"])
+
+
+async def test_finalizers_of_a_former_object_of_the_same_name_are_not_those_of_its_successor() -> None:
+    parts = Parts()
+    manifest = parts.custom("Controller", "slurm", {})
+    await add_finalizer(parts.runtime, CONTROLLERS, manifest, IN_USE)
+    successor = {**manifest, "metadata": {**manifest["metadata"], "uid": "another"}}
+    await add_finalizer(parts.runtime, CONTROLLERS, successor, IN_USE)
+    assert len(parts.requests.of("patch", "Controller")) == 2

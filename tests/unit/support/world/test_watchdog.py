@@ -430,7 +430,7 @@ def test_it_sees_an_operator_that_reads_no_record_again(monkeypatch: pytest.Monk
     """An administrator drains a node that is about to be undrained, some seconds after the last poll."""
     cordon = tuple((0.0, CordonKubeNode(which, cordoned=True)) for which in range(6))
     uncordon = tuple((0.0, CordonKubeNode(which, cordoned=False)) for which in range(6))
-    script = Script(7, "RollingUpdate", (*cordon, (57.0, Admin(0, drain=True)), *uncordon))
+    script = Script(2, "RollingUpdate", (*cordon, (57.0, Admin(0, drain=True)), *uncordon))
     run(play(script))
     monkeypatch.setattr(decide._Step, "_needs_records", lambda *_: False)
     with pytest.raises(Broken, match="I4: the foreign reason"):

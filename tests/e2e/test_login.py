@@ -100,7 +100,8 @@ def test_a_setting_that_sshd_would_refuse_changes_nothing_and_is_logged(loginset
         return "sshd: keeps its configuration, the new one is wrong" in log or None
 
     until("the log to say so", logged, 15)
-    assert "in" in ssh(loginset, "only", "echo", "in").split()
+    # The change before may have sshd listen anew at this moment.
+    until("the new key to be taken", lambda: "in" in ssh(loginset, "only", "echo", "in").split() or None, 15)
 
 
 def test_scaled_to_zero_and_back_a_login_node_is_the_same_to_ssh(loginset: Slurm) -> None:

@@ -135,13 +135,15 @@ format: $(READY) ## format the Python code
 	$(BIN)/ruff format .
 
 .PHONY: lock
-lock: $(READY) ## update requirements/*.txt from requirements/*.in (needs uv); UPGRADE=1 for new versions
-	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command 'make lock' requirements/runtime.in -o requirements/runtime.txt
-	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command 'make lock' -c requirements/runtime.txt requirements/dev.in -o requirements/dev.txt
-	uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command 'make lock' requirements/docs.in -o requirements/docs.txt
+lock: $(READY) ## update requirements/*.txt from requirements/*.in; UPGRADE=1 for new versions
+	@compile() { # NAME [constraint…]
+	  $(BIN)/uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	    --custom-compile-command 'make lock' "$${@:2}" requirements/$$1.in -o requirements/$$1.txt
+	}
+	compile runtime
+	compile postrender -c requirements/runtime.txt
+	compile dev -c requirements/runtime.txt -c requirements/postrender.txt
+	compile docs
 
 .PHONY: lock-images
 lock-images: $(READY) ## update the digests of the charts' default images and of the base image from their registries

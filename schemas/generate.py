@@ -3,11 +3,13 @@
 Custom resource definitions (charts/slurm-operator-crds/templates), the comments in each chart's values.yaml, the rules
 and descriptions of each chart's values with the template that checks them, the template for `global`, the annotations,
 README.md and LICENSE of each chart, the dashboards of charts/slurm-exporter, the copies of charts that are subcharts of
-others (Helm warns of a symbolic link), and the reference pages and the list of images in docs/reference.
+others (Helm warns of a symbolic link), the schema of the post-renderer's configuration in its package, and the
+reference pages and the list of images in docs/reference.
 The pages of conditions and of metrics come from the tables in `sidecars`.
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ SUBCHARTS = {SUBCHART: CRD_CHART, Path("charts/slurm/charts/slurm-exporter"): EX
 """The copies of charts in other charts, each with the chart that it is a copy of."""
 NOT_PACKAGED = frozenset({"ci", "tests", ".DS_Store"})
 PAGES = Path("docs/reference")
+POSTRENDER_SCHEMA = Path("postrender/schema.json")
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
@@ -61,6 +64,7 @@ def generated(root: Path) -> dict[Path, str]:
     files[PAGES / "crds.md"] = definitions.page()
     files[PAGES / "conditions.md"] = conditions.page()
     files[PAGES / "metrics.md"] = metrics.page()
+    files[POSTRENDER_SCHEMA] = postrender_schema()
     files[PAGES / "images.txt"] = image_list.text(root)
     for chart in chart_values.charts():
         folder = Path("charts") / chart
@@ -79,6 +83,12 @@ def generated(root: Path) -> dict[Path, str]:
     for copy, original in SUBCHARTS.items():
         files |= subchart(root, files, original, copy)
     return files
+
+
+def postrender_schema() -> str:
+    """The JSON schema of the post-renderer's configuration."""
+    text = (ROOT / "schemas" / "postrender.schema.yaml").read_text(encoding="utf-8")
+    return json.dumps(yaml.safe_load(text), indent=1) + "\n"
 
 
 def subchart(root: Path, files: dict[Path, str], chart: Path, copy: Path) -> dict[Path, str]:

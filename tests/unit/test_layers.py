@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 SIDECARS = Path(__file__).parents[2] / "sidecars"
+POSTRENDER = Path(__file__).parents[2] / "postrender"
 LAYERS = {"kube", "slurm"}
 CLIENTS = {"aiohttp", "http.client", "httplib2", "httpx", "kubernetes", "requests", "urllib.request", "urllib3"}
 """What can send a request. `aiohttp.web` only answers them."""
@@ -55,6 +56,12 @@ def test_only_the_layers_of_kubernetes_and_slurm_send_requests(module: str) -> N
     assert not PROGRAMS & words
 
 
+def test_the_post_renderer_sends_no_request() -> None:
+    """A preview of a live cluster reads through `sidecars.kube`."""
+    found = {path.relative_to(POSTRENDER).as_posix(): clients(path.read_text()) for path in POSTRENDER.rglob("*.py")}
+    assert {module: names for module, names in found.items() if names} == {}
+
+
 def test_each_layer_knows_nothing_of_the_other() -> None:
     for layer, other in (("kube", "sidecars.slurm"), ("slurm", "sidecars.kube")):
         for path in (SIDECARS / layer).glob("*.py"):
@@ -82,6 +89,7 @@ def test_a_module_with_a_line_too_many_is_found(tmp_path: Path) -> None:
 
 def test_no_module_is_too_long() -> None:
     assert too_long(SIDECARS) == {}
+    assert too_long(POSTRENDER) == {}
 
 
 TESTED_BY = {
@@ -111,6 +119,12 @@ TESTED_BY = {
     "workloads/names.py": "workloads/test_controller.py",
 }
 """Modules whose test has another place than theirs."""
+
+TESTED_POSTRENDER = {
+    "errors.py": "test_reading.py",
+    "report.py": "test_steps.py",
+}
+"""The same of the post-renderer."""
 
 
 def without_a_test(sources: Path, tests: Path) -> list[str]:
@@ -148,4 +162,6 @@ def test_a_module_without_a_test_is_found(tmp_path: Path) -> None:
 def test_each_module_has_a_unit_test_where_it_is_looked_for() -> None:
     tests = Path(__file__).parent
     assert without_a_test(SIDECARS, tests) == sorted(TESTED_BY)
+    assert without_a_test(POSTRENDER, tests / "postrender") == sorted(TESTED_POSTRENDER)
+    assert [test for test in TESTED_POSTRENDER.values() if not (tests / "postrender" / test).exists()] == []
     assert [test for test in TESTED_BY.values() if not (tests / test).exists()] == []

@@ -6,7 +6,7 @@ Only the chosen role is imported, because the roles in worker pods can't afford 
 import sys
 from collections.abc import Sequence
 
-ROLES = ("operator", "register", "node", "reconfigure", "release", "simulate", "doctor", "exporter")
+ROLES = ("operator", "register", "node", "reconfigure", "release", "simulate", "doctor", "exporter", "plugin")
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
 
@@ -49,6 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.exporter.main import main as run_exporter
 
         return run_exporter(arguments[1:])
+    if role == "plugin":
+        from sidecars.explain.plugin import main as run_plugin
+
+        return run_plugin(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"
     print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
     return 2

@@ -69,11 +69,12 @@ _NO_SPEC = 0x7FFE
 
 
 def _job(job: Fields) -> QueuedJob:
-    pending = _pending(job) if "PENDING" in job.states("job_state") else None
+    pending = pending_of(job) if "PENDING" in job.states("job_state") else None
     return job_of(QueuedJob, job, array_job_id=job.number("array_job_id"), pending=pending)
 
 
-def _pending(job: Fields) -> Pending:
+def pending_of(job: Fields) -> Pending:
+    """What a pending job of an answer waits for."""
     flags = job.states("flags")
     submitted, eligible = job.number("submit_time"), job.number("eligible_time")
     return Pending(

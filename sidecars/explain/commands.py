@@ -1,0 +1,173 @@
+"""Slurm's own commands, run by a shell in a Slurm pod: one `kubectl exec` for all of them, and what they print.
+
+The shell prints a line with a record separator and a name before each command, on both outputs, and one with the exit
+status after it. Nothing of the user's input is part of the script: it is passed as parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from sidecars.policy.explain.records import Ending, Missing, Slurm, Waiting
+from sidecars.slurm.errors import NotFound, SlurmError
+from sidecars.slurm.protocol.decoding import decode
+from sidecars.slurm.protocol.details import get_job_details, get_partition_details
+from sidecars.slurm.protocol.nodes import get_nodes
+from sidecars.slurm.protocol.reservations import get_reservations
+from sidecars.slurm.protocol.usage import get_licenses
+
+if TYPE_CHECKING:
+    from sidecars.slurm.protocol.request import Request
+
+T = TypeVar("T")
+
+_MARK = "\x1e"
+JOB_ID = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
+
+_BEGIN = r"""
+export LC_ALL=C SLURM_TIME_FORMAT=%s
+run() {
+  name=$1; shift
+  printf '\036%s\n' "$name"; printf '\036%s\n' "$name" >&2
+  timeout 8 "$@"; printf '\n\036= %s\n' $?
+}
+run ping scontrol ping
+case $(timeout 8 scontrol ping 2>/dev/null) in *" is UP"*) ;; *) exit 0 ;; esac
+run nodes scontrol show nodes --json
+run partitions scontrol show partitions --json
+run reservations scontrol show reservations --json
+run config scontrol show config
+"""
+_JOB = r"""
+run job scontrol show job "$1" --json
+run licenses scontrol show licenses --json
+line=$(timeout 8 squeue -h -j "$1" -o '%a|%P' 2>/dev/null | head -n 1)
+if [ -n "$line" ]; then
+  run limits scontrol -o show assoc_mgr accounts="${line%%|*}" flags=assoc,qos
+  run waiting squeue -h -t PD -p "${line#*|}" --sort=-p -o '%Q|%i|%u|%r'
+  run running squeue -h -t R,CG,S -p "${line#*|}" --sort=e -o '%e|%i|%u|%N'
+fi
+"""
+_QUEUE = r"""
+run licenses scontrol show licenses --json
+run waiting squeue -h -t PD --sort=-p -o '%Q|%i|%u|%r'
+run running squeue -h -t R,CG,S --sort=e -o '%e|%i|%u|%N'
+"""
+
+
+def script(subject: str, parameter: str = "") -> tuple[str, ...]:
+    """The command for a question: `job` with the job's id, `queue`, or another for what all questions need."""
+    more = {"job": _JOB, "queue": _QUEUE}.get(subject, "")
+    return ("sh", "-c", _BEGIN + more, "sh", parameter)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What one command printed."""
+
+    out: str
+    err: str
+    status: int
+
+
+def sections(out: str, err: str) -> dict[str, Section]:
+    """The outputs of the commands that ended, by their names."""
+    errors = dict(part.partition("\n")[::2] for part in err.split(_MARK)[1:])
+    found: dict[str, Section] = {}
+    name, text = "", ""
+    for part in out.split(_MARK)[1:]:
+        head, _, body = part.partition("\n")
+        if head.startswith("= ") and name:
+            found[name] = Section(text, errors.get(name, "").strip(), int(head[2:]) if head[2:].isdecimal() else 1)
+            name = ""
+        else:
+            name, text = head, body
+    return found
+
+
+def read(found: dict[str, Section], subject: str) -> tuple[Slurm, tuple[Missing, ...]]:
+    """What Slurm reported, and what it didn't."""
+    reader = _Reader(found)
+    ping = found.get("ping")
+    if ping is None or " is UP" not in ping.out:
+        answer = " ".join((ping.out if ping is not None else "").split()) or "its commands print nothing"
+        return Slurm(), (
+            Missing(
+                "everything that Slurm knows", f"slurmctld does not answer: {answer}", "See the pods of slurmctld."
+            ),
+        )
+    nodes = reader.decoded("nodes", get_nodes())
+    slurm = Slurm(
+        nodes=None if nodes is None else nodes.nodes,
+        partitions=reader.decoded("partitions", get_partition_details()),
+        reservations=reader.decoded("reservations", get_reservations()),
+        config=None if (config := reader.text("config")) is None else _config(config),
+    )
+    if subject not in ("job", "queue"):
+        return slurm, tuple(reader.missing)
+    waiting, running = found.get("waiting"), found.get("running")
+    slurm = replace(
+        slurm,
+        licenses=reader.decoded("licenses", get_licenses()),
+        waiting=_waiting(waiting.out) if waiting is not None and waiting.status == 0 else None,
+        running=_running(running.out) if running is not None and running.status == 0 else None,
+    )
+    if subject == "job":
+        limits = found.get("limits")
+        slurm = replace(
+            slurm,
+            jobs=reader.decoded("job", get_job_details("0"), missing=()),
+            limits=limits.out if limits is not None and limits.status == 0 else None,
+        )
+    return slurm, tuple(reader.missing)
+
+
+class _Reader:
+    def __init__(self, found: dict[str, Section]) -> None:
+        self._found = found
+        self.missing: list[Missing] = []
+
+    def text(self, name: str) -> str | None:
+        section = self._found.get(name)
+        if section is not None and section.status == 0:
+            return section.out
+        why = "the command did not end" if section is None else section.err or f"exit status {section.status}"
+        self.missing.append(Missing(f"Slurm's {name}", " ".join(why.split())))
+        return None
+
+    def decoded(self, name: str, request: Request[T], missing: T | None = None) -> T | None:
+        """The decoded answer; `missing` where Slurm reports that no such record exists."""
+        section = self._found.get(name)
+        if section is not None and missing is not None and "Invalid job id" in section.out + section.err:
+            return missing
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return decode(request, 200, text.encode())
+        except NotFound:
+            if missing is not None:
+                return missing
+            self.missing.append(Missing(f"Slurm's {name}", "not found"))
+        except SlurmError as error:
+            self.missing.append(Missing(f"Slurm's {name}", str(error)))
+        return None
+
+
+def _config(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip().lower(): value.strip() for key, _, value in pairs}
+
+
+def _waiting(text: str) -> tuple[Waiting, ...]:
+    rows = (line.split("|") for line in text.splitlines())
+    return tuple(Waiting(it[1], int(it[0]), it[2], it[3]) for it in rows if len(it) == 4 and it[0].isdecimal())
+
+
+def _running(text: str) -> tuple[Ending, ...]:
+    rows = (line.split("|") for line in text.splitlines())
+    return tuple(
+        Ending(it[1], float(it[0]) if it[0].isdecimal() else None, it[2], it[3]) for it in rows if len(it) == 4
+    )

@@ -1,0 +1,219 @@
+"""Reads what a question needs, at the same time where possible. What can't be read is named, and stops nothing."""
+
+from __future__ import annotations
+
+import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from sidecars.explain import commands
+from sidecars.explain.kubectl import Forbidden, KubectlError, NotFound
+from sidecars.policy.explain import objects, pod
+from sidecars.policy.explain.records import Kube, Missing, Seen, Slurm
+
+if TYPE_CHECKING:
+    from sidecars.explain.kubectl import Kubectl
+    from sidecars.policy.explain.records import Object
+
+GROUP = "/apis/slinky.slurm.net/v1beta1"
+EXEC_SECONDS = 45.0
+MOST_PODS = 500
+"""Workers that run, of a large cluster; those that don't run are read in any case."""
+MOST_EVENTS = 2000
+MOST_KUBE_NODES = 10
+"""Kubernetes nodes that are read one by one."""
+
+_LISTS = {
+    "NodeSets": (f"{GROUP}/namespaces/{{}}/nodesets", "nodesets"),
+    "Controllers": (f"{GROUP}/namespaces/{{}}/controllers", "controllers"),
+    "pods of Slurm's daemons": ("/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io/name!%3Dslurmd", "pods"),
+    "workers that don't run": (
+        "/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io/name%3Dslurmd&fieldSelector=status.phase!%3DRunning",
+        "pods",
+    ),
+    "workers": (
+        f"/api/v1/namespaces/{{}}/pods?labelSelector=app.kubernetes.io/name%3Dslurmd&limit={MOST_PODS}",
+        "pods",
+    ),
+    "Events": (f"/api/v1/namespaces/{{}}/events?limit={MOST_EVENTS}", "events"),
+    "quotas": ("/api/v1/namespaces/{}/resourcequotas", "quotas"),
+    "Accountings": (f"{GROUP}/namespaces/{{}}/accountings", "resources"),
+    "RestApis": (f"{GROUP}/namespaces/{{}}/restapis", "resources"),
+    "LoginSets": (f"{GROUP}/namespaces/{{}}/loginsets", "resources"),
+    "Tokens": (f"{GROUP}/namespaces/{{}}/tokens", "resources"),
+}
+"""What is listed of the namespace, and the field of `Kube` that has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked for."""
+
+    subject: str
+    """`job`, `pod`, `node`, `nodeset`, `config`, `doctor`, `top`."""
+    name: str = ""
+
+
+class Reader:
+    """Reads for one question."""
+
+    def __init__(self, kubectl: Kubectl, namespace: str, now: float) -> None:
+        self._kubectl, self._namespace, self._now = kubectl, namespace, now
+        self._missing: list[Missing] = []
+
+    def read(self, question: Question) -> Seen:
+        """Everything that the question needs. Raises NoKubectl if the API server can't be reached."""
+        with ThreadPoolExecutor(len(_LISTS) + 2) as executor:
+            lists = {name: executor.submit(self._list, path, name) for name, (path, _) in _LISTS.items()}
+            more = [executor.submit(self._one, path) for path in self._paths(question)]
+            daemons = lists["pods of Slurm's daemons"].result()
+            slurm = executor.submit(self._slurm, question, daemons)
+            found: dict[str, list[Object] | None] = {}
+            for name, (_, field) in _LISTS.items():
+                listed = lists[name].result()
+                if field == "pods" or field == "resources":
+                    before = found.get(field, [])
+                    found[field] = None if listed is None and field == "pods" else [*(before or ()), *(listed or ())]
+                else:
+                    found[field] = listed
+            if found["pods"] is not None:
+                found["pods"] += [it for future in more if (it := future.result()) is not None]
+            reported, exec_in = slurm.result()
+        fields = {field: None if listed is None else _once(listed) for field, listed in found.items()}
+        kube = self._kube_nodes(Kube(**fields), question, reported)  # type: ignore[arg-type]
+        return Seen(self._now, self._namespace, reported, kube, tuple(self._missing), exec_in)
+
+    def _paths(self, question: Question) -> list[str]:
+        name = urllib.parse.quote(question.name, safe="")
+        pods = f"/api/v1/namespaces/{self._namespace}/pods"
+        if question.subject == "pod":
+            return [f"{pods}/{name}"]
+        if question.subject == "node":
+            return [
+                f"{pods}?labelSelector={objects.POD_HOSTNAME}%3D{name}",
+                f"{pods}?fieldSelector=spec.nodeName%3D{name}",
+            ]
+        return []
+
+    def _list(self, path: str, what: str) -> list[Object] | None:
+        answer = self._get(path.format(self._namespace), what)
+        return None if answer is None else _items(answer)
+
+    def _one(self, path: str) -> Object | None:
+        try:
+            answer = self._kubectl.read(path)
+        except KubectlError:
+            return None
+        return answer if isinstance(answer, dict) else None
+
+    def _get(self, path: str, what: str) -> Any:
+        try:
+            return self._kubectl.read(path)
+        except Forbidden as error:
+            remedy = "Ask for this right, or use an account that has it."
+            self._missing.append(Missing(what, f"you lack {error}", remedy))
+        except NotFound:
+            if "/apis/" not in path:
+                raise
+            self._missing.append(
+                Missing(what, "the API server has no such kind", "Install the chart slurm-operator-crds.")
+            )
+        return None
+
+    # --- Slurm
+
+    def _slurm(self, question: Question, daemons: list[Object] | None) -> tuple[Slurm, str]:
+        if daemons is None:
+            return Slurm(), ""
+        places = [
+            (objects.name(it), container)
+            for app, container in (("slurmctld", "slurmctld"), ("login", "login"))
+            for it in daemons
+            if objects.label(it, objects.APP) == app and _runs(it, container)
+        ]
+        if not places:
+            text = "no pod of slurmctld or of a LoginSet runs in this namespace"
+            self._missing.append(Missing("everything that Slurm knows", text, "See the pods and the conditions below."))
+            return Slurm(), ""
+        subject = {"top": "queue", "doctor": "queue"}.get(question.subject, question.subject)
+        why: KubectlError | None = None
+        for name, container in places[:2]:
+            try:
+                words = commands.script(subject, question.name if subject == "job" else "")
+                done = self._kubectl.execute(self._namespace, name, container, words, EXEC_SECONDS)
+            except Forbidden as error:
+                role = f"kubectl create role slurm-explain -n {self._namespace} --verb=create --resource=pods/exec"
+                remedy = f"An administrator grants it: {role}"
+                text = f"you lack {error}, with which Slurm's commands are run in pod {name}"
+                self._missing.append(Missing("everything that Slurm knows", text, remedy))
+                return Slurm(), ""
+            except KubectlError as error:
+                why = error
+                continue
+            slurm, missing = commands.read(commands.sections(done.out, done.err), subject)
+            self._missing += missing
+            return slurm, f"kubectl -n {self._namespace} exec {name} -c {container} --"
+        self._missing.append(Missing("everything that Slurm knows", f"no command runs in its pods: {why}"))
+        return Slurm(), ""
+
+    # --- Kubernetes nodes
+
+    def _kube_nodes(self, kube: Kube, question: Question, slurm: Slurm) -> Kube:
+        """Those of pods that aren't ready, and the one that was asked for."""
+        wanted = dict.fromkeys(objects.text(it, "spec", "nodeName") for it in kube.pods or () if not pod.is_ready(it))
+        wanted.pop("", None)
+        if question.subject == "node" and question.name not in {it.name for it in slurm.nodes or ()}:
+            wanted = {question.name: None, **wanted}
+        found, absent = [], set()
+        if question.subject == "doctor":
+            listed = self._list(f"/api/v1/nodes?limit={MOST_PODS}", "Kubernetes nodes")
+            return replace(kube, kube_nodes=None if listed is None else tuple(listed))
+        for name in islice(wanted, MOST_KUBE_NODES):
+            try:
+                answer = self._get(f"/api/v1/nodes/{urllib.parse.quote(name, safe='')}", "Kubernetes nodes")
+            except NotFound:
+                absent.add(name)
+                continue
+            if answer is None:
+                return kube
+            found.append(answer)
+        return replace(kube, kube_nodes=tuple(found), absent_kube_nodes=frozenset(absent))
+
+
+def find_namespace(kubectl: Kubectl, given: str | None) -> str:
+    """The namespace given, else that of the context, unless it has no Controller and exactly one other has one."""
+    if given:
+        return given
+    own = kubectl.namespace()
+    try:
+        if not _items(kubectl.read(f"{GROUP}/namespaces/{own}/controllers")):
+            everywhere = _items(kubectl.read(f"{GROUP}/controllers"))
+            others = {objects.text(it, "metadata", "namespace") for it in everywhere}
+            return others.pop() if len(others) == 1 else own
+    except (Forbidden, NotFound):
+        return own
+    return own
+
+
+def _items(answer: Any) -> list[Object]:
+    """The items, with the kind that a list omits."""
+    kind = objects.text(answer, "kind").removesuffix("List")
+    return [it if "kind" in it else it | {"kind": kind} for it in objects.items(answer, "items")]
+
+
+def _runs(it: Object, container: str) -> bool:
+    statuses = objects.items(it, "status", "containerStatuses")
+    return any(
+        objects.text(s, "name") == container and objects.dig(s, "state", "running") is not None for s in statuses
+    )
+
+
+def _once(listed: list[Object]) -> tuple[Object, ...]:
+    """Without repetitions, and lists among them unpacked."""
+    flat = [item for it in listed for item in (_items(it) if "items" in it else [it])]
+    by_uid: dict[str, Object] = {}
+    for number, it in enumerate(flat):
+        by_uid.setdefault(objects.text(it, "metadata", "uid") or str(number), it)
+    return tuple(by_uid.values())

@@ -1,0 +1,146 @@
+"""What the custom resources report: conditions that aren't True, daemons that don't run, refused pods, full quotas."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sidecars.policy.explain import objects, pod
+from sidecars.policy.explain.records import Finding, Level
+from sidecars.policy.reasons import Ready
+
+if TYPE_CHECKING:
+    from sidecars.policy.explain.records import Object, Seen
+
+SHOWN = 5
+"""Pods of one NodeSet whose trouble is shown."""
+_ENDS = frozenset({Ready.STARTING, Ready.UPDATING, Ready.DRAINING, Ready.SCALING_IN, Ready.REMOVING, Ready.SIGNING})
+"""Reasons of a resource that isn't ready and becomes so without a remedy."""
+_DAEMONS = {
+    "slurmctld": "slurmctld: no job starts while it doesn't run; jobs that run continue",
+    "slurmrestd": "slurmrestd: the operator drains and deletes no worker without it",
+    "slurmdbd": "slurmdbd: accounting waits until it runs",
+}
+
+
+def about(resource: Object) -> str:
+    """`NodeSet slurm/cpu`."""
+    kind = objects.text(resource, "kind") or "Resource"
+    return f"{kind} {objects.text(resource, 'metadata', 'namespace')}/{objects.name(resource)}"
+
+
+def trouble(resource: Object) -> list[Finding]:
+    """The conditions of a custom resource that need attention."""
+    found = []
+    generation = objects.number(resource, "metadata", "generation")
+    for it in objects.items(resource, "status", "conditions"):
+        kind, status, reason = (objects.text(it, key) for key in ("type", "status", "reason"))
+        message = objects.text(it, "message")
+        refused = kind == "ConfigurationAccepted" and status == "False"
+        if not refused and (kind != "Ready" or status != "False"):
+            continue
+        known = next((word for word in Ready if word.value == reason), None) if kind == "Ready" else None
+        waits = known in _ENDS
+        cause = message or (known.cause if known is not None else f"{kind} is {status}")
+        remedy = known.remedy if known is not None else "Correct the line that the message names." if refused else ""
+        found.append(
+            Finding(
+                reason or kind,
+                Level.WAITS if waits else Level.BLOCKS,
+                about(resource),
+                cause,
+                remedy,
+                event="the operator continues" if waits else "",
+            )
+        )
+    seen = objects.number(resource, "status", "observedGeneration")
+    if seen and generation and seen < generation:
+        text = "The operator has not observed the last change: its status is of an earlier generation."
+        found.append(
+            Finding("NotObserved", Level.WARNS, about(resource), text, "See whether the operator runs, and its log.")
+        )
+    return found
+
+
+def daemons(seen: Seen) -> list[Finding]:
+    """Why Slurm's own daemons don't run, as far as Kubernetes shows it."""
+    found: list[Finding] = []
+    for resource in (*(seen.kube.controllers or ()), *(seen.kube.resources or ())):
+        found += trouble(resource)
+    for it in seen.kube.pods or ():
+        what = _DAEMONS.get(objects.label(it, objects.APP))
+        if what is None or pod.is_ready(it):
+            continue
+        found += pod.trouble(it, seen)
+    if seen.kube.pods is not None and seen.kube.controllers:
+        slurmctld = [it for it in seen.kube.pods if objects.label(it, objects.APP) == "slurmctld"]
+        external = all(objects.dig(it, "spec", "external") for it in seen.kube.controllers)
+        if not slurmctld and not external:
+            name = objects.name(seen.kube.controllers[0])
+            cause = "No slurmctld pod exists."
+            found.append(
+                Finding(
+                    "NoSlurmctld",
+                    Level.BLOCKS,
+                    f"Controller {seen.namespace}/{name}",
+                    cause,
+                    "See the condition Ready of the Controller.",
+                )
+            )
+    return found
+
+
+def workers(nodeset: Object, seen: Seen) -> list[Finding]:
+    """Why a NodeSet has fewer ready workers than it should have; [] if it has them or its pods are unknown."""
+    if seen.kube.pods is None:
+        return []
+    pods = objects.owned(seen.kube.pods, nodeset)
+    troubled = [it for it in pods if not pod.is_ready(it)]
+    found: list[Finding] = []
+    seen_causes: set[tuple[str, str]] = set()
+    for it in islice(troubled, 10 * SHOWN):
+        for finding in pod.trouble(it, seen):
+            key = finding.code, finding.cause
+            if key not in seen_causes and len(seen_causes) < SHOWN:
+                seen_causes.add(key)
+                found.append(finding)
+    created = objects.number(nodeset, "status", "replicas")
+    if created < objects.number(nodeset, "spec", "replicas"):
+        found += refused_pods(nodeset, seen)
+    return found
+
+
+def refused_pods(nodeset: Object, seen: Seen) -> list[Finding]:
+    """Pods that the API server refuses, and the quota that refuses them."""
+    found = []
+    for event in objects.events_of(seen.kube.events, "NodeSet", objects.name(nodeset))[:20]:
+        if objects.text(event, "reason") != "FailedCreate":
+            continue
+        message = objects.text(event, "message")
+        if "exceeded quota" in message:
+            text = f"A ResourceQuota refuses its pods: {message}"
+            found.append(
+                Finding(
+                    "ExceededQuota", Level.BLOCKS, about(nodeset), text, "Raise the quota, or delete pods that use it."
+                )
+            )
+        else:
+            text = f"The API server refuses its pods: {message}"
+            found.append(Finding("FailedCreate", Level.BLOCKS, about(nodeset), text, "Change what the message names."))
+        break
+    return found
+
+
+def full_quotas(seen: Seen) -> list[Finding]:
+    """Quotas of the namespace of which nothing is left."""
+    found = []
+    for quota in seen.kube.quotas or ():
+        hard, used = objects.dig(quota, "status", "hard"), objects.dig(quota, "status", "used")
+        if not isinstance(hard, dict) or not isinstance(used, dict):
+            continue
+        full = sorted(key for key, value in hard.items() if value == used.get(key) and value not in ("0", 0))
+        if full:
+            text = f"Nothing is left of {', '.join(full)}: a new pod that requests it is refused."
+            name = f"ResourceQuota {seen.namespace}/{objects.name(quota)}"
+            found.append(Finding("QuotaUsedUp", Level.WARNS, name, text, "Raise the quota."))
+    return found

@@ -1,0 +1,48 @@
+"""What `explain` reads of Slurm beside the planner's records: one job with its account, and the limits of partitions.
+
+Times are seconds since the epoch, 0 for never. Text is "" when unset.
+"""
+
+from dataclasses import dataclass
+
+from sidecars.slurm.records import Partition, QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetail(QueuedJob):
+    """A job, or the pending tasks of a job array."""
+
+    reason: str = ""
+    """Slurm's word for why it is pending or has failed."""
+    description: str = ""
+    """What Slurm adds to the reason, e.g. the nodes that are not available."""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    licenses: str = ""
+    scheduled_nodes: str = ""
+    """A hostlist: where backfill plans to start it."""
+    last_evaluated: int = 0
+    """When the scheduler last tried to start it."""
+    exit_code: int = 0
+    restarts: int = 0
+    array_task: int | None = None
+    """Its index in the array; None for the record of tasks that wait together."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDetail(Partition):
+    """A partition with the limits that keep jobs from starting."""
+
+    max_minutes: int | None = None
+    """MaxTime; None for no limit."""
+    max_nodes: int | None = None
+    min_nodes: int = 0
+    allow_accounts: tuple[str, ...] = ()
+    """() for all."""
+    deny_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    """() for all."""
+    deny_qos: tuple[str, ...] = ()
+    qos: str = ""
+    """The QOS with limits for all jobs of the partition."""

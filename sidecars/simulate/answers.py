@@ -46,7 +46,7 @@ NO_TOKEN = Reply(401, b"Authentication failure", "text/plain")
 
 def ok(content: Json) -> Reply:
     """HTTP 200 with this content."""
-    return Reply(200, msgspec.json.encode({**content, "meta": META, "errors": [], "warnings": []}))
+    return Reply(200, msgspec.json.encode({"meta": META, **content, "errors": [], "warnings": []}))
 
 
 def listing(key: str, items: Iterable[Json], last_update: float) -> Reply:
@@ -141,6 +141,14 @@ def node(node: SimNode, states: Iterable[str], *, alloc_cpus: int, reservation: 
         "free_mem": {"set": False, "infinite": False, "number": 0},
         "version": "26.05.5",
     }
+
+
+def jobs(jobs: Iterable[SimJob], version: str, now: float) -> Reply:
+    """The answer of GET jobs/ in a version of the API. Only v0.0.44 reports which jobs are exclusive."""
+    shared = {True: ["none"] if version == "v0.0.44" else [], False: []}
+    meta = {**META, "plugin": {"data_parser": f"data_parser/{version}"}}
+    records = [{**job(it), "shared": shared[it.exclusive]} for it in jobs]
+    return ok({"jobs": records, "last_update": number(int(now)), "meta": meta})
 
 
 def job(job: SimJob) -> Json:

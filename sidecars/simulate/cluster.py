@@ -134,11 +134,19 @@ class Cluster:
         job.kill_on_node_fail, job.requeue = kill_on_node_fail, requeue
         return self._add_job(job)
 
-    def job_submit(self, *, name: str = "job", cpus: int = 1, partition: str = "all", user: str = "root") -> int:
+    def job_submit(
+        self,
+        *,
+        name: str = "job",
+        cpus: int = 1,
+        partition: str = "all",
+        user: str = "root",
+        exclusive: bool = False,
+    ) -> int:
         """A job is submitted and stays pending. Returns its id."""
-        return self._add_job(
-            SimJob(self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock()))
-        )
+        job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock()))
+        job.exclusive = exclusive
+        return self._add_job(job)
 
     def _add_job(self, job: SimJob) -> int:
         self._next_job += 1

@@ -125,7 +125,7 @@ class SlurmModel(Cluster):
             return refusal(400, BAD_DATA)
         if not isinstance(content, dict):
             return refusal(500, BAD_DATA)
-        call = Call(method, path, query, content if body else None)
+        call = Call(method, path, query, content if body else None, version)
         self.calls.append(call)
         planned = next((p for p in self._planned if p.method in (None, method) and path.startswith(p.path)), None)
         if planned is None:
@@ -181,7 +181,7 @@ class SlurmModel(Cluster):
         kind, slash, name = call.path.partition("/")
         match call.method, kind + slash, name:
             case "GET", _, "":
-                return self._list(kind, call.query)
+                return self._list(kind, call.query, call.version)
             case "GET", "node/", _:
                 return self._node_alone(name)
             case "POST", "nodes/", "":
@@ -203,7 +203,7 @@ class SlurmModel(Cluster):
                 return self._delete_reservation(name)
         return NO_ENDPOINT
 
-    def _list(self, kind: str, query: dict[str, str]) -> Reply:
+    def _list(self, kind: str, query: dict[str, str], version: str = VERSIONS[0]) -> Reply:
         since = query.get("update_time")
         if since is not None and not since.isdigit():
             return refusal(500, 9202, BAD_QUERY)
@@ -211,7 +211,7 @@ class SlurmModel(Cluster):
             case "nodes":
                 return self._get_nodes(since)
             case "jobs":
-                return self._get_jobs(since)
+                return self._get_jobs(since, version)
             case "reservations":
                 found = [answers.reservation(reservation) for reservation in self.reservations.values()]
                 unchanged = since is not None and int(self._last_reservation_update) < int(since)
@@ -255,10 +255,10 @@ class SlurmModel(Cluster):
         found = [self._shown(node, use, members, use.cpus.get(node.name, 0)) for node in shown]
         return listing("nodes", found, self.clock())
 
-    def _get_jobs(self, update_time: str | None) -> Reply:
+    def _get_jobs(self, update_time: str | None, version: str) -> Reply:
         if update_time is not None and int(self._last_job_update) < int(update_time):
             return listing("jobs", [], 0)
-        return listing("jobs", [answers.job(job) for job in self.jobs.values()], self.clock())
+        return answers.jobs(self.jobs.values(), version, self.clock())
 
     def _get_job(self, name: str) -> Reply:
         job = self.jobs.get(int(name)) if name.isdigit() else None

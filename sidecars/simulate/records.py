@@ -100,6 +100,8 @@ class SimJob:
     """False for `sbatch --no-kill`: of several nodes that it has, it may lose one."""
     requeue: bool = True
     """Whether it is pending again, rather than ended, when its node fails."""
+    exclusive: bool = False
+    """Whether it shares its nodes with no other job (`sbatch --exclusive`)."""
 
     @property
     def on_nodes(self) -> bool:
@@ -169,6 +171,8 @@ class Call:
     """Without the version; slurmdbd's paths begin with `slurmdb/`."""
     query: dict[str, str]
     body: Json | None
+    version: str = ""
+    """Of the API."""
 
 
 @dataclass(frozen=True, slots=True)

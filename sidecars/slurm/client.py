@@ -104,8 +104,8 @@ class Client:
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
         """Send the request and decode its answer within `timeout` seconds, waiting for a free connection included.
 
-        The first API version that the server offers is used. Raises SlurmError. After Unreachable the outcome
-        of a write is unknown.
+        The request's API version is used, or else the first that the server offers. Raises SlurmError. After
+        Unreachable the outcome of a write is unknown.
         """
         seconds = self._timeout if timeout is None else timeout
         try:
@@ -131,7 +131,8 @@ class Client:
         headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
         status = STATUS_NO_SUCH_ENDPOINT
         body: bytes | JobsReader = b""
-        for version in versions_to_try(self._version, self._versions):
+        chosen = request.version if request.version in self._versions else self._version
+        for version in versions_to_try(chosen, self._versions):
             url = URL(self._url + request.target(version), encoded=True)
             async with self._opened().request(
                 request.method, url, data=request.content(), headers=headers, allow_redirects=False
@@ -144,9 +145,10 @@ class Client:
                 else:
                     body = await whole(response, _MAX_BODY)
             if status != STATUS_NO_SUCH_ENDPOINT:
-                if version != self._version:
+                if version not in (self._version, request.version):
                     log.info("slurmrestd at %s: REST API %s", self._host, version)
-                self._version = version
+                if version != request.version:
+                    self._version = version
                 break
         return status, body
 

@@ -97,7 +97,7 @@ class JobRequest:
     features: str = ""
     """The expression of `--constraint`."""
     shared: frozenset[str] = frozenset()
-    """`none` for an exclusive job, `user`, `mcs`, `topo`, `oversubscribe`."""
+    """`none` for an exclusive job, `user`, `mcs`, `topo`, `oversubscribe`. See `QueuedJobs.exclusive_known`."""
     contiguous: bool = False
     required_nodes: str = ""
     excluded_nodes: str = ""
@@ -189,6 +189,8 @@ class QueuedJobs:
     jobs: tuple[QueuedJob, ...]
     last_update: int
     """The server's time of the list."""
+    exclusive_known: bool = True
+    """Whether `shared` of the jobs is what Slurm has, and not just empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,18 +39,19 @@ class Rest:
     def call(self, request: Request[T], *, timeout: float | None = None) -> T:
         """Send the request and decode its answer within `timeout` seconds, name look-up included.
 
-        The newest API version that the server offers is used. Raises SlurmError. After Unreachable the outcome
-        of a write is unknown.
+        The request's API version is used, or else the newest that the server offers. Raises SlurmError. After
+        Unreachable the outcome of a write is unknown.
         """
         seconds = self._timeout if timeout is None else timeout
         try:
             token = self._token()
         except (OSError, ValueError) as error:
             raise NoToken(str(request), f"no token can be signed: {error}") from error
-        for version in versions_to_try(self._version):
+        for version in versions_to_try(request.version or self._version):
             status, body = self._exchange(request, version, token, seconds)
             if status != STATUS_NO_SUCH_ENDPOINT:
-                self._version = version
+                if version != request.version:
+                    self._version = version
                 break
         return decode(request, status, body)
 

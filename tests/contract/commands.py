@@ -19,9 +19,9 @@ class CommandJobs:
         """As `Jobs.start`."""
         return await self._submit("--nodelist", node, "--ntasks=1", "--time=5")
 
-    async def submit_pending(self) -> int:
+    async def submit_pending(self, *, exclusive: bool = False) -> int:
         """As `Jobs.submit_pending`."""
-        return await self._submit("--hold")
+        return await self._submit("--hold", *(["--exclusive"] if exclusive else []))
 
     async def suspend(self, job_id: int) -> None:
         """As `Jobs.suspend`."""

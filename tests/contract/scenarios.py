@@ -360,6 +360,17 @@ async def jobs_are_listed_with_their_nodes_and_limits(slurm: Target) -> None:
 
 
 @scenario
+async def only_api_version_0_0_44_reports_that_a_job_is_exclusive(slurm: Target) -> None:
+    sharing, exclusive = await slurm.jobs.submit_pending(), await slurm.jobs.submit_pending(exclusive=True)
+    queue = await slurm.call(protocol.get_queue())
+    assert queue is not None
+    requests_ = {job.job_id: job.pending.request for job in queue.jobs if job.pending is not None}
+    assert queue.exclusive_known == (slurm.version == "v0.0.44")
+    assert requests_[sharing].shared == frozenset()
+    assert requests_[exclusive].shared == (frozenset({"none"}) if queue.exclusive_known else frozenset())
+
+
+@scenario
 async def no_new_job_is_answered_with_an_empty_list_of_no_time(slurm: Target) -> None:
     assert await slurm.call(protocol.get_jobs(int(time.time()) + 100)) is None
 

@@ -27,6 +27,7 @@ READING: list[Scenario] = [
     scenarios.an_unknown_node_is_not_found,
     scenarios.slurmctld_tells_when_it_started_since_api_version_0_0_45,
     scenarios.jobs_are_listed_with_their_nodes_and_limits,
+    scenarios.only_api_version_0_0_44_reports_that_a_job_is_exclusive,
     scenarios.no_new_job_is_answered_with_an_empty_list_of_no_time,
     scenarios.a_reservation_is_made_changed_and_deleted,
     scenarios.a_token_of_another_key_is_refused_but_ping_answers,

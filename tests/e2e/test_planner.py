@@ -184,6 +184,8 @@ def job(random_: random.Random) -> Job:
         found |= {"constraints": random_.choice(["small", "big", "big|gpu", "[small|big]"]), "partition": "all"}
     else:
         found["array"] = f"0-{random_.randint(1, 6)}{random_.choice(['', '%2'])}"
+    if random_.random() < 0.2:
+        found["shared"] = ["none"]
     if random_.random() < 0.6:
         found["memory_per_cpu"] = number(random_.choice([50, 100, 200]))
     elif random_.random() < 0.9:
@@ -209,6 +211,8 @@ def test_slurm_starts_exactly_the_promised_jobs_of_a_queue_of_all_kinds() -> Non
             [{"dependency": "afterok:1"}],
             [{"tasks": 2, "tres_per_task": "gres/gpu:1", "partition": "fast", "memory_per_cpu": number(100)}],
             [{"constraints": "big&gpu|small", "memory_per_node": number(100)}],
+            [{"partition": "small", "shared": ["none"], "memory_per_node": number(100)}],
+            [{"tasks": 3, "shared": ["none"], "memory_per_node": number(100)}],
         ]
     )
     reasons = {it.reason for it in plan.excluded}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling import fit
 from sidecars.policy.autoscaling.fit import Free, Kind
-from sidecars.policy.autoscaling.queue import EXACT, SHOWN
+from sidecars.policy.autoscaling.order import EXACT
+from sidecars.policy.autoscaling.queue import SHOWN
 from sidecars.policy.autoscaling.records import Excluded, Promise
 from sidecars.policy.autoscaling.room import Fresh, Room
 from sidecars.policy.reasons.autoscaling import NotCounted
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sidecars.policy.autoscaling.needs import Needs
-    from sidecars.policy.autoscaling.queue import Look, Run
+    from sidecars.policy.autoscaling.order import Run
+    from sidecars.policy.autoscaling.queue import Look
     from sidecars.policy.autoscaling.records import PresentNode, ScaledNodeSet
     from sidecars.policy.autoscaling.room import Fits
 
@@ -99,6 +101,9 @@ class Planner:
 
         The first choice places each job as if Slurm used added nodes last. Slurm uses them by weight, so the jobs are
         placed again on all nodes, and nodes are added or left out until the promise is true with as few as possible.
+
+        Where it is unknown whether a job is exclusive, nodes are added as if it was not: else each small job would get
+        a node of its own. Promised is only what starts on these nodes even if all such jobs are exclusive.
         """
         first = self._fill({}, offer=True)
         added: Mapping[str, int] = dict(first.room.opened)
@@ -106,17 +111,30 @@ class Planner:
         if added and not self._rough:
             outcome, added = self._corrected(first, self._fill(added), added)
             outcome, added = self._smallest(outcome, added)
+        numbers, promised, unsure = {*outcome.room.used}, outcome.placed, list[Excluded]()
+        if any(needs.alone is not None for run in self._look.runs for needs in run.bundle):
+            alone = self._fill(added, alone=True)
+            numbers |= alone.room.used.keys()
+            promised = tuple(map(min, outcome.placed, alone.placed))
+            unsure = [
+                Excluded(NotCounted.EXCLUSIVE_UNKNOWN, "", placed - sure, run.rest(sure)[:SHOWN])
+                for run, placed, sure in zip(self._look.runs, outcome.placed, promised, strict=True)
+                if sure < placed
+            ]
         promises = tuple(
             Promise(run.first(placed), placed, used)
-            for run, placed, used in zip(self._look.runs, outcome.placed, outcome.used, strict=True)
+            for run, placed, used in zip(self._look.runs, promised, outcome.used, strict=True)
             if placed
         )
-        excluded = _united([*self._look.excluded, *self._unplaced(outcome, added)])
-        names = frozenset(self._names[it] for it in outcome.room.used if it in self._names)
+        excluded = _united([*self._look.excluded, *self._unplaced(outcome, added), *unsure])
+        names = frozenset(self._names[it] for it in numbers if it in self._names)
         return Demand(added, promises, excluded, names)
 
-    def _fill(self, added: Mapping[str, int], *, offer: bool = False) -> _Outcome:
-        """Place the queue on all nodes and those `added`; `offer`: and on as many more as are allowed."""
+    def _fill(self, added: Mapping[str, int], *, offer: bool = False, alone: bool = False) -> _Outcome:
+        """Place the queue on all nodes and those `added`; `offer`: and on as many more as are allowed.
+
+        `alone`: each job that may be exclusive is.
+        """
         states = list(self._existing)
         for allowance in self._allowances:
             fresh = self._fresh.get(allowance.nodeset.name)
@@ -130,7 +148,8 @@ class Planner:
         used: list[Mapping[str, int]] = []
         for run in self._look.runs:
             before = len(room.used)
-            placed.append(room.place(run.bundle, run.count))
+            bundle = tuple(needs.alone or needs for needs in run.bundle) if alone else run.bundle
+            placed.append(room.place(bundle, run.count))
             new = islice(room.used.items(), before, None) if len(room.used) > before else ()
             used.append(Counter(name for number, name in new if number >= existing))
         return _Outcome(tuple(placed), used, room)

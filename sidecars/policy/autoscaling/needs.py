@@ -55,6 +55,8 @@ class Needs:
     features_text: str
     whole_node: bool
     excluded_nodes: frozenset[str]
+    alone: Needs | None = None
+    """What it needs if it is exclusive, where that is unknown."""
 
     @property
     def one_node(self) -> bool:
@@ -77,8 +79,8 @@ class Unreadable:
     detail: str
 
 
-def read(request: JobRequest, tiers: Mapping[str, int]) -> Needs | Unreadable:
-    """The needs of a request."""
+def read(request: JobRequest, tiers: Mapping[str, int], *, exclusive_known: bool = True) -> Needs | Unreadable:
+    """The needs of a request. `exclusive_known`: whether the request shows that a job is exclusive."""
     for detail, unsupported in (
         ("--extra", request.constraints),
         ("--core-spec or --thread-spec", request.specialized),
@@ -105,7 +107,7 @@ def read(request: JobRequest, tiers: Mapping[str, int]) -> Needs | Unreadable:
     tasks = max(1, request.tasks)
     per_node_limit = _set(request.tasks_per_node)
     min_nodes = max(1, request.min_nodes, -(-tasks // per_node_limit) if per_node_limit else 1)
-    return Needs(
+    found = Needs(
         partitions=tuple(sorted(request.partitions, key=lambda name: -tiers.get(name, 1))),
         min_nodes=min_nodes,
         max_nodes=request.max_nodes,
@@ -132,6 +134,7 @@ def read(request: JobRequest, tiers: Mapping[str, int]) -> Needs | Unreadable:
         whole_node=not request.shared.isdisjoint({"none", "user", "mcs", "topo"}),
         excluded_nodes=excluded,
     )
+    return found if exclusive_known else replace(found, alone=replace(found, whole_node=True))
 
 
 def _set(number: int) -> int:

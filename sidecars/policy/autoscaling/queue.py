@@ -1,31 +1,30 @@
 """The pending jobs in the order in which Slurm takes them, bundled by what they request.
 
-`Queue` is changed with the jobs that changed, so that one job among 50,000 costs little. It has no clock: `look` is
-given the time, at which jobs with a later begin time begin to count.
+`Queue` looks only at the jobs that changed, so that one job among 50,000 costs little. It has no clock: `look` is given
+the time, at which jobs with a later begin time begin to count.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import accumulate, groupby
-from operator import itemgetter
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling.needs import Needs, Unreadable, read
+from sidecars.policy.autoscaling.order import Entry, Order
 from sidecars.policy.autoscaling.records import Excluded
 from sidecars.policy.reasons.autoscaling import NotCounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sidecars.slurm.records import JobRequest, Pending, QueuedJob
+    from sidecars.policy.autoscaling.order import Bundle, Key, Run
+    from sidecars.slurm.records import JobRequest, Pending, QueuedJob, QueuedJobs
 
-EXACT = 512
-"""So many jobs are taken one by one. More are taken in slices, and the jobs of a slice by what they request."""
-SLICES = 64
+MANY = 4
+"""All jobs are sorted again when more than one in so many has changed."""
 SHOWN = 10
 """Ids of jobs in a message."""
 
@@ -58,34 +57,6 @@ _REASONS = {
 }
 _LIMITS = ("QOS", "Assoc", "Max", "InvalidAccount", "InvalidQOS")
 
-Bundle = tuple[Needs, ...]
-"""A job, or the components of a heterogeneous job, which start together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Jobs in a row that request the same."""
-
-    bundle: Bundle
-    jobs: tuple[int, ...]
-    """Ids of jobs and arrays, in Slurm's order."""
-    counts: tuple[int, ...]
-    """Of each: the tasks of an array, 1 for another job."""
-
-    @property
-    def count(self) -> int:
-        """All of them."""
-        return sum(self.counts)
-
-    def first(self, placed: int) -> tuple[int, ...]:
-        """The jobs of which the first so many are."""
-        found = bisect_left(list(accumulate(self.counts)), placed)
-        return self.jobs[: found + 1] if placed else ()
-
-    def rest(self, placed: int) -> tuple[int, ...]:
-        """The jobs that aren't, or not with all tasks, among the first so many."""
-        return self.jobs[bisect_right(list(accumulate(self.counts)), placed) :]
-
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -96,11 +67,24 @@ class Look:
 
 
 class Queue:
-    """The pending jobs of a Slurm cluster. `tiers`: PriorityTier of its partitions."""
+    """The pending jobs of a Slurm cluster. `tiers`: PriorityTier of its partitions.
 
-    def __init__(self, jobs: Iterable[QueuedJob] = (), tiers: Mapping[str, int] | None = None) -> None:
+    `exclusive_known`: whether the jobs' records show which are exclusive.
+    """
+
+    def __init__(
+        self,
+        jobs: Iterable[QueuedJob] = (),
+        tiers: Mapping[str, int] | None = None,
+        *,
+        exclusive_known: bool = True,
+    ) -> None:
         self._tiers = tiers or {}
+        self._exclusive_known = exclusive_known
+        self._listed: dict[int, QueuedJob] = {}
+        """All jobs."""
         self._jobs: dict[int, QueuedJob] = {}
+        """The pending ones, and tasks of arrays with resources."""
         self._needs: dict[JobRequest, Needs | Unreadable] = {}
         self._running: Counter[int] = Counter()
         """Tasks with resources, by array."""
@@ -108,28 +92,45 @@ class Queue:
         """Pending records, by array."""
         self._components: defaultdict[int, set[int]] = defaultdict(set)
         """Pending components, by leader."""
-        self._order: list[tuple[tuple[int, int, int, int], int, Bundle, int]] = []
-        """Key, id, bundle and count of the jobs that count."""
-        self._keys: dict[int, tuple[int, int, int, int]] = {}
+        self._order = Order()
+        self._keys: dict[int, Key] = {}
+        """Of the jobs that count."""
         self._excluded: dict[tuple[NotCounted, str], dict[int, int]] = {}
+        """The tasks of the jobs that don't."""
+        self._reports: dict[tuple[NotCounted, str], Excluded] = {}
+        """Those of `_excluded` that haven't changed since."""
         self._why: dict[int, tuple[NotCounted, str]] = {}
         self._later: dict[int, int] = {}
         """Begin times that were in the future."""
         self._now = 0.0
-        for job in jobs:
-            self._put(job)
-        for job_id in list(self._jobs):
-            self._sort_in(job_id, bulk=True)
-        self._order.sort(key=itemgetter(0))
+        self.update(jobs)
+
+    def replace(self, listed: QueuedJobs) -> None:
+        """Have all jobs as in an answer of Slurm's. Cheap if the unchanged ones are the same objects (`get_queue`)."""
+        former, now = self._listed, {job.job_id: job for job in listed.jobs}
+        if listed.exclusive_known == self._exclusive_known:
+            found = [job for job_id, job in now.items() if former.get(job_id) is not job]
+            changed = [job for job in found if former.get(job.job_id) != job]
+        else:
+            self._exclusive_known = listed.exclusive_known
+            self._needs.clear()
+            changed = list(now.values())
+        new = sum(job.job_id not in former for job in changed)
+        self.update(changed, former.keys() - now.keys() if len(former) + new > len(now) else ())
 
     def update(self, changed: Iterable[QueuedJob], removed: Iterable[int] = ()) -> None:
         """Take over jobs that are new or changed, and forget others."""
         affected: set[int] = set()
         for job_id in removed:
+            self._listed.pop(job_id, None)
             affected |= self._take(job_id)
         for job in changed:
+            self._listed[job.job_id] = job
             affected |= self._take(job.job_id)
             affected |= self._put(job)
+        if len(affected) > len(self._keys) // MANY:
+            self._sort_all()
+            return
         for job_id in affected:
             self._sort_out(job_id)
             if job_id in self._jobs:
@@ -141,30 +142,10 @@ class Queue:
         for job_id in [job_id for job_id, begin in self._later.items() if begin <= self._now]:
             self._sort_out(job_id)
             self._sort_in(job_id)
-        excluded = tuple(
-            Excluded(reason, detail, sum(jobs.values()), tuple(sorted(jobs)[:SHOWN]))
-            for (reason, detail), jobs in self._excluded.items()
-            if jobs
-        )
-        return Look(tuple(self._runs()), excluded)
-
-    def _runs(self) -> Iterable[Run]:
-        order = self._order
-        if len(order) <= EXACT:
-            for bundle, entries in groupby(order, key=itemgetter(2)):
-                found = list(entries)
-                yield Run(bundle, tuple(map(itemgetter(1), found)), tuple(map(itemgetter(3), found)))
-            return
-        size = -(-len(order) // SLICES)
-        for begin in range(0, len(order), size):
-            slice_ = order[begin : begin + size]
-            ids: defaultdict[Bundle, list[int]] = defaultdict(list)
-            counts: defaultdict[Bundle, list[int]] = defaultdict(list)
-            for _, job_id, bundle, count in slice_:
-                ids[bundle].append(job_id)
-                counts[bundle].append(count)
-            for bundle, jobs in ids.items():
-                yield Run(bundle, tuple(jobs), tuple(counts[bundle]))
+        for why, jobs in self._excluded.items():
+            if jobs and why not in self._reports:
+                self._reports[why] = Excluded(*why, sum(jobs.values()), tuple(nsmallest(SHOWN, jobs)))
+        return Look(self._order.runs(), tuple(self._reports.values()))
 
     # --- one job
 
@@ -200,44 +181,53 @@ class Queue:
             affected |= self._components[job.pending.het_job_id]
         return affected
 
+    def _sort_all(self) -> None:
+        for found in (self._keys, self._excluded, self._reports, self._why, self._later):
+            found.clear()
+        self._order = Order(filter(None, map(self._entry, self._jobs)))
+
     def _sort_out(self, job_id: int) -> None:
         key = self._keys.pop(job_id, None)
         if key is not None:
-            del self._order[bisect_left(self._order, key, key=itemgetter(0))]
+            self._order.remove(key)
         why = self._why.pop(job_id, None)
         if why is not None:
             del self._excluded[why][job_id]
+            self._reports.pop(why, None)
         self._later.pop(job_id, None)
 
-    def _sort_in(self, job_id: int, *, bulk: bool = False) -> None:
+    def _sort_in(self, job_id: int) -> None:
+        entry = self._entry(job_id)
+        if entry is not None:
+            self._order.add(entry)
+
+    def _entry(self, job_id: int) -> Entry | None:
+        """The job's place in the order; None for one that doesn't count."""
         job = self._jobs[job_id]
         pending = job.pending
         if pending is None:
-            return
+            return None
         count = index_count(pending.array_tasks) or 1
         found = self._bundle(job)
         if isinstance(found, Unreadable):
             self._exclude(job_id, found.reason, found.detail, count)
-            return
+            return None
         if pending.array_max_running:
             free = max(0, pending.array_max_running - self._running[job.array_job_id])
             if free < count:
                 self._exclude(job_id, NotCounted.ARRAY_LIMIT, f"%{pending.array_max_running}", count - free)
                 count = free
         if not count or not found:
-            return
+            return None
         tier = max((self._tiers.get(name, 1) for needs in found for name in needs.partitions), default=1)
         key = (-tier, -pending.priority, job.submit_time, job_id)
         self._keys[job_id] = key
-        entry = (key, job_id, found, count)
-        if bulk:
-            self._order.append(entry)
-        else:
-            insort(self._order, entry, key=itemgetter(0))
+        return Entry(key, found, count)
 
     def _exclude(self, job_id: int, reason: NotCounted, detail: str, count: int) -> None:
         self._why[job_id] = reason, detail
         self._excluded.setdefault((reason, detail), {})[job_id] = count
+        self._reports.pop((reason, detail), None)
 
     def _bundle(self, job: QueuedJob) -> Bundle | Unreadable:
         """What the job needs; () for a component that its leader counts."""
@@ -265,7 +255,9 @@ class Queue:
             return why
         found = self._needs.get(pending.request)
         if found is None:
-            found = self._needs[pending.request] = read(pending.request, self._tiers)
+            found = self._needs[pending.request] = read(
+                pending.request, self._tiers, exclusive_known=self._exclusive_known
+            )
         return found
 
     def _waits_for(self, job_id: int, pending: Pending) -> Unreadable | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sidecars.policy.autoscaling import fit, spread
 from sidecars.policy.autoscaling.spread import Candidate
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sidecars.policy.autoscaling.features import Test
     from sidecars.policy.autoscaling.fit import Free, Kind, Use
     from sidecars.policy.autoscaling.needs import Needs
-    from sidecars.policy.autoscaling.queue import Bundle
+    from sidecars.policy.autoscaling.order import Bundle
     from sidecars.policy.autoscaling.records import Settings, Shape
 
 MOST_STATES = 50_000
@@ -108,6 +108,19 @@ class Fresh:
     """How many more."""
 
 
+class Snapshot(NamedTuple):
+    """What a room has at a time."""
+
+    states: tuple[State | None, ...]
+    order: tuple[int, ...]
+    begin: Mapping[tuple[Needs, str, Test | None], int]
+    full: frozenset[Bundle]
+    used: Mapping[int, str]
+    opened: Mapping[str, int]
+    left: tuple[int, ...]
+    budget: float | None
+
+
 class Room:
     """Nodes, which jobs fill up. They are numbered in the order of slurmctld.
 
@@ -158,15 +171,33 @@ class Room:
 
     def _place_all(self, bundle: Bundle) -> int:
         """The components of a heterogeneous job, all or none."""
-        before = list(self._states), list(self._order), dict(self._begin), dict(self.used), Counter(self.opened)
-        left, budget = [it.left for it in self._fresh], self._budget
+        before = self.snapshot()
         if all(self._place(needs, 1) for needs in bundle):
             return 1
-        self._states, self._order, self._begin, self.used, self.opened = before
-        for fresh, number in zip(self._fresh, left, strict=True):
-            fresh.left = number
-        self._budget = budget
+        self.restore(before)
         return 0
+
+    def snapshot(self) -> Snapshot:
+        """The room as it is."""
+        return Snapshot(
+            tuple(self._states),
+            tuple(self._order),
+            dict(self._begin),
+            frozenset(self._full),
+            dict(self.used),
+            dict(self.opened),
+            tuple(it.left for it in self._fresh),
+            self._budget,
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Have it as it was in a snapshot of this room, or of another that began with the same nodes."""
+        self._states, self._order = list(snapshot.states), list(snapshot.order)
+        self._begin, self._full = dict(snapshot.begin), set(snapshot.full)
+        self.used, self.opened = dict(snapshot.used), Counter(snapshot.opened)
+        for fresh, left in zip(self._fresh, snapshot.left, strict=True):
+            fresh.left = left
+        self._budget = snapshot.budget
 
     def _place(self, needs: Needs, most: int) -> int:
         """A job, and more of the same on the same node; how many. Nodes are added only if no partition has room."""

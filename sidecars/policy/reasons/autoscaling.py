@@ -50,6 +50,11 @@ class NotCounted(Explained):
         "The job requests something that autoscaling can't count. The message names it.",
         "Scale the NodeSet by hand, or request it in another way.",
     )
+    EXCLUSIVE_UNKNOWN = (
+        "ExclusiveUnknown",
+        "Slurm doesn't report whether the job is exclusive. It counts as one that shares nodes, and may have to wait.",
+        "Use a slurmrestd that offers API version v0.0.44.",
+    )
     OTHER = "Other", "The job waits for a reason that more nodes don't change.", _SHOW_JOB
     IMPOSSIBLE = (
         "Impossible",

@@ -1,8 +1,10 @@
 """The request of the autoscaling planner: all jobs, and what pending ones request.
 
-Apart from `jobs`, because these records take much more time and memory.
+Apart from `jobs`, because these records take much more time and memory. API v0.0.44 is used where the server offers it:
+later versions don't report that a job is exclusive (observed with Slurm 26.05; `shared` is always empty).
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -12,10 +14,31 @@ from sidecars.slurm.protocol.jobs import JobFields, all_jobs, job_of
 from sidecars.slurm.protocol.request import Request
 from sidecars.slurm.records import JobRequest, Pending, QueuedJob, QueuedJobs
 
+REPORTS_EXCLUSIVE = "v0.0.44"
+"""The last API version that reports which jobs are exclusive."""
 
-def get_queue(update_time: int | None = None) -> Request[QueuedJobs | None]:
-    """All jobs; with `update_time`, None when no job changed in that second or later."""
-    return all_jobs(update_time, QueuedJobFields, QueuedJob, _job, QueuedJobs)
+
+def get_queue(former: QueuedJobs | None = None) -> Request[QueuedJobs | None]:
+    """All jobs; with the `former` answer, None when no job has changed since.
+
+    A job that is as in the former answer is the same object, so that what changed is found quickly.
+    """
+    known = {} if former is None else {job.job_id: job for job in former.jobs}
+
+    def record(fields: Fields) -> QueuedJob:
+        job = _job(fields)
+        same = known.get(job.job_id)
+        return job if same is None or same != job else same
+
+    update_time = None if former is None else former.last_update
+    request = all_jobs(update_time, QueuedJobFields, QueuedJob, record, QueuedJobs)
+
+    def read(answer: Fields) -> QueuedJobs | None:
+        found = request.read(answer)
+        parser = answer.nested("meta").nested("plugin").text("data_parser")
+        return found if found is None else replace(found, exclusive_known=parser.endswith(REPORTS_EXCLUSIVE))
+
+    return replace(request, version=REPORTS_EXCLUSIVE, read=read)
 
 
 class QueuedJobFields(JobFields, total=False):

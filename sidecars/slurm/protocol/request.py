@@ -45,6 +45,8 @@ class Request(Generic[T]):
     """The value of an HTTP 304 answer; None for a request to which 304 is no answer."""
     service: str = field(default="slurm", kw_only=True)
     """`slurm` for what slurmctld answers, `slurmdb` for what slurmdbd answers."""
+    version: str | None = field(default=None, kw_only=True, repr=False, compare=False)
+    """The API version to use where the server offers it; None: the newest that it offers."""
     all_jobs: "Streamed | None" = field(default=None, kw_only=True, repr=False, compare=False)
     """How `sidecars.slurm.streaming` reads the answer as it arrives, because it may have hundreds of megabytes."""
 

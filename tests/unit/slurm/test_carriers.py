@@ -104,6 +104,16 @@ async def test_an_older_server_is_spoken_to_in_its_version_and_asked_once_only(s
     assert len(server.model.calls) == 2
 
 
+async def test_a_request_is_sent_in_its_own_version_where_the_server_offers_it(server: Server) -> None:
+    await server.call(protocol.get_queue())
+    await server.call(protocol.get_nodes())
+    assert [call.version for call in server.model.calls] == ["v0.0.44", "v0.0.45"]
+    server.model.versions = ("v0.0.45",)
+    listed = await server.call(protocol.get_queue())
+    assert listed is not None
+    assert not listed.exclusive_known
+
+
 async def test_a_server_that_changes_its_version_is_found_again(server: Server) -> None:
     server.model.versions = ("v0.0.44",)
     await server.call(protocol.ping())

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -229,6 +230,25 @@ def test_what_a_pending_job_requests_is_decoded() -> None:
     assert (found.partitions, found.min_nodes, found.memory_per_cpu) == (("a", "b"), 3, 7)
     assert (found.tres_per_node, found.contiguous, found.specialized) == ("gres/gpu:h100:2", True, True)
     assert (found.external, found.max_nodes_implied) == (True, False)
+
+
+def test_a_job_that_has_not_changed_is_the_same_object_as_in_the_former_answer() -> None:
+    before = answer(protocol.get_queue(), "v0.0.44-jobs")
+    assert before is not None
+    after = answer(protocol.get_queue(before), "v0.0.44-jobs")
+    assert after is not None
+    assert all(old is new for old, new in zip(before.jobs, after.jobs, strict=True))
+    other = replace(before, jobs=(replace(before.jobs[0], name="other"), *before.jobs[1:]))
+    after = answer(protocol.get_queue(other), "v0.0.44-jobs")
+    assert after is not None
+    assert after.jobs == before.jobs
+
+
+@BOTH
+def test_the_queue_says_whether_it_shows_which_jobs_are_exclusive(version: str) -> None:
+    queue = answer(protocol.get_queue(), f"{version}-jobs")
+    assert queue is not None
+    assert queue.exclusive_known == (version == "v0.0.44")
 
 
 def test_jobs_that_request_the_same_share_one_object() -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.autoscaling.records import Settings
+from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
+from sidecars.policy.autoscaling.queue import Queue
+from sidecars.policy.autoscaling.records import Nodes, Settings
 from sidecars.slurm.gres import Gres
 from sidecars.slurm.records import QueuedJob
 from tests.unit.policy.autoscaling.builders import GPUS, NOW, SHAPE, busy, job, node, nodeset, plan, replicas, why
@@ -54,6 +56,23 @@ def test_a_job_without_a_request_for_memory_gets_all_of_a_node_where_slurm_alloc
 def test_an_exclusive_job_shares_its_node_with_none() -> None:
     jobs = [job(1), job(2, shared=frozenset({"none"})), job(3)]
     assert replicas(plan(jobs=jobs)) == {"cpu": 2}
+
+
+def test_where_exclusive_jobs_are_unknown_no_node_is_wasted_and_only_what_starts_in_any_case_is_promised() -> None:
+    jobs = [job(1), job(2), job(3, tasks=8)]
+    queue = Queue(jobs, exclusive_known=False)
+    found = Autoscaling(Settings()).plan([nodeset()], Jobs(queue, NOW), Nodes([], NOW), {}, NOW)
+    assert replicas(found) == {"cpu": 2}
+    assert [promise.jobs for promise in found.promises] == [(1, 2)]
+    assert why(found) == {"ExclusiveUnknown": 1}
+
+
+def test_a_node_that_an_exclusive_job_could_use_stays_while_it_is_unknown_which_jobs_are() -> None:
+    nodes = [node("cpu-0", idle_since=None, free_cores=3), node("cpu-1", idle_since=NOW - 900)]
+    for known, size in ((True, 1), (False, 2)):
+        jobs = Jobs(Queue([job(1)], exclusive_known=known), NOW)
+        found = Autoscaling(Settings()).plan([nodeset(replicas=2)], jobs, Nodes(nodes, NOW), {}, NOW)
+        assert replicas(found) == {"cpu": size}
 
 
 def test_gpus_are_counted_by_type_and_the_remaining_ones_are_shared() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.policy.autoscaling.queue import Look, Queue, index_count
-from sidecars.slurm.records import QueuedJob
+from sidecars.slurm.records import QueuedJob, QueuedJobs
 from tests.unit.policy.autoscaling.builders import NOW, job
 
 FIELDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -40,7 +40,7 @@ def made(job_id: int, fields: dict[str, Any], kind: str) -> QueuedJob:
     return job(job_id, **fields)
 
 
-JOBS = st.tuples(st.integers(1, 6), FIELDS, st.sampled_from(["pending", "pending", "running", "ended"]))
+JOBS = st.tuples(st.integers(1, 12), FIELDS, st.sampled_from(["pending", "pending", "running", "ended"]))
 
 
 def comparable(look: Look) -> Any:
@@ -48,10 +48,10 @@ def comparable(look: Look) -> Any:
     return runs, sorted((it.reason, it.detail, it.count, it.jobs) for it in look.excluded)
 
 
-@given(st.lists(JOBS, max_size=6), st.lists(st.lists(JOBS | st.integers(1, 6), max_size=4), max_size=5))
+@given(st.lists(JOBS, max_size=12), st.lists(st.lists(JOBS | st.integers(1, 12), max_size=4), max_size=5))
 def test_a_changed_queue_is_what_a_new_queue_of_the_same_jobs_is(before: Any, steps: Any) -> None:
     present = {job_id: made(job_id, fields, kind) for job_id, fields, kind in before}
-    queue = Queue(present.values())
+    queue, replaced = Queue(present.values()), Queue()
     now = NOW - 60
     for step in steps:
         now += 40
@@ -63,6 +63,17 @@ def test_a_changed_queue_is_what_a_new_queue_of_the_same_jobs_is(before: Any, st
         queue.update(changed.values(), removed)
         fresh = Queue(present.values())
         assert comparable(queue.look(now)) == comparable(fresh.look(now))
+        replaced.replace(QueuedJobs(tuple(present.values()), 0))
+        assert comparable(replaced.look(now)) == comparable(fresh.look(now))
+
+
+def test_a_list_that_does_not_show_exclusive_jobs_is_counted_so() -> None:
+    jobs = (job(1), job(2))
+    queue = Queue(jobs)
+    for known in (True, False, True):
+        queue.replace(QueuedJobs(jobs, 0, exclusive_known=known))
+        (run,) = queue.look(NOW).runs
+        assert (run.bundle[0].alone is None) == known
 
 
 def test_jobs_are_taken_by_tier_then_priority_then_age_then_id() -> None:

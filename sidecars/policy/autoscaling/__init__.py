@@ -2,6 +2,8 @@
 
 - `records`: the input and the output.
 - `queue`: the pending jobs, bundled by what they request, and those that no node helps, with the reason.
+- `order`: the jobs that count, in Slurm's order, in slices.
+- `filling`: placing them, from the first one that has changed.
 - `needs`, `features`: a request, read once.
 - `room`: the nodes and what is free on them; where Slurm's select/cons_tres would place a job.
 - `demand`: the nodes that the queue could use.

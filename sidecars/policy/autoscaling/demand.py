@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling import fit
-from sidecars.policy.autoscaling.fit import Free, Kind
+from sidecars.policy.autoscaling.filling import Filling
 from sidecars.policy.autoscaling.order import EXACT
 from sidecars.policy.autoscaling.queue import SHOWN
 from sidecars.policy.autoscaling.records import Excluded, Promise
@@ -18,8 +17,10 @@ from sidecars.policy.reasons.autoscaling import NotCounted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sidecars.policy.autoscaling.filling import Outcome
+    from sidecars.policy.autoscaling.fit import Kind
     from sidecars.policy.autoscaling.needs import Needs
-    from sidecars.policy.autoscaling.order import Run
+    from sidecars.policy.autoscaling.order import Bundle, Run
     from sidecars.policy.autoscaling.queue import Look
     from sidecars.policy.autoscaling.records import PresentNode, ScaledNodeSet
     from sidecars.policy.autoscaling.room import Fits
@@ -52,15 +53,6 @@ class Demand:
     """The nodes that Slurm has and that pending jobs would use."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    placed: tuple[int, ...]
-    """For each run."""
-    used: Sequence[Mapping[str, int]]
-    """For each run, the new nodes that it is the first to use."""
-    room: Room
-
-
 class Planner:
     """One decision."""
 
@@ -80,16 +72,10 @@ class Planner:
         self._rough = max(len(look.runs), len(nodes)) > EXACT
         """Many jobs and nodes are counted, and Slurm's choice of nodes isn't followed one by one."""
         self._names = {number: node.name for number, node in enumerate(nodes)}
-        self._existing = [
-            fits.state(
-                fits.kind(node.nodeset, node.shape, node.partitions, node.weight),
-                Free(node.free_cores, node.free_memory, tuple(it.count for it in node.free_gres)),
-            )
-            if node.usable
-            else None
-            for node in nodes
-        ]
+        self._existing = fits.states_of(nodes)
         self._kinds = {it.kind for it in self._existing if it is not None}
+        self._reasons: dict[Bundle, tuple[NotCounted, str]] = {}
+        """Why no more jobs like that find room."""
         self._fresh = {
             it.nodeset.name: Fresh(kind, it.nodeset.price, order, it.left)
             for order, it in enumerate(sorted(allowances, key=lambda it: (it.nodeset.weight, it.nodeset.name)))
@@ -130,7 +116,7 @@ class Planner:
         names = frozenset(self._names[it] for it in numbers if it in self._names)
         return Demand(added, promises, excluded, names)
 
-    def _fill(self, added: Mapping[str, int], *, offer: bool = False, alone: bool = False) -> _Outcome:
+    def _fill(self, added: Mapping[str, int], *, offer: bool = False, alone: bool = False) -> Outcome:
         """Place the queue on all nodes and those `added`; `offer`: and on as many more as are allowed.
 
         `alone`: each job that may be exclusive is.
@@ -143,20 +129,18 @@ class Planner:
                 states += [self._fits.state(fresh.kind, fresh.kind.full)] * count
         offers = [replace(it) for it in self._fresh.values()] if offer else []
         room = Room(self._fits, states, offers, names=self._names, budget=self._budget, rough=self._rough)
-        existing = len(self._nodes)
-        placed: list[int] = []
-        used: list[Mapping[str, int]] = []
-        for run in self._look.runs:
-            before = len(room.used)
-            bundle = tuple(needs.alone or needs for needs in run.bundle) if alone else run.bundle
-            placed.append(room.place(bundle, run.count))
-            new = islice(room.used.items(), before, None) if len(room.used) > before else ()
-            used.append(Counter(name for number, name in new if number >= existing))
-        return _Outcome(tuple(placed), used, room)
+        runs: Sequence[Run] = self._look.runs
+        if alone:
+            runs = [replace(run, bundle=tuple(it.alone or it for it in run.bundle)) for run in runs]
+        if not offer or not self._rough:
+            return Filling().fill(None, room, runs, len(self._nodes))
+        fresh = [(it.kind, it.price, it.order, it.left) for it in offers]
+        key = states, list(self._names.values()), fresh, self._budget
+        return self._fits.filling.fill(key, room, runs, len(self._nodes))
 
     def _corrected(
-        self, first: _Outcome, outcome: _Outcome, added: Mapping[str, int]
-    ) -> tuple[_Outcome, Mapping[str, int]]:
+        self, first: Outcome, outcome: Outcome, added: Mapping[str, int]
+    ) -> tuple[Outcome, Mapping[str, int]]:
         """Where Slurm would use the nodes otherwise than they were chosen, add nodes until as many jobs start."""
         best = outcome, added
         for _ in range(MOST_CORRECTIONS):
@@ -188,7 +172,7 @@ class Planner:
                 return name
         return None
 
-    def _smallest(self, outcome: _Outcome, added: Mapping[str, int]) -> tuple[_Outcome, Mapping[str, int]]:
+    def _smallest(self, outcome: Outcome, added: Mapping[str, int]) -> tuple[Outcome, Mapping[str, int]]:
         """Leave out each node without which the same jobs start."""
         for name in sorted(added, key=lambda it: -self._fresh[it].price):
             while added[name]:
@@ -201,11 +185,14 @@ class Planner:
 
     # --- why not
 
-    def _unplaced(self, outcome: _Outcome, added: Mapping[str, int]) -> list[Excluded]:
+    def _unplaced(self, outcome: Outcome, added: Mapping[str, int]) -> list[Excluded]:
         found = []
         for run, placed in zip(self._look.runs, outcome.placed, strict=True):
             if placed < run.count:
-                reason, detail = self._why(run, added)
+                why = self._reasons.get(run.bundle)
+                if why is None:
+                    why = self._reasons[run.bundle] = self._why(run, added)
+                reason, detail = why
                 found.append(Excluded(reason, detail, run.count - placed, run.rest(placed)[:SHOWN]))
         return found
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sidecars.policy.autoscaling.order import Run
     from sidecars.policy.autoscaling.room import Room, Snapshot
@@ -31,24 +31,18 @@ class Outcome:
 NO_NODES: Mapping[str, int] = {}
 
 
-def fill(room: Room, runs: Sequence[Run], existing: int) -> Outcome:
-    """Place all runs. Nodes from the number `existing` on are new."""
-    filling = Filling()
-    return filling.fill(None, room, runs, existing)
-
-
 @dataclass(slots=True)
 class Filling:
     """The last filling, and snapshots of the room on the way."""
 
-    _key: Hashable = None
+    _key: object = None
     _runs: Sequence[Run] = ()
     _placed: list[int] = field(default_factory=list)
     _used: list[Mapping[str, int]] = field(default_factory=list)
     _snapshots: list[tuple[int, Snapshot]] = field(default_factory=list)
     """With the number of runs that were placed before."""
 
-    def fill(self, key: Hashable, room: Room, runs: Sequence[Run], existing: int) -> Outcome:
+    def fill(self, key: object, room: Room, runs: Sequence[Run], existing: int) -> Outcome:
         """Place all runs in the room. With the same `key` the room was the same before the first run; None: never."""
         begin = 0
         if key is not None and key == self._key:

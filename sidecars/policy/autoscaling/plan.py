@@ -57,8 +57,10 @@ class Autoscaling:
         if problem or jobs is None or nodes is None:
             unchanged = {it.name: _unchanged(it, limits[it.name][0], problem) for it in nodesets}
             return Plan(unchanged, (), (), past)
-        ours = {it.name for it in nodesets}
-        present = {name: [node for node in nodes.nodes if node.nodeset == name] for name in ours}
+        present: dict[str, list[PresentNode]] = {it.name: [] for it in nodesets}
+        for node in nodes.nodes:
+            if node.nodeset in present:
+                present[node.nodeset].append(node)
         allowances = [_allowance(it, limits[it.name][1], past[it.name], len(present[it.name]), now) for it in nodesets]
         budget = self._settings.budget
         if budget is not None:

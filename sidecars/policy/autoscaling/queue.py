@@ -81,6 +81,8 @@ class Queue:
     ) -> None:
         self._tiers = tiers or {}
         self._exclusive_known = exclusive_known
+        self._last: tuple[QueuedJob, ...] = ()
+        """All jobs as they were replaced last; () after an update."""
         self._listed: dict[int, QueuedJob] = {}
         """All jobs."""
         self._jobs: dict[int, QueuedJob] = {}
@@ -107,20 +109,23 @@ class Queue:
 
     def replace(self, listed: QueuedJobs) -> None:
         """Have all jobs as in an answer of Slurm's. Cheap if the unchanged ones are the same objects (`get_queue`)."""
-        former, now = self._listed, {job.job_id: job for job in listed.jobs}
-        if listed.exclusive_known == self._exclusive_known:
-            found = [job for job_id, job in now.items() if former.get(job_id) is not job]
-            changed = [job for job in found if former.get(job.job_id) != job]
-        else:
+        former, now = self._last, listed.jobs
+        pairs = [(new, old) for new, old in zip(now, former, strict=False) if new is not old]
+        new = [*(it for it, _ in pairs), *now[len(former) :]]
+        known = self._listed
+        gone = {it.job_id for _, it in pairs} | {it.job_id for it in former[len(now) :]} if former else set(known)
+        changed = [it for it in new if (old := known.get(it.job_id)) is not it and old != it]
+        if listed.exclusive_known != self._exclusive_known:
             self._exclusive_known = listed.exclusive_known
             self._needs.clear()
-            changed = list(now.values())
-        new = sum(job.job_id not in former for job in changed)
-        self.update(changed, former.keys() - now.keys() if len(former) + new > len(now) else ())
+            changed = list(now)
+        self.update(changed, gone.difference([it.job_id for it in new]))
+        self._last = now
 
     def update(self, changed: Iterable[QueuedJob], removed: Iterable[int] = ()) -> None:
         """Take over jobs that are new or changed, and forget others."""
         affected: set[int] = set()
+        self._last = ()
         for job_id in removed:
             self._listed.pop(job_id, None)
             affected |= self._take(job_id)
@@ -182,8 +187,11 @@ class Queue:
         return affected
 
     def _sort_all(self) -> None:
-        for found in (self._keys, self._excluded, self._reports, self._why, self._later):
-            found.clear()
+        self._keys.clear()
+        self._excluded.clear()
+        self._reports.clear()
+        self._why.clear()
+        self._later.clear()
         self._order = Order(filter(None, map(self._entry, self._jobs)))
 
     def _sort_out(self, job_id: int) -> None:

@@ -12,16 +12,24 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecars.policy.autoscaling import fit, spread
+from sidecars.policy.autoscaling.filling import Filling
+from sidecars.policy.autoscaling.fit import Free
 from sidecars.policy.autoscaling.spread import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
     from sidecars.policy.autoscaling.features import Test
-    from sidecars.policy.autoscaling.fit import Free, Kind, Use
+    from sidecars.policy.autoscaling.fit import Kind, Use
     from sidecars.policy.autoscaling.needs import Needs
     from sidecars.policy.autoscaling.order import Bundle
-    from sidecars.policy.autoscaling.records import Settings, Shape
+    from sidecars.policy.autoscaling.records import PresentNode, Settings, Shape
+
+_Key = tuple["Needs", str, "Test | None"]
+_Scan = tuple[tuple[int, ...], int, frozenset["Kind"]]
+"""The nodes of these kinds among the first so many of the order that may fit. Jobs only take, so no other ever will."""
+CHUNK = 256
+"""So many nodes are looked at together."""
 
 MOST_STATES = 50_000
 """How many states are remembered from plan to plan."""
@@ -45,6 +53,10 @@ class Fits:
     states: dict[tuple[Kind, Free], State] = field(default_factory=dict)
     kinds: dict[tuple[str, int, frozenset[str], int], Kind] = field(default_factory=dict)
     shares: dict[tuple[Needs, int], Needs] = field(default_factory=dict)
+    present: tuple[Sequence[PresentNode], Sequence[State | None]] = ((), ())
+    """The nodes of the last plan, and their states."""
+    filling: Filling = field(default_factory=Filling)
+    """The last one of a long queue."""
 
     def kind(self, nodeset: str, shape: Shape, partitions: frozenset[str], weight: int) -> Kind:
         """One object for all nodes of a kind."""
@@ -62,12 +74,24 @@ class Fits:
             found = self.states[kind, free] = State(kind, free)
         return found
 
+    def states_of(self, nodes: Sequence[PresentNode]) -> Sequence[State | None]:
+        """The state of each node; None for one that no job can use."""
+        if nodes != self.present[0]:
+            self.present = list(nodes), [self._state_of(node) if node.usable else None for node in nodes]
+        return self.present[1]
+
+    def _state_of(self, node: PresentNode) -> State:
+        kind = self.kind(node.nodeset, node.shape, node.partitions, node.weight)
+        return self.state(kind, Free(node.free_cores, node.free_memory, tuple([it.count for it in node.free_gres])))
+
     def forget(self) -> None:
         """Between two plans: forget what has become too much."""
         if len(self.states) > MOST_STATES:
             self.states.clear()
             self.kinds.clear()
             self.shares.clear()
+            self.present = (), ()
+            self.filling = Filling()
 
     def use(self, needs: Needs, state: State) -> Use:
         """`fit.usable`."""
@@ -113,7 +137,7 @@ class Snapshot(NamedTuple):
 
     states: tuple[State | None, ...]
     order: tuple[int, ...]
-    begin: Mapping[tuple[Needs, str, Test | None], int]
+    scans: Mapping[_Key, _Scan]
     full: frozenset[Bundle]
     used: Mapping[int, str]
     opened: Mapping[str, int]
@@ -140,15 +164,17 @@ class Room:
         """`nodes`: None for one that no job can use. `names`: of the nodes that exist, for jobs that exclude some."""
         self._fits = fits
         self._states = list(nodes)
-        weights = [(state.kind.weight, number) for number, state in enumerate(nodes) if state is not None]
+        weights = [
+            (state.kind.weight, number) for number, state in enumerate(nodes) if state is not None and state.free.cores
+        ]
         self._order = [number for _, number in sorted(weights)]
         """The nodes in the order in which Slurm uses them; those that are added come last."""
         self._fresh = sorted(fresh, key=lambda it: (it.price, it.order))
         self._names = names
         self._budget = budget
         self._rough = rough
-        self._begin: dict[tuple[Needs, str, Test | None], int] = {}
-        """The place in the order before which no node fits. Jobs only take, so it never moves back."""
+        self._kinds = {it.kind for it in (*nodes, *fresh) if it is not None}
+        self._scans: dict[_Key, _Scan] = {}
         self._full: set[Bundle] = set()
         """Jobs for which nothing is left."""
         self.used: dict[int, str] = {}
@@ -182,7 +208,7 @@ class Room:
         return Snapshot(
             tuple(self._states),
             tuple(self._order),
-            dict(self._begin),
+            dict(self._scans),
             frozenset(self._full),
             dict(self.used),
             dict(self.opened),
@@ -193,7 +219,7 @@ class Room:
     def restore(self, snapshot: Snapshot) -> None:
         """Have it as it was in a snapshot of this room, or of another that began with the same nodes."""
         self._states, self._order = list(snapshot.states), list(snapshot.order)
-        self._begin, self._full = dict(snapshot.begin), set(snapshot.full)
+        self._scans, self._full = dict(snapshot.scans), set(snapshot.full)
         self.used, self.opened = dict(snapshot.used), Counter(snapshot.opened)
         for fresh, left in zip(self._fresh, snapshot.left, strict=True):
             fresh.left = left
@@ -229,7 +255,7 @@ class Room:
         self, needs: Needs, share: Needs, count: int, partition: str, test: Test | None, most: int, *, new: bool
     ) -> int:
         """Jobs with the same share of so many nodes each, on the same nodes as long as they have room; how many."""
-        chosen = list(islice(self._fitting(share, partition, test), count))
+        chosen = self._fitting(share, partition, test, count)
         opened: list[Fresh] = []
         if len(chosen) < count:
             if not new:
@@ -244,31 +270,51 @@ class Room:
             self._take(number, fill[placed - 1])
         return placed
 
-    def _fitting(self, share: Needs, partition: str, test: Test | None) -> Iterator[int]:
-        """The nodes that have room for one more, in order."""
+    def _fitting(self, share: Needs, partition: str, test: Test | None, count: int) -> list[int]:
+        """The first nodes that have room for one more, at most so many."""
         key = share, partition, test
-        states, first = self._states, True
-        begin = self._begin.get(key, 0)
-        for at, number in enumerate(islice(self._order, begin, None), begin):
-            state = states[number]
-            if state is None:
-                continue
-            fill = state.fills.get(share)
-            if fill is None:
-                fill = self._fits.fill(share, state)
-            if fill and self._may_use(share, partition, test, number, state.kind):
-                if first:
-                    self._begin[key], first = at, False
-                yield number
-        if first:
-            self._begin[key] = len(self._order)
+        waiting, seen, kinds = self._scans.get(key) or ((), 0, self._kinds_for(share, partition, test))
+        states, fill, found, looked = self._states, self._fits.fill, list[int](), 0
+        while True:
+            for number in islice(waiting, looked, None):
+                looked += 1
+                state = states[number]
+                if state is not None and (state.fills.get(share) or fill(share, state)):
+                    found.append(number)
+                    if len(found) == count:
+                        break
+            if len(found) < looked:
+                waiting, looked = (*found, *waiting[looked:]), len(found)
+            chunk = self._order[seen : seen + CHUNK]
+            if len(found) == count or not chunk:
+                break
+            seen += len(chunk)
+            # Most nodes are left out here, at little cost. One in a state that wasn't looked at yet may fit.
+            maybe = [
+                number
+                for number in chunk
+                if (state := states[number]) is not None and state.kind in kinds and state.fills.get(share, True)
+            ]
+            if share.excluded_nodes:
+                maybe = [number for number in maybe if self._names.get(number) not in share.excluded_nodes]
+            waiting += tuple(maybe)
+        self._scans[key] = waiting, seen, kinds
+        return found
+
+    def _kinds_for(self, needs: Needs, partition: str, test: Test | None) -> frozenset[Kind]:
+        return frozenset(
+            kind
+            for kind in self._kinds
+            if fit.allowed(needs, kind, partition) and (test is None or test(kind.shape.features))
+        )
 
     def _to_open(self, needs: Needs, share: Needs, partition: str, test: Test | None, count: int) -> list[Fresh]:
         """The cheapest nodes that could be added, at most so many."""
         found: list[Fresh] = []
         budget = self._budget
+        kinds = self._kinds_for(needs, partition, test)
         for fresh in self._fresh:
-            if not fit.allowed(needs, fresh.kind, partition) or not (test is None or test(fresh.kind.shape.features)):
+            if fresh.kind not in kinds:
                 continue
             if not self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full)):
                 continue
@@ -282,20 +328,20 @@ class Room:
     def _several(self, needs: Needs, partition: str, test: Test | None, *, new: bool) -> int:
         """One job, on the nodes that Slurm would choose."""
         candidates: list[Candidate] = []
+        kinds = self._kinds_for(needs, partition, test)
         for number in self._order:
             state = self._state(number)
             use = self._fits.use(needs, state)
-            if use.cpus and self._may_use(needs, partition, test, number, state.kind):
+            excluded = needs.excluded_nodes and self._names.get(number) in needs.excluded_nodes
+            if use.cpus and state.kind in kinds and not excluded:
                 candidates.append(Candidate((0, state.kind.weight, 0), number, state.kind, state.free, use))
         sources: dict[int, Fresh] = {}
         if new:
             begin = len(self._states)
             for fresh in self._fresh:
                 use = self._fits.use(needs, self._fits.state(fresh.kind, fresh.kind.full))
-                allowed = fit.allowed(needs, fresh.kind, partition) and (
-                    test is None or test(fresh.kind.shape.features)
-                )
-                for _ in range(min(fresh.left, needs.max_nodes or needs.cpus) if use.cpus and allowed else 0):
+                usable = use.cpus and fresh.kind in kinds
+                for _ in range(min(fresh.left, needs.max_nodes or needs.cpus) if usable else 0):
                     rank = (1, fresh.price, fresh.order)
                     candidates.append(Candidate(rank, begin, fresh.kind, fresh.kind.full, use))
                     sources[begin] = fresh
@@ -313,11 +359,6 @@ class Room:
         return 1
 
     # --- one node
-
-    def _may_use(self, needs: Needs, partition: str, test: Test | None, number: int, kind: Kind) -> bool:
-        if not fit.allowed(needs, kind, partition) or not (test is None or test(kind.shape.features)):
-            return False
-        return not needs.excluded_nodes or self._names.get(number) not in needs.excluded_nodes
 
     def _state(self, number: int) -> State:
         found = self._states[number]

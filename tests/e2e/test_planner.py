@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
-from sidecars.policy.autoscaling.present import present
+from sidecars.policy.autoscaling.present import present, reserved
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Nodes, Plan, ScaledNodeSet, Settings, Shape
 from sidecars.policy.reasons import NotCounted
@@ -106,7 +107,14 @@ def decide(slurm: Slurmctld, sizes: Mapping[str, int] | None = None) -> Plan:
         for it in NODESETS
     ]
     here = {name: it.name for it in nodesets for name in names(it, it.replicas)}
-    nodes = [present(node, here[node.name]) for node in slurm.nodes() if node.name in here]
+    reservations = slurm.call(protocol.get_reservations())
+    held = reserved(reservations, now)
+    # The nodes are powered down, and so not usable for the planner, but can run jobs.
+    nodes = [
+        replace(present(node, here[node.name], held.get(node.name)), usable=True)
+        for node in slurm.nodes()
+        if node.name in here
+    ]
     return Autoscaling(Settings(tiers=TIERS)).plan(
         nodesets, Jobs(Queue(slurm.jobs(), TIERS), now), Nodes(nodes, now), {}, now
     )
@@ -127,7 +135,7 @@ def promised(plan: Plan) -> Counter[int]:
 
 def started(slurm: Slurmctld, sizes: Mapping[str, int], ids: list[int]) -> list[int]:
     """How many tasks of each job run when so many nodes of each NodeSet are there."""
-    there = [name for nodeset in NODESETS for name in names(nodeset, sizes[nodeset.name])]
+    there = [name for nodeset in NODESETS for name in names(nodeset, sizes.get(nodeset.name, 0))]
     if there:
         slurm.call(protocol.update_nodes(there, state=["UNDRAIN"]))
     slurm.settle()
@@ -217,3 +225,19 @@ def test_slurm_starts_exactly_the_promised_jobs_of_a_queue_of_all_kinds() -> Non
     )
     reasons = {it.reason for it in plan.excluded}
     assert {NotCounted.NOT_RELEASED, NotCounted.BEGIN_TIME, NotCounted.DEPENDENCY, NotCounted.ARRAY_LIMIT} <= reasons
+
+
+def test_a_job_that_would_not_end_before_a_reservation_begins_is_promised_another_node() -> None:
+    few = {"partition": "small", "memory_per_node": number(300)}
+    queue: list[list[Job]] = [[{**few, "time_limit": number(5)}], [{**few, "tasks": 4}]]
+    for at, size in enumerate((2, 1)):
+        with slurmctld(at) as slurm:
+            slurm.call(protocol.update_nodes(["small-0"], state=["UNDRAIN"]))
+            begin = int(time.time()) + 1800
+            later = protocol.save_reservation("later", start_time=begin, minutes=60, nodes=["small-0"], users=["root"])
+            slurm.call(later)
+            ids = submit(slurm, queue)
+            plan = decide(slurm, {"small": 1})
+            assert sizes_of(plan) == {"small": 2, "big": 0, "gpu": 0}
+            assert [promised(plan)[it] for it in ids] == [1, 1]
+            assert started(slurm, {"small": size}, ids) == [1, size - 1]

@@ -63,6 +63,7 @@ class Planner:
         nodes: Sequence[PresentNode],
         fits: Fits,
         budget: float | None,
+        now: float,
     ) -> None:
         self._look = look
         self._allowances = allowances
@@ -72,7 +73,7 @@ class Planner:
         self._rough = max(len(look.runs), len(nodes)) > EXACT
         """Many jobs and nodes are counted, and Slurm's choice of nodes isn't followed one by one."""
         self._names = {number: node.name for number, node in enumerate(nodes)}
-        self._existing = fits.states_of(nodes)
+        self._existing = fits.states_of(nodes, now)
         self._kinds = {it.kind for it in self._existing if it is not None}
         self._reasons: dict[Bundle, tuple[NotCounted, str]] = {}
         """Why no more jobs like that find room."""
@@ -134,8 +135,8 @@ class Planner:
             runs = [replace(run, bundle=tuple(it.alone or it for it in run.bundle)) for run in runs]
         if not offer or not self._rough:
             return Filling().fill(None, room, runs, len(self._nodes))
-        fresh = [(it.kind, it.price, it.order, it.left) for it in offers]
-        key = states, list(self._names.values()), fresh, self._budget
+        offered = [(it.kind, it.price, it.order, it.left) for it in offers]
+        key = states, list(self._names.values()), offered, self._budget
         return self._fits.filling.fill(key, room, runs, len(self._nodes))
 
     def _corrected(

@@ -34,6 +34,8 @@ class Kind:
     partitions: frozenset[str]
     weight: int
     full: Free
+    minutes: int | None = None
+    """Until a reservation begins; None: no reservation."""
 
 
 class Use(NamedTuple):
@@ -48,14 +50,16 @@ class Use(NamedTuple):
 NO_USE = Use(0, 1)
 
 
-def kind_of(nodeset: str, shape: Shape, partitions: frozenset[str], weight: int) -> Kind:
+def kind_of(nodeset: str, shape: Shape, partitions: frozenset[str], weight: int, minutes: int | None) -> Kind:
     """The kind of a node."""
     full = Free(shape.all_cores, shape.memory, tuple(item.count for item in shape.gres))
-    return Kind(nodeset, shape, partitions, weight, full)
+    return Kind(nodeset, shape, partitions, weight, full, minutes)
 
 
 def allowed(needs: Needs, kind: Kind, partition: str) -> bool:
-    """Whether the node is in the partition and has what no job can use up. Features aside."""
+    """Whether the node is in the partition, for long enough, and has what no job can use up. Features aside."""
+    if kind.minutes is not None and needs.minutes > kind.minutes:
+        return False
     return partition in kind.partitions and kind.shape.tmp_disk >= needs.tmp_disk
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sidecars.slurm.gres import Gres
     from sidecars.slurm.records import JobRequest
 
+UNLIMITED_MINUTES = 1 << 40
+"""Of a job without a time limit."""
 _UNLIMITED = 0xFFFF
 """`tasks_per_core` and the like of a job that sets none (INFINITE16); 0xFFFE is NO_VAL16."""
 
@@ -55,6 +57,8 @@ class Needs:
     features_text: str
     whole_node: bool
     excluded_nodes: frozenset[str]
+    minutes: int = 0
+    """Its time limit; 0 if no node has a reservation."""
     alone: Needs | None = None
     """What it needs if it is exclusive, where that is unknown."""
 
@@ -79,7 +83,9 @@ class Unreadable:
     detail: str
 
 
-def read(request: JobRequest, tiers: Mapping[str, int], *, exclusive_known: bool = True) -> Needs | Unreadable:
+def read(
+    request: JobRequest, tiers: Mapping[str, int], *, minutes: int = 0, exclusive_known: bool = True
+) -> Needs | Unreadable:
     """The needs of a request. `exclusive_known`: whether the request shows that a job is exclusive."""
     for detail, unsupported in (
         ("--extra", request.constraints),
@@ -107,11 +113,13 @@ def read(request: JobRequest, tiers: Mapping[str, int], *, exclusive_known: bool
     tasks = max(1, request.tasks)
     per_node_limit = _set(request.tasks_per_node)
     min_nodes = max(1, request.min_nodes, -(-tasks // per_node_limit) if per_node_limit else 1)
+    # API v0.0.44 doesn't report that Slurm derived the number of nodes. It is then the number of tasks.
+    implied = request.max_nodes_implied or request.max_nodes == tasks
     found = Needs(
         partitions=tuple(sorted(request.partitions, key=lambda name: -tiers.get(name, 1))),
         min_nodes=min_nodes,
         max_nodes=request.max_nodes,
-        aimed_nodes=min_nodes if request.max_nodes_implied else max(min_nodes, request.max_nodes),
+        aimed_nodes=min_nodes if implied else max(min_nodes, request.max_nodes),
         cpus=max(request.cpus, tasks * cpus_per_task),
         tasks=tasks,
         cpus_per_task=cpus_per_task,
@@ -133,8 +141,17 @@ def read(request: JobRequest, tiers: Mapping[str, int], *, exclusive_known: bool
         # A node that only jobs of one user or label share is counted as if none shared it: never too few nodes.
         whole_node=not request.shared.isdisjoint({"none", "user", "mcs", "topo"}),
         excluded_nodes=excluded,
+        minutes=minutes,
     )
     return found if exclusive_known else replace(found, alone=replace(found, whole_node=True))
+
+
+def rounded(minutes: int | None) -> int:
+    """A time limit, rounded up by less than a tenth, so that jobs that request the same differ in few."""
+    if minutes is None:
+        return UNLIMITED_MINUTES
+    step = 1 << max(0, minutes.bit_length() - 5)
+    return -(-minutes // step) * step
 
 
 def _set(number: int) -> int:

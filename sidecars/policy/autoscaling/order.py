@@ -1,6 +1,6 @@
-"""The jobs that count, in Slurm's order, in slices that a change of one job leaves as they are but for its own.
+"""The jobs that count, in Slurm's order, in slices: a change of one job affects only its own slice.
 
-A slice ends at a job whose id says so. So the same jobs are always in the same slices, whatever changed before.
+A slice ends at a job whose id hashes to zero. So the same jobs are always in the same slices, whatever changed before.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
     key: Key
     bundle: Bundle
-    count: int
+    tasks: int
     """The pending tasks of an array that may run, 1 for another job."""
 
 
@@ -148,4 +148,4 @@ def _grouped(entries: Sequence[Entry]) -> tuple[Run, ...]:
 
 
 def _run(bundle: Bundle, entries: Sequence[Entry]) -> Run:
-    return Run(bundle, tuple([it.key[-1] for it in entries]), tuple([it.count for it in entries]))
+    return Run(bundle, tuple([it.key[-1] for it in entries]), tuple([it.tasks for it in entries]))

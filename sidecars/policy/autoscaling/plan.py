@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sidecars.policy.autoscaling.demand import Allowance, Planner
 from sidecars.policy.autoscaling.records import Past, Plan, Wanted
-from sidecars.policy.autoscaling.room import Fits
+from sidecars.policy.autoscaling.room import Fits, has_reservations
 from sidecars.policy.reasons.autoscaling import NotCounted, Sizing
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class Autoscaling:
         budget = self._settings.budget
         if budget is not None:
             budget = max(0.0, budget - sum(it.price * it.replicas for it in nodesets))
-        demand = Planner(jobs.queue.look(now), allowances, nodes.nodes, self._fits, budget).demand()
+        look = jobs.queue.look(now, timed=has_reservations(nodes.nodes))
+        demand = Planner(look, allowances, nodes.nodes, self._fits, budget, now).demand()
         wanted, after = {}, {}
         for nodeset in nodesets:
             name = nodeset.name

@@ -9,7 +9,9 @@ from sidecars.policy.autoscaling.records import PresentNode, Shape
 from sidecars.slurm import gres, states
 
 if TYPE_CHECKING:
-    from sidecars.slurm.records import Node
+    from collections.abc import Iterable
+
+    from sidecars.slurm.records import Node, Reservation
 
 _NOT_IDLE = frozenset({"PLANNED", "RESERVED", "MAINTENANCE", "NOT_RESPONDING", "REBOOT_REQUESTED", "REBOOT_ISSUED"})
 """Flags of a node that must stay although no job is on it: backfill plans with it, or its state is in question."""
@@ -18,8 +20,21 @@ _NOT_USABLE = frozenset(
 )
 
 
-def present(node: Node, nodeset: str) -> PresentNode:
-    """The node. One whose GRES can't be read is not usable."""
+def reserved(reservations: Iterable[Reservation], now: float) -> dict[str, float]:
+    """The `reserved_at` of each node with a reservation that hasn't ended. Raises Malformed.
+
+    A node of which only some cores are reserved counts as a whole.
+    """
+    found: dict[str, float] = {}
+    for reservation in reservations:
+        if not reservation.end_time or reservation.end_time > now:
+            begin = float(reservation.start_time)
+            found |= {name: min(begin, found.get(name, begin)) for name in reservation.node_names()}
+    return found
+
+
+def present(node: Node, nodeset: str, reserved_at: float | None = None) -> PresentNode:
+    """The node. One whose GRES can't be read is not usable. `reserved_at`: see `reserved`."""
     try:
         resources, used = gres.total(gres.parse(node.gres)), gres.total(gres.parse(node.gres_used))
     except gres.GresError:
@@ -42,12 +57,13 @@ def present(node: Node, nodeset: str) -> PresentNode:
         partitions=frozenset(node.partitions),
         weight=node.weight,
         usable=usable,
-        idle_since=float(max(node.last_busy, node.slurmd_start_time)) if idle else None,
+        idle_since=float(max(node.last_busy, node.slurmd_start_time)) if idle and reserved_at is None else None,
         free_cores=max(0, node.cpus - node.alloc_cpus) // max(1, shape.threads),
         free_memory=max(0, shape.memory - node.alloc_memory),
         free_gres=tuple(
             gres.Gres(it.name, it.type, max(0, it.count - in_use.get((it.name, it.type), 0))) for it in shape.gres
         ),
+        reserved_at=reserved_at,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
-from sidecars.policy.autoscaling.needs import Needs, Unreadable, read
+from sidecars.policy.autoscaling.needs import Needs, Unreadable, read, rounded
 from sidecars.policy.autoscaling.order import Entry, Order
 from sidecars.policy.autoscaling.records import Excluded
 from sidecars.policy.reasons.autoscaling import NotCounted
@@ -87,7 +87,7 @@ class Queue:
         """All jobs."""
         self._jobs: dict[int, QueuedJob] = {}
         """The pending ones, and tasks of arrays with resources."""
-        self._needs: dict[JobRequest, Needs | Unreadable] = {}
+        self._needs: dict[tuple[JobRequest, int], Needs | Unreadable] = {}
         self._running: Counter[int] = Counter()
         """Tasks with resources, by array."""
         self._arrays: defaultdict[int, set[int]] = defaultdict(set)
@@ -105,6 +105,7 @@ class Queue:
         self._later: dict[int, int] = {}
         """Begin times that were in the future."""
         self._now = 0.0
+        self._timed = False
         self.update(jobs)
 
     def replace(self, listed: QueuedJobs) -> None:
@@ -141,9 +142,12 @@ class Queue:
             if job_id in self._jobs:
                 self._sort_in(job_id)
 
-    def look(self, now: float) -> Look:
-        """The runs in Slurm's order, and the jobs that don't count."""
+    def look(self, now: float, *, timed: bool = False) -> Look:
+        """The runs in Slurm's order, and the jobs that don't count. `timed`: the time limits of jobs matter."""
         self._now = max(self._now, now)
+        if timed != self._timed:
+            self._timed = timed
+            self._sort_all()
         for job_id in [job_id for job_id, begin in self._later.items() if begin <= self._now]:
             self._sort_out(job_id)
             self._sort_in(job_id)
@@ -261,10 +265,11 @@ class Queue:
         why = self._waits_for(job.job_id, pending)
         if why is not None:
             return why
-        found = self._needs.get(pending.request)
+        minutes = rounded(job.time_limit) if self._timed else 0
+        found = self._needs.get((pending.request, minutes))
         if found is None:
-            found = self._needs[pending.request] = read(
-                pending.request, self._tiers, exclusive_known=self._exclusive_known
+            found = self._needs[pending.request, minutes] = read(
+                pending.request, self._tiers, minutes=minutes, exclusive_known=self._exclusive_known
             )
         return found
 

@@ -100,11 +100,13 @@ class PresentNode:
     usable: bool = True
     """Whether jobs can start on it: it is not drained, DOWN or reserved."""
     idle_since: float | None = None
-    """None for a node with a job, and for one that must stay: drained, DOWN, reserved, not responding."""
+    """None for a node with a job, and for one that must stay: drained, DOWN, not responding, or with a reservation."""
     free_cores: int = 0
     free_memory: int = 0
     free_gres: tuple[Gres, ...] = ()
     """In the order of `shape.gres`."""
+    reserved_at: float | None = None
+    """When its next reservation begins, or its current one has begun. Only jobs that end before can use it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,20 +51,22 @@ class Fits:
 
     settings: Settings
     states: dict[tuple[Kind, Free], State] = field(default_factory=dict)
-    kinds: dict[tuple[str, int, frozenset[str], int], Kind] = field(default_factory=dict)
+    kinds: dict[tuple[str, int, frozenset[str], int, int | None], Kind] = field(default_factory=dict)
     shares: dict[tuple[Needs, int], Needs] = field(default_factory=dict)
-    present: tuple[Sequence[PresentNode], Sequence[State | None]] = ((), ())
-    """The nodes of the last plan, and their states."""
+    present: tuple[Sequence[PresentNode], int, Sequence[State | None]] = ((), 0, ())
+    """The nodes of the last plan, its minute if a node has a reservation, and their states."""
     filling: Filling = field(default_factory=Filling)
     """The last one of a long queue."""
 
-    def kind(self, nodeset: str, shape: Shape, partitions: frozenset[str], weight: int) -> Kind:
+    def kind(
+        self, nodeset: str, shape: Shape, partitions: frozenset[str], weight: int, minutes: int | None = None
+    ) -> Kind:
         """One object for all nodes of a kind."""
         # By identity, because the nodes share their shapes and a shape's hash is slow. The kind keeps the shape alive.
-        key = nodeset, id(shape), partitions, weight
+        key = nodeset, id(shape), partitions, weight, minutes
         found = self.kinds.get(key)
         if found is None:
-            found = self.kinds[key] = fit.kind_of(nodeset, shape, partitions, weight)
+            found = self.kinds[key] = fit.kind_of(nodeset, shape, partitions, weight, minutes)
         return found
 
     def state(self, kind: Kind, free: Free) -> State:
@@ -74,14 +76,17 @@ class Fits:
             found = self.states[kind, free] = State(kind, free)
         return found
 
-    def states_of(self, nodes: Sequence[PresentNode]) -> Sequence[State | None]:
+    def states_of(self, nodes: Sequence[PresentNode], now: float) -> Sequence[State | None]:
         """The state of each node; None for one that no job can use."""
-        if nodes != self.present[0]:
-            self.present = list(nodes), [self._state_of(node) if node.usable else None for node in nodes]
-        return self.present[1]
+        nodes, minute = list(nodes), int(now // 60) if has_reservations(nodes) else 0
+        if (nodes, minute) != self.present[:2]:
+            self.present = nodes, minute, [self._state_of(node, minute) if node.usable else None for node in nodes]
+        return self.present[2]
 
-    def _state_of(self, node: PresentNode) -> State:
-        kind = self.kind(node.nodeset, node.shape, node.partitions, node.weight)
+    def _state_of(self, node: PresentNode, minute: int) -> State:
+        # Whole minutes, and not too many: the plan is one of this minute.
+        minutes = None if node.reserved_at is None else max(-1, int(node.reserved_at // 60) - minute - 1)
+        kind = self.kind(node.nodeset, node.shape, node.partitions, node.weight, minutes)
         return self.state(kind, Free(node.free_cores, node.free_memory, tuple([it.count for it in node.free_gres])))
 
     def forget(self) -> None:
@@ -90,7 +95,7 @@ class Fits:
             self.states.clear()
             self.kinds.clear()
             self.shares.clear()
-            self.present = (), ()
+            self.present = (), 0, ()
             self.filling = Filling()
 
     def use(self, needs: Needs, state: State) -> Use:
@@ -119,6 +124,11 @@ class Fits:
         if found is None:
             found = self.shares[needs, nodes] = needs.share(nodes)
         return found
+
+
+def has_reservations(nodes: Sequence[PresentNode]) -> bool:
+    """Whether the time limits of jobs matter."""
+    return any(node.reserved_at is not None for node in nodes)
 
 
 @dataclass(slots=True)

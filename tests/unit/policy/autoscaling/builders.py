@@ -15,7 +15,7 @@ GPUS = Shape(2, 8, 1, 64000, (Gres("gpu", "h100", 4),), frozenset({"gpu"}))
 
 def job(job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **more: Any) -> QueuedJob:
     """A pending job of one task with 1000 MiB. `more`: fields of JobRequest, of Pending, or of QueuedJob."""
-    own = {key: more.pop(key) for key in list(more) if key in ("array_job_id", "submit_time")}
+    own = {key: more.pop(key) for key in list(more) if key in ("array_job_id", "submit_time", "time_limit")}
     names = set(Pending.__dataclass_fields__)
     pending = {key: more.pop(key) for key in list(more) if key in names}
     fields: dict[str, Any] = {

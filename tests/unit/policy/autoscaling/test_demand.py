@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from sidecars.policy.autoscaling.needs import rounded
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
+from sidecars.policy.autoscaling.present import present, reserved
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Nodes, Settings
 from sidecars.slurm.gres import Gres
-from sidecars.slurm.records import QueuedJob
+from sidecars.slurm.records import Node, QueuedJob, Reservation
 from tests.unit.policy.autoscaling.builders import GPUS, NOW, SHAPE, busy, job, node, nodeset, plan, replicas, why
 
 
@@ -36,6 +38,13 @@ def test_a_job_gets_as_many_nodes_as_it_needs(request_: dict[str, Any], nodes: i
     assert replicas(found) == {"cpu": nodes}
     assert [(promise.jobs, promise.nodes) for promise in found.promises] == [((1,), {"cpu": nodes})]
     assert why(found) == {}
+
+
+def test_a_maximum_of_nodes_that_is_the_number_of_tasks_is_slurms_own() -> None:
+    nodes = [node(f"cpu-{number}", idle_since=NOW - 900) for number in range(3)]
+    for most, used in ((3, 1), (2, 2)):
+        found = plan([nodeset(replicas=3)], [job(tasks=3, max_nodes=most)], nodes)
+        assert replicas(found) == {"cpu": used}
 
 
 def test_jobs_that_fit_together_share_a_node() -> None:
@@ -257,3 +266,41 @@ def test_gres_of_the_nodes_shape_may_have_several_types() -> None:
     assert replicas(plan([mixed], [job(tres_per_node="gres/gpu:2")])) == {"mixed": 1}
     assert why(plan([mixed], [job(tres_per_node="gres/gpu:a:2")])) == {"Impossible": 1}
     assert SHAPE.all_cores == 4
+
+
+def test_only_jobs_that_end_before_a_reservation_begins_use_its_node() -> None:
+    nodes = [node("cpu-0", reserved_at=NOW + 3700)]
+    for minutes, size in ((60, 1), (61, 2), (None, 2)):
+        found = plan([nodeset(replicas=1)], [job(time_limit=minutes)], nodes)
+        assert replicas(found) == {"cpu": size}
+    assert replicas(plan([nodeset(replicas=1)], [job(time_limit=60)], nodes, now=NOW + 200)) == {"cpu": 2}
+
+
+def test_a_long_queue_is_planned_again_as_a_reservation_comes_near() -> None:
+    jobs = [job(number, time_limit=60, tasks=1 + number % 2) for number in range(1, 700)]
+    nodes = [node("cpu-0", reserved_at=NOW + 3700)]
+    autoscaling, queue = Autoscaling(Settings()), Queue(jobs)
+    for now, used in ((NOW, True), (NOW + 200, False)):
+        found = autoscaling.plan([nodeset(replicas=1)], Jobs(queue, now), Nodes(nodes, now), {}, now)
+        new = sum(sum(promise.nodes.values()) for promise in found.promises)
+        assert (new, sum(promise.count for promise in found.promises) > 4 * new) == (9, used)
+
+
+@pytest.mark.parametrize("minutes", [0, 1, 7, 8, 9, 60, 61, 10_000])
+def test_a_time_limit_is_rounded_up_by_less_than_a_tenth(minutes: int) -> None:
+    assert minutes <= rounded(minutes) <= minutes * 1.1
+
+
+def test_a_node_with_a_reservation_is_reserved_from_the_first_begin_on_and_stays() -> None:
+    reservations = [
+        Reservation("past", node_list="w-[0-9]", start_time=10, end_time=20),
+        Reservation("later", node_list="w-[1-2]", start_time=90, end_time=99),
+        Reservation("now", node_list="w-2", start_time=30, end_time=60),
+        Reservation("licences", start_time=30, end_time=60),
+    ]
+    found = reserved(reservations, 50.0)
+    assert found == {"w-1": 90.0, "w-2": 30.0}
+    idle = Node("w-1", frozenset({"IDLE"}), cpus=4, last_busy=7)
+    assert present(idle, "w").idle_since == 7.0
+    kept = present(idle, "w", found["w-1"])
+    assert (kept.idle_since, kept.reserved_at, kept.usable) == (None, 90.0, True)

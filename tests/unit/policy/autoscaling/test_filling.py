@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.policy.autoscaling.filling import EVERY
-from sidecars.policy.autoscaling.order import EXACT
+from sidecars.policy.autoscaling.order import EXACT, Bundle
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Nodes, Plan, PresentNode, ScaledNodeSet, Settings
@@ -72,9 +72,13 @@ def test_what_comes_before_a_change_is_not_placed_again(monkeypatch: pytest.Monk
     runs = len(queue.look(NOW).runs)
     assert runs > EXACT
     decision(autoscaling, queue, 0, 0)
-    placed = []
-    place = Room.place
-    monkeypatch.setattr(Room, "place", lambda room, *run: placed.append(run) or place(room, *run))
+    placed, place = list[int](), Room.place
+
+    def counted(room: Room, bundle: Bundle, count: int) -> int:
+        placed.append(count)
+        return place(room, bundle, count)
+
+    monkeypatch.setattr(Room, "place", counted)
     last = max(jobs, key=lambda it: -it.pending.priority if it.pending else 0)
     queue.update([some(last.job_id, 4)])
     decision(autoscaling, queue, 0, 0)

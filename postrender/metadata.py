@@ -1,21 +1,14 @@
 """Labels and annotations of objects and of their pods: what the steps `labels` and `annotations` have in common."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
+from postrender import pods
 from postrender.configuration import StepSettings
 from postrender.selectors import Selection, Selector
 from postrender.stream import FILE_ANNOTATION, Manifest, Stream
 
 Field = Literal["labels", "annotations"]
-
-_TEMPLATE: Sequence[tuple[str, ...]] = (("spec", "template"),)
-POD_TEMPLATES: Mapping[str, Sequence[tuple[str, ...]]] = {
-    **dict.fromkeys(("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet"), _TEMPLATE),
-    **dict.fromkeys(("Accounting", "Controller", "LoginSet", "NodeSet", "RestApi"), _TEMPLATE),
-    "CronJob": (("spec", "jobTemplate", "spec", "template"),),
-}
-"""Where the kinds have the template of their pods."""
 
 
 class Settings(TypedDict, total=False):
@@ -34,7 +27,7 @@ def apply(stream: Stream, step: StepSettings[Settings], field: Field) -> None:
     selection = Selection(step.place, settings.get("select"), settings.get("required", False))
     for it in selection.objects(stream):
         value = changed(it.value, ("metadata",), field, settings)
-        for path in POD_TEMPLATES.get(it.kind, ()) if settings.get("pods") else ():
+        for path in pods.TEMPLATES.get(it.kind, ()) if settings.get("pods") else ():
             value = changed(value, (*path, "metadata"), field, settings)
         it.replace(value)
 

@@ -104,7 +104,10 @@ def load(text: str) -> Any:
 
 
 def line_of(node: yaml.Node | None, path: tuple[str | int, ...]) -> int:
-    """The line of the value at `path`, or of the deepest part of the path that exists."""
+    """The line of the value at `path`, or of the deepest part of the path that exists.
+
+    A number after a text is one of its lines, from 1.
+    """
     line = node.start_mark.line + 1 if node is not None else 1
     for part in path:
         found: yaml.Node | None = None
@@ -116,6 +119,8 @@ def line_of(node: yaml.Node | None, path: tuple[str | int, ...]) -> int:
             found = node.value[part]
             line = found.start_mark.line + 1
         if found is None:
+            if isinstance(part, int) and isinstance(node, yaml.ScalarNode) and node.style == "|":
+                line += part
             break
         node = found
     return line

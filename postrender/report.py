@@ -1,12 +1,15 @@
 """What a run has to say: findings, each with its rule, severity and place."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-Severity = Literal["error", "warning", "info", "off"]
-"""An `error` ends the run, and nothing is written to stdout. `off` is not reported."""
+from postrender.stream import Object
+
+Severity = Literal["error", "warning", "info", "ignore"]
+"""An `error` ends the run, and nothing is written to stdout. `ignore` is not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,13 @@ class Finding:
         return f"{self.severity}: {place}{self.message} [{self.rule}]"
 
 
+def finding(rule: str, severity: Severity, it: Object, path: Sequence[str | int], message: str) -> Finding:
+    """A finding about an object's value at `path`."""
+    place, line = it.located(*path)
+    source = it.document.source
+    return Finding(rule=rule, severity=severity, message=message, place=place, source=source, line=line)
+
+
 @dataclass(slots=True)
 class Run:
     """What steps get beside their settings, and where they leave their findings."""
@@ -49,6 +59,57 @@ class Run:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
-        """Add a finding, unless its rule is off."""
-        if finding.severity != "off":
+        """Add a finding, unless its rule is ignored."""
+        if finding.severity != "ignore":
             self.findings.append(finding)
+
+
+Format = Literal["text", "json", "sarif"]
+FORMATS: Sequence[Format] = ("text", "json", "sarif")
+PROGRAM = "slurm-postrender"
+
+
+def rendered(findings: Sequence[Finding], error: str, form: Format, file: str) -> str:
+    """A report. `error`: why the run has ended, "" if it hasn't. `file`: what lines are counted in."""
+    if form == "text":
+        lines = [*map(str, findings), *([error] if error else [])]
+        return "".join(f"{PROGRAM}: {line}\n" for line in lines)
+    if form == "json":
+        value: dict[str, Any] = {"error": error or None, "findings": [_plain(it) for it in findings]}
+    else:
+        value = _sarif(findings, error, file)
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(it: Finding) -> dict[str, Any]:
+    fields: Sequence[str] = ("rule", "severity", "message", "place", "source", "line")
+    return {name: getattr(it, name) for name in fields}
+
+
+def _sarif(findings: Sequence[Finding], error: str, file: str) -> dict[str, Any]:
+    """SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/). An error that is no finding is a notification."""
+    results = [
+        {
+            "ruleId": it.rule,
+            "level": {"error": "error", "warning": "warning"}.get(it.severity, "note"),
+            "message": {"text": f"{it.place}: {it.message}" if it.place else it.message},
+            "locations": [
+                {"physicalLocation": {"artifactLocation": {"uri": file}, "region": {"startLine": max(it.line, 1)}}}
+            ],
+        }
+        for it in findings
+    ]
+    rules = [{"id": rule} for rule in sorted({it.rule for it in findings})]
+    failed = bool(error) and not any(it.severity == "error" for it in findings)
+    notifications = [{"level": "error", "message": {"text": error}}] if failed else []
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": PROGRAM, "rules": rules}},
+                "results": results,
+                "invocations": [{"executionSuccessful": not failed, "toolExecutionNotifications": notifications}],
+            }
+        ],
+    }

@@ -31,7 +31,7 @@ Manifest = dict[str, Any]
 class Document:
     """One document of the stream. `number` counts from 1; `line` is that of its first line in the stream."""
 
-    __slots__ = ("_changed", "_head", "_original", "_read", "line", "number", "source", "text")
+    __slots__ = ("_changed", "_head", "_node", "_original", "_read", "line", "number", "source", "text")
 
     def __init__(self, text: str, number: int, line: int, source: str | None = None) -> None:
         self.text = text
@@ -41,6 +41,7 @@ class Document:
         """The path of its template in the chart, "" if unknown."""
         self._head: Head | None = None
         self._read = False
+        self._node: Any = None
         self._original: Manifest | None = None
         self._changed: Manifest | None = None
 
@@ -76,8 +77,8 @@ class Document:
         if value is None:
             return []
         if is_list(str(value.get("kind", "")), value):
-            return [Object(self, item, index) for index, item in enumerate(value["items"]) if isinstance(item, dict)]
-        return [Object(self, value, None)]
+            return [Object(self, index) for index, item in enumerate(value["items"]) if isinstance(item, dict)]
+        return [Object(self)]
 
     def place(self, line: int | None = None) -> str:
         """For messages. `line`: of the document's text, from 1."""
@@ -85,10 +86,11 @@ class Document:
         return f"document {self.number}{source}, line {self.line + (line or self._first_line()) - 1}"
 
     def place_of(self, path: Sequence[str | int]) -> tuple[str, int]:
-        """The place of a value of the original object, and its line in the stream."""
+        """The place of a value of the original object, and its line in the stream. See `reading.line_of`."""
         line = self._first_line()
         if self._read and self.text:
-            line = reading.line_of(reading.compose(self.text), tuple(path))
+            self._node = self._node or reading.compose(self.text)
+            line = reading.line_of(self._node, tuple(path))
         return self.place(line), self.line + line - 1
 
     def written(self) -> str:
@@ -110,16 +112,20 @@ class Document:
         return 1 + (found.group().count("\n") if found is not None and found.end() < len(self.text) else 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Object:
     """A Kubernetes object of the stream: a document's, or an item of its `List`."""
 
     document: Document
-    value: Manifest
-    """Not to be changed in place."""
-
-    index: int | None
+    index: int | None = None
     """Its position in the `List`."""
+
+    @property
+    def value(self) -> Manifest:
+        """As it is now; not to be changed in place."""
+        whole = self.document.value or {}
+        found: Manifest = whole if self.index is None else whole["items"][self.index]
+        return found
 
     @property
     def kind(self) -> str:
@@ -150,14 +156,13 @@ class Object:
 
     def place(self, *path: str | int) -> str:
         """Where it is, or its value at `path`, for messages."""
-        return f"{self.document.place_of(self._path(path))[0]}, {self.kind} {self.name}"
+        return self.located(*path)[0]
 
-    def line(self, *path: str | int) -> int:
-        """The line of the stream where it is, or its value at `path`."""
-        return self.document.place_of(self._path(path))[1]
-
-    def _path(self, path: Sequence[str | int]) -> tuple[str | int, ...]:
-        return tuple(path) if self.index is None else ("items", self.index, *path)
+    def located(self, *path: str | int) -> tuple[str, int]:
+        """`place`, and the line of the stream."""
+        whole = path if self.index is None else ("items", self.index, *path)
+        place, line = self.document.place_of(whole)
+        return f"{place}, {self.kind} {self.name}", line
 
 
 class Stream:

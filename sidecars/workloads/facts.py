@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -82,6 +82,38 @@ class Facts:
                 raise MissingReferenceError("ConfigMap", reference.name, place)
             found[reference.name] = self.config_maps[reference.name]
         return found
+
+
+class UnreadKeys(Mapping[str, str]):
+    """The keys of a Secret that exists and whose contents are not known: each has the digest of no data."""
+
+    def __getitem__(self, key: str) -> str:
+        return NOTHING
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class UnreadObjects(Mapping[str, UnreadKeys]):
+    """Secrets or ConfigMaps of any name, all of which exist and whose contents are not known."""
+
+    def __getitem__(self, name: str) -> UnreadKeys:
+        return UnreadKeys()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 _Keys = TypeVar("_Keys")

@@ -48,6 +48,11 @@ def merge(base: Json, patch: Json, kind: str, *, retain_keys: bool = False) -> J
     return _merge_map(base, patch, kind, retain_keys, "")
 
 
+def has_rules(kind: str) -> bool:
+    """Whether Kubernetes merges the lists of a type by keys. All lists of other types are replaced."""
+    return kind in _TABLE
+
+
 def _merge_map(base: Mapping[str, Any], patch: Mapping[str, Any], kind: str | None, retain: bool, place: str) -> Json:
     directive = patch.get("$patch")
     if directive == "delete":

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import yaml
-
-from postrender import configuration, steps
+from postrender import configuration, steps, writing
 from postrender.report import Run
 from postrender.stream import Stream
 
@@ -12,7 +10,7 @@ from postrender.stream import Stream
 def stream(*objects: dict[str, Any]) -> Stream:
     """A stream of objects as Helm 3 writes it: that of number N has the source `chart/templates/N.yaml`."""
     parts = [
-        f"---\n# Source: chart/templates/{number}.yaml\n{yaml.safe_dump(it, sort_keys=False)}"
+        f"---\n# Source: chart/templates/{number}.yaml\n{writing.document(it)}"
         for number, it in enumerate(objects, start=1)
     ]
     return Stream.read("".join(parts).encode())

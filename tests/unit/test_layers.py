@@ -131,8 +131,8 @@ TESTED_BY = {
 """Modules whose test has another place than theirs."""
 
 TESTED_POSTRENDER = {
+    "clusters.py": "steps/test_check.py",
     "errors.py": "test_reading.py",
-    "report.py": "test_steps.py",
 }
 """The same of the post-renderer."""
 

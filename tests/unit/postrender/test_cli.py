@@ -1,6 +1,7 @@
 """The command, as Helm starts it."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,38 @@ def test_a_failure_writes_no_stream_but_its_reason_to_stderr_and_to_the_report(c
     command.environment[cli.REPORT] = str(command.folder / "other.txt")
     assert "nothing would be left" in command(file, stdin=b"")[2]
     assert "nothing would be left" in (command.folder / "other.txt").read_text()
+
+
+def test_check_writes_findings_in_place_of_the_stream(command: Command) -> None:
+    pod = b"kind: Pod\nmetadata:\n  name: p\nspec:\n  containers:\n  - image: a\n"
+    status, out, err = command("check", "--format", "json", stdin=pod)
+    assert (status, err) == (0, "")
+    assert [it["rule"] for it in json.loads(out)["findings"]] == ["image-tag"]
+    assert command.report.read_bytes() == out
+    (command.folder / "stream.yaml").write_bytes(pod + b"---\n" + pod)
+    status, out, _ = command("check", "--format", "sarif", "--input", str(command.folder / "stream.yaml"))
+    assert status == 1
+    (run,) = json.loads(out)["runs"]
+    assert [it["ruleId"] for it in run["results"]] == ["duplicate-object", "image-tag", "image-tag"]
+    status, out, _ = command("check", "--input", str(command.folder / "absent"))
+    assert status == 1
+    assert b"absent can't be read: No such file or directory" in out
+
+
+def test_warnings_of_a_run_go_to_stderr_and_to_the_report(command: Command) -> None:
+    (command.folder / "c.yaml").write_text("steps: [{check: {severity: {image-tag: warning}}}]\n")
+    pod = b"kind: Pod\nmetadata:\n  name: p\nspec:\n  containers:\n  - image: a\n"
+    status, out, err = command(str(command.folder / "c.yaml"), stdin=pod)
+    assert (status, out) == (0, pod)
+    assert err == command.report.read_text()
+    assert err.startswith("slurm-postrender: warning: document 1, line 6, Pod p: a can be another image")
+
+
+def test_kustomize_needs_no_argument(command: Command) -> None:
+    function = b"functionConfig:\n  spec:\n    steps: [{labels: {set: {x: z}}}]\n"
+    status, out, _ = command(stdin=b"kind: ResourceList\nitems:\n- kind: A\n  metadata:\n    name: a\n" + function)
+    assert status == 0
+    assert b"labels:\n      x: z\n" in out
 
 
 def test_a_report_that_cannot_be_written_is_said_and_changes_nothing(command: Command) -> None:

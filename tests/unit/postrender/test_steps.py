@@ -30,7 +30,7 @@ def test_an_error_that_a_step_finds_ends_the_run_and_a_warning_does_not(monkeypa
 
     monkeypatch.setattr(postrender.steps.labels, "apply", apply)
     run = Run()
-    for severity in ("off", "info", "warning"):
+    for severity in ("ignore", "info", "warning"):
         applied(stream(config_map("one")), {"labels": {"set": {"as": severity}}}, run=run)
     assert [it.severity for it in run.findings] == ["info", "warning"]
     assert str(run.findings[1]) == "warning: document 1: bad [r]"

@@ -6,7 +6,10 @@ Only the chosen role is imported, because the roles in worker pods can't afford 
 import sys
 from collections.abc import Sequence
 
-ROLES = ("operator", "register", "node", "reconfigure", "release", "simulate", "doctor", "exporter", "plugin")
+ROLES = (
+    *("operator", "register", "node", "reconfigure", "release"),
+    *("simulate", "doctor", "exporter", "plugin", "secrets"),
+)
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
 
@@ -53,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.explain.plugin import main as run_plugin
 
         return run_plugin(arguments[1:])
+    if role == "secrets":
+        from sidecars.secrets.main import main as run_secrets
+
+        return run_secrets(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"
     print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
     return 2

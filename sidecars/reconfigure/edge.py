@@ -33,10 +33,7 @@ from sidecars.reconfigure.actions import (
     Taken,
 )
 from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
-from sidecars.slurm import health
-
-RESTART_KEYS = ("SlurmctldPort", "CommunicationParameters")
-"""What a running slurmctld does not take: it keeps the sockets that it listens on, whatever their port and family."""
+from sidecars.slurm import health, keys
 
 DATA = "..data"
 """The link that the kubelet swaps in a projected volume, and this sidecar in the folder of slurmctld."""
@@ -244,7 +241,7 @@ class Edge:
         if code is None:
             return NoAnswer(output)
         if code == 0:
-            return Passed("; ".join(dryrun.changed(live.files, new.files, RESTART_KEYS)) if live else "")
+            return Passed("; ".join(dryrun.changed(live.files, new.files, keys.READ_AT_START)) if live else "")
         return Refused(dryrun.diagnose(output, new.files))
 
     def _scontrol(self, words: str) -> Answer:

@@ -18,6 +18,11 @@ from sidecars.slurm.versions import Version
 Kind = Literal["text", "number", "boolean", "line"]
 """What a key's value is; a `line` key can be repeated, and names the subject of its line."""
 
+READ_AT_START = ("SlurmctldPort", "CommunicationParameters")
+"""Keys of slurm.conf that a running slurmctld does not take: it keeps the sockets on which it listens, whatever their
+port and family.
+"""
+
 _TABLES: dict[str, Any] = json.loads(packaged.files("sidecars.slurm").joinpath("keys.json").read_text(encoding="utf-8"))
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+|infinite|unlimited", re.IGNORECASE)
 _BOOLEANS = frozenset({"yes", "no", "up", "down", "true", "false", "1", "0"})

@@ -22,7 +22,13 @@ _TOOLS = frozenset(
         "kubectl.kubernetes.io/last-applied-configuration",
     }
 )
-_TOOLS_PREFIXES = ("meta.helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/")
+_TOOLS_PREFIXES = (
+    "meta.helm.sh/",
+    "argocd.argoproj.io/",
+    "kustomize.toolkit.fluxcd.io/",
+    "helm.toolkit.fluxcd.io/",
+    "postrenderer.helm.sh/",
+)
 
 
 def labels(owner: Resource) -> dict[str, str]:
@@ -73,6 +79,11 @@ def owned(manifest: Manifest, owner: Resource) -> Manifest:
             }
         )
     }
+
+
+def ownerless(manifest: Manifest) -> Manifest:
+    """The object without its owner, who doesn't exist where no operator runs."""
+    return manifest | {"metadata": {key: it for key, it in manifest["metadata"].items() if key != "ownerReferences"}}
 
 
 def _tidy(metadata: Json) -> Json:

@@ -53,7 +53,10 @@ def test_no_role_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_names_the_roles(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "{operator,register,node,reconfigure,release,simulate,doctor,exporter,plugin}" in capsys.readouterr().out
+    assert (
+        "{operator,register,node,reconfigure,release,simulate,doctor,exporter,plugin,secrets}"
+        in capsys.readouterr().out
+    )
 
 
 def test_the_rest_of_the_arguments_goes_to_the_role(capsys: pytest.CaptureFixture[str]) -> None:

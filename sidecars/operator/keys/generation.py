@@ -6,10 +6,9 @@ and with the annotation names.GENERATE, which the operator fills. What it has fi
 
 import base64
 import contextlib
-import secrets
-import string
 from collections.abc import Sequence
 
+from sidecars import generated
 from sidecars.kube import SECRETS, STATEFUL_SETS, Conflict, Manifest, NotFound
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.runtime import Runtime
@@ -19,8 +18,6 @@ from sidecars.workloads import controller as slurmctld
 from sidecars.workloads import names
 from sidecars.workloads.references import Reference
 from sidecars.workloads.resources import Accounting, Controller, KeySelector
-
-KEY_CHARACTERS, PASSWORD_CHARACTERS = 1024, 32
 
 
 async def keys(runtime: Runtime, controller: Controller) -> None:
@@ -35,14 +32,14 @@ async def keys(runtime: Runtime, controller: Controller) -> None:
     live = runtime.caches.live(STATEFUL_SETS, namespace, names.controller(controller.name))
     distributed = runtime.contents.exists(Reference("Secret", namespace, names.slurm_jwks(slurm_key.name)))
     runs = bool(runtime.caches.slurmctld_pods.store.by("controller", (namespace, controller.name)))
-    generated = [
-        await _generate(runtime, namespace, selector, KEY_CHARACTERS, used=used, immutable=True)
+    made = [
+        await _generate(runtime, namespace, selector, generated.KEY_CHARACTERS, used=used, immutable=True)
         for selector, used in (
             (slurm_key, distributed or runs or live is not None),
             (jwt_key, _mounts(live, jwt_key.name)),
         )
     ]
-    _wait_for(generated)
+    _wait_for(made)
 
 
 async def password(runtime: Runtime, accounting: Accounting) -> None:
@@ -54,7 +51,7 @@ async def password(runtime: Runtime, accounting: Accounting) -> None:
     lines = conf.data.get("slurmdbd.conf", b"").decode(errors="replace").splitlines() if conf is not None else []
     used = slurmdbd.host_line(storage) in lines
     selector = storage.password_key_ref
-    characters = PASSWORD_CHARACTERS
+    characters = generated.PASSWORD_CHARACTERS
     _wait_for([await _generate(runtime, accounting.namespace, selector, characters, used=used, immutable=False)])
 
 
@@ -73,7 +70,7 @@ async def _generate(
             f"Secret {selector.name!r} has lost {selector.key!r}, which the cluster uses. Restore the Secret from a "
             "backup: none is generated, because the daemons have the former one",
         )
-    text = "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(characters))
+    text = generated.text(characters)
     patch = {
         # Only into the very Secret that had no value.
         "metadata": {
@@ -89,9 +86,9 @@ async def _generate(
     return f"{selector.key!r} in Secret {selector.name!r}"
 
 
-def _wait_for(generated: Sequence[str]) -> None:
+def _wait_for(made: Sequence[str]) -> None:
     """Nothing may start before the cache shows what was generated. Raises NotUsableError."""
-    if what := " and ".join(filter(None, generated)):
+    if what := " and ".join(filter(None, made)):
         raise NotUsableError(Ready.WAITING_FOR_KEYS, f"{what} is being generated")
 
 

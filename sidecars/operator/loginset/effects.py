@@ -1,10 +1,8 @@
 """Applies what a pass over one LoginSet decided, beyond what all kinds share: host keys, and hints to the kubelets."""
 
-import asyncio
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 
+from sidecars import generated
 from sidecars.kube import SECRETS, AlreadyExists, records
 from sidecars.operator.loginset.memory import Memory
 from sidecars.operator.runtime import workload
@@ -41,29 +39,7 @@ async def create_host_keys(runtime: Runtime, loginset: LoginSet) -> None:
 
 async def make_host_keys() -> dict[str, str]:
     """New sshd host keys by file name, private ones in OpenSSH's format. Raises NotUsableError if ssh-keygen fails."""
-    keys: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in render.HOST_KEY_TYPES:
-            path = Path(folder) / f"ssh_host_{kind}_key"
-            try:
-                keygen = await asyncio.create_subprocess_exec(
-                    *("ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", str(path)),
-                    stderr=asyncio.subprocess.PIPE,
-                )
-            except FileNotFoundError as error:
-                raise NotUsableError(
-                    Ready.HOST_KEYS_FAILED, "ssh-keygen is missing where the operator runs: install openssh-client"
-                ) from error
-            try:
-                _, output = await keygen.communicate()
-            finally:
-                if keygen.returncode is None:  # the operator stops
-                    keygen.kill()
-                    await keygen.wait()
-            if keygen.returncode != 0:
-                raise NotUsableError(
-                    Ready.HOST_KEYS_FAILED, f"ssh-keygen -t {kind}: {output.decode(errors='replace').strip()}"
-                )
-            for file in (path, path.with_name(path.name + ".pub")):
-                keys[file.name] = file.read_text()
-    return keys
+    try:
+        return await generated.host_keys(render.HOST_KEY_TYPES)
+    except generated.GenerationError as error:
+        raise NotUsableError(Ready.HOST_KEYS_FAILED, str(error)) from error

@@ -4,10 +4,11 @@ from sidecars.workloads.nodeset.claims import claims, daemon_claims
 from sidecars.workloads.nodeset.naming import daemon_pod_name, hostname, pod_name, selector
 from sidecars.workloads.nodeset.objects import objects, shared_objects
 from sidecars.workloads.nodeset.pods import daemon_pod, pod
-from sidecars.workloads.nodeset.revisions import Revision, revision, revision_object, revision_of
+from sidecars.workloads.nodeset.revisions import CHOICES, Revision, revision, revision_object, revision_of
 from sidecars.workloads.nodeset.template import pod_template
 
 __all__ = [
+    "CHOICES",
     "Revision",
     "claims",
     "daemon_claims",

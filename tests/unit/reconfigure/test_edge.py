@@ -21,7 +21,7 @@ from sidecars.reconfigure.actions import (
     Restart,
 )
 from sidecars.reconfigure.dryrun import Host
-from sidecars.reconfigure.edge import RESTART_KEYS, Edge, Places
+from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import FileSet, IncompleteError, assemble
 from sidecars.slurm import keys
 
@@ -279,4 +279,4 @@ def test_the_other_slurmctld_are_those_of_the_installed_set(edge: Edge) -> None:
 
 
 def test_what_slurm_takes_only_on_a_restart_are_keys_of_slurm() -> None:
-    assert set(RESTART_KEYS) <= set(keys.spelled("slurm.conf"))
+    assert set(keys.READ_AT_START) <= set(keys.spelled("slurm.conf"))

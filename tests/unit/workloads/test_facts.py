@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.workloads.facts import (
+    NOTHING,
+    Facts,
     MissingReferenceError,
+    UnreadKeys,
+    UnreadObjects,
     combined,
     config_map_contents,
     config_map_digests,
@@ -56,3 +60,13 @@ def test_a_missing_object_or_key_is_named_with_the_field_that_asks_for_it() -> N
         facts.secret(KeySelector(name="a", key="l"), "spec.x")
     with pytest.raises(MissingReferenceError, match=r"^spec\.y: ConfigMap 'm' doesn't exist$"):
         facts.files([LocalObjectReference(name="m")], "spec.y")
+
+
+def test_a_secret_with_unknown_contents_has_each_key_with_the_digest_of_nothing() -> None:
+    found = Facts(site=builders.facts().site, secrets={"keys": UnreadKeys()})
+    selector = KeySelector(name="keys", key="any")
+    assert found.secret(selector, "spec.slurmKeyRef") == NOTHING
+    assert "any" in UnreadKeys()
+    with pytest.raises(MissingReferenceError):
+        found.secret(KeySelector(name="other", key="any"), "spec.slurmKeyRef")
+    assert Facts(site=found.site, secrets=UnreadObjects()).secret(selector, "spec.slurmKeyRef") == NOTHING

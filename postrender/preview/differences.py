@@ -1,0 +1,145 @@
+"""Which fields of objects differ, in words."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from postrender.expand.cluster import is_custom, typed
+from sidecars.workloads.resources import Manifest, builtins
+
+Identity = tuple[str, str, str, str]
+"""API group, kind, namespace and name."""
+
+LONGEST = 60
+"""Characters of a value that is shown."""
+
+_OF_TOOLS = ("helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/version")
+_PREFIXES = (
+    "meta.helm.sh/",
+    "kubectl.kubernetes.io/last-applied",
+    "deployment.kubernetes.io/",
+    "postrenderer.helm.sh/",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An object that is created, changed or deleted."""
+
+    action: Literal["create", "change", "delete"]
+    kind: str
+    namespace: str
+    name: str
+    fields: tuple[str, ...] = ()
+    """Of a change: what differs, such as `spec.replicas: 2 → 3`."""
+
+
+def identity(manifest: Manifest, namespace: str = "") -> Identity:
+    """What distinguishes objects. `namespace`: of one that names none."""
+    group = str(manifest.get("apiVersion", "")).rpartition("/")[0]
+    metadata = manifest.get("metadata") or {}
+    return group, str(manifest.get("kind")), metadata.get("namespace") or namespace, str(metadata.get("name"))
+
+
+def changes(
+    before: Iterable[Manifest], after: Iterable[Manifest], namespace: str = "", *, live: bool = False
+) -> list[Change]:
+    """How the objects differ, in the order of `after`, then what is deleted.
+
+    `live`: those before come from the API server, with defaults and fields of others: only what `after` sets counts.
+    """
+    old = {identity(it, namespace): it for it in before}
+    new = {identity(it, namespace): it for it in after}
+    found = []
+    for key, manifest in new.items():
+        if key not in old:
+            found.append(Change("create", *key[1:]))
+        elif fields := tuple(_of_object(old[key], manifest, live=live)):
+            found.append(Change("change", *key[1:], fields))
+    return found + [Change("delete", *key[1:]) for key in old if key not in new]
+
+
+def fields(before: Any, after: Any, place: str = "", *, live: bool = False, secret: bool = False) -> Iterator[str]:
+    """The fields that differ, each with its values where they are short.
+
+    `live`: as for `changes`. `secret`: values are never shown.
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _of_maps(before, after, place, live=live, secret=secret)
+    elif isinstance(before, list) and isinstance(after, list) and before != after:
+        old, new = _by_name(before), _by_name(after)
+        if old is not None and new is not None:
+            yield from _of_maps(old, new, place, live=live, secret=secret, item=True)
+        elif len(before) == len(after):
+            for index, (one, other) in enumerate(zip(before, after, strict=True)):
+                yield from fields(one, other, f"{place}[{index}]", live=live, secret=secret)
+        else:
+            yield f"{place} changes"
+    elif not _equal(before, after):
+        yield f"{place} changes" if secret else f"{place}: {_shown(before)} → {_shown(after)}".replace(_LONG, "changes")
+
+
+_LONG = "… → …"
+
+
+def _of_object(before: Manifest, after: Manifest, *, live: bool) -> Iterator[str]:
+    secret = after.get("kind") == "Secret"
+    for part in ("labels", "annotations"):
+        one, other = ((it.get("metadata") or {}).get(part) or {} for it in (before, after))
+        yield from fields(_without_tools(one), _without_tools(other), f"metadata.{part}", live=live)
+    if is_custom(after):
+        # Without defaults, which the API server writes into the object.
+        one, other = (builtins(typed(it).spec) for it in (before, after))
+        yield from fields(one, other, "spec")
+        return
+    one, other = (
+        {key: value for key, value in it.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
+        for it in (before, after)
+    )
+    yield from fields(one, other, live=live, secret=secret)
+
+
+def _without_tools(of: Mapping[str, str]) -> dict[str, str]:
+    return {key: it for key, it in of.items() if key not in _OF_TOOLS and not key.startswith(_PREFIXES)}
+
+
+def _of_maps(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    place: str,
+    *,
+    live: bool,
+    secret: bool,
+    item: bool = False,
+) -> Iterator[str]:
+    for key in [*after, *(key for key in before if key not in after and not live)]:
+        inner = f"{place}[{key}]" if item else f"{place}.{key}" if place else key
+        if key not in before:
+            if not _is_unset(after[key]):
+                shown = "" if secret or isinstance(after[key], dict | list) else f": {_shown(after[key])}"
+                yield f"{inner} is added{shown}"
+        elif key not in after:
+            if not _is_unset(before[key]):
+                yield f"{inner} is removed"
+        else:
+            yield from fields(before[key], after[key], inner, live=live, secret=secret)
+
+
+def _by_name(items: Sequence[Any]) -> dict[str, Any] | None:
+    named = {it["name"]: it for it in items if isinstance(it, dict) and isinstance(it.get("name"), str)}
+    return named if len(named) == len(items) else None
+
+
+def _is_unset(value: Any) -> bool:
+    return value is None or value in ({}, [])
+
+
+def _equal(before: Any, after: Any) -> bool:
+    return (_is_unset(before) and _is_unset(after)) or (type(before) is type(after) and before == after)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "unset"
+    text = str(value)
+    return "…" if isinstance(value, dict | list) or "\n" in text or len(text) > LONGEST else text or '""'

@@ -1,0 +1,229 @@
+"""The preview as a whole: from two sets of objects and what is known of the cluster to what an upgrade would do."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from postrender.expand import objects
+from postrender.expand.cluster import Cluster, clusters, is_custom
+from postrender.expand.objects import Configuration, usable
+from postrender.preview import differences, workers
+from postrender.preview.differences import Change, identity
+from postrender.preview.state import SlurmState, State, assumed
+from postrender.preview.workers import Seen, Workers
+from sidecars.policy.nodeset.revisions import Stored
+from sidecars.slurm import conf, keys
+from sidecars.workloads import names, nodeset
+from sidecars.workloads.facts import Site
+from sidecars.workloads.resources import Controller, Manifest, NodeSet, builtins
+
+GENERIC = {"StatefulSet", "Deployment", "DaemonSet"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Pods of a StatefulSet or Deployment that restart, are created or are deleted."""
+
+    kind: str
+    namespace: str
+    name: str
+    action: str
+    """restart, create or delete."""
+    why: tuple[str, ...]
+    pods: tuple[str, ...] = ()
+    """Their names, where they are known beforehand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What slurmctld does with a changed configuration."""
+
+    controller: str
+    """Namespace and name."""
+    action: str
+    """live: it takes the files while it runs; restart: its container restarts; pod: its pod is replaced."""
+    files: tuple[str, ...]
+    """The files that differ."""
+    why: tuple[str, ...] = ()
+    """Of a restart: the settings that a running slurmctld can't take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an upgrade would do. Empty if nothing."""
+
+    changes: tuple[Change, ...] = ()
+    configured: tuple[Configured, ...] = ()
+    pods: tuple[Pods, ...] = ()
+    workers: tuple[Workers, ...] = ()
+
+
+def preview(
+    before: Sequence[Manifest], after: Sequence[Manifest], site: Site, state: State, namespace: str = ""
+) -> Preview:
+    """Compare. `namespace`: of objects that name none. Raises PostrenderError.
+
+    Secrets whose contents one side doesn't know have those of the other side.
+    """
+    old = clusters(before, namespace)
+    new = clusters(after, namespace)
+    if not state.live:
+        # Nothing tells which of them exist: none of them changes.
+        old, new = ({space: _with_unread(it) for space, it in found.items()} for found in (old, new))
+    applied_before = [it for it in before if not is_custom(it)]
+    applied_after = [it for it in after if not is_custom(it)]
+    configured: list[Configured] = []
+    concerned: list[Workers] = []
+    rendered: list[tuple[list[Manifest], list[Manifest]]] = []
+    for space in sorted(old.keys() | new.keys()):
+        one, other = _sharing(old.get(space), new.get(space))
+        was, becomes = _Side(one, site), _Side(other, site)
+        rendered.append((was.workloads(), becomes.workloads()))
+        configured += _configurations(was, becomes)
+        concerned += _nodesets(was, becomes, state)
+    pods = [it for pair in rendered for it in _pods(*pair)]
+    pods += _pods(applied_before, applied_after, live=state.live)
+    found = differences.changes(before, after, namespace, live=state.live)
+    return Preview(tuple(found), tuple(configured), tuple(pods), tuple(it for it in concerned if it.workers))
+
+
+class _Side:
+    """The cluster before or after; None if it doesn't exist then."""
+
+    def __init__(self, cluster: Cluster | None, site: Site) -> None:
+        self.cluster = cluster
+        self.site = site
+        self.configured: dict[str, Configuration] = {}
+        for name, controller in cluster.controllers.items() if cluster is not None else ():
+            assert cluster is not None  # noqa: S101 - its controllers are looked at
+            self.configured[name] = objects.configuration(cluster, controller, site, frozenset())
+
+    def controllers(self) -> Mapping[str, Controller]:
+        return self.cluster.controllers if self.cluster is not None else {}
+
+    def nodesets(self) -> Mapping[str, NodeSet]:
+        return self.cluster.nodesets if self.cluster is not None else {}
+
+    def workloads(self) -> list[Manifest]:
+        """StatefulSets and Deployments that the operator applies."""
+        cluster = self.cluster
+        if cluster is None:
+            return []
+        found: list[Manifest] = []
+        for controller in cluster.controllers.values():
+            found += objects.of_controller(cluster, controller, self.configured[controller.name])
+        for accounting in cluster.accountings.values():
+            found += objects.of_accounting(cluster, accounting, self.site)
+        for restapi in cluster.restapis.values():
+            found += objects.of_restapi(cluster, restapi, self.configured[cluster.controller(restapi).name])
+        for loginset in cluster.loginsets.values():
+            found += objects.of_loginset(cluster, loginset, self.configured[cluster.controller(loginset).name])
+        return [it for it in found if it["kind"] in GENERIC]
+
+
+def _sharing(one: Cluster | None, other: Cluster | None) -> tuple[Cluster | None, Cluster | None]:
+    """Both with the contents of Secrets and ConfigMaps that only one of them knows, and with the same host keys."""
+    if one is None or other is None:
+        return tuple(_with_unread(it) if it is not None else None for it in (one, other))  # type: ignore[return-value]
+    secrets = {**one.secrets, **other.secrets}
+    for side in (one, other):
+        secrets |= {key: it for key, it in side.secrets.items() if it is not None}
+    becomes = replace(other, secrets=secrets, config_maps={**one.config_maps, **other.config_maps})
+    return _with_unread(one), _with_unread(becomes)
+
+
+def _with_unread(cluster: Cluster) -> Cluster:
+    """The cluster with the Secrets that are generated beside it."""
+    host_keys = dict.fromkeys(names.ssh_host_keys(it.name) for it in cluster.loginsets.values())
+    return replace(cluster, secrets={**host_keys, **cluster.secrets})
+
+
+def _configurations(was: _Side, becomes: _Side) -> Iterable[Configured]:
+    for name, controller in becomes.controllers().items():
+        if name not in was.controllers() or controller.spec.external:
+            continue
+        old, new = was.configured[name].config_set, becomes.configured[name].config_set
+        files = sorted(
+            it for it in old.digests.keys() | new.digests.keys() if old.digests.get(it) != new.digests.get(it)
+        )
+        if not files:
+            continue
+        before, after = (conf.parse_readable(it.files["slurm.conf"]) for it in (old, new))
+        why = tuple(
+            f"{key}: {before.get(key) or 'unset'} → {after.get(key) or 'unset'}"
+            for key in keys.READ_AT_START
+            if before.get(key) != after.get(key)
+        )
+        action = "pod" if controller.spec.config_update == "Recreate" else "restart" if why else "live"
+        yield Configured(f"{controller.namespace}/{name}", action, tuple(files), why)
+
+
+def _nodesets(was: _Side, becomes: _Side, state: State) -> Iterable[Workers]:
+    for name in sorted({*was.nodesets(), *becomes.nodesets()}):
+        before, after = was.nodesets().get(name), becomes.nodesets().get(name)
+        seen = _seen(was, before, after, state)
+        if after is None:
+            assert before is not None  # noqa: S101 - one of them has the name
+            yield workers.of_deleted(before, seen)
+            continue
+        assert becomes.cluster is not None  # noqa: S101 - it has the NodeSet
+        controller = becomes.cluster.controller(after)
+        why = () if before is None else _why(before, after)
+        with usable(after):
+            yield workers.of_nodeset(after, controller, becomes.configured[controller.name].facts, seen, why)
+
+
+def _seen(was: _Side, before: NodeSet | None, after: NodeSet | None, state: State) -> Seen:
+    any_of = after or before
+    assert any_of is not None  # noqa: S101 - one of them has the name
+    if state.live:
+        slurm = state.of_slurm((any_of.namespace, any_of.spec.controller_ref.name))
+        return Seen(state.pods_of(any_of), slurm, state.stored(any_of), state.places(), state.now)
+    if before is None or was.cluster is None:
+        return Seen([], SlurmState(), (), {}, state.now, jobs_known=False)
+    controller = was.cluster.controller(before)
+    with usable(before):
+        present = nodeset.revision(before, controller, was.configured[controller.name].facts)
+    pods, slurm = assumed(before, present, state.now)
+    stored = [Stored(f"{before.name}-{present.hash}", 1, present)]
+    return Seen(pods, slurm, stored, {}, state.now, jobs_known=False)
+
+
+def _why(before: NodeSet, after: NodeSet) -> tuple[str, ...]:
+    """What differs in the choices that a pod is rendered from."""
+    one, other = (
+        {key: value for key, value in builtins(it.spec).items() if key in nodeset.CHOICES} for it in (before, after)
+    )
+    return tuple(differences.fields(one, other, "spec"))
+
+
+def _pods(before: Sequence[Manifest], after: Sequence[Manifest], *, live: bool = False) -> list[Pods]:
+    old = {identity(it): it for it in before if it.get("kind") in GENERIC}
+    new = {identity(it): it for it in after if it.get("kind") in GENERIC}
+    found = []
+    for key, manifest in new.items():
+        if key not in old:
+            found.append(_changed(manifest, "create", ()))
+            continue
+        one, other = ((it["spec"].get("template") or {}) for it in (old[key], manifest))
+        why = tuple(map(_worded, differences.fields(one, other, live=live)))
+        if why:
+            found.append(_changed(manifest, "restart", why))
+        had, gets = (it["spec"].get("replicas", 1) for it in (old[key], manifest))
+        if had != gets:
+            more = f"spec.replicas: {had} → {gets}"
+            found.append(_changed(manifest, "create" if gets > had else "delete", (more,), range(*sorted((had, gets)))))
+    return found + [_changed(it, "delete", ()) for key, it in old.items() if key not in new]
+
+
+def _changed(manifest: Manifest, action: str, why: Sequence[str], ordinals: range | None = None) -> Pods:
+    metadata, replicas = manifest["metadata"], manifest["spec"].get("replicas", 1)
+    ordinals = range(replicas) if ordinals is None else ordinals
+    pods = [f"{metadata['name']}-{it}" for it in ordinals] if manifest["kind"] == "StatefulSet" else []
+    return Pods(manifest["kind"], metadata.get("namespace") or "", metadata["name"], action, tuple(why), tuple(pods))
+
+
+def _worded(field: str) -> str:
+    """A hash of something that the pods read, in words."""
+    name = field.rpartition("slinky.slurm.net/")[2].partition(":")[0].partition("]")[0]
+    hashed = "annotations" in field and "-hash" in name
+    return f"its {name.partition('-hash')[0].replace('-', ' ')} changes" if hashed else field

@@ -1,0 +1,119 @@
+"""A preview as text, Markdown or JSON."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from postrender.preview.report import Preview
+from postrender.preview.workers import JobEnd, Worker, Workers
+
+NOTHING = "Nothing changes."
+
+_SIGNS = {"create": "+", "change": "~", "delete": "-"}
+_DONE = {"create": "is created", "replace": "is replaced", "delete": "is deleted"}
+_TAKES = {
+    "live": "slurmctld takes it while it runs",
+    "restart": "slurmctld restarts in its pod; jobs continue",
+    "pod": "the pod of slurmctld is replaced (configUpdate: Recreate); jobs continue",
+}
+_PODS = {"restart": "pods are replaced", "create": "pods are created", "delete": "pods are deleted"}
+
+
+def as_json(preview: Preview) -> str:
+    """One JSON object: changes, configured, pods, workers. Times are seconds since the epoch."""
+    return json.dumps(asdict(preview), indent=2) + "\n"
+
+
+def as_text(preview: Preview) -> str:
+    """Headings and indented lines."""
+    sections = list(_sections(preview))
+    if not sections:
+        return f"{NOTHING}\n"
+    return "\n".join(f"{title}\n" + "".join(f"{line}\n" for line in lines) for title, lines in sections)
+
+
+def as_markdown(preview: Preview) -> str:
+    """The same for a comment on a pull request."""
+    sections = list(_sections(preview))
+    if not sections:
+        return f"{NOTHING}\n"
+    blocks = [
+        f"### {title}\n\n```text\n" + "".join(f"{line}\n" for line in lines) + "```\n" for title, lines in sections
+    ]
+    return "\n".join(blocks)
+
+
+FORMATS = {"text": as_text, "markdown": as_markdown, "json": as_json}
+
+
+def _sections(preview: Preview) -> Iterator[tuple[str, list[str]]]:
+    if preview.changes:
+        yield "Objects", list(_changes(preview))
+    if preview.configured:
+        yield "Configuration of slurmctld", list(_configured(preview))
+    if preview.pods:
+        yield "Pods of daemons", list(_pods(preview))
+    if preview.workers:
+        yield "Workers", [line for it in preview.workers for line in _workers(it)]
+
+
+def _changes(preview: Preview) -> Iterator[str]:
+    for change in preview.changes:
+        yield f"  {_SIGNS[change.action]} {change.kind} {_name(change.namespace, change.name)}"
+        yield from (f"      {field}" for field in change.fields)
+
+
+def _configured(preview: Preview) -> Iterator[str]:
+    for it in preview.configured:
+        yield f"  Controller {it.controller}: {', '.join(it.files)}: {_TAKES[it.action]}"
+        yield from (f"      {why}" for why in it.why)
+
+
+def _pods(preview: Preview) -> Iterator[str]:
+    for it in preview.pods:
+        named = f" ({_listed(it.pods)})" if it.pods else ""
+        yield f"  {it.kind} {_name(it.namespace, it.name)}: {_PODS[it.action]}{named}"
+        yield from (f"      {why}" for why in it.why)
+
+
+def _workers(of: Workers) -> Iterator[str]:
+    counts = {action: [it for it in of.workers if it.action == action] for action in _DONE}
+    summary = ", ".join(
+        f"{len(found)} {'workers are' if len(found) > 1 else 'worker is'} {_DONE[action].removeprefix('is ')}"
+        for action, found in counts.items()
+        if found
+    )
+    yield f"  NodeSet {of.nodeset}: {summary}"
+    yield from (f"      {why}" for why in of.why)
+    yield from (f"    {note}" for note in of.notes)
+    for first, title in ((True, "first"), (False, "then")):
+        for worker in of.workers:
+            if worker.first is first and worker.action != "create":
+                yield f"    {title}: {_worker(worker)}"
+                yield from (f"        {_job(job)}" for job in worker.jobs)
+
+
+def _worker(worker: Worker) -> str:
+    drained = f"Slurm node {worker.slurm_node} is drained, then " if worker.drained else ""
+    jobs = "" if worker.jobs else "; it has no job" if worker.jobs_known else "; its jobs are unknown"
+    return f"{drained}pod {worker.pod} {_DONE[worker.action]}{jobs}"
+
+
+def _job(job: JobEnd) -> str:
+    ends = f"ends at {_time(job.ends)} at the latest" if job.ends is not None else "has no time limit"
+    by = f", and has to end by {_time(job.by)}" if job.by is not None else "; the worker waits for it"
+    return f"job {job.job_id} of {job.user} {ends}{by}"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _name(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _listed(items: Sequence[str], most: int = 4) -> str:
+    shown: Iterable[str] = items if len(items) <= most else [*items[: most - 1], f"… {items[-1]}"]
+    return ", ".join(shown)

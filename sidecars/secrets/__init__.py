@@ -1,0 +1,1 @@
+"""Generates the Secrets of clusters that are installed without an operator."""

@@ -1,0 +1,60 @@
+"""Which fields of objects differ."""
+
+from postrender.preview.differences import Change, changes, fields
+from sidecars.workloads.resources import Manifest
+
+
+def config_map(name: str = "a", **data: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "slurm"}, "data": data}
+
+
+def test_objects_are_created_changed_and_deleted() -> None:
+    before, after = [config_map("a", k="1"), config_map("b")], [config_map("c"), config_map("a", k="2")]
+    assert changes(before, after) == [
+        Change("create", "ConfigMap", "slurm", "c"),
+        Change("change", "ConfigMap", "slurm", "a", ("data.k: 1 → 2",)),
+        Change("delete", "ConfigMap", "slurm", "b"),
+    ]
+
+
+def test_the_namespace_of_the_release_is_that_of_objects_without_one() -> None:
+    bare = config_map()
+    del bare["metadata"]["namespace"]
+    assert changes([config_map()], [bare], "slurm") == []
+
+
+def test_defaults_of_the_api_server_are_no_change_and_its_own_values_are() -> None:
+    live = config_map(k="1", added="by another")
+    assert changes([live], [config_map(k="1")], live=True) == []
+    assert len(changes([live], [config_map(k="1")])) == 1
+    assert [it.fields for it in changes([live], [config_map(k="2")], live=True)] == [("data.k: 1 → 2",)]
+
+
+def test_items_of_a_list_are_compared_by_name() -> None:
+    before = {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}
+    after = {"containers": [{"name": "b", "image": "2"}, {"name": "a", "image": "1"}, {"name": "c"}]}
+    assert list(fields(before, after)) == ["containers[b].image: 1 → 2", "containers[c] is added"]
+    assert list(fields({"args": ["x"]}, {"args": ["y"]})) == ["args[0]: x → y"]
+    assert list(fields({"args": ["x"]}, {"args": ["y", "z"]})) == ["args changes"]
+
+
+def test_an_unset_field_is_no_change_and_another_type_is() -> None:
+    assert list(fields({"a": None, "b": {}}, {"c": []})) == []
+    assert list(fields({"a": 1}, {"a": True})) == ["a: 1 → True"]
+    assert list(fields({"a": 1}, {})) == ["a is removed"]
+    assert list(fields({}, {"a": 1})) == ["a is added: 1"]
+
+
+def test_long_values_and_secrets_are_not_shown() -> None:
+    assert list(fields({"a": "x\ny"}, {"a": "x\nz"})) == ["a: changes"]
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "slurm"}}
+    found = changes([secret | {"data": {"k": "b2xk"}}], [secret | {"data": {"k": "bmV3", "m": "bmV3"}}])
+    assert [it.fields for it in found] == [("data.k changes", "data.m is added")]
+
+
+def test_labels_of_deployment_tools_are_no_change() -> None:
+    after = config_map()
+    after["metadata"]["labels"] = {"helm.sh/chart": "slurm-2"}
+    assert changes([config_map()], [after]) == []
+    after["metadata"]["labels"] = {"team": "hpc"}
+    assert [it.fields for it in changes([config_map()], [after])] == [("metadata.labels.team is added: hpc",)]

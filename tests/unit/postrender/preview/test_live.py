@@ -1,0 +1,130 @@
+"""What is read of a live cluster by kubectl."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postrender.errors import PostrenderError
+from postrender.preview import live
+from sidecars.workloads.resources import Manifest
+from tests.unit.postrender.expand import streams
+from tests.unit.postrender.preview import clusters
+
+
+class Cluster:
+    """In place of kubectl: answers with what it has."""
+
+    def __init__(self, *objects: Manifest) -> None:
+        self.objects = list(objects)
+        self.asked: list[list[str]] = []
+        self.slurm: dict[str, Any] = {
+            "scontrol": {"nodes": [{"name": "slinky-0", "state": ["IDLE"]}], "last_update": {"number": 1, "set": True}},
+            "squeue": {"jobs": [{"job_id": 7, "job_state": ["RUNNING"], "nodes": "slinky-0"}], "last_update": 1},
+        }
+
+    def __call__(self, words: Sequence[str], stdin: str) -> str:
+        self.asked.append(list(words))
+        if words[0] == "exec":
+            found = self.slurm.get(words[words.index("--") + 1])
+            if found is None:
+                raise PostrenderError("kubectl exec: slurmctld doesn't answer")
+            return json.dumps(found)
+        kinds = {it.partition(".")[0].rstrip("s") for it in words[1].split(",")}
+        if words[1] == "-f":
+            wanted = {(it["kind"], it["metadata"]["name"]) for it in json.loads(stdin)["items"]}
+            items = [it for it in self.objects if (it["kind"], it["metadata"]["name"]) in wanted]
+        elif "/" in words[1]:
+            named = {it for it in words if "/" in it}
+            items = [it for it in self.objects if f"{it['kind'].lower()}/{it['metadata']['name']}" in named]
+        else:
+            items = [it for it in self.objects if it["kind"].lower() in kinds]
+        if not items:
+            return ""
+        return json.dumps(items[0] if len(items) == 1 else {"kind": "List", "items": items})
+
+
+def read(cluster: Cluster, *after: Manifest, release: str = "") -> tuple[list[Manifest], Any]:
+    return live.read(after, "slurm", release, cluster, clusters.NOW)
+
+
+def names(items: Sequence[Manifest]) -> list[tuple[str, str]]:
+    return [(it["kind"], it["metadata"]["name"]) for it in items]
+
+
+def test_the_objects_of_the_stream_and_what_they_refer_to_are_read() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "plain", "namespace": "slurm"}}
+    other = service | {"metadata": {"name": "other", "namespace": "slurm"}}
+    cluster = Cluster(*streams.known_keys(), streams.controller(), streams.nodeset(), service, other, clusters.pod(0))
+    before, state = read(cluster, streams.controller(), streams.nodeset(), service)
+    assert sorted(names(before)) == [
+        ("Controller", "slurm"),
+        ("NodeSet", "slurm-worker-slinky"),
+        ("Secret", "slurm-auth-jwt"),
+        ("Secret", "slurm-auth-slurm"),
+        ("Service", "plain"),
+    ]
+    assert state.live
+    assert [it["metadata"]["name"] for it in state.pods] == ["slurm-worker-slinky-0"]
+    slurm = state.of_slurm(("slurm", "slurm"))
+    assert [it.name for it in slurm.nodes] == ["slinky-0"]
+    assert [it.job_id for it in slurm.jobs] == [7]
+
+
+def test_what_the_stream_lacks_counts_as_deleted_if_it_is_of_the_release() -> None:
+    ours, theirs = streams.nodeset("ours"), streams.nodeset("theirs")
+    ours["metadata"]["annotations"] = {live.RELEASE: "slurm"}
+    cluster = Cluster(streams.controller(), ours, theirs)
+    assert ("NodeSet", "ours") in names(read(cluster, streams.controller(), release="slurm")[0])
+    assert ("NodeSet", "theirs") not in names(read(cluster, streams.controller(), release="slurm")[0])
+    assert ("NodeSet", "ours") not in names(read(cluster, streams.controller())[0])
+
+
+def test_a_slurm_that_cannot_be_asked_is_unknown_with_the_reason() -> None:
+    cluster = Cluster(streams.controller())
+    del cluster.slurm["squeue"]
+    assert read(cluster, streams.controller())[1].of_slurm(("slurm", "slurm")).problem == (
+        "kubectl exec: slurmctld doesn't answer"
+    )
+    cluster.slurm["squeue"] = {"jobs": 3}
+    assert "jobs" in read(cluster, streams.controller())[1].of_slurm(("slurm", "slurm")).problem
+
+
+def test_an_external_slurmctld_is_not_asked() -> None:
+    external = streams.controller(external=True, externalConfig={"host": "ctld", "port": 6817})
+    cluster = Cluster(external)
+    assert read(cluster, external)[1].slurm == {}
+    assert not [it for it in cluster.asked if it[0] == "exec"]
+
+
+def test_nothing_is_asked_about_a_stream_without_objects() -> None:
+    cluster = Cluster()
+    assert read(cluster)[0] == []
+    assert cluster.asked == []
+
+
+def test_kubectl_reports_what_it_prints_and_why_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "kubectl"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    script.write_text('#!/bin/sh\necho "$1 $(cat)"\n')
+    script.chmod(0o755)
+    assert live.kubectl(["get"], "text") == "get text\n"
+    script.write_text("#!/bin/sh\necho forbidden >&2\nexit 1\n")
+    with pytest.raises(PostrenderError, match="kubectl get: forbidden"):
+        live.kubectl(["get"])
+    script.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PostrenderError, match="kubectl is missing: install it"):
+        live.kubectl(["get"])
+
+
+def test_a_kubectl_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object, **__: object) -> None:
+        raise subprocess.TimeoutExpired("kubectl", 60)
+
+    monkeypatch.setattr(subprocess, "run", late)
+    with pytest.raises(PostrenderError, match="kubectl get nodes: no answer within 60 s"):
+        live.kubectl(["get", "nodes"])

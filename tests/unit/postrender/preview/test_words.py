@@ -1,0 +1,84 @@
+"""A preview in its three forms."""
+
+import json
+
+from postrender.preview.differences import Change
+from postrender.preview.report import Configured, Pods, Preview
+from postrender.preview.words import NOTHING, as_json, as_markdown, as_text
+from postrender.preview.workers import JobEnd, Worker, Workers
+
+PREVIEW = Preview(
+    changes=(
+        Change("create", "ConfigMap", "slurm", "new"),
+        Change("change", "NodeSet", "slurm", "gpu", ("spec.replicas: 2 → 1",)),
+    ),
+    configured=(
+        Configured("slurm/slurm", "restart", ("slurm.conf",), ("SlurmctldPort: unset → 7000",)),
+        Configured("slurm/other", "live", ("gres.conf",)),
+    ),
+    pods=(
+        Pods("StatefulSet", "slurm", "db", "create", ("spec.replicas: 1 → 9",), tuple(f"db-{it}" for it in range(9))),
+    ),
+    workers=(
+        Workers(
+            "slurm/gpu",
+            (
+                Worker("gpu-1", "gpu-1", "delete", first=True, drained=True, jobs=(JobEnd(7, "ada", 0.0, None),)),
+                Worker("gpu-0", "gpu-0", "replace", first=False, drained=True, jobs=(JobEnd(8, "bob", None, 60.0),)),
+                Worker("gpu-2", "gpu-2", "replace", first=False, drained=True, jobs_known=False),
+                Worker("gpu-3", "gpu-3", "create", first=True, drained=False),
+            ),
+            why=("spec.slurmd.image: a → b",),
+            notes=("at most 1 of 3 workers are replaced at a time",),
+        ),
+    ),
+)
+
+TEXT = """\
+Objects
+  + ConfigMap slurm/new
+  ~ NodeSet slurm/gpu
+      spec.replicas: 2 → 1
+
+Configuration of slurmctld
+  Controller slurm/slurm: slurm.conf: slurmctld restarts in its pod; jobs continue
+      SlurmctldPort: unset → 7000
+  Controller slurm/other: gres.conf: slurmctld takes it while it runs
+
+Pods of daemons
+  StatefulSet slurm/db: pods are created (db-0, db-1, db-2, … db-8)
+      spec.replicas: 1 → 9
+
+Workers
+  NodeSet slurm/gpu: 1 worker is created, 2 workers are replaced, 1 worker is deleted
+      spec.slurmd.image: a → b
+    at most 1 of 3 workers are replaced at a time
+    first: Slurm node gpu-1 is drained, then pod gpu-1 is deleted
+        job 7 of ada ends at 1970-01-01T00:00:00Z at the latest; the worker waits for it
+    then: Slurm node gpu-0 is drained, then pod gpu-0 is replaced
+        job 8 of bob has no time limit, and has to end by 1970-01-01T00:01:00Z
+    then: Slurm node gpu-2 is drained, then pod gpu-2 is replaced; its jobs are unknown
+"""
+
+
+def test_text_names_each_change_node_and_job() -> None:
+    assert as_text(PREVIEW) == TEXT
+
+
+def test_markdown_has_the_same_lines_in_blocks() -> None:
+    found = as_markdown(PREVIEW)
+    assert found.startswith("### Objects\n\n```text\n  + ConfigMap slurm/new\n")
+    assert [line for line in found.splitlines() if line.startswith("  ")] == [
+        line for line in TEXT.splitlines() if line.startswith("  ")
+    ]
+
+
+def test_json_has_all_of_it() -> None:
+    found = json.loads(as_json(PREVIEW))
+    assert sorted(found) == ["changes", "configured", "pods", "workers"]
+    assert found["workers"][0]["workers"][0]["jobs"] == [{"job_id": 7, "user": "ada", "ends": 0.0, "by": None}]
+
+
+def test_no_change_is_reported_as_such() -> None:
+    assert as_text(Preview()) == as_markdown(Preview()) == f"{NOTHING}\n"
+    assert json.loads(as_json(Preview())) == {"changes": [], "configured": [], "pods": [], "workers": []}

@@ -7,7 +7,7 @@ from schemas import markdown
 from sidecars.contract.explained import Explained
 from sidecars.contract.reasons import NodeReason
 from sidecars.operator.metrics import Metric
-from sidecars.policy.reasons import CONDITION_TYPES, EventReason, Mark, NotCounted, Reason, Sizing, SlurmNodeState
+from sidecars.policy.reasons import CONDITION_TYPES, EventReason, Mark, NotCounted, Reason, SlurmNodeState
 
 SOURCE = "sidecars/policy/reasons, sidecars/contract/reasons.py and sidecars/operator/metrics.py"
 
@@ -54,9 +54,6 @@ def page() -> str:
             "## Jobs that autoscaling does not count",
             _lines(NotCounted),
             _table("reason", NotCounted),
-            "## Decisions of autoscaling",
-            _lines(Sizing),
-            _table("reason", Sizing),
             "## Labels and annotations",
             _table("name", Mark),
             "## Metrics of the operator",
@@ -69,7 +66,7 @@ def page() -> str:
 
 def _contents() -> str:
     names = [*(kind.__name__ for kind in CONDITION_TYPES), "Events", "Reasons of Slurm nodes", "Pod conditions"]
-    names += ["Jobs that autoscaling does not count", "Decisions of autoscaling"]
+    names += ["Jobs that autoscaling does not count"]
     names += ["Labels and annotations", "Metrics of the operator", "Messages with a remedy of their own"]
     return "\n".join(f"- [{name}](#{name.lower().replace(' ', '-')})" for name in names)
 

@@ -30,6 +30,9 @@ from sidecars.kube import (
 from sidecars.operator import metrics
 from sidecars.operator.accounting import reconcile as accounting
 from sidecars.operator.accounting import wiring as accounting_wiring
+from sidecars.operator.autoscaling import memory as autoscaling_memory
+from sidecars.operator.autoscaling import reconcile as autoscaling
+from sidecars.operator.autoscaling import wiring as autoscaling_wiring
 from sidecars.operator.controller import memory as controller_memory
 from sidecars.operator.controller import reconcile as controller
 from sidecars.operator.controller import wiring as controller_wiring
@@ -140,6 +143,7 @@ class Operator:
     controllers: controller_memory.Memory
     loginsets: loginset_memory.Memory
     nodesets: nodeset_memory.Memories
+    autoscaling: autoscaling_memory.Memories
 
 
 async def lead_when_elected(
@@ -212,7 +216,7 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
         Statuses(lookup.jwt_key, wake, world.clock, world.wall_clock, world.fetch_status),
         Primaries(wake, ping, world.ask_ready),
     )
-    return Operator(runtime, controllers, loginsets={}, nodesets=nodeset_memory.Memories())
+    return Operator(runtime, controllers, loginsets={}, nodesets=nodeset_memory.Memories(), autoscaling={})
 
 
 def wire(operator: Operator) -> None:
@@ -227,6 +231,7 @@ def wire(operator: Operator) -> None:
     nodeset_wiring.wire(runtime, operator.nodesets)
     worker_pod_wiring.wire(runtime)
     kube_node_wiring.wire(runtime)
+    autoscaling_wiring.wire(runtime, operator.autoscaling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +259,7 @@ def kinds(operator: Operator) -> Sequence[Kind]:
     tokens = readable(caches.tokens, partial(token.reconcile, runtime))
     nodesets = readable(caches.nodesets, partial(nodeset.reconcile, runtime, operator.nodesets))
     pods = readable(caches.pods, partial(worker_pod.reconcile, runtime, operator.nodesets.defer))
+    scaled = readable(caches.controllers, partial(autoscaling.reconcile, runtime, operator.autoscaling))
     return (
         Kind("Controller", queues.controllers, controllers, settings.controller_workers),
         Kind("RestApi", queues.restapis, restapis, settings.restapi_workers),
@@ -262,6 +268,7 @@ def kinds(operator: Operator) -> Sequence[Kind]:
         Kind("Token", queues.tokens, tokens, settings.token_workers),
         Kind("NodeSet", queues.nodesets, nodesets, settings.nodeset_workers, lookup.controller_of_nodeset),
         Kind("Node", queues.kube_nodes, partial(kube_node.reconcile, runtime), 1),
+        Kind("Autoscaling", queues.autoscaling, scaled, 1, lambda controller: controller),
         Kind("Pod", queues.pods, pods, worker_pod.WORKERS, lookup.controller_of_pod),
     )
 

@@ -132,6 +132,9 @@ def node(node: SimNode, states: Iterable[str], *, alloc_cpus: int, reservation: 
         "gres": node.gres,
         "gres_used": "",
         "cpus": node.cpus,
+        "sockets": 1,
+        "cores": node.cpus,
+        "threads": 1,
         "alloc_cpus": alloc_cpus,
         "real_memory": node.real_memory,
         "alloc_memory": 0,
@@ -154,7 +157,7 @@ def jobs(jobs: Iterable[SimJob], version: str, now: float) -> Reply:
 def job(job: SimJob) -> Json:
     """A job as GET jobs/ shows it."""
     end = job.start_time + 60 * job.time_limit if job.time_limit else 0
-    return {
+    return (_pending(job) if "PENDING" in job.states else {}) | {
         "job_id": job.job_id,
         "job_state": sorted(job.states),
         "name": job.name,
@@ -167,6 +170,19 @@ def job(job: SimJob) -> Json:
         "time_limit": limit(job.time_limit),
         "cpus": number(job.cpus),
         "node_count": number(len(job.nodes)),
+    }
+
+
+def _pending(job: SimJob) -> Json:
+    """What a pending job requests, and why it waits."""
+    return {
+        "tres_req_str": f"cpu={job.cpus},node={job.node_count}",
+        "max_nodes": number(job.node_count),
+        "tasks": number(job.node_count),
+        "cpus_per_task": number(max(1, job.cpus // job.node_count)),
+        "memory_per_node": number(1),
+        "priority": number(100),
+        "state_reason": "Resources",
     }
 
 

@@ -142,10 +142,14 @@ class Cluster:
         partition: str = "all",
         user: str = "root",
         exclusive: bool = False,
+        nodes: int = 1,
     ) -> int:
-        """A job is submitted and stays pending. Returns its id."""
+        """A job is submitted and stays pending. It requests a number of `nodes`, with equal parts of its CPUs.
+
+        Returns its id.
+        """
         job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock()))
-        job.exclusive = exclusive
+        job.exclusive, job.node_count = exclusive, nodes
         return self._add_job(job)
 
     def _add_job(self, job: SimJob) -> int:

@@ -103,6 +103,9 @@ class SimJob:
     exclusive: bool = False
     """Whether it shares its nodes with no other job (`sbatch --exclusive`)."""
 
+    node_count: int = 1
+    """How many nodes it requests."""
+
     @property
     def on_nodes(self) -> bool:
         """Whether it is on its nodes, at work or not."""

@@ -11,7 +11,7 @@ from sidecars.slurm.errors import NotYet, SlurmError, Unreachable
 from sidecars.slurm.node_cache import NodeCache
 from sidecars.slurm.pending import LATE_FOR, Answer, CachedRead, PendingRequest
 from sidecars.slurm.protocol import Request
-from sidecars.slurm.records import Jobs, Partition, Reservation
+from sidecars.slurm.records import Jobs, Partition, QueuedJobs, Reservation
 
 T = TypeVar("T")
 
@@ -55,6 +55,7 @@ class OnDemand:
         self._late = late
         self._wake = wake
         self._jobs = CachedRead("GET jobs/", self._read_jobs, clock, late)
+        self._queue = CachedRead("GET jobs/", self._read_queue, clock, late)
         self._partitions = CachedRead("GET partitions/", self._read_partitions, clock, late)
         self._reservations = CachedRead("GET reservations/", self._read_reservations, clock, late)
         self._changes: dict[str, _PendingChange] = {}
@@ -73,6 +74,17 @@ class OnDemand:
         answer = await self._jobs.get()
         # The read in progress may have begun before the change.
         return answer if answer.asked_at >= changed_at else await self._jobs.get()
+
+    async def queue(self) -> Answer[QueuedJobs]:
+        """All jobs with what pending ones request: read within the last second, unless the answer was late.
+
+        The value is the same object as that of the former answer if no job has changed.
+        """
+        recent = self._queue.recent(float("-inf"))
+        if recent is not None:
+            return recent
+        self._guard(protocol.get_queue())
+        return await self._queue.get()
 
     async def partitions(self, since: float) -> tuple[Partition, ...]:
         """All partitions, as they were at `since` (of the clock) or later."""
@@ -108,7 +120,7 @@ class OnDemand:
 
     async def close(self) -> None:
         """Cancel all requests. Callers that wait get Unreachable."""
-        for read in (self._jobs, self._partitions, self._reservations):
+        for read in (self._jobs, self._queue, self._partitions, self._reservations):
             await read.close()
         for change in tuple(self._changes.values()):
             await change.pending.close()
@@ -127,6 +139,13 @@ class OnDemand:
         if answer is None and former is None:
             raise Unreachable(str(request), "HTTP 304 in answer to a request for the full list")
         return answer or former or Jobs((), 0)
+
+    async def _read_queue(self, former: QueuedJobs | None) -> QueuedJobs:
+        request = protocol.get_queue(former)
+        answer = await self._client.call(request, timeout=JOBS_WITHIN)
+        if answer is None and former is None:
+            raise Unreachable(str(request), "HTTP 304 in answer to a request for the full list")
+        return answer or former or QueuedJobs((), 0)
 
     async def _read_partitions(self, _: tuple[Partition, ...] | None) -> tuple[Partition, ...]:
         return await self._client.call(protocol.get_partitions())

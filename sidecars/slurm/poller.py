@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 class Poller:
     """Polls one Slurm cluster and writes to it. `clock` is monotonic seconds; `run()` polls until cancelled.
 
-    `drain`, `undrain`, `resume`, `down` and `update` are those of NodeWriter; `jobs`, `partitions`, `reservations` and
-    `reserve` those of OnDemand.
+    `drain`, `undrain`, `resume`, `down` and `update` are those of NodeWriter; `jobs`, `queue`, `partitions`,
+    `reservations` and `reserve` those of OnDemand.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Poller:
         self._polls = CachedRead("GET nodes/", self._read_once, clock, self._notify_late)
         self._on_demand = OnDemand(client, clock, self._cache, self._guard, self._notify_late, self.wake)
         self.jobs = self._on_demand.jobs
+        self.queue = self._on_demand.queue
         self.partitions = self._on_demand.partitions
         self.reservations = self._on_demand.reservations
         self.reserve = self._on_demand.reserve

@@ -19,14 +19,15 @@ _WORD = re.compile(r"[^\s#=\"\\,\[\]]+")
 def max_node_count(nodesets: Iterable[NodeSet]) -> int:
     """Room in slurmctld's tables for twice the replicas that are declared, and for 1024 nodes at least.
 
-    A NodeSet of mode DaemonSet counts with the pods that it last wanted. Workers that a scale-in still has to drain
-    count too: slurmctld 26.05 takes a higher MaxNodeCount on a reconfigure, and on a lower one forgets the nodes beyond
-    it with their jobs.
+    A NodeSet of mode DaemonSet counts with the pods that it last wanted, one with `autoscaling` with its maximum.
+    Workers that a scale-in still has to drain count too: slurmctld 26.05 takes a higher MaxNodeCount on a reconfigure,
+    and on a lower one forgets the nodes beyond it with their jobs.
     """
     declared = 0
     for nodeset in nodesets:
         wanted = nodeset.status.desired if nodeset.spec.scaling_mode == "DaemonSet" else nodeset.spec.replicas
-        declared += max(wanted, nodeset.status.replicas)
+        most = nodeset.spec.autoscaling.max if nodeset.spec.autoscaling is not None else 0
+        declared += max(wanted, most, nodeset.status.replicas)
     return max(MIN_MAX_NODE_COUNT, 2 * declared)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from sidecars.contract.text import printable
 from sidecars.kube import records
-from sidecars.operator.runtime.pods import slurm_node
+from sidecars.operator.runtime.pods import CONTAINER, has_started, slurm_node
 from sidecars.policy import failover, placement
 from sidecars.policy.conditions import seconds
 from sidecars.policy.nodeset import lost
@@ -12,7 +12,6 @@ from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import names
 
-CONTAINER = "slurmd"
 SLURMCTLD = "slurmctld"
 """slurmctld's container."""
 
@@ -113,17 +112,6 @@ def ordinal(name: str) -> int:
     """The number behind the last hyphen of a pod's name; -1 without one."""
     _, _, tail = name.rpartition("-")
     return int(tail) if tail.isascii() and tail.isdigit() else -1
-
-
-def has_started(pod: records.Pod) -> bool:
-    """Whether slurmd may have run in the pod; False only when it is known not to have."""
-    if not pod.spec.node_name:
-        return False
-    status = _find(pod.status.container_statuses, CONTAINER)
-    if status is None:
-        return pod.status.phase != "Pending"
-    never = status.state.running is None and status.state.terminated is None
-    return not (never and status.restart_count == 0 and status.last_state.terminated is None)
 
 
 def slurmd_since(pod: records.Pod) -> float | None:

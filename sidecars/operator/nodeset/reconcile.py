@@ -24,6 +24,7 @@ from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizers
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy.autoscaling import sizing
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.report import report
 from sidecars.policy.reasons import Ready
@@ -56,7 +57,7 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
         observed = as_applied(this, observed)
         progress = outcome.progress(decision.progress)
         conditions, status = report(desired, observed, progress, runtime.now(), outcome.condition)
-    await runtime.status.report(NODESETS, this.manifest, conditions, status)
+    await runtime.status.report(NODESETS, this.manifest, (*conditions, *_autoscaled(this)), status)
     outcome.hint(deferral.wake_if_due(runtime, this.memory.deferral, observed.pods, desired.pods, outcome.failure))
     if outcome.failure is not None:
         # For the queue's back-off.
@@ -66,6 +67,16 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
         runtime.queues.nodesets.add_after(key, outcome.look_again)
     workload.raise_retried(source.failure)
     return outcome.look_again
+
+
+def _autoscaled(this: Pass) -> tuple[Condition, ...]:
+    """What autoscaling reports about the NodeSet."""
+    if this.nodeset.spec.autoscaling is None:
+        return ()
+    found = this.runtime.autoscaled.get(("NodeSet", this.key)) or sizing.reported(
+        (this.manifest.get("status") or {}).get("conditions") or ()
+    )
+    return (found,) if found is not None else ()
 
 
 async def _begin(runtime: Runtime, memories: Memories, key: Key) -> Pass | None:

@@ -8,10 +8,24 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.workloads import names
 
+CONTAINER = "slurmd"
+"""The container of slurmd."""
+
 
 def slurm_node(pod: records.Pod) -> str:
     """The name under which the pod's slurmd registers: its hostname, or the Kubernetes node's on the host's network."""
     return pod.spec.node_name if pod.spec.host_network else pod.spec.hostname or pod.metadata.name
+
+
+def has_started(pod: records.Pod) -> bool:
+    """Whether slurmd may have run in the pod; False only when it is known not to have."""
+    if not pod.spec.node_name:
+        return False
+    status = next((it for it in pod.status.container_statuses if it.name == CONTAINER), None)
+    if status is None:
+        return pod.status.phase != "Pending"
+    never = status.state.running is None and status.state.terminated is None
+    return not (never and status.restart_count == 0 and status.last_state.terminated is None)
 
 
 def nodeset_of(runtime: Runtime, pod: records.Pod) -> Manifest | None:

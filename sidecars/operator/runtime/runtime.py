@@ -1,7 +1,7 @@
 """The parts that every reconciler works with."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from sidecars.operator.runtime.lookup import Lookup
 from sidecars.operator.runtime.queues import Key, Queues
 from sidecars.operator.runtime.status import StatusWriter
 from sidecars.operator.settings import Settings
+from sidecars.policy.conditions import Condition
 from sidecars.workloads.facts import Site
 
 
@@ -36,6 +37,8 @@ class Runtime:
     """Creations and deletions of worker pods that the cache must show before more are sent, by NodeSet."""
     now: Callable[[], float]
     """Seconds since the epoch."""
+    autoscaled: dict[tuple[str, Key], Condition] = field(default_factory=dict)
+    """What autoscaling reports about an object, by its kind and key, for the pass that writes the object's status."""
 
     def forget_deleted(self) -> None:
         """Have what is remembered of an object dropped when it is deleted. Call it once, before the reflectors run."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sidecars.policy.autoscaling.demand import Allowance, Planner
 from sidecars.policy.autoscaling.records import Past, Plan, Wanted
 from sidecars.policy.autoscaling.room import Fits, has_reservations
-from sidecars.policy.reasons.autoscaling import NotCounted, Sizing
+from sidecars.policy.reasons.autoscaling import Autoscaled, NotCounted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ def bounds(nodeset: ScaledNodeSet, now: float) -> tuple[int, int]:
 
 
 def _unchanged(nodeset: ScaledNodeSet, low: int, problem: str) -> Wanted:
-    return Wanted(max(nodeset.replicas, low), Sizing.NO_DATA, f"{problem}: the number of replicas stays")
+    return Wanted(max(nodeset.replicas, low), Autoscaled.NO_DATA, f"{problem}: the number of replicas stays")
 
 
 def _not_later(past: Past, now: float) -> Past:
@@ -142,12 +142,12 @@ def _size(
     if added or replicas < low:
         more = max(replicas + added, low)
         if more > replicas + added:
-            return Wanted(more, Sizing.MINIMUM, f"the minimum is {low}")
-        reason = Sizing.DEMAND
+            return Wanted(more, Autoscaled.MINIMUM, f"the minimum is {low}")
+        reason = Autoscaled.DEMAND
         if lacking and more >= high:
-            reason = Sizing.MAXIMUM
+            reason = Autoscaled.MAXIMUM
         elif lacking:
-            reason = Sizing.STEP
+            reason = Autoscaled.STEP
         return Wanted(more, reason, f"pending jobs need {added} more")
     idle = sorted(
         (it for it in unused if it.idle_since is not None and now - it.idle_since >= behavior.idle_seconds),
@@ -155,16 +155,18 @@ def _size(
     )
     fewer = max(low, replicas - min(len(idle), behavior.max_step_down))
     if fewer >= replicas:
-        reason = Sizing.MINIMUM if unused and replicas <= low else Sizing.SATISFIED
+        reason = Autoscaled.MINIMUM if unused and replicas <= low else Autoscaled.SATISFIED
         if any(nodeset.name in it.detail for it in lacking) and replicas >= high:
-            reason = Sizing.MAXIMUM
+            reason = Autoscaled.MAXIMUM
         return Wanted(replicas, reason, f"{len(unused)} nodes are not in use" if unused else "all nodes are in use")
     if not _is_over(past.raised_at, behavior.cool_down, now) or not _is_over(
         past.lowered_at, behavior.step_seconds, now
     ):
-        return Wanted(replicas, Sizing.COOLING_DOWN, f"{len(idle)} nodes are idle, but the last change is too recent")
+        return Wanted(
+            replicas, Autoscaled.COOLING_DOWN, f"{len(idle)} nodes are idle, but the last change is too recent"
+        )
     removable = tuple(it.name for it in idle)
-    return Wanted(fewer, Sizing.IDLE, f"idle for {behavior.idle_seconds:.0f} s: {len(idle)} nodes", removable)
+    return Wanted(fewer, Autoscaled.IDLE, f"idle for {behavior.idle_seconds:.0f} s: {len(idle)} nodes", removable)
 
 
 def _remembered(past: Past, before: int, after: int, now: float) -> Past:

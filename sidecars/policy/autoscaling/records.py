@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sidecars.policy.reasons.autoscaling import NotCounted, Sizing
+    from sidecars.policy.reasons.autoscaling import Autoscaled, NotCounted
     from sidecars.slurm.gres import Gres
 
 
@@ -171,7 +171,7 @@ class Wanted:
     """The decision for one NodeSet."""
 
     replicas: int
-    reason: Sizing
+    reason: Autoscaled
     message: str
     removable: tuple[str, ...] = ()
     """The nodes that no job needs: only these may be removed."""

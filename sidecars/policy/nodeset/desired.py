@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sidecars.policy import placement
+from sidecars.policy.autoscaling import applied
 from sidecars.policy.nodeset import maintenance
 from sidecars.policy.nodeset.records import DesiredPods
 from sidecars.workloads.resources import duration
@@ -49,7 +50,14 @@ def desired_pods(
         if strategy is not None and strategy.type == "ScheduledUpdate"
         else None,
         pins=_pins(nodeset, rules, kube_nodes, pods),
+        removable=_removable(nodeset),
     )
+
+
+def _removable(nodeset: NodeSet) -> tuple[str, ...] | None:
+    """The Slurm nodes that autoscaling removes; None where it hasn't set the number of replicas."""
+    found = applied.read(nodeset.metadata.annotations) if nodeset.spec.autoscaling is not None else None
+    return found.remove if found is not None and found.replicas == nodeset.spec.replicas else None
 
 
 def deletion_deadline(nodeset: NodeSet) -> float | None:

@@ -101,6 +101,8 @@ class DesiredPods:
     """Pods of an old revision are replaced while their Slurm node is in the maintenance of this reservation."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """The Kubernetes node on which the pod of an ordinal has to run."""
+    removable: tuple[str, ...] | None = None
+    """Slurm nodes: only their pods are removed as surplus, in this order. None: as `deletion_order` prefers."""
 
     @property
     def mode(self) -> str:

@@ -34,11 +34,23 @@ def condemn(
     condemned = {pod.name: MODE_CHANGE for pod in working if pod.mode != desired.mode}
     ours = [pod for pod in working if pod.mode == desired.mode]
     if desired.places is None:
-        condemned |= {pod.name: SCALE_IN for pod in ours[: max(0, len(ours) - desired.replicas)]}
+        surplus = max(0, len(ours) - desired.replicas)
+        chosen = ours[:surplus] if desired.removable is None else _named(ours, desired.removable, slurm)[:surplus]
+        condemned |= {pod.name: SCALE_IN for pod in chosen}
     else:
         condemned |= misplaced(ours, desired.places)
     staying = [pod for pod in everyone if pod.mode == desired.mode and pod.name not in condemned]
     return condemned | dict.fromkeys(outdated(desired, staying, slurm), "an update")
+
+
+def _named(pods: Sequence[WorkerPod], names: Sequence[str], slurm: SlurmView) -> list[WorkerPod]:
+    """The pods with these Slurm nodes, in the order of the names.
+
+    One that got a job before it was drained stays: autoscaling sees the job, and decides again.
+    """
+    order = {name: number for number, name in enumerate(names)}
+    found = [pod for pod in pods if pod.slurm_node in order and (pod.cordon is not None or not is_busy(pod, slurm))]
+    return sorted(found, key=lambda pod: order[pod.slurm_node])
 
 
 def misplaced(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> dict[str, str]:

@@ -4,7 +4,7 @@
 condition type: two types may use one word for two things.
 """
 
-from sidecars.policy.reasons.autoscaling import NotCounted, Sizing
+from sidecars.policy.reasons.autoscaling import Autoscaled, JobsCounted, NotCounted
 from sidecars.policy.reasons.base import Reason
 from sidecars.policy.reasons.configuration import ConfigurationAccepted, ConfigurationRunning
 from sidecars.policy.reasons.events import EventReason
@@ -29,14 +29,18 @@ CONDITION_TYPES: tuple[type[Reason], ...] = (
     PartitionsReleased,
     ReservationCreated,
     ServiceMonitor,
+    Autoscaled,
+    JobsCounted,
 )
 """The name of each class is the type of the condition."""
 
 __all__ = [
     "CONDITION_TYPES",
+    "Autoscaled",
     "ConfigurationAccepted",
     "ConfigurationRunning",
     "EventReason",
+    "JobsCounted",
     "Mark",
     "NotCounted",
     "PartitionsReleased",
@@ -44,7 +48,6 @@ __all__ = [
     "Reason",
     "ReservationCreated",
     "ServiceMonitor",
-    "Sizing",
     "SlurmKey",
     "SlurmNodeState",
     "SlurmReachable",

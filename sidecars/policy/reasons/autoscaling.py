@@ -1,7 +1,7 @@
 """Why autoscaling counts a pending job or not, and why a NodeSet has the size that it has."""
 
 from sidecars.contract.explained import Explained
-from sidecars.policy.reasons.base import NOTHING, WAIT
+from sidecars.policy.reasons.base import NOTHING, WAIT, Reason
 
 _SHOW_JOB = "See `scontrol show job`."
 
@@ -70,28 +70,84 @@ class NotCounted(Explained):
     BUDGET = "Budget", "More nodes would exceed the budget.", "Wait for other jobs, or raise the budget."
     NO_CAPACITY = (
         "NoCapacity",
-        "The pods of the NodeSets that could run the job can't be scheduled.",
-        "Add Kubernetes nodes, or lower the requests of the pods.",
+        "The pods of the NodeSets that could run the job wait for a Kubernetes node or for their image.",
+        "See the condition `Autoscaled` of the NodeSets.",
     )
     SHAPE_UNKNOWN = (
         "ShapeUnknown",
         "No node of the NodeSets of the job's partitions has registered yet, so their size is unknown.",
-        "Scale the NodeSet to 1 once.",
+        "Wait for the first node, or declare `spec.autoscaling.node`.",
     )
 
 
-class Sizing(Explained):
-    """Why autoscaling wants a number of replicas ([Autoscaling](../autoscaling.md))."""
+class Autoscaled(Reason):
+    """Whether the operator sets `spec.replicas` of a NodeSet by the queue, and why it wants that number.
 
-    SATISFIED = "Satisfied", "The NodeSet has the nodes that running and pending jobs need.", NOTHING
-    DEMAND = "Demand", "Pending jobs need more nodes.", WAIT
-    MINIMUM = "Minimum", "The minimum is higher than what the jobs need.", NOTHING
-    MAXIMUM = "Maximum", "The jobs need more nodes than the maximum.", "Raise the maximum, or wait."
-    STEP = "Step", "The jobs need more nodes than one step may add.", WAIT
-    IDLE = "Idle", "Nodes have been idle for long enough.", NOTHING
-    COOLING_DOWN = "CoolingDown", "Fewer nodes would do, but the last change is too recent.", WAIT
+    Only NodeSets with `spec.autoscaling` have this condition ([Autoscaling](../autoscaling.md)).
+    """
+
+    SATISFIED = "Satisfied", "The NodeSet has the nodes that running and pending jobs need.", NOTHING, "True"
+    DEMAND = "Demand", "Pending jobs need more nodes.", WAIT, "True"
+    MINIMUM = "Minimum", "The minimum is higher than what the jobs need.", NOTHING, "True"
+    MAXIMUM = "Maximum", "The jobs need more nodes than the maximum.", "Raise the maximum, or wait.", "True"
+    STEP = "Step", "The jobs need more nodes than one step may add.", WAIT, "True"
+    IDLE = "Idle", "Nodes have been idle for long enough.", NOTHING, "True"
+    NOT_NEEDED = "NotNeeded", "No job needs pods that haven't started yet.", NOTHING, "True"
+    COOLING_DOWN = "CoolingDown", "Fewer nodes would do, but the last change is too recent.", WAIT, "True"
+    LEARNING = (
+        "Learning",
+        "A job waits, and no node of the NodeSet has registered yet. One node is started, to learn what it offers.",
+        "Wait, or declare `spec.autoscaling.node`.",
+        "True",
+    )
     NO_DATA = (
         "NoData",
         "The jobs or nodes of Slurm are unknown or out of date. The number of replicas stays.",
         "See whether slurmctld and slurmrestd answer.",
+        "False",
+    )
+    NO_CAPACITY = (
+        "NoCapacity",
+        "Pods have waited for longer than `capacityWaitSeconds` for a Kubernetes node or for their image.",
+        "The message has the cause. Add Kubernetes nodes, lower the requests of the pods, or correct the image.",
+        "False",
+    )
+    OTHER_OWNER = (
+        "OtherOwner",
+        "Another client, which the message names, has set `spec.replicas`.",
+        "After `kubectl` or Helm: wait for `coolDownSeconds`. Else see [Other owners](../autoscaling.md#other-owners).",
+        "False",
+    )
+    REFUSED = (
+        "Refused",
+        "The API server refuses the new number of replicas. The message has its words.",
+        "Correct what the message names.",
+        "False",
+    )
+    INVALID = (
+        "Invalid",
+        "`spec.autoscaling.node` can't be read. The message names the item.",
+        "Correct it, or remove it: then what a worker registers counts.",
+        "False",
+    )
+
+
+class JobsCounted(Reason):
+    """Whether autoscaling can help all pending jobs that wait for nodes.
+
+    Only Controllers with a NodeSet that has `spec.autoscaling` have this condition ([Autoscaling](../autoscaling.md)).
+    """
+
+    COUNTED = "Counted", "Each job that waits for nodes is counted.", NOTHING, "True"
+    NOT_COUNTED = (
+        "NotCounted",
+        "Jobs wait that no NodeSet could run, or that can't be counted. The message names them and what is missing.",
+        "See [Jobs that autoscaling does not count](#jobs-that-autoscaling-does-not-count).",
+        "False",
+    )
+    NO_DATA = (
+        "NoData",
+        "The jobs or nodes of Slurm are unknown or out of date.",
+        "See whether slurmctld and slurmrestd answer.",
+        "Unknown",
     )

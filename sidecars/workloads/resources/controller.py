@@ -67,6 +67,13 @@ class Metrics(Part, frozen=True, kw_only=True):
     service_monitor: ServiceMonitor = ServiceMonitor()
 
 
+class AutoscalingLimits(Part, frozen=True, kw_only=True):
+    """spec.autoscaling: limits of all NodeSets with `autoscaling` together."""
+
+    budget: int | None = None
+    """The highest sum of the prices of their workers; None: no limit."""
+
+
 class ControllerSpec(Part, frozen=True, kw_only=True):
     """Controller.spec. The CRD describes all fields."""
 
@@ -95,6 +102,7 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     config_update: Literal["Reconfigure", "Recreate"] = "Reconfigure"
     """Whether a changed configuration is read by the running slurmctld, or its pod is replaced."""
     template: PodTemplate = PodTemplate()
+    autoscaling: AutoscalingLimits = AutoscalingLimits()
     constrain_jobs: bool = True
     extra_conf: str = ""
     config_file_refs: list[LocalObjectReference] | None = None

@@ -102,12 +102,43 @@ class Health(Part, frozen=True, kw_only=True):
     """The site's own programs, by the name of the check."""
 
 
+class AutoscalingWindow(Part, frozen=True, kw_only=True):
+    """Other limits at some times of the week. Times are UTC, as "08:00"."""
+
+    days: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] | None = None
+    """Days on which it begins; None: all."""
+    start: str
+    end: str
+    """Not later than `start`: on the next day."""
+    min: int | None = None
+    max: int | None = None
+
+
+class Autoscaling(Part, frozen=True, kw_only=True):
+    """NodeSet.spec.autoscaling: the operator sets `replicas`. The CRD describes all fields."""
+
+    min: int = 0
+    max: int
+    node: str = ""
+    """What one worker offers, as `slurmd -C` prints it; "": as the last one has registered."""
+    price: int = 1
+    idle_seconds: int = 300
+    cool_down_seconds: int = 300
+    step_seconds: int = 15
+    max_step_up: int = 100
+    max_step_down: int = 100
+    capacity_wait_seconds: int = 120
+    windows: list[AutoscalingWindow] | None = None
+
+
 class NodeSetSpec(Part, frozen=True, kw_only=True):
     """NodeSet.spec. Durations are Go's ("1m30s")."""
 
     controller_ref: LocalObjectReference
     replicas: int = 1
     """Number of worker pods in mode StatefulSet."""
+    autoscaling: Autoscaling | None = None
+    """None: the operator never sets `replicas`."""
     scaling_mode: Literal["StatefulSet", "DaemonSet"] = "StatefulSet"
     slurmd: Json = {}
     """A container, merged into that of slurmd."""

@@ -36,6 +36,8 @@ class Job:
     kind: Kind = "plain"
     suspend_at: float = inf
     resume_at: float = inf
+    pending_id: int = 0
+    """Its record while it is pending; 0 for a job that slurmctld starts as soon as it hears of it."""
     excuse: str = ""
     """Why it may end otherwise; "" while it may not."""
     processes: set[str] = field(default_factory=set)
@@ -74,6 +76,12 @@ class Jobs:
         for _ in range(tasks):
             self.all.append(Job(model, 1 if kind == "array" else count, seconds, kind=kind))
         return self.all[-1]
+
+    def queue(self, model: SlurmModel, count: int, seconds: float) -> Job:
+        """A plain job that is in slurmctld's queue until `count` nodes are free. It takes all of their CPUs."""
+        job = self.submit(model, count, seconds)
+        job.pending_id = model.job_submit(cpus=4 * count, nodes=count)
+        return job
 
     def state_lost(self, model: SlurmModel) -> None:
         """slurmctld has forgotten these jobs. It ends their processes where slurmd registers again."""
@@ -137,12 +145,15 @@ class Jobs:
 
     def _begin(self, job: Job, now: float) -> None:
         model = job.model
+        if job.pending_id:
+            del model.jobs[job.pending_id]
         opened = [name for name, it in model.partitions.items() if "UP" in it.states]
         job.job_id = model.job_start(
             job.nodes,
             partition=max(opened, key=len),
             kill_on_node_fail=job.kind != "no-kill",
             requeue=job.kind != "no-requeue",
+            cpus=4 * len(job.nodes) if job.pending_id else 1,
         )
         job.ends = now + job.seconds
         if job.kind == "suspended":

@@ -189,6 +189,10 @@ class World:
         """spec.extraConf of the Controller."""
         self._change(CONTROLLER, namespace, "slurm", {"extraConf": line})
 
+    def change_controller(self, spec: Any, namespace: str = "slurm") -> None:
+        """Change the Controller's spec."""
+        self._change(CONTROLLER, namespace, "slurm", spec)
+
     def change(self, name: str, spec: Any, namespace: str = "slurm") -> None:
         """Change the NodeSet's spec."""
         self._change(NODESET, namespace, name, spec)

@@ -41,6 +41,24 @@ async def test_jobs_that_did_not_change_are_not_read_again_and_those_that_did_ar
     assert (await scene.poller.jobs()).value.jobs[0].states == {"COMPLETED"}
 
 
+async def test_the_queue_is_read_at_most_once_a_second_and_is_the_same_while_no_job_changes() -> None:
+    scene = Scene()
+    job = scene.model.job_submit(cpus=3)
+    await asyncio.sleep(3)
+    first, again = await asyncio.gather(scene.poller.queue(), scene.poller.queue())
+    assert len(scene.model.requests("GET", "jobs/")) == 1
+    assert first.value is again.value
+    (found,) = first.value.jobs
+    assert found.pending is not None
+    assert (found.job_id, found.pending.request.cpus) == (job, 3)
+    await asyncio.sleep(1)
+    assert (await scene.poller.queue()).value is first.value
+    assert len(scene.model.requests("GET", "jobs/")) == 2
+    scene.model.job_submit()
+    await asyncio.sleep(1)
+    assert len((await scene.poller.queue()).value.jobs) == 2
+
+
 async def test_nobody_waits_for_tens_of_thousands_of_jobs_and_who_asked_is_told_when_they_are_there() -> None:
     scene = Scene()
     job = scene.model.job_start("n0")

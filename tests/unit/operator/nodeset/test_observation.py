@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from sidecars.kube import records
-from sidecars.operator.nodeset.observation import cordon_reason, deletion_cost, has_started, ordinal, worker_pod
+from sidecars.operator.nodeset.observation import cordon_reason, deletion_cost, ordinal, worker_pod
+from sidecars.operator.runtime.pods import has_started
 
 READY_AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from sidecars.policy.autoscaling import applied
+from sidecars.policy.autoscaling.applied import Applied
 from sidecars.policy.nodeset.desired import deletion_deadline, desired_pods
 from sidecars.policy.nodeset.records import DesiredPods, WorkerPod
 from sidecars.policy.placement import KubeNode, Rules
+from sidecars.workloads import names
 from tests.support import builders
 from tests.unit.policy.nodeset.builders import NOW, worker
 
@@ -70,3 +73,14 @@ def test_a_deletion_timeout_limits_the_wait_for_jobs() -> None:
 def test_the_deadline_counts_from_the_deletion() -> None:
     assert deletion_deadline(builders.nodeset("slinky", DELETED, deletionTimeout="60s")) == DELETED_AT + 60
     assert deletion_deadline(builders.nodeset("slinky")) is None
+
+
+def test_autoscaling_names_the_pods_to_remove_only_for_the_number_that_it_has_written() -> None:
+    def removable(replicas: int, autoscaling: Any) -> tuple[str, ...] | None:
+        meta = {"annotations": {names.AUTOSCALING: applied.text(Applied(2, ("slinky-1",)))}}
+        return asked(meta=meta, replicas=replicas, autoscaling=autoscaling).removable
+
+    assert removable(2, {"max": 5}) == ("slinky-1",)
+    assert removable(1, {"max": 5}) is None
+    assert removable(2, None) is None
+    assert asked(replicas=2, autoscaling={"max": 5}).removable is None

@@ -85,3 +85,17 @@ def test_a_node_is_in_maintenance_only_in_its_own_reservation() -> None:
     assert not in_maintenance(node(0, "IDLE", "MAINTENANCE", reservation="ours-2"), "ours")
     assert not in_maintenance(node(0, "IDLE", reservation="ours"), "ours")
     assert not in_maintenance(None, "ours")
+
+
+def test_of_surplus_pods_only_those_that_autoscaling_names_are_condemned_in_its_order() -> None:
+    pods = [worker(number) for number in range(4)]
+    named = DesiredPods("slurm", 2, "new", removable=("slinky-1", "slinky-0", "slinky-3"))
+    assert list(condemn(named, pods, pods, slurm())) == ["slinky-1", "slinky-0"]
+    assert condemn(DesiredPods("slurm", 2, "new", removable=()), pods, pods, slurm()) == {}
+
+
+def test_a_named_pod_with_a_job_is_condemned_only_if_it_already_is() -> None:
+    pods = [worker(0), worker(1, cordon="operator"), worker(2)]
+    view = SlurmView({"slinky-0": node(0, "MIXED"), "slinky-1": node(1, "MIXED", "DRAIN")}, None)
+    named = DesiredPods("slurm", 1, "new", removable=("slinky-0", "slinky-1"))
+    assert list(condemn(named, pods, pods, view)) == ["slinky-1"]

@@ -1,0 +1,60 @@
+"""What is remembered of each Slurm cluster whose NodeSets are scaled, from pass to pass."""
+
+from dataclasses import dataclass, field
+
+from sidecars.operator.runtime.queues import Key
+from sidecars.policy.autoscaling.plan import Autoscaling
+from sidecars.policy.autoscaling.queue import Queue
+from sidecars.policy.autoscaling.records import PresentNode, Settings
+from sidecars.slurm.records import Node, Partition, QueuedJobs, Reservation
+
+
+@dataclass(slots=True)
+class QueueMemory:
+    """The queue as it was last read, and the planner's picture of it, which is changed with the jobs that change."""
+
+    settings: Settings | None = None
+    planner: Autoscaling | None = None
+    listed: QueuedJobs | None = None
+    queue: Queue | None = None
+
+    def update(self, listed: QueuedJobs, settings: Settings) -> Queue:
+        """Take over a list of jobs."""
+        if self.queue is None or settings != self.settings:
+            self.settings, self.planner = settings, Autoscaling(settings)
+            self.queue = Queue((), settings.tiers)
+            self.listed = None
+        if listed is not self.listed:
+            self.queue.replace(listed)
+            self.listed = listed
+        return self.queue
+
+
+@dataclass(slots=True)
+class Memory:
+    """That of one cluster. Times are of the poller's clock, but for those named otherwise."""
+
+    queue: QueueMemory = field(default_factory=QueueMemory)
+    queue_at: float = float("-inf")
+    """When it was asked for, in seconds since the epoch."""
+    partitions: tuple[Partition, ...] | None = None
+    """None: never read."""
+    reservations: tuple[Reservation, ...] = ()
+    facts_at: float = float("-inf")
+    """When partitions and reservations were read."""
+    nodes: dict[str, tuple[Node, str, float | None, PresentNode]] = field(default_factory=dict)
+    """By name: the record, its NodeSet, when it is reserved, and all as the planner takes them."""
+    not_idle_at: dict[str, float] = field(default_factory=dict)
+    """When a node was last seen that had to stay, in seconds since the epoch."""
+    changed: bool = True
+    """Since the last plan, something but the queue has changed."""
+    plan_at: float = float("-inf")
+    """When to plan although nothing has changed."""
+    rest_until: float = float("-inf")
+    """A plan for a large queue takes long, so a pause follows."""
+    written: dict[Key, tuple[str, int]] = field(default_factory=dict)
+    """uid and resourceVersion of NodeSets after our last write, which the watch has to show."""
+
+
+Memories = dict[Key, Memory]
+"""By Controller; of those alone that have a NodeSet that is scaled."""

@@ -1,0 +1,162 @@
+"""One pass over all NodeSets of a Controller that are scaled: observe, plan, apply, report.
+
+`sidecars.policy.autoscaling` decides. The queue is read once a second while such a NodeSet exists. A plan is computed
+when jobs, nodes, pods or settings have changed, and every few seconds because time alone may change it.
+"""
+
+import logging
+
+from sidecars.custom_resources import NODESETS
+from sidecars.kube import Invalid, Manifest, NotFound
+from sidecars.operator.autoscaling import effects, observe
+from sidecars.operator.autoscaling.memory import Memories, Memory
+from sidecars.operator.autoscaling.observe import Seen
+from sidecars.operator.autoscaling.wiring import is_scaled
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.lookup import controller_of
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.runtime.waking import key_of
+from sidecars.policy.autoscaling import sizing
+from sidecars.policy.autoscaling.plan import Autoscaling
+from sidecars.policy.autoscaling.records import Plan
+from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import Autoscaled
+from sidecars.workloads.resources import Controller, NodeSet, ResourceError, read
+
+log = logging.getLogger(__name__)
+
+TICK = 1.0
+"""Seconds between two reads of the queue."""
+PLAN_EVERY = 5.0
+"""Seconds after which time alone may have changed a plan."""
+REST = 10.0
+"""A plan that took one second is followed by a pause of so many."""
+AGAIN = 0.1
+"""Seconds after which a NodeSet that changed meanwhile has come by the watch."""
+
+
+async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | None:
+    """One pass. Returns after how many seconds to look again; None if nothing is scaled."""
+    controller, scaled = _read(runtime, key)
+    if controller is None or not scaled:
+        memories.pop(key, None)
+        _forget(runtime, key, keep=False)
+        return None
+    memory = memories.setdefault(key, Memory())
+    cluster = runtime.clusters.get(key)
+    clock = cluster.poller.now() if cluster is not None else runtime.now()
+    if clock < memory.rest_until:
+        return memory.rest_until - clock
+    known = None
+    if cluster is not None:
+        await observe.facts(cluster, memory)
+        wanted = observe.settings(controller, memory)
+        known = await observe.jobs(runtime, cluster, memory, wanted)
+    if known is not None and not memory.changed and clock < memory.plan_at:
+        return TICK
+    # From here on, what changes is a reason for another pass.
+    memory.changed = False
+    memory.plan_at = clock + PLAN_EVERY if cluster is not None else float("-inf")
+    records = cluster.poller.nodes if cluster is not None and cluster.poller.known else {}
+    seen = [observe.seen(runtime, memory, manifest, nodeset, records) for manifest, nodeset in scaled]
+    if not all(effects.is_shown(memory, it) for it in seen):
+        memory.changed = True
+        return AGAIN
+    of, leaving = observe.by_node(seen)
+    nodes = observe.nodes(runtime, key, cluster, memory, of, leaving) if cluster is not None else None
+    past = {it.nodeset.name: it.applied.past for it in seen if it.applied is not None}
+    planner = memory.queue.planner or Autoscaling(observe.settings(controller, memory))
+    plan = planner.plan([it.scaled for it in seen], known, nodes, past, runtime.now())
+    _rest(memory, cluster, clock)
+    _report(runtime, ("Controller", key), sizing.counted(plan, known=known is not None and nodes is not None))
+    done = [await _apply(runtime, memory, it, plan) for it in seen]
+    _forget(runtime, key, keep=True)
+    return TICK if all(done) else AGAIN
+
+
+def _read(runtime: Runtime, key: Key) -> tuple[Controller | None, list[tuple[Manifest, NodeSet]]]:
+    """The Controller, and its NodeSets that are scaled. What can't be read is reported in its own pass."""
+    try:
+        controller = runtime.lookup.controller(*key)
+    except ResourceError:
+        return None, []
+    if controller is None or controller.metadata.deletion_timestamp is not None:
+        return None, []
+    found = []
+    for manifest in runtime.caches.nodesets.store.values():
+        if not is_scaled(manifest) or controller_of(manifest) != key or manifest["metadata"].get("deletionTimestamp"):
+            continue
+        try:
+            found.append((manifest, read(NodeSet, manifest)))
+        except ResourceError as error:
+            log.debug("NodeSet %s/%s is not scaled: %s", *key_of(manifest), error)
+    return controller, sorted(found, key=lambda it: it[1].name)
+
+
+def _rest(memory: Memory, cluster: Cluster | None, began: float) -> None:
+    if cluster is not None:
+        now = cluster.poller.now()
+        memory.rest_until = now + REST * (now - began) if now - began > TICK / REST else now
+
+
+async def _apply(runtime: Runtime, memory: Memory, seen: Seen, plan: Plan) -> bool:
+    """Write what was decided for one NodeSet, and report. False if it has changed meanwhile."""
+    key = key_of(seen.manifest)
+    if seen.owner is not None:
+        _report(runtime, ("NodeSet", key), sizing.other_owner(seen.owner, seen.nodeset.spec.replicas, seen.until))
+        return True
+    size = sizing.size(seen.scaled, seen.pods, seen.registered, plan, runtime.now())
+    condition = sizing.condition(size)
+    if seen.problem:
+        condition = Condition("Autoscaled", "False", Autoscaled.INVALID, seen.problem)
+    record = sizing.applied(size, seen.scaled, seen.applied, seen.node, runtime.now())
+    if record is not None:
+        try:
+            await effects.write(runtime, memory, seen, record)
+        except NotFound:
+            return True
+        except Invalid as error:
+            if await _changed_meanwhile(runtime, seen):
+                memory.changed = True
+                return False
+            condition = Condition("Autoscaled", "False", Autoscaled.REFUSED, str(error))
+        else:
+            if record.replicas != seen.nodeset.spec.replicas:
+                log.info("NodeSet %s/%s: %d replicas: %s", *key, record.replicas, record.reason)
+    _report(runtime, ("NodeSet", key), condition)
+    return True
+
+
+async def _changed_meanwhile(runtime: Runtime, seen: Seen) -> bool:
+    """Whether the NodeSet has changed since the decision saw it."""
+    try:
+        live = await runtime.client.get(NODESETS, *key_of(seen.manifest))
+    except NotFound:
+        return True
+    return bool(live["metadata"]["resourceVersion"] != seen.manifest["metadata"]["resourceVersion"])
+
+
+def _report(runtime: Runtime, place: tuple[str, Key], condition: Condition) -> None:
+    """Have the pass over the object write the condition."""
+    if runtime.autoscaled.get(place) != condition:
+        runtime.autoscaled[place] = condition
+        _wake(runtime, place)
+
+
+def _forget(runtime: Runtime, controller: Key, *, keep: bool) -> None:
+    """Drop what was reported about NodeSets that have ceased to be scaled, and about the Controller unless `keep`."""
+    for place in tuple(runtime.autoscaled):
+        kind, key = place
+        gone = not keep and key == controller
+        if kind == "NodeSet":
+            manifest = runtime.caches.nodesets.store.get(*key)
+            gone = not is_scaled(manifest)
+        if gone:
+            del runtime.autoscaled[place]
+            _wake(runtime, place)
+
+
+def _wake(runtime: Runtime, place: tuple[str, Key]) -> None:
+    kind, key = place
+    (runtime.queues.nodesets if kind == "NodeSet" else runtime.queues.controllers).add(key)

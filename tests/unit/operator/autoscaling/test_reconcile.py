@@ -1,0 +1,225 @@
+"""NodeSets that follow the queue, in a simulated cluster."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from sidecars.simulate.records import Fault
+from sidecars.workloads import names
+from tests.support.virtual_time import run
+from tests.support.world.world import CONTROLLER, NODESET, World, world
+
+QUICK = {"max": 6, "idleSeconds": 30, "coolDownSeconds": 30, "stepSeconds": 5, "node": "Sockets=1 CoresPerSocket=4"}
+
+
+def replicas(w: World, name: str = "slinky") -> int:
+    return int((w.api.get(NODESET, "slurm", name) or {})["spec"]["replicas"])
+
+
+def turns(sizes: list[int]) -> int:
+    """How often a row of numbers changes its direction."""
+    steps = [after > before for before, after in pairwise(sizes) if after != before]
+    return sum(one != other for one, other in pairwise(steps))
+
+
+def watched(w: World, name: str = "slinky") -> list[int]:
+    """The number of replicas at each second from now on."""
+    found: list[int] = []
+    w.each_second.append(lambda: found.append(replicas(w, name)))
+    return found
+
+
+async def emptied(w: World) -> None:
+    await w.until("all jobs have ended", lambda: all(job.over for job in w.jobs.all), 900)
+    await w.until("nothing is left", lambda: not w.pods() and not replicas(w), 900)
+
+
+def scaled(w: World, **more: Any) -> None:
+    w.nodeset(replicas=0, autoscaling=QUICK | more)
+
+
+def test_a_nodeset_grows_from_nothing_with_the_queue_and_shrinks_to_nothing() -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            scaled(w)
+            await w.run(30)
+            slurm = w.slurms["slurm", "slurm"]
+            sizes = watched(w)
+            for count, seconds in ((1, 20), (3, 60), (2, 40)):
+                w.jobs.queue(slurm, count, seconds)
+            took = await w.until("the first pod", w.pods, 30)
+            assert took <= 3.0
+            await emptied(w)
+            assert max(sizes) == 6
+            assert turns(sizes) == 1
+            assert w.condition("slinky", "Autoscaled")["reason"] in ("Satisfied", "Minimum")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("fault", [Fault.NO_SLURMCTLD, Fault.HANG, Fault.EMPTY, Fault.ERRORS_WITH_200, Fault.STALE])
+@pytest.mark.parametrize("at", [3.0, 30.0, 75.0])
+def test_while_slurm_does_not_answer_a_busy_nodeset_keeps_its_size_and_no_job_is_lost(fault: Fault, at: float) -> None:
+    async def scenario() -> None:
+        async with world(2) as w:
+            scaled(w)
+            await w.run(30)
+            slurm = w.slurms["slurm", "slurm"]
+            sizes = watched(w)
+            for count, seconds in ((2, 60), (3, 100)):
+                w.jobs.queue(slurm, count, seconds)
+            await w.run(at)
+            slurm.fail(fault)
+            await w.run(20)
+            before = replicas(w)
+            await w.run(120)
+            assert replicas(w) == before
+            slurm.heal()
+            await emptied(w)
+            assert turns(sizes) <= 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("at", [2.0, 20.0, 70.0, 100.0])
+def test_an_operator_that_is_started_again_goes_on_with_what_it_has_recorded(at: float) -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            scaled(w)
+            await w.run(30)
+            slurm = w.slurms["slurm", "slurm"]
+            sizes = watched(w)
+            for count, seconds in ((1, 30), (3, 60), (2, 90)):
+                w.jobs.queue(slurm, count, seconds)
+            await w.run(at)
+            w.crash()
+            await emptied(w)
+            assert max(sizes) == 6
+            assert turns(sizes) <= 2
+
+    run(scenario())
+
+
+def test_a_node_that_gets_a_job_before_it_is_drained_stays() -> None:
+    async def scenario() -> None:
+        async with world(4) as w:
+            scaled(w, min=1)
+            await w.run(30)
+            slurm = w.slurms["slurm", "slurm"]
+            w.jobs.queue(slurm, 3, 20)
+            await w.until("the job runs", lambda: w.jobs.all[0].runs, 120)
+            while replicas(w) == 3:
+                # A job comes at each moment at which the operator may decide.
+                await w.run(0.25)
+                if w.jobs.all[-1].over and len(w.jobs.all) < 12:
+                    w.job(2, 29.9)
+            await w.until("only the minimum is left", lambda: len(w.pods()) == 1, 600)
+            assert replicas(w) == 1
+
+    run(scenario())
+
+
+def test_what_nodes_offer_is_learnt_from_the_first_one_and_remembered_without_any() -> None:
+    async def scenario() -> None:
+        async with world(5) as w:
+            scaled(w, node="")
+            await w.run(30)
+            slurm = w.slurms["slurm", "slurm"]
+            sizes = watched(w)
+            w.jobs.queue(slurm, 3, 20)
+            await w.until("one node is started", lambda: replicas(w) == 1, 10)
+            await emptied(w)
+            assert max(sizes) == 3
+            sizes.clear()
+            w.jobs.queue(slurm, 3, 20)
+            await w.until("three nodes are started", lambda: replicas(w) == 3, 10)
+            assert 1 not in sizes
+            await emptied(w)
+
+    run(scenario())
+
+
+def test_a_job_that_no_nodeset_could_run_is_named_and_adds_no_node() -> None:
+    async def scenario() -> None:
+        async with world(6) as w:
+            scaled(w)
+            await w.run(30)
+            number = w.slurms["slurm", "slurm"].job_submit(cpus=64)
+            await w.run(30)
+            assert replicas(w) == 0
+            status = (w.api.get(CONTROLLER, "slurm", "slurm") or {})["status"]
+            found = next(it for it in status["conditions"] if it["type"] == "JobsCounted")
+            assert found["reason"] == "NotCounted"
+            assert f"job {number}" in found["message"]
+
+    run(scenario())
+
+
+def test_a_number_that_another_client_writes_is_held_and_the_client_is_named() -> None:
+    async def scenario() -> None:
+        async with world(7) as w:
+            scaled(w)
+            await w.run(30)
+            w.change("slinky", {"replicas": 2})
+            await w.run(200)
+            assert replicas(w) == 2
+            assert w.condition("slinky", "Autoscaled")["reason"] == "OtherOwner"
+            w.api.change(NODESET, "slurm", "slinky", {"metadata": {"annotations": {names.AUTOSCALING: None}}})
+            await emptied(w)
+
+    run(scenario())
+
+
+def test_a_nodeset_that_is_no_longer_scaled_loses_the_condition() -> None:
+    async def scenario() -> None:
+        async with world(8) as w:
+            scaled(w)
+            await w.run(30)
+            assert w.condition("slinky", "Autoscaled")
+            w.change("slinky", {"autoscaling": None})
+            await w.run(30)
+            assert not w.condition("slinky", "Autoscaled")
+            status = (w.api.get(CONTROLLER, "slurm", "slurm") or {})["status"]
+            assert not [it for it in status["conditions"] if it["type"] == "JobsCounted"]
+            await w.settle()
+
+    run(scenario())
+
+
+def test_a_nodeset_whose_pods_can_not_start_says_so_and_the_next_one_gets_its_jobs() -> None:
+    async def scenario() -> None:
+        async with world(9) as w:
+            w.kubelets.broken_images.add("broken:1")
+            limits = QUICK | {"capacityWaitSeconds": 60, "coolDownSeconds": 120}
+            w.nodeset("cheap", 0, autoscaling=limits, slurmd={"image": "broken:1"})
+            w.nodeset("dear", 0, autoscaling=QUICK | {"price": 5})
+            await w.run(30)
+            w.jobs.queue(w.slurms["slurm", "slurm"], 2, 20)
+            await w.until("the cheap one is tried", lambda: replicas(w, "cheap") == 2, 10)
+            await w.run(45)
+            assert replicas(w, "dear") == 0
+            await w.until("the dear one is tried", lambda: replicas(w, "dear") == 2, 60)
+            await w.until("that is shown", lambda: w.condition("cheap", "Autoscaled")["reason"] == "NoCapacity", 30)
+            await w.until("the job runs", lambda: w.jobs.all[0].runs, 60)
+            await w.until("both are empty", lambda: not w.pods("cheap") and not w.pods("dear"), 900)
+            assert not replicas(w, "cheap")
+            assert not replicas(w, "dear")
+
+    run(scenario())
+
+
+def test_all_nodesets_together_cost_no_more_than_the_budget() -> None:
+    async def scenario() -> None:
+        async with world(10) as w:
+            w.change_controller({"autoscaling": {"budget": 4}})
+            scaled(w)
+            w.nodeset("dear", 0, autoscaling=QUICK | {"price": 3})
+            await w.run(30)
+            small, large = watched(w), watched(w, "dear")
+            for _ in range(6):
+                w.jobs.queue(w.slurms["slurm", "slurm"], 1, 30)
+            await w.until("all jobs have ended", lambda: all(job.over for job in w.jobs.all), 900)
+            assert max(one + 3 * other for one, other in zip(small, large, strict=True)) == 4
+
+    run(scenario())

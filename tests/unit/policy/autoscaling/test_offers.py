@@ -1,0 +1,81 @@
+"""What one node of a NodeSet offers: `sidecars.policy.autoscaling.offers`."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecars.policy.autoscaling import offers
+from sidecars.policy.autoscaling.offers import Offer, OfferError
+from sidecars.policy.autoscaling.records import Shape
+from sidecars.slurm.gres import Gres
+from sidecars.slurm.records import Partition
+from tests.support.builders import nodeset
+from tests.unit.policy.autoscaling.builders import node
+
+
+def test_the_line_that_slurmd_prints_is_read() -> None:
+    line = "NodeName=x CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 ThreadsPerCore=2 RealMemory=128000"
+    found = offers.read(f"{line} Gres=gpu:a100:4,gpu:a100:4 TmpDisk=900 MemSpecLimit=1000")
+    assert found == Offer(Shape(2, 16, 2, 127000, (Gres("gpu", "a100", 8),), frozenset(), 900))
+
+
+def test_a_node_that_names_only_cpus_has_as_many_cores() -> None:
+    assert offers.read("CPUs=8 RealMemory=4000").shape == Shape(1, 8, 1, 4000)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("Sockets", "Sockets"), ("CPUs=many", "CPUs=many"), ("Sockets=0", "Sockets=0"), ("Gres=gpu:", "Gres=gpu:")],
+)
+def test_what_describes_no_node_is_named(text: str, named: str) -> None:
+    with pytest.raises(OfferError, match=named):
+        offers.read(text)
+
+
+numbers = st.integers(1, 1 << 20)
+shapes = st.builds(
+    Shape,
+    numbers,
+    numbers,
+    numbers,
+    numbers,
+    st.sampled_from([(), (Gres("gpu", "", 2),), (Gres("gpu", "h100", 4), Gres("shard", "", 8))]),
+    st.sampled_from([frozenset[str](), frozenset({"a"}), frozenset({"a", "b"})]),
+    st.integers(0, 1 << 20),
+)
+
+
+@given(st.builds(Offer, shapes, st.integers(0, 1000)))
+def test_the_text_of_an_offer_reads_as_the_offer(offer: Offer) -> None:
+    assert offers.read(offers.text(offer)) == offer
+
+
+def test_a_declared_node_has_the_features_and_the_weight_of_the_nodeset() -> None:
+    found = offers.declared(
+        nodeset(extraConf="Features=fast Weight=7", autoscaling={"max": 1, "node": "CPUs=4 Features=big"})
+    )
+    assert found is not None
+    assert found.shape.features == {"fast", "big", "slurm-worker-slinky"}
+    assert found.weight == 7
+    assert offers.declared(nodeset(autoscaling={"max": 1})) is None
+
+
+def test_the_largest_node_that_jobs_can_use_shows_what_nodes_offer() -> None:
+    small, large = Shape(1, 2, 1, 1000), Shape(1, 4, 1, 1000)
+    found = offers.learnt([node("a", shape=small), node("b", shape=large), node("c", usable=False)])
+    assert found == Offer(large)
+    assert offers.learnt([node("c", usable=False)]) is None
+
+
+def test_the_partitions_of_a_nodeset_are_known_before_it_has_a_node() -> None:
+    known = [
+        Partition("all", node_sets="ALL"),
+        Partition("some", node_sets="other,slurm-worker-slinky"),
+        Partition("foreign", node_sets="other"),
+    ]
+    assert offers.partitions(nodeset(), known, []) == {"all", "some"}
+    own = nodeset(partition={"enabled": True})
+    assert offers.partitions(own, [], [node("a", partitions=frozenset({"listed"}))]) == {
+        "listed",
+        "slurm-worker-slinky",
+    }

@@ -117,6 +117,10 @@ release-check: $(READY) ## check that all parts have the version of pyproject.to
 release-images: $(READY) ## build the images for this host's architecture into build/release
 	@$(BIN)/python -m release images
 
+.PHONY: postrender
+postrender: $(READY) ## build the folder of slurm-postrender for both Helms into build/release
+	@$(BIN)/python -m release postrender
+
 .PHONY: release-publish
 release-publish: $(READY) ## push the images of build/release and the charts to their registry
 	@$(BIN)/python -m release publish

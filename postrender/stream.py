@@ -22,7 +22,7 @@ LARGEST = 64 << 20
 _MARKER = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _LEADING = re.compile(r"(?:---[ \t]*(?:#[^\n]*)?(?:\n|\Z))?(?:[ \t]*(?:#[^\n]*)?\n)*")
 _SOURCE = re.compile(r"^# Source: (\S.*?)\s*$", re.MULTILINE)
-_ANNOTATED = re.compile(rf"^ +{re.escape(FILE_ANNOTATION)}: *['\"]?([^'\"\n]+)", re.MULTILINE)
+_ANNOTATED = re.compile(rf"^(?: |metadata: ).*?{re.escape(FILE_ANNOTATION)}: *['\"]?([^'\"\n,}}]+)", re.MULTILINE)
 
 Manifest = dict[str, Any]
 """A Kubernetes object."""

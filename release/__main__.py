@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import publishing, rehearsal, signing, versions
+from release import postrender, publishing, rehearsal, signing, versions
 from release.changelog import ChangelogError
 from schemas import chart_package
 from schemas.sources import SchemaError
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check = commands.add_parser("check", help="compare the versions of all parts")
     check.add_argument("--tag", help="the tag of the release, which the changelog must have a date for")
     commands.add_parser("images", help="build the images for the architecture of this host (as root)")
+    commands.add_parser("postrender", help="build the folder of slurm-postrender, and its archive")
     publish = commands.add_parser("publish", help="push images and charts")
     publish.add_argument("--registry", default=chart_package.REGISTRY, help="host and path (default: %(default)s)")
     commands.add_parser("sign", help="sign what `publish` has pushed, with the identity of the workflow")
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _check(options.tag)
             case "images":
                 _images(BUILD)
+            case "postrender":
+                print(postrender.build(ROOT, BUILD))
             case "publish":
                 archives = sorted(BUILD.glob("images-*.tar"))
                 if not archives:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from release import changelog, layouts, packages, versions
+from release import changelog, layouts, packages, postrender, versions
 from release.signing import Artifact, subjects
 from schemas import chart_package, image_digests
 from tests.cluster import images as image_builds
@@ -75,6 +75,7 @@ def publish(root: Path, archives: Sequence[Path], registry: str, target: Path) -
             sboms[architecture(archive)] = f"{FILES}/{sbom}"
         artifacts.append(_push_image(layout, f"{registry}/{name}", image_tags(name, version), sboms))
     artifacts += [_push_chart(package, f"{registry}/charts", version) for package in packages.package_all(root, files)]
+    shutil.copy(postrender.build(root, target), files)
     section = changelog.section((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     home = chart_package.HOME
     (target / NOTES).write_text(section.notes(f"{home}/blob/v{version}"), encoding="utf-8")

@@ -1,0 +1,192 @@
+"""The post-renderer as Helm starts it, from its folder alone; and a parser in Go beside our YAML."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from postrender import reading, writing
+from postrender.stream import Stream
+from release import postrender
+from tests.cluster.commands import run
+from tests.cluster.tools import tool
+from tests.support.recorded_streams import FOLDER, HELMS, recorded, template
+
+ROOT = Path(__file__).parents[2]
+ACCOUNTING = ROOT / "charts" / "slurm" / "ci" / "accounting-values.yaml"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the packages of this Python."""
+    target = tmp_path_factory.mktemp("postrender")
+    packages = postrender.installed(target / "packages")
+    return postrender.folder(ROOT, target / "plugins", packages)
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """python3 is the one that the packages are of."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_POSTRENDER_REPORT", str(tmp_path / "report.txt"))
+
+
+def renderer(helm: str, folder: Path) -> str | Path:
+    return folder / postrender.NAME if helm == "helm3" else postrender.NAME
+
+
+@pytest.mark.parametrize("helm", sorted(HELMS))
+def test_the_recorded_streams_are_fresh(helm: str) -> None:
+    why = "run `python -m tests.support.recorded_streams`"
+    assert recorded(helm, FOLDER / "shapes") == (FOLDER / f"{helm}.yaml").read_text(encoding="utf-8"), why
+
+
+@pytest.mark.parametrize("helm", sorted(HELMS))
+@pytest.mark.parametrize("chart", ["slurm", "slurm-operator", "slurm-operator-crds", "slurm-exporter"])
+def test_the_streams_of_our_charts_pass_the_check_and_stay_as_they_are(helm: str, chart: str, folder: Path) -> None:
+    values = [f"--values={ACCOUNTING}"] if chart == "slurm" else []
+    values += ["--set=cluster=slurm"] if chart == "slurm-exporter" else []
+    text = recorded(helm, ROOT / "charts" / chart, *values)
+    config = folder.parent / "check.yaml"
+    config.write_text("steps:\n- check: {}\n- labels: {set: {a: 'b'}, select: [{name: nothing-has-this-name}]}\n")
+    assert run([folder / postrender.NAME, config, "--namespace=slurm"], stdin=text) == text
+
+
+@pytest.mark.parametrize("helm", sorted(HELMS))
+def test_helm_starts_it_and_takes_its_result(helm: str, folder: Path, tmp_path: Path) -> None:
+    config = tmp_path / "postrender.yaml"
+    config.write_text("steps:\n- labels: {set: {team: 'on'}, select: [{kind: NodeSet}], required: true}\n- check: {}\n")
+    given = [f"--post-renderer-args={config}", "--post-renderer-args=--namespace=slurm", f"--values={ACCOUNTING}"]
+    result = template(helm, ROOT / "charts" / "slurm", renderer(helm, folder), folder.parent, given)
+    labels = [
+        it.metadata["labels"].get("team") for it in Stream.read(result.encode()).objects() if it.kind == "NodeSet"
+    ]
+    assert labels
+    assert set(labels) == {"on"}
+
+
+@pytest.mark.parametrize("helm", sorted(HELMS))
+def test_a_failure_ends_helm_and_its_reason_is_in_the_report(helm: str, folder: Path, tmp_path: Path) -> None:
+    config, report = tmp_path / "postrender.yaml", tmp_path / "named.txt"
+    config.write_text("steps:\n- labels: {set: {a: b}, select: [{kind: Nothing}], required: true}\n")
+    arguments = [f"--post-renderer-args={it}" for it in (config, f"--report={report}")]
+    words = [
+        tool(HELMS[helm]),
+        "template",
+        "r",
+        FOLDER / "shapes",
+        f"--post-renderer={renderer(helm, folder)}",
+        *arguments,
+    ]
+    plugins = {"HELM_PLUGINS": str(folder.parent) if helm == "helm4" else ""}
+    done = subprocess.run(
+        [str(it) for it in words], env=os.environ | plugins, capture_output=True, text=True, check=False, timeout=60
+    )
+    reason = "no object of the stream is selected, and `required` is true"
+    assert done.returncode != 0
+    assert "kind:" not in done.stdout
+    assert reason in report.read_text(encoding="utf-8")
+    assert (reason in done.stderr) is (helm == "helm3")
+
+
+def test_a_folder_that_cannot_be_written_serves_as_well(folder: Path, tmp_path: Path) -> None:
+    link = tmp_path / "linked"
+    link.symlink_to(folder / postrender.NAME)
+    (tmp_path / "c.yaml").write_text("steps: [{labels: {set: {a: c}}}]\n")
+    assert "a: c" in run([link, tmp_path / "c.yaml"], stdin="kind: A\nmetadata: {name: a}\n", cwd=tmp_path)
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufffe\uffff"), max_size=20) | st.sampled_from(
+    [
+        "y",
+        "n",
+        "on",
+        "1e3",
+        "0o14",
+        "0x1",
+        "1_0",
+        "~",
+        "null",
+        "1:30",
+        ".5",
+        "+1",
+        "=",
+        "<<",
+        "2026-11-23",
+        "a: b",
+        "- a",
+        "a\nb\n",
+        "a\n\n",
+    ]
+)
+PLAIN = st.sampled_from(
+    [
+        "y",
+        "On",
+        "1e3",
+        "0o14",
+        "014",
+        "09",
+        "0x1F",
+        "0b11",
+        "1_000",
+        ".5",
+        "5.",
+        "~",
+        "1:30",
+        "2026-11-23",
+        "+1",
+        "-0o7",
+        "1.5e-3",
+        "0.1",
+        "yes",
+        "no",
+        "N",
+        "off",
+        "=",
+        "a",
+    ]
+)
+
+
+def parsed_by_kubectl(texts: list[str]) -> list[Any]:
+    """The values under `data` of each document, as kubectl reads them without a cluster."""
+    head = "---\napiVersion: example.com/v1\nkind: Shape\nmetadata: {name: n%d}\nspec:\n  data:\n"
+    stream = "".join(head % number + text for number, text in enumerate(texts))
+    out = run([tool("kubectl"), "label", "--local", "--filename=-", "--output=json", "read=true"], stdin=stream)
+    decoder = json.JSONDecoder()
+    found: list[Any] = []
+    while out.strip():
+        value, end = decoder.raw_decode(out := out.lstrip())
+        found += value["items"] if value["kind"] == "List" else [value]
+        out = out[end:]
+    return [it["spec"]["data"] for it in sorted(found, key=lambda it: int(it["metadata"]["name"][1:]))]
+
+
+VALUES = st.dictionaries(TEXTS, TEXTS | st.lists(TEXTS | st.booleans() | st.integers(-5, 5), max_size=3), max_size=4)
+
+
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@given(st.lists(VALUES, min_size=20, max_size=60))
+def test_kubernetes_parser_reads_what_we_write(values: list[dict[str, Any]]) -> None:
+    texts = [_indented(writing.document({"v": it})) for it in values]
+    assert parsed_by_kubectl(texts) == [{"v": it} for it in values]
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" if line else "\n" for line in text.split("\n")[:-1])
+
+
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@given(st.lists(PLAIN, min_size=30, max_size=60))
+def test_we_read_plain_scalars_as_kubernetes_parser_does(words: list[str]) -> None:
+    found = parsed_by_kubectl([f"    v: {word}\n" for word in words])
+    assert [it["v"] for it in found] == [reading.scalar(word) for word in words]

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.bench import autoscale, charts, controlplane, exporter, figures, kube, nodeset, slurm, worker
+from tests.bench import autoscale, charts, controlplane, exporter, figures, kube, nodeset, postrender, slurm, worker
 from tests.bench.former import comparing
 
 BENCHES: dict[str, figures.Bench] = {
@@ -19,6 +19,7 @@ BENCHES: dict[str, figures.Bench] = {
     "nodeset": nodeset.bench,
     "worker": worker.bench,
     "exporter": exporter.bench,
+    "postrender": postrender.bench,
 }
 FOLDER = Path(__file__).parents[2] / "build" / "bench"
 

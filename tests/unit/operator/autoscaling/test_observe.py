@@ -122,6 +122,8 @@ async def test_a_node_that_leaves_takes_no_job_and_a_reserved_one_or_one_that_wa
     cluster = await scene.connect()
     record = {"annotations": {names.AUTOSCALING: applied.text(Applied(3, ("slinky-0",)))}}
     seen = scene.seen(record, replicas=3)
+    scene.pass_time(30)
+    await cluster.poller.poll()
     found = scene.nodes(cluster, seen)
     assert found is not None
     idle = {it.name: it.idle_since for it in found.nodes}
@@ -135,7 +137,7 @@ async def test_a_node_that_leaves_takes_no_job_and_a_reserved_one_or_one_that_wa
     resumed = scene.nodes(cluster, seen)
     assert resumed is not None
     since = {it.name: it.idle_since for it in resumed.nodes}
-    assert since["slinky-2"] == EPOCH
+    assert since["slinky-2"] == EPOCH + 30
     assert since["slinky-3"] == now
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sidecars import generated
 from sidecars.kube import SECRETS, STATEFUL_SETS, Conflict, Manifest, NotFound
+from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.reasons import Ready
@@ -29,14 +30,18 @@ async def keys(runtime: Runtime, controller: Controller) -> None:
         return
     namespace = controller.namespace
     slurm_key, jwt_key = slurmctld.slurm_key(controller), slurmctld.jwt_key(controller)
-    live = runtime.caches.live(STATEFUL_SETS, namespace, names.controller(controller.name))
+    if not any(_asks(runtime, namespace, selector) for selector in (slurm_key, jwt_key)):
+        return
+    # A StatefulSet of SchedMD's operator, which is yet to be taken over, uses its keys too.
+    live = await workload.find(runtime, STATEFUL_SETS, namespace, names.controller(controller.name))
     distributed = runtime.contents.exists(Reference("Secret", namespace, names.slurm_jwks(slurm_key.name)))
     runs = bool(runtime.caches.slurmctld_pods.store.by("controller", (namespace, controller.name)))
     made = [
         await _generate(runtime, namespace, selector, generated.KEY_CHARACTERS, used=used, immutable=True)
         for selector, used in (
             (slurm_key, distributed or runs or live is not None),
-            (jwt_key, _mounts(live, jwt_key.name)),
+            # A slurmctld whose StatefulSet doesn't exist may have any key.
+            (jwt_key, _mounts(live, jwt_key.name) if live is not None else runs),
         )
     ]
     _wait_for(made)
@@ -60,9 +65,7 @@ async def _generate(
 ) -> str:
     """Fill the Secret; what was generated, or empty. `used`: whether a former value is in use, which is then lost."""
     secret = runtime.contents.secret(namespace, selector.name)
-    if secret is None or secret.immutable or selector.key in secret.data:
-        return ""
-    if secret.metadata.annotations.get(names.GENERATE) != selector.key:
+    if secret is None or not _asks(runtime, namespace, selector):
         return ""
     if used:
         raise NotUsableError(
@@ -86,14 +89,22 @@ async def _generate(
     return f"{selector.key!r} in Secret {selector.name!r}"
 
 
+def _asks(runtime: Runtime, namespace: str, selector: KeySelector) -> bool:
+    """Whether the Secret exists, has no value, and asks for one."""
+    secret = runtime.contents.secret(namespace, selector.name)
+    if secret is None or secret.immutable or selector.key in secret.data:
+        return False
+    return secret.metadata.annotations.get(names.GENERATE) == selector.key
+
+
 def _wait_for(made: Sequence[str]) -> None:
     """Nothing may start before the cache shows what was generated. Raises NotUsableError."""
     if what := " and ".join(filter(None, made)):
         raise NotUsableError(Ready.WAITING_FOR_KEYS, f"{what} is being generated")
 
 
-def _mounts(live: Manifest | None, secret: str) -> bool:
+def _mounts(live: Manifest, secret: str) -> bool:
     """Whether the pods of a StatefulSet mount the Secret."""
-    volumes = live["spec"]["template"]["spec"].get("volumes", ()) if live is not None else ()
+    volumes = live["spec"]["template"]["spec"].get("volumes", ())
     sources = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
     return any(source.get("secret", {}).get("name") == secret for source in sources)

@@ -9,7 +9,8 @@ from sidecars.operator.runtime.apply import APPLIED, with_former_image
 from sidecars.operator.runtime.errors import NotUsableError, RefusedError
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import rollout
-from sidecars.policy.conditions import Condition, find
+from sidecars.policy.conditions import Condition
+from sidecars.policy.conditions import find as condition_of
 from sidecars.policy.reasons import EventReason, Ready
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import GROUP, ResourceError
@@ -60,7 +61,7 @@ def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | Resour
     """The condition `Ready` of a resource that can't be acted upon, and an Event if the condition is new."""
     reason = error.reason if isinstance(error, NotUsableError) else Ready.INVALID
     condition = Condition("Ready", "False", reason, str(error))
-    present = find(manifest, "Ready")
+    present = condition_of(manifest, "Ready")
     reported = (present.get("reason"), present.get("message")) == (reason, condition.message)
     if reason not in _WITH_EVERY_START and not reported:
         runtime.events.emit(manifest, "Warning", EventReason.SYNC_FAILED, "Sync", f"{reason}: {error}")
@@ -73,6 +74,15 @@ def raise_retried(error: NotUsableError | None) -> None:
         raise error
 
 
+async def find(runtime: Runtime, resource: Resource, namespace: str, name: str) -> Manifest | None:
+    """An object, also one of SchedMD's operator, which the caches don't show; None if it doesn't exist."""
+    live = runtime.caches.live(resource, namespace, name)
+    if live is None:
+        with contextlib.suppress(NotFound):
+            live = await runtime.client.get(resource, namespace, name)
+    return live
+
+
 def readiness(runtime: Runtime, resource: Resource, namespace: str, name: str) -> Condition:
     """The condition `Ready` of a StatefulSet or Deployment that has been applied."""
     return rollout.readiness(resource.kind, namespace, name, runtime.caches.live(resource, namespace, name))
@@ -83,11 +93,10 @@ async def counts(runtime: Runtime, resource: Resource, owner: Manifest, name: st
     metadata = owner["metadata"]
     live = runtime.caches.live(resource, metadata["namespace"], name)
     if live is None:
-        # One of SchedMD's operator, which is yet to be taken over, has pods too. The caches don't show it.
-        with contextlib.suppress(NotFound):
-            found = await runtime.client.get(resource, metadata["namespace"], name)
-            owners = found["metadata"].get("ownerReferences") or ()
-            live = found if any(it["uid"] == metadata["uid"] for it in owners) else None
+        # One of SchedMD's operator, which is yet to be taken over, has pods too.
+        found = await find(runtime, resource, metadata["namespace"], name) or {"metadata": {}}
+        owners = found["metadata"].get("ownerReferences") or ()
+        live = found if any(it["uid"] == metadata["uid"] for it in owners) else None
     status = (live or {}).get("status") or {}
     return {"replicas": status.get("replicas", 0), "readyReplicas": status.get("readyReplicas", 0)}
 

@@ -6,7 +6,7 @@ pods. If slurmctld can't be taken over, the cluster runs on as it was.
 
 from collections.abc import Sequence
 
-from sidecars.kube import STATEFUL_SETS, Manifest, NotFound, Resource, records
+from sidecars.kube import STATEFUL_SETS, Manifest, Resource, records
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.apply import APPLIED_HASH, is_settled
 from sidecars.operator.runtime.errors import NotUsableError
@@ -20,14 +20,8 @@ from sidecars.workloads.resources import Controller
 
 async def is_pending(runtime: Runtime, resource: Resource, namespace: str, name: str) -> bool:
     """Whether the object exists, and this operator has not applied it yet or SchedMD's has written to it since."""
-    live = runtime.caches.live(resource, namespace, name)
-    if live is None:
-        # The caches show only what this operator has applied.
-        try:
-            live = await runtime.client.get(resource, namespace, name)
-        except NotFound:
-            return False
-    return not _is_applied(live)
+    live = await workload.find(runtime, resource, namespace, name)
+    return live is not None and not _is_applied(live)
 
 
 async def replaces_slurmctld(runtime: Runtime, controller: Controller) -> bool:

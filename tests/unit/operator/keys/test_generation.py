@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import STATEFUL_SETS, Conflict
+from sidecars.kube import STATEFUL_SETS, Conflict, Manifest
 from sidecars.operator.keys import generation
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.workloads.resources import Accounting, Controller, read
+from tests.support import former
 from tests.support.builders import KEYS
 from tests.support.operator_parts import NAMESPACE, Parts
 
@@ -32,6 +33,14 @@ def with_keys() -> Parts:
     asking(parts, "slurm-auth-slurm", "slurm.key")
     asking(parts, "slurm-auth-jwt", "jwt.key")
     return parts
+
+
+def stateful_set_of_schedmd() -> Manifest:
+    """slurmctld's, which mounts `slurm-auth-slurm` and `slurm-auth-jwt`. No cache shows it."""
+    [found] = [
+        it for it in former.objects("controller", namespace=NAMESPACE, controller="u") if it["kind"] == "StatefulSet"
+    ]
+    return found
 
 
 async def generate_keys(parts: Parts, **spec: Any) -> None:
@@ -104,11 +113,13 @@ async def test_nothing_is_generated_for_an_external_slurmctld_which_has_keys_alr
     assert parts.requests.of("patch", "Secret") == []
 
 
-@pytest.mark.parametrize("evidence", ["keys of daemons", "StatefulSet", "pod"])
+@pytest.mark.parametrize("evidence", ["keys of daemons", "StatefulSet", "StatefulSet of SchedMD's operator", "pod"])
 async def test_a_lost_slurm_key_of_a_live_cluster_is_reported_and_not_replaced(evidence: str) -> None:
     parts = with_keys()
     if evidence == "keys of daemons":
         parts.secret("slurm-auth-slurm-jwks", {"slurm.jwks": b"{}"}, own=True)
+    elif evidence == "StatefulSet of SchedMD's operator":
+        parts.requests.stored["StatefulSet", "slurm-controller"] = stateful_set_of_schedmd()
     elif evidence == "StatefulSet":
         parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
     else:
@@ -129,6 +140,31 @@ async def test_a_jwt_key_is_generated_for_a_live_cluster_only_under_another_name
     live["spec"]["template"]["spec"]["volumes"] = [{"name": "x", "emptyDir": {}}, {"projected": {"sources": sources}}]
     await refusal(parts, reason)
     assert len(parts.requests.of("patch", "Secret")) == (reason == "WaitingForKeys")
+
+
+async def test_a_jwt_key_lost_before_slurmctld_is_taken_over_is_reported_and_not_replaced() -> None:
+    parts = Parts()
+    parts.secret("slurm-auth-slurm", {"slurm.key": b"k"})
+    asking(parts, "slurm-auth-jwt", "jwt.key")
+    parts.requests.stored["StatefulSet", "slurm-controller"] = stateful_set_of_schedmd()
+    assert "Secret 'slurm-auth-jwt' has lost 'jwt.key'" in await refusal(parts, "KeyLost")
+    assert parts.requests.of("patch", "Secret") == []
+
+
+async def test_a_jwt_key_is_not_replaced_while_slurmctld_runs_without_a_stateful_set() -> None:
+    parts = Parts()
+    parts.secret("slurm-auth-slurm", {"slurm.key": b"k"})
+    asking(parts, "slurm-auth-jwt", "jwt.key")
+    parts.slurmctld_pod()
+    await refusal(parts, "KeyLost")
+    assert parts.requests.of("patch", "Secret") == []
+
+
+async def test_no_stateful_set_is_read_while_no_key_is_asked_for() -> None:
+    parts = Parts()
+    parts.keys()
+    await generate_keys(parts)
+    assert ("get", "StatefulSet", "slurm-controller") not in parts.requests.made
 
 
 async def test_the_password_of_the_database_is_generated_and_can_be_changed() -> None:

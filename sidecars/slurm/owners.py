@@ -1,6 +1,8 @@
 """Whose a Slurm node's record and state are. The reason alone does not show it: a state can be set without one."""
 
-from sidecars.contract.extra import pod_facts
+import json
+
+from sidecars.contract.extra import PodFacts, pod_facts
 from sidecars.contract.reasons import NOT_RESPONDING, REPLACEABLE, Owner, is_departure, owner
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
@@ -32,6 +34,24 @@ def belongs_to(node: Node, pod_uid: str) -> bool:
     """Whether the record carries the uid of this pod."""
     facts = pod_facts(node.extra)
     return facts is not None and facts.pod_uid == pod_uid
+
+
+def pod_of(node: Node) -> PodFacts | None:
+    """The worker pod that the record names in its `Extra`, or in the comment that SchedMD's operator 1.2 writes.
+
+    The comment has no uid of the pod: it is "". That of 1.0 and 1.1 has no uid of the NodeSet either, so a record with
+    it is nobody's. None where no pod is named.
+    """
+    facts = pod_facts(node.extra)
+    if facts is not None:
+        return facts
+    try:
+        fields = json.loads(node.comment) if node.comment.startswith("{") else {}
+    except ValueError:
+        return None
+    named = [fields.get(name) for name in ("podName", "namespace", "nodeSetUID")]
+    pod, namespace, nodeset_uid = (value if isinstance(value, str) else "" for value in named)
+    return PodFacts("", pod, namespace, nodeset_uid) if pod and namespace and nodeset_uid else None
 
 
 def is_departing(node: Node) -> bool:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from sidecars.contract.extra import pod_facts
+from sidecars.contract.extra import PodFacts
+from sidecars.kube import records
 from sidecars.operator.nodeset import revisions
 from sidecars.operator.nodeset.adoption import leaves_pods
 from sidecars.operator.nodeset.memory import CachedPod
@@ -13,12 +14,14 @@ from sidecars.operator.nodeset.template import pod_source
 from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.pods import slurm_node
 from sidecars.operator.runtime.waking import key_of
+from sidecars.operator.upgrade import takeover
 from sidecars.policy import placement
 from sidecars.policy.nodeset import lost
 from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.desired import desired_pods
 from sidecars.policy.nodeset.needs import Answer, Jobs, Known, Need, SlurmctldStart
 from sidecars.policy.nodeset.records import FINISHED, Desired, Observed, OtherWorkers, SlurmView, WorkerPod
+from sidecars.slurm.owners import pod_of
 from sidecars.slurm.records import Node
 
 
@@ -151,17 +154,21 @@ def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list
     uids = {this.nodeset.metadata.uid, *this.memory.former_uids}
     bound = {pod.slurm_node for pod in pods if pod.kube_node is not None}
     # Reading the JSON of thousands of records in each pass would cost more than the rest of it.
-    owned = [node for node in view.nodes.values() if node.name not in bound and any(uid in node.extra for uid in uids)]
+    owned = [
+        node
+        for node in view.nodes.values()
+        if node.name not in bound and any(uid in node.extra or uid in node.comment for uid in uids)
+    ]
     if not owned or this.nodeset.spec.node_records == "Keep":
         return []
     store = this.runtime.caches.pods.store
     found = []
     for node in owned:
-        facts = pod_facts(node.extra)
+        facts = pod_of(node)
         if facts is None or facts.nodeset_uid not in uids:
             continue
         pod = store.get(this.nodeset.namespace, facts.pod)
-        if pod is None or pod.metadata.uid != facts.pod_uid:
+        if pod is None or not _is_pod(facts, pod):
             found.append((node, facts.pod_uid))
     if not found:
         return []
@@ -170,15 +177,22 @@ def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list
     return [node for node, pod_uid in found if node.name not in in_use and pod_uid not in alive]
 
 
+def _is_pod(facts: PodFacts, pod: records.Pod) -> bool:
+    """Whether a pod of that name may be the very one."""
+    return pod.metadata.uid == facts.pod_uid if facts.pod_uid else takeover.is_former(pod)
+
+
 def _remember_former(this: Pass, view: SlurmView, pods: Iterable[WorkerPod]) -> None:
     """Note the NodeSets that adopted pods have had: the record of a pod names the one that created it."""
     meta = this.nodeset.metadata
     for pod in pods:
         node = view.nodes.get(pod.slurm_node)
-        if node is None or meta.uid in node.extra or pod.uid not in node.extra:
+        if node is None or meta.uid in node.extra:
             continue
-        facts = pod_facts(node.extra)
-        if facts is not None and (facts.pod_uid, facts.namespace) == (pod.uid, meta.namespace) and facts.nodeset_uid:
+        facts = pod_of(node)
+        if facts is None or facts.namespace != meta.namespace or not facts.nodeset_uid:
+            continue
+        if facts.pod_uid == pod.uid or (not facts.pod_uid and facts.pod == pod.name):
             this.memory.former_uids.add(facts.nodeset_uid)
     if this.memory.former_uids:
         existing = {nodeset["metadata"]["uid"] for nodeset in this.runtime.caches.nodesets.store.values()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sidecars.contract.extra import pod_facts
 from sidecars.policy.nodeset import (
     actions,
     claims,
@@ -23,6 +22,7 @@ from sidecars.policy.nodeset.failures import failures
 from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.policy.nodeset.report import Progress, report
 from sidecars.policy.reasons import EventReason
+from sidecars.slurm import owners
 from sidecars.workloads import nodeset as render
 
 if TYPE_CHECKING:
@@ -260,9 +260,9 @@ class _Step:
         due = {*plan.delete, *(name for names in plan.down.values() for name in names)}
         if due and self.stale:
             return [], 1.0
-        pod_of = {node.name: facts.pod for node in orphans if node.name in due and (facts := pod_facts(node.extra))}
+        pods = {node.name: facts.pod for node in orphans if node.name in due and (facts := owners.pod_of(node))}
         chosen = sorted(due)[:MAX_LOOKUPS]
-        free = {name for name in chosen if not pod_of.get(name) or needs.is_no(self.ask(needs.IsHidden(pod_of[name])))}
+        free = {name for name in chosen if not pods.get(name) or needs.is_no(self.ask(needs.IsHidden(pods[name])))}
         found: list[Action] = []
         for reason, names in plan.down.items():
             if some := tuple(name for name in names if name in free):

@@ -28,6 +28,7 @@ from sidecars.kube import (
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
     PODS,
+    SECRETS,
     SERVICES,
     STATEFUL_SETS,
     ApiError,
@@ -409,6 +410,34 @@ async def test_a_configuration_that_would_be_refused_leaves_slurmctld_as_it_is_u
         await installation.complete()
 
 
+@pytest.mark.parametrize("lost", ["slurm", "jwt"])
+async def test_a_key_that_was_lost_before_the_take_over_is_reported_and_never_generated_again(
+    installation: Installation, lost: str
+) -> None:
+    world = installation.world
+    await installation.install("1.2")
+    name, key = f"slurm-auth-{lost}", f"{lost}.key"
+    await world.client.delete(SECRETS, world.namespace, name)
+    # As the chart creates it.
+    metadata = {"name": name, "namespace": world.namespace, "annotations": {"slinky.slurm.net/generate": key}}
+    empty: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    await world.client.create(SECRETS, empty)
+    untouched = (SLURMCTLD, *CLIENTS, (CONFIG_MAPS, "slurm-config"))
+    before = await installation.live(untouched)
+    async with installation.operator():
+
+        async def reported() -> bool:
+            found = await world.condition(CONTROLLERS, "slurm")
+            return found.get("reason") == "KeyLost" and f"'{name}' has lost '{key}'" in str(found["message"])
+
+        await until("the lost key", reported, seconds=20)
+        assert await installation.live(untouched) == before
+        assert "data" not in await world.client.get(SECRETS, world.namespace, name)
+        # The backup.
+        await world.client.merge_patch(SECRETS, world.namespace, name, secret(name, key, lost[:1].encode() * 1024))
+        await installation.complete()
+
+
 async def test_a_statefulset_that_a_policy_would_refuse_leaves_the_present_one_until_the_policy_allows_it(
     installation: Installation,
 ) -> None:
@@ -534,6 +563,27 @@ async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_
 
         await until("the other worker to be replaced after its job", both, seconds=20)
         await world.until_ready(2)
+
+
+async def test_the_record_of_a_worker_that_ends_during_the_take_over_is_deleted(installation: Installation) -> None:
+    world = installation.world
+    await installation.install("1.2")
+    nodeset = {"nodeSetName": "slinky", "nodeSetUID": installation.uids["nodeset"]}
+    for name in ("slinky-0", "slinky-1"):
+        pod = {"namespace": world.namespace, "podName": name, "node": "default-node", **nodeset}
+        world.slurm.nodes[name].comment = json.dumps(pod)
+    await world.client.merge_patch(NODESETS, world.namespace, "slinky", {"spec": {"replicas": 1}})
+    # Its preStop hook sets the node DOWN.
+    await world.client.delete(PODS, world.namespace, "slinky-1", grace_period_seconds=0)
+    await world.post("slinky-1", state=["DOWN"], reason="slurm-operator: Pod is terminating")
+    async with installation.operator():
+        await installation.complete()
+
+        async def deleted() -> bool:
+            return "slinky-1" not in world.slurm.nodes
+
+        await until("the record to be deleted", deleted, seconds=30)
+        assert "slinky-0" in world.slurm.nodes
 
 
 async def test_a_cordon_of_schedmds_operator_ends_with_its_cause_and_that_of_a_user_stays(

@@ -10,6 +10,7 @@ from sidecars.slurm.owners import (
     must_be_drained,
     own_words,
     owner_of,
+    pod_of,
     reason_to_write,
     why_retained,
 )
@@ -89,3 +90,32 @@ def test_a_foreign_state_that_outlives_its_pod_must_be_drained_and_a_reservation
     assert not must_be_drained(node("DOWN", "DRAIN", reason="admin: bad memory"))
     assert not must_be_drained(node("DOWN", reason=OURS))
     assert not must_be_drained(node("IDLE", reservation="maintenance"))
+
+
+COMMENT = '{"namespace":"slurm","podName":"slinky-0","node":"kube-1","nodeSetName":"slinky","nodeSetUID":"set"}'
+"""As SchedMD's operator 1.2 writes it."""
+
+
+def test_a_record_names_the_pod_of_its_extra_else_that_of_the_comment_of_schedmds_operator() -> None:
+    facts = PodFacts("uid", "other-0", "slurm", "other")
+    assert pod_of(Node("n0", comment=COMMENT)) == PodFacts("", "slinky-0", "slurm", "set")
+    assert pod_of(Node("n0", comment=COMMENT, extra='{"rack": "a"}')) == PodFacts("", "slinky-0", "slurm", "set")
+    assert pod_of(Node("n0", comment=COMMENT, extra=encode(facts))) == facts
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "",
+        "bad disk",
+        "{",
+        "[]",
+        # SchedMD's operator 1.0 and 1.1
+        '{"namespace":"slurm","podName":"slinky-0","node":"kube-1"}',
+        '{"namespace":"slurm","podName":"","nodeSetUID":"set"}',
+        '{"namespace":"slurm","podName":["slinky-0"],"nodeSetUID":"set"}',
+        '{"podName":"slinky-0","nodeSetUID":"set"}',
+    ],
+)
+def test_a_comment_without_pod_namespace_and_uid_of_its_nodeset_names_no_pod(comment: str) -> None:
+    assert pod_of(Node("n0", comment=comment)) is None

@@ -1,11 +1,13 @@
 """What a pass over a NodeSet works with: `sidecars.operator.nodeset.observe`."""
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from sidecars.contract.extra import PodFacts, encode
-from sidecars.kube import identity
+from sidecars.kube import identity, records
 from sidecars.operator.nodeset.observe import observe, observed_pods, slurm_nodes_in_use, with_answers
 from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import JobList, Jobs, Known, SlurmctldStart
@@ -121,6 +123,46 @@ async def test_records_of_adopted_pods_are_orphans_too_once_their_pods_are_gone(
     assert await orphans(parts) == ["slinky-1"]
     parts.runtime.caches.pods.store.discard(identity(first).key)
     assert await orphans(parts) == ["slinky-0", "slinky-1"]
+
+
+def registered_by_schedmd(slurm: SlurmConnection, name: str, nodeset: str = "uid-of-slinky") -> None:
+    """A worker of SchedMD's operator 1.2."""
+    node = slurm.model.node_register(name, extra='{"rack": "a"}')
+    pod = {"namespace": "slurm", "podName": name, "node": "kube-1", "nodeSetName": "slinky", "nodeSetUID": nodeset}
+    node.comment = json.dumps(pod)
+
+
+def pod_of_schedmd(parts: Parts, name: str) -> records.Pod:
+    return parts.pod(name, meta={"annotations": {}})
+
+
+async def test_records_of_workers_of_schedmds_operator_are_orphans_once_their_pods_are_gone() -> None:
+    parts, slurm = await connected()
+    for name in ("slinky-0", "slinky-1"):
+        registered_by_schedmd(slurm, name)
+    registered_by_schedmd(slurm, "other-0", nodeset="uid-of-other")
+    # SchedMD's operator 1.0 and 1.1 don't write whose a pod is.
+    slurm.model.node_register("slinky-2").comment = '{"namespace": "slurm", "podName": "slinky-2", "node": "kube-1"}'
+    pod_of_schedmd(parts, "slinky-1")
+    assert await orphans(parts) == ["slinky-0"]
+    assert await orphans(parts, nodeRecords="Keep") == []
+
+
+async def test_the_record_of_a_worker_of_schedmds_operator_is_no_orphan_while_its_pod_is_yet_to_be_bound() -> None:
+    parts, slurm = await connected()
+    registered_by_schedmd(slurm, "slinky-0")
+    pod = pod_of_schedmd(parts, "slinky-0")
+    parts.runtime.caches.pods.store.put(msgspec.structs.replace(pod, spec=records.PodSpec(hostname="slinky-0")))
+    assert await orphans(parts) == []
+
+
+async def test_records_of_adopted_workers_of_schedmds_operator_are_orphans_too() -> None:
+    parts, slurm = await connected()
+    for name in ("slinky-0", "slinky-1"):
+        registered_by_schedmd(slurm, name, nodeset="uid-of-former")
+    assert await orphans(parts) == []
+    pod_of_schedmd(parts, "slinky-0")
+    assert await orphans(parts) == ["slinky-1"]
 
 
 @pytest.mark.parametrize(

@@ -374,6 +374,16 @@ def test_a_node_record_is_deleted_only_if_no_pod_of_its_name_is_hidden_from_the_
         assert (decision.actions, decision.look_again) == ((), 1.0)
 
 
+def test_the_pod_that_a_comment_of_schedmds_operator_names_must_not_be_hidden_from_the_watch_either() -> None:
+    comment = '{"namespace":"slurm","podName":"worker-7","node":"kube-1","nodeSetName":"slinky","nodeSetUID":"set"}'
+    record = replace(node(0, "DOWN"), comment=comment)
+    observed = seen([], slurm(record), orphans=(record,))
+    memory = Memory(orphaned_since={"slinky-0": NOW - ORPHANED_SECONDS})
+    # Its state is none of ours, so it is only drained; the pod is asked for first.
+    assert decide(asked(0), observed, memory, NOW).needs == (needs.IsHidden("worker-7"),)
+    assert answered(asked(0), observed, needs.Known(True), memory).actions == ()
+
+
 def test_how_long_a_record_has_had_no_pod_is_remembered_and_the_rest_is_waited_for() -> None:
     observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
     first = decide(asked(0), observed, Memory(), NOW)

@@ -54,6 +54,7 @@ from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.clusters import Clusters, guarded
 from sidecars.operator.runtime.contents import Contents
 from sidecars.operator.runtime.lookup import Lookup
+from sidecars.operator.runtime.own_writes import OwnWrites
 from sidecars.operator.runtime.queues import Key, Queues
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.runtime.runtime import Runtime
@@ -196,6 +197,7 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
     contents = Contents(client, caches)
     lookup = Lookup(caches, contents, site, settings.slurmrestd_url)
     clusters = Clusters(lookup.jwt_key, world.clock, world.wall_clock, world.connect, world.rng)
+    own_writes = OwnWrites()
     runtime = Runtime(
         client=client,
         settings=settings,
@@ -206,7 +208,8 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
         clusters=clusters,
         queues=queues,
         applier=Applier(client, caches.live, world.wall_clock),
-        status=StatusWriter(client, world.wall_clock),
+        own_writes=own_writes,
+        status=StatusWriter(client, own_writes, world.wall_clock),
         events=EventRecorder(client, "slurm-operator", lambda: datetime.fromtimestamp(world.wall_clock(), UTC)),
         expectations=Expectations(clock=world.clock),
         now=world.wall_clock,

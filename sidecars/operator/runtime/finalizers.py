@@ -14,20 +14,22 @@ async def add_finalizer(runtime: Runtime, resource: Resource, manifest: Manifest
 
     Raises ApiError, Conflict when the list changed meanwhile.
     """
-    present, version = runtime.status.finalizers_of(manifest)
+    newest = runtime.own_writes.newest(manifest)
+    present = newest["metadata"].get("finalizers") or []
     if finalizer in present:
-        return {**manifest, "metadata": {**manifest["metadata"], "finalizers": present}}
-    return await _set_finalizers(runtime, resource, manifest, [*present, finalizer], version)
+        return newest
+    return await _set_finalizers(runtime, resource, newest, [*present, finalizer])
 
 
 async def remove_finalizers(
     runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: Collection[str]
 ) -> None:
     """Remove those that the object has, by one write. Raises ApiError, Conflict when the list changed meanwhile."""
-    present, version = runtime.status.finalizers_of(manifest)
+    newest = runtime.own_writes.newest(manifest)
+    present = newest["metadata"].get("finalizers") or []
     retained = [finalizer for finalizer in present if finalizer not in finalizers]
     if retained != present:
-        await _set_finalizers(runtime, resource, manifest, retained, version)
+        await _set_finalizers(runtime, resource, newest, retained)
 
 
 async def remove_finalizer_unless_used(
@@ -41,14 +43,10 @@ async def remove_finalizer_unless_used(
     await runtime.status.report(resource, manifest, [Condition("Ready", "False", Ready.IN_USE, message)])
 
 
-async def _set_finalizers(
-    runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: list[str], version: str
-) -> Manifest:
+async def _set_finalizers(runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: list[str]) -> Manifest:
     metadata = manifest["metadata"]
     # With the resourceVersion it is a Conflict if the list was changed meanwhile.
-    patch = {"metadata": {"finalizers": finalizers, "resourceVersion": version}}
-    stored = await runtime.client.merge_patch(resource, metadata["namespace"], metadata["name"], patch)
-    version = stored["metadata"]["resourceVersion"]
-    written = {**manifest, "metadata": {**metadata, "finalizers": finalizers, "resourceVersion": version}}
-    runtime.status.finalizers_written(written)
-    return written
+    patch = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}
+    request = runtime.client.merge_patch(resource, metadata["namespace"], metadata["name"], patch)
+    await runtime.own_writes.write(manifest, request)
+    return runtime.own_writes.newest(manifest)

@@ -11,6 +11,7 @@ from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.clusters import Clusters
 from sidecars.operator.runtime.contents import Contents
 from sidecars.operator.runtime.lookup import Lookup
+from sidecars.operator.runtime.own_writes import OwnWrites
 from sidecars.operator.runtime.queues import Key, Queues
 from sidecars.operator.runtime.status import StatusWriter
 from sidecars.operator.settings import Settings
@@ -31,6 +32,7 @@ class Runtime:
     clusters: Clusters
     queues: Queues
     applier: Applier
+    own_writes: OwnWrites
     status: StatusWriter
     events: EventRecorder
     expectations: Expectations[Key]
@@ -43,13 +45,13 @@ class Runtime:
     def forget_deleted(self) -> None:
         """Have what is remembered of an object dropped when it is deleted. Call it once, before the reflectors run."""
         for reflector in self.caches.custom_resources():
-            reflector.store.subscribe(self._forget_status)
+            reflector.store.subscribe(self._forget_writes)
         for kind, applied in self.caches.applied().items():
             applied.store.subscribe(partial(self._forget_applied, kind))
 
-    def _forget_status(self, event: Event[Manifest]) -> None:
+    def _forget_writes(self, event: Event[Manifest]) -> None:
         if event.new is None:
-            self.status.forget(event.object)
+            self.own_writes.forget(event.object)
 
     def _forget_applied(self, kind: str, event: Event[Any]) -> None:
         if event.new is None:

@@ -48,7 +48,7 @@ def has_changed(runtime: Runtime, event: Event[Manifest]) -> bool:
     if event.old is None or event.new is None:
         return True
     # A status that the watch shows late, or another writer's, must be looked at.
-    if event.old.get("status") != event.new.get("status") and not runtime.status.is_reported(event.new):
+    if event.old.get("status") != event.new.get("status") and not runtime.own_writes.is_reported(event.new):
         return True
     return any(
         event.old["metadata"].get(field) != event.new["metadata"].get(field)

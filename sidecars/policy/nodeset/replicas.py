@@ -93,15 +93,13 @@ def deletion_order(pod: WorkerPod, slurm: SlurmView) -> tuple[object, ...]:
     Not bound to a node, then pending, not ready, low deletion cost, idle in Slurm, free of jobs the soonest, cordoned,
     high ordinal, ready for the shortest time, youngest.
     """
-    busy = is_busy(pod, slurm)
     return (
         pod.kube_node is not None,
         _PHASE_ORDER.get(pod.phase, 2),
         pod.ready,
         pod.deletion_cost,
-        busy,
-        # A job whose end has not been read is not known to end soon.
-        slurm.deadlines.get(pod.slurm_node, math.inf) if busy else 0.0,
+        # Idle nodes are free already. A job whose end has not been read is not known to end soon.
+        slurm.deadlines.get(pod.slurm_node, math.inf) if is_busy(pod, slurm) else 0.0,
         pod.cordon is None,
         -pod.ordinal,
         -(pod.ready_since or math.inf),

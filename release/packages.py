@@ -1,6 +1,12 @@
-"""The packages of the charts, as users get them: the folder in the repository, and the changes of the release."""
+"""The packages of the charts, as users get them: the folder in the repository, and the changes of the release.
 
+A commit always becomes the same packages, so that a release that runs again pushes the same digests.
+"""
+
+import gzip
+import os
 import shutil
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -17,7 +23,7 @@ SECURITY = "artifacthub.io/containsSecurityUpdates"
 
 def package_all(root: Path, target: Path) -> list[Path]:
     """Write CHART-VERSION.tgz of each chart into the folder `target`, in the order of their installation."""
-    version = versions.version(root)
+    version, seconds = versions.version(root), versions.committed(root)
     section = changelog.section((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     target.mkdir(parents=True, exist_ok=True)
     found = []
@@ -29,7 +35,21 @@ def package_all(root: Path, target: Path) -> list[Path]:
             _add_changes(copy / "Chart.yaml", section)
             run([tool("helm"), "package", copy, f"--destination={target}"])
         found.append(target / f"{chart}-{version}.tgz")
+        set_times(found[-1], seconds)
     return found
+
+
+def set_times(package: Path, seconds: int) -> None:
+    """Replace all times that `helm package` has stored, and that of the file, which `helm push` stores."""
+    text = package.with_suffix(".tar")
+    with tarfile.open(package) as former, tarfile.open(text, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for member in former:
+            member.mtime, member.pax_headers = seconds, {}
+            archive.addfile(member, former.extractfile(member))
+    with package.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=seconds) as packed:
+        packed.write(text.read_bytes())
+    text.unlink()
+    os.utime(package, (seconds, seconds))
 
 
 def _add_changes(path: Path, section: changelog.Section) -> None:

@@ -11,6 +11,7 @@ import yaml
 from release import changelog
 from schemas import chart_package
 from tests.cluster import images
+from tests.cluster.commands import run
 
 _NAMED = re.compile(
     r"(?:sidecars:|charts/slurm:|--version |targetRevision: |^ +version: |ref: \{tag: "
@@ -22,6 +23,11 @@ _NAMED = re.compile(
 def version(root: Path) -> str:
     """The version of the project."""
     return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+
+
+def committed(root: Path) -> int:
+    """When the commit of the repository was made, in seconds since the epoch."""
+    return int(run(["git", "log", "-1", "--format=%ct"], cwd=root))
 
 
 def problems(root: Path, tag: str | None = None) -> list[str]:

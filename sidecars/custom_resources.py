@@ -15,6 +15,3 @@ IN_USE = "slinky.slurm.net/in-use"
 
 WORKERS_TERMINATE_FIRST = "nodeset.slinky.slurm.net/workers"
 """Finalizer of a NodeSet, present until its worker pods are drained and deleted."""
-
-LEASE = "slurm-operator"
-"""Name of the Lease of the leading operator."""

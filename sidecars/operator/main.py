@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import partial
 
 from sidecars.contract.logs import PrintableFormatter
-from sidecars.custom_resources import LEASE
 from sidecars.kube import (
     Client,
     CredentialsError,
@@ -131,8 +130,8 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
         await lead(client, settings, site)
         return
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    election = Election(client.apart(), settings.leader_elect_namespace, LEASE, identity)
-    log.info("waiting for lease %s/%s", settings.leader_elect_namespace, LEASE)
+    election = Election(client.apart(), settings.leader_elect_namespace, settings.leader_elect_name, identity)
+    log.info("waiting for lease %s/%s", settings.leader_elect_namespace, settings.leader_elect_name)
     await lead_when_elected(client, settings, site, election, RealWorld())
 
 

@@ -40,6 +40,8 @@ class Settings:
     """Whether to reconcile only while holding the Lease."""
     leader_elect_namespace: str = ""
     """Namespace of the Lease."""
+    leader_elect_name: str = "slurm-operator"
+    """Name of the Lease."""
     controller_workers: int = 4
     """How many Controllers are reconciled at once, at least 1."""
     restapi_workers: int = 4
@@ -83,6 +85,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add("--metrics-secure", action="store_true", help="metrics over TLS, for those who may get /metrics")
     add("--leader-elect", nargs="?", const=True, default=False, type=_boolean, metavar="BOOL")
     add("--leader-elect-namespace", default="", metavar="NAMESPACE")
+    add("--leader-elect-name", default="slurm-operator", metavar="NAME", help="of the Lease (default: %(default)s)")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     for kind in ("controller", "restapi", "loginset", "nodeset", "accounting", "token"):
         add(f"--{kind}-workers", default=4, type=_count, metavar="N")
@@ -102,6 +105,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         cordon_drained_nodes=given.cordon_drained_nodes,
         leader_elect=given.leader_elect,
         leader_elect_namespace=given.leader_elect_namespace or environment.get("POD_NAMESPACE") or "default",
+        leader_elect_name=given.leader_elect_name,
         controller_workers=given.controller_workers,
         restapi_workers=given.restapi_workers,
         loginset_workers=given.loginset_workers,

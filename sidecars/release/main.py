@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from sidecars.custom_resources import CONTROLLERS, IN_USE, LEASE, NODESETS, RESTAPIS, WORKERS_TERMINATE_FIRST
+from sidecars.custom_resources import CONTROLLERS, IN_USE, NODESETS, RESTAPIS, WORKERS_TERMINATE_FIRST
 from sidecars.kube import (
     DEPLOYMENTS,
     LEASES,
@@ -66,7 +66,8 @@ async def release(
 ) -> None:
     """Scale the Deployment to zero, wait until its pods are gone, delete its lease, then take our finalizers off.
 
-    A running operator would put them back. Raises TimeoutError if it does not stop, ApiError for a refused request.
+    The chart gives the lease the name of the Deployment. A running operator would add the finalizers again. Raises
+    TimeoutError if it does not stop, ApiError for a refused request.
     """
     try:
         await client.merge_patch(DEPLOYMENTS, namespace, deployment, {"spec": {"replicas": 0}})
@@ -79,7 +80,7 @@ async def release(
                 raise TimeoutError(f"Deployment {namespace}/{deployment} still has pods after {STOP_SECONDS:.0f} s")
             await sleep(0.5)
     with contextlib.suppress(NotFound):
-        await client.delete(LEASES, namespace, LEASE)
+        await client.delete(LEASES, namespace, deployment)
     for resource, finalizer in ((CONTROLLERS, IN_USE), (RESTAPIS, IN_USE), (NODESETS, WORKERS_TERMINATE_FIRST)):
         for place in watched or (None,):
             try:

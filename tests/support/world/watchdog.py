@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from sidecars.contract.reasons import is_foreign
-from sidecars.custom_resources import LEASE, NODESETS
+from sidecars.custom_resources import NODESETS
 from sidecars.kube import LEASES, PODS, SECRETS, KubeError, Manifest
 from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.cluster import UNAVAILABLE
 from sidecars.simulate.records import Reply
@@ -150,7 +151,7 @@ class Watchdog(logging.Handler):
             self.note(f"I8: operator {identity} writes while {self._lease_holder() or 'nobody'} holds the Lease")
 
     def _lease_holder(self) -> str:
-        lease = self.api.get(LEASES.path(), LEASE_NAMESPACE, LEASE)
+        lease = self.api.get(LEASES.path(), LEASE_NAMESPACE, Settings().leader_elect_name)
         return str(lease["spec"].get("holderIdentity") or "") if lease is not None else ""
 
     def kube_write(self, method: str, place: Place, body: Any) -> None:

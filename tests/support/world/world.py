@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import is_foreign
-from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LEASE, LOGINSETS, NODESETS, RESTAPIS, TOKENS
+from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS, TOKENS
 from sidecars.kube import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -497,7 +497,7 @@ class World:
                 election = Election(
                     client.apart(),
                     LEASE_NAMESPACE,
-                    LEASE,
+                    settings.leader_elect_name,
                     identity,
                     clock=self.loop.time,
                     wall_clock=lambda: datetime.fromtimestamp(self.wall_clock(), UTC),

@@ -8,11 +8,13 @@ from sidecars.operator.settings import Settings, address, cluster_domain, parse
 def test_flags_of_the_chart_are_understood() -> None:
     flags = [
         *("--health-addr=:8081", "--metrics-addr=0", "--leader-elect=true", "--leader-elect-namespace=slinky"),
+        "--leader-elect-name=second-slurm-operator",
         *("--namespaces=a,b", "--nodeset-workers=4", "--propagated-node-conditions=DiskFull,GpuLost"),
     ]
     settings = parse(flags, {"SIDECARS_IMAGE": "sidecars:1"})
     assert settings.namespaces == ("a", "b")
     assert (settings.leader_elect, settings.leader_elect_namespace) == (True, "slinky")
+    assert settings.leader_elect_name == "second-slurm-operator"
     assert settings.nodeset_workers == 4
     assert settings.propagated_node_conditions == ("DiskFull", "GpuLost")
     assert settings.sidecars_image == "sidecars:1"

@@ -18,7 +18,7 @@ def package(path: Path, created: float) -> Path:
     with tarfile.open(path, "w:gz") as archive:
         for name, data in FILES.items():
             member = tarfile.TarInfo(name)
-            member.size, member.mtime = len(data), created  # type: ignore[assignment]  # PAX has fractions of seconds
+            member.size, member.mtime = len(data), created  # PAX has fractions of seconds
             archive.addfile(member, io.BytesIO(data))
     return path
 

@@ -60,7 +60,7 @@ class Cluster:
 
     async def release(self, *watched: str) -> None:
         client = cast("Client", self)
-        await release(client, "slinky", "slurm-operator", watched, clock=lambda: self.now, sleep=self.sleep)
+        await release(client, "slinky", "second", watched, clock=lambda: self.now, sleep=self.sleep)
 
     @property
     def finalizers(self) -> dict[str, Any]:
@@ -75,9 +75,15 @@ async def test_the_operator_is_stopped_before_its_finalizers_are_removed_and_oth
     cluster.put("NodeSet", "slinky", WORKERS_TERMINATE_FIRST)
     cluster.put("NodeSet", "foreign", "example.com/other")
     await cluster.release()
-    assert cluster.written[0] == ("Deployment", "slurm-operator", {"spec": {"replicas": 0}})
+    assert cluster.written[0] == ("Deployment", "second", {"spec": {"replicas": 0}})
     assert cluster.now == 1.5
     assert cluster.finalizers == {"slurm": None, "api": ["example.com/other"], "slinky": None}
+
+
+async def test_only_the_lease_of_the_stopped_operator_is_deleted() -> None:
+    cluster = Cluster()
+    await cluster.release()
+    assert [item for item in cluster.written if item[0] == "Lease"] == [("Lease", "second", None)]
 
 
 async def test_an_operator_that_does_not_stop_keeps_its_finalizers() -> None:

@@ -11,6 +11,7 @@ Arguments of the operator, as a list. Call it with the root context.
 {{- end }}
 - --leader-elect={{ .Values.operator.leaderElection }}
 - --leader-elect-namespace={{ include "slurm-operator.namespace" . }}
+- --leader-elect-name={{ include "slurm-operator.fullname" . }}
 {{- with include "slurm-operator.namespaces" . }}
 - --namespaces={{ . }}
 {{- end }}

@@ -7,6 +7,7 @@ Each file of tests/configurations/migration has two YAML documents: the values f
   a field, or an object that would be installed without values. Objects of other kinds are described in full. `stem` and
   `namespace` are those of their names.
 - `contains`: for the operator, KIND/NAME → path → value. Of a list, the items that it must have.
+- `warns`: what Helm prints all the same, without the place in Helm's source.
 - `refused`: instead of both, the lines of the message with which the values are refused, all of them.
 
 Objects of `helm test` aren't installed, and are left out. Custom resources are compared in their meaning: after the
@@ -16,6 +17,7 @@ What a file must become is written from the documentation of SchedMD's charts, n
 
 import configparser
 import functools
+import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -109,7 +111,7 @@ def problems_of(case: Case, base: dict[str, Any]) -> list[str]:
         return refusal_problems(done.returncode, told, case.expected["refused"])
     if done.returncode:
         return ["refused:", *told]
-    found = [f"unexpected: {line}" for line in told]
+    found = warning_problems(told, case.expected.get("warns", []))
     manifests = [each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None]
     found += [problem for manifest in manifests for problem in objects.problems(manifest, "1.35.0")]
     if "contains" in case.expected:
@@ -126,6 +128,14 @@ def refusal_problems(status: int, told: list[str], lines: list[str]) -> list[str
     given = listed or [line.partition("): ")[2] for line in told[:1]]
     return [f"not reported: {line}" for line in lines if line not in given] + [
         f"also reported: {line}" for line in given if line not in lines
+    ]
+
+
+def warning_problems(told: list[str], lines: list[str]) -> list[str]:
+    """What differs from these warnings of Helm, which it may repeat."""
+    given = {re.sub(r"^\S+\.go:\d+: ", "", line) for line in told}
+    return [f"not printed: {line}" for line in lines if line not in given] + [
+        f"unexpected: {line}" for line in sorted(given) if line not in lines
     ]
 
 

@@ -103,3 +103,13 @@ def test_a_refusal_must_have_exactly_the_expected_lines() -> None:
     assert "not reported: c" in migration.refusal_problems(1, told, ["c"])
     assert migration.refusal_problems(0, [], ["a"]) == ["taken, though it should be refused: ['a']"]
     assert migration.refusal_problems(1, ["Error: execution error at (x:1): a: b"], ["a: b"]) == []
+
+
+HELM = "warning: cannot overwrite table with non table for slurm.image (map[tag:])"
+
+
+def test_a_warning_of_helm_must_be_expected_and_an_expected_one_must_be_printed() -> None:
+    told = [f"coalesce.go:286: {HELM}", f"coalesce.go:316: {HELM}"]
+    assert migration.warning_problems(told, [HELM]) == []
+    assert migration.warning_problems(told, []) == [f"unexpected: {HELM}"]
+    assert migration.warning_problems([], [HELM]) == [f"not printed: {HELM}"]

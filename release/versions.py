@@ -26,7 +26,7 @@ def version(root: Path) -> str:
 
 
 def committed(root: Path) -> int:
-    """When the commit of the repository was made, in seconds since the epoch."""
+    """The time of the commit of the repository, in seconds since the epoch."""
     return int(run(["git", "log", "-1", "--format=%ct"], cwd=root))
 
 

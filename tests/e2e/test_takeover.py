@@ -1,14 +1,19 @@
-"""Pods of SchedMD's operator with a running job, which this operator takes over on a real cluster."""
+"""A cluster of SchedMD's operator with a running job: this operator takes it over, and SchedMD's gets it back."""
 
+import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from sidecars.kube import load_credentials
+from tests.e2e.conftest import WATCHED
 from tests.e2e.upgrading import RELEASE, reference
 from tests.support import former
 from tests.support.real.harness import Kubernetes, Slurm, condition, until
+from tests.support.real.installed import install_operator
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -76,9 +81,34 @@ def node(kubernetes: Kubernetes) -> str:
     return slurmctld(kubernetes, "sinfo", "-h", "-N", "-o", "%T")
 
 
-@pytest.fixture
-def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[str]:
-    """A cluster as SchedMD's operator 1.2 leaves it, with an idle worker; no operator runs. The uid of its claim."""
+@dataclass(frozen=True)
+class Installation:
+    """What SchedMD's operator has created. `claim`: the uid of slurmctld's."""
+
+    objects: list[dict[str, Any]]
+    claim: str
+
+    def restore(self, kubernetes: Kubernetes) -> None:
+        """Write all objects but the worker pod as SchedMD's operator does when it runs again."""
+
+        async def sync() -> None:
+            async with former.connect(load_credentials(kubernetes.kubeconfig)) as client:
+                for item in self.objects:
+                    if item["kind"] != "Pod":
+                        await former.sync(client, item)
+
+        asyncio.run(sync())
+
+    @property
+    def worker(self) -> dict[str, Any]:
+        """The worker pod."""
+        [found] = [item for item in self.objects if item["kind"] == "Pod"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]:
+    """A cluster as SchedMD's operator 1.2 leaves it, with an idle worker; no operator runs."""
     kubernetes.kubectl(*OPERATOR, "--replicas=0")
     try:
         keys = [(f"slurm-auth-{name}", f"{name}.key", f"{name}-" + "k" * 1019) for name in ("slurm", "jwt")]
@@ -112,20 +142,61 @@ def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[str]:
         ]
         create(kubernetes, *objects, manager=former.MANAGER)
         until("the worker to register", lambda: node(kubernetes) == "idle", 120)
-        yield uid(kubernetes, "pvc", "statesave-slurm-controller-0")
+        yield Installation(objects, uid(kubernetes, "pvc", "statesave-slurm-controller-0"))
     finally:
         kubernetes.kubectl(*OPERATOR, "--replicas=1")
         for kind in KINDS:
             kubernetes.kubectl("-n", NAMESPACE, "delete", f"{kind}.slinky.slurm.net", "--all", "--wait=false")
 
 
+@dataclass(frozen=True)
+class Held:
+    """A job that runs until it is released."""
+
+    kubernetes: Kubernetes
+    number: str
+    started: str
+
+    def runs(self) -> bool:
+        """Whether it has run all the time."""
+        found = job(self.kubernetes, self.number)
+        return (found["JobState"], found["StartTime"], found["Restarts"]) == ("RUNNING", self.started, "0")
+
+    def release(self) -> None:
+        """Let it end."""
+        self.kubernetes.kubectl("-n", NAMESPACE, "exec", "slinky-0", "-c", "slurmd", "--", "touch", "/go")
+        until("the job to complete", lambda: job(self.kubernetes, self.number)["JobState"] == "COMPLETED", 60)
+
+
+def submit(kubernetes: Kubernetes, script: str) -> str:
+    """Submit a job; its number."""
+    return slurmctld(kubernetes, "sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap", script)
+
+
+def hold(kubernetes: Kubernetes) -> Held:
+    """Start a job that runs until it is released."""
+    number = submit(kubernetes, "while ! test -e /go; do sleep 0.2; done")
+    until("the job to run", lambda: job(kubernetes, number)["JobState"] == "RUNNING", 60)
+    return Held(kubernetes, number, job(kubernetes, number)["StartTime"])
+
+
+def complete(kubernetes: Kubernetes, script: str) -> str:
+    """Run a job to its end; its number."""
+    number = submit(kubernetes, script)
+    until("the next job to complete", lambda: job(kubernetes, number)["JobState"] == "COMPLETED", 60)
+    return number
+
+
+def worker(kubernetes: Kubernetes) -> dict[str, Any]:
+    """The worker pod; {} while none exists."""
+    found = kubernetes.items("-n", NAMESPACE, "pods", "-l", "app.kubernetes.io/name=slurmd")
+    return found[0] if len(found) == 1 else {}
+
+
 def test_a_job_outlives_that_its_cluster_is_taken_over_from_schedmds_operator(
-    installation: str, kubernetes: Kubernetes
+    installation: Installation, kubernetes: Kubernetes
 ) -> None:
-    script = "while ! test -e /go; do sleep 0.2; done"
-    number = slurmctld(kubernetes, "sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap", script)
-    until("the job to run", lambda: job(kubernetes, number)["JobState"] == "RUNNING", 30)
-    started = job(kubernetes, number)["StartTime"]
+    held = hold(kubernetes)
     pods = {name: uid(kubernetes, "pod", name) for name in ("slurm-controller-0", "slinky-0")}
     kubernetes.kubectl(*OPERATOR, "--replicas=1")
 
@@ -137,27 +208,57 @@ def test_a_job_outlives_that_its_cluster_is_taken_over_from_schedmds_operator(
 
     until("slurmctld to be taken over", lambda: ready("controllers", "slurm"), 150)
     assert uid(kubernetes, "pod", "slurm-controller-0") != pods["slurm-controller-0"]
-    assert uid(kubernetes, "pvc", "statesave-slurm-controller-0") == installation
+    assert uid(kubernetes, "pvc", "statesave-slurm-controller-0") == installation.claim
     stateful_set = kubernetes.get("-n", NAMESPACE, "statefulset", "slurm-controller")
     assert stateful_set["spec"]["serviceName"] == "slurm-controller-internal"
     until("slurmrestd to be taken over", lambda: ready("restapis", "slurm"), 60)
-
-    def drains() -> bool:
-        return "drain" in node(kubernetes)
-
     # It takes no other job; this one continues.
-    until("the worker to be drained", drains, 60)
-    found = job(kubernetes, number)
-    assert (found["JobState"], found["StartTime"], found["Restarts"]) == ("RUNNING", started, "0")
+    until("the worker to be drained", lambda: "drain" in node(kubernetes), 60)
+    assert held.runs()
     assert uid(kubernetes, "pod", "slinky-0") == pods["slinky-0"]
-    kubernetes.kubectl("-n", NAMESPACE, "exec", "slinky-0", "-c", "slurmd", "--", "touch", "/go")
-    until("the job to complete", lambda: job(kubernetes, number)["JobState"] == "COMPLETED", 30)
+    held.release()
 
     def replaced() -> bool:
         return uid(kubernetes, "pod", "slinky-0") != pods["slinky-0"] and node(kubernetes) == "idle"
 
     until("a worker of this operator", replaced, 90)
     # slurmctld has continued with its state.
-    again = slurmctld(kubernetes, "sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap", "true")
-    assert int(again) == int(number) + 1
-    until("the next job to complete", lambda: job(kubernetes, again)["JobState"] == "COMPLETED", 30)
+    assert int(complete(kubernetes, "true")) == int(held.number) + 1
+
+
+def test_a_job_outlives_that_schedmds_operator_gets_its_cluster_back(
+    installation: Installation, kubernetes: Kubernetes
+) -> None:
+    kubernetes.kubectl(*OPERATOR, "--replicas=1")
+
+    def ours() -> bool:
+        annotations = worker(kubernetes).get("metadata", {}).get("annotations", {})
+        return "slinky.slurm.net/slurm-key-hash" in annotations and node(kubernetes) == "idle"
+
+    until("a worker of this operator", ours, 300)
+    held = hold(kubernetes)
+    pods = {name: uid(kubernetes, "pod", name) for name in ("slurm-controller-0", "slinky-0")}
+    kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky", "--wait")
+    try:
+        for kind, name in (("controllers", "slurm"), ("restapis", "slurm"), ("nodesets", "slinky")):
+            metadata = kubernetes.get("-n", NAMESPACE, f"{kind}.slinky.slurm.net", name)["metadata"]
+            assert (metadata.get("finalizers"), metadata.get("deletionTimestamp")) == (None, None)
+        assert {name: uid(kubernetes, "pod", name) for name in pods} == pods
+        installation.restore(kubernetes)
+
+        def back() -> bool:
+            return uid(kubernetes, "pod", "slurm-controller-0") != pods["slurm-controller-0"] and held.runs()
+
+        until("SchedMD's slurmctld to run with the job", back, 150)
+        assert uid(kubernetes, "pvc", "statesave-slurm-controller-0") == installation.claim
+        assert uid(kubernetes, "pod", "slinky-0") == pods["slinky-0"]
+        until("the worker to respond to it", lambda: node(kubernetes) in {"mixed", "allocated"}, 60)
+        assert held.runs()
+        held.release()
+        # SchedMD's operator replaces the worker by its rules.
+        kubernetes.kubectl("-n", NAMESPACE, "delete", "pod", "slinky-0", timeout=120)
+        create(kubernetes, installation.worker, manager=former.MANAGER)
+        until("a worker of SchedMD's operator", lambda: node(kubernetes) == "idle", 120)
+        assert int(complete(kubernetes, "true")) == int(held.number) + 1
+    finally:
+        install_operator(kubernetes, f"namespaces={{{','.join(WATCHED)}}}")

@@ -119,6 +119,17 @@ def test_this_chart_instead_of_schedmds_with_the_same_values_restarts_nothing(up
     assert restarted(before, pods(upgraded)) == set()
 
 
+def test_helm_rollback_to_schedmds_chart_restarts_nothing(upgraded: Slurm, job: int) -> None:
+    upgrade(upgraded)
+    before = pods(upgraded)
+    upgraded.kubernetes.helm("rollback", "slurm", "1", "-n", upgraded.namespace)
+    settled(upgraded)
+    assert restarted(before, pods(upgraded)) == set()
+    assert runs(upgraded, job)
+    end(upgraded, job)
+    assert restarted(before, pods(upgraded)) == set()
+
+
 def test_another_image_of_one_nodeset_restarts_that_nodeset_alone(upgraded: Slurm, job: int) -> None:
     before = pods(upgraded)
     upgrade(upgraded, "--set", "nodesets.idle.slurmd.image.tag=26.05-patched")

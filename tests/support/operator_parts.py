@@ -48,7 +48,9 @@ class Requests:
         self.refusals: dict[str, Exception] = {}
         """What is raised instead of an answer, by verb and kind."""
         self.stored: dict[tuple[str, str], Manifest] = {}
-        """What GET answers and PATCH changes, by kind and name."""
+        """What GET answers, by kind and name."""
+        self.custom: dict[tuple[str, str], Manifest] = {}
+        """The custom resources that PATCH changes, by kind and name."""
         self._versions = itertools.count(1000)
 
     async def _make(self, verb: str, kind: str, name: str, body: Any = None) -> None:
@@ -89,13 +91,13 @@ class Requests:
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, subresource: str = ""
     ) -> Manifest:
         await self._make(f"patch {subresource}".strip(), resource.kind, name, patch)
-        answer, known = self._answer(namespace, name, patch), self.stored.get((resource.kind, name))
+        answer, known = self._answer(namespace, name, patch), self.custom.get((resource.kind, name))
         if known is None:
             return answer
         version = answer["metadata"]["resourceVersion"]
         metadata = {**known["metadata"], **patch.get("metadata", {}), "resourceVersion": version}
-        self.stored[resource.kind, name] = {**known, **patch, "metadata": metadata}
-        return self.stored[resource.kind, name]
+        self.custom[resource.kind, name] = {**known, **patch, "metadata": metadata}
+        return self.custom[resource.kind, name]
 
     async def json_patch(
         self, resource: Resource, namespace: str | None, name: str, operations: Any, type: Any, *, field_manager: str
@@ -165,7 +167,7 @@ class Parts:
         manifest = {"kind": kind, "metadata": meta | metadata, "spec": spec} | ({"status": status} if status else {})
         caches = {it.resource.kind: it for it in self.runtime.caches.custom_resources()}
         caches[kind].store.put(manifest)
-        self.requests.stored[kind, name] = manifest
+        self.requests.custom[kind, name] = manifest
         return manifest
 
     def controller(self, status: Any = None, **spec: Any) -> Manifest:

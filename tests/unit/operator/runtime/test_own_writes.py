@@ -92,7 +92,7 @@ async def test_a_finalizer_is_written_by_the_version_of_the_last_write_of_the_st
     parts = Parts()
     found = parts.custom("Controller", "slurm", {}, finalizers=["theirs"])
     await parts.runtime.status.report(CONTROLLERS, found, STARTING)
-    reported = parts.requests.stored["Controller", "slurm"]["metadata"]["resourceVersion"]
+    reported = parts.requests.custom["Controller", "slurm"]["metadata"]["resourceVersion"]
     await add_finalizer(parts.runtime, CONTROLLERS, found, IN_USE)
     [patch] = parts.requests.of("patch", "Controller")
     assert patch["metadata"] == {"finalizers": ["theirs", IN_USE], "resourceVersion": reported}

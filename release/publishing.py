@@ -19,6 +19,7 @@ import msgspec
 from release import changelog, layouts, packages, postrender, versions
 from release.signing import Artifact, subjects
 from schemas import chart_package, image_digests
+from sidecars.explain import plugin
 from tests.cluster import images as image_builds
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
@@ -29,6 +30,7 @@ SUBJECTS = "subjects.txt"
 CHECKSUMS = "checksums.txt"
 NOTES = "notes.md"
 IMAGES = "images.txt"
+KUBECTL_PLUGIN = "kubectl-slurm"
 FILES = "files"
 """The folder with what the release page offers for download."""
 
@@ -76,6 +78,7 @@ def publish(root: Path, archives: Sequence[Path], registry: str, target: Path) -
         artifacts.append(_push_image(layout, f"{registry}/{name}", image_tags(name, version), sboms))
     artifacts += [_push_chart(package, f"{registry}/charts", version) for package in packages.package_all(root, files)]
     shutil.copy(postrender.build(root, target), files)
+    (files / KUBECTL_PLUGIN).write_bytes(plugin.build())
     section = changelog.section((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     home = chart_package.HOME
     (target / NOTES).write_text(section.notes(f"{home}/blob/v{version}"), encoding="utf-8")

@@ -33,8 +33,9 @@ run() {
   printf '\036%s\n' "$name"; printf '\036%s\n' "$name" >&2
   timeout 8 "$@"; printf '\n\036= %s\n' $?
 }
-run ping scontrol ping
-case $(timeout 8 scontrol ping 2>/dev/null) in *" is UP"*) ;; *) exit 0 ;; esac
+answer=$(timeout 5 scontrol ping 2>&1)
+printf '\036ping\n%s\n\036= 0\n' "$answer"
+case $answer in *" is UP"*) ;; *) exit 0 ;; esac
 run nodes scontrol show nodes --json
 run partitions scontrol show partitions --json
 run reservations scontrol show reservations --json
@@ -92,7 +93,7 @@ def read(found: dict[str, Section], subject: str) -> tuple[Slurm, tuple[Missing,
     reader = _Reader(found)
     ping = found.get("ping")
     if ping is None or " is UP" not in ping.out:
-        answer = " ".join((ping.out if ping is not None else "").split()) or "its commands print nothing"
+        answer = " ".join((ping.out if ping is not None else "").split()) or "no answer within 5 seconds"
         return Slurm(), (
             Missing(
                 "everything that Slurm knows", f"slurmctld does not answer: {answer}", "See the pods of slurmctld."

@@ -53,13 +53,17 @@ class Kubectl:
 
     def read(self, path: str) -> Any:
         """The JSON at a path of the API server. Raises KubectlError."""
+        try:
+            return json.loads(self.text(path))
+        except ValueError:
+            raise KubectlError(f"{path}: the API server's answer is no JSON") from None
+
+    def text(self, path: str) -> str:
+        """The text at a path of the API server, such as a log. Raises KubectlError."""
         done = self._run(("get", "--raw", path), READ_SECONDS)
         if done.status != 0:
             raise _error(done.err or done.out)
-        try:
-            return json.loads(done.out)
-        except ValueError:
-            raise KubectlError(f"{path}: the API server's answer is no JSON") from None
+        return done.out
 
     def namespace(self) -> str:
         """The namespace of the kubeconfig's context, `default` without one. Raises KubectlError."""

@@ -25,26 +25,24 @@ MOST_EVENTS = 2000
 MOST_KUBE_NODES = 10
 """Kubernetes nodes that are read one by one."""
 
+_WORKERS = "/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io/name%3Dslurmd"
 _LISTS = {
     "NodeSets": (f"{GROUP}/namespaces/{{}}/nodesets", "nodesets"),
     "Controllers": (f"{GROUP}/namespaces/{{}}/controllers", "controllers"),
     "pods of Slurm's daemons": ("/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io/name!%3Dslurmd", "pods"),
-    "workers that don't run": (
-        "/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io/name%3Dslurmd&fieldSelector=status.phase!%3DRunning",
-        "pods",
-    ),
-    "workers": (
-        f"/api/v1/namespaces/{{}}/pods?labelSelector=app.kubernetes.io/name%3Dslurmd&limit={MOST_PODS}",
-        "pods",
-    ),
+    "workers": (f"{_WORKERS}&limit={MOST_PODS}", "pods"),
     "Events": (f"/api/v1/namespaces/{{}}/events?limit={MOST_EVENTS}", "events"),
-    "quotas": ("/api/v1/namespaces/{}/resourcequotas", "quotas"),
-    "Accountings": (f"{GROUP}/namespaces/{{}}/accountings", "resources"),
-    "RestApis": (f"{GROUP}/namespaces/{{}}/restapis", "resources"),
-    "LoginSets": (f"{GROUP}/namespaces/{{}}/loginsets", "resources"),
-    "Tokens": (f"{GROUP}/namespaces/{{}}/tokens", "resources"),
 }
-"""What is listed of the namespace, and the field of `Kube` that has it."""
+"""What each question needs of the namespace, and the field of `Kube` that has it."""
+_QUOTAS = {"quotas": ("/api/v1/namespaces/{}/resourcequotas", "quotas")}
+_RESOURCES = {
+    kind: (f"{GROUP}/namespaces/{{}}/{kind.lower()}", "resources")
+    for kind in ("Accountings", "RestApis", "LoginSets", "Tokens")
+}
+_MORE = {"job": _QUOTAS, "nodeset": _QUOTAS, "doctor": _QUOTAS | _RESOURCES}
+"""What some questions need too."""
+_WITHOUT_SLURM = frozenset({"pod", "config"})
+"""Questions that Kubernetes answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +63,15 @@ class Reader:
 
     def read(self, question: Question) -> Seen:
         """Everything that the question needs. Raises NoKubectl if the API server can't be reached."""
-        with ThreadPoolExecutor(len(_LISTS) + 2) as executor:
-            lists = {name: executor.submit(self._list, path, name) for name, (path, _) in _LISTS.items()}
+        wanted = _LISTS | _MORE.get(question.subject, {})
+        with ThreadPoolExecutor(len(wanted) + 4) as executor:
+            lists = {name: executor.submit(self._list, path, name) for name, (path, _) in wanted.items()}
+            operators = executor.submit(self._operators, question)
             more = [executor.submit(self._one, path) for path in self._paths(question)]
             daemons = lists["pods of Slurm's daemons"].result()
             slurm = executor.submit(self._slurm, question, daemons)
             found: dict[str, list[Object] | None] = {}
-            for name, (_, field) in _LISTS.items():
+            for name, (_, field) in wanted.items():
                 listed = lists[name].result()
                 if field == "pods" or field == "resources":
                     before = found.get(field, [])
@@ -80,10 +80,17 @@ class Reader:
                     found[field] = listed
             if found["pods"] is not None:
                 found["pods"] += [it for future in more if (it := future.result()) is not None]
+            found["workloads"] = operators.result()
             reported, exec_in = slurm.result()
         fields = {field: None if listed is None else _once(listed) for field, listed in found.items()}
         kube = self._kube_nodes(Kube(**fields), question, reported)  # type: ignore[arg-type]
         return Seen(self._now, self._namespace, reported, kube, tuple(self._missing), exec_in)
+
+    def _operators(self, question: Question) -> list[Object] | None:
+        """The operator's Deployments, wherever they are."""
+        if question.subject != "doctor":
+            return None
+        return self._list(f"/apis/apps/v1/deployments?labelSelector={objects.APP}%3Dslurm-operator", "the operator")
 
     def _paths(self, question: Question) -> list[str]:
         name = urllib.parse.quote(question.name, safe="")
@@ -99,7 +106,13 @@ class Reader:
 
     def _list(self, path: str, what: str) -> list[Object] | None:
         answer = self._get(path.format(self._namespace), what)
-        return None if answer is None else _items(answer)
+        if answer is None:
+            return None
+        found = _items(answer)
+        if what == "workers" and objects.text(answer, "metadata", "continue"):
+            # Of the others, those that don't run matter.
+            found += self._list(f"{_WORKERS}&fieldSelector=status.phase!%3DRunning", "workers that don't run") or []
+        return found
 
     def _one(self, path: str) -> Object | None:
         try:
@@ -125,7 +138,7 @@ class Reader:
     # --- Slurm
 
     def _slurm(self, question: Question, daemons: list[Object] | None) -> tuple[Slurm, str]:
-        if daemons is None:
+        if daemons is None or question.subject in _WITHOUT_SLURM:
             return Slurm(), ""
         places = [
             (objects.name(it), container)

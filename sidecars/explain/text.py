@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sidecars.contract.text import LONGEST_LINE, printable
 from sidecars.policy.explain.records import Level
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sidecars.policy.explain.records import Answer, Finding
+    from sidecars.policy.explain.top import Top
 
 _MARKS = {Level.BLOCKS: "!", Level.WAITS: "…", Level.WARNS: "?", Level.SHOWS: "-"}
 
@@ -20,7 +24,7 @@ def lines(answer: Answer, now: float) -> list[str]:
     found = [f"{answer.about}: {answer.state}", ""]
     for it in answer.findings:
         found += _finding(it, now)
-    if not answer.findings:
+    if not answer.findings and answer.known:
         found.append("Nothing is wrong with it, as far as was read.")
     event = answer.next_event
     if event is not None:
@@ -34,7 +38,8 @@ def lines(answer: Answer, now: float) -> list[str]:
         for gap in answer.missing:
             found.append(f"  {gap.part}: {gap.why}")
             found += [f"    {gap.remedy}"] if gap.remedy else []
-    return [printable(line, LONGEST_LINE) for line in found]
+    spaced = [line for before, line in pairwise(["", *found]) if before or line]
+    return [printable(line, LONGEST_LINE) for line in (spaced if spaced[-1] else spaced[:-1])]
 
 
 def _finding(it: Finding, now: float) -> list[str]:
@@ -70,6 +75,32 @@ def _time(at: float) -> str:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (OverflowError, ValueError, OSError):
         return "never"
+
+
+def top(counts: Top) -> list[str]:
+    """The cluster at a glance."""
+    found = [f"nodes     {_counts(counts.nodes)}"]
+    if counts.cpus is not None:
+        found.append(f"CPUs      {counts.cpus[0]} of {counts.cpus[1]} in service allocated")
+    for kind, (used, total) in (counts.gpus or {}).items():
+        found.append(f"GPUs      {used} of {total} {kind} allocated")
+    running = "unknown" if counts.running is None else counts.running
+    found += [f"running   {running}", f"pending   {_counts(counts.pending)}"]
+    found += [f"NodeSet   {name}: {state}" for name, state in (counts.nodesets or {}).items()]
+    for it in counts.drains or ():
+        names = ",".join(it.nodes[:5]) + ("…" if len(it.nodes) > 5 else "")
+        waits = f", {it.busy} with jobs" if it.busy else ""
+        found.append(f"drain     {len(it.nodes)} ({names}){waits}, by {it.owner}: {it.reason}")
+    found += [f"not read  {it.part}: {it.why}" for it in counts.missing]
+    return [printable(line, LONGEST_LINE) for line in found]
+
+
+def _counts(counts: Mapping[str, int] | None) -> str:
+    if counts is None:
+        return "unknown"
+    return f"{sum(counts.values())}" + (
+        f" ({', '.join(f'{count} {name}' for name, count in counts.items())})" if counts else ""
+    )
 
 
 def as_json(answer: Answer) -> dict[str, Any]:

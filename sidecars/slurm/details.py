@@ -46,3 +46,7 @@ class PartitionDetail(Partition):
     deny_qos: tuple[str, ...] = ()
     qos: str = ""
     """The QOS with limits for all jobs of the partition."""
+    grace_time: int = 0
+    """Seconds."""
+    suspend_time: int | None = None
+    """Seconds; None for that of the whole cluster."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from sidecars.slurm.hostlists import HostlistError, expand
 
 if TYPE_CHECKING:
     from sidecars.policy.explain.capacity import Capacity
-    from sidecars.policy.explain.records import Seen
+    from sidecars.policy.explain.records import Object, Seen
     from sidecars.slurm.details import JobDetail
     from sidecars.slurm.records import Node
 
@@ -47,6 +48,7 @@ _ENDED = {
     "DEADLINE": "The job reached its deadline.",
     "BOOT_FAIL": "Its nodes didn't start.",
 }
+_NUMBERS = re.compile(r"[0-9]+")
 SHOWN = 5
 
 
@@ -229,7 +231,8 @@ def _of_nodesets(job: JobDetail, seen: Seen, found: Capacity | None) -> list[Fin
     findings: list[Finding] = []
     for it in nodesets.of_partitions(seen, job.pending.request.partitions):
         about = resources.about(it)
-        if objects.dig(it, "spec", "replicas") == 0:
+        scaled = isinstance(objects.dig(it, "spec", "autoscaling"), dict)
+        if objects.dig(it, "spec", "replicas") == 0 and not scaled:
             scale = f"kubectl -n {seen.namespace} scale nodesets.slinky.slurm.net/{objects.name(it)} --replicas=1"
             findings.append(
                 Finding(
@@ -243,10 +246,15 @@ def _of_nodesets(job: JobDetail, seen: Seen, found: Capacity | None) -> list[Fin
             )
         findings += resources.workers(it, seen)
         for condition in objects.conditions(it):
-            if "autoscal" in condition.type.lower() and condition.message:
+            if condition.type == "Autoscaled" and condition.message:
                 findings.append(
                     Finding(condition.reason or condition.type, Level.SHOWS, about, f"Autoscaling: {condition.message}")
                 )
+    for controller in seen.kube.controllers or ():
+        counted = objects.condition(controller, "JobsCounted")
+        if counted is not None and counted.status == "False" and str(job.job_id) in _NUMBERS.findall(counted.message):
+            text = f"Autoscaling doesn't count it: {counted.message}"
+            findings.append(Finding(counted.reason, Level.SHOWS, resources.about(controller), text))
     return findings + resources.full_quotas(seen)
 
 
@@ -284,13 +292,20 @@ def _of_capacity(job: JobDetail, found: Capacity, seen: Seen, about: str) -> tup
     if found.all_returned:
         starts.append(f"with all {found.all_returned} nodes in service that take no jobs now")
     for name, count in found.added.items():
-        nodeset = objects.named(seen.kube.nodesets, name)
-        replicas = objects.number(nodeset, "spec", "replicas") + count
-        command = f"kubectl -n {seen.namespace} scale nodesets.slinky.slurm.net/{name} --replicas={replicas}"
-        starts.append(f"with {count} more node{'s' if count > 1 else ''} of NodeSet {name} ({command})")
+        more = f"with {count} more node{'s' if count > 1 else ''} of NodeSet {name}"
+        starts.append(f"{more} ({_how_to_scale(objects.named(seen.kube.nodesets, name), count, seen)})")
     starts += found.without
     starts += [f"in partition {it}" for it in found.elsewhere]
     return findings, tuple(starts)
+
+
+def _how_to_scale(nodeset: Object | None, count: int, seen: Seen) -> str:
+    most = objects.dig(nodeset, "spec", "autoscaling", "max")
+    if isinstance(objects.dig(nodeset, "spec", "autoscaling"), dict):
+        return "autoscaling sets its size" + (f", at most {most}" if isinstance(most, int) else "")
+    replicas = objects.number(nodeset, "spec", "replicas") + count
+    name = objects.name(nodeset) if nodeset is not None else ""
+    return f"kubectl -n {seen.namespace} scale nodesets.slinky.slurm.net/{name} --replicas={replicas}"
 
 
 def _started(job: JobDetail, seen: Seen, about: str) -> list[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import NodeReason, Owner, is_departure, is_health_check
 from sidecars.policy.explain import objects, pod
-from sidecars.policy.explain.records import Answer, Finding, Level, Moment, ranked
+from sidecars.policy.explain.records import Answer, Finding, Level, Moment, plain, ranked
 from sidecars.slurm import states
 from sidecars.slurm.hostlists import HostlistError, expand
 from sidecars.slurm.owners import owner_of
@@ -166,7 +166,7 @@ def _out_of_service(node: Node, about: str, seen: Seen) -> Finding:
     known = _explained(node.reason)
     if owner in (Owner.OPERATOR, Owner.POD):
         level = Level.WAITS
-        remedy = known.remedy if known is not None else "Nothing: its owner lifts the drain when the cause ends."
+        remedy = plain(known.remedy) if known is not None else "Nothing: its owner lifts the drain when the cause ends."
         event = (
             "its jobs end, then its pod is deleted"
             if is_departure(node.reason) or "pending termination" in node.reason
@@ -182,7 +182,7 @@ def _out_of_service(node: Node, about: str, seen: Seen) -> Finding:
             commands = (f"kubectl uncordon {kube_node}",)
     elif owner is Owner.SLURMCTLD:
         level = Level.WAITS
-        remedy = known.remedy if known is not None else "See whether its pod runs."
+        remedy = plain(known.remedy) if known is not None else "See whether its pod runs."
         event = "it returns when slurmd answers"
     else:
         remedy, commands = "Remove the cause, then return it to service.", (resume,)
@@ -204,33 +204,32 @@ def _explained(reason: str) -> NodeReason | None:
     return best
 
 
-def _kube_node(seen: Seen, node: Object) -> Answer:
+def of_kube_node(node: Object) -> list[Finding]:
+    """What keeps a Kubernetes node from running workers; [] for nothing."""
     name = objects.name(node)
     about = f"Kubernetes node {name}"
     findings: list[Finding] = []
     ready = objects.condition(node, "Ready")
     if ready is None or ready.status != "True":
         why = ready.message if ready is not None else "its kubelet has not reported"
-        findings.append(
-            Finding("NotReady", Level.BLOCKS, about, f"It is not ready: {why}", f"Repair the kubelet of {name}.")
-        )
+        text = f"It is not ready: {why}"
+        findings.append(Finding("NotReady", Level.BLOCKS, about, text, f"Repair the kubelet of {name}."))
     if objects.dig(node, "spec", "unschedulable") is True:
         text = "It is cordoned: its workers are drained in Slurm, and no new one starts on it."
+        command = f"kubectl uncordon {name}"
         findings.append(
-            Finding(
-                "Cordoned",
-                Level.BLOCKS,
-                about,
-                text,
-                "Uncordon it after the maintenance.",
-                (f"kubectl uncordon {name}",),
-            )
+            Finding("Cordoned", Level.BLOCKS, about, text, "Uncordon it after the maintenance.", (command,))
         )
-    findings += [
+    return findings + [
         Finding(it.type, Level.WARNS, about, f"{it.type}: {it.message}", "Free the resource on the Kubernetes node.")
         for it in objects.conditions(node)
         if it.type.endswith("Pressure") and it.status == "True"
     ]
+
+
+def _kube_node(seen: Seen, node: Object) -> Answer:
+    name = objects.name(node)
+    findings = of_kube_node(node)
     workers = [
         it for it in seen.kube.pods or () if objects.is_worker(it) and objects.text(it, "spec", "nodeName") == name
     ]
@@ -240,4 +239,4 @@ def _kube_node(seen: Seen, node: Object) -> Answer:
         slurm_node = by_name.get(objects.slurm_node(worker))
         findings += trouble(slurm_node, seen) if slurm_node is not None else []
     state = f"{len(workers)} worker pods: " + (", ".join(map(objects.name, workers)) or "none")
-    return Answer(about, state, ranked(findings), missing=seen.missing)
+    return Answer(f"Kubernetes node {name}", state, ranked(findings), missing=seen.missing)

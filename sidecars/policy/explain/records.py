@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from sidecars.slurm.records import Node, Reservation
     from sidecars.slurm.usage import License
 
+_LINK = re.compile(r"\[([^]]*)\]\((?:\.\./)?([^)]*)\)")
 Object = dict[str, Any]
 """A Kubernetes object, as the API server returned it."""
 
@@ -153,7 +155,7 @@ class Kube:
     events: tuple[Object, ...] | None = None
     quotas: tuple[Object, ...] | None = None
     workloads: tuple[Object, ...] | None = None
-    """StatefulSets and Deployments."""
+    """The Deployments of the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +178,8 @@ class Seen:
 def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
     """Without repetitions, the most important first; within a level in the given order."""
     return tuple(sorted(dict.fromkeys(findings), key=lambda it: RANK[it.level]))
+
+
+def plain(markdown: str) -> str:
+    """A sentence of the documentation as it is printed: without links and code marks."""
+    return _LINK.sub(r"\1 (docs/\2)", markdown).replace("`", "")

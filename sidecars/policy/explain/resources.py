@@ -6,8 +6,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sidecars.policy.explain import objects, pod
-from sidecars.policy.explain.records import Finding, Level
-from sidecars.policy.reasons import Ready
+from sidecars.policy.explain.records import Finding, Level, plain
+from sidecars.policy.reasons import CONDITION_TYPES, Ready
+from sidecars.policy.reasons.base import NOTHING, WAIT
 
 if TYPE_CHECKING:
     from sidecars.policy.explain.records import Object, Seen
@@ -16,6 +17,10 @@ SHOWN = 5
 """Pods of one NodeSet whose trouble is shown."""
 _ENDS = frozenset({Ready.STARTING, Ready.UPDATING, Ready.DRAINING, Ready.SCALING_IN, Ready.REMOVING, Ready.SIGNING})
 """Reasons of a resource that isn't ready and becomes so without a remedy."""
+_WORDS = {kind.__name__: tuple(kind) for kind in CONDITION_TYPES}
+"""The reasons of each condition type."""
+_STOP = frozenset({"Ready", "ConfigurationAccepted", "ConfigurationRunning", "SlurmReachable", "StartGated"})
+"""Condition types without which something stops."""
 _DAEMONS = {
     "slurmctld": "slurmctld: no job starts while it doesn't run; jobs that run continue",
     "slurmrestd": "slurmrestd: the operator drains and deletes no worker without it",
@@ -36,23 +41,17 @@ def trouble(resource: Object) -> list[Finding]:
     for it in objects.items(resource, "status", "conditions"):
         kind, status, reason = (objects.text(it, key) for key in ("type", "status", "reason"))
         message = objects.text(it, "message")
-        refused = kind == "ConfigurationAccepted" and status == "False"
-        if not refused and (kind != "Ready" or status != "False"):
+        if status != "False" and not (kind == "Ready" and reason == Ready.CONFIGURATION_REFUSED):
             continue
-        known = next((word for word in Ready if word.value == reason), None) if kind == "Ready" else None
-        waits = known in _ENDS
-        cause = message or (known.cause if known is not None else f"{kind} is {status}")
-        remedy = known.remedy if known is not None else "Correct the line that the message names." if refused else ""
-        found.append(
-            Finding(
-                reason or kind,
-                Level.WAITS if waits else Level.BLOCKS,
-                about(resource),
-                cause,
-                remedy,
-                event="the operator continues" if waits else "",
-            )
-        )
+        known = next((word for word in _WORDS.get(kind, ()) if word.value == reason), None)
+        if kind not in _WORDS or (known is not None and known.remedy == NOTHING):
+            continue
+        waits = known in _ENDS or (known is not None and known.remedy.startswith(WAIT.rstrip(".")))
+        cause = message or (plain(known.cause) if known is not None else f"{kind} is {status}.")
+        level = Level.WAITS if waits else Level.BLOCKS if kind in _STOP else Level.WARNS
+        remedy = plain(known.remedy) if known is not None else "See its conditions: kubectl describe."
+        event = "the operator continues" if waits else ""
+        found.append(Finding(reason or kind, level, about(resource), cause, remedy, event=event))
     seen = objects.number(resource, "status", "observedGeneration")
     if seen and generation and seen < generation:
         text = "The operator has not observed the last change: its status is of an earlier generation."

@@ -53,6 +53,8 @@ def _partition(partition: Fields) -> PartitionDetail:
         allow_qos=_names(qos.text("allowed")),
         deny_qos=_names(qos.text("deny")),
         qos=qos.text("assigned"),
+        grace_time=partition.number("grace_time"),
+        suspend_time=partition.number_or_none("suspend_time"),
     )
 
 

@@ -15,6 +15,7 @@ def fake(tmp_path: Path) -> FakeKubectl:
 
 def test_the_options_precede_the_command(fake: FakeKubectl) -> None:
     fake.lists("/api/v1/nodes", "Node", {"metadata": {"name": "a"}})
+    assert fake.program("--context=x").read("/api/v1/nodes")["items"] == [{"metadata": {"name": "a"}}]
     assert fake.kubectl("--context=x").read("/api/v1/nodes")["items"] == [{"metadata": {"name": "a"}}]
     assert fake.asked() == [["--context=x", "get", "--raw", "/api/v1/nodes"]]
 
@@ -22,7 +23,7 @@ def test_the_options_precede_the_command(fake: FakeKubectl) -> None:
 def test_a_missing_right_is_named(fake: FakeKubectl) -> None:
     fake.paths["/x"] = forbidden("list", "nodesets", "slinky.slurm.net")
     with pytest.raises(Forbidden, match=r'^the right to list nodesets\.slinky\.slurm\.net in the namespace "slurm"$'):
-        fake.kubectl().read("/x")
+        fake.program().read("/x")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_a_missing_right_is_named(fake: FakeKubectl) -> None:
 def test_an_error_has_its_kind(fake: FakeKubectl, answer: tuple[int, str, str], kind: type[KubectlError]) -> None:
     fake.paths["/x"] = answer
     with pytest.raises(KubectlError) as caught:
-        fake.kubectl().read("/x")
+        fake.program().read("/x")
     assert type(caught.value) is kind
 
 
@@ -52,16 +53,16 @@ def test_a_kubectl_that_does_not_exist_is_an_error_that_says_so(tmp_path: Path) 
 
 def test_a_namespace_of_no_context_is_default(fake: FakeKubectl) -> None:
     fake.namespace = ""
-    assert fake.kubectl().namespace() == "default"
+    assert fake.program().namespace() == "default"
 
 
 def test_what_a_command_prints_is_kept_whatever_its_status(fake: FakeKubectl) -> None:
     fake.executed["a"] = (3, "half", "command terminated with exit code 3")
-    done = fake.kubectl().execute("slurm", "a", "c", ("true",), 5)
+    done = fake.program().execute("slurm", "a", "c", ("true",), 5)
     assert (done.status, done.out) == (3, "half")
 
 
 def test_a_command_that_does_not_start_is_an_error(fake: FakeKubectl) -> None:
     fake.executed["a"] = forbidden("create", "pods/exec")
     with pytest.raises(Forbidden, match="the right to create pods/exec"):
-        fake.kubectl().execute("slurm", "a", "c", ("true",), 5)
+        fake.program().execute("slurm", "a", "c", ("true",), 5)

@@ -50,6 +50,10 @@ def test_an_answer_without_findings_says_so() -> None:
     assert "Nothing is wrong" in text.lines(Answer("pod a", "Running"), NOW)[2]
 
 
+def test_an_unknown_object_is_not_called_healthy() -> None:
+    assert text.lines(Answer("job 9", "unknown", known=False), NOW) == ["job 9: unknown"]
+
+
 def test_what_slurm_quotes_cannot_control_the_terminal() -> None:
     forged = Answer("job 1", "x", (Finding("A", Level.SHOWS, "job 1", "a\n! b\x1b[2J"),))
     assert all(line.isprintable() for line in text.lines(forged, NOW))

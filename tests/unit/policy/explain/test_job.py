@@ -32,6 +32,7 @@ from tests.unit.policy.explain.building import (
 
 FULL = (busy("cpu-0"), busy("cpu-1"))
 GPU = {"gres": "gpu:h100:8", "features": ("cpu", "h100")}
+SCALED = nodeset() | {"spec": {"replicas": 2, "autoscaling": {"max": 8}}}
 QUOTA_EVENT = event("NodeSet", NODESET, "FailedCreate", 'pods "x" is forbidden: exceeded quota: small, used: pods=1')
 QUOTA = {"metadata": {"name": "small"}, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}}
 ASSOC = "ClusterName=c Account=physics UserName= Partition= GrpTRES=cpu=4(4) Comment=\n"
@@ -337,10 +338,44 @@ SITUATIONS = [
         of(
             job(),
             {"nodes": FULL},
-            {"nodesets": (nodeset(conditions=(condition("Autoscaling", "True", "Maximum", "the maximum is 2"),)),)},
+            {"nodesets": (nodeset(conditions=(condition("Autoscaled", "True", "Maximum", "the maximum is 2"),)),)},
         ),
         {"Resources", "Busy", "Maximum"},
         ("the maximum is 2",),
+    ),
+    Situation(
+        "autoscaling sets the size of its NodeSet",
+        of(job(), {"nodes": FULL}, {"nodesets": (SCALED,)}),
+        {"Resources", "Busy"},
+        would_start=("autoscaling sets its size, at most 8",),
+    ),
+    Situation(
+        "autoscaling has scaled its NodeSet to zero and is about to add a worker",
+        of(
+            job(),
+            {"nodes": ()},
+            {"nodesets": (SCALED | {"spec": {"replicas": 0, "autoscaling": {}}},), "pods": (daemon(),)},
+        ),
+        {"Resources", "NoNodes"},
+    ),
+    Situation(
+        "autoscaling can't count it",
+        of(
+            job(),
+            {"nodes": FULL},
+            {"controllers": (controller(condition("JobsCounted", "False", "NotCounted", "jobs 7, 12: memory")),)},
+        ),
+        {"Resources", "Busy", "NotCounted"},
+        ("jobs 7, 12: memory",),
+    ),
+    Situation(
+        "autoscaling can't count another job",
+        of(
+            job(),
+            {"nodes": FULL},
+            {"controllers": (controller(condition("JobsCounted", "False", "NotCounted", "jobs 7, 120: memory")),)},
+        ),
+        {"Resources", "Busy"},
     ),
     Situation("it is being started", of(started("RUNNING", "CONFIGURING")), {"Configuring"}),
     Situation(

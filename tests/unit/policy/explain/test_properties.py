@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecars.policy.explain import job, node, pod
+from sidecars.policy.explain import config, doctor, job, node, nodeset, pod, redaction, top
 from sidecars.policy.explain.records import Answer, Ending, Kube, Missing, Seen, Slurm, Waiting
 from sidecars.slurm import states
 from sidecars.slurm.details import JobDetail, PartitionDetail
@@ -23,8 +23,10 @@ QUESTIONS: list[Callable[[Seen], Answer]] = [
     lambda it: pod.explain(it, "slurm-worker-cpu-1"),
     lambda it: node.explain(it, "cpu-0"),
     lambda it: node.explain(it, "kube-cpu-0"),
+    lambda it: nodeset.explain(it, building.NODESET),
+    lambda it: config.explain(it, ""),
+    doctor.explain,
 ]
-MORE_QUESTIONS: list[Callable[[Seen], Answer]] = []
 
 odd_text = st.sampled_from(
     ["", "cpu", "gpu:h100:2", "a[0-", "gpu:x:y:z", "cpu-[0-1]", "1-3%2", "\x1b[31m", "*", "gres/gpu=", "-1"]
@@ -191,12 +193,14 @@ seen = st.builds(
 @settings(max_examples=300, deadline=None)
 @given(seen)
 def test_no_question_raises_an_exception(found: Seen) -> None:
-    for question in (*QUESTIONS, *MORE_QUESTIONS):
+    for question in QUESTIONS:
         answer = question(found)
         assert answer.state
         for it in answer.findings:
             assert it.cause
             assert it.at is None or it.event
+    assert top.top(found).missing == found.missing
+    assert redaction.bundle(found)
 
 
 @settings(max_examples=300, deadline=None)

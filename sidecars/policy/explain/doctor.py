@@ -1,0 +1,324 @@
+"""What is wrong with a Slurm cluster on Kubernetes, ranked: what its resources report, and what nothing reports."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from sidecars.policy.explain import node as of_node
+from sidecars.policy.explain import nodeset, nodesets, objects, resources
+from sidecars.policy.explain.records import Answer, Finding, Level, ranked
+from sidecars.slurm import states
+from sidecars.slurm.owners import owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sidecars.policy.explain.records import Seen
+    from sidecars.slurm.records import Node
+
+SHOWN = 5
+_NEVER = {
+    "BadConstraints": "scontrol release {}",
+    "DependencyNeverSatisfied": "scancel {}",
+    "JobLaunchFailure": "scontrol release {}",
+    "JobHoldMaxRequeue": "scontrol release {}",
+}
+"""Reasons of jobs that never start without a remedy, and the command of it."""
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+
+
+def explain(seen: Seen, name: str = "") -> Answer:
+    """All findings. `name` is not used: the question is about the whole namespace."""
+    findings: list[Finding] = []
+    for check in CHECKS:
+        findings += check(seen)
+    found = ranked(_without_consequences(findings))
+    blocks = sum(it.level is Level.BLOCKS for it in found)
+    state = f"{len(found)} findings, {blocks} of which need a remedy" if found else "all is well"
+    if not found and seen.missing:
+        state = "all is well, as far as was read"
+    return Answer(f"Slurm in namespace {seen.namespace}{name}", state, found, missing=seen.missing)
+
+
+def _without_consequences(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for each code and object."""
+    found: dict[tuple[str, str], Finding] = {}
+    for it in findings:
+        found.setdefault((it.code, it.about), it)
+    return list(found.values())
+
+
+def _nodesets(seen: Seen) -> list[Finding]:
+    facts = (it for each in seen.kube.nodesets or () for it in nodeset.examine(each, seen))
+    return [it for it in facts if it.level is not Level.SHOWS and not it.about.startswith("node ")]
+
+
+def _operator(seen: Seen) -> list[Finding]:
+    found = []
+    for it in seen.kube.workloads or ():
+        if objects.number(it, "status", "readyReplicas"):
+            continue
+        where = f"{objects.text(it, 'metadata', 'namespace')}/{objects.name(it)}"
+        wanted = objects.dig(it, "spec", "replicas")
+        cause = "The operator is scaled to 0." if wanted == 0 else "No pod of the operator is ready."
+        remedy = "Nothing is created, drained or deleted until it runs. Jobs continue."
+        command = (
+            f"kubectl -n {objects.text(it, 'metadata', 'namespace')} scale deployment/{objects.name(it)} --replicas=1"
+        )
+        found.append(
+            Finding(
+                "OperatorDown",
+                Level.BLOCKS,
+                f"Deployment {where}",
+                f"{cause} {remedy}",
+                "Start it.",
+                (command,) if wanted == 0 else (),
+            )
+        )
+    return found
+
+
+def _drains(seen: Seen) -> list[Finding]:
+    """Nodes out of service, one finding for each reason."""
+    groups: defaultdict[tuple[str, str], list[Node]] = defaultdict(list)
+    for it in seen.slurm.nodes or ():
+        if states.is_drain(it.states) or states.is_down(it.states):
+            groups[owner_of(it).value, it.reason].append(it)
+    found = []
+    for each in groups.values():
+        first = of_node.trouble(each[0], seen)[0]
+        if len(each) == 1:
+            found.append(first)
+            continue
+        names = ",".join(it.name for it in each[:SHOWN]) + ("…" if len(each) > SHOWN else "")
+        commands = tuple(
+            it.replace(f"nodename={each[0].name} ", f"nodename={','.join(n.name for n in each)} ")
+            for it in first.commands
+        )
+        found.append(
+            Finding(
+                first.code,
+                first.level,
+                f"{len(each)} nodes ({names})",
+                first.cause,
+                first.remedy,
+                commands,
+                first.event,
+                first.at,
+            )
+        )
+    silent = [it for it in seen.slurm.nodes or () if "NOT_RESPONDING" in it.states and not states.is_down(it.states)]
+    return found + [
+        it
+        for each in silent[:SHOWN]
+        for it in of_node.trouble(each, seen)
+        if it.code == "NotResponding" and "EXTERNAL" not in each.states
+    ]
+
+
+def _external(seen: Seen) -> list[Finding]:
+    found = []
+    for it in seen.slurm.nodes or ():
+        if "EXTERNAL" not in it.states:
+            continue
+        if not it.address or it.address == it.name:
+            text = (
+                "It has no NodeAddr. If its name doesn't resolve, each allocation on it stops slurmctld for 10 seconds."
+            )
+            remedy = "Give it the address of its host."
+            command = seen.command(f"scontrol update nodename={it.name} nodeaddr=ADDRESS")
+            found.append(
+                Finding("ExternalNodeWithoutAddress", Level.WARNS, f"node {it.name}", text, remedy, (command,))
+            )
+        if "NOT_RESPONDING" in it.states:
+            text = (
+                "A signal was sent to an external job, and Slurm waits for a slurmd that does not exist. "
+                "No change of its state ends this."
+            )
+            remedy = "When no job is on it, delete the node record and create it again."
+            command = seen.command(f"scontrol delete nodename={it.name}")
+            found.append(
+                Finding("ExternalNodeNotResponding", Level.BLOCKS, f"node {it.name}", text, remedy, (command,))
+            )
+    external = {name for it in seen.slurm.nodes or () if "EXTERNAL" in it.states for name in it.partitions}
+    for partition in seen.slurm.partitions or ():
+        if partition.name in external and partition.grace_time:
+            text = "It has external nodes and a GraceTime: a preemption sends a signal, and they don't respond to it."
+            command = seen.command(f"scontrol update partitionname={partition.name} gracetime=0")
+            found.append(
+                Finding(
+                    "GraceTimeOfExternalNodes",
+                    Level.WARNS,
+                    f"partition {partition.name}",
+                    text,
+                    "Set GraceTime=0, and in the configuration.",
+                    (command,),
+                )
+            )
+    return found
+
+
+def _power_saving(seen: Seen) -> list[Finding]:
+    config = seen.slurm.config
+    if config is None or seen.slurm.nodes is None:
+        return []
+    found = []
+    about = f"configuration of namespace {seen.namespace}"
+    is_global = _is_set(config.get("suspendtime", ""))
+    by_partition = [it.name for it in seen.slurm.partitions or () if it.suspend_time is not None]
+    cloud = any("CLOUD" in it.states or "POWERED_DOWN" in it.states for it in seen.slurm.nodes)
+    if by_partition and not is_global and not cloud:
+        text = (
+            f"SuspendTime is set for partition {', '.join(by_partition)} alone, and no CLOUD node existed when "
+            "slurmctld started: power saving is off, and jobs that need a node to be powered up wait for ever."
+        )
+        found.append(
+            Finding(
+                "PowerSavingOff",
+                Level.BLOCKS,
+                about,
+                text,
+                "Add SuspendTime=1000000000 to spec.extraConf, and restart slurmctld.",
+            )
+        )
+    external = any("EXTERNAL" in it.states for it in seen.slurm.nodes)
+    if (is_global or by_partition) and external and "EXTERNAL" not in config.get("suspendexcstates", "").upper():
+        text = "External nodes are powered down like others, which ends in DOWN and ends their jobs."
+        remedy = "Add SuspendExcStates=EXTERNAL to spec.extraConf."
+        found.append(Finding("ExternalNodesAreSuspended", Level.BLOCKS, about, text, remedy))
+    return found
+
+
+def _is_set(text: str) -> bool:
+    number = text.split()[0] if text.split() else ""
+    return number.isdecimal() and int(number) < 1_000_000_000
+
+
+def _configuration(seen: Seen) -> list[Finding]:
+    config, about = seen.slurm.config, f"configuration of namespace {seen.namespace}"
+    if config is None:
+        return []
+    found = []
+    if config.get("returntoservice", "").startswith("0"):
+        text = "ReturnToService=0: a node that was DOWN stays so when its slurmd answers again."
+        found.append(
+            Finding(
+                "ReturnToService",
+                Level.WARNS,
+                about,
+                text,
+                "Remove ReturnToService from spec.extraConf: the default here is 2.",
+            )
+        )
+    gpus = any("gpu" in it.gres for it in seen.slurm.nodes or ())
+    stores = "slurmdbd" in config.get("accountingstoragetype", "")
+    if gpus and stores and "gres/gpu" not in config.get("accountingstoragetres", "").lower():
+        text = (
+            "Nodes have GPUs, and AccountingStorageTRES has no gres/gpu: their use is not recorded, and limits on it "
+            "don't apply."
+        )
+        found.append(
+            Finding(
+                "GpusNotAccounted", Level.WARNS, about, text, "Add AccountingStorageTRES=gres/gpu to spec.extraConf."
+            )
+        )
+    newest = _VERSION.search(config.get("slurm_version", ""))
+    if newest is not None:
+        leader = int(newest[1]), int(newest[2])
+        newer = [
+            it.name
+            for it in seen.slurm.nodes or ()
+            if (v := _VERSION.match(it.version)) and (int(v[1]), int(v[2])) > leader
+        ]
+        if newer:
+            names = ", ".join(newer[:SHOWN])
+            text = f"slurmd of {names} is newer than slurmctld ({newest[0]}), which does not understand it."
+            found.append(Finding("NewerThanLeader", Level.BLOCKS, about, text, "Upgrade slurmctld first."))
+    return found
+
+
+def _gpus(seen: Seen) -> list[Finding]:
+    found = []
+    owners = nodesets.by_node(seen)
+    for it in seen.kube.nodesets or ():
+        if objects.dig(it, "spec", "gpu", "enabled") is not True:
+            continue
+        name = objects.name(it)
+        without = [
+            each.name for each in seen.slurm.nodes or () if owners.get(each.name) == name and "gpu" not in each.gres
+        ]
+        if without:
+            text = f"It requests GPUs, and Slurm has none of nodes {', '.join(without[:SHOWN])}."
+            command = f"kubectl -n slinky exec deploy/slurm-operator -- slurm-sidecars doctor gres -n {seen.namespace}"
+            found.append(
+                Finding("GpusMissing", Level.BLOCKS, resources.about(it), text, "Compare both sides.", (command,))
+            )
+    return found
+
+
+def _queue(seen: Seen) -> list[Finding]:
+    """Jobs that never start without a remedy, and partitions that start none."""
+    found = []
+    waiting = seen.slurm.waiting or ()
+    for reason, command in _NEVER.items():
+        jobs = [it.job for it in waiting if it.reason == reason]
+        if jobs:
+            names = ", ".join(jobs[:SHOWN])
+            text = f"{len(jobs)} pending jobs with the reason {reason} never start without a remedy: {names}."
+            first = jobs[0].partition("[")[0].rstrip("_")
+            found.append(
+                Finding(
+                    reason,
+                    Level.WARNS,
+                    "the queue",
+                    text,
+                    f"kubectl slurm explain job {first}",
+                    (seen.command(command.format(first)),),
+                )
+            )
+    for partition in seen.slurm.partitions or ():
+        if partition.states and "UP" not in partition.states:
+            state = "+".join(sorted(partition.states))
+            command = seen.command(f"scontrol update partitionname={partition.name} state=up")
+            closed = any(
+                partition.name in (objects.dig(it, "status", "partitions") or ()) for it in seen.kube.nodesets or ()
+            )
+            remedy = "Open it, unless an administrator has closed it or its NodeSet is being removed."
+            found.append(
+                Finding(
+                    "PartitionNotUp",
+                    Level.WARNS,
+                    f"partition {partition.name}",
+                    f"It is {state}: it starts no jobs.",
+                    remedy,
+                    () if closed and state == "INACTIVE" else (command,),
+                )
+            )
+    return found
+
+
+def _kube_nodes(seen: Seen) -> list[Finding]:
+    """Kubernetes nodes with workers that are cordoned or not ready."""
+    hosts = Counter(objects.text(it, "spec", "nodeName") for it in seen.kube.pods or () if objects.is_worker(it))
+    found = []
+    for it in seen.kube.kube_nodes or ():
+        if hosts.get(objects.name(it)):
+            found += [finding for finding in of_node.of_kube_node(it) if finding.level is not Level.SHOWS]
+    return found
+
+
+CHECKS: tuple[Callable[[Seen], list[Finding]], ...] = (
+    resources.daemons,
+    _operator,
+    _nodesets,
+    _kube_nodes,
+    _drains,
+    _external,
+    _power_saving,
+    _configuration,
+    _gpus,
+    _queue,
+    resources.full_quotas,
+)

@@ -1,0 +1,263 @@
+"""What `doctor` finds: each trap where it is, and nothing where it isn't."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from sidecars.policy.explain import doctor as subject
+from sidecars.policy.explain.records import Level, Missing, Seen, Waiting
+from tests.unit.policy.explain.building import (
+    NODESET,
+    condition,
+    controller,
+    daemon,
+    kube_node,
+    node,
+    nodeset,
+    partition,
+    pod,
+    seen,
+    starting,
+)
+
+EXEC = "kubectl -n slurm exec slurm-controller-0 -c slurmctld --"
+EXTERNAL = node("ext-0", "IDLE", "EXTERNAL", address="10.0.0.9", partitions=("ext",), extra="")
+GPU_NODESET = nodeset() | {"spec": {"replicas": 2, "gpu": {"enabled": True}}}
+OPERATOR = {
+    "metadata": {"name": "slurm-operator", "namespace": "slinky"},
+    "spec": {"replicas": 1},
+    "status": {"readyReplicas": 1},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is seen, and the code and object of each finding."""
+
+    name: str
+    seen: Seen
+    findings: set[tuple[str, str]]
+
+
+def of(slurm: dict[str, Any] | None = None, **kube: Any) -> Seen:
+    return seen(slurm, kube, exec_in=EXEC)
+
+
+def with_config(**config: str) -> dict[str, Any]:
+    return {"config": config}
+
+
+CASES = [
+    Case("a healthy cluster", of(), set()),
+    Case("the operator runs", of(workloads=(OPERATOR,)), set()),
+    Case(
+        "the operator is scaled to zero",
+        of(workloads=(OPERATOR | {"spec": {"replicas": 0}, "status": {}},)),
+        {("OperatorDown", "Deployment slinky/slurm-operator")},
+    ),
+    Case(
+        "a configuration is refused",
+        of(controllers=(controller(condition("ConfigurationAccepted", "False", "Rejected", "line 3")),)),
+        {("Rejected", "Controller slurm/slurm")},
+    ),
+    Case(
+        "slurmrestd is not reachable",
+        of(controllers=(controller(condition("SlurmReachable", "False", "NoAnswer", "connection refused")),)),
+        {("NoAnswer", "Controller slurm/slurm")},
+    ),
+    Case(
+        "slurmrestd starts",
+        of(
+            pods=(
+                pod("cpu-0"),
+                pod("cpu-1"),
+                daemon(),
+                daemon(
+                    "slurmrestd",
+                    "rest-0",
+                    phase="Pending",
+                    conditions=[condition("PodScheduled", "False", "Unschedulable", "no")],
+                ),
+            )
+        ),
+        {("Unschedulable", "pod slurm/rest-0")},
+    ),
+    Case(
+        "a worker's image is missing",
+        of({"nodes": (node("cpu-0"),)}, pods=(pod("cpu-0"), starting("cpu-1", "ErrImagePull"), daemon())),
+        {("ErrImagePull", "pod slurm/slurm-worker-cpu-1")},
+    ),
+    Case(
+        "a cordoned Kubernetes node with a worker, and one without",
+        of(kube_nodes=(kube_node("kube-cpu-0", cordoned=True), kube_node("other", cordoned=True))),
+        {("Cordoned", "Kubernetes node kube-cpu-0")},
+    ),
+    Case(
+        "two nodes with the same foreign reason are one finding",
+        of(
+            {
+                "nodes": (
+                    node("cpu-0", "IDLE", "DRAIN", reason="maintenance", reason_set_by_user="root"),
+                    node("cpu-1", "IDLE", "DRAIN", reason="maintenance", reason_set_by_user="root"),
+                )
+            }
+        ),
+        {("Drained", "2 nodes (cpu-0,cpu-1)")},
+    ),
+    Case(
+        "a node that doesn't respond",
+        of({"nodes": (node("cpu-0", "IDLE", "NOT_RESPONDING"), node("cpu-1"))}),
+        {("NotResponding", "node cpu-0")},
+    ),
+    Case("an external node with an address", of({"nodes": (node("cpu-0"), node("cpu-1"), EXTERNAL)}), set()),
+    Case(
+        "an external node without one",
+        of({"nodes": (node("cpu-0"), node("cpu-1"), replace(EXTERNAL, address="ext-0"))}),
+        {("ExternalNodeWithoutAddress", "node ext-0")},
+    ),
+    Case(
+        "an external node that a signal has stopped",
+        of(
+            {
+                "nodes": (
+                    node("cpu-0"),
+                    node("cpu-1"),
+                    replace(EXTERNAL, states=frozenset({"IDLE", "EXTERNAL", "NOT_RESPONDING"})),
+                )
+            }
+        ),
+        {("ExternalNodeNotResponding", "node ext-0")},
+    ),
+    Case(
+        "a GraceTime on external nodes, and one on others",
+        of(
+            {
+                "nodes": (node("cpu-0"), node("cpu-1"), EXTERNAL),
+                "partitions": (partition(grace_time=30), partition("ext", grace_time=30)),
+            }
+        ),
+        {("GraceTimeOfExternalNodes", "partition ext")},
+    ),
+    Case(
+        "power saving of a partition alone",
+        of({"partitions": (partition(suspend_time=600),)} | with_config(suspendtime="INFINITE")),
+        {("PowerSavingOff", "configuration of namespace slurm")},
+    ),
+    Case(
+        "power saving of a partition with CLOUD nodes",
+        of(
+            {"nodes": (node("cpu-0", "IDLE", "CLOUD"), node("cpu-1")), "partitions": (partition(suspend_time=600),)}
+            | with_config(suspendtime="INFINITE")
+        ),
+        set(),
+    ),
+    Case(
+        "power saving with external nodes",
+        of(
+            {"nodes": (node("cpu-0"), node("cpu-1"), EXTERNAL)}
+            | with_config(suspendtime="600 sec", suspendexcstates="(null)")
+        ),
+        {("ExternalNodesAreSuspended", "configuration of namespace slurm")},
+    ),
+    Case(
+        "power saving that leaves external nodes out",
+        of(
+            {"nodes": (node("cpu-0"), node("cpu-1"), EXTERNAL)}
+            | with_config(suspendtime="600 sec", suspendexcstates="EXTERNAL")
+        ),
+        set(),
+    ),
+    Case(
+        "nodes that stay DOWN",
+        of(with_config(returntoservice="0")),
+        {("ReturnToService", "configuration of namespace slurm")},
+    ),
+    Case("nodes that return", of(with_config(returntoservice="2")), set()),
+    Case(
+        "GPUs that accounting doesn't record",
+        of(
+            {"nodes": (node("cpu-0", gres="gpu:h100:8"), node("cpu-1"))}
+            | with_config(accountingstoragetype="accounting_storage/slurmdbd", accountingstoragetres="cpu,mem")
+        ),
+        {("GpusNotAccounted", "configuration of namespace slurm")},
+    ),
+    Case(
+        "a slurmd newer than slurmctld",
+        of(
+            {"nodes": (node("cpu-0", version="26.11.0"), node("cpu-1", version="26.05.5"))}
+            | with_config(slurm_version="26.05.5")
+        ),
+        {("NewerThanLeader", "configuration of namespace slurm")},
+    ),
+    Case("GPUs that Slurm doesn't have", of(nodesets=(GPU_NODESET,)), {("GpusMissing", f"NodeSet slurm/{NODESET}")}),
+    Case(
+        "GPUs that Slurm has",
+        of({"nodes": (node("cpu-0", gres="gpu:1"), node("cpu-1", gres="gpu:1"))}, nodesets=(GPU_NODESET,)),
+        set(),
+    ),
+    Case(
+        "jobs that never start",
+        of({"waiting": (Waiting("5", 0, "bob", "BadConstraints"), Waiting("6", 1, "bob", "Priority"))}),
+        {("BadConstraints", "the queue")},
+    ),
+    Case(
+        "a partition that is down",
+        of({"partitions": (partition(), partition("old", states=frozenset({"DOWN"})))}),
+        {("PartitionNotUp", "partition old")},
+    ),
+    Case(
+        "a condition that needs no remedy",
+        of(controllers=(controller(condition("SlurmReachable", "True", "Polled", "")),)),
+        set(),
+    ),
+    Case(
+        "a condition that stops nothing",
+        of(controllers=(controller(condition("ServiceMonitor", "False", "KindMissing", "no such kind")),)),
+        {("KindMissing", "Controller slurm/slurm")},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda it: it.name)
+def test_the_findings_are_those_of_the_case(case: Case) -> None:
+    answer = subject.explain(case.seen)
+    assert {(it.code, it.about) for it in answer.findings} == case.findings
+    assert (answer.state == "all is well") is not bool(case.findings)
+
+
+def test_every_finding_that_blocks_has_a_remedy() -> None:
+    for case in CASES:
+        for it in subject.explain(case.seen).findings:
+            assert it.remedy or it.level is not Level.BLOCKS, it
+
+
+def test_one_command_resumes_all_nodes_with_one_reason() -> None:
+    drained = [
+        node(f"cpu-{number}", "IDLE", "DRAIN", reason="maintenance", reason_set_by_user="root") for number in range(7)
+    ]
+    [finding] = subject.explain(of({"nodes": tuple(drained)}, pods=(daemon(),))).findings
+    assert finding.commands == (
+        f"{EXEC} scontrol update nodename=cpu-0,cpu-1,cpu-2,cpu-3,cpu-4,cpu-5,cpu-6 state=resume",
+    )
+    assert "7 nodes" in finding.about
+
+
+def test_what_was_not_read_is_no_proof_of_health() -> None:
+    answer = subject.explain(seen({"nodes": None}, missing=(Missing("Events", "you lack the right"),)))
+    assert answer.state == "all is well, as far as was read"
+
+
+def test_what_needs_a_remedy_is_first() -> None:
+    found = of(
+        {"nodes": (node("cpu-0", "IDLE", "DRAIN", reason="x", reason_set_by_user="root"), node("cpu-1"))}
+        | with_config(returntoservice="0")
+    )
+    assert [it.level for it in subject.explain(found).findings] == [Level.BLOCKS, Level.WARNS]
+
+
+def test_a_remedy_of_the_documentation_is_printed_without_markdown() -> None:
+    found = of(controllers=(controller(condition("SlurmReachable", "False", "NoAnswer", "refused")),))
+    [finding] = subject.explain(found).findings
+    assert finding.level is Level.BLOCKS
+    assert finding.remedy == "See slurmrestd is not reachable (docs/troubleshooting.md#slurmrestd-is-not-reachable)."

@@ -52,6 +52,8 @@ class Memory:
     """When to plan although nothing has changed."""
     rest_until: float = float("-inf")
     """A plan for a large queue takes long, so a pause follows."""
+    others: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Numbers that other clients have set and when they were first seen, in seconds since the epoch, by NodeSet."""
     written: dict[Key, tuple[str, int]] = field(default_factory=dict)
     """uid and resourceVersion of NodeSets after our last write, which the watch has to show."""
 

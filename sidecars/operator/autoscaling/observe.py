@@ -211,8 +211,14 @@ def seen(runtime: Runtime, memory: Memory, manifest: Manifest, nodeset: NodeSet,
     before = applied.read(meta.annotations)
     owner, until = applied.other_owner(manifest["metadata"], spec.replicas, before), None
     cool_down = spec.autoscaling.cool_down_seconds if spec.autoscaling is not None else 0
-    if owner is not None and owner.person and owner.since is not None:
-        until = owner.since + cool_down
+    number, first_seen = memory.others.get(nodeset.name, (-1, 0.0))
+    if owner is None:
+        memory.others.pop(nodeset.name, None)
+    elif number != spec.replicas:
+        first_seen = runtime.now()
+        memory.others[nodeset.name] = spec.replicas, first_seen
+    if owner is not None and owner.person:
+        until = (first_seen if owner.since is None else owner.since) + cool_down
         owner = owner if runtime.now() < until else None
     ours = before if before is not None and before.replicas == spec.replicas else None
     pods = nodesets.pods(workers(runtime, nodeset, nodes), ours, spec.replicas)

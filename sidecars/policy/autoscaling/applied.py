@@ -47,7 +47,7 @@ class Owner(NamedTuple):
     manager: str
     """Its field manager; "" if unknown."""
     since: float | None
-    """When it wrote last."""
+    """When it wrote last; None if unknown: the API server gives no time to writes of the subresource `scale`."""
     scales: bool
     """It wrote the subresource `scale`."""
 
@@ -83,7 +83,7 @@ def other_owner(metadata: Mapping[str, Any], replicas: int, applied: Applied | N
     if applied is not None and applied.replicas == replicas:
         return None
     others = [it for it in _owners(metadata) if it.manager != MANAGER]
-    newest = max(others, key=lambda it: it.since or 0.0, default=None)
+    newest = max(others, key=lambda it: (it.scales, it.since or 0.0), default=None)
     if applied is None:
         return newest if newest is not None and newest.scales and not newest.person else None
     return newest or Owner("", None, scales=False)

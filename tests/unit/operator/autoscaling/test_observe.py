@@ -1,6 +1,5 @@
 """What a pass looks at: `sidecars.operator.autoscaling.observe`."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -211,4 +210,20 @@ async def test_after_a_person_has_set_the_number_autoscaling_goes_on_later_and_a
     assert scene.seen(meta("kubectl"), replicas=4).owner is None
     assert scene.seen(meta("kube-controller-manager"), replicas=4).owner == program.owner
     assert program.until is None
-    await asyncio.sleep(0)
+
+
+async def test_a_number_without_a_time_is_kept_from_when_it_was_first_seen() -> None:
+    def meta(replicas: int) -> dict[str, Any]:
+        fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+        entry = {"manager": "kubectl", "subresource": "scale", "fieldsV1": fields}
+        return {"managedFields": [entry], "annotations": {names.AUTOSCALING: applied.text(Applied(replicas))}}
+
+    scene = Scene()
+    assert scene.seen(meta(2), replicas=4).until == EPOCH + 300
+    scene.pass_time(200)
+    assert scene.seen(meta(2), replicas=4).until == EPOCH + 300
+    assert scene.seen(meta(2), replicas=5).until == EPOCH + 500
+    scene.pass_time(300)
+    assert scene.seen(meta(2), replicas=5).owner is None
+    assert scene.seen(meta(5), replicas=5).owner is None
+    assert scene.seen(meta(2), replicas=5).until == EPOCH + 800

@@ -58,6 +58,11 @@ def test_the_newest_of_the_other_owners_is_named() -> None:
     assert found.person
 
 
+def test_who_scales_is_named_before_others_because_the_api_server_gives_no_time_to_it() -> None:
+    found = applied.other_owner(metadata(("helm", "", "1970-01-01T00:00:10Z"), ("hpa", "scale", "")), 4, RECORD)
+    assert found == Owner("hpa", None, scales=True)
+
+
 def test_an_autoscaler_is_no_person_and_is_named_as_what_it_is() -> None:
     found = applied.other_owner(metadata(("kube-controller-manager", "scale", "1970-01-01T00:00:20Z")), 4, RECORD)
     assert found is not None

@@ -56,6 +56,7 @@ _MEANINGS = {
     Family.RPCS: "Requests to slurmctld by type and by user.",
     Family.LICENSES: "Licenses.",
     Family.RESERVATIONS: "Reservations.",
+    Family.AUTOSCALING: "What [autoscaling](../autoscaling.md) wants for the NodeSets of `EXPORTER_NODESETS`.",
     Family.EXPORTER: "The exporter itself. These metrics are always on.",
 }
 

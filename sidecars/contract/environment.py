@@ -98,6 +98,21 @@ EXPORTER_NAME_SETS: Final = "EXPORTER_NAME_SETS"
 EXPORTER_MAX_JOBS: Final = "EXPORTER_MAX_JOBS"
 """The most jobs that get series of their own."""
 
+EXPORTER_NODESETS: Final = "EXPORTER_NODESETS"
+"""The NodeSets whose wanted replicas are computed, as JSON (`sidecars.exporter.declared`). Unset: none."""
+
+EXPORTER_EXTERNAL_METRICS_PORT: Final = "EXPORTER_EXTERNAL_METRICS_PORT"
+"""The TCP port of the API external.metrics.k8s.io, over TLS. Unset: it is not served."""
+
+EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE: Final = "EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE"
+"""The certificate of that API."""
+
+EXPORTER_EXTERNAL_METRICS_KEY_FILE: Final = "EXPORTER_EXTERNAL_METRICS_KEY_FILE"
+"""The key of that certificate."""
+
+EXPORTER_NAMESPACE: Final = "EXPORTER_NAMESPACE"
+"""The namespace of the NodeSets: that API answers for no other one."""
+
 EXPORTER_PORT: Final = "EXPORTER_PORT"
 """The TCP port of /metrics, /healthz and /readyz."""
 

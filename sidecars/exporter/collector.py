@@ -14,11 +14,14 @@ from typing import Any, TypeVar
 
 from sidecars.exporter import controller, families
 from sidecars.exporter.compatible import served
+from sidecars.exporter.external import NoData, NoNodeSet
 from sidecars.exporter.jobs import add_jobs
 from sidecars.exporter.metrics import Family, Source
 from sidecars.exporter.nodes import add_nodes
 from sidecars.exporter.samples import Samples, page
 from sidecars.exporter.settings import Settings
+from sidecars.exporter.wanted import Wanted
+from sidecars.exporter.wanted import read as read_cluster
 from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import AuthenticationError, Malformed, NoToken, Refused, SlurmError, Unreachable
@@ -80,12 +83,16 @@ class Collector:
         self._clock = clock
         self._now = now
         self._offload = offload
-        self._metrics = served(settings.families, settings.name_sets)
+        chosen = served(settings.families, settings.name_sets)
+        self._metrics = [it for it in chosen if settings.nodesets or it.source is not Source.AUTOSCALING]
         needed = {metric.source for metric in self._metrics}
+        if settings.nodesets:
+            needed.add(Source.AUTOSCALING)
         if needed & {Source.NODES, Source.JOBS}:
             needed.add(Source.PARTITIONS)
         self.sources = tuple(source for source in Source if source in needed - {Source.NONE})
         self._states = {source: _State(period=settings.interval) for source in self.sources}
+        self._wanted = Wanted(settings.nodesets)
         self._jobs_dropped = 0
         self._version = 0
         self._pages: dict[bool, tuple[object, bytes]] = {}
@@ -170,6 +177,8 @@ class Collector:
                 controller.add_licenses(samples, value)
             case Source.RESERVATIONS:
                 controller.add_reservations(samples, value, now=self._now())
+            case Source.AUTOSCALING:
+                self._wanted.decide(value, samples, self._now())
         state = self._states[source]
         state.blocks, state.unreadable = samples.blocks(), samples.unreadable
 
@@ -190,6 +199,19 @@ class Collector:
             text = page((*blocks, self._own(fresh)), openmetrics=openmetrics)
             cached = self._pages[openmetrics] = (key, text)
         return cached
+
+    def wanted(self, nodeset: str) -> tuple[int, float]:
+        """The wanted replicas of a NodeSet, and when Slurm was read. Raises NoData and NoNodeSet."""
+        names = [it.name for it in self._settings.nodesets]
+        if nodeset not in names:
+            raise NoNodeSet(f"the exporter computes nothing for NodeSet {nodeset!r}; it has {', '.join(names)}")
+        state = self._states[Source.AUTOSCALING]
+        if state.success_time is None or self._clock() >= state.fresh_until:
+            raise NoData("Slurm's jobs and nodes are unknown or too old; see slurm_exporter_errors_total")
+        replicas = self._wanted.replicas.get(nodeset)
+        if replicas is None:
+            raise NoData(f"no node of NodeSet {nodeset} has registered yet, and its shape is not declared")
+        return replicas, state.success_time
 
     def _own(self, fresh: frozenset[Source]) -> Mapping[str, bytes]:
         samples = Samples(metric for metric in self._metrics if metric.source is Source.NONE)
@@ -247,6 +269,7 @@ def _or_former(answer: T | None, former: T | None, request: str) -> T:
 
 
 _READS: Mapping[Source, Callable[[Carrier, Any], Awaitable[Any]]] = {
+    Source.AUTOSCALING: read_cluster,
     Source.NODES: _read_nodes,
     Source.JOBS: _read_jobs,
     Source.PARTITIONS: lambda client, _: client.call(protocol.get_partitions(), timeout=TIME_LIMIT),

@@ -56,6 +56,10 @@ def _reservation(name: str, meaning: str, *labels: str) -> Metric:
     return _metric(Family.RESERVATIONS, Source.RESERVATIONS, name, meaning, "reservation", *labels)
 
 
+def _autoscaling(name: str, meaning: str, *labels: str) -> Metric:
+    return _metric(Family.AUTOSCALING, Source.AUTOSCALING, name, meaning, *labels)
+
+
 def _own(name: str, meaning: str, *labels: str) -> Metric:
     return _metric(Family.EXPORTER, Source.NONE, name, meaning, *labels)
 
@@ -302,6 +306,17 @@ RESERVATION_END = _reservation("slurm_reservation_end_timestamp_seconds", "When 
 RESERVATION_NODES = _reservation("slurm_reservation_nodes", "Nodes of the reservation.")
 RESERVATION_CORES = _reservation("slurm_reservation_cores", "CPU cores of the reservation.")
 RESERVATION_FLAG = _reservation("slurm_reservation_flag", "1 for each flag of the reservation.", "flag")
+
+# ---- autoscaling ---------------------------------------------------------------------------------------------------
+
+WANTED_REPLICAS = _autoscaling(
+    "slurm_nodeset_wanted_replicas",
+    "Replicas that the NodeSet needs for running and pending jobs. Absent while unknown.",
+    "nodeset",
+)
+NOT_COUNTED = _autoscaling(
+    "slurm_autoscaling_jobs_not_counted", "Pending jobs for which no node is added, by reason.", "reason"
+)
 
 # ---- exporter ------------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from sidecars.contract.logs import PrintableFormatter
+from sidecars.exporter import external
 from sidecars.exporter.collector import Collector
 from sidecars.exporter.metrics import Source
-from sidecars.exporter.serving import serve
+from sidecars.exporter.serving import application, serve
 from sidecars.exporter.settings import Settings, parse
 from sidecars.slurm.client import Client
 from sidecars.slurm.tokens import TokenFile, Tokens, TokenSource
@@ -49,9 +50,13 @@ async def run(settings: Settings, *, host: str = HOST) -> None:
         collector = Collector(client, settings, clock=time.monotonic, now=time.time)
         collector.start()
         try:
-            end = await serve(collector, host, settings.port, settings.certificate)
+            ends = [await serve(application(collector), host, settings.port, settings.certificate)]
+            if settings.external is not None:
+                api = external.application(collector.wanted, settings.external.namespace)
+                ends.append(await serve(api, host, settings.external.port, settings.external.certificate))
             await stop.wait()
-            await end()
+            for end in ends:
+                await end()
         finally:
             await collector.close()
 

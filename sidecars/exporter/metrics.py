@@ -25,6 +25,8 @@ class Source(StrEnum):
     STATISTICS = "statistics"
     LICENSES = "licenses"
     RESERVATIONS = "reservations"
+    AUTOSCALING = "autoscaling"
+    """The queue, the nodes, the partitions and the reservations together, if EXPORTER_NODESETS has any."""
     NONE = "none"
     """The exporter itself."""
 
@@ -54,6 +56,8 @@ class Family(StrEnum):
     """Licenses."""
     RESERVATIONS = "reservations"
     """Reservations."""
+    AUTOSCALING = "autoscaling"
+    """What the planner wants for the NodeSets of EXPORTER_NODESETS."""
     EXPORTER = "exporter"
     """The exporter itself. Always on."""
 

@@ -72,7 +72,7 @@ def application(collector: Collector) -> web.Application:
 
 
 async def serve(
-    collector: Collector, host: str, port: int, certificate: tuple[Path, Path] | None
+    app: web.Application, host: str, port: int, certificate: tuple[Path, Path] | None
 ) -> Callable[[], Awaitable[None]]:
     """Serve until the returned function is called. Raises OSError for a port or a certificate that can't be used."""
     context = None if certificate is None else ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -80,7 +80,7 @@ async def serve(
     if context is not None and certificate is not None:
         context.load_cert_chain(*certificate)
         reloading = asyncio.create_task(_reload(context, certificate), name="reload the certificate")
-    runner = web.AppRunner(application(collector), access_log=None)
+    runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host, port, ssl_context=context).start()
 

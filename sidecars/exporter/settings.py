@@ -9,9 +9,19 @@ from typing import TypeVar
 from sidecars.contract import environment as variables
 from sidecars.contract import paths
 from sidecars.contract.environment import number
+from sidecars.exporter.declared import Declared, declared
 from sidecars.exporter.metrics import DEFAULT_FAMILIES, Family, NameSet
 
 W = TypeVar("W", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """How external.metrics.k8s.io is served."""
+
+    port: int
+    certificate: tuple[Path, Path]
+    namespace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,9 @@ class Settings:
     port: int = 8080
     certificate: tuple[Path, Path] | None = None
     """Certificate and key for TLS; None: plain HTTP."""
+    nodesets: tuple[Declared, ...] = ()
+    external: External | None = None
+    """None: external.metrics.k8s.io is not served."""
 
 
 def parse(environment: Mapping[str, str]) -> Settings:
@@ -44,6 +57,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
     port = number(environment, variables.EXPORTER_PORT, 8080)
     if not 0 < port < 65_536:
         raise ValueError(f"{variables.EXPORTER_PORT} is {port}: give a port from 1 to 65535")
+    nodesets = declared(environment.get(variables.EXPORTER_NODESETS, ""))
     token_file = environment.get(variables.EXPORTER_TOKEN_FILE)
     return Settings(
         slurmrestd_url=url.rstrip("/"),
@@ -55,8 +69,23 @@ def parse(environment: Mapping[str, str]) -> Settings:
         name_sets=_words(environment, variables.EXPORTER_NAME_SETS, NameSet, frozenset({NameSet.OWN})),
         most_jobs=number(environment, variables.EXPORTER_MAX_JOBS, 1000),
         port=port,
-        certificate=_certificate(environment),
+        certificate=_certificate(environment, variables.EXPORTER_TLS_CERTIFICATE_FILE, variables.EXPORTER_TLS_KEY_FILE),
+        nodesets=nodesets,
+        external=_external(environment) if nodesets else None,
     )
+
+
+def _external(environment: Mapping[str, str]) -> External | None:
+    port = number(environment, variables.EXPORTER_EXTERNAL_METRICS_PORT, 0)
+    if not port:
+        return None
+    files = variables.EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE, variables.EXPORTER_EXTERNAL_METRICS_KEY_FILE
+    certificate = _certificate(environment, *files)
+    namespace = environment.get(variables.EXPORTER_NAMESPACE, "")
+    if certificate is None or not namespace:
+        needed = ", ".join((*files, variables.EXPORTER_NAMESPACE))
+        raise ValueError(f"{variables.EXPORTER_EXTERNAL_METRICS_PORT} is {port}: it needs {needed} as well")
+    return External(port, certificate, namespace)
 
 
 def _words(environment: Mapping[str, str], name: str, kind: type[W], default: frozenset[W]) -> frozenset[W]:
@@ -67,10 +96,8 @@ def _words(environment: Mapping[str, str], name: str, kind: type[W], default: fr
     return frozenset(map(kind, words)) or default
 
 
-def _certificate(environment: Mapping[str, str]) -> tuple[Path, Path] | None:
-    certificate = environment.get(variables.EXPORTER_TLS_CERTIFICATE_FILE, "")
-    key = environment.get(variables.EXPORTER_TLS_KEY_FILE, "")
+def _certificate(environment: Mapping[str, str], first: str, second: str) -> tuple[Path, Path] | None:
+    certificate, key = environment.get(first, ""), environment.get(second, "")
     if bool(certificate) != bool(key):
-        both = f"{variables.EXPORTER_TLS_CERTIFICATE_FILE} and {variables.EXPORTER_TLS_KEY_FILE}"
-        raise ValueError(f"of {both} only one is set: TLS needs a certificate and its key")
+        raise ValueError(f"of {first} and {second} only one is set: TLS needs a certificate and its key")
     return (Path(certificate), Path(key)) if certificate else None

@@ -55,6 +55,8 @@ class ControlPlane:
     options: Sequence[str] = field(default=())
     """Further options of kube-apiserver."""
     etcd_options: Sequence[str] = field(default=())
+    manager_options: Sequence[str] = field(default=())
+    """Further options of kube-controller-manager."""
 
     @classmethod
     def temporary(
@@ -233,6 +235,7 @@ class ControlPlane:
                 "--allocate-node-cidrs=false",
                 "--leader-elect=false",
                 "--profiling=false",
+                *self.manager_options,
             ],
         )
 

@@ -7,8 +7,11 @@ from typing import Any, Self
 import pytest
 
 from sidecars.exporter.collector import SHARE, TIME_LIMITS, Collector
+from sidecars.exporter.declared import Declared
+from sidecars.exporter.external import NoData, NoNodeSet
 from sidecars.exporter.metrics import Family, NameSet, Source
 from sidecars.exporter.settings import Settings
+from sidecars.policy.autoscaling.records import Shape
 from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.simulate.records import Fault, SimLicense
 from tests.unit.exporter.exposition import parsed
@@ -199,3 +202,25 @@ async def test_a_defect_is_counted_and_ends_nothing(monkeypatch: pytest.MonkeyPa
         assert found["slurm_exporter_errors_total"]["internal", "licenses"] == 1
         assert found["slurm_nodes"]["mixed",] == 1
         assert scene.collector.healthy
+
+
+async def test_the_wanted_replicas_are_withdrawn_with_the_data_that_they_come_from() -> None:
+    nodesets = (Declared("n", max=4, shape=Shape(1, 4, 1, 8000)),)
+    async with Scene(nodesets=nodesets) as scene:
+        assert scene.collector.wanted("n") == (0, EPOCH)
+        with pytest.raises(NoNodeSet, match="'m'; it has n"):
+            scene.collector.wanted("m")
+        scene.model.fail(Fault.NO_SLURMCTLD, times=None)
+        await asyncio.sleep(4 * INTERVAL)
+        with pytest.raises(NoData, match="too old"):
+            scene.collector.wanted("n")
+        assert "slurm_nodeset_wanted_replicas" not in scene.values()
+        scene.model.heal()
+        await asyncio.sleep(2 * INTERVAL)
+        assert scene.values()["slurm_nodeset_wanted_replicas"] == {("n",): 0.0}
+
+
+async def test_a_nodeset_of_unknown_shape_has_no_number() -> None:
+    async with Scene(nodesets=(Declared("n", max=4),)) as scene:
+        with pytest.raises(NoData, match="no node of NodeSet n has registered yet"):
+            scene.collector.wanted("n")

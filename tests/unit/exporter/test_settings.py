@@ -6,7 +6,7 @@ import pytest
 
 from sidecars.contract import environment as variables
 from sidecars.exporter.metrics import DEFAULT_FAMILIES, Family, NameSet
-from sidecars.exporter.settings import Settings, parse
+from sidecars.exporter.settings import External, Settings, parse
 
 URL = {"SLURMRESTD_URL": "http://slurm-restapi.slurm:6820/"}
 
@@ -72,3 +72,27 @@ def test_the_packages_docstring_lists_each_variable() -> None:
     for name in vars(variables):
         if name.startswith("EXPORTER_"):
             assert f"| {name} |" in listed
+
+
+EXTERNAL = {
+    **URL,
+    "EXPORTER_NODESETS": '[{"name": "cpu", "maxReplicas": 4}]',
+    "EXPORTER_EXTERNAL_METRICS_PORT": "8443",
+    "EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE": "/tls.crt",
+    "EXPORTER_EXTERNAL_METRICS_KEY_FILE": "/tls.key",
+    "EXPORTER_NAMESPACE": "slurm",
+}
+
+
+def test_external_metrics_are_served_for_the_nodesets_of_a_namespace() -> None:
+    found = parse(EXTERNAL)
+    assert [it.name for it in found.nodesets] == ["cpu"]
+    assert found.external == External(8443, (Path("/tls.crt"), Path("/tls.key")), "slurm")
+    assert parse({**EXTERNAL, "EXPORTER_NODESETS": ""}).external is None
+    assert parse({**EXTERNAL, "EXPORTER_EXTERNAL_METRICS_PORT": ""}).external is None
+
+
+@pytest.mark.parametrize("name", ["EXPORTER_NAMESPACE", "EXPORTER_EXTERNAL_METRICS_KEY_FILE"])
+def test_external_metrics_without_a_certificate_or_a_namespace_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        parse({**EXTERNAL, name: ""})

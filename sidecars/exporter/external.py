@@ -1,0 +1,90 @@
+"""The API external.metrics.k8s.io/v1beta1 for the aggregation layer: the wanted replicas of a NodeSet.
+
+Unknown or old data is an error and never a number, so that a HorizontalPodAutoscaler changes nothing. As at `/metrics`,
+any client that reaches the port may read.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from aiohttp import web
+
+from sidecars.exporter.families import WANTED_REPLICAS
+
+GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
+METRIC = WANTED_REPLICAS.name
+_SELECTOR = re.compile(r"\s*nodeset\s*==?\s*([-a-z0-9.]{1,253})\s*")
+
+
+class NoData(Exception):
+    """The wanted replicas aren't known. The text describes why."""
+
+
+class NoNodeSet(Exception):
+    """The exporter computes nothing for a NodeSet of that name."""
+
+
+Wanted = Callable[[str], tuple[int, float]]
+"""The wanted replicas of a NodeSet, and when Slurm was read. Raises NoData and NoNodeSet."""
+
+
+def application(wanted: Wanted, namespace: str) -> web.Application:
+    """The API for the NodeSets of one namespace."""
+
+    async def values(request: web.Request) -> web.Response:
+        asked, name = request.match_info["namespace"], request.match_info["metric"]
+        if name != METRIC:
+            return _status(404, "NotFound", f"no metric {name!r} exists; the exporter has {METRIC}")
+        if asked != namespace:
+            return _status(404, "NotFound", f"the exporter has the NodeSets of namespace {namespace!r}, not {asked!r}")
+        selector = request.query.get("labelSelector", "")
+        found = _SELECTOR.fullmatch(selector)
+        if found is None:
+            remedy = "give matchLabels with one label, `nodeset: NAME`"
+            return _status(400, "BadRequest", f"the selector is {selector!r}: {remedy}")
+        try:
+            replicas, at = wanted(found[1])
+        except NoNodeSet as fault:
+            return _status(404, "NotFound", str(fault))
+        except NoData as fault:
+            return _status(503, "ServiceUnavailable", str(fault))
+        item = {
+            "metricName": METRIC,
+            "metricLabels": {"nodeset": found[1]},
+            "timestamp": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "value": str(replicas),
+        }
+        return _object("ExternalMetricValueList", f"{GROUP}/{VERSION}", metadata={}, items=[item])
+
+    async def resources(_: web.Request) -> web.Response:
+        metric = {"name": METRIC, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList"}
+        return _object(
+            "APIResourceList", "v1", groupVersion=f"{GROUP}/{VERSION}", resources=[{**metric, "verbs": ["get"]}]
+        )
+
+    async def group(_: web.Request) -> web.Response:
+        return _object("APIGroup", "v1", **_GROUP)
+
+    async def groups(_: web.Request) -> web.Response:
+        return _object("APIGroupList", "v1", groups=[_GROUP])
+
+    app = web.Application()
+    app.router.add_get("/apis", groups)
+    app.router.add_get(f"/apis/{GROUP}", group)
+    app.router.add_get(f"/apis/{GROUP}/{VERSION}", resources)
+    app.router.add_get(f"/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{{metric}}", values)
+    return app
+
+
+_PREFERRED = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
+_GROUP = {"name": GROUP, "versions": [_PREFERRED], "preferredVersion": _PREFERRED}
+
+
+def _object(kind: str, version: str, **fields: object) -> web.Response:
+    return web.json_response({"kind": kind, "apiVersion": version, **fields})
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    status = {"metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    return web.json_response({"kind": "Status", "apiVersion": "v1", **status}, status=code)

@@ -1,0 +1,62 @@
+"""The API external.metrics.k8s.io: a number only if it is known."""
+
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from sidecars.exporter.external import GROUP, METRIC, VERSION, NoData, NoNodeSet, application
+
+ROOT = f"/apis/{GROUP}/{VERSION}"
+
+
+def wanted(nodeset: str) -> tuple[int, float]:
+    if nodeset == "old":
+        raise NoData("the jobs are unknown")
+    if nodeset != "cpu":
+        raise NoNodeSet(f"no NodeSet {nodeset!r}")
+    return 4, 1_000_000.0
+
+
+async def get(path: str, **query: str) -> tuple[int, Any]:
+    async with TestClient(TestServer(application(wanted, "slurm"))) as client:
+        answer = await client.get(path, params=query)
+        return answer.status, await answer.json()
+
+
+async def test_the_wanted_replicas_of_a_nodeset_are_one_value() -> None:
+    status, found = await get(f"{ROOT}/namespaces/slurm/{METRIC}", labelSelector="nodeset=cpu")
+    assert status == 200
+    assert found["kind"] == "ExternalMetricValueList"
+    assert found["items"] == [
+        {
+            "metricName": METRIC,
+            "metricLabels": {"nodeset": "cpu"},
+            "timestamp": "1970-01-12T13:46:40Z",
+            "value": "4",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "selector", "status", "text"),
+    [
+        (f"slurm/{METRIC}", "nodeset=old", 503, "the jobs are unknown"),
+        (f"slurm/{METRIC}", "nodeset=none", 404, "no NodeSet 'none'"),
+        (f"slurm/{METRIC}", "", 400, "give matchLabels with one label"),
+        (f"slurm/{METRIC}", "nodeset in (a,b)", 400, "give matchLabels with one label"),
+        (f"other/{METRIC}", "nodeset=cpu", 404, "namespace 'slurm', not 'other'"),
+        ("slurm/requests", "nodeset=cpu", 404, f"the exporter has {METRIC}"),
+    ],
+)
+async def test_anything_else_is_an_error_and_no_number(path: str, selector: str, status: int, text: str) -> None:
+    found, body = await get(f"{ROOT}/namespaces/{path}", labelSelector=selector)
+    assert (found, body["kind"], body["status"]) == (status, "Status", "Failure")
+    assert text in body["message"]
+
+
+async def test_the_api_describes_itself() -> None:
+    assert (await get("/apis"))[1]["groups"][0]["name"] == GROUP
+    assert (await get(f"/apis/{GROUP}"))[1]["preferredVersion"]["version"] == VERSION
+    _, resources = await get(ROOT)
+    assert [it["name"] for it in resources["resources"]] == [METRIC]

@@ -1,0 +1,76 @@
+"""The wanted replicas of NodeSets, from the records of one collection."""
+
+from dataclasses import replace
+
+from sidecars.exporter import families
+from sidecars.exporter.declared import Declared
+from sidecars.exporter.samples import Samples
+from sidecars.exporter.wanted import Cluster, Wanted
+from sidecars.policy.autoscaling.records import Shape
+from sidecars.slurm.records import Node, Partition, QueuedJobs
+from tests.unit.exporter.exposition import parsed
+from tests.unit.policy.autoscaling.builders import NOW, job
+
+METRICS = [families.WANTED_REPLICAS, families.NOT_COUNTED]
+SHAPE = Shape(1, 4, 2, 8000, features=frozenset({"cpu"}))
+CPU = Declared("cpu", max=5, feature="cpu", shape=SHAPE)
+PARTITIONS = (Partition("all", node_sets="ALL"),)
+NODE = Node(
+    "w-0",
+    frozenset({"IDLE"}),
+    features=("cpu",),
+    partitions=("all",),
+    cpus=8,
+    sockets=1,
+    cores=4,
+    threads=2,
+    real_memory=8000,
+    last_busy=int(NOW) - 900,
+)
+
+
+def decided(wanted: Wanted, cluster: Cluster) -> dict[str, dict[tuple[str, ...], float]]:
+    samples = Samples(METRICS)
+    wanted.decide(cluster, samples, NOW)
+    return parsed(b"".join(samples.blocks().values()))
+
+
+def cluster(*nodes: Node, jobs: int = 0, tasks: int = 8) -> Cluster:
+    queue = QueuedJobs(tuple(job(number, tasks=tasks) for number in range(1, jobs + 1)), 0)
+    return Cluster(queue, nodes, PARTITIONS, ())
+
+
+def test_an_empty_nodeset_is_wanted_as_large_as_the_queue_needs_within_its_bounds() -> None:
+    wanted = Wanted([CPU])
+    for jobs, size in ((0, 0), (3, 3), (9, 5)):
+        decided(wanted, cluster(jobs=jobs))
+        assert wanted.replicas == {"cpu": size}
+    low = Wanted([replace(CPU, min=2)])
+    decided(low, cluster())
+    assert low.replicas == {"cpu": 2}
+
+
+def test_nodes_in_use_stay_and_idle_ones_are_no_longer_wanted() -> None:
+    wanted = Wanted([CPU])
+    busy = replace(NODE, name="w-1", states=frozenset({"ALLOCATED"}), alloc_cpus=8)
+    found = decided(wanted, cluster(NODE, busy))
+    assert found == {"slurm_nodeset_wanted_replicas": {("cpu",): 1.0}}
+    decided(wanted, cluster(NODE, busy, jobs=2))
+    assert wanted.replicas == {"cpu": 3}
+
+
+def test_a_nodeset_whose_nodes_are_unknown_has_no_number_until_one_has_registered() -> None:
+    wanted = Wanted([replace(CPU, shape=None)])
+    found = decided(wanted, cluster(jobs=2))
+    assert wanted.replicas == {}
+    assert found == {"slurm_autoscaling_jobs_not_counted": {("ShapeUnknown",): 2.0}}
+    decided(wanted, cluster(NODE, jobs=2))
+    decided(wanted, cluster(jobs=2))
+    assert wanted.replicas == {"cpu": 2}
+
+
+def test_more_nodes_than_the_maximum_are_not_wanted() -> None:
+    wanted = Wanted([replace(CPU, max=1)])
+    nodes = [replace(NODE, name=f"w-{number}", states=frozenset({"ALLOCATED"})) for number in range(3)]
+    decided(wanted, cluster(*nodes))
+    assert wanted.replicas == {"cpu": 1}

@@ -15,6 +15,23 @@
 {{- if and .Values.exporter.serviceMonitor.enabled .Values.exporter.podMonitor.enabled -}}
 {{- include "slurm-exporter.check.line" (list "exporter.podMonitor.enabled" "with exporter.serviceMonitor.enabled, each metric exists twice" "Set one of the two to false.") -}}
 {{- end -}}
+{{- $api := .Values.exporter.autoscaling.externalMetrics -}}
+{{- if $api.enabled -}}
+{{- if not .Values.exporter.autoscaling.nodeSets -}}
+{{- include "slurm-exporter.check.line" (list "exporter.autoscaling.externalMetrics.enabled" "no NodeSet is in exporter.autoscaling.nodeSets" "Add the NodeSets to scale.") -}}
+{{- end -}}
+{{- if ne (empty $api.secretName) (empty $api.caBundle) -}}
+{{- include "slurm-exporter.check.line" (list "exporter.autoscaling.externalMetrics" "only one of secretName and caBundle is set" "Set both or none of them.") -}}
+{{- end -}}
+{{- $service := dig "spec" "service" dict (lookup "apiregistration.k8s.io/v1" "APIService" "" "v1beta1.external.metrics.k8s.io" | default dict) -}}
+{{- if and $service (or (ne $service.name (include "slurm-exporter.apiName" .)) (ne $service.namespace (include "slurm-exporter.namespace" .))) -}}
+{{- include "slurm-exporter.check.line" (list
+  "exporter.autoscaling.externalMetrics.enabled"
+  (printf "the Service %s/%s serves external.metrics.k8s.io, and a Kubernetes cluster has one server of it" $service.namespace $service.name)
+  "Set it to false, and scale with that server (docs/autoscaling.md)."
+) -}}
+{{- end -}}
+{{- end -}}
 {{- $known := list -}}
 {{- range (.Files.Get "alerts.yaml" | fromYaml).groups -}}
 {{- range .rules -}}

@@ -1,11 +1,15 @@
 """The API external.metrics.k8s.io: a number only if it is known."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp.test_utils import TestClient, TestServer
 
 from sidecars.exporter.external import GROUP, METRIC, VERSION, NoData, NoNodeSet, application
+from sidecars.exporter.families import OWN
 
 ROOT = f"/apis/{GROUP}/{VERSION}"
 
@@ -60,3 +64,21 @@ async def test_the_api_describes_itself() -> None:
     assert (await get(f"/apis/{GROUP}"))[1]["preferredVersion"]["version"] == VERSION
     _, resources = await get(ROOT)
     assert [it["name"] for it in resources["resources"]] == [METRIC]
+
+
+def test_the_recipes_ask_for_metrics_that_exist_and_do_not_take_missing_data_for_zero() -> None:
+    page = (Path(__file__).parents[3] / "docs/autoscaling.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yaml(?: title=.(?:prometheus|scaled).*?)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    recipes = [yaml.safe_load(text) for text in blocks]
+    asked = {name for recipe in recipes for name in re.findall(r"slurm_[a-z_]+", str(recipe))}
+    assert asked == {METRIC}
+    assert METRIC in {metric.name for metric in OWN}
+    by_kind = {recipe.get("kind", "rules"): recipe for recipe in recipes}
+    assert set(by_kind) == {"HorizontalPodAutoscaler", "ScaledObject", "rules"}
+    (trigger,) = by_kind["ScaledObject"]["spec"]["triggers"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert by_kind["ScaledObject"]["spec"]["fallback"]["behavior"] == "currentReplicas"
+    labels = {label for metric in OWN if metric.name == METRIC for label in metric.labels}
+    assert labels == {"nodeset"}
+    for query in (trigger["metadata"]["query"], by_kind["rules"]["rules"]["external"][0]["metricsQuery"]):
+        assert not re.search(r"\bor\b|vector\(|absent", query)

@@ -142,3 +142,17 @@ with a list: root context, the endpoints of the values.
 {{- end }}
 {{- toYaml $endpoints }}
 {{- end }}
+
+{{/* Name of the Service and the Secret of external.metrics.k8s.io. */}}
+{{- define "slurm-exporter.apiName" -}}
+{{- printf "%s-api" (include "slurm-exporter.fullname" . | trunc 59 | trimSuffix "-") }}
+{{- end }}
+
+{{/* The NodeSets whose replicas are computed, as JSON; empty for none. */}}
+{{- define "slurm-exporter.nodeSets" -}}
+{{- $found := list }}
+{{- range $name, $nodeset := .Values.exporter.autoscaling.nodeSets }}
+{{- $found = append $found (merge (dict "name" $name) $nodeset) }}
+{{- end }}
+{{- with $found }}{{ toJson . }}{{ end }}
+{{- end }}

@@ -1,0 +1,1 @@
+"""Tests of the exporter with parts of Kubernetes."""

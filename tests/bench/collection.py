@@ -1,0 +1,140 @@
+"""`python -m tests.bench.collection`: what a collection of the exporter costs a real slurmctld, beside commands.
+
+The commands are those that vpenso's prometheus-slurm-exporter runs for each scrape. slurmctld has nodes that are only
+records and pending jobs. Its CPU time is that of /proc, without what it uses anyway in the same time. Needs root and
+the images of the local cluster. Not a part of `make bench`. Results also go to build/bench/collection.json.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from sidecars.exporter.collector import Collector
+from sidecars.exporter.settings import Settings
+from sidecars.slurm.client import Client
+from sidecars.slurm.tokens import TokenSource
+from tests.bench.figures import Figure, figure, table
+from tests.support.real import simulated_nodes
+from tests.support.real.simulated_nodes import Slurmctld
+
+COMMANDS = (
+    ("squeue", "-a", "-r", "-h", "-o", "%A|%a|%T|%c|%u|%P|%r"),
+    ("squeue", "-h", "-o", "%P|%T|%C|%b"),
+    ("sinfo", "-h", "-o", "%C"),
+    ("sinfo", "-h", "-o", "%D|%T"),
+    ("sinfo", "-h", "-N", "-O", "NodeList,AllocMem,Memory,CPUsState,StateLong"),
+    ("sinfo", "-h", "-o", "%R,%C"),
+    ("sdiag",),
+)
+IDLE_SECONDS = 10.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def pid_of(program: str) -> int:
+    """The process of this name that this one has started."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if (folder / "comm").read_text().strip() == program and os.getpid() in _ancestors(int(folder.name)):
+                    return int(folder.name)
+            except OSError:
+                continue
+    raise RuntimeError(f"no process {program} was started")
+
+
+def _ancestors(pid: int) -> list[int]:
+    found = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        found.append(pid)
+    return found
+
+
+def cpu(pid: int) -> float:
+    """CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def rest_of(pid: int) -> float:
+    """CPU seconds that pass in a second while nobody asks."""
+    before = cpu(pid)
+    time.sleep(IDLE_SECONDS)
+    return (cpu(pid) - before) / IDLE_SECONDS
+
+
+def spent(pid: int, work: Callable[[], None], times: int, idle: float) -> tuple[float, float]:
+    """CPU and wall seconds for one of so many repetitions. `idle`: CPU seconds that pass by themselves in a second."""
+    begin, before = time.monotonic(), cpu(pid)
+    for _ in range(times):
+        work()
+    wall = time.monotonic() - begin
+    return max(0.0, cpu(pid) - before - idle * wall) / times, wall / times
+
+
+def measured(slurm: Slurmctld, times: int, size: str) -> list[Figure]:
+    """The figures."""
+    slurmctld, slurmrestd = pid_of("slurmctld"), pid_of("slurmrestd")
+    idle = min(rest_of(slurmctld) for _ in range(3))
+
+    def commands() -> None:
+        for command in COMMANDS:
+            inside = ["nsenter", f"--target={slurmctld}", "--mount", "--root", "--", *command]
+            subprocess.run(inside, check=True, stdout=subprocess.DEVNULL)
+
+    async def collected() -> None:
+        tokens = TokenSource(lambda: slurm.key, clock=time.time, username="root")
+        async with Client(slurm.url, tokens) as client:
+            # One of its own each time: it asks for everything, and not for what has changed.
+            collector = Collector(client, Settings(slurm.url), clock=time.monotonic, now=time.time)
+            for source in collector.sources:
+                await collector.collect(source)
+            page = collector.page()[1]
+        if b"slurm_exporter_up 1" not in page:
+            raise RuntimeError("a collection failed")
+
+    exporter, wall = spent(slurmctld, lambda: asyncio.run(collected()), times, idle)
+    rest, _ = spent(slurmrestd, lambda: asyncio.run(collected()), times, 0.0)
+    theirs, their_wall = spent(slurmctld, commands, times, idle)
+    against = f"{len(COMMANDS)} commands of one scrape", theirs * 1e3
+    return [
+        figure(f"collection, {size}: CPU of slurmctld", exporter * 1e3, "ms", against=against),
+        figure("collection: CPU of slurmrestd", rest * 1e3, "ms"),
+        figure("collection: wall", wall, "s", against=("the same commands", their_wall)),
+        figure("slurmctld by itself, in a second", idle * 1e3, "ms"),
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and print. 1 if it can't be measured."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.collection", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--times", type=int, default=20, help="collections of each kind")
+    options = parser.parse_args(arguments)
+    last = options.nodes - 1
+    nodes = (
+        f"NodeName=n[0-{last}] NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=CLOUD\nMaxNodeCount={options.nodes}\n"
+    )
+    more = f"{nodes}PartitionName=all Nodes=ALL Default=YES State=UP\n"
+    with tempfile.TemporaryDirectory() as home, simulated_nodes.running(Path(home), more, "", 9) as slurm:
+        for _ in range(options.jobs):
+            slurm.submit({"tasks": 1, "hold": True, "partition": "all"})
+        found = measured(slurm, options.times, f"{options.nodes} nodes, {options.jobs} pending jobs")
+    print(table(found))
+    folder = Path("build/bench")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "collection.json").write_text(json.dumps([asdict(it) for it in found], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ import json
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -77,7 +78,8 @@ def publish(root: Path, archives: Sequence[Path], registry: str, target: Path) -
             sboms[architecture(archive)] = f"{FILES}/{sbom}"
         artifacts.append(_push_image(layout, f"{registry}/{name}", image_tags(name, version), sboms))
     artifacts += [_push_chart(package, f"{registry}/charts", version) for package in packages.package_all(root, files)]
-    shutil.copy(postrender.build(root, target), files)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(postrender.build(root, Path(folder)), files)
     (files / KUBECTL_PLUGIN).write_bytes(plugin.build())
     section = changelog.section((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     home = chart_package.HOME

@@ -219,6 +219,11 @@ def _changed(manifest: Manifest, action: str, why: Sequence[str], ordinals: rang
     metadata, replicas = manifest["metadata"], manifest["spec"].get("replicas", 1)
     ordinals = range(replicas) if ordinals is None else ordinals
     pods = [f"{metadata['name']}-{it}" for it in ordinals] if manifest["kind"] == "StatefulSet" else []
+    if action != "create" and (metadata.get("labels") or {}).get(names.APP_NAME) == "slurmd":
+        # Workers without an operator.
+        spec = (manifest["spec"].get("template") or {}).get("spec") or {}
+        grace = spec.get("terminationGracePeriodSeconds", 30)
+        why = [*why, f"each Slurm node is drained when its pod is deleted; its jobs have to end within {grace} s"]
     return Pods(manifest["kind"], metadata.get("namespace") or "", metadata["name"], action, tuple(why), tuple(pods))
 
 

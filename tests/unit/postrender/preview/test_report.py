@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from postrender.expand.standalone import expand
 from postrender.preview.report import Preview, preview
 from postrender.preview.state import State
 from postrender.preview.workers import Worker
@@ -169,3 +170,16 @@ def test_a_plain_workload_of_the_stream_restarts_for_its_template() -> None:
     found = compared([workload("mariadb:1")], [workload("mariadb:2")])
     [pods] = found.pods
     assert (pods.pods, pods.why) == (("mariadb-0",), ("spec.containers[mariadb].image: mariadb:1 → mariadb:2",))
+
+
+def test_workers_without_an_operator_show_how_long_their_jobs_have() -> None:
+    def expanded(replicas: int) -> list[Manifest]:
+        found = expand(streams.cluster(*documents(nodeset={"replicas": replicas})), streams.SITE)
+        return [it for items in found.values() for it in items]
+
+    [pods] = compared(expanded(3), expanded(1)).pods
+    assert (pods.name, pods.action, pods.pods) == ("slinky", "delete", ("slinky-1", "slinky-2"))
+    assert pods.why == (
+        "spec.replicas: 3 → 1",
+        "each Slurm node is drained when its pod is deleted; its jobs have to end within 3600 s",
+    )

@@ -13,7 +13,7 @@ class PodFacts:
     """The pod of a Slurm node."""
 
     pod_uid: str
-    """metadata.uid"""
+    """metadata.uid; "" for a record of the operator's that no pod has claimed yet."""
 
     pod: str = ""
     """metadata.name"""
@@ -33,7 +33,8 @@ def encode(facts: PodFacts) -> str:
         "namespace": facts.namespace,
         "nodeSetUid": facts.nodeset_uid,
     }
-    return json.dumps({name: value for name, value in fields.items() if value}, separators=(",", ":"))
+    present = {name: value for name, value in fields.items() if value or name == "podUid"}
+    return json.dumps(present, separators=(",", ":"))
 
 
 def pod_facts(extra: str) -> PodFacts | None:

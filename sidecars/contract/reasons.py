@@ -32,6 +32,12 @@ NOT_RESPONDING = "Not responding"
 UNEXPECTEDLY_REBOOTED = "Node unexpectedly rebooted"
 """slurmctld sets it on a node that registers with a later boot time (slurmctld/node_mgr.c)."""
 
+RESUME_TIMEOUT = "ResumeTimeout reached"
+"""slurmctld sets it on a node that power saving has started and that did not register in time (power_save.c)."""
+
+NO_CAPACITY = OPERATOR_PREFIX + "no capacity: "
+"""Begins the reasons of powered-down nodes of a NodeSet whose last pod could not start."""
+
 MAX_LENGTH = 200
 """Characters of a reason that a worker pod registers with. Longer ones are cut off."""
 
@@ -67,6 +73,17 @@ class NodeReason(Explained):
             "with these conditions."
         ),
         "Run `kubectl uncordon` when the cause is fixed.",
+    )
+    CAPACITY = (
+        NO_CAPACITY + "REASON",
+        (
+            "A pod of the NodeSet, which Slurm's power saving has started, finds no Kubernetes node or no image. Slurm "
+            "uses other NodeSets meanwhile."
+        ),
+        (
+            "Add Kubernetes nodes, or correct the pod template. The operator undrains the nodes after "
+            "`powerSaving.retrySeconds` ([Power saving](../power-saving.md#no-capacity))."
+        ),
     )
     ORPHANED = (
         RECORD_ORPHANED,
@@ -143,9 +160,17 @@ class NodeReason(Explained):
         "slurmctld has set it: the host of slurmd was rebooted.",
         "Nothing. The operator resumes the node when its pod is ready and slurmd has registered.",
     )
+    NOT_RESUMED = (
+        RESUME_TIMEOUT,
+        "slurmctld has set it: the worker that power saving started did not register in time.",
+        (
+            "See the condition `PowerSaving` of the NodeSet. The operator resumes the node after "
+            "`powerSaving.retrySeconds`."
+        ),
+    )
 
 
-_SLURMCTLD = frozenset({NOT_RESPONDING, UNEXPECTEDLY_REBOOTED})
+_SLURMCTLD = frozenset({NOT_RESPONDING, UNEXPECTEDLY_REBOOTED, RESUME_TIMEOUT})
 """The whole text: a text that merely begins with it was typed by a user. `sidecars.slurm.owners` knows
 who set it."""
 

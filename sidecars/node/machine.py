@@ -107,7 +107,7 @@ def _claim(this: Step) -> None:
             # A slurmd that still listens at the record's address may belong to another live pod of this name.
             if yes or not _may_still_delete(this):
                 this.call(Claim())
-            elif state.record is not None and states.is_busy(state.record.states):
+            elif state.record is not None and _is_busy(state.record):
                 # slurmctld would otherwise consider the predecessor's jobs as running on this pod's slurmd.
                 this.call(Down(owners.reason_to_write(state.record, POD_GONE)))
             else:
@@ -139,7 +139,8 @@ def _clear(this: Step) -> None:
     elif owners.must_be_drained(node):
         this.call(Drain(None))
     else:
-        this.call(Claim() if owners.why_retained(node) else Delete())
+        # slurmd can't create a record for power saving.
+        this.call(Claim() if owners.why_retained(node) or "CLOUD" in node.states else Delete())
 
 
 def _watch(this: Step) -> None:
@@ -214,14 +215,15 @@ def _drain_answer(this: Step, steps: int | None) -> None:
                     this,
                     "the record belongs to another pod, and no slurmstepd runs: letting slurmd stop",
                 )
-        case Record(node) if not states.is_drain(node.states):
+        case Record(node) if not (states.is_drain(node.states) or states.is_vacant(node.states)):
             this.call(Drain(owners.reason_to_write(node, POD_LEAVING)))
         case Record(node):
             this.state.last_success = this.now
             this.state.faults = 0
             this.state.record = node
-            if steps == 0 and states.is_drained(node.states):
-                _release(this, "drained: letting slurmd stop")
+            if steps == 0 and states.is_vacant(node.states):
+                how = "drained" if states.is_drained(node.states) else "powered down"
+                _release(this, f"{how}: letting slurmd stop")
             elif steps == 0:
                 now = "+".join(sorted(node.states))
                 this.log(f"no slurmstepd left; waiting until Slurm reports the node as drained (now {now})")
@@ -330,6 +332,9 @@ def _remove(this: Step, node: Node) -> None:
     if not owners.belongs_to(node, this.settings.pod_uid):
         this.log("the record of this name belongs to another pod and is retained")
         this.enter(Phase.DONE)
+    elif _is_powered(node):
+        this.log("the record is retained for Slurm's power saving")
+        this.enter(Phase.DONE)
     elif why := owners.why_retained(node):
         if owners.must_be_drained(node):
             this.call(Drain(None))
@@ -343,6 +348,16 @@ def _remove(this: Step, node: Node) -> None:
         this.call(_down(this))
     else:
         this.call(Delete())
+
+
+def _is_busy(node: Node) -> bool:
+    """Whether jobs count as running there. Those of a node that is being started wait for this pod."""
+    return states.is_busy(node.states) and not states.is_powering_up(node.states)
+
+
+def _is_powered(node: Node) -> bool:
+    """Whether power saving has stopped the node, or has jobs wait for its next pod."""
+    return states.is_under_power_saving(node.states) and not owners.is_departing(node)
 
 
 def _down(this: Step) -> Down:

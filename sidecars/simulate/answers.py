@@ -131,6 +131,8 @@ def node(node: SimNode, states: Iterable[str], *, alloc_cpus: int, reservation: 
         "reservation": reservation,
         "gres": node.gres,
         "gres_used": "",
+        "weight": number(node.weight),
+        "suspend_time": limit(node.suspend_time),
         "cpus": node.cpus,
         "sockets": 1,
         "cores": node.cpus,

@@ -32,9 +32,11 @@ from sidecars.simulate.answers import (
     ok,
     refusal,
 )
-from sidecars.simulate.cluster import UNAVAILABLE, Cluster, Use
+from sidecars.simulate.cluster import UNAVAILABLE, Use
+from sidecars.simulate.power import POWER_STATES, PowerSaving
 from sidecars.simulate.records import (
     RECURRING,
+    RESERVATION_FLAGS,
     Call,
     Fault,
     Json,
@@ -57,17 +59,10 @@ MAX_DELAY = 600
 OPERATORS = frozenset({"root", "slurm"})
 """Users whose tokens may write."""
 
-_STATES_TO_SET = frozenset({"DRAIN", "FAIL", "UNDRAIN", "DOWN", "IDLE", "RESUME"})
-_RESERVATION_FLAGS = frozenset(
-    {
-        *("ANY_NODES", "DAILY", "FLEX", "FORCE_START", "HOURLY", "IGNORE_JOBS", "MAGNETIC", "MAINT", "NO_HOLD_JOBS"),
-        *("OVERLAP", "PART_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "SPEC_NODES", "STATIC", "TIME_FLOAT"),
-        *("USER_DELETE", "WEEKDAY", "WEEKEND", "WEEKLY"),
-    }
-)
+_STATES_TO_SET = frozenset({"DRAIN", "FAIL", "UNDRAIN", "DOWN", "IDLE", "RESUME"}) | POWER_STATES
 
 
-class SlurmModel(Cluster):
+class SlurmModel(PowerSaving):
     """A cluster behind slurmrestd, with faults on demand."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -178,19 +173,22 @@ class SlurmModel(Cluster):
             return self.accounting.answer(call, trusted=user in OPERATORS)
         if call.method != "GET" and user not in OPERATORS:
             return refusal(422, NO_RIGHT)
+        self.advance()
         kind, slash, name = call.path.partition("/")
         match call.method, kind + slash, name:
             case "GET", _, "":
                 return self._list(kind, call.query, call.version)
             case "GET", "node/", _:
                 return self._node_alone(name)
+            case "POST", "new/", "node/":
+                return ok({}) if self.create_nodes(str((call.body or {}).get("node_conf"))) else refusal(500, -1)
             case "POST", "nodes/", "":
                 return self._update(call.body or {})
             case "POST", "node/", _:
                 return self._update({**(call.body or {}), "name": [name]})
             case "DELETE", "node/", _:
                 return self._delete(name)
-            case "GET", "job/", _:
+            case "GET" | "POST", "job/", _:
                 return self._get_job(name)
             case "DELETE", "job/", _:
                 return self._cancel(name)
@@ -277,9 +275,9 @@ class SlurmModel(Cluster):
         now, name = self.clock(), content.get("name") or f"slurm_{len(self._reservations) + 1}"
         former = self.reservations.get(name)
         flags = list(content.get("flags", ()))
-        if set(flags) - _RESERVATION_FLAGS:
+        if set(flags) - RESERVATION_FLAGS:
             # Slurm 26.05 creates the reservation in spite of it, without the unknown flag.
-            status, flags = 500, [flag for flag in flags if flag in _RESERVATION_FLAGS]
+            status, flags = 500, [flag for flag in flags if flag in RESERVATION_FLAGS]
         else:
             status = 200
         try:
@@ -341,8 +339,7 @@ class SlurmModel(Cluster):
             case []:
                 pass
             case ["DRAIN" | "FAIL"]:
-                node.flags -= UNAVAILABLE
-                node.flags.add(state[0])
+                self.set_unavailable(node, state[0])
             case ["UNDRAIN"]:
                 # Of a node without a job, slurmctld's update_node ends FAIL as well.
                 node.flags -= UNAVAILABLE if "IDLE" in self.states(node.name) else {"DRAIN"}
@@ -354,6 +351,8 @@ class SlurmModel(Cluster):
                 node.base = "IDLE"
                 node.flags -= UNAVAILABLE
                 self._back(node)
+            case [power] if power in POWER_STATES:
+                self.set_power(node, power)
             case _:
                 return BAD_TRANSITION
         if content.get("reason") and state not in (["UNDRAIN"], ["IDLE"], ["RESUME"]):

@@ -7,6 +7,15 @@ from typing import Any
 
 Json = dict[str, Any]
 
+RESERVATION_FLAGS = frozenset(
+    {
+        *("ANY_NODES", "DAILY", "FLEX", "FORCE_START", "HOURLY", "IGNORE_JOBS", "MAGNETIC", "MAINT", "NO_HOLD_JOBS"),
+        *("OVERLAP", "PART_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "SPEC_NODES", "STATIC", "TIME_FLOAT"),
+        *("USER_DELETE", "WEEKDAY", "WEEKEND", "WEEKLY"),
+    }
+)
+"""The flags of reservations that Slurm knows."""
+
 _DAY = 86_400
 _PERIODS = {"HOURLY": 3600, "DAILY": _DAY, "WEEKLY": 7 * _DAY, "WEEKDAY": _DAY, "WEEKEND": _DAY}
 RECURRING = frozenset(_PERIODS)
@@ -76,6 +85,13 @@ class SimNode:
     slurmd_start_time: int = 0
     silent_until: float = 0.0
     """Until then (or forever, when infinite) the node doesn't respond."""
+    weight: int = 1
+    suspend_time: int | None = None
+    """Seconds after which power saving stops the idle node; None: never."""
+    power_at: float = 0.0
+    """Since when power saving has started or stopped it."""
+    busy_until: float | None = None
+    """When it was last seen with a job, or registered."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,8 @@ from typing import Any
 
 from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
-from sidecars.slurm.errors import NotFound, SlurmError, Unreachable
+from sidecars.slurm.errors import NotFound, Refused, SlurmError, Unreachable
+from sidecars.slurm.hostlists import compress
 from sidecars.slurm.node_cache import CONFIRM_AFTER, NodeCache
 from sidecars.slurm.on_demand import OnDemand
 from sidecars.slurm.pending import CachedRead
@@ -38,8 +39,8 @@ log = logging.getLogger(__name__)
 class Poller:
     """Polls one Slurm cluster and writes to it. `clock` is monotonic seconds; `run()` polls until cancelled.
 
-    `drain`, `undrain`, `resume`, `down` and `update` are those of NodeWriter; `jobs`, `queue`, `partitions`,
-    `reservations` and `reserve` those of OnDemand.
+    `drain`, `undrain`, `resume`, `down`, `power_up`, `power_down` and `update` are those of NodeWriter.
+    `jobs`, `queue`, `partitions`, `reservations` and `reserve` are those of OnDemand.
     """
 
     def __init__(
@@ -66,6 +67,8 @@ class Poller:
         self.undrain = self._writer.undrain
         self.resume = self._writer.resume
         self.down = self._writer.down
+        self.power_up = self._writer.power_up
+        self.power_down = self._writer.power_down
         self.update = self._writer.update
         self._polls = CachedRead("GET nodes/", self._read_once, clock, self._notify_late)
         self._on_demand = OnDemand(client, clock, self._cache, self._guard, self._notify_late, self.wake)
@@ -249,6 +252,30 @@ class Poller:
         if self._cache.deleted(name, self._clock()):
             self._notify(frozenset(), frozenset({name}))
         self.wake()
+
+    async def create(self, conf: str, names: Iterable[str], extra: str) -> None:
+        """Create the records of these nodes with `conf`, the rest of their line in slurm.conf. Raises SlurmError.
+
+        On return they are in `nodes`, if slurmrestd answered.
+        """
+        wanted = tuple(names)
+        created = protocol.create_nodes(f"NodeName={compress(wanted)} {conf}")
+        self._guard(created)
+        try:
+            await self._client.call(created)
+            await self._client.call(protocol.update_nodes(wanted, extra=extra))
+        finally:
+            await self.poll()
+
+    async def start_now(self, jobs: Iterable[int]) -> None:
+        """Let these pending jobs start at any time from now on; of those that have ended, nothing is changed."""
+        for job_id in jobs:
+            request = protocol.start_now(job_id)
+            self._guard(request)
+            try:
+                await self._client.call(request)
+            except Refused as error:
+                log.debug("job %d starts later: %s", job_id, error)
 
     async def close(self) -> None:
         """End writes and reads. Writes that are not sent yet fail."""

@@ -42,9 +42,13 @@ class Node:
     real_memory: int = 0
     specialized_memory: int = 0
     """Of `real_memory`, for the system (MemSpecLimit)."""
+    specialized_cores: int = 0
+    """Cores for the system (CoreSpecCount)."""
     alloc_memory: int = 0
     temporary_disk: int = 0
     weight: int = 1
+    suspend_time: int | None = None
+    """Seconds after which power saving stops the idle node; None: never, or of REST API v0.0.44 and older."""
     boot_time: int = 0
     slurmd_start_time: int = 0
     last_busy: int = 0

@@ -13,6 +13,9 @@ upper case as the REST API spells them. Words that a newer Slurm adds are kept a
 | DRAIN | flag | takes no new job |
 | FAIL | flag | takes no new job: an administrator expects the node to fail |
 | UNDRAIN | flag | its DRAIN is being lifted |
+| CLOUD | flag | Slurm's power saving decides whether the node runs |
+| POWERED_DOWN, POWERING_DOWN | flag | it is off, is being stopped: no job starts before it is POWERING_UP |
+| POWERING_UP | flag | it is being started; its jobs wait until a slurmd registers that started after the request |
 | NOT_RESPONDING, INVALID, INVALID_REG, MAINTENANCE, … | flag | no effect on busy and drain |
 
 | base, flags | busy | drain | drained | draining |
@@ -58,6 +61,28 @@ def is_drained(states: AbstractSet[str]) -> bool:
 def is_draining(states: AbstractSet[str]) -> bool:
     """Whether the node is in drain and work is still on it."""
     return is_drain(states) and is_busy(states)
+
+
+def is_powered_down(states: AbstractSet[str]) -> bool:
+    """Whether power saving has stopped the node or is stopping it."""
+    return not states.isdisjoint({"POWERED_DOWN", "POWERING_DOWN"}) and "POWERING_UP" not in states
+
+
+def is_powering_up(states: AbstractSet[str]) -> bool:
+    """Whether the node is being started. Its jobs have not begun: they wait for slurmd's first registration."""
+    return "POWERING_UP" in states
+
+
+def is_under_power_saving(states: AbstractSet[str]) -> bool:
+    """Whether the record of a node without a slurmd has to stay: power saving has stopped it, or is starting it."""
+    return "CLOUD" in states and (is_powered_down(states) or is_powering_up(states))
+
+
+def is_vacant(states: AbstractSet[str]) -> bool:
+    """Whether the node is provably without work and no job can begin on it: drained, or powered down."""
+    if is_drained(states):
+        return True
+    return is_powered_down(states) and not is_busy(states) and not states.isdisjoint({"IDLE", "DOWN"})
 
 
 def is_down(states: AbstractSet[str]) -> bool:

@@ -96,6 +96,14 @@ class NodeWriter:
         touched = ANY_OWNER if reason is None else owners
         await self._write(_Change(state=("DOWN",), reason=reason, owners=touched), names)
 
+    async def power_up(self, names: Iterable[str], *, owners: frozenset[Owner] = REPLACEABLE) -> None:
+        """Set POWER_UP: power saving starts the nodes."""
+        await self._write(_Change(state=("POWER_UP",), owners=owners), names)
+
+    async def power_down(self, names: Iterable[str]) -> None:
+        """Set POWER_DOWN_FORCE: power saving stops the nodes. Slurm ends or requeues their jobs."""
+        await self._write(_Change(state=("POWER_DOWN_FORCE",)), names)
+
     async def update(
         self,
         names: Iterable[str],

@@ -173,6 +173,9 @@ class _Composer:
             checked = health.slurm_conf(extra, nodesets)
             if checked:
                 self._section("### HEALTH ###", checked)
+            saved = slurm_conf_lines.power_saving(extra, nodesets)
+            if saved:
+                self._section("### POWER SAVING ###", saved)
             self._section("### ACCOUNTING ###", slurm_conf_lines.accounting(self._facts.accounting))
             self._script_section(
                 "### SLURMCTLD PROLOG & EPILOG ###", ctld_prologs + ctld_epilogs, f"{paths.SLURM_CONF_FOLDER}/"

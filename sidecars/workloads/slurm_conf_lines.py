@@ -101,6 +101,26 @@ def return_to_service(extra_conf: Conf) -> list[str]:
     return [] if extra_conf.all("ReturnToService") else ["ReturnToService=1"]
 
 
+def power_saving(extra_conf: Conf, nodesets: Iterable[NodeSet]) -> list[str]:
+    """Slurm's power saving, for NodeSets with it; without the keys that the Controller's extraConf sets.
+
+    The programs do nothing: the state of a node is Slurm's request, and the operator acts on it. Each record has a
+    SuspendTime. The global one stops no node. Without it, power saving is off in a slurmctld that starts before any
+    record exists.
+    """
+    found = [nodeset.spec.power_saving for nodeset in nodesets if nodeset.spec.power_saving.enabled]
+    if not found:
+        return []
+    ours = {
+        "ResumeProgram": "/bin/true",
+        "SuspendProgram": "/bin/true",
+        "SuspendTime": "1000000000",
+        "ResumeTimeout": str(max(it.start_seconds for it in found)),
+        "SuspendExcStates": "EXTERNAL,DRAIN,FAIL,MAINTENANCE,PLANNED,RESERVED",
+    }
+    return [f"{key}={value}" for key, value in ours.items() if not extra_conf.all(key)]
+
+
 LOGGING = (
     f"SlurmctldLogFile={_LOG}/slurmctld.log",
     f"SlurmSchedLogFile={_LOG}/slurmctld.log",

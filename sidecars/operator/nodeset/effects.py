@@ -19,7 +19,7 @@ from sidecars.kube import (
     Manifest,
     NotFound,
 )
-from sidecars.operator.nodeset import creation
+from sidecars.operator.nodeset import creation, power
 from sidecars.operator.nodeset.answers import as_answer
 from sidecars.operator.nodeset.observe import slurm_nodes_in_use
 from sidecars.operator.nodeset.outcome import Outcome
@@ -209,10 +209,10 @@ async def _is_still_free(cluster: Cluster | None, deletion: Deletion, *, live: b
     node = cluster.poller.nodes.get(deletion.pod.slurm_node)
     if deletion.absent:
         return node is None and not cluster.poller.trouble
-    if node is None or not states.is_drained(node.states):
+    if node is None or not states.is_vacant(node.states):
         return False
     try:
-        return not live or states.is_drained(
+        return not live or states.is_vacant(
             (await cluster.client.call(protocol.get_node(node.name), timeout=PATIENCE)).states
         )
     except UnknownToSlurm:
@@ -246,6 +246,9 @@ async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
             case actions.SetDown(reason, slurm_nodes) if this.cluster is not None:
                 unused = _still_unused(this, outcome, slurm_nodes)
                 if await _slurm_writes(outcome, [partial(_set_down, this.cluster, unused, reason)]):
+                    outcome.hint(RECORD_AGAIN)
+            case actions.CreateRecords() | actions.PowerUp() | actions.PowerDown() if this.cluster is not None:
+                if await _slurm_writes(outcome, [partial(power.apply, this, this.cluster.poller, action)]):
                     outcome.hint(RECORD_AGAIN)
             case actions.DeleteRecords(slurm_nodes) if this.cluster is not None:
                 await _delete_records(this, this.cluster, outcome, _still_unused(this, outcome, slurm_nodes))

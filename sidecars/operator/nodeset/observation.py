@@ -12,6 +12,9 @@ from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import names
 
+_NO_IMAGE = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
+"""Reasons with which a container waits for its image in vain (kubelet, images/types.go)."""
+
 SLURMCTLD = "slurmctld"
 """slurmctld's container."""
 
@@ -72,6 +75,7 @@ def worker_pod(
         resource_version=meta.resource_version,
         mode=mode,
         unscheduled=printable(unscheduled, REASON_LIMIT),
+        no_image=printable(no_image(pod), REASON_LIMIT),
         place=meta.annotations.get(names.KUBE_NODE) or pod.spec.node_name or None if mode == "DaemonSet" else None,
     )
 
@@ -112,6 +116,15 @@ def ordinal(name: str) -> int:
     """The number behind the last hyphen of a pod's name; -1 without one."""
     _, _, tail = name.rpartition("-")
     return int(tail) if tail.isascii() and tail.isdigit() else -1
+
+
+def no_image(pod: records.Pod) -> str:
+    """Why an image of the pod can't be pulled, as the kubelet reports it; "" if it can or may yet be."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    for waiting in (status.state.waiting for status in statuses):
+        if waiting is not None and waiting.reason in _NO_IMAGE:
+            return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+    return ""
 
 
 def slurmd_since(pod: records.Pod) -> float | None:

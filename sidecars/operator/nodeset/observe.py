@@ -16,7 +16,7 @@ from sidecars.operator.runtime.pods import slurm_node
 from sidecars.operator.runtime.waking import key_of
 from sidecars.operator.upgrade import takeover
 from sidecars.policy import placement
-from sidecars.policy.nodeset import lost
+from sidecars.policy.nodeset import lost, power
 from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.desired import desired_pods
 from sidecars.policy.nodeset.needs import Answer, Jobs, Known, Need, SlurmctldStart
@@ -35,17 +35,25 @@ async def observe(this: Pass) -> tuple[PodSource, Desired, Observed]:
         # Their `node` sidecars delete the records. Many at once must not look like a Slurm that lost its state.
         this.cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.terminating)
     source = await pod_source(runtime, this.manifest, nodeset)
+    # Power saving follows Slurm from the beginning of the pass on; what is applied is checked with newer records.
+    view = slurm_view(this, None, (), this.cluster.poller.now() if this.cluster is not None else 0.0)
+    nodeset = power.with_offer(nodeset, pods, view)
+    saves = nodeset.spec.power_saving.enabled and nodeset.metadata.deletion_timestamp is None
+    record_lines, record_problem = power.lines(nodeset) if saves else ({}, "")
+    ordinals = power.ordinals(nodeset, pods, view, offered=bool(record_lines)) if saves else None
     rules = placement.Rules.of(source.template["spec"]) if source.template is not None else None
     this.memory.rules = rules if nodeset.spec.scaling_mode == "DaemonSet" else None
     controller = runtime.caches.controllers.store.get(*this.controller)
     controller_deleted = controller is None or controller["metadata"].get("deletionTimestamp") is not None
     desired = Desired(
         nodeset=nodeset,
-        pods=desired_pods(nodeset, source.revision, rules, _kube_nodes(this), pods, runtime.now()),
+        pods=desired_pods(nodeset, source.revision, rules, _kube_nodes(this), pods, runtime.now(), ordinals),
         creatable=source.template is not None,
         problem=source.problem,
         look_again=source.look_again,
         collisions=source.collisions,
+        record_lines=record_lines,
+        record_problem=record_problem,
     )
     observed = Observed(
         pods=pods,
@@ -162,8 +170,11 @@ def _orphans(this: Pass, view: SlurmView, observed: Iterable[WorkerPod]) -> list
     if not owned or this.nodeset.spec.node_records == "Keep":
         return []
     store = this.runtime.caches.pods.store
+    saved = power.retained(this.nodeset)
     found = []
     for node in owned:
+        if saved(node):
+            continue
         facts = pod_of(node)
         if facts is None or facts.nodeset_uid not in uids:
             continue

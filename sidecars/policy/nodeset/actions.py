@@ -36,6 +36,32 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateRecords:
+    """Create node records for Slurm's power saving."""
+
+    conf: str
+    """The rest of their line in slurm.conf."""
+    slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerUp:
+    """Have Slurm start nodes."""
+
+    slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDown:
+    """Have Slurm stop nodes that it is starting and whose pods can't start. Their jobs may start elsewhere at once."""
+
+    slurm_nodes: tuple[str, ...]
+    jobs: tuple[int, ...]
+    """The ids of the jobs that wait for them."""
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeletePod:
     """Delete a pod by uid."""
 
@@ -116,6 +142,9 @@ Action = (
     Drain
     | Undrain
     | Resume
+    | CreateRecords
+    | PowerUp
+    | PowerDown
     | DeletePod
     | CreatePods
     | Cordon

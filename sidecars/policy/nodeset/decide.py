@@ -15,6 +15,7 @@ from sidecars.policy.nodeset import (
     node_records,
     partitions,
     pods,
+    power,
     revisions,
 )
 from sidecars.policy.nodeset.desired import deletion_deadline
@@ -23,7 +24,6 @@ from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.policy.nodeset.report import Progress, report
 from sidecars.policy.reasons import EventReason
 from sidecars.slurm import owners
-from sidecars.workloads import nodeset as render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,6 +75,7 @@ def decide(desired: Desired, observed: Observed, memory: Memory, now: float) -> 
     record_actions, records_left = this.orphaned_records()
     blocked, declared = this.removed_partitions()
     reservation = this.maintenance_step()
+    powered = this.power_step()
     if this.needs:
         return Decision(memory, needs=tuple(this.needs))
     progress = Progress(
@@ -84,6 +85,7 @@ def decide(desired: Desired, observed: Observed, memory: Memory, now: float) -> 
         partitions=declared,
         partitions_blocked=partitions.condition(blocked),
         reservation=reservation.condition,
+        power_saving=powered.condition,
         absent_since=this.memory.absent_since,
         spared=this.spared,
         pods_gone=this.pods_gone,
@@ -93,15 +95,15 @@ def decide(desired: Desired, observed: Observed, memory: Memory, now: float) -> 
     hints = (
         plan.look_again,
         records_left if not desired.pods.deleting else release_wait,
-        reservation.look_again,
         min((it.look_again for it in blocked), default=None),
-        desired.look_again,
+        *(it.look_again for it in (reservation, desired, powered)),
         this.time_alone(),
     )
     return Decision(
         memory=this.memory,
         actions=(
             *this.pod_actions(plan),
+            *power.actions_of(powered),
             *reservation.actions,
             *(release if this.may_abandon_records else ()),
             *record_actions,
@@ -159,7 +161,8 @@ class _Step:
     def _order_depends_on_jobs(self, plan: PodPlan) -> bool:
         """Whether pods are newly condemned, and whose jobs end first decides which."""
         wanted, everyone = self.desired.pods, self.observed.pods
-        choice = plan.cordon and len(everyone) > wanted.replicas > 0 and not wanted.deleting
+        by_count = wanted.ordinals is None and not wanted.deleting
+        choice = plan.cordon and len(everyone) > wanted.replicas > 0 and by_count
         return bool(choice and self.observed.connected and any(drain.is_busy(pod, self.slurm) for pod in everyone))
 
     def _with_lost(self, plan: PodPlan) -> PodPlan:
@@ -330,6 +333,14 @@ class _Step:
         nodes = frozenset(pod.slurm_node for pod in self.observed.pods if pod.slurm_node in slurm.nodes)
         return maintenance.outcome(nodeset, nodes, answer.value, self.now)
 
+    def power_step(self) -> power.PowerPlan:
+        """What to do about the node records of Slurm's power saving."""
+        found = power.plan(self.desired, self.observed, before := self.memory.created_records, self.now)
+        if found.needs_jobs:
+            self.ask(needs.Jobs())
+        self.memory = replace(self.memory, created_records={**before, **found.create})
+        return found
+
     def release(
         self, blocked: Iterable[object], reservation: maintenance.Outcome, records_left: float | None
     ) -> tuple[tuple[Action, ...], float | None]:
@@ -369,7 +380,7 @@ class _Step:
         if self.observed.settled:
             before = changed.before_deletion
             found += [actions.DeletePod(it, before.get(it.pod.uid, ())) for it in plan.delete]
-            found += self._creations(plan)
+            found += pods.creations(self.desired, plan, self.memory.failures, self.now)
         many = len(plan.cordon) >= pods.SHARED_REASON_PODS
         found += [
             actions.Cordon(pod) for pod in plan.cordon if not (many and drain.is_deleted_soon(pod, self.observed.slurm))
@@ -377,18 +388,6 @@ class _Step:
         found += [actions.Uncordon(pod) for pod in plan.uncordon]
         found += changed.others
         return found
-
-    def _creations(self, plan: PodPlan) -> list[Action]:
-        if not self.desired.creatable:
-            return []
-        nodeset, failed = self.desired.nodeset, self.memory.failures
-
-        def due(name: str) -> bool:
-            return name not in failed or failed[name].until <= self.now
-
-        ordinals = tuple(it for it in plan.create if not failed or due(render.pod_name(nodeset, it)))
-        kube_nodes = tuple(it for it in plan.create_on if not failed or due(render.daemon_pod_name(nodeset, it)))
-        return [actions.CreatePods(ordinals, kube_nodes)] if ordinals or kube_nodes else []
 
     def prunes(self) -> list[Action]:
         """Stored revisions beyond spec.revisionHistoryLimit."""

@@ -26,14 +26,18 @@ def desired_pods(
     kube_nodes: Mapping[str, KubeNode],
     pods: Sequence[WorkerPod],
     now: float,
+    ordinals: frozenset[int] | None = None,
 ) -> DesiredPods:
     """`rules`: where new pods may run, None while no template of theirs is known. `revision`: theirs.
 
-    `kube_nodes` are needed in DaemonSet mode, and for a NodeSet that pins its pods to their nodes.
+    `kube_nodes` are needed in DaemonSet mode, and for a NodeSet that pins its pods to their nodes. `ordinals`: those
+    that need a pod, with power saving.
     """
     spec = nodeset.spec
     places = _places(rules, kube_nodes, pods) if spec.scaling_mode == "DaemonSet" else None
-    replicas = spec.replicas if places is None else sum(1 for place in places.values() if place.should_run)
+    replicas = spec.replicas if ordinals is None else len(ordinals)
+    if places is not None:
+        replicas = sum(1 for place in places.values() if place.should_run)
     strategy = spec.update_strategy if rules is not None else None
     deadline = deletion_deadline(nodeset)
     return DesiredPods(
@@ -51,6 +55,8 @@ def desired_pods(
         else None,
         pins=_pins(nodeset, rules, kube_nodes, pods),
         removable=_removable(nodeset),
+        ordinals=ordinals,
+        slots=spec.replicas if ordinals is not None else 0,
     )
 
 

@@ -49,11 +49,13 @@ def verdict(
     now: float,
     *,
     scaled_in: bool = False,
+    by_slurm: bool = False,
     event: EventReason = EventReason.SUCCESSFUL_DELETE,
 ) -> Deletion | Waiting:
     """Whether a condemned pod can be deleted without losing a job, and if not, what it waits for.
 
-    `scaled_in` and `event` are those of its deletion.
+    `scaled_in` and `event` are those of its deletion. `by_slurm`: Slurm's power saving is the cause, and nobody drains
+    the node.
     """
     node = slurm.nodes.get(pod.slurm_node)
     if not pod.started and not _has_registered(pod, node):
@@ -73,18 +75,21 @@ def verdict(
             )
         because = f"Slurm has no node {pod.slurm_node}"
         return Deletion(pod, because, absent=True, scaled_in=scaled_in, event=event)
-    if states.is_drained(node.states):
+    if states.is_vacant(node.states):
+        how = "drained" if states.is_drained(node.states) else "powered down"
         if slurm.jobs_problem:
             return Waiting(
                 pod, f"the state of Slurm node {pod.slurm_node} is unknown: {slurm.jobs_problem}", look_again=5.0
             )
         if pod.slurm_node in slurm.unread:
-            step = f"Slurm node {pod.slurm_node} is drained; the jobs are being read, in case a suspended one is on it"
+            step = f"Slurm node {pod.slurm_node} is {how}; the jobs are being read, in case a suspended one is on it"
             return Waiting(pod, step, look_again=5.0)
         if slurm.nodes_with_jobs is not None and pod.slurm_node in slurm.nodes_with_jobs:
-            return Waiting(pod, f"Slurm node {pod.slurm_node} is drained but has a suspended job", look_again=5.0)
-        because = f"Slurm node {pod.slurm_node} is drained"
+            return Waiting(pod, f"Slurm node {pod.slurm_node} is {how} but has a suspended job", look_again=5.0)
+        because = f"Slurm node {pod.slurm_node} is {how}"
         return Deletion(pod, because, drained=True, scaled_in=scaled_in, event=event)
+    if by_slurm and "CLOUD" in node.states:
+        return Waiting(pod, f"Slurm node {pod.slurm_node} is being powered up again", look_again=1.0)
     if states.is_drain(node.states):
         return Waiting(pod, f"Slurm node {pod.slurm_node} is draining: its jobs are still running")
     return Waiting(pod, f"Slurm node {pod.slurm_node} is about to be drained", look_again=1.0)

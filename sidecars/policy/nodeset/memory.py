@@ -38,6 +38,9 @@ class Memory:
     closed_since: Mapping[str, float] = field(default_factory=dict)
     """When those of them that Slurm has closed were first seen so, by that clock."""
 
+    created_records: Mapping[str, str] = field(default_factory=dict)
+    """With which line of slurm.conf the record of a Slurm node was last created, by its name."""
+
     def at(self, now: float) -> Memory:
         """The same without times after `now`: after the clock was set back, they would prolong each wait."""
         gone = self.pods_gone_since

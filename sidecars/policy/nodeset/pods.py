@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from sidecars.policy.nodeset import drain as drains
 from sidecars.policy.nodeset import replicas
+from sidecars.policy.nodeset.actions import CreatePods
 from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.policy.reasons import EventReason
+from sidecars.workloads import nodeset as render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sidecars.policy.nodeset.records import DesiredPods, SlurmView, WorkerPod
+    from sidecars.policy.nodeset.failures import Failures
+    from sidecars.policy.nodeset.records import Desired, DesiredPods, SlurmView, WorkerPod
 
 SHARED_REASON_PODS = 16
 """At this many pods with one cause they share one drain reason, so that Slurm gets one request."""
@@ -68,7 +71,8 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
         if pod.name in condemned:
             cause = condemned[pod.name]
             scaled_in, event = cause in replicas.NOT_REPLACED, _EVENTS.get(cause, EventReason.SUCCESSFUL_DELETE)
-            verdict = drains.verdict(pod, desired, slurm, now, scaled_in=scaled_in, event=event)
+            by_slurm = cause == replicas.POWERED_DOWN
+            verdict = drains.verdict(pod, desired, slurm, now, scaled_in=scaled_in, by_slurm=by_slurm, event=event)
             if isinstance(verdict, Deletion):
                 delete.append(verdict)
             else:
@@ -96,6 +100,20 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
         else (),
         look_again=min(hints, default=None),
     )
+
+
+def creations(desired: Desired, plan: PodPlan, failed: Mapping[str, Failures], now: float) -> list[CreatePods]:
+    """The creation of the planned pods, without those that failed and whose back-off isn't over."""
+    if not desired.creatable:
+        return []
+    nodeset = desired.nodeset
+
+    def due(name: str) -> bool:
+        return name not in failed or failed[name].until <= now
+
+    ordinals = tuple(it for it in plan.create if not failed or due(render.pod_name(nodeset, it)))
+    kube_nodes = tuple(it for it in plan.create_on if not failed or due(render.daemon_pod_name(nodeset, it)))
+    return [CreatePods(ordinals, kube_nodes)] if ordinals or kube_nodes else []
 
 
 def undecided(plan: PodPlan) -> PodPlan:
@@ -171,9 +189,10 @@ def _drains(
     unread = False
     for pod in pods:
         node = slurm.nodes.get(pod.slurm_node)
-        if node is None:
-            continue
         cause = condemned.get(pod.name)
+        if node is None or (cause == replicas.POWERED_DOWN and "CLOUD" in node.states):
+            # Slurm stops such a node itself. It may be starting it again: then a drain would requeue the jobs.
+            continue
         reason = drains.drain_reason(pod, desired.namespace, cause)
         wording: str | None = reason
         resumed = reason is None and drains.should_resume(node, pod)
@@ -205,5 +224,8 @@ def _missing(
         return (), (), ()
     if desired.places is not None:
         return (), *replicas.free_places(everyone, desired.places)
+    if desired.ordinals is not None:
+        taken = {pod.ordinal for pod in everyone if pod.mode == desired.mode}
+        return tuple(sorted(desired.ordinals - taken)), (), ()
     numbered = sum(1 for pod in everyone if pod.mode == desired.mode)
     return replicas.free_ordinals(everyone, max(0, desired.replicas - numbered)), (), ()

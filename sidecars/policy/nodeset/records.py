@@ -69,6 +69,8 @@ class WorkerPod:
     """The Kubernetes node that it was created for, in DaemonSet mode."""
     unscheduled: str = ""
     """Why it is not bound to a Kubernetes node, as the scheduler reports it: bounded, printable. "" if unknown."""
+    no_image: str = ""
+    """Why the image of one of its containers can't be pulled, as the kubelet reports it; bounded, printable."""
     resource_version: str = ""
 
     @property
@@ -103,6 +105,10 @@ class DesiredPods:
     """The Kubernetes node on which the pod of an ordinal has to run."""
     removable: tuple[str, ...] | None = None
     """Slurm nodes: only their pods are removed as surplus, in this order. None: as `deletion_order` prefers."""
+    ordinals: frozenset[int] | None = None
+    """With Slurm's power saving, the ordinals that need a pod; None without it."""
+    slots: int = 0
+    """How many ordinals may have a pod with power saving."""
 
     @property
     def mode(self) -> str:
@@ -124,6 +130,10 @@ class Desired:
     """Seconds until time alone may have changed `problem`."""
     collisions: int | None = None
     """status.collisionCount of the revision."""
+    record_lines: Mapping[bool, str] = field(default_factory=dict)
+    """With power saving, the lines of node records: see `power.lines`."""
+    record_problem: str = ""
+    """Why they can't be composed."""
 
 
 @dataclass(frozen=True, slots=True)

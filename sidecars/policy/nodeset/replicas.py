@@ -19,7 +19,8 @@ SCALE_IN = "scale-in"
 MODE_CHANGE = "a change of scalingMode"
 NO_MATCH = "its Kubernetes node, which does not match"
 OTHER_HOSTNAME = "a change of its hostname"
-NOT_REPLACED = frozenset({SCALE_IN, MODE_CHANGE, NO_MATCH})
+POWERED_DOWN = "Slurm's power saving"
+NOT_REPLACED = frozenset({SCALE_IN, MODE_CHANGE, NO_MATCH, POWERED_DOWN})
 """Causes after which no pod replaces the one that is deleted."""
 
 _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -33,7 +34,10 @@ def condemn(
         return {pod.name: "removal of its NodeSet" for pod in working}
     condemned = {pod.name: MODE_CHANGE for pod in working if pod.mode != desired.mode}
     ours = [pod for pod in working if pod.mode == desired.mode]
-    if desired.places is None:
+    if desired.ordinals is not None:
+        unneeded = [pod for pod in ours if pod.ordinal not in desired.ordinals]
+        condemned |= {pod.name: POWERED_DOWN if pod.ordinal < desired.slots else SCALE_IN for pod in unneeded}
+    elif desired.places is None:
         surplus = max(0, len(ours) - desired.replicas)
         chosen = ours[:surplus] if desired.removable is None else _named(ours, desired.removable, slurm)[:surplus]
         condemned |= {pod.name: SCALE_IN for pod in chosen}

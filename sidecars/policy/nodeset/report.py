@@ -37,6 +37,8 @@ class Progress:
     """What keeps removed partitions in slurm.conf."""
     reservation: Condition | None = None
     """The state of the maintenance reservation."""
+    power_saving: Condition | None = None
+    """Whether workers run as Slurm's power saving asks for them."""
     absent_since: Mapping[str, float] = field(default_factory=dict)
     """Since when Slurm has no node of a pod whose slurmd runs, by uid."""
     spared: frozenset[str] = frozenset()
@@ -53,7 +55,7 @@ def report(
     `failure`: a condition `Ready` for what could not be applied.
     """
     ready = _ready(desired, observed, progress, now, failure or desired.problem)
-    others = (progress.reservation, progress.partitions_blocked)
+    others = (progress.reservation, progress.partitions_blocked, progress.power_saving)
     conditions = (ready, _slurm_reachable(observed.slurm), *(it for it in others if it is not None))
     status = _status(desired, observed) | {"partitions": list(progress.partitions)} | _pins(desired)
     return conditions, status | ({"collisionCount": desired.collisions} if desired.collisions else {})
@@ -156,6 +158,7 @@ def _status(desired: Desired, observed: Observed) -> dict[str, Any]:
         "slurmDrain": sum(1 for word in words if states.is_drain(word)),
         "observedGeneration": nodeset.metadata.generation,
         "nodeSetHash": pods.revision,
+        **({"nodeConf": nodeset.status.node_conf} if nodeset.spec.power_saving.enabled else {}),
         "selector": ",".join(f"{name}={value}" for name, value in sorted(render.selector(nodeset).items())),
     }
 

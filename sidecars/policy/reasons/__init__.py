@@ -10,6 +10,7 @@ from sidecars.policy.reasons.configuration import ConfigurationAccepted, Configu
 from sidecars.policy.reasons.events import EventReason
 from sidecars.policy.reasons.others import (
     PartitionsReleased,
+    PowerSaving,
     ReservationCreated,
     ServiceMonitor,
     SlurmKey,
@@ -31,6 +32,7 @@ CONDITION_TYPES: tuple[type[Reason], ...] = (
     ServiceMonitor,
     Autoscaled,
     JobsCounted,
+    PowerSaving,
 )
 """The name of each class is the type of the condition."""
 
@@ -44,6 +46,7 @@ __all__ = [
     "Mark",
     "NotCounted",
     "PartitionsReleased",
+    "PowerSaving",
     "Ready",
     "Reason",
     "ReservationCreated",

@@ -44,6 +44,11 @@ class EventReason(Explained):
 
     SCALING_UP = "ScalingUp", "Pods are created.", NOTHING
     DRAINING = "Draining", "Slurm nodes are drained, because their workers are to be deleted or are cordoned.", NOTHING
+    NO_CAPACITY = (
+        "NoCapacity",
+        "A pod that power saving started finds no Kubernetes node or no image, so Slurm uses other NodeSets.",
+        "See the condition `PowerSaving`.",
+    )
     SUCCESSFUL_DELETE = "SuccessfulDelete", "Pods were deleted. The note names the cause.", NOTHING
     HOSTNAME_MISMATCH = (
         "HostnameMismatch",

@@ -158,3 +158,41 @@ class ServiceMonitor(Reason):
         "Install the Prometheus operator, or set `metrics.serviceMonitor.enabled: false`.",
         "False",
     )
+
+
+class PowerSaving(Reason):
+    """Of a NodeSet with `powerSaving`: whether workers run as Slurm asks for them
+    ([Power saving](../power-saving.md))."""
+
+    FOLLOWING = "Following", "Workers run for the Slurm nodes that are powered up.", NOTHING, "True"
+    FIRST_WORKER = (
+        "FirstWorker",
+        "It isn't known yet what a worker offers. One worker is started, and its registration shows it.",
+        "Wait, or set `spec.powerSaving.node`.",
+        "False",
+    )
+    NO_CAPACITY = (
+        "NoCapacity",
+        (
+            "The pod of a node that Slurm has started finds no Kubernetes node, or its image can't be pulled. The "
+            "nodes of the NodeSet are drained for `powerSaving.retrySeconds`, so that Slurm uses other NodeSets."
+        ),
+        "Add Kubernetes nodes, or correct the pod template. The message quotes Kubernetes.",
+        "False",
+    )
+    RESUME_TIMEOUT = (
+        "ResumeTimeout",
+        "Workers did not register within `powerSaving.startSeconds`, and Slurm has set their nodes DOWN.",
+        (
+            "`kubectl describe pod` and `kubectl logs` show why. If they only need longer, increase "
+            "`powerSaving.startSeconds`."
+        ),
+        "False",
+    )
+    INVALID = (
+        "Invalid",
+        "`spec.powerSaving.node` or `spec.extraConf` can't be used for node records.",
+        "Change the field that the message names.",
+        "False",
+    )
+    NO_ANSWER = "NoAnswer", "Slurm can't be asked. No worker is started or stopped.", f"See {_UNREACHABLE}.", "Unknown"

@@ -20,10 +20,11 @@ How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/res
 
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.fields import Fields
-from sidecars.slurm.protocol.jobs import JOBS, get_jobs
+from sidecars.slurm.protocol.jobs import JOBS, get_jobs, start_now
 from sidecars.slurm.protocol.nodes import (
     ONE_NODES_FAULT,
     count_allocations,
+    create_nodes,
     delete_node,
     get_node,
     get_nodes,
@@ -63,6 +64,7 @@ __all__ = [
     "Request",
     "Streamed",
     "count_allocations",
+    "create_nodes",
     "decode",
     "delete_node",
     "delete_reservation",
@@ -81,6 +83,7 @@ __all__ = [
     "reconfigure",
     "save_reservation",
     "slurmctld_start",
+    "start_now",
     "update_nodes",
     "versions_to_try",
 ]

@@ -5,7 +5,7 @@ from sys import intern
 from typing import Any, TypedDict, TypeVar
 
 from sidecars.slurm.protocol.fields import Fields, WrongField
-from sidecars.slurm.protocol.request import Request, Streamed, no_news, since
+from sidecars.slurm.protocol.request import Request, Streamed, no_news, nothing, since
 from sidecars.slurm.records import Job, Jobs
 
 J = TypeVar("J", bound=Job)
@@ -16,6 +16,11 @@ R = TypeVar("R")
 def get_jobs(update_time: int | None = None) -> Request[Jobs | None]:
     """All jobs; with `update_time`, None when no job changed in that second or later."""
     return all_jobs(update_time, JobFields, Job, _job, Jobs)
+
+
+def start_now(job_id: int) -> Request[None]:
+    """Let a pending job start at any time from now on. Slurm has a job wait for two minutes that it has requeued."""
+    return Request("POST", f"job/{job_id}", body={"begin_time": {"set": True, "number": 1}}, read=nothing)
 
 
 class JobFields(TypedDict, total=False):

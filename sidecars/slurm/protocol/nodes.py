@@ -63,6 +63,9 @@ def update_nodes(
     - IDLE and RESUME end DOWN and DRAIN and clear the reason.
     - DOWN ends or requeues the node's jobs at once, including those that are COMPLETING.
     - After UNDRAIN, IDLE and RESUME the node is NOT_RESPONDING for about a second.
+    - DRAIN of a node that is being powered up requeues its jobs, which wait for it.
+    - POWER_UP starts a node that is powered down. POWER_DOWN_FORCE ends or requeues the jobs and stops the node;
+      powering down ends a DRAIN.
     """
     body: dict[str, Any] = {"name": [hostlists.compress(names)]}
     if state:
@@ -74,6 +77,14 @@ def update_nodes(
     if active_features is not None:
         body["features_act"] = list(active_features)
     return Request("POST", "nodes/", body=body, read=nothing)
+
+
+def create_nodes(conf: str) -> Request[None]:
+    """Create node records: `conf` is the line of slurm.conf for them, NodeName a hostlist (scontrol create).
+
+    Their State has to be CLOUD, EXTERNAL or FUTURE. Gres needs GresConf. Rejected if one of the names exists.
+    """
+    return Request("POST", "new/node/", body={"node_conf": conf}, read=nothing)
 
 
 def delete_node(name: str) -> Request[None]:
@@ -126,9 +137,11 @@ def node_record(node: Fields) -> Node:
         alloc_cpus=node.number("alloc_cpus"),
         real_memory=node.number("real_memory"),
         specialized_memory=node.number("specialized_memory"),
+        specialized_cores=node.number("specialized_cores"),
         alloc_memory=node.number("alloc_memory"),
         temporary_disk=node.number("temporary_disk"),
         weight=1 if weight is None else weight,
+        suspend_time=node.number_or_none("suspend_time"),
         boot_time=node.number("boot_time"),
         slurmd_start_time=node.number("slurmd_start_time"),
         last_busy=node.number("last_busy"),

@@ -12,7 +12,17 @@ from sidecars.workloads.nodeset.naming import selector
 from sidecars.workloads.nodeset.ssh import sssd_conf
 from sidecars.workloads.resources import Controller, Json, Manifest, NodeSet, NodeSetSpec, ResourceError, builtins
 
-CHOICES = ("template", "slurmd", "gpu", "extraConf", "logfile", "ssh", "ordinalPadding", "oversubscribeNode")
+CHOICES = (
+    "template",
+    "slurmd",
+    "gpu",
+    "extraConf",
+    "logfile",
+    "ssh",
+    "ordinalPadding",
+    "oversubscribeNode",
+    "powerSaving",
+)
 """The fields of NodeSet.spec whose change is a new revision."""
 
 
@@ -65,6 +75,9 @@ def _effective(spec: Json) -> Json:
     labels of the release and no PriorityClass in the template, and a reference of ssh that isn't enabled.
     """
     choices = dict(spec)
+    saving = _map(choices.pop("powerSaving", None))
+    if saving.get("enabled"):
+        choices["powerSaving"] = {"enabled": True}
     if not _map(spec.get("ssh")).get("enabled"):
         choices.pop("ssh", None)
     if template := _map(spec.get("template")):

@@ -12,7 +12,7 @@ from sidecars.workloads.nodeset.limits import limits, pod_limits
 from sidecars.workloads.nodeset.naming import check_hostname
 from sidecars.workloads.nodeset.node_conf import node_conf
 from sidecars.workloads.nodeset.revisions import Revision, as_of
-from sidecars.workloads.resources import Controller, Manifest, NodeSet, ResourceError
+from sidecars.workloads.resources import Controller, Json, Manifest, NodeSet, ResourceError
 from sidecars.workloads.structure import Workloads
 
 GRACE_SECONDS = 3600
@@ -36,6 +36,8 @@ def pod_template(nodeset: NodeSet, controller: Controller, facts: Facts, revisio
         workloads = Workloads(base["files"]) if "files" in base else workloads
         sidecars_image = base.get("sidecarsImage", sidecars_image)
     check_hostname(nodeset)
+    if nodeset.spec.power_saving.enabled and nodeset.spec.template.spec.get("hostNetwork"):
+        raise ResourceError("spec.powerSaving", "the names of the Slurm nodes must be known: remove hostNetwork")
     user = dict(nodeset.spec.template.spec)
     # It is the prefix of the pods' hostnames, not a hostname.
     user.pop("hostname", None)
@@ -45,8 +47,24 @@ def pod_template(nodeset: NodeSet, controller: Controller, facts: Facts, revisio
         pod,
         nodeset,
         msgspec.structs.replace(nodeset.spec.template, spec=user),
-        {"slurmd": nodeset.spec.slurmd, "logfile": nodeset.spec.logfile},
+        {"slurmd": _slurmd(nodeset), "logfile": nodeset.spec.logfile},
     )
+
+
+def _slurmd(nodeset: NodeSet) -> Json:
+    """The user's part of the slurmd container, with what power saving adds.
+
+    slurmctld uses a node that it has powered up only when the node has booted after that. With -b, slurmd reports its
+    own start instead of the host's. The image's entrypoint sets SLURMD_BOOT_TIME, so that a slurmd that is restarted
+    within the container reports the same time: after a later one, slurmctld would end the jobs.
+    """
+    own = nodeset.spec.slurmd
+    if not nodeset.spec.power_saving.enabled:
+        return own
+    arguments = own.get("args") or []
+    if not isinstance(arguments, list):
+        raise ResourceError("spec.slurmd.args", "must be a list")
+    return own | {"args": [*arguments, "-b"]}
 
 
 def _overlays(nodeset: NodeSet) -> list[str]:

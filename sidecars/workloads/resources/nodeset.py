@@ -131,12 +131,32 @@ class Autoscaling(Part, frozen=True, kw_only=True):
     windows: list[AutoscalingWindow] | None = None
 
 
+class PowerSaving(Part, frozen=True, kw_only=True):
+    """NodeSet.spec.powerSaving."""
+
+    enabled: bool = False
+    min: int = 0
+    """Workers that always run."""
+    idle_seconds: int = 300
+    """Time after which Slurm stops an idle worker."""
+    start_seconds: int = 600
+    """Time in which a worker has to register (ResumeTimeout)."""
+    capacity_wait_seconds: int = 30
+    """How long a pod may wait for a Kubernetes node or its image before Slurm uses other NodeSets."""
+    retry_seconds: int = 300
+    """How long Slurm uses other NodeSets then."""
+    node: str = ""
+    """What one worker offers, as items of a node line of slurm.conf; "": as a worker has registered."""
+    price: int = 1
+    """Weight of the Slurm nodes, unless extraConf sets it."""
+
+
 class NodeSetSpec(Part, frozen=True, kw_only=True):
     """NodeSet.spec. Durations are Go's ("1m30s")."""
 
     controller_ref: LocalObjectReference
     replicas: int = 1
-    """Number of worker pods in mode StatefulSet."""
+    """Number of worker pods in mode StatefulSet; with power saving the number of Slurm nodes."""
     autoscaling: Autoscaling | None = None
     """None: the operator never sets `replicas`."""
     scaling_mode: Literal["StatefulSet", "DaemonSet"] = "StatefulSet"
@@ -144,6 +164,7 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     """A container, merged into that of slurmd."""
     gpu: Gpu = Gpu()
     health: Health = Health()
+    power_saving: PowerSaving = PowerSaving()
     ssh: Ssh = Ssh()
     logfile: Json = {}
     """A container, merged into the one that prints the log."""
@@ -190,6 +211,8 @@ class NodeSetStatus(Status, frozen=True, kw_only=True):
     node_set_hash: str = ""
     collision_count: int | None = None
     ordinal_to_node: Mapping[str, str] | None = None
+    node_conf: str = ""
+    """What a worker has registered with, for the records of power saving."""
     selector: str = ""
 
 

@@ -40,6 +40,8 @@ class Job:
     """Its record while it is pending; 0 for a job that slurmctld starts as soon as it hears of it."""
     excuse: str = ""
     """Why it may end otherwise; "" while it may not."""
+    waits: bool = False
+    """Power saving starts its nodes. None of its processes runs before all have registered."""
     processes: set[str] = field(default_factory=set)
     """The uids of the pods in which its slurmstepd runs."""
 
@@ -58,6 +60,8 @@ class Jobs:
 
     def __init__(self, kubelets: Kubelets, rng: random.Random, note: Callable[[str], None]) -> None:
         self.all: list[Job] = []
+        self.requeued_before_start = 0
+        """How often a job was requeued while power saving was starting its nodes."""
         self._kubelets, self._rng, self._note = kubelets, rng, note
         self._killed: set[tuple[int, str]] = set()
         """Nodes by model and name whose slurmd, with its sidecar, was killed and has not come back."""
@@ -106,7 +110,9 @@ class Jobs:
             record = job.model.jobs.get(job.job_id)
             if record is None or record.states.isdisjoint({"RUNNING", "SUSPENDED"}):
                 job.over = True
-                if not job.excuse:
+                if job.waits and record is not None:
+                    self.requeued_before_start += 1
+                elif not job.excuse:
                     states = sorted(record.states) if record else "gone"
                     self._note(f"I1: job {job.job_id} on {job.nodes} didn't end normally: it is {states}")
                 if record is not None:
@@ -115,6 +121,9 @@ class Jobs:
                         self._requeue(job)
                 else:
                     self._until_own_end(job, now)
+            elif job.waits:
+                if "CONFIGURING" not in record.states:
+                    self._begin_processes(job, now)
             elif now >= job.suspend_at:
                 job.suspend_at, job.resume_at = inf, now + SUSPENDED_FOR
                 job.model.job_suspend(job.job_id)
@@ -155,7 +164,13 @@ class Jobs:
             requeue=job.kind != "no-requeue",
             cpus=4 * len(job.nodes) if job.pending_id else 1,
         )
-        job.ends = now + job.seconds
+        job.waits = "CONFIGURING" in model.jobs[job.job_id].states
+        if not job.waits:
+            self._begin_processes(job, now)
+
+    def _begin_processes(self, job: Job, now: float) -> None:
+        model = job.model
+        job.waits, job.ends = False, now + job.seconds
         if job.kind == "suspended":
             job.suspend_at = now + SUSPENDED_AFTER
         job.processes = {it.uid for it in self._slurmds(model) if it.slurm_node in job.nodes}
@@ -192,7 +207,7 @@ class Jobs:
 
     @staticmethod
     def _is_missing(job: Job, record: SimJob, slurmd: Slurmd) -> bool:
-        return job.runs and slurmd.slurm_node in record.nodes and slurmd.uid not in job.processes
+        return job.runs and not job.waits and slurmd.slurm_node in record.nodes and slurmd.uid not in job.processes
 
     def _slurmd_ended(self, slurmd: Slurmd, ending: Ending) -> None:
         name = slurmd.slurm_node

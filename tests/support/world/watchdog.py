@@ -21,6 +21,7 @@ from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.cluster import UNAVAILABLE
+from sidecars.simulate.power import STOPPED, STOPPING
 from sidecars.simulate.records import Reply
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import expand
@@ -209,7 +210,8 @@ class Watchdog(logging.Handler):
         if read is None or self.clock() - read.got > BELIEVED:
             self.note(f"I2: pod {place.name} is deleted though Slurm has given no good answer since {read}")
         record = model.nodes.get(name)
-        if record is not None and not record.flags & UNAVAILABLE and not self._raced(model, name):
+        closed = UNAVAILABLE | {STOPPED, STOPPING}
+        if record is not None and not record.flags & closed and not self._raced(model, name):
             self.note(f"I1: pod {place.name} is deleted though a job may start on Slurm node {name} at any moment")
 
     def _kube_node_gone(self, pod: Manifest) -> bool:

@@ -605,6 +605,8 @@ class World:
         """
         if nodeset["metadata"].get("deletionTimestamp"):
             return 0
+        if (nodeset["spec"].get("powerSaving") or {}).get("enabled"):
+            return int((nodeset.get("status") or {}).get("desired", 0))
         if nodeset["spec"].get("scalingMode") != "DaemonSet":
             return int(nodeset["spec"]["replicas"])
         pods = self.pods(nodeset["metadata"]["name"], nodeset["metadata"]["namespace"])

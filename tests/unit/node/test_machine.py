@@ -53,6 +53,26 @@ def test_a_foreign_drain_outlives_the_pod_it_was_put_on() -> None:
     assert pod.record == "an earlier pod's, taken over"
 
 
+def test_a_record_of_power_saving_is_claimed_whatever_became_of_the_former_pod() -> None:
+    for words in (("IDLE", "POWERING_UP"), ("IDLE", "POWERED_DOWN"), ("IDLE",)):
+        pod = Pod(Slurm(node("CLOUD", *words, uid="uid-0")))
+        pod.run(0.1)
+        assert pod.slurm.calls == [Read(), Claim()]
+
+
+def test_a_job_that_waits_for_the_start_of_its_node_stays_there() -> None:
+    pod = Pod(Slurm(node("ALLOCATED", "CLOUD", "POWERING_UP", uid="")))
+    pod.run(0.1)
+    assert pod.slurm.calls == [Read(), Claim()]
+    assert pod.slurm.busy
+
+
+def test_jobs_of_a_dead_predecessor_under_power_saving_go_back_to_the_queue_and_the_record_stays() -> None:
+    pod = Pod(Slurm(node("ALLOCATED", "CLOUD", uid="uid-0")))
+    pod.run(0.1)
+    assert pod.slurm.calls == [Read(), Down(POD_GONE), Claim()]
+
+
 def test_a_drain_that_a_predecessor_put_on_itself_is_lifted_where_its_record_must_stay() -> None:
     pod = Pod(Slurm(node("IDLE", "DRAIN", uid="uid-0", reason=POD_LEAVING, reservation="maintenance")))
     pod.run(5)
@@ -508,3 +528,44 @@ def test_sigterm_is_heeded_in_every_phase(phase: str) -> None:
     pod.slurmd_stops()
     assert pod.run(30) < 1
     assert slurm.record is None
+
+
+# ---- Slurm's power saving -----------------------------------------------------------------------------------------
+
+
+def test_a_powered_down_node_is_released_without_a_drain_and_its_record_stays() -> None:
+    for words in (("IDLE", "POWERING_DOWN"), ("IDLE", "POWERED_DOWN")):
+        pod = running_pod("CLOUD", *words)
+        pod.hook(0)
+        pod.run(3)
+        assert pod.released
+        pod.slurmd_stops()
+        pod.run(5)
+        assert pod.phase is Phase.DONE
+        assert pod.slurm.record is not None
+        assert not {type(call) for call in pod.slurm.calls} & {Drain, Down, Delete}
+
+
+def test_a_powered_down_node_with_a_slurmstepd_is_not_released() -> None:
+    pod = running_pod("IDLE", "CLOUD", "POWERED_DOWN")
+    pod.hook(1)
+    pod.run(60)
+    assert not pod.released
+
+
+def test_a_node_that_is_being_powered_up_again_keeps_its_record_when_the_former_pod_ends() -> None:
+    pod = running_pod("ALLOCATED", "CLOUD", "POWERING_UP")
+    pod.slurmd_stops()
+    pod.run(5)
+    assert pod.slurm.record is not None
+    assert pod.slurm.busy
+
+
+def test_a_deleted_pod_of_a_node_that_is_up_drains_it_and_deletes_its_record() -> None:
+    pod = running_pod("IDLE", "CLOUD")
+    pod.hook(0)
+    pod.run(3)
+    assert Drain(POD_LEAVING) in pod.slurm.calls
+    pod.slurmd_stops()
+    pod.run(5)
+    assert pod.slurm.record is None

@@ -3,6 +3,7 @@
 import pytest
 
 from sidecars.slurm.protocol import VERSIONS
+from tests.contract.power import POWER
 from tests.contract.scenarios import ACCOUNTING, SCENARIOS, Scenario
 from tests.contract.simulated import simulated
 
@@ -11,4 +12,10 @@ from tests.contract.simulated import simulated
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *ACCOUNTING], ids=lambda scenario: scenario.__name__)
 async def test_the_simulator_keeps_slurms_contract(scenario: Scenario, version: str) -> None:
     async with simulated(version) as target:
+        await scenario(target)
+
+
+@pytest.mark.parametrize("scenario", POWER, ids=lambda scenario: scenario.__name__)
+async def test_the_simulator_keeps_the_contract_of_power_saving(scenario: Scenario) -> None:
+    async with simulated(VERSIONS[0]) as target:
         await scenario(target)

@@ -434,3 +434,21 @@ async def test_after_any_script_of_changes_and_faults_the_nodes_are_slurms(seed:
         for name, node in scene.poller.nodes.items():
             assert node.states == scene.model.states(name)
             assert node.extra == scene.model.nodes[name].extra
+
+
+async def test_records_that_were_created_are_known_at_once_with_their_extra() -> None:
+    async with Scene(1).running() as scene:
+        await scene.poller.create("State=CLOUD CPUs=2 RealMemory=1000", ["p0", "p1"], '{"podUid":""}')
+        found = [scene.poller.nodes[name] for name in ("p0", "p1")]
+        assert [(node.cpus, node.extra, "POWERED_DOWN" in node.states) for node in found] == [
+            (2, '{"podUid":""}', True)
+        ] * 2
+        with pytest.raises(SlurmError):
+            await scene.poller.create("State=CLOUD", ["p0"], "")
+
+
+async def test_a_job_that_has_ended_does_not_stop_the_others_from_starting_now() -> None:
+    async with Scene(1).running() as scene:
+        job = scene.model.job_submit()
+        await scene.poller.start_now([job + 1, job])
+        assert [call.path for call in scene.model.requests("POST", "job/")] == [f"job/{job + 1}", f"job/{job}"]

@@ -47,3 +47,28 @@ def test_down_and_error_are_down() -> None:
     assert states.is_down({"DOWN", "DRAIN"})
     assert states.is_down({"ERROR"})
     assert not states.is_down({"IDLE"})
+
+
+@pytest.mark.parametrize(
+    ("words", "powered_down", "vacant", "kept"),
+    [
+        ("IDLE CLOUD POWERED_DOWN", True, True, True),
+        ("IDLE CLOUD POWERING_DOWN", True, True, True),
+        ("DOWN CLOUD POWERED_DOWN", True, True, True),
+        ("IDLE CLOUD POWERED_DOWN POWER_UP", True, True, True),
+        ("ALLOCATED CLOUD POWERED_DOWN", True, False, True),
+        ("IDLE CLOUD COMPLETING POWERING_DOWN", True, False, True),
+        ("UNKNOWN CLOUD POWERED_DOWN", True, False, True),
+        ("ALLOCATED CLOUD POWERING_UP NOT_RESPONDING", False, False, True),
+        ("IDLE CLOUD POWERING_UP", False, False, True),
+        ("IDLE CLOUD POWER_DOWN", False, False, False),
+        ("IDLE CLOUD", False, False, False),
+        ("IDLE CLOUD DRAIN", False, True, False),
+        ("IDLE POWERED_DOWN", True, True, False),
+    ],
+)
+def test_the_table_of_power_saving(words: str, powered_down: bool, vacant: bool, kept: bool) -> None:
+    node = frozenset(words.split())
+    assert states.is_powered_down(node) is powered_down
+    assert states.is_vacant(node) is vacant
+    assert states.is_under_power_saving(node) is kept

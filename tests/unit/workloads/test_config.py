@@ -215,6 +215,21 @@ def test_a_cgroup_conf_without_cgroups_gets_no_plugin_on_which_slurmd_would_end(
     assert "TaskPlugin=task/affinity,task/cgroup\n" in own["slurm.conf"]
 
 
+def test_power_saving_is_configured_with_the_first_nodeset_that_has_it() -> None:
+    saving = {"enabled": True, "startSeconds": 300}
+    nodesets = [nodeset("a", powerSaving={**saving, "startSeconds": 90}), nodeset("b", powerSaving=saving)]
+    composed = lines(controller(extraConf="ResumeProgram=/site/resume"), tuple(nodesets))
+    found = [line for line in composed if line.startswith(("Suspend", "Resume"))]
+    assert found == [
+        "SuspendProgram=/bin/true",
+        "SuspendTime=1000000000",
+        "ResumeTimeout=300",
+        "SuspendExcStates=EXTERNAL,DRAIN,FAIL,MAINTENANCE,PLANNED,RESERVED",
+        "ResumeProgram=/site/resume",
+    ]
+    assert not [line for line in lines(controller(), (nodeset("a"),)) if line.startswith("Suspend")]
+
+
 def test_lists_that_both_set_are_merged_at_the_end() -> None:
     found = lines(controller(extraConf="SlurmctldParameters=idle_on_node_suspend"))
     assert section(found, "EXTRA CONFIG") == [

@@ -33,6 +33,7 @@ def revision(of: NodeSet, facts: Facts | None = None) -> render.Revision:
         SSH,
         {"ordinalPadding": 2},
         {"oversubscribeNode": True},
+        {"powerSaving": {"enabled": True}},
     ],
 )
 def test_what_the_pods_are_made_of_makes_a_new_revision(change: dict[str, Any]) -> None:
@@ -45,6 +46,7 @@ def test_what_the_pods_are_made_of_makes_a_new_revision(change: dict[str, Any]) 
         {"replicas": 7},
         {"partition": {"enabled": True, "config": "State=UP"}},
         {"pinToNode": True},
+        {"powerSaving": {"enabled": False, "min": 3}},
         {"minReadySeconds": 5},
         {"volumeClaimTemplates": [CLAIM]},
         {"updateStrategy": {"type": "OnDelete"}},

@@ -78,6 +78,19 @@ def test_slurmd_starts_with_what_register_found_out() -> None:
     ]
 
 
+def test_slurmd_reports_its_own_boot_where_slurm_powers_nodes_up() -> None:
+    usual = part(pod(), "slurmd")["args"]
+    assert "-b" not in usual
+    assert part(pod(nodeset(powerSaving={"enabled": True})), "slurmd")["args"] == [*usual, "-b"]
+    verbose = nodeset(powerSaving={"enabled": True}, slurmd={"args": ["-v"]})
+    assert part(pod(verbose), "slurmd")["args"] == [*usual, "-v", "-b"]
+
+
+def test_power_saving_needs_the_names_of_the_nodes() -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.powerSaving: .* remove hostNetwork"):
+        pod(nodeset(powerSaving={"enabled": True}, template={"spec": {"hostNetwork": True}}))
+
+
 def test_slurmd_of_an_external_cluster_asks_the_external_slurmctld() -> None:
     cluster = controller(external=True, externalConfig={"host": "my-controller", "port": 6817})
     assert part(pod(cluster=cluster), "slurmd")["args"][1:3] == ["--conf-server", "my-controller:6817"]

@@ -1,0 +1,301 @@
+"""Slurm's power saving of a NodeSet: which ordinals need a pod, and what becomes of the node records.
+
+The state of a node record is Slurm's request, and all that is decided here follows from it: a node that is POWERING_UP
+or up needs its pod, one that is POWERING_DOWN or POWERED_DOWN doesn't. So no request is lost while nobody looks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sidecars.contract import reasons
+from sidecars.contract.reasons import Owner
+from sidecars.policy.conditions import Condition
+from sidecars.policy.nodeset import actions
+from sidecars.policy.nodeset.needs import Jobs, Known
+from sidecars.policy.reasons import PowerSaving
+from sidecars.slurm import states
+from sidecars.slurm.errors import Malformed
+from sidecars.slurm.owners import owner_of
+from sidecars.workloads import nodeset as render
+from sidecars.workloads.resources import ResourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from sidecars.policy.nodeset.actions import Action
+    from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
+    from sidecars.slurm.records import Node
+    from sidecars.workloads.resources import NodeSet
+
+STALE_SECONDS = 30.0
+"""A pod that has been ready for so long while its node is POWERING_UP was started before Slurm's request: slurmctld
+waits for a later boot."""
+
+JOBS_AGAIN = 1.0
+"""Seconds until the jobs, which could not be read, are read again."""
+
+_NAMED = 3
+"""Nodes that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerPlan:
+    """What to do about the node records. All are names of Slurm nodes, in the order of their ordinals."""
+
+    create: Mapping[str, str] = field(default_factory=dict)
+    """Records to be created, with the rest of their line in slurm.conf."""
+    replace: tuple[str, ...] = ()
+    """Records of powered-down nodes that are out of date, to be deleted."""
+    start: tuple[str, ...] = ()
+    """Nodes that have to run whether or not Slurm needs them."""
+    stop: tuple[str, ...] = ()
+    """Nodes that are being started and whose pod can't start."""
+    jobs: tuple[int, ...] = ()
+    """The jobs that wait for these."""
+    close: tuple[str, ...] = ()
+    """Nodes to be drained, so that Slurm uses other NodeSets."""
+    reason: str = ""
+    """The reason of that drain."""
+    open: tuple[str, ...] = ()
+    """Nodes whose drain of this kind is over."""
+    resume: tuple[str, ...] = ()
+    """Powered-down nodes that are DOWN because they didn't start in time, or for a former pod."""
+    condition: Condition | None = None
+    needs_jobs: bool = False
+    """What it would stop depends on the jobs, which have to be read first."""
+    look_again: float | None = None
+    """Seconds until time alone may have changed this."""
+
+
+def with_offer(nodeset: NodeSet, pods: Iterable[WorkerPod], slurm: SlurmView) -> NodeSet:
+    """The NodeSet with status.nodeConf as its workers have registered, if one has registered a record of its own."""
+    if not nodeset.spec.power_saving.enabled or slurm.problem is not None:
+        return nodeset
+    nodes = (slurm.nodes.get(pod.slurm_node) for pod in pods if pod.ready and not pod.terminating)
+    found = next((it for node in nodes if node is not None and (it := render.registered(node))), "")
+    return replace(nodeset, status=replace(nodeset.status, node_conf=found)) if found else nodeset
+
+
+def lines(nodeset: NodeSet) -> tuple[Mapping[bool, str], str]:
+    """The lines of the record that Slurm may stop (False), and of one that always runs (True), each without NodeName.
+
+    None while it is unknown what a worker offers. And why they can't be composed.
+    """
+    try:
+        found = {always: render.cloud_record(nodeset, always_on=always) for always in (False, True)}
+    except ResourceError as error:
+        return {}, str(error)
+    return (found if found[False] else {}), ""
+
+
+def slots(nodeset: NodeSet) -> dict[str, int]:
+    """The Slurm nodes of a NodeSet with power saving, by name, with their ordinals."""
+    return {render.hostname(nodeset, ordinal): ordinal for ordinal in range(nodeset.spec.replicas)}
+
+
+def ordinals(nodeset: NodeSet, pods: Iterable[WorkerPod], slurm: SlurmView, *, offered: bool) -> frozenset[int]:
+    """The ordinals that need a pod. While Slurm is unknown these are the ones that have one.
+
+    `offered`: it is known what a worker offers. Otherwise one worker registers to show it.
+    """
+    numbered = [pod for pod in pods if pod.mode == "StatefulSet" and pod.ordinal >= 0]
+    if slurm.problem is not None:
+        return frozenset(pod.ordinal for pod in numbered)
+    named = slots(nodeset)
+    if not offered:
+        return frozenset([0] if named else [])
+    # Of a running slurmd without a record, it isn't known what it does: `lost` decides.
+    found = {
+        it.ordinal for it in numbered if it.started and it.slurm_node in named and it.slurm_node not in slurm.nodes
+    }
+    for name, ordinal in named.items():
+        node = slurm.nodes.get(name)
+        if node is not None and "CLOUD" in node.states and not states.is_powered_down(node.states):
+            found.add(ordinal)
+    return frozenset(found)
+
+
+def retained(nodeset: NodeSet) -> Callable[[Node], bool]:
+    """Whether a record without a pod is that of a node which Slurm has powered down, or is powering up."""
+    named = slots(nodeset) if nodeset.spec.power_saving.enabled and not nodeset.metadata.deletion_timestamp else {}
+
+    def check(node: Node) -> bool:
+        return node.name in named and states.is_under_power_saving(node.states)
+
+    return check
+
+
+def plan(desired: Desired, observed: Observed, created: Mapping[str, str], now: float) -> PowerPlan:
+    """What to do about the node records; nothing for a NodeSet without power saving, or that is being deleted.
+
+    `created`: with which line each record was last created by us.
+    """
+    if desired.pods.ordinals is None or desired.pods.deleting:
+        return PowerPlan()
+    if observed.slurm.problem is not None:
+        return PowerPlan(condition=Condition("PowerSaving", "Unknown", PowerSaving.NO_ANSWER, observed.slurm.problem))
+    if desired.record_problem:
+        return PowerPlan(condition=Condition("PowerSaving", "False", PowerSaving.INVALID, desired.record_problem))
+    if not desired.record_lines:
+        message = "no worker of this NodeSet has registered yet: one is started to show what workers offer"
+        return PowerPlan(condition=Condition("PowerSaving", "False", PowerSaving.FIRST_WORKER, message))
+    return _Planner(desired, observed, created, now).plan()
+
+
+def actions_of(plan: PowerPlan) -> list[Action]:
+    """The actions of a plan, in the order in which they are to be applied."""
+    lines: dict[str, list[str]] = {}
+    for name, line in plan.create.items():
+        lines.setdefault(line, []).append(name)
+    found: list[Action] = [actions.CreateRecords(line, tuple(names)) for line, names in lines.items()]
+    if plan.close:
+        found.append(actions.Drain(plan.reason, plan.close))
+    if plan.open:
+        found.append(actions.Undrain(plan.open))
+    if plan.resume:
+        found.append(actions.Resume(plan.resume))
+    if plan.stop:
+        found.append(actions.PowerDown(plan.stop, plan.jobs, plan.reason.removeprefix(reasons.NO_CAPACITY)))
+    if plan.start:
+        found.append(actions.PowerUp(plan.start))
+    if plan.replace:
+        found.append(actions.DeleteRecords(plan.replace))
+    return found
+
+
+class _Planner:
+    def __init__(self, desired: Desired, observed: Observed, created: Mapping[str, str], now: float) -> None:
+        self.saving = desired.nodeset.spec.power_saving
+        self.slots = slots(desired.nodeset)
+        self.lines = {name: desired.record_lines[it < self.saving.min] for name, it in self.slots.items()}
+        self.pods = {pod.slurm_node: pod for pod in observed.pods}
+        self.slurm = observed.slurm
+        self.jobs = observed.answers.get(Jobs())
+        self.created = created
+        self.now = now
+        self.nodes = [it for name in self.slots if (it := self.slurm.nodes.get(name)) and "CLOUD" in it.states]
+        self.settled = [it for it in self.nodes if it.name not in self.slurm.unsettled]
+        self.waits: list[float] = []
+
+    def plan(self) -> PowerPlan:
+        off = [it for it in self.settled if states.is_powered_down(it.states) and "POWERED_DOWN" in it.states]
+        unused = [
+            it for it in off if it.name not in self.pods and "IDLE" in it.states and not states.is_busy(it.states)
+        ]
+        closed = [it for it in off if states.is_drain(it.states) and it.reason.startswith(reasons.NO_CAPACITY)]
+        stale, stuck = self._stale(), self._stuck()
+        reason, over = self._closure(stuck, closed)
+        jobs = self._waiting_jobs({*stale, *stuck})
+        stop = tuple(it for it in (*stale, *stuck)) if jobs is not None else ()
+        # A drain requeues the jobs of a node that is being started, so its own comes with the jobs that wait for it.
+        close = tuple(stuck if stop else ()) + tuple(it.name for it in unused if reason and _is_free(it))
+        free = [it for it in unused if _is_free(it) and not reason and not it.reservation]
+        outdated = [it.name for it in free if self._is_outdated(it)]
+        return PowerPlan(
+            create={name: line for name, line in self.lines.items() if self._is_missing(name)},
+            replace=tuple(outdated),
+            start=tuple(it.name for it in free if self.slots[it.name] < self.saving.min and it.name not in outdated),
+            stop=stop,
+            jobs=jobs or (),
+            close=close if stop or not stuck else (),
+            reason=reason,
+            open=tuple(it.name for it in closed) if over else (),
+            resume=tuple(it.name for it in off if self._may_resume(it)),
+            condition=self._condition(stuck, closed, over=over),
+            needs_jobs=jobs is None,
+            look_again=min([*self.waits, *([JOBS_AGAIN] if jobs is None else [])], default=None),
+        )
+
+    def _is_missing(self, name: str) -> bool:
+        return name not in self.slurm.nodes and name not in self.pods
+
+    def _is_outdated(self, node: Node) -> bool:
+        line = self.lines[node.name]
+        return self.created.get(node.name) != line and not render.is_current(node, line)
+
+    def _powering_up(self) -> list[tuple[Node, WorkerPod]]:
+        starting = [it for it in self.settled if states.is_powering_up(it.states) and it.name in self.pods]
+        return [(it, self.pods[it.name]) for it in starting]
+
+    def _stale(self) -> list[str]:
+        """Nodes whose pod was started before Slurm asked for it."""
+        found = []
+        for node, pod in self._powering_up():
+            if pod.ready and pod.ready_since is not None and self._is_over(pod.ready_since + STALE_SECONDS):
+                found.append(node.name)
+        return found
+
+    def _stuck(self) -> dict[str, str]:
+        """Nodes whose pod finds no Kubernetes node or no image, with the reason."""
+        found = {}
+        for node, pod in self._powering_up():
+            why = "" if pod.started or pod.terminating else pod.unscheduled or pod.no_image
+            if why and self._is_over(pod.created + self.saving.capacity_wait_seconds):
+                found[node.name] = why
+        return found
+
+    def _closure(self, stuck: Mapping[str, str], closed: Sequence[Node]) -> tuple[str, bool]:
+        """The reason with which powered-down nodes are to be drained, "" for none; and whether such drains are over."""
+        if stuck:
+            return f"{reasons.NO_CAPACITY}{next(iter(stuck.values()))}"[: reasons.MAX_LENGTH], False
+        if not closed:
+            return "", False
+        first = min(closed, key=lambda node: node.reason_changed_at)
+        over = self._is_over(first.reason_changed_at + self.saving.retry_seconds)
+        return ("", True) if over else (first.reason, False)
+
+    def _waiting_jobs(self, nodes: set[str]) -> tuple[int, ...] | None:
+        """The jobs that wait for these nodes; None while that is unknown."""
+        if not nodes:
+            return ()
+        if not isinstance(self.jobs, Known):
+            return None
+        try:
+            return tuple(
+                job.job_id
+                for job in self.jobs.value.jobs
+                if "CONFIGURING" in job.states and not nodes.isdisjoint(job.node_names())
+            )
+        except Malformed:
+            return None
+
+    def _may_resume(self, node: Node) -> bool:
+        if not states.is_down(node.states) or node.name in self.pods or states.is_drain(node.states):
+            return False
+        owner = owner_of(node)
+        if node.reason == reasons.RESUME_TIMEOUT and owner is Owner.SLURMCTLD:
+            return self._is_over(node.reason_changed_at + self.saving.retry_seconds)
+        return owner in reasons.OURS or owner is Owner.SLURMCTLD
+
+    def _condition(self, stuck: Mapping[str, str], closed: Sequence[Node], *, over: bool) -> Condition:
+        if stuck or (closed and not over):
+            why = next(iter(stuck.values()), "") or closed[0].reason.removeprefix(reasons.NO_CAPACITY)
+            message = f"Slurm uses other NodeSets for {self.saving.retry_seconds} s: {why}"
+            return Condition("PowerSaving", "False", PowerSaving.NO_CAPACITY, message)
+        late = [it.name for it in self.nodes if it.reason == reasons.RESUME_TIMEOUT and states.is_down(it.states)]
+        if late:
+            more = f" and {len(late) - _NAMED} more" if len(late) > _NAMED else ""
+            message = (
+                f"Slurm nodes {', '.join(late[:_NAMED])}{more} did not register within {self.saving.start_seconds} s; "
+                f"they are used again {self.saving.retry_seconds} s later"
+            )
+            return Condition("PowerSaving", "False", PowerSaving.RESUME_TIMEOUT, message)
+        up = sum(1 for node in self.nodes if not states.is_powered_down(node.states))
+        message = f"{up} of {len(self.slots)} Slurm nodes are powered up"
+        return Condition("PowerSaving", "True", PowerSaving.FOLLOWING, message)
+
+    def _is_over(self, at: float) -> bool:
+        """Whether that time has come; if not, another plan is due then."""
+        if at <= self.now:
+            return True
+        self.waits.append(at - self.now)
+        return False
+
+
+def _is_free(node: Node) -> bool:
+    """Whether nobody has drained the node, set it DOWN or given it a reason."""
+    return owner_of(node) is Owner.NOBODY and not states.is_drain(node.states) and not states.is_down(node.states)

@@ -1,0 +1,153 @@
+"""Slurm's power saving: what a real slurmctld does, and workers that it starts and stops on a real cluster."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.power import POWER, Scenario
+from tests.contract.target import Target
+from tests.support.real import simulated_nodes
+from tests.support.real.harness import NODESET, Slurm, condition, until
+from tests.support.real.simulated_nodes import Slurmctld
+
+pytestmark = pytest.mark.timeout(600)
+
+KIND = "nodesets.slinky.slurm.net"
+SAVING = {"enabled": True, "idleSeconds": 15, "startSeconds": 150, "capacityWaitSeconds": 5, "retrySeconds": 30}
+SCRIPT = "#!/bin/sh\nsleep 5\n"
+CONF = "PartitionName=all Nodes=ALL Default=YES State=UP\nSuspendTimeout=3\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class SubmittedJobs:
+    """Jobs of a slurmctld without slurmd."""
+
+    slurmctld: Slurmctld
+
+    async def start(self, node: str) -> int:
+        """As `Jobs.start`."""
+        return self.slurmctld.submit({"tasks": 1, "cpus_per_task": 1, "time_limit": 5, "required_nodes": [node]})
+
+    async def submit_pending(self, *, exclusive: bool = False) -> int:
+        """As `Jobs.submit_pending`."""
+        shared = {"shared": ["none"]} if exclusive else {}
+        return self.slurmctld.submit({"tasks": 1, "hold": True, **shared})
+
+    async def suspend(self, job_id: int) -> None:
+        """No job of these nodes ever runs."""
+        raise NotImplementedError(job_id)
+
+
+@pytest.fixture(scope="module")
+def slurmctld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmctld]:
+    """One without nodes."""
+    with simulated_nodes.running(tmp_path_factory.mktemp("power"), CONF, "", 6) as found:
+        yield found
+
+
+@pytest.mark.parametrize("scenario", POWER, ids=lambda scenario: scenario.__name__)
+async def test_real_slurm_keeps_the_contract_of_power_saving(slurmctld: Slurmctld, scenario: Scenario) -> None:
+    target = Target(slurmctld.url, slurmctld.key, ("power-0", "power-1"), SubmittedJobs(slurmctld))
+    await scenario(target)
+
+
+# --- on a real cluster
+
+
+def create(slurm: Slurm, name: str, saving: dict[str, Any], **template: Any) -> None:
+    """A NodeSet of two nodes like the chart's, with a partition of its name."""
+    spec = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
+    template = {**spec["template"], "spec": {**spec["template"].get("spec", {}), "hostname": f"{name}-", **template}}
+    partition = {"enabled": True, "config": "State=UP"}
+    spec |= {"replicas": 2, "template": template, "partition": partition, "powerSaving": SAVING | saving}
+    metadata = {"name": name, "namespace": "slurm"}
+    nodeset = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "metadata": metadata, "spec": spec}
+    slurm.kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(nodeset))
+
+
+def states(slurm: Slurm, name: str) -> list[str]:
+    """The states of a NodeSet's nodes, as `sinfo` abbreviates them (`idle~`: powered down)."""
+    return slurm.login("sinfo", "-h", "-N", "-p", name, "-o", "%t").split()
+
+
+def pods(slurm: Slurm, name: str) -> list[str]:
+    """The worker pods of a NodeSet."""
+    return [pod for pod in slurm.pods() if pod.startswith(f"{name}-")]
+
+
+def until_powered_down(slurm: Slurm, name: str) -> None:
+    """Wait until Slurm has both nodes, and no pod runs."""
+    until(
+        f"two powered-down nodes of {name} and no pod",
+        lambda: (states(slurm, name), pods(slurm, name)) == (["idle~", "idle~"], []),
+        240,
+    )
+
+
+def until_completed(slurm: Slurm, job: int) -> dict[str, str]:
+    """Wait until the job has ended; it must have completed."""
+    ended = {"COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT"}
+    until(f"job {job} to end", lambda: slurm.job(job)["JobState"] in ended, 240)
+    found = slurm.job(job)
+    assert found["JobState"] == "COMPLETED", found
+    return found
+
+
+@pytest.fixture(scope="module")
+def power(slurm: Slurm) -> Iterator[Slurm]:
+    """With a NodeSet `power` whose workers are powered down. Nobody has declared what they offer."""
+    create(slurm, "power", {"price": 5})
+    try:
+        until_powered_down(slurm, "power")
+        yield slurm
+    finally:
+        slurm.kubernetes.kubectl("-n", "slurm", "delete", KIND, "power", "--timeout=180s", timeout=200)
+        slurm.until_idle(2)
+
+
+def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: Slurm) -> None:
+    assert condition(power.kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving")["reason"] == "Following"
+    jobs = [power.submit(SCRIPT, "-p", "power", "--exclusive") for _ in range(2)]
+    for job in jobs:
+        assert until_completed(power, job)["Restarts"] == "0"
+    assert sorted(pods(power, "power")) == ["power-0", "power-1"]
+    until_powered_down(power, "power")
+    # And once more, by the same records.
+    assert until_completed(power, power.submit(SCRIPT, "-p", "power"))["Restarts"] == "0"
+    until_powered_down(power, "power")
+
+
+def test_a_request_of_slurms_is_fulfilled_when_the_operator_is_back(power: Slurm) -> None:
+    def operator(replicas: int) -> None:
+        power.kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", f"--replicas={replicas}")
+
+    operator(0)
+    try:
+        selector = ("-n", "slinky", "pods", "-l", "app.kubernetes.io/name=slurm-operator")
+        until("the operator to be gone", lambda: not power.kubernetes.items(*selector), 60)
+        job = power.submit(SCRIPT, "-p", "power")
+        until("Slurm to start a node", lambda: any(it.endswith("#") for it in states(power, "power")), 90)
+        assert pods(power, "power") == []
+    finally:
+        operator(1)
+    assert until_completed(power, job)["Restarts"] == "0"
+    until_powered_down(power, "power")
+
+
+def test_a_nodeset_without_capacity_gives_way_to_the_next_within_a_minute(power: Slurm) -> None:
+    create(power, "full", {"node": "CPUs=1 RealMemory=500"}, nodeSelector={"e2e": "nowhere"})
+    try:
+        until("the nodes of the NodeSet without capacity", lambda: states(power, "full") == ["idle~", "idle~"], 90)
+        job = power.submit(SCRIPT, "-p", "all", "--constraint=full|power")
+        until("Slurm to try the cheaper NodeSet", lambda: bool(pods(power, "full")), 60)
+        until("Slurm to try the next one", lambda: power.job(job).get("NodeList", "").startswith("power-"), 60)
+        found = condition(power.kubernetes.get("-n", "slurm", KIND, "full"), "PowerSaving")
+        assert found["reason"] == "NoCapacity"
+        until_completed(power, job)
+        until("the NodeSet to be tried again", lambda: set(states(power, "full")) == {"idle~"}, 180)
+        assert pods(power, "full") == []
+    finally:
+        power.kubernetes.kubectl("-n", "slurm", "delete", KIND, "full", "--timeout=180s", timeout=200)

@@ -1,0 +1,95 @@
+"""Workers that Slurm's power saving starts and stops, by the operator in the world of the tests."""
+
+from typing import Any
+
+from sidecars.simulate import SlurmModel
+from tests.support.virtual_time import run
+from tests.support.world.world import World, world
+
+OFFER = "CPUs=4 RealMemory=8000"
+SAVING = {"enabled": True, "idleSeconds": 30, "startSeconds": 120, "retrySeconds": 60, "node": OFFER}
+
+
+def powered_down(model: SlurmModel) -> int:
+    return sum("POWERED_DOWN" in model.states(name) for name in model.nodes)
+
+
+def begin(w: World, replicas: int = 3, **saving: Any) -> SlurmModel:
+    w.nodeset(replicas=replicas, powerSaving=SAVING | saving)
+    return w.slurms["slurm", "slurm"]
+
+
+def no_drain(w: World, model: SlurmModel) -> None:
+    """A job that has begun is never ended; the world checks it. And no drain remains."""
+    assert not [name for name in model.nodes if model.states(name) & {"DRAIN", "DOWN"}]
+    assert w.jobs.requeued_before_start == 0
+
+
+def test_workers_come_with_jobs_and_go_when_slurm_stops_them_and_the_records_stay() -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            model = begin(w)
+            await w.until("three records of powered-down nodes", lambda: powered_down(model) == 3)
+            assert w.pods() == []
+            jobs = [w.job(1, 20), w.job(1, 40)]
+            await w.until("both jobs to end", lambda: all(job.over for job in jobs), 300)
+            await w.until("no pod", lambda: not w.pods(), 300)
+            await w.until("three records of powered-down nodes", lambda: powered_down(model) == 3)
+            assert w.condition("slinky", "PowerSaving")["reason"] == "Following"
+            no_drain(w, model)
+            await w.settle()
+
+    run(scenario())
+
+
+def test_nothing_is_lost_while_the_operator_is_down_or_slurmctld_restarts() -> None:
+    async def scenario() -> None:
+        async with world(2) as w:
+            model = begin(w)
+            await w.until("the records", lambda: powered_down(model) == 3)
+            first = w.job(2, 30)
+            await w.run(2)
+            w.restarts_after = 40.0
+            w.crash()
+            model.restart()
+            await w.until("the job to end", lambda: first.over, 300)
+            w.crash()
+            second = w.job(1, 10)
+            await w.until("the second job to end", lambda: second.over, 400)
+            await w.until("no pod", lambda: not w.pods(), 400)
+            await w.until("three records of powered-down nodes", lambda: powered_down(model) == 3)
+            no_drain(w, model)
+
+    run(scenario())
+
+
+def test_a_worker_that_never_registers_is_replaced_after_the_resume_timeout() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            model = begin(w, replicas=1, startSeconds=60)
+            model.resume_timeout = 60.0
+            await w.until("the record", lambda: powered_down(model) == 1)
+            w.faults.without_slurmctld.clear()
+            model.set_power(model.nodes["slinky-0"], "POWER_UP")
+            await w.until("the pod", lambda: len(w.pods()) == 1)
+            model.nodes["slinky-0"].power_at -= 60
+            model.advance()
+            await w.until("no pod", lambda: not w.pods(), 120)
+            assert w.condition("slinky", "PowerSaving")["reason"] == "ResumeTimeout"
+            await w.until("the node to be usable again", lambda: "DOWN" not in model.states("slinky-0"), 200)
+
+    run(scenario())
+
+
+def test_a_nodeset_is_deleted_with_its_records() -> None:
+    async def scenario() -> None:
+        async with world(4) as w:
+            model = begin(w)
+            await w.until("the records", lambda: powered_down(model) == 3)
+            job = w.job(1, 20)
+            await w.until("the job to run", lambda: bool(job.processes), 120)
+            w.api.delete("/apis/slinky.slurm.net/v1beta1/nodesets", "slurm", "slinky")
+            await w.until("no record", lambda: not model.nodes, 300)
+            assert job.over
+
+    run(scenario())

@@ -1,0 +1,352 @@
+"""Slurm's power saving of a NodeSet: `sidecars.policy.nodeset.power`, and what the whole decision makes of it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecars.contract import reasons
+from sidecars.contract.extra import PodFacts, encode
+from sidecars.policy.nodeset import actions, needs, power
+from sidecars.policy.nodeset.decide import Decision, decide
+from sidecars.policy.nodeset.desired import desired_pods
+from sidecars.policy.nodeset.memory import Memory
+from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
+from sidecars.policy.placement import Rules
+from sidecars.slurm.records import Job, Node
+from sidecars.workloads import nodeset as render
+from tests.support import builders
+from tests.unit.policy.nodeset.builders import NOW, slurm, worker
+
+OFFER = "CPUs=4 RealMemory=8000"
+NO_NODE = "0/3 nodes are available: 3 Insufficient cpu."
+CLOCK = 1_000.0
+
+
+def cloud(ordinal: int, *words: str, **fields: Any) -> Node:
+    """A record of power saving, as the operator creates it for a NodeSet with OFFER."""
+    present = {"features": ("slinky",), "cpus": 4, "real_memory": 8000, "weight": 1, "suspend_time": 300}
+    states = frozenset({"CLOUD", "DYNAMIC_NORM", *words})
+    return Node(f"slinky-{ordinal}", states=states, **{**present, **fields})
+
+
+def off(ordinal: int, **fields: Any) -> Node:
+    return cloud(ordinal, "IDLE", "POWERED_DOWN", **fields)
+
+
+def asked(
+    replicas: int, pods: Iterable[WorkerPod], view: SlurmView, meta: dict[str, Any] | None = None, **saving: Any
+) -> Desired:
+    """What a NodeSet `slinky` with power saving asks for."""
+    fields = {"enabled": True, "node": OFFER, **saving}
+    nodeset = power.with_offer(builders.nodeset("slinky", meta, replicas=replicas, powerSaving=fields), pods, view)
+    lines, problem = power.lines(nodeset)
+    ordinals = power.ordinals(nodeset, pods, view, offered=bool(lines))
+    wanted = desired_pods(nodeset, "new", Rules.of({}), {}, (), NOW, ordinals)
+    return Desired(nodeset, wanted, record_lines=lines, record_problem=problem)
+
+
+def decided(
+    replicas: int, pods: Iterable[WorkerPod], *nodes: Node, jobs: Iterable[Job] = (), **saving: Any
+) -> Decision:
+    """The decision when the list of jobs is this one."""
+    everyone, view = tuple(pods), slurm(*nodes)
+    answers: dict[needs.Need, needs.Answer] = {needs.Jobs(): needs.Known(needs.JobList(tuple(jobs), CLOCK), CLOCK)}
+    observed = Observed(everyone, view, clock=CLOCK, answers=answers)
+    return decide(asked(replicas, everyone, view, **saving), observed, Memory(), NOW)
+
+
+def starting(ordinal: int, **changes: Any) -> WorkerPod:
+    """A pod that was created ten seconds ago and is bound to no Kubernetes node."""
+    fresh = {"kube_node": None, "phase": "Pending", "ready": False, "available": False, "started": False}
+    return worker(ordinal, **{**fresh, "ready_since": None, "created": NOW - 10, **changes})
+
+
+def kinds(decision: Decision) -> list[type]:
+    return [type(action) for action in decision.actions]
+
+
+def condition(decision: Decision) -> tuple[str, str]:
+    [found] = [it for it in decision.conditions if it.type == "PowerSaving"]
+    return found.status, found.reason
+
+
+# --- which ordinals need a pod
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        ("IDLE POWERED_DOWN", False),
+        ("IDLE POWERING_DOWN", False),
+        ("ALLOCATED POWERED_DOWN", False),
+        ("IDLE POWERED_DOWN POWER_UP", False),
+        ("DOWN POWERED_DOWN", False),
+        ("ALLOCATED NOT_RESPONDING POWERING_UP", True),
+        ("IDLE", True),
+        ("MIXED", True),
+        ("IDLE POWER_DOWN", True),
+        ("DOWN NOT_RESPONDING", True),
+        ("IDLE DRAIN", True),
+    ],
+)
+def test_a_node_needs_its_pod_from_the_moment_that_slurm_starts_it_until_slurm_stops_it(
+    words: str, needed: bool
+) -> None:
+    view = slurm(cloud(0, *words.split()))
+    nodeset = builders.nodeset("slinky", replicas=1, powerSaving={"enabled": True})
+    assert power.ordinals(nodeset, (), view, offered=True) == (frozenset({0}) if needed else frozenset())
+
+
+def test_while_slurm_is_unknown_the_pods_stay_as_they_are() -> None:
+    pods = (worker(0), worker(2))
+    view = replace(slurm(off(0), cloud(1, "ALLOCATED", "POWERING_UP")), problem="no answer")
+    found = decide(asked(3, pods, view), Observed(pods, view, clock=CLOCK), Memory(), NOW)
+    assert not [it for it in found.actions if not isinstance(it, actions.Cordon)]
+    assert condition(found) == ("Unknown", "NoAnswer")
+
+
+def test_a_slurmd_without_a_record_keeps_its_pod_until_it_is_explained() -> None:
+    nodeset = builders.nodeset("slinky", replicas=2, powerSaving={"enabled": True})
+    assert power.ordinals(nodeset, [worker(1)], slurm(), offered=True) == {1}
+
+
+# --- records
+
+
+def test_all_ordinals_get_a_record_in_one_request_and_no_pod() -> None:
+    found = decided(3, ())
+    [create] = found.actions
+    assert isinstance(create, actions.CreateRecords)
+    assert create.slurm_nodes == ("slinky-0", "slinky-1", "slinky-2")
+    assert create.conf == "State=CLOUD Weight=1 CPUs=4 RealMemory=8000 Features=slinky SuspendTime=300"
+
+
+def test_workers_that_always_run_have_records_that_slurm_never_stops_and_are_started() -> None:
+    found = decided(2, (), min=1)
+    assert [it.conf.split()[-1] for it in found.actions if isinstance(it, actions.CreateRecords)] == [
+        "SuspendTime=INFINITE",
+        "SuspendTime=300",
+    ]
+    again = decided(2, (), off(0, suspend_time=None), off(1), min=1)
+    assert again.actions == (actions.PowerUp(("slinky-0",)),)
+
+
+def test_a_record_that_is_out_of_date_is_deleted_while_the_node_is_powered_down_and_free() -> None:
+    assert decided(1, (), off(0), price=5).actions == (actions.DeleteRecords(("slinky-0",)),)
+    for kept in (cloud(0, "IDLE"), off(0, reservation="maintenance"), cloud(0, "ALLOCATED", "POWERED_DOWN")):
+        pods = [] if "POWERED_DOWN" in kept.states else [worker(0)]
+        assert actions.DeleteRecords not in kinds(decided(1, pods, kept, price=5))
+
+
+def test_a_record_that_slurm_shows_in_other_words_is_created_again_only_once() -> None:
+    view = slurm(off(0, weight=7))
+    desired = asked(1, (), view)
+    observed = Observed((), view, clock=CLOCK)
+    memory = Memory(created_records={"slinky-0": desired.record_lines[False]})
+    assert decide(desired, observed, memory, NOW).actions == ()
+
+
+def test_as_long_as_no_worker_has_registered_one_is_started_to_show_what_it_offers() -> None:
+    found = decided(3, (), node="")
+    assert found.actions == (actions.CreatePods(ordinals=(0,)),)
+    assert condition(found) == ("False", "FirstWorker")
+
+
+def test_what_a_worker_has_registered_with_is_remembered_and_used_for_all_records() -> None:
+    registered = Node(
+        "slinky-0",
+        states=frozenset({"IDLE", "DYNAMIC_NORM"}),
+        cpus=8,
+        sockets=1,
+        cores=4,
+        threads=2,
+        real_memory=16_000,
+        specialized_memory=1024,
+        gres="gpu:h100:2(S:0)",
+        slurmd_start_time=5,
+    )
+    found = decided(2, [worker(0)], registered, node="")
+    offer = "CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=16000 MemSpecLimit=1024 Gres=gpu:h100:2"
+    assert found.status["nodeConf"] == offer
+    [create] = [it for it in found.actions if isinstance(it, actions.CreateRecords)]
+    assert create.slurm_nodes == ("slinky-1",)
+    assert "GresConf=name=gpu,type=h100,count=2" in create.conf
+
+
+def test_an_offer_that_can_t_be_read_is_reported_and_starts_nothing_but_the_first_worker() -> None:
+    found = decided(3, (), node="CPUs")
+    assert condition(found) == ("False", "Invalid")
+    assert actions.CreateRecords not in kinds(found)
+
+
+# --- stopping
+
+
+def test_a_worker_that_slurm_has_stopped_is_deleted_without_a_drain_and_its_record_stays() -> None:
+    for words in (("IDLE", "POWERING_DOWN"), ("IDLE", "POWERED_DOWN")):
+        found = decided(1, [worker(0)], cloud(0, *words))
+        assert [type(it) for it in found.actions] == [actions.DeletePod]
+        assert found.actions[0].deletion.drained  # type: ignore[union-attr]  # the record is read again before
+
+
+def test_a_worker_whose_node_has_a_suspended_job_or_work_stays() -> None:
+    suspended = Job(1, states=frozenset({"SUSPENDED"}), nodes="slinky-0")
+    assert actions.DeletePod not in kinds(decided(1, [worker(0)], off(0), jobs=[suspended]))
+    for words in (("MIXED", "POWERING_DOWN"), ("IDLE", "COMPLETING", "POWERING_DOWN"), ("UNKNOWN", "POWERED_DOWN")):
+        assert actions.DeletePod not in kinds(decided(1, [worker(0)], cloud(0, *words)))
+
+
+def test_no_node_that_slurm_may_be_starting_is_drained_because_its_pod_was_to_go() -> None:
+    view = slurm(off(0))
+    desired = asked(1, [worker(0)], view)
+    for words in (("ALLOCATED", "POWERING_UP"), ("ALLOCATED", "POWERED_DOWN"), ("MIXED",)):
+        later = Observed(
+            (worker(0),), slurm(cloud(0, *words)), clock=CLOCK, answers={needs.Deadlines(): needs.Known(1)}
+        )
+        assert not {actions.Drain, actions.DeletePod} & {*kinds(decide(desired, later, Memory(), NOW))}
+
+
+def test_an_ordinal_beyond_replicas_is_scaled_in_by_the_usual_rules() -> None:
+    found = decided(1, [worker(1)], off(0), cloud(1, "MIXED"))
+    assert [it.slurm_nodes for it in found.actions if isinstance(it, actions.Drain)] == [("slinky-1",)]
+
+
+# --- pods that can't start
+
+
+def test_a_pod_that_finds_no_kubernetes_node_gives_way_to_other_nodesets() -> None:
+    late = starting(0, unscheduled=NO_NODE, created=NOW - 31)
+    waiting = Job(7, states=frozenset({"RUNNING", "CONFIGURING"}), nodes="slinky-0")
+    other = Job(8, states=frozenset({"RUNNING"}), nodes="other-0")
+    found = decided(3, [late], cloud(0, "ALLOCATED", "POWERING_UP"), off(1), off(2), jobs=[waiting, other])
+    reason = reasons.NO_CAPACITY + NO_NODE
+    assert found.actions == (
+        actions.Drain(reason, ("slinky-0", "slinky-1", "slinky-2")),
+        actions.PowerDown(("slinky-0",), (7,), NO_NODE),
+    )
+    assert condition(found) == ("False", "NoCapacity")
+
+
+def test_a_pod_without_an_image_gives_way_too() -> None:
+    late = starting(0, no_image="ErrImagePull: not found", created=NOW - 31, kube_node="machine-0")
+    assert actions.PowerDown in kinds(decided(1, [late], cloud(0, "ALLOCATED", "POWERING_UP")))
+
+
+def test_a_pod_that_is_not_late_yet_is_waited_for() -> None:
+    found = decided(1, [starting(0, unscheduled=NO_NODE, created=NOW - 10)], cloud(0, "ALLOCATED", "POWERING_UP"))
+    assert found.actions == ()
+    assert found.look_again is not None
+    assert found.look_again <= 20
+
+
+def test_nothing_is_stopped_while_the_jobs_that_wait_for_it_are_unknown() -> None:
+    late = starting(0, unscheduled=NO_NODE, created=NOW - 31)
+    view = slurm(cloud(0, "ALLOCATED", "POWERING_UP"), off(1))
+    desired = asked(2, [late], view)
+    assert needs.Jobs() in decide(desired, Observed((late,), view, clock=CLOCK), Memory(), NOW).needs
+    failed = Observed((late,), view, clock=CLOCK, answers={needs.Jobs(): needs.Failed("no answer")})
+    found = decide(desired, failed, Memory(), NOW)
+    assert found.actions == ()
+    assert found.look_again == 1.0
+
+
+def test_a_nodeset_without_capacity_is_used_again_when_the_time_is_over() -> None:
+    reason = reasons.NO_CAPACITY + NO_NODE
+
+    def closed(ordinal: int, ago: float) -> Node:
+        return cloud(ordinal, "IDLE", "DRAIN", "POWERED_DOWN", reason=reason, reason_changed_at=int(NOW - ago))
+
+    # Powering down has ended the drain of the first.
+    found = decided(2, (), off(0), closed(1, 100))
+    assert found.actions == (actions.Drain(reason, ("slinky-0",)),)
+    assert condition(found) == ("False", "NoCapacity")
+    assert decided(2, (), closed(0, 200), closed(1, 301)).actions == (actions.Undrain(("slinky-0", "slinky-1")),)
+
+
+def test_a_drain_of_an_administrator_is_neither_lifted_nor_replaced() -> None:
+    foreign = cloud(0, "IDLE", "DRAIN", "POWERED_DOWN", reason="bad disk", reason_changed_at=1)
+    reason = reasons.NO_CAPACITY + NO_NODE
+    closed = cloud(1, "IDLE", "DRAIN", "POWERED_DOWN", reason=reason, reason_changed_at=int(NOW))
+    assert decided(2, (), foreign, closed).actions == ()
+    assert decided(1, (), foreign, price=3).actions == ()
+
+
+def test_a_node_that_did_not_start_in_time_is_resumed_after_a_while() -> None:
+    def late(ago: float) -> Node:
+        return cloud(0, "DOWN", "POWERED_DOWN", reason=reasons.RESUME_TIMEOUT, reason_changed_at=int(NOW - ago))
+
+    assert kinds(decided(1, [worker(0)], late(301))) == [actions.DeletePod]
+    found = decided(1, (), late(10))
+    assert found.actions == ()
+    assert condition(found) == ("False", "ResumeTimeout")
+    assert decided(1, (), late(301)).actions == (actions.Resume(("slinky-0",)),)
+
+
+def test_a_worker_that_was_started_before_slurm_asked_is_replaced_without_closing_the_nodeset() -> None:
+    found = decided(2, [worker(0)], cloud(0, "ALLOCATED", "NOT_RESPONDING", "POWERING_UP"), off(1))
+    assert found.actions == (actions.PowerDown(("slinky-0",), (), ""),)
+
+
+def test_a_nodeset_that_is_being_deleted_creates_and_starts_nothing() -> None:
+    view = slurm(off(0))
+    desired = asked(2, (), view, meta={"deletionTimestamp": "1970-01-12T13:46:00Z"})
+    found = decide(desired, Observed((), view, clock=CLOCK), Memory(), NOW)
+    assert not {actions.CreateRecords, actions.PowerUp, actions.CreatePods} & {*kinds(found)}
+
+
+def test_a_record_without_a_pod_stays_while_slurm_has_it_powered_down() -> None:
+    nodeset = builders.nodeset("slinky", replicas=1, powerSaving={"enabled": True})
+    keeps = power.retained(nodeset)
+    assert keeps(off(0))
+    assert keeps(cloud(0, "ALLOCATED", "POWERING_UP"))
+    assert not keeps(cloud(0, "IDLE"))
+    assert not keeps(off(1))
+    assert not power.retained(builders.nodeset("slinky", replicas=1))(off(0))
+
+
+POWER = st.sampled_from([(), ("POWERING_UP",), ("POWERED_DOWN",), ("POWERING_DOWN",), ("POWERED_DOWN", "POWER_UP")])
+BASE = st.sampled_from(["IDLE", "IDLE", "MIXED", "ALLOCATED", "DOWN", "UNKNOWN"])
+FLAGS = st.sampled_from([(), (), ("DRAIN",), ("COMPLETING",), ("NOT_RESPONDING",)])
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    records=st.lists(st.tuples(BASE, POWER, FLAGS), min_size=1, max_size=5),
+    has_pod=st.lists(st.booleans(), min_size=5, max_size=5),
+    replicas=st.integers(0, 5),
+    with_job=st.sets(st.integers(0, 4)),
+)
+def test_no_pod_is_deleted_whose_node_has_work_or_can_be_given_some(
+    records: list[tuple[str, tuple[str, ...], tuple[str, ...]]],
+    has_pod: list[bool],
+    replicas: int,
+    with_job: set[int],
+) -> None:
+    nodes = [cloud(number, base, *powered, *flags) for number, (base, powered, flags) in enumerate(records)]
+    pods = [worker(number) for number in range(len(nodes)) if has_pod[number]]
+    jobs = [Job(number, states=frozenset({"SUSPENDED"}), nodes=f"slinky-{number}") for number in sorted(with_job)]
+    view = slurm(*nodes)
+    answers: dict[needs.Need, needs.Answer] = {
+        needs.Jobs(): needs.Known(needs.JobList(tuple(jobs), CLOCK), CLOCK),
+        needs.Deadlines(): needs.Known(True),
+    }
+    found = decide(asked(replicas, pods, view), Observed(pods, view, clock=CLOCK, answers=answers), Memory(), NOW)
+    for action in found.actions:
+        if isinstance(action, actions.DeletePod):
+            number = action.deletion.pod.ordinal
+            words = nodes[number].states
+            assert number not in with_job
+            assert words.isdisjoint({"ALLOCATED", "MIXED", "COMPLETING", "UNKNOWN", "POWERING_UP"}) or "DRAIN" in words
+            assert words & {"POWERED_DOWN", "POWERING_DOWN", "DRAIN"}
+            assert words.isdisjoint({"ALLOCATED", "MIXED", "COMPLETING"})
+
+
+def test_a_record_of_power_saving_names_its_nodeset_before_any_pod_has_claimed_it() -> None:
+    assert (
+        encode(PodFacts("", namespace="slurm", nodeset_uid="u")) == '{"podUid":"","namespace":"slurm","nodeSetUid":"u"}'
+    )
+    assert render.registered(off(0, slurmd_start_time=5)) == ""

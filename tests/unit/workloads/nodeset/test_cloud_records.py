@@ -1,0 +1,72 @@
+"""The node records of Slurm's power saving."""
+
+from dataclasses import replace
+
+import pytest
+
+from sidecars.slurm.nodeconf import parse
+from sidecars.slurm.records import Node
+from sidecars.workloads.nodeset import cloud_record, is_current, registered
+from sidecars.workloads.resources import NodeSet, ResourceError
+from tests.support.builders import nodeset
+
+OFFER = "CPUs=8 RealMemory=16000"
+
+
+def saving(extra_conf: str = "", **fields: object) -> NodeSet:
+    return nodeset("slinky", extraConf=extra_conf, powerSaving={"enabled": True, **fields})
+
+
+def test_the_line_has_what_is_declared_and_the_nodesets_own_items_win() -> None:
+    line = cloud_record(saving("Features=fast RealMemory=12000", node=OFFER, price=7, idleSeconds=60))
+    assert line == "State=CLOUD Weight=7 CPUs=8 RealMemory=12000 Features=fast,slinky SuspendTime=60"
+
+
+def test_what_belongs_to_a_running_slurmd_alone_is_no_part_of_a_record() -> None:
+    items = parse(cloud_record(saving("State=DRAIN Reason=x NodeAddr=10.0.0.1", node=OFFER)))
+    assert items.get("State") == "CLOUD"
+    assert not {"reason", "nodeaddr"} & items.keys
+
+
+def test_slurm_is_told_what_gres_conf_would_tell() -> None:
+    assert "GresConf=name=gpu,type=h100,count=4" in cloud_record(saving(node=f"{OFFER} Gres=gpu:h100:4"))
+    assert "GresConf=name=gpu,count=4" in cloud_record(saving(node=f"{OFFER} Gres=gpu:4"))
+
+
+def test_without_an_offer_there_is_no_line_unless_the_nodeset_sets_the_memory_itself() -> None:
+    assert cloud_record(saving()) == ""
+    assert cloud_record(saving("CPUs=2 RealMemory=1000")) != ""
+
+
+def test_an_offer_that_is_no_list_of_items_is_refused() -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.powerSaving\.node: 'CPUs'"):
+        cloud_record(saving(node="CPUs"))
+
+
+def test_a_worker_that_has_registered_shows_its_hardware_and_what_is_reserved() -> None:
+    node = Node("n0", slurmd_start_time=1, cpus=8, sockets=1, cores=4, threads=2, real_memory=16_000)
+    hardware = "CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=16000"
+    assert registered(node) == hardware
+    reserved = replace(node, specialized_cores=1, specialized_memory=500, gres="gpu:2(S:0)")
+    assert registered(reserved) == f"{hardware} CoreSpecCount=1 MemSpecLimit=500 Gres=gpu:2"
+
+
+def test_a_record_that_was_created_without_a_worker_shows_nothing() -> None:
+    assert registered(Node("n0", cpus=8)) == ""
+    assert registered(Node("n0", cpus=8, slurmd_start_time=1, states=frozenset({"CLOUD"}))) == ""
+
+
+def test_a_record_is_current_while_it_shows_the_line() -> None:
+    line = cloud_record(saving(node=f"{OFFER} Gres=gpu:4", idleSeconds=60))
+    node = Node("n0", cpus=8, real_memory=16_000, features=("slinky",), gres="gpu:4", suspend_time=60)
+    assert is_current(node, line)
+    others = (
+        replace(node, cpus=4),
+        replace(node, weight=2),
+        replace(node, features=("a",)),
+        replace(node, gres=""),
+        replace(node, suspend_time=None),
+    )
+    assert not any(is_current(other, line) for other in others)
+    always = cloud_record(saving(node=f"{OFFER} Gres=gpu:4"), always_on=True)
+    assert is_current(replace(node, suspend_time=None), always)

@@ -63,6 +63,8 @@ def create(slurm: Slurm, name: str, saving: dict[str, Any], **template: Any) -> 
     template = {**spec["template"], "spec": {**spec["template"].get("spec", {}), "hostname": f"{name}-", **template}}
     partition = {"enabled": True, "config": "State=UP"}
     spec |= {"replicas": 2, "template": template, "partition": partition, "powerSaving": SAVING | saving}
+    # Its partition isn't to stay for the minutes for which Slurm keeps ended jobs.
+    spec["forceRemoval"] = True
     metadata = {"name": name, "namespace": "slurm"}
     nodeset = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "metadata": metadata, "spec": spec}
     slurm.kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(nodeset))

@@ -186,7 +186,8 @@ class _Planner:
         unused = [
             it for it in off if it.name not in self.pods and "IDLE" in it.states and not states.is_busy(it.states)
         ]
-        closed = [it for it in off if states.is_drain(it.states) and it.reason.startswith(reasons.NO_CAPACITY)]
+        ours = [it for it in off if it.reason.startswith(reasons.NO_CAPACITY)]
+        closed = [it for it in ours if states.is_drain(it.states)]
         stale, stuck = self._stale(), self._stuck()
         reason, over = self._closure(stuck, closed)
         jobs = self._waiting_jobs({*stale, *stuck})
@@ -203,7 +204,8 @@ class _Planner:
             jobs=jobs or (),
             close=close if stop or not stuck else (),
             reason=reason,
-            open=tuple(it.name for it in closed) if over else (),
+            # Powering down has ended the drain of some, but not its reason.
+            open=tuple(it.name for it in ours) if not reason else (),
             resume=tuple(it.name for it in off if self._may_resume(it)),
             condition=self._condition(stuck, closed, over=over),
             needs_jobs=jobs is None,
@@ -297,5 +299,6 @@ class _Planner:
 
 
 def _is_free(node: Node) -> bool:
-    """Whether nobody has drained the node, set it DOWN or given it a reason."""
-    return owner_of(node) is Owner.NOBODY and not states.is_drain(node.states) and not states.is_down(node.states)
+    """Whether nobody has drained the node, set it DOWN or given it a reason, besides the operator an earlier one."""
+    unavailable = states.is_drain(node.states) or states.is_down(node.states)
+    return owner_of(node) in (Owner.NOBODY, Owner.OPERATOR) and not unavailable

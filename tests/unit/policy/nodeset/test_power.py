@@ -260,11 +260,12 @@ def test_a_nodeset_without_capacity_is_used_again_when_the_time_is_over() -> Non
     def closed(ordinal: int, ago: float) -> Node:
         return cloud(ordinal, "IDLE", "DRAIN", "POWERED_DOWN", reason=reason, reason_changed_at=int(NOW - ago))
 
-    # Powering down has ended the drain of the first.
-    found = decided(2, (), off(0), closed(1, 100))
+    # Powering down has ended the drain of the first, but not its reason.
+    found = decided(2, (), off(0, reason=reason), closed(1, 100))
     assert found.actions == (actions.Drain(reason, ("slinky-0",)),)
     assert condition(found) == ("False", "NoCapacity")
     assert decided(2, (), closed(0, 200), closed(1, 301)).actions == (actions.Undrain(("slinky-0", "slinky-1")),)
+    assert decided(2, (), off(0, reason=reason), off(1)).actions == (actions.Undrain(("slinky-0",)),)
 
 
 def test_a_drain_of_an_administrator_is_neither_lifted_nor_replaced() -> None:

@@ -171,7 +171,6 @@ def job(job: SimJob) -> Json:
         "end_time": number(end),
         "time_limit": limit(job.time_limit),
         "cpus": number(job.cpus),
-        "priority": number(100),
         "node_count": number(len(job.nodes)),
     }
 

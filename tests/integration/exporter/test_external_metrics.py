@@ -155,7 +155,7 @@ def manifests(plane: ControlPlane, port: int) -> list[dict[str, Any]]:
 @pytest.mark.timeout(300)
 async def test_an_autoscaler_follows_the_queue_and_changes_nothing_while_data_is_missing(scene: Scene) -> None:
     await scene.until_replicas(1)
-    jobs = [scene.slurm.job_submit() for _ in range(4)]
+    jobs = [scene.slurm.job_submit(cpus=4) for _ in range(4)]
     await scene.until_replicas(4)
 
     scene.slurm.fail(Fault.NO_SLURMCTLD, times=None)

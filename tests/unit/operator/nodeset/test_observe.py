@@ -152,7 +152,9 @@ async def test_the_record_of_a_worker_of_schedmds_operator_is_no_orphan_while_it
     parts, slurm = await connected()
     registered_by_schedmd(slurm, "slinky-0")
     pod = pod_of_schedmd(parts, "slinky-0")
-    parts.runtime.caches.pods.store.put(msgspec.structs.replace(pod, spec=records.PodSpec(hostname="slinky-0")))
+    metadata = msgspec.structs.replace(pod.metadata, resource_version="1000")
+    unbound = msgspec.structs.replace(pod, metadata=metadata, spec=records.PodSpec(hostname="slinky-0"))
+    parts.runtime.caches.pods.store.put(unbound)
     assert await orphans(parts) == []
 
 

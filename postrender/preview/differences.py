@@ -1,5 +1,6 @@
 """Which fields of objects differ, in words."""
 
+import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -94,9 +95,19 @@ def _of_object(before: Manifest, after: Manifest, *, live: bool) -> Iterator[str
         return
     one, other = (
         {key: value for key, value in it.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
-        for it in (before, after)
+        for it in (map(_stored, (before, after)) if secret else (before, after))
     )
     yield from fields(one, other, live=live, secret=secret)
+
+
+def _stored(secret: Manifest) -> Manifest:
+    """As the API server stores it: `stringData` is data in base64."""
+    text = secret.get("stringData")
+    if not isinstance(text, dict):
+        return secret
+    encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in text.items()}
+    kept = {key: value for key, value in secret.items() if key != "stringData"}
+    return {**kept, "data": {**(secret.get("data") or {}), **encoded}}
 
 
 def _without_tools(of: Mapping[str, str]) -> dict[str, str]:

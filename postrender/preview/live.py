@@ -40,7 +40,10 @@ def kubectl(arguments: Sequence[str], stdin: str = "") -> str:
 def read(
     after: Sequence[Manifest], namespace: str, release: str, run: Kubectl = kubectl, now: float | None = None
 ) -> tuple[list[Manifest], State]:
-    """The objects before, and the state. `release`: whose custom resources count as deleted if `after` lacks them.
+    """The objects before, and the state.
+
+    `release`: whose custom resources count as deleted if `after` lacks them, and whose Secrets and ConfigMaps that
+    custom resources refer to.
 
     Raises PostrenderError.
     """
@@ -49,6 +52,7 @@ def read(
     plain = [it for it in wanted if not is_custom(it)]
     before = _items(run(_get("-f", "-", *_in(namespace)), json.dumps(_list(plain)))) if plain else []
     names_after = {(it["kind"], it["metadata"]["name"]) for it in wanted if is_custom(it)}
+    referenced: list[Manifest] = []
     pods: list[Manifest] = []
     revisions: list[Manifest] = []
     slurm: dict[Key, SlurmState] = {}
@@ -57,7 +61,9 @@ def read(
         found = _items(run(_get(kinds, *_in(space)), ""))
         found = [it for it in found if (it["kind"], it["metadata"]["name"]) in names_after or _is_of(it, release)]
         before += found
-        before += _referenced([*found, *(with_namespace(it, namespace) for it in wanted if is_custom(it))], space, run)
+        custom = [*found, *(with_namespace(it, namespace) for it in wanted if is_custom(it))]
+        for it in _referenced(custom, space, run):
+            (before if _is_of(it, release) else referenced).append(it)
         pods += _items(run(_get("pods", *_in(space), "-l", f"{names.APP_NAME}=slurmd"), ""))
         revisions += _items(run(_get("controllerrevisions", *_in(space), "-l", f"{names.APP_NAME}=slurmd"), ""))
         for controller in (it for it in found if it["kind"] == "Controller"):
@@ -68,6 +74,7 @@ def read(
     state = State(
         now=time.time() if now is None else now,
         live=True,
+        referenced=_distinct(referenced),
         pods=pods,
         revisions=revisions,
         kube_nodes=kube_nodes,

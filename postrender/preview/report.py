@@ -64,7 +64,8 @@ def preview(
 
     Secrets whose contents one side doesn't know have those of the other side.
     """
-    old = clusters(before, namespace)
+    own = {identity(it, namespace) for it in before}
+    old = clusters([*before, *(it for it in state.referenced if identity(it) not in own)], namespace)
     new = clusters(after, namespace)
     if not state.live:
         # Nothing tells which of them exist: none of them changes.

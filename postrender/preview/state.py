@@ -42,6 +42,8 @@ class State:
     """Seconds since the epoch."""
     live: bool = False
     """Whether the objects before come from a live cluster, and the rest is known."""
+    referenced: Sequence[Manifest] = ()
+    """Secrets and ConfigMaps that custom resources refer to, of others than the release."""
     pods: Sequence[Manifest] = ()
     """Worker pods."""
     revisions: Sequence[Manifest] = ()

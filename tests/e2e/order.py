@@ -5,6 +5,7 @@ alphabetical order.
 """
 
 FIRST = (
+    "test_power_saving",
     "test_states",
     "test_no_ghosts",
     "test_default_values",
@@ -14,6 +15,8 @@ FIRST = (
     "test_high_availability",
     "test_takeover",
     "test_faults",
+    "test_without_operator",
+    "test_autoscaling",
 )
 """Files of two minutes and more, the longest ones first."""
 

@@ -52,6 +52,14 @@ def test_long_values_and_secrets_are_not_shown() -> None:
     assert [it.fields for it in found] == [("data.k changes", "data.m is added")]
 
 
+def test_the_text_of_a_secret_is_compared_as_the_api_server_stores_it() -> None:
+    stored = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "slurm"}}
+    before = stored | {"type": "Opaque", "data": {"k": "b2xk"}}
+    assert changes([before], [stored | {"stringData": {"k": "old"}}], live=True) == []
+    found = changes([before], [stored | {"data": {"k": "b2xk"}, "stringData": {"k": "new"}}], live=True)
+    assert [it.fields for it in found] == [("data.k changes",)]
+
+
 def test_labels_of_deployment_tools_are_no_change() -> None:
     after = config_map()
     after["metadata"]["labels"] = {"helm.sh/chart": "slurm-2"}

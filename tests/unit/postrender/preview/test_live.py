@@ -10,6 +10,7 @@ import pytest
 
 from postrender.errors import PostrenderError
 from postrender.preview import live
+from postrender.preview.report import preview
 from sidecars.workloads.resources import Manifest
 from tests.unit.postrender.expand import streams
 from tests.unit.postrender.preview import clusters
@@ -63,10 +64,9 @@ def test_the_objects_of_the_stream_and_what_they_refer_to_are_read() -> None:
     assert sorted(names(before)) == [
         ("Controller", "slurm"),
         ("NodeSet", "slurm-worker-slinky"),
-        ("Secret", "slurm-auth-jwt"),
-        ("Secret", "slurm-auth-slurm"),
         ("Service", "plain"),
     ]
+    assert sorted(names(state.referenced)) == [("Secret", "slurm-auth-jwt"), ("Secret", "slurm-auth-slurm")]
     assert state.live
     assert [it["metadata"]["name"] for it in state.pods] == ["slurm-worker-slinky-0"]
     slurm = state.of_slurm(("slurm", "slurm"))
@@ -81,6 +81,16 @@ def test_what_the_stream_lacks_counts_as_deleted_if_it_is_of_the_release() -> No
     assert ("NodeSet", "ours") in names(read(cluster, streams.controller(), release="slurm")[0])
     assert ("NodeSet", "theirs") not in names(read(cluster, streams.controller(), release="slurm")[0])
     assert ("NodeSet", "ours") not in names(read(cluster, streams.controller())[0])
+
+
+def test_a_secret_that_a_custom_resource_refers_to_counts_as_deleted_only_if_it_is_of_the_release() -> None:
+    ours, theirs = streams.known_keys()
+    ours["metadata"]["annotations"] = {live.RELEASE: "slurm"}
+    cluster = Cluster(ours, theirs, streams.controller())
+    before, state = read(cluster, streams.controller(), release="slurm")
+    assert ("Secret", ours["metadata"]["name"]) in names(before)
+    found = preview(before, [streams.controller()], streams.SITE, state, "slurm")
+    assert [(it.action, it.kind, it.name) for it in found.changes] == [("delete", "Secret", ours["metadata"]["name"])]
 
 
 def test_a_slurm_that_cannot_be_asked_is_unknown_with_the_reason() -> None:

@@ -118,10 +118,11 @@ async def _fill(
         live = await client.get(STATEFUL_SETS, namespace, used_by)
     except NotFound:
         live = {}
-    if (live.get("status") or {}).get("readyReplicas"):
+    if _had_value(secret, selector.key, live):
         raise SecretError(
             f"Secret {selector.name!r} has lost {selector.key!r}, which the cluster uses. Restore the Secret from a "
-            "backup: none is generated, because the daemons have the former one"
+            f"backup: none is generated, because the daemons have the former one. If {used_by} has never run, delete "
+            "the release and install it again"
         )
     text = base64.b64encode(generated.text(characters).encode()).decode()
     patch = {
@@ -135,6 +136,17 @@ async def _fill(
     }
     await client.merge_patch(SECRETS, namespace, selector.name, patch)
     log.info("generated %r in Secret %s/%s", selector.key, namespace, selector.name)
+
+
+def _had_value(secret: Manifest, key: str, user: Manifest) -> bool:
+    """Whether daemons may have a former value, although they may not be ready now. `user`: {} if it doesn't exist.
+
+    An installation creates the Secret before the StatefulSet: a newer one replaces another.
+    """
+    was_generated = (secret["metadata"].get("annotations") or {}).get(names.GENERATED) == key
+    created, used = (it.get("metadata", {}).get("creationTimestamp") or "" for it in (secret, user))
+    is_newer = bool(user) and created > used
+    return was_generated or is_newer or bool((user.get("status") or {}).get("readyReplicas"))
 
 
 async def _slurmdbd_conf(client: Client, accounting: Accounting) -> None:

@@ -72,6 +72,35 @@ async def test_a_key_that_running_daemons_have_is_not_replaced() -> None:
         assert server.objects(SECRETS)["slurm", "slurm-auth-slurm"]["data"] == {}
 
 
+@pytest.mark.parametrize(
+    ("created", "annotations", "is_lost"),
+    [
+        ("2026-11-23T10:00:00Z", {}, False),
+        ("2026-11-23T10:00:05Z", {}, True),
+        ("2026-11-23T09:00:00Z", {names.GENERATED: "slurm.key"}, True),
+        ("2026-11-23T09:00:00Z", {names.GENERATED: "other"}, False),
+    ],
+)
+async def test_a_key_of_daemons_that_restart_is_not_replaced(
+    created: str, annotations: dict[str, str], is_lost: bool
+) -> None:
+    keys, jwt = empty_keys()
+    keys["metadata"]["creationTimestamp"] = created
+    keys["metadata"]["annotations"] |= annotations
+    metadata = {"namespace": "slurm", "name": "slurm-controller", "creationTimestamp": "2026-11-23T10:00:00Z"}
+    async with KubeDouble() as server:
+        server.put(SECRETS, keys)
+        server.put(SECRETS, jwt | {"metadata": jwt["metadata"] | {"creationTimestamp": "2026-11-23T09:00:00Z"}})
+        server.put(STATEFUL_SETS, {"metadata": metadata, "status": {"readyReplicas": 0}})
+        if is_lost:
+            with pytest.raises(SecretError, match=r"has lost 'slurm\.key'.*Restore the Secret"):
+                await run([CONTROLLER], server)
+            assert server.objects(SECRETS)["slurm", "slurm-auth-slurm"]["data"] == {}
+        else:
+            await run([CONTROLLER], server)
+            assert len(value(server, "slurm-auth-slurm", "slurm.key")) == 1024
+
+
 async def test_a_secret_that_nobody_asked_to_fill_is_an_error() -> None:
     async with KubeDouble() as server:
         with pytest.raises(SecretError, match="Secret slurm/slurm-auth-slurm doesn't exist: create it"):

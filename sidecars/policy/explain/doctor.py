@@ -268,6 +268,8 @@ def _queue(seen: Seen) -> list[Finding]:
             names = ", ".join(jobs[:SHOWN])
             text = f"{len(jobs)} pending jobs with the reason {reason} never start without a remedy: {names}."
             first = jobs[0].partition("[")[0].rstrip("_")
+            # The id of an array is that of its running tasks too.
+            is_safe = first == jobs[0] or not command.startswith("scancel")
             found.append(
                 Finding(
                     reason,
@@ -275,7 +277,7 @@ def _queue(seen: Seen) -> list[Finding]:
                     "the queue",
                     text,
                     f"kubectl slurm explain job {first}",
-                    (seen.command(command.format(first)),),
+                    (seen.command(command.format(first)),) if is_safe else (),
                 )
             )
     for partition in seen.slurm.partitions or ():

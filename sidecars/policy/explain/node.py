@@ -109,7 +109,7 @@ def trouble(node: Node, seen: Seen) -> list[Finding]:
         (
             "INVALID_REG",
             "slurmd registered with other hardware than its record has.",
-            "Delete its pod: the next one gets a new record.",
+            "When it has no job, delete its pod: the next one gets a new record.",
         ),
         ("INVALID", "Slurm refuses the node's configuration.", "Correct the configuration."),
     ):

@@ -243,6 +243,17 @@ def test_one_command_resumes_all_nodes_with_one_reason() -> None:
     assert "7 nodes" in finding.about
 
 
+@pytest.mark.parametrize(
+    ("job", "commands"),
+    [("12_3", (f"{EXEC} scancel 12_3",)), ("12_[3-5]", ()), ("12", (f"{EXEC} scancel 12",))],
+)
+def test_no_command_ends_the_running_tasks_of_an_array(job: str, commands: tuple[str, ...]) -> None:
+    found = of({"waiting": (Waiting(job, 0, "bob", "DependencyNeverSatisfied"),)}, pods=(daemon(),))
+    [finding] = subject.explain(found).findings
+    assert finding.commands == commands
+    assert finding.remedy == f"kubectl slurm explain job {job.removesuffix('_[3-5]')}"
+
+
 def test_what_was_not_read_is_no_proof_of_health() -> None:
     answer = subject.explain(seen({"nodes": None}, missing=(Missing("Events", "you lack the right"),)))
     assert answer.state == "all is well, as far as was read"

@@ -72,6 +72,10 @@ def test_states_that_are_no_drain_have_findings_of_their_own(states: tuple[str, 
     assert the_only(*states).code == code
 
 
+def test_a_pod_is_only_to_be_deleted_when_it_has_no_job() -> None:
+    assert the_only("ALLOCATED", "INVALID_REG").remedy.startswith("When it has no job, delete its pod")
+
+
 def test_a_reservation_counts_while_it_lasts() -> None:
     present = Reservation("course", "cpu-[0-1]", users=("bob",), start_time=int(NOW) - 60, end_time=int(NOW) + 600)
     past = Reservation("old", "cpu-0", start_time=int(NOW) - 600, end_time=int(NOW) - 60)

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sidecars.contract.text import LONGEST_LINE, printable
 from sidecars.explain import bundle, text
 from sidecars.explain.commands import JOB_ID
 from sidecars.explain.kubectl import Kubectl, KubectlError
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"wrote {given.bundle}", file=sys.stderr)
             return int(any(it.level is Level.BLOCKS for it in answer.findings))
     except (KubectlError, OSError) as error:
-        print(f"kubectl slurm: {error}", file=sys.stderr)
+        print(f"kubectl slurm: {printable(str(error), LONGEST_LINE)}", file=sys.stderr)
         return 2
     return 0 if answer.known else 1
 

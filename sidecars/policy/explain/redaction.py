@@ -20,7 +20,10 @@ REDACTED = "REDACTED"
 SHORTEST = 6
 """Characters of a value that is replaced wherever it occurs: shorter ones would replace ordinary words."""
 
-_NAME = r"[\w.-]*(?:pass(?:word|wd|phrase)?|secret|token|api[_-]?key|private[_-]?key|credential|jwt|bearer)[\w.-]*"
+_NAME = (
+    r"[\w.-]*(?:pass(?:word|wd|phrase)?|secret|token|authtok|bindpw|mysql_pwd|api[_-]?key|private[_-]?key|credential|jwt"
+    r"|bearer)[\w.-]*"
+)
 _SUSPICIOUS = re.compile(_NAME, re.IGNORECASE)
 _PAIR = re.compile(
     rf"(?P<name>\b{_NAME})(?P<between>[\"']?\s*[=:]\s*|\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;\"']+)", re.IGNORECASE
@@ -31,7 +34,9 @@ _PATTERNS = (
     re.compile(r"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)"),
     re.compile(r"(?i)(?<=authorization: )\S+ \S+"),
 )
-_REFERENCES = re.compile(r"(?i)(ref|name|key|refresh|lifetime|seconds|enabled|username|version|expirationtimestamp)$")
+_REFERENCES = re.compile(
+    r"(?i)(ref|name|(?<!api)(?<!api[_-])(?<!private)(?<!private[_-])key|refresh|lifetime|seconds|enabled|username|version|expirationtimestamp)$"
+)
 """Ends of field names whose values are names or settings, although a word before sounds like a secret."""
 
 

@@ -59,6 +59,15 @@ def test_without_an_api_server_the_error_is_one_line(fake: FakeKubectl, capsys: 
     assert capsys.readouterr().err == "kubectl slurm: Unable to connect to the server: no such host\n"
 
 
+def test_an_error_controls_no_terminal(fake: FakeKubectl, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.paths, fake.other = {}, (1, "", "Unable to connect: \x1b]0;title\x07")
+    assert subject.main(["explain", "pod", "a", "-n", "slurm"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "kubectl slurm: Unable to connect: \N{REPLACEMENT CHARACTER}]0;title\N{REPLACEMENT CHARACTER}\n"
+    )
+
+
 def test_context_and_kubeconfig_reach_kubectl(fake: FakeKubectl) -> None:
     subject.main(["explain", "node", "a", "--context", "mine"])
     assert all(it[0] == "--context=mine" for it in fake.asked())

@@ -89,6 +89,9 @@ def test_what_an_engineer_needs_is_kept() -> None:
     ("text", "expected"),
     [
         ("password=abc other", "password=REDACTED other"),
+        ("ldap_default_authtok = abc", "ldap_default_authtok = REDACTED"),
+        ("bindpw abc", "bindpw REDACTED"),
+        ("MYSQL_PWD=abc", "MYSQL_PWD=REDACTED"),
         ('"token": "abc def"', '"token": REDACTED'),
         ("DbdPass = 'x y' next", "DbdPass = REDACTED next"),
         (f"got {JWT}", "got REDACTED"),
@@ -102,6 +105,11 @@ def test_a_log_line_is_redacted(text: str, expected: str) -> None:
 
 def test_a_value_is_replaced_wherever_it_occurs() -> None:
     assert redaction.text(f"trying {SECRET} again", {SECRET}) == "trying REDACTED again"
+
+
+@pytest.mark.parametrize("field", ["apiKey", "api_key", "privateKey", "private-key"])
+def test_a_field_that_contains_a_key_is_redacted(field: str) -> None:
+    assert redaction.scrubbed({field: "abc"}) == {field: "REDACTED"}
 
 
 def test_numbers_and_names_of_secrets_stay() -> None:

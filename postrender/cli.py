@@ -85,7 +85,8 @@ def _input(named: str | None) -> bytes:
     if named is None:
         return sys.stdin.buffer.read(LARGEST + 1)
     try:
-        return Path(named).read_bytes()
+        with Path(named).open("rb") as file:
+            return file.read(LARGEST + 1)
     except OSError as error:
         raise PostrenderError(f"the stream {named} can't be read: {error.strerror}") from None
 

@@ -6,6 +6,7 @@ are strings, keys become strings. Refused are duplicate keys, unknown tags, and 
 
 import re
 from itertools import accumulate
+from math import inf, isfinite
 from typing import Any
 
 import yaml
@@ -31,7 +32,7 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
 }
-_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))", re.ASCII)
+_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]{0,19}|0))", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 
 NODES = 5_000_000
@@ -65,7 +66,8 @@ def scalar(text: str) -> Any:
         number = -number if sign == "-" else number
         if -(2**63) <= number < 2**64:
             return number
-    return float(plain) if _FLOAT.fullmatch(plain) else text
+    value = float(plain) if _FLOAT.fullmatch(plain) else inf
+    return value if isfinite(value) else text
 
 
 def compose(text: str) -> yaml.Node | None:

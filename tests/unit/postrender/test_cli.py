@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from postrender import cli
+from postrender.stream import Stream
 
 STREAM = b"---\n# Source: a/b.yaml\nkind: ConfigMap\nmetadata:\n  name: one\n"
 LABELS = "steps:\n- labels: {set: {team: hpc}}\n"
@@ -100,3 +101,19 @@ def test_a_report_that_cannot_be_written_is_said_and_changes_nothing(command: Co
     status, out, err = command("--report", str(command.folder / "file" / "r.txt"), stdin=b"\xff")
     assert (status, out) == (1, b"")
     assert "can't be written" in err
+
+
+def test_of_a_file_that_is_too_large_no_more_than_the_limit_is_read(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def read(data: bytes) -> Stream:
+        sizes.append(len(data))
+        return Stream([])
+
+    monkeypatch.setattr(cli, "LARGEST", 20)
+    monkeypatch.setattr(Stream, "read", read)
+    (command.folder / "stream.yaml").write_bytes(b"a: " + b"b" * 100)
+    command(str(command.folder / "c.yaml"), "--input", str(command.folder / "stream.yaml"))
+    assert sizes == [21]

@@ -18,7 +18,7 @@ from tests.cluster.kernel import kernel
 from tests.cluster.nodes import pause_archive
 from tests.cluster.tools import tool
 
-PROGRAMS = ("helm", "helm4", "helm-unittest", "kubectl", "ct", "kube", "deviceplugin")
+PROGRAMS = ("helm", "helm4", "helm-unittest", "kubectl", "ct", "kube", "kustomize", "deviceplugin")
 
 
 def build() -> None:

@@ -5,6 +5,7 @@ The key of a built program covers its recipe, so a changed recipe makes a new on
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,8 @@ class Published:
     def build(self, folder: Path) -> None:
         """Build into `folder`."""
         _go(["install", "-trimpath", "-ldflags", _links(self.stamp), f"{self.package}@{self.version}"], gobin=folder)
-        made = self.package.rsplit("/", 1)[-1]
+        # The program of a/b/v5 is b.
+        made = re.sub(r"/v\d+$", "", self.package).rsplit("/", 1)[-1]
         if made != self.name:
             (folder / made).rename(folder / self.name)
 
@@ -100,6 +102,7 @@ _GO: dict[str, Module | Published] = {
     ),
     "actionlint": Published("github.com/rhysd/actionlint/cmd/actionlint", "v1.7.12", "actionlint", {}),
     "crane": Published("github.com/google/go-containerregistry/cmd/crane", "v0.22.1", "crane", {}),
+    "kustomize": Published("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1", "kustomize", {}),
     "ct": Module("tools/ct", "github.com/helm/chart-testing/v3/ct", ("ct",), {}),
     "helm-unittest": Module(
         "tools/helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", ("helm-unittest",), {}

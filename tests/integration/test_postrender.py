@@ -1,5 +1,6 @@
-"""The post-renderer as Helm starts it, from its folder alone; and a parser in Go beside our YAML."""
+"""The post-renderer as Helm and kustomize start it, from its folder alone; and a parser in Go beside our YAML."""
 
+import copy
 import json
 import os
 import subprocess
@@ -8,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postrender import reading, writing
 from postrender.stream import Stream
 from release import postrender
+from tests.charts import examples
 from tests.cluster.commands import run
 from tests.cluster.tools import tool
 from tests.support.recorded_streams import FOLDER, HELMS, recorded, template
@@ -71,6 +74,42 @@ def test_helm_starts_it_and_takes_its_result(helm: str, folder: Path, tmp_path: 
     ]
     assert labels
     assert set(labels) == {"on"}
+
+
+def kustomize(folder: Path, site: Path, stream: str, *, required: str) -> "subprocess.CompletedProcess[str]":
+    """`kustomize build` of a stream with the function of the documentation, for NodeSets and objects of a kind."""
+    documented = next(
+        it.documents
+        for it in examples.of_folder(ROOT)
+        if it.place.startswith("docs/postrender.md") and it.documents[0].get("kind") == "Postrender"
+    )
+    [function] = copy.deepcopy(documented)
+    [labels] = function["spec"]["steps"]
+    labels["labels"] |= {"select": [{"kind": "NodeSet"}, {"kind": required}], "required": True}
+    (site / "slurm-postrender").symlink_to(folder)
+    (site / "rendered.yaml").write_text(stream)
+    (site / "postrender.yaml").write_text(yaml.safe_dump(function))
+    (site / "kustomization.yaml").write_text("resources: [rendered.yaml]\ntransformers: [postrender.yaml]\n")
+    words = [str(tool("kustomize")), "build", "--enable-alpha-plugins", "--enable-exec", str(site)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_kustomize_runs_it_as_a_function(folder: Path, tmp_path: Path) -> None:
+    stream = recorded("helm3", ROOT / "charts" / "slurm", f"--values={ACCOUNTING}")
+    done = kustomize(folder, tmp_path, stream, required="Controller")
+    assert done.returncode == 0, done.stderr
+    before, after = (
+        {(it.kind, it.name): it for it in Stream.read(text.encode()).objects()} for text in (stream, done.stdout)
+    )
+    assert before.keys() == after.keys()
+    labelled = {key[0] for key, it in after.items() if it.metadata.get("labels", {}).get("team") == "hpc"}
+    assert labelled == {"NodeSet", "Controller"}
+
+
+def test_a_failure_ends_kustomize_with_its_reason(folder: Path, tmp_path: Path) -> None:
+    done = kustomize(folder, tmp_path, recorded("helm3", FOLDER / "shapes"), required="Nothing")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no object" in done.stderr
 
 
 @pytest.mark.parametrize("helm", sorted(HELMS))

@@ -13,7 +13,7 @@ from sidecars.workloads import names
 
 
 async def write(runtime: Runtime, memory: Memory, seen: Seen, record: Applied) -> None:
-    """Set spec.replicas and the annotation. Raises Invalid if another client has changed the number meanwhile."""
+    """Set spec.replicas and the annotation. Raises ApiError; Invalid if another has changed the number."""
     metadata, key = seen.manifest["metadata"], key_of(seen.manifest)
     operations: list[dict[str, Any]] = [
         {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},

@@ -4,10 +4,13 @@
 when jobs, nodes, pods or settings have changed, and every few seconds because time alone may change it.
 """
 
+import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 
 from sidecars.custom_resources import NODESETS
-from sidecars.kube import Invalid, Manifest, NotFound
+from sidecars.kube import ApiError, Manifest, NotFound
 from sidecars.operator.autoscaling import effects, observe
 from sidecars.operator.autoscaling.memory import Memories, Memory
 from sidecars.operator.autoscaling.observe import Seen
@@ -30,6 +33,8 @@ TICK = 1.0
 """Seconds between two reads of the queue."""
 PLAN_EVERY = 5.0
 """Seconds after which time alone may have changed a plan."""
+AT_ONCE = 1000
+"""A plan of more jobs times nodes is computed in a thread: leases, drains and other clusters can't wait for it."""
 REST = 10.0
 """A plan that took one second is followed by a pause of so many."""
 AGAIN = 0.1
@@ -67,7 +72,10 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
     nodes = observe.nodes(runtime, key, cluster, memory, of, leaving) if cluster is not None else None
     past = {it.nodeset.name: it.applied.past for it in seen if it.applied is not None}
     planner = memory.queue.planner or Autoscaling(observe.settings(controller, memory))
-    plan = planner.plan([it.scaled for it in seen], known, nodes, past, runtime.now())
+    listed = memory.queue.listed
+    decide = partial(planner.plan, [it.scaled for it in seen], known, nodes, past, runtime.now())
+    count = len(records) + sum(it.scaled.max for it in seen)
+    plan = await _decided(decide, len(listed.jobs) if listed is not None else 0, count)
     _rest(memory, cluster, clock)
     _report(runtime, ("Controller", key), sizing.counted(plan, known=known is not None and nodes is not None))
     done = [await _apply(runtime, memory, it, plan) for it in seen]
@@ -94,6 +102,11 @@ def _read(runtime: Runtime, key: Key) -> tuple[Controller | None, list[tuple[Man
     return controller, sorted(found, key=lambda it: it[1].name)
 
 
+async def _decided(decide: Callable[[], Plan], jobs: int, nodes: int) -> Plan:
+    """The plan for so many jobs, on nodes that exist or may be added."""
+    return decide() if jobs * nodes <= AT_ONCE else await asyncio.to_thread(decide)
+
+
 def _rest(memory: Memory, cluster: Cluster | None, began: float) -> None:
     if cluster is not None:
         now = cluster.poller.now()
@@ -116,7 +129,7 @@ async def _apply(runtime: Runtime, memory: Memory, seen: Seen, plan: Plan) -> bo
             await effects.write(runtime, memory, seen, record)
         except NotFound:
             return True
-        except Invalid as error:
+        except ApiError as error:
             if await _changed_meanwhile(runtime, seen):
                 memory.changed = True
                 return False

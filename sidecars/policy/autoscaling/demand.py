@@ -70,7 +70,7 @@ class Planner:
         self._nodes = nodes
         self._fits = fits
         self._budget = budget
-        self._rough = max(len(look.runs), len(nodes)) > EXACT
+        self._rough = max(len(look.runs), len(nodes) + sum(it.coming + it.left for it in allowances)) > EXACT
         """Many jobs and nodes are counted, and Slurm's choice of nodes isn't followed one by one."""
         self._names = {number: node.name for number, node in enumerate(nodes)}
         self._existing = fits.states_of(nodes, now)

@@ -93,7 +93,7 @@ def declared(nodeset: NodeSet) -> Offer | None:
     weight = extra.get("Weight") or ""
     shape = replace(offer.shape, features=features)
     own = nodeconf.parse(spec.node).get("Weight") is None and weight.isascii() and weight.isdigit()
-    return Offer(shape, int(weight) if own else offer.weight)
+    return Offer(shape, int(weight) if own and len(weight) <= len(str(MOST)) else offer.weight)
 
 
 def learnt(nodes: Iterable[PresentNode]) -> Offer | None:

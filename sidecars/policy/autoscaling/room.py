@@ -31,6 +31,8 @@ _Scan = tuple[tuple[int, ...], int, frozenset["Kind"]]
 CHUNK = 256
 """So many nodes are looked at together."""
 
+MOST_FILLS = 256
+"""How many jobs are placed on one node at once. A node may be declared with any number of CPUs."""
 MOST_STATES = 50_000
 """How many states are remembered from plan to plan."""
 
@@ -106,12 +108,12 @@ class Fits:
         return found
 
     def fill(self, needs: Needs, state: State) -> list[State]:
-        """The states after one, two, … jobs that run on this node as a whole."""
+        """The states after one, two, … jobs that run on this node as a whole, at most `MOST_FILLS`."""
         found = state.fills.get(needs)
         if found is None:
             found = state.fills[needs] = []
             use = self.use(needs, state)
-            while spread.alone(needs, state.kind, state.free, use):
+            while len(found) < MOST_FILLS and spread.alone(needs, state.kind, state.free, use):
                 free = fit.after(needs, state.kind, state.free, use, needs.cpus, needs.gres_per_job)
                 state = self.state(state.kind, free)
                 found.append(state)

@@ -1,10 +1,14 @@
 """NodeSets that follow the queue, in a simulated cluster."""
 
+import threading
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from sidecars.kube.errors import api_error
+from sidecars.operator.autoscaling import effects, reconcile
+from sidecars.policy.autoscaling.records import Plan
 from sidecars.simulate.records import Fault
 from sidecars.workloads import names
 from tests.support.virtual_time import run
@@ -223,3 +227,37 @@ def test_all_nodesets_together_cost_no_more_than_the_budget() -> None:
             assert max(one + 3 * other for one, other in zip(small, large, strict=True)) == 4
 
     run(scenario())
+
+
+def test_a_nodeset_whose_number_the_api_server_refuses_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = effects.write
+
+    async def refusing(runtime: Any, memory: Any, seen: Any, record: Any) -> None:
+        if seen.nodeset.name == "first":
+            raise api_error(403, "Forbidden", "admission webhook denied the request")
+        await write(runtime, memory, seen, record)
+
+    async def scenario() -> None:
+        async with world(11) as w:
+            monkeypatch.setattr(effects, "write", refusing)
+            w.nodeset("first", 0, autoscaling=QUICK | {"min": 1})
+            w.nodeset("second", 0, autoscaling=QUICK | {"min": 1})
+            await w.until("the other has its minimum", lambda: replicas(w, "second") == 1, 30)
+            await w.until(
+                "the refusal is shown", lambda: w.condition("first", "Autoscaled").get("reason") == "Refused", 30
+            )
+            assert "webhook denied" in w.condition("first", "Autoscaled")["message"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("jobs", "nodes", "waits"), [(2, 10, True), (1, 65536, False), (50_000, 10, False)])
+async def test_the_event_loop_does_not_wait_for_a_long_plan(jobs: int, nodes: int, *, waits: bool) -> None:
+    threads: list[int] = []
+
+    def decide() -> Plan:
+        threads.append(threading.get_ident())
+        return Plan({}, (), (), {})
+
+    await reconcile._decided(decide, jobs, nodes)
+    assert (threads == [threading.get_ident()]) is waits

@@ -8,7 +8,7 @@ from sidecars.policy.autoscaling.needs import rounded
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.present import present, reserved
 from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import Nodes, Settings
+from sidecars.policy.autoscaling.records import Behavior, Nodes, Settings, Shape
 from sidecars.slurm.gres import Gres
 from sidecars.slurm.records import Node, QueuedJob, Reservation
 from tests.unit.policy.autoscaling.builders import GPUS, NOW, SHAPE, busy, job, node, nodeset, plan, replicas, why
@@ -304,3 +304,15 @@ def test_a_node_with_a_reservation_is_reserved_from_the_first_begin_on_and_stays
     assert present(idle, "w").idle_since == 7.0
     kept = present(idle, "w", found["w-1"])
     assert (kept.idle_since, kept.reserved_at, kept.usable) == (None, 90.0, True)
+
+
+def test_a_node_that_is_declared_with_millions_of_cpus_gets_all_jobs() -> None:
+    huge = Shape(1, 1 << 24, 1, 1 << 40)
+    array = job(array_job_id=1, array_tasks="0-999", memory_per_node=1)
+    assert replicas(plan([nodeset(shape=huge)], [array])) == {"cpu": 1}
+
+
+def test_jobs_on_thousands_of_nodes_that_may_all_be_added_at_once_are_planned() -> None:
+    wide = nodeset(max=65536, behavior=Behavior(max_step_up=65536))
+    jobs = [job(it, memory_per_node=it, min_nodes=2, max_nodes=65000, tasks=60000) for it in range(1, 6)]
+    assert 7500 <= replicas(plan([wide], jobs))["cpu"] <= 65536

@@ -79,3 +79,10 @@ def test_the_partitions_of_a_nodeset_are_known_before_it_has_a_node() -> None:
         "listed",
         "slurm-worker-slinky",
     }
+
+
+def test_a_weight_that_is_too_long_for_a_number_is_left_out() -> None:
+    scaled = nodeset(autoscaling={"max": 1, "node": "CPUs=1"}, extraConf=f"Weight={'9' * 5000}")
+    found = offers.declared(scaled)
+    assert found is not None
+    assert found.weight == 1

@@ -2,9 +2,9 @@
 
 Custom resource definitions (charts/slurm-operator-crds/templates), the comments in each chart's values.yaml, the rules
 and descriptions of each chart's values with the template that checks them, the template for `global`, the annotations,
-README.md and LICENSE of each chart, the dashboards of charts/slurm-exporter, the copies of charts that are subcharts of
-others (Helm warns of a symbolic link), the schema of the post-renderer's configuration in its package, and the
-reference pages and the list of images in docs/reference.
+README.md and LICENSE of each chart, the dashboards of charts/slurm-exporter and their pictures in docs/images, the
+copies of charts that are subcharts of others (Helm warns of a symbolic link), the schema of the post-renderer's
+configuration in its package, and the reference pages and the list of images in docs/reference.
 The pages of conditions and of metrics come from the tables in `sidecars`.
 """
 
@@ -16,7 +16,17 @@ from typing import Any
 
 import yaml
 
-from schemas import chart_package, chart_values, conditions, dashboards, definitions, image_list, metrics, sources
+from schemas import (
+    chart_package,
+    chart_values,
+    conditions,
+    dashboard_pictures,
+    dashboards,
+    definitions,
+    image_list,
+    metrics,
+    sources,
+)
 
 ROOT = Path(__file__).parent.parent
 CRD_CHART = Path("charts/slurm-operator-crds")
@@ -27,6 +37,7 @@ SUBCHARTS = {SUBCHART: CRD_CHART, Path("charts/slurm/charts/slurm-exporter"): EX
 """The copies of charts in other charts, each with the chart that it is a copy of."""
 NOT_PACKAGED = frozenset({"ci", "tests", ".DS_Store"})
 PAGES = Path("docs/reference")
+PICTURES = Path("docs/images")
 POSTRENDER_SCHEMA = Path("postrender/schema.json")
 
 
@@ -80,6 +91,7 @@ def generated(root: Path) -> dict[Path, str]:
         files[PAGES / f"values-{chart}.md"] = chart_values.page(chart, root / "charts" / chart)
     for name in dashboards.DASHBOARDS:
         files[EXPORTER_CHART / "dashboards" / f"{name}.json"] = dashboards.text(name)
+        files[PICTURES / f"dashboard-{name}.svg"] = dashboard_pictures.picture(name, dashboards.DASHBOARDS[name])
     for copy, original in SUBCHARTS.items():
         files |= subchart(root, files, original, copy)
     return files

@@ -6,14 +6,20 @@ a /proc/driver/nvidia made in its container. What is not: the device behind /dev
 
 import json
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.tools import tool
-from tests.support.real.harness import Kubernetes, until
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, until
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/gpu"
 RESOURCE = "nvidia.com/gpu"
 POD = "fake-gpus"
+WORKER = "slurm-worker-gpu-0"
+POOL = ("nodesets.gpu.gpu.enabled=true", "controller.extraConfMap.HealthCheckInterval=2")
+"""One word for the pool. The interval is for the tests' sake: 30 s by default."""
 
 _SMI = """#!/bin/sh
 # As nvidia-smi -L in a container: the GPUs that NVIDIA_VISIBLE_DEVICES names, less those in the file `lost`. slurmd's
@@ -108,3 +114,35 @@ class FakeGpus:
                 ],
             },
         }
+
+
+def values(kubernetes: Kubernetes, *settings: str) -> None:
+    """The values of the tests' Slurm cluster, with these beside them."""
+    words = [word for setting in ("nodesets.slinky.oversubscribeNode=true", *settings) for word in ("--set", setting)]
+    chart = str(CHARTS / "slurm")
+    kubernetes.helm("upgrade", "slurm", chart, "-n", "slurm", "-f", str(VALUES), *words)
+
+
+@contextmanager
+def pool(slurm: Slurm) -> Iterator[FakeGpus]:
+    """Eight GPUs on a Kubernetes node without another worker, and the NodeSet `gpu` that uses them."""
+    nodes = {node["metadata"]["name"] for node in slurm.kubernetes.items("nodes")}
+    free = until(
+        "a Kubernetes node without a worker",
+        lambda: sorted(nodes - {pod["spec"].get("nodeName") for pod in slurm.pods().values()}),
+        60,
+    )
+    # pytest's own folders are closed to others, as which the containers run.
+    folder = Path(tempfile.mkdtemp(prefix="fake-gpus-"))
+    folder.chmod(0o755)
+    fake = FakeGpus(slurm.kubernetes, free[0], folder)
+    try:
+        fake.plug_in()
+        values(slurm.kubernetes, *POOL)
+        yield fake
+    finally:
+        values(slurm.kubernetes)
+        until("the GPU worker to be gone", lambda: WORKER not in slurm.pods(), 90)
+        slurm.until_idle(2)
+        fake.unplug()
+        shutil.rmtree(folder)

@@ -1,54 +1,23 @@
 """A GPU pool on GPUs that aren't there: typed resources, what a job sees, and what a missing GPU does."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.fake_gpus import FakeGpus
-from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.e2e.fake_gpus import POOL, WORKER, FakeGpus, pool, values
+from tests.support.real.harness import Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(240)
 
 TYPE = "nvidia_h100_80gb_hbm3"
-POD = "slurm-worker-gpu-0"
-POOL = ("nodesets.gpu.gpu.enabled=true", "controller.extraConfMap.HealthCheckInterval=2")
-"""One word for the pool. The interval is for the tests' sake: 30 s by default."""
 STATE = "/run/slurm-health"
-
-
-def values(kubernetes: Kubernetes, *settings: str) -> None:
-    """The values of the tests' Slurm cluster, with these beside them."""
-    words = [word for setting in ("nodesets.slinky.oversubscribeNode=true", *settings) for word in ("--set", setting)]
-    chart = str(CHARTS / "slurm")
-    kubernetes.helm("upgrade", "slurm", chart, "-n", "slurm", "-f", str(VALUES), *words)
 
 
 @pytest.fixture(scope="module")
 def gpus(slurm: Slurm) -> Iterator[FakeGpus]:
-    """Eight GPUs on a Kubernetes node without another worker."""
-    nodes = {node["metadata"]["name"] for node in slurm.kubernetes.items("nodes")}
-    free = until(
-        "a Kubernetes node without a worker",
-        lambda: sorted(nodes - {pod["spec"].get("nodeName") for pod in slurm.pods().values()}),
-        60,
-    )
-    # pytest's own folders are closed to others, as which the containers run.
-    folder = Path(tempfile.mkdtemp(prefix="fake-gpus-"))
-    folder.chmod(0o755)
-    fake = FakeGpus(slurm.kubernetes, free[0], folder)
-    try:
-        fake.plug_in()
-        values(slurm.kubernetes, *POOL)
+    """Eight GPUs, and a NodeSet that uses them."""
+    with pool(slurm) as fake:
         yield fake
-    finally:
-        values(slurm.kubernetes)
-        until("the GPU worker to be gone", lambda: POD not in slurm.pods(), 90)
-        slurm.until_idle(2)
-        fake.unplug()
-        shutil.rmtree(folder)
 
 
 def node(slurm: Slurm) -> dict[str, str]:
@@ -68,11 +37,11 @@ def until_state(slurm: Slurm, state: str) -> dict[str, str]:
 
 def replace_worker(slurm: Slurm) -> None:
     """Delete the GPU worker; returns when its successor runs."""
-    uid = slurm.pods()[POD]["metadata"]["uid"]
-    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
+    uid = slurm.pods()[WORKER]["metadata"]["uid"]
+    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", WORKER, "--wait=false")
 
     def successor() -> bool:
-        pod = slurm.pods().get(POD)
+        pod = slurm.pods().get(WORKER)
         return pod is not None and pod["metadata"]["uid"] != uid and pod["status"]["phase"] == "Running"
 
     until("the next GPU worker", successor, 90)
@@ -81,7 +50,7 @@ def replace_worker(slurm: Slurm) -> None:
 def test_one_word_in_the_values_gives_a_typed_pool_whose_jobs_see_their_gpus(slurm: Slurm, gpus: FakeGpus) -> None:
     found = until_state(slurm, "IDLE+DYNAMIC_NORM")
     assert found["Gres"].startswith(f"gpu:{TYPE}:8")
-    log = slurm.kubernetes.kubectl("-n", "slurm", "logs", POD, "-c", "register")
+    log = slurm.kubernetes.kubectl("-n", "slurm", "logs", WORKER, "-c", "register")
     assert f"GPUs: gpu:{TYPE}:8 (nvidia-smi" in log
     seen = slurm.login("srun", "-p", "all", f"--gres=gpu:{TYPE}:2", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
     assert seen.strip() == "0,1"
@@ -112,9 +81,9 @@ def test_an_administrators_drain_is_not_lifted_with_the_return_of_a_gpu(slurm: S
     until_state(slurm, "IDLE+DYNAMIC_NORM")
     slurm.login("scontrol", "update", "NodeName=gpu-0", "State=DRAIN", "Reason=maintenance")
     gpus.lose(gpus.uuids[3])
-    until("a check to see seven GPUs", lambda: "7 of 8" in slurm.worker(POD, "cat", f"{STATE}/gpu-count.out"), 20)
+    until("a check to see seven GPUs", lambda: "7 of 8" in slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"), 20)
     gpus.lose()
-    until("a check to see eight again", lambda: not slurm.worker(POD, "cat", f"{STATE}/gpu-count.out"), 20)
+    until("a check to see eight again", lambda: not slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"), 20)
     found = until_state(slurm, "IDLE+DRAIN")
     assert found["Reason"].startswith("maintenance [")
     slurm.login("scontrol", "update", "NodeName=gpu-0", "State=UNDRAIN")

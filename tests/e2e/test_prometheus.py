@@ -1,0 +1,165 @@
+"""Debian's Prometheus scrapes the exporter and the operator, by the ServiceMonitors of the charts.
+
+With RECORD=SECONDS in the environment, jobs are submitted for that long, and the answers to the queries of all
+dashboards are written to schemas/dashboard_samples, from which `make generate` draws the pictures in docs/images.
+"""
+
+import itertools
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from schemas import dashboard_pictures, dashboards
+from tests.charts.monitoring import rules
+from tests.e2e.fake_gpus import pool
+from tests.support.real import prometheus
+from tests.support.real.harness import CHARTS, Slurm, until
+from tests.support.real.prometheus import Prometheus
+
+RECORD = float(os.environ.get("RECORD", "0"))
+STEPS = 40
+REFUSED = {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}
+"""Resources with which the API server refuses a Deployment, so that passes of the operator fail."""
+GPUS = ("--partition=all", "--nodelist=gpu-0", "--gres=gpu:2")
+
+pytestmark = pytest.mark.timeout(300 + RECORD)
+
+
+@pytest.fixture(scope="module")
+def monitored(slurm: Slurm) -> Iterator[Prometheus]:
+    """Prometheus beside a cluster with GPUs."""
+    kubernetes = slurm.kubernetes
+    exporter = ("slurm-exporter", str(CHARTS / "slurm-exporter"), "-n", slurm.namespace)
+    with pool(slurm):
+        kubernetes.helm("install", *exporter, "--set=exporter.cacheFrequency=1s", "--wait", "--timeout=2m")
+        try:
+            monitors = [
+                prometheus.service_monitor("slurm-exporter", slurm.namespace),
+                prometheus.service_monitor("slurm-operator", "slinky", "serviceMonitor.enabled=true"),
+            ]
+            with prometheus.running(kubernetes, monitors) as found:
+                yield found
+        finally:
+            kubernetes.helm("uninstall", "slurm-exporter", "-n", slurm.namespace)
+
+
+@pytest.fixture
+def busy(slurm: Slurm) -> Iterator[None]:
+    """Running and pending jobs of two accounts, with GPUs too, a drained node, and a LoginSet that is refused."""
+    slurm.until_idle(3)
+    loginset = {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "LoginSet",
+        "metadata": {"name": "refused", "namespace": slurm.namespace},
+        "spec": {
+            "controllerRef": {"name": "slurm"},
+            "sssdConfRef": {"name": "slurm-sssd-conf", "key": "sssd.conf"},
+            "login": {"resources": REFUSED},
+        },
+    }
+    slurm.kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(loginset))
+    slurm.login("scontrol", "update", "NodeName=slinky-1", "State=DRAIN", "Reason=fan replacement")
+    slurm.submit("#!/bin/sh\nsleep 3600\n", "--account=physics", *GPUS)
+    for account in ("physics", "chemistry"):
+        slurm.submit("#!/bin/sh\nsleep 3600\n", f"--account={account}", "--nodelist=slinky-0", "--exclusive")
+    try:
+        yield
+    finally:
+        slurm.login("sh", "-c", "squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
+        slurm.login("scontrol", "update", "NodeName=slinky-1", "State=UNDRAIN")
+        slurm.kubernetes.kubectl("-n", slurm.namespace, "delete", "loginsets.slinky.slurm.net", "refused")
+        slurm.until_idle(3)
+
+
+def test_both_targets_are_up_and_prometheus_evaluates_all_alerts(monitored: Prometheus) -> None:
+    jobs = {"serviceMonitor/slurm/slurm-exporter/0", "serviceMonitor/slinky/slurm-operator/0"}
+
+    def up() -> bool:
+        targets = monitored.get("targets", state="active")["activeTargets"]
+        return sorted((it["scrapePool"], it["health"]) for it in targets) == sorted((job, "up") for job in jobs)
+
+    until("both targets to be up", up, 90)
+    wanted = {rule["alert"] for group in rules() for rule in group["rules"]}
+
+    def evaluated() -> bool:
+        found = [rule for group in monitored.get("rules")["groups"] for rule in group["rules"]]
+        return {(rule["name"], rule["health"]) for rule in found} == {(name, "ok") for name in wanted}
+
+    until("all alerts to be evaluated", evaluated, 60)
+
+
+def test_an_alert_becomes_pending_while_a_node_is_drained_and_ends_with_the_drain(
+    slurm: Slurm, monitored: Prometheus
+) -> None:
+    alert = 'ALERTS{alertname="SlurmManyNodesUnavailable"}'
+    slurm.until_idle(3)
+    slurm.login("scontrol", "update", "NodeName=slinky-1", "State=DRAIN", "Reason=fan replacement")
+    try:
+        until("the alert to be pending", lambda: monitored.query(alert), 60)
+    finally:
+        slurm.login("scontrol", "update", "NodeName=slinky-1", "State=UNDRAIN")
+    until("the alert to end", lambda: not monitored.query(alert), 60)
+
+
+def test_every_query_of_every_dashboard_has_data_of_a_real_slurm(monitored: Prometheus, busy: None) -> None:
+    queries = {(name, query): expression(query) for name in dashboards.DASHBOARDS for query in dashboards.queries(name)}
+    empty: list[tuple[str, str]] = []
+
+    def all_answered() -> bool:
+        empty[:] = [place for place, query in queries.items() if not numbers(monitored.query(query))]
+        return not empty
+
+    try:
+        until("every query to have data", all_answered, 150, pause=5.0)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\nno data: " + "\n".join(map(str, empty))) from None
+
+
+@pytest.mark.skipif(not RECORD, reason="RECORD=SECONDS records the answers for the pictures in docs/images")
+def test_the_answers_are_recorded_for_the_pictures(slurm: Slurm, monitored: Prometheus, busy: None) -> None:
+    start = time.time()
+    for number in itertools.count():
+        if time.time() - start >= RECORD:
+            break
+        account, seconds = ("physics", "chemistry", "biology")[number % 3], 5 + 7 * number % 40
+        kind = GPUS if number % 4 == 0 else ("--cpus-per-task=1", "--partition=all")
+        slurm.submit(f"#!/bin/sh\nsleep {seconds}\n", f"--account={account}", *kind)
+    end, step = time.time(), RECORD / STEPS
+    for name, dashboard in dashboards.DASHBOARDS.items():
+        expressions = iter(dashboards.queries(name))
+        panels = {
+            panel.title: [
+                recorded(monitored.range(expression(next(expressions)), end - RECORD, end, step), end - RECORD, step)
+                for _ in panel.queries
+            ]
+            for panel in dashboard.panels
+        }
+        dashboard_pictures.write(name, {"step": step, "panels": panels})
+
+
+def expression(query: str) -> str:
+    """A query with what Grafana's variables stand for."""
+    return query.replace("$slurm_cluster", "slurm").replace("$namespace", "slurm")
+
+
+def numbers(series: list[dict[str, Any]]) -> list[float]:
+    """The values of an answer that are numbers."""
+    return [float(it["value"][1]) for it in series if not math.isnan(float(it["value"][1]))]
+
+
+def recorded(series: list[dict[str, Any]], start: float, step: float) -> list[dict[str, Any]]:
+    """The series of an answer as the pictures need them: a value for each step, None where Prometheus has none."""
+    found = []
+    for it in series:
+        values: list[float | None] = [None] * (STEPS + 1)
+        for at, value in it["values"]:
+            if not math.isnan(float(value)):
+                values[round((at - start) / step)] = float(f"{float(value):.3g}")
+        labels = {name: text for name, text in it["metric"].items() if name != "__name__"}
+        found.append({"labels": labels, "values": values})
+    return found

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from postrender.expand import objects
-from postrender.expand.cluster import Cluster, clusters, is_custom
+from postrender.expand.cluster import Cluster, clusters, is_custom, with_namespace
 from postrender.expand.objects import Configuration, usable
 from postrender.preview import differences, workers
 from postrender.preview.differences import Change, identity
@@ -12,7 +12,7 @@ from postrender.preview.state import SlurmState, State, assumed
 from postrender.preview.workers import Seen, Workers
 from sidecars.policy.nodeset.revisions import Stored
 from sidecars.slurm import conf, keys
-from sidecars.workloads import names, nodeset
+from sidecars.workloads import names, nodeset, references
 from sidecars.workloads.facts import Site
 from sidecars.workloads.resources import Controller, Manifest, NodeSet, builtins
 
@@ -65,8 +65,9 @@ def preview(
     Secrets whose contents one side doesn't know have those of the other side.
     """
     own = {identity(it, namespace) for it in before}
-    old = clusters([*before, *(it for it in state.referenced if identity(it) not in own)], namespace)
-    new = clusters(after, namespace)
+    unread = () if state.live else _referenced([*before, *after], namespace)
+    old = clusters([*before, *(it for it in state.referenced if identity(it) not in own)], namespace, unread)
+    new = clusters(after, namespace, unread)
     if not state.live:
         # Nothing tells which of them exist: none of them changes.
         old, new = ({space: _with_unread(it) for space, it in found.items()} for found in (old, new))
@@ -85,6 +86,14 @@ def preview(
     pods += _pods(applied_before, applied_after, live=state.live)
     found = differences.changes(before, after, namespace, live=state.live)
     return Preview(tuple(found), tuple(configured), tuple(pods), tuple(it for it in concerned if it.workers))
+
+
+def _referenced(manifests: Iterable[Manifest], namespace: str) -> list[str]:
+    """Names of the Secrets that custom resources refer to. Without a live cluster they count as present."""
+    custom = (with_namespace(it, namespace) for it in manifests if is_custom(it))
+    found = {it.name for manifest in custom for it in references.of(manifest) if it.kind == "Secret"}
+    # These are optional, and made by the operator.
+    return sorted(found - {names.slurm_jwks(name) for name in found})
 
 
 class _Side:

@@ -34,6 +34,15 @@ def test_the_same_stream_changes_nothing() -> None:
     assert compared(documents(), documents()) == Preview()
 
 
+def test_secrets_outside_of_the_release_count_as_present_and_unchanged() -> None:
+    def outside(**changed: Any) -> list[Manifest]:
+        found = [it for it in documents(**changed) if it["kind"] != "Secret"]
+        return [*found, streams.accounting()]
+
+    assert compared(outside(), outside()) == Preview()
+    assert [it.pod for it in compared(outside(), outside(nodeset={"replicas": 0})).workers[0].workers]
+
+
 def test_a_default_that_is_written_out_is_no_change() -> None:
     written = {"minReadySeconds": 0, "scalingMode": "StatefulSet", "ssh": {"enabled": False}}
     assert compared(documents(), documents(nodeset=written)) == Preview()

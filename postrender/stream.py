@@ -77,8 +77,12 @@ class Document:
         if value is None:
             return []
         if is_list(str(value.get("kind", "")), value):
-            return [Object(self, index) for index, item in enumerate(value["items"]) if isinstance(item, dict)]
-        return [Object(self)]
+            found = [Object(self, index) for index, item in enumerate(value["items"]) if isinstance(item, dict)]
+        else:
+            found = [Object(self)]
+        for it in found:
+            _check_mappings(it)
+        return found
 
     def place(self, line: int | None = None) -> str:
         """For messages. `line`: of the document's text, from 1."""
@@ -253,6 +257,17 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
+
+
+def _check_mappings(it: Object) -> None:
+    """Raises PostrenderError for an object in which no step could look for a name, a label or a key."""
+    data = {"ConfigMap": ("data", "binaryData"), "Secret": ("data", "stringData")}.get(it.kind, ())
+    for path in (("metadata",), ("metadata", "labels"), ("metadata", "annotations"), *((name,) for name in data)):
+        value: Any = it.value
+        for part in path:
+            value = (value or {}).get(part)
+        if value is not None and not isinstance(value, dict):
+            raise PostrenderError(f"{it.place(*path)}: {'.'.join(path)} is {_type(value)}: make it a mapping")
 
 
 def _source(text: str) -> str:

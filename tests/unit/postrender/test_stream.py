@@ -181,6 +181,25 @@ def test_a_fault_in_a_document_names_its_place() -> None:
         list(Stream.read(b"- a\n").objects())
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("kind: NodeSet\nmetadata: 3\n", "line 2, NodeSet : metadata is a number"),
+        (
+            "kind: NodeSet\nmetadata:\n  name: a\n  annotations: [b]\n",
+            "line 4, NodeSet a: metadata.annotations is a list",
+        ),
+        ("kind: NodeSet\nmetadata:\n  labels: b\n", "line 3, NodeSet : metadata.labels is text"),
+        ("kind: Secret\nmetadata:\n  name: a\ndata: hidden\n", "line 4, Secret a: data is text"),
+        ("kind: List\nitems:\n- kind: ConfigMap\n  data: [a]\n", "line 4, ConfigMap : data is a list"),
+    ],
+)
+def test_an_object_without_the_mappings_that_all_steps_read_is_refused(text: str, fault: str) -> None:
+    stream = Stream.read(text.encode())
+    with pytest.raises(PostrenderError, match=rf"document 1, {fault}: make it a mapping"):
+        list(stream.objects())
+
+
 def test_values_of_different_types_are_not_the_same() -> None:
     assert same({"a": [1, "x"], "b": None}, {"b": None, "a": [1, "x"]})
     for one, other in ((1, True), (1, 1.0), ([], {}), ({"a": 1}, {"a": 1, "b": 2}), ([1], [1, 2]), (None, "")):

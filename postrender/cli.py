@@ -7,6 +7,7 @@ findings in place of the stream, for CI. A stream that is one `ResourceList` mak
 
 import os
 import sys
+import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,11 +35,14 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         result = _result(options, run, checks)
     except PostrenderError as problem:
         error = str(problem)
+    except Exception:  # noqa: BLE001
+        # Helm 4 drops stderr: the report must have this reason too.
+        error = f"a fault of {PROGRAM}: report it with the stream and the configuration\n{traceback.format_exc()}"
     file = options.input or "stdin"
     report = rendered(run.findings, error, options.format, file)
     _write_report(_report_file(options, env), report, needed=bool(run.findings or error))
     if checks:
-        result = report.encode()
+        result = report.encode(errors="backslashreplace")
     elif run.findings or error:
         sys.stderr.write(rendered(run.findings, error, "text", file))
     if checks or not error:
@@ -105,6 +109,6 @@ def _write_report(file: Path, report: str, needed: bool) -> None:
         if needed:
             file.parent.mkdir(parents=True, exist_ok=True)
         if needed or file.exists():
-            file.write_text(report, encoding="utf-8")
+            file.write_text(report, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         print(f"{PROGRAM}: the report {file} can't be written: {error.strerror}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,22 @@ def test_of_a_file_that_is_too_large_no_more_than_the_limit_is_read(
     (command.folder / "stream.yaml").write_bytes(b"a: " + b"b" * 100)
     command(str(command.folder / "c.yaml"), "--input", str(command.folder / "stream.yaml"))
     assert sizes == [21]
+
+
+def test_a_fault_of_the_program_is_in_the_report_and_nothing_is_written(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("unexpected")
+
+    monkeypatch.setattr("postrender.steps.apply", fail)
+    status, out, _ = command(str(command.folder / "c.yaml"))
+    assert (status, out) == (1, b"")
+    assert "KeyError: 'unexpected'" in command.report.read_text()
+
+
+def test_a_file_name_that_is_no_utf_8_is_in_the_report(command: Command) -> None:
+    status, out, _ = command("check", "--config", os.fsdecode(b"\xff.yaml"))
+    assert status == 1
+    assert rb"the configuration \udcff.yaml can't be read" in out
+    assert command.report.read_bytes() == out

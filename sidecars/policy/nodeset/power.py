@@ -72,11 +72,17 @@ class PowerPlan:
 
 
 def with_offer(nodeset: NodeSet, pods: Iterable[WorkerPod], slurm: SlurmView) -> NodeSet:
-    """The NodeSet with status.nodeConf as its workers have registered, if one has registered a record of its own."""
+    """The NodeSet with status.nodeConf as its workers have registered, if one has registered a record of its own.
+
+    If the status was lost, the records of power saving have it.
+    """
     if not nodeset.spec.power_saving.enabled or slurm.problem is not None:
         return nodeset
     nodes = (slurm.nodes.get(pod.slurm_node) for pod in pods if pod.ready and not pod.terminating)
     found = next((it for node in nodes if node is not None and (it := render.registered(node))), "")
+    if not found and not nodeset.status.node_conf and not nodeset.spec.power_saving.node:
+        known = (slurm.nodes.get(name) for name in slots(nodeset))
+        found = next((render.offered(it) for it in known if it is not None and "CLOUD" in it.states and it.cpus), "")
     return replace(nodeset, status=replace(nodeset.status, node_conf=found)) if found else nodeset
 
 

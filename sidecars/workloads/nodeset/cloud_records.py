@@ -11,8 +11,11 @@ _NOT_OF_A_RECORD = frozenset({"nodeaddr", "nodehostname", "nodename", "port", "r
 
 def registered(node: Node) -> str:
     """What the worker of this record offers, as items of a node line; "" for one that has never registered."""
-    if "CLOUD" in node.states or not (node.slurmd_start_time and node.cpus):
-        return ""
+    return "" if "CLOUD" in node.states or not (node.slurmd_start_time and node.cpus) else offered(node)
+
+
+def offered(node: Node) -> str:
+    """What a record shows that a worker offers, as items of a node line."""
     numbers = {
         "Sockets": node.sockets,
         "CoresPerSocket": node.cores,

@@ -101,6 +101,12 @@ def test_a_node_needs_its_pod_from_the_moment_that_slurm_starts_it_until_slurm_s
     assert power.ordinals(nodeset, (), view, offered=True) == (frozenset({0}) if needed else frozenset())
 
 
+def test_a_nodeset_that_has_lost_its_status_goes_on_with_what_its_records_show() -> None:
+    found = decided(2, (), off(0), cloud(1, "ALLOCATED", "POWERING_UP"), node="")
+    assert [it.ordinals for it in found.actions if isinstance(it, actions.CreatePods)] == [(1,)]
+    assert condition(found) == ("True", "Following")
+
+
 def test_while_slurm_is_unknown_the_pods_stay_as_they_are() -> None:
     pods = (worker(0), worker(2))
     view = replace(slurm(off(0), cloud(1, "ALLOCATED", "POWERING_UP")), problem="no answer")

@@ -60,7 +60,7 @@ class Wanted:
     def decide(self, cluster: Cluster, samples: Samples, now: float) -> None:
         """Decide, and add the samples."""
         tiers = {it.name: it.tier for it in cluster.partitions}
-        if tiers != self._tiers:
+        if tiers != self._tiers or self._queue.worn:
             self._tiers = tiers
             self._queue, self._autoscaling = Queue(tiers=tiers), Autoscaling(Settings(tiers=tiers))
         self._queue.replace(cluster.queue)

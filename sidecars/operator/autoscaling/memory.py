@@ -20,7 +20,7 @@ class QueueMemory:
 
     def update(self, listed: QueuedJobs, settings: Settings) -> Queue:
         """Take over a list of jobs."""
-        if self.queue is None or settings != self.settings:
+        if self.queue is None or self.queue.worn or settings != self.settings:
             self.settings, self.planner = settings, Autoscaling(settings)
             self.queue = Queue((), settings.tiers)
             self.listed = None

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MANY = 4
 """All jobs are sorted again when more than one in so many has changed."""
+MOST_REQUESTS = 10_000
+"""So many requests of jobs that are gone are remembered."""
 SHOWN = 10
 """Ids of jobs in a message."""
 
@@ -107,6 +109,11 @@ class Queue:
         self._now = 0.0
         self._timed = False
         self.update(jobs)
+
+    @property
+    def worn(self) -> bool:
+        """Whether so many requests of former jobs are remembered that a new queue, and a new planner, are due."""
+        return len(self._needs) > MOST_REQUESTS + 2 * len(self._jobs)
 
     def replace(self, listed: QueuedJobs) -> None:
         """Have all jobs as in an answer of Slurm's. Cheap if the unchanged ones are the same objects (`get_queue`)."""

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.policy.autoscaling.queue import Look, Queue, index_count
+from sidecars.policy.autoscaling.queue import MOST_REQUESTS, Look, Queue, index_count
 from sidecars.slurm.records import QueuedJob, QueuedJobs
 from tests.unit.policy.autoscaling.builders import NOW, job
 
@@ -102,3 +102,12 @@ def test_a_job_counts_from_its_begin_time_on() -> None:
 def test_the_numbers_of_a_list_are_counted() -> None:
     counts = {"": 0, "5": 1, "0-9": 10, "0-9:2": 5, "1,3,5-7": 5, "1-3,...": 3, "0-9999": 10_000, "x": 1, "9-1": 1}
     assert {text: index_count(text) for text in counts} == counts
+
+
+def test_a_queue_is_worn_when_it_remembers_too_many_requests_of_former_jobs() -> None:
+    queue = Queue()
+    for memory in range(1, MOST_REQUESTS + 2):
+        assert not queue.worn
+        queue.update([job(1, memory_per_node=memory)])
+        queue.update([], [1])
+    assert queue.worn

@@ -120,26 +120,30 @@ def test_every_query_of_every_dashboard_has_data_of_a_real_slurm(monitored: Prom
         raise AssertionError(f"{error}\nno data: " + "\n".join(map(str, empty))) from None
 
 
-@pytest.mark.skipif(not RECORD, reason="RECORD=SECONDS records the answers for the pictures in docs/images")
-def test_the_answers_are_recorded_for_the_pictures(slurm: Slurm, monitored: Prometheus, busy: None) -> None:
-    start = time.time()
-    for number in itertools.count():
-        if time.time() - start >= RECORD:
-            break
-        account, seconds = ("physics", "chemistry", "biology")[number % 3], 5 + 7 * number % 40
-        kind = GPUS if number % 4 == 0 else ("--cpus-per-task=1", "--partition=all")
-        slurm.submit(f"#!/bin/sh\nsleep {seconds}\n", f"--account={account}", *kind)
-    end, step = time.time(), RECORD / STEPS
-    for name, dashboard in dashboards.DASHBOARDS.items():
-        expressions = iter(dashboards.queries(name))
-        panels = {
-            panel.title: [
-                recorded(monitored.range(expression(next(expressions)), end - RECORD, end, step), end - RECORD, step)
-                for _ in panel.queries
-            ]
-            for panel in dashboard.panels
-        }
-        dashboard_pictures.write(name, {"step": step, "panels": panels})
+if RECORD:
+    # Records the answers for the pictures in docs/images: RECORD=SECONDS.
+
+    def test_the_answers_are_recorded_for_the_pictures(slurm: Slurm, monitored: Prometheus, busy: None) -> None:
+        start = time.time()
+        for number in itertools.count():
+            if time.time() - start >= RECORD:
+                break
+            account, seconds = ("physics", "chemistry", "biology")[number % 3], 5 + 7 * number % 40
+            kind = GPUS if number % 4 == 0 else ("--cpus-per-task=1", "--partition=all")
+            slurm.submit(f"#!/bin/sh\nsleep {seconds}\n", f"--account={account}", *kind)
+        end, step = time.time(), RECORD / STEPS
+        for name, dashboard in dashboards.DASHBOARDS.items():
+            expressions = iter(dashboards.queries(name))
+            panels = {
+                panel.title: [
+                    recorded(
+                        monitored.range(expression(next(expressions)), end - RECORD, end, step), end - RECORD, step
+                    )
+                    for _ in panel.queries
+                ]
+                for panel in dashboard.panels
+            }
+            dashboard_pictures.write(name, {"step": step, "panels": panels})
 
 
 def expression(query: str) -> str:

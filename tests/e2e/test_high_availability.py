@@ -19,6 +19,15 @@ TIMEOUT = 10
 """SlurmctldTimeout: seconds without the primary after which a standby takes over."""
 
 ACTIVE = "controller.slinky.slurm.net/active=true"
+APART = {
+    "requiredDuringSchedulingIgnoredDuringExecution": [
+        {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "slurmctld"}},
+        }
+    ]
+}
+"""The login pod isn't on the Kubernetes node that is lost: nothing could be run in it."""
 STATE = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -36,6 +45,7 @@ def doubled(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
         *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", str(VALUES)),
         *("--set", "controller.ha.enabled=true", "--set", "controller.persistence.existingClaim=state"),
         *("--set", f"controller.extraConfMap.SlurmctldTimeout={TIMEOUT}", "--set", "nodesets.slinky.replicas=1"),
+        *("--set-json", f"loginsets.slinky.podSpec.affinity.podAntiAffinity={json.dumps(APART)}"),
     )
     until("both slurmctld to be ready", lambda: len(ready(found)) == 2, 180)
     found.until_idle(1)

@@ -47,6 +47,9 @@ def autoscaled(slurm: Slurm) -> Iterator[Slurm]:
         kubernetes.kubectl("-n", "slurm", "delete", "hpa", NODESET, "--ignore-not-found")
         kubernetes.helm("uninstall", RELEASE, "-n", "slurm", "--ignore-not-found")
         slurm.login("scancel", "--user=root")
+        # The worker that is left has the ordinal of the job that ended last; other tests know slinky-0 and slinky-1.
+        slurm.scale(0)
+        until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes(), 240)
         slurm.scale(2)
         slurm.until_idle(2, 240)
 

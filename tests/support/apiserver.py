@@ -65,7 +65,7 @@ def control_plane(folder: Path, etcd_options: Sequence[str] = ()) -> Iterator[Co
         plane.stop()
 
 
-async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 10) -> T:
+async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 30) -> T:
     """The first true answer of `look`; fails naming `what` when the time is over."""
     last: object = None
     with contextlib.suppress(TimeoutError):

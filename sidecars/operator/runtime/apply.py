@@ -292,7 +292,9 @@ class Applier:
         metadata = live["metadata"]
         if metadata.get("deletionTimestamp"):
             if not is_settled(live):
-                raise ReplacedError(live, wanted)
+                # With this finalizer its pods and claims stay, whoever deletes it.
+                orphaning = "orphan" in (metadata.get("finalizers") or ())
+                raise ReplacedError(live, wanted, immutable_differences(live, wanted) if orphaning else ())
             return False
         if not is_settled(live):
             return await self._take_over(resource, wanted, live)

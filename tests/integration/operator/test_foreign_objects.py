@@ -34,7 +34,7 @@ async def until_ready_is(world: WatchedNamespace, reason: str) -> str:
         found = await world.condition(LOGINSETS, "web")
         return found if found.get("reason") == reason else None
 
-    return str((await until(f"LoginSet web to have reason {reason}", look, seconds=30))["message"])
+    return str((await until(f"LoginSet web to have reason {reason}", look))["message"])
 
 
 async def test_a_loginset_does_not_rewrite_a_foreign_service_with_its_name(world: WatchedNamespace) -> None:
@@ -48,7 +48,7 @@ async def test_a_loginset_does_not_rewrite_a_foreign_service_with_its_name(world
     await world.until_event("SyncFailed", "LoginSet", "NameTaken")
     # The operator doesn't watch it, and continues nevertheless when it is deleted.
     await world.client.delete(SERVICES, world.namespace, "web")
-    await until("the Deployment", lambda: world.get(DEPLOYMENTS, "web"), seconds=30)
+    await until("the Deployment", lambda: world.get(DEPLOYMENTS, "web"))
     found = await until("the Service", lambda: world.get(SERVICES, "web"))
     assert found["spec"]["selector"]["app.kubernetes.io/name"] == "login"
 
@@ -82,4 +82,4 @@ async def test_an_object_that_belongs_to_the_loginset_is_adopted(world: WatchedN
         found = await world.get(SERVICES, "web")
         return bool(found and found["spec"]["selector"].get("app.kubernetes.io/name") == "login")
 
-    await until("the Service to be adopted", adopted, seconds=20)
+    await until("the Service to be adopted", adopted)

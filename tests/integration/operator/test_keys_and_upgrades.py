@@ -26,7 +26,7 @@ OLD, NEW = b"s" * 1024, b"n" * 1024
 SETTLE = {"metadata": {"annotations": {"slinky.slurm.net/keys-settle-seconds": "0"}}}
 
 
-async def until_key(world: WatchedNamespace, reason: str, words: str = "", seconds: float = 15) -> dict[str, Any]:
+async def until_key(world: WatchedNamespace, reason: str, words: str = "", seconds: float = 30) -> dict[str, Any]:
     """Wait until the condition SlurmKey has this reason and these words."""
 
     async def look() -> dict[str, Any] | None:

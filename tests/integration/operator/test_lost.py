@@ -88,7 +88,7 @@ async def test_a_pod_whose_kubernetes_node_is_gone_is_deleted_by_force_if_slurmd
         async def pruned() -> bool:
             return "n1" not in world.slurm.nodes
 
-        await until("its record to be pruned", pruned, seconds=20)
+        await until("its record to be pruned", pruned)
 
 
 async def test_a_node_record_stuck_completing_is_repaired_while_the_next_pod_waits_for_a_kubernetes_node(
@@ -105,7 +105,7 @@ async def test_a_node_record_stuck_completing_is_repaired_while_the_next_pod_wai
     async def healed() -> bool:
         return "slinky-0" not in world.slurm.nodes
 
-    await until("the record to be deleted", healed, seconds=20)
+    await until("the record to be deleted", healed)
 
 
 class Later:
@@ -166,7 +166,7 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(
         found = await uid(world, "slinky-1")
         return found not in (None, before["slinky-1"])
 
-    await until("the pod to be replaced", replaced, seconds=20)
+    await until("the pod to be replaced", replaced)
     await world.until_ready(2)
     assert await uid(world, "slinky-0") == before["slinky-0"]
     await world.until_event("SlurmNodeNotRegistered")

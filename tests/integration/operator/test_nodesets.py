@@ -39,7 +39,7 @@ async def until_rolled(world: WatchedNamespace, image: str, count: int) -> str:
         alive = not any(pod["metadata"].get("deletionTimestamp") for pod in pods)
         return hashes.pop() if len(pods) == count and images == {image} and alive else None
 
-    found = await until(f"all pods to have {image}", rolled, seconds=20)
+    found = await until(f"all pods to have {image}", rolled)
     await world.until_ready(count)
     return found
 
@@ -117,7 +117,7 @@ async def hosts(world: WatchedNamespace) -> dict[str, Manifest]:
     return {pod["spec"]["hostname"]: pod for pod in pods if not pod["metadata"].get("deletionTimestamp")}
 
 
-async def until_hosts(world: WatchedNamespace, *names: str, seconds: float = 10) -> dict[str, Manifest]:
+async def until_hosts(world: WatchedNamespace, *names: str, seconds: float = 30) -> dict[str, Manifest]:
     """Wait until exactly these have a worker pod."""
 
     async def look() -> dict[str, Manifest] | None:
@@ -207,7 +207,7 @@ async def test_the_hostname_of_a_daemonset_mode_worker_can_be_overridden_and_cha
         await until_hosts(world, "rack1-n1")
         await world.until_ready(1)
         await machine(world, "n1", {"metadata": {"annotations": {override: "rack2-n1"}}})
-        pods = await until_hosts(world, "rack2-n1", seconds=15)
+        pods = await until_hosts(world, "rack2-n1")
         await world.until_event("HostnameMismatch")
         await world.until_ready(1)
         failed = {"status": {"phase": "Failed"}}
@@ -249,7 +249,7 @@ async def test_a_pod_of_a_deleted_kubernetes_node_is_deleted_with_its_node_recor
         async def pruned() -> bool:
             return set(world.slurm.nodes) == {"n1"}
 
-        await until("the record to be pruned", pruned, seconds=20)
+        await until("the record to be pruned", pruned)
 
 
 async def test_a_changed_scaling_mode_drains_the_old_pods_while_new_ones_are_created(world: WatchedNamespace) -> None:
@@ -366,7 +366,7 @@ async def until_owned(world: WatchedNamespace, want: dict[str, list[str]], name:
     async def look() -> bool:
         return await owners(world, name) == want
 
-    await until(f"the owners of the claims of {name} to be {want}", look, seconds=20)
+    await until(f"the owners of the claims of {name} to be {want}", look)
 
 
 async def test_claims_are_deleted_with_their_nodeset_or_with_a_scaled_in_worker_as_the_retention_policy_asks(
@@ -399,14 +399,14 @@ async def life_of_claims(world: WatchedNamespace, when_deleted: str, when_scaled
             annotations = (await world.pods())[last]["metadata"].get("annotations") or {}
             return annotations.get("nodeset.slinky.slurm.net/pod-cordon") == cordoned
 
-        await until(f"{last} to be cordoned: {cordoned}", as_asked, seconds=20)
+        await until(f"{last} to be cordoned: {cordoned}", as_asked)
         await until_owned(world, {"0": of_all, "1": want}, name)
     world.slurm.job_end(job)
 
     async def is_gone() -> bool:
         return last not in await world.pods()
 
-    await until(f"{last} to be gone", is_gone, seconds=20)
+    await until(f"{last} to be gone", is_gone)
     assert await owners(world, name) == {"0": of_all, "1": of_pod}
 
     # An update takes no data along.
@@ -416,7 +416,7 @@ async def life_of_claims(world: WatchedNamespace, when_deleted: str, when_scaled
         pod = (await world.pods()).get(first)
         return pod is not None and pod["spec"]["containers"][0]["image"] == "slurmd:2"
 
-    await until(f"{first} to be updated", updated, seconds=20)
+    await until(f"{first} to be updated", updated)
     assert await owners(world, name) == {"0": of_all, "1": of_pod}
 
     # Nor does the removal, but by the NodeSet's reference.
@@ -425,7 +425,7 @@ async def life_of_claims(world: WatchedNamespace, when_deleted: str, when_scaled
     async def removed() -> bool:
         return await world.get(NODESETS, name) is None
 
-    await until(f"NodeSet {name} to be gone", removed, seconds=30)
+    await until(f"NodeSet {name} to be gone", removed)
     assert await owners(world, name) == {"0": of_all, "1": of_pod}
 
 

@@ -91,7 +91,7 @@ async def test_scale_in_waits_for_the_job_and_then_deletes_the_pod_and_its_recor
     async def pruned() -> bool:
         return "slinky-1" not in world.slurm.nodes
 
-    await until("the record to be pruned", pruned, seconds=15)
+    await until("the record to be pruned", pruned)
     assert "DRAIN" not in world.slurm.states("slinky-0")
 
 
@@ -192,7 +192,7 @@ async def test_node_records_of_lost_pods_are_deleted_unless_they_have_a_foreign_
     async def pruned() -> bool:
         return "slinky-8" not in world.slurm.nodes
 
-    await until("the ghost to go", pruned, seconds=20)
+    await until("the ghost to go", pruned)
 
     async def down() -> bool:
         return "DOWN" in world.slurm.states("slinky-9")
@@ -216,14 +216,14 @@ async def test_a_changed_template_replaces_one_drained_pod_at_a_time(world: Watc
         assert pods["slinky-0"]["metadata"]["uid"] == before["slinky-0"], "it has a job"
         return "slinky-1" in pods and pods["slinky-1"]["metadata"]["uid"] != before["slinky-1"]
 
-    await until("slinky-1 to be replaced", first_replaced, seconds=20)
+    await until("slinky-1 to be replaced", first_replaced)
     world.slurm.job_end(job)
 
     async def both_replaced() -> bool:
         pods = await world.pods()
         return len(pods) == 2 and all(pod["metadata"]["uid"] != before[name] for name, pod in pods.items())
 
-    await until("slinky-0 to be replaced", both_replaced, seconds=20)
+    await until("slinky-0 to be replaced", both_replaced)
 
 
 async def test_deletion_of_everything_at_once_drains_first_and_completes(world: WatchedNamespace) -> None:
@@ -249,7 +249,7 @@ async def test_deletion_of_everything_at_once_drains_first_and_completes(world: 
             ]
         )
 
-    await until("all three to be gone", gone, seconds=20)
+    await until("all three to be gone", gone)
 
 
 async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(world: WatchedNamespace) -> None:
@@ -262,7 +262,7 @@ async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(
     async def gone() -> bool:
         return await world.get(NODESETS, "slinky") is None and await world.get(CONTROLLERS, "slurm") is None
 
-    await until("the rest to be ended", gone, seconds=20)
+    await until("the rest to be ended", gone)
 
 
 async def test_a_settled_cluster_gets_no_writes(world: WatchedNamespace) -> None:
@@ -276,7 +276,7 @@ async def test_a_settled_cluster_gets_no_writes(world: WatchedNamespace) -> None
         await asyncio.sleep(0.5)
         return before == previous
 
-    await until("writes to end", settled, seconds=20)
+    await until("writes to end", settled)
     # A ConfigMap that nothing refers to wakes every resource of its namespace, and must change none.
     unrelated = {
         "apiVersion": "v1",

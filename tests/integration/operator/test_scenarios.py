@@ -441,7 +441,7 @@ async def test_a_worker_is_available_after_min_ready_seconds_and_an_update_waits
     assert time.time() >= max(ready for _, ready in await made_and_ready()) + least
     before = await uids(world)
     await change(world, slurmd={"image": "slurmd:next"})
-    await until("both to be replaced", lambda: replaced(world, before, "slinky-0", "slinky-1"), seconds=20)
+    await until("both to be replaced", lambda: replaced(world, before, "slinky-0", "slinky-1"))
     await world.until_ready(2)
     (_, ready), (made, _) = await made_and_ready()
     assert made >= ready + least, "the second went before the successor of the first was available"
@@ -485,7 +485,7 @@ async def test_a_scheduled_update_replaces_workers_in_its_own_reservation_which_
     while time.time() < start - 0.5:
         assert await uids(world) == before
         await asyncio.sleep(0.2)
-    await until("both to be replaced", lambda: replaced(world, before, "slinky-0", "slinky-1"), seconds=20)
+    await until("both to be replaced", lambda: replaced(world, before, "slinky-0", "slinky-1"))
     await world.until_ready(2)
     end = world.slurm.reservations[NAME].end_time
     await change(world, replicas=3, updateStrategy=scheduled(start, duration="20m"))

@@ -217,7 +217,7 @@ async def test_a_token_is_renewed_in_time_before_it_expires(world: WatchedNamesp
         found = await token_of(world, "late")
         return found if found != old else None
 
-    second = await until("another token", renewed, seconds=6)
+    second = await until("another token", renewed, seconds=10)
     jwt.decode(second, JWT_KEY, algorithms=["HS256"])
     assert made["spec"]["refresh"] is True
 

@@ -208,7 +208,7 @@ class Installation:
             labelled = found is not None and labels.get("app.kubernetes.io/managed-by") == "slurm-operator"
             return found if labelled and found and former.MANAGER not in managers(found) else None
 
-        return await until(f"{resource.kind} {name} to be this operator's", ours, seconds=20)
+        return await until(f"{resource.kind} {name} to be this operator's", ours)
 
     @contextlib.asynccontextmanager
     async def operator(self) -> AsyncIterator[None]:
@@ -430,7 +430,7 @@ async def test_a_key_that_was_lost_before_the_take_over_is_reported_and_never_ge
             found = await world.condition(CONTROLLERS, "slurm")
             return found.get("reason") == "KeyLost" and f"'{name}' has lost '{key}'" in str(found["message"])
 
-        await until("the lost key", reported, seconds=20)
+        await until("the lost key", reported)
         assert await installation.live(untouched) == before
         assert "data" not in await world.client.get(SECRETS, world.namespace, name)
         # The backup.
@@ -497,7 +497,7 @@ async def policy(world: WatchedNamespace, expression: str, message: str) -> Asyn
         return False
 
     try:
-        await until("the policy to be active", is_active, seconds=20)
+        await until("the policy to be active", is_active)
         yield
     finally:
         await world.client.delete(bindings, None, name)
@@ -553,7 +553,7 @@ async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_
                 "annotations", {}
             )
 
-        await until("the idle worker to be replaced", replaced, seconds=20)
+        await until("the idle worker to be replaced", replaced)
         assert (await world.pods())["slinky-0"]["metadata"]["uid"] == busy
         world.slurm.job_end(job)
 
@@ -561,7 +561,7 @@ async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_
             pods = await world.pods()
             return busy not in {pod["metadata"]["uid"] for pod in pods.values()} and len(pods) == 2
 
-        await until("the other worker to be replaced after its job", both, seconds=20)
+        await until("the other worker to be replaced after its job", both)
         await world.until_ready(2)
 
 
@@ -582,7 +582,7 @@ async def test_the_record_of_a_worker_that_ends_during_the_take_over_is_deleted(
         async def deleted() -> bool:
             return "slinky-1" not in world.slurm.nodes
 
-        await until("the record to be deleted", deleted, seconds=30)
+        await until("the record to be deleted", deleted)
         assert "slinky-0" in world.slurm.nodes
 
 
@@ -658,7 +658,7 @@ async def test_schedmds_operator_finds_its_objects_usable_and_can_be_replaced_ag
     await installation.install(version)
     async with installation.operator():
         await installation.complete()
-        await until("the workers to be replaced", lambda: _all_workers_are_ours(world), seconds=30)
+        await until("the workers to be replaced", lambda: _all_workers_are_ours(world))
     # Uninstalling this operator's chart.
     await release(world.client, world.namespace, "slurm-operator", [world.namespace])
     for resource, name, finalizer in ((CONTROLLERS, "slurm", IN_USE), (NODESETS, "slinky", WORKERS_TERMINATE_FIRST)):

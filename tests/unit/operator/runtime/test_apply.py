@@ -344,11 +344,20 @@ async def test_what_the_api_server_adds_to_a_statefulset_is_no_reason_to_replace
 
 
 @pytest.mark.looptime
-async def test_a_statefulset_that_is_being_replaced_is_waited_for() -> None:
+@pytest.mark.parametrize(
+    ("finalizers", "because"),
+    [(["orphan"], " because its serviceName can't be changed; its pods and claims stay"), (["foregroundDeletion"], "")],
+)
+async def test_a_statefulset_that_is_being_deleted_is_waited_for_and_named_with_the_same_cause_each_time(
+    finalizers: list[str], because: str
+) -> None:
     parts = Parts()
-    on_the_server(parts, live(stateful_set(), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["orphan"]))
-    with pytest.raises(ReplacedError):
-        await parts.runtime.applier.apply(stateful_set())
+    leaving = live(stateful_set(serviceName="login"), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=finalizers)
+    on_the_server(parts, leaving)
+    for _ in range(2):
+        with pytest.raises(ReplacedError) as caught:
+            await parts.runtime.applier.apply(stateful_set())
+        assert str(caught.value).endswith(f"login is being deleted, and is created again{because}")
     assert "apply" not in {verb for verb, *_ in parts.requests.made}
 
 

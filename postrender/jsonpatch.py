@@ -32,16 +32,20 @@ def put(value: Any, path: Sequence[str | int], new: Any) -> Any:
 
 
 def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """A value after the operations. Raises PostrenderError that names the operation, for one that can't be applied."""
+    """A value after the operations. Raises PostrenderError that names the operation, for one that can't be applied.
+
+    The error shows no value of a Secret.
+    """
+    secret = isinstance(value, dict) and value.get("kind") == "Secret"
     for index, operation in enumerate(operations):
         try:
-            value = _applied(value, operation)
+            value = _applied(value, operation, secret)
         except PostrenderError as error:
             raise PostrenderError(f"json[{index}]: {operation.get('op')} {operation.get('path')}: {error}") from None
     return value
 
 
-def _applied(value: Any, operation: Mapping[str, Any]) -> Any:
+def _applied(value: Any, operation: Mapping[str, Any], secret: bool) -> Any:
     op, path = str(operation["op"]), _pointer(str(operation["path"]))
     if _NEEDS[op] not in operation:
         raise PostrenderError(f"needs {_NEEDS[op]!r}")
@@ -55,7 +59,7 @@ def _applied(value: Any, operation: Mapping[str, Any]) -> Any:
     if op == "test":
         found = _get(value, path)
         if not same(found, operation["value"]):
-            raise PostrenderError(f"the value is {found!r}")
+            raise PostrenderError("the value is another one" if secret else f"the value is {found!r}")
         return value
     source = _pointer(str(operation["from"]))
     found = _get(value, source)

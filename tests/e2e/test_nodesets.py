@@ -26,6 +26,12 @@ def marked(value: str) -> dict[str, Any]:
     return {"env": [{"name": "E2E_MARK", "value": value}]}
 
 
+def has_mark(pod: dict[str, Any]) -> bool:
+    """Whether its slurmd has the variable of `marked`."""
+    variables = (it for container in pod["spec"]["containers"] for it in container.get("env", ()))
+    return any(it["name"] == "E2E_MARK" for it in variables)
+
+
 def uids(slurm: Slurm) -> set[str]:
     return {pod["metadata"]["uid"] for pod in slurm.pods().values()}
 
@@ -38,7 +44,9 @@ def pool(slurm: Slurm) -> Iterator[Slurm]:
     before = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
     yield slurm
     fields = ("scalingMode", "updateStrategy")
-    change(slurm, **{field: before.get(field) for field in fields})
+    former: dict[str, Any] = {field: before.get(field) for field in fields}
+    change(slurm, **former, slurmd={"env": before["slurmd"].get("env")})
+    until("no worker to have the mark", lambda: not any(has_mark(pod) for pod in slurm.pods().values()), 120)
     slurm.until_idle(2)
 
 

@@ -11,13 +11,36 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Slurm, until
+from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(420)
 
 RELEASE = ("slurm", str(CHARTS / "slurm"), "-n", "slurm", "-f", str(VALUES))
 SHARED = ("--set", "nodesets.slinky.oversubscribeNode=true")
 CHANGED = ("--set", "nodesets.slinky.slurmd.env[0].name=PREVIEWED", "--set", "nodesets.slinky.slurmd.env[0].value=yes")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_the_chart_has_it(slurm: Slurm) -> None:
+    """Each custom resource has the spec of the chart: Helm leaves what another client has added to it."""
+    kubernetes = slurm.kubernetes
+    rendered = yaml.safe_load_all(kubernetes.helm("template", *RELEASE, *SHARED, "--skip-tests"))
+    for it in rendered:
+        if it and it["apiVersion"].startswith("slinky.slurm.net/"):
+            live = kubernetes.get("-n", "slurm", f"{it['kind']}.slinky.slurm.net", it["metadata"]["name"])
+            kubernetes.kubectl("replace", "-f", "-", stdin=json.dumps({**live, "spec": it["spec"]}))
+
+    def settled() -> bool:
+        nodesets = kubernetes.items("-n", "slurm", "nodesets.slinky.slurm.net")
+        return all(
+            condition(it, "Ready").get("status") == "True"
+            and it["status"].get("observedGeneration") == it["metadata"]["generation"]
+            and it["status"].get("updatedReplicas") == it["spec"]["replicas"]
+            for it in nodesets
+        )
+
+    until("the workers of the chart", settled, 180)
+    slurm.until_idle(2)
 
 
 @pytest.fixture(autouse=True)

@@ -83,3 +83,12 @@ def test_an_operation_that_cannot_be_applied_is_named_with_its_reason(operation:
         jsonpatch.patched({"a": [1, 2], "b": 1}, [operation])
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"json[0]: {operation['op']} {operation['path']}: ")
+
+
+@pytest.mark.parametrize("path", ["/data/password", "/data", ""])
+def test_a_test_that_fails_shows_no_value_of_a_secret(path: str) -> None:
+    secret = {"kind": "Secret", "data": {"password": "aHVudGVyMg=="}}
+    with pytest.raises(PostrenderError) as caught:
+        jsonpatch.patched(secret, [{"op": "test", "path": path, "value": "b3RoZXI="}])
+    assert "the value is another one" in str(caught.value)
+    assert "aHVudGVyMg==" not in str(caught.value)

@@ -28,14 +28,17 @@ $(READY): | requirements/dev.txt
 	echo "installing the locked Python packages into $(VENV)"
 	rm -rf '$(VENV)'
 	$(PYTHON) -m venv '$(VENV)'
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	# Without --no-deps, an older pip takes a newer release for an extra of a pinned package and then refuses it.
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/dev.txt
+	$(BIN)/pip --quiet check
 	touch '$@'
 
 $(DOCS)/ready: | requirements/docs.txt $(READY)
 	@echo "installing the locked packages of the documentation's site into $(DOCS)"
 	rm -rf '$(SLURM_CHARTS_CACHE)'/docs-venv-*
 	$(PYTHON) -m venv '$(DOCS)'
-	'$(DOCS)/bin/pip' install --quiet --disable-pip-version-check --require-hashes --requirement requirements/docs.txt
+	'$(DOCS)/bin/pip' install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/docs.txt
+	'$(DOCS)/bin/pip' --quiet check
 	touch '$@'
 
 ## The local cluster

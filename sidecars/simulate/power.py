@@ -33,6 +33,9 @@ class PowerSaving(Cluster):
         except HostlistError:
             return False
         has_gres = items.get("Gres") is None or items.get("GresConf") is not None
+        numbers = [items.get(key) or "1" for key in ("CPUs", "RealMemory", "Weight")]
+        if not all(number.isdigit() for number in numbers):
+            return False
         if not names or items.get("State") not in _CREATABLE or not has_gres or self.nodes.keys() & set(names):
             return False
         idle = items.get("SuspendTime") or ""

@@ -40,7 +40,9 @@ async def observe(this: Pass) -> tuple[PodSource, Desired, Observed]:
     nodeset = power.with_offer(nodeset, pods, view)
     saves = nodeset.spec.power_saving.enabled and nodeset.metadata.deletion_timestamp is None
     record_lines, record_problem = power.lines(nodeset) if saves else ({}, "")
-    ordinals = power.ordinals(nodeset, pods, view, offered=bool(record_lines)) if saves else None
+    ordinals = None
+    if saves:
+        ordinals = power.ordinals(nodeset, pods, view, offered=bool(record_lines), problem=record_problem)
     rules = placement.Rules.of(source.template["spec"]) if source.template is not None else None
     this.memory.rules = rules if nodeset.spec.scaling_mode == "DaemonSet" else None
     controller = runtime.caches.controllers.store.get(*this.controller)

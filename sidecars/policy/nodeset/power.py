@@ -6,6 +6,7 @@ or up needs its pod, one that is POWERING_DOWN or POWERED_DOWN doesn't. So no re
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -103,21 +104,26 @@ def slots(nodeset: NodeSet) -> dict[str, int]:
     return {render.hostname(nodeset, ordinal): ordinal for ordinal in range(nodeset.spec.replicas)}
 
 
-def ordinals(nodeset: NodeSet, pods: Iterable[WorkerPod], slurm: SlurmView, *, offered: bool) -> frozenset[int]:
+def ordinals(
+    nodeset: NodeSet, pods: Iterable[WorkerPod], slurm: SlurmView, *, offered: bool, problem: str = ""
+) -> frozenset[int]:
     """The ordinals that need a pod. While Slurm is unknown these are the ones that have one.
 
-    `offered`: it is known what a worker offers. Otherwise one worker registers to show it.
+    `offered`: it is known what a worker offers. Otherwise one worker registers to show it. With a `problem` of what is
+    declared none does, and workers stay that have a record of their own.
     """
     numbered = [pod for pod in pods if pod.mode == "StatefulSet" and pod.ordinal >= 0]
     if slurm.problem is not None:
         return frozenset(pod.ordinal for pod in numbered)
     named = slots(nodeset)
-    if not offered:
-        return frozenset([0] if named else [])
-    # Of a running slurmd without a record, it isn't known what it does: `lost` decides.
-    found = {
-        it.ordinal for it in numbered if it.started and it.slurm_node in named and it.slurm_node not in slurm.nodes
-    }
+    found = {0} if named and not offered and not problem else set[int]()
+    for pod in numbered:
+        node = slurm.nodes.get(pod.slurm_node)
+        # Of a running slurmd without a record, it isn't known what it does: `lost` decides.
+        unknown = pod.started and node is None
+        own = node is not None and "CLOUD" not in node.states
+        if pod.slurm_node in named and (unknown or (problem and own)):
+            found.add(pod.ordinal)
     for name, ordinal in named.items():
         node = slurm.nodes.get(name)
         if node is not None and "CLOUD" in node.states and not states.is_powered_down(node.states):
@@ -145,7 +151,8 @@ def plan(desired: Desired, observed: Observed, created: Mapping[str, str], now: 
     if observed.slurm.problem is not None:
         return PowerPlan(condition=Condition("PowerSaving", "Unknown", PowerSaving.NO_ANSWER, observed.slurm.problem))
     if desired.record_problem:
-        return PowerPlan(condition=Condition("PowerSaving", "False", PowerSaving.INVALID, desired.record_problem))
+        condition = Condition("PowerSaving", "False", PowerSaving.INVALID, desired.record_problem)
+        return dataclasses.replace(_Planner(desired, observed, created, now).plan(), condition=condition)
     if not desired.record_lines:
         message = "no worker of this NodeSet has registered yet: one is started to show what workers offer"
         return PowerPlan(condition=Condition("PowerSaving", "False", PowerSaving.FIRST_WORKER, message))
@@ -177,7 +184,9 @@ class _Planner:
     def __init__(self, desired: Desired, observed: Observed, created: Mapping[str, str], now: float) -> None:
         self.saving = desired.nodeset.spec.power_saving
         self.slots = slots(desired.nodeset)
-        self.lines = {name: desired.record_lines[it < self.saving.min] for name, it in self.slots.items()}
+        lines = desired.record_lines
+        # Without lines, the records that exist stay as they are.
+        self.lines = {name: lines[it < self.saving.min] for name, it in self.slots.items()} if lines else {}
         self.pods = {pod.slurm_node: pod for pod in observed.pods}
         self.slurm = observed.slurm
         self.jobs = observed.answers.get(Jobs())
@@ -222,8 +231,8 @@ class _Planner:
         return name not in self.slurm.nodes and name not in self.pods
 
     def _is_outdated(self, node: Node) -> bool:
-        line = self.lines[node.name]
-        return self.created.get(node.name) != line and not render.is_current(node, line)
+        line = self.lines.get(node.name)
+        return line is not None and self.created.get(node.name) != line and not render.is_current(node, line)
 
     def _powering_up(self) -> list[tuple[Node, WorkerPod]]:
         starting = [it for it in self.settled if states.is_powering_up(it.states) and it.name in self.pods]

@@ -191,7 +191,10 @@ class PowerSaving(Reason):
     )
     INVALID = (
         "Invalid",
-        "`spec.powerSaving.node` or `spec.extraConf` can't be used for node records.",
+        (
+            "`spec.powerSaving.node` or `spec.extraConf` can't be used for node records. The present records and "
+            "workers stay, and Slurm powers nodes up and down as before."
+        ),
         "Change the field that the message names.",
         "False",
     )

@@ -1,12 +1,36 @@
 """The node records of a NodeSet with Slurm's power saving, as lines of slurm.conf."""
 
+from collections.abc import Mapping
+
 from sidecars.slurm import gres, nodeconf
 from sidecars.slurm.nodeconf import Item
 from sidecars.slurm.records import Node
-from sidecars.workloads.nodeset.node_conf import node_conf
+from sidecars.workloads.nodeset.node_conf import check_key, node_conf
 from sidecars.workloads.resources import NodeSet, ResourceError
 
+_DECLARED, _OWN = "spec.powerSaving.node", "spec.extraConf"
+
 _NOT_OF_A_RECORD = frozenset({"nodeaddr", "nodehostname", "nodename", "port", "reason", "state", "suspendtime"})
+
+_SMALL, _LARGE, _MEMORY = 0xFFFF, 0xFFFF_FFF0, 1 << 40
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "boards": (1, _SMALL),
+    "corespeccount": (0, _SMALL),
+    "corespersocket": (1, _SMALL),
+    "cpus": (1, _SMALL),
+    "memspeclimit": (0, _MEMORY),
+    "procs": (1, _SMALL),
+    "realmemory": (1, _MEMORY),
+    "restrictedcorespergpu": (0, _SMALL),
+    "sockets": (1, _SMALL),
+    "socketsperboard": (1, _SMALL),
+    "threadspercore": (1, _SMALL),
+    "tmpdisk": (0, _LARGE),
+    "weight": (0, _LARGE),
+}
+"""The lowest and the highest value of the keys whose value is a number: slurmctld has 16 or 32 bits for most."""
+
+_IN_MIB = frozenset({"memspeclimit", "realmemory", "tmpdisk"})
 
 
 def registered(node: Node) -> str:
@@ -38,22 +62,65 @@ def cloud_record(nodeset: NodeSet, *, always_on: bool = False) -> str:
     saving = nodeset.spec.power_saving
     declared = nodeconf.parse(saving.node)
     if declared.problems:
-        raise ResourceError("spec.powerSaving.node", declared.problems[0])
+        raise ResourceError(_DECLARED, declared.problems[0])
+    for item in declared.items:
+        if item.key.lower() == "suspendtime":
+            raise ResourceError(_DECLARED, "SuspendTime is set by powerSaving.idleSeconds: remove it")
+        if item.key.lower() not in _NOT_OF_A_RECORD:
+            check_key(nodeset, item, _DECLARED)
+            _check_number(item, _DECLARED)
+    _check_together({item.key.lower(): item for item in declared.items})
     own = nodeconf.parse(node_conf(nodeset)).items
     offered = declared.items or nodeconf.parse(nodeset.status.node_conf).items
-    if not offered and "realmemory" not in {item.key.lower() for item in own}:
-        return ""
     items: dict[str, Item] = {}
+    for item in own:
+        _check_number(item, _OWN)
     for item in (Item("Weight", str(saving.price)), *offered, *own):
         if item.key.lower() not in _NOT_OF_A_RECORD:
             items[item.key.lower()] = item
+    if not offered and "realmemory" not in items:
+        return ""
     if "gres" in items and "gresconf" not in items:
         try:
             items["gresconf"] = Item("GresConf", _gres_conf(items["gres"].value))
         except gres.GresError as error:
-            raise ResourceError("spec.powerSaving.node", str(error)) from error
+            place = _OWN if any(item.key.lower() == "gres" for item in own) else _DECLARED
+            raise ResourceError(place, str(error)) from error
     idle = "INFINITE" if always_on else str(saving.idle_seconds)
     return nodeconf.render([Item("State", "CLOUD"), *items.values(), Item("SuspendTime", idle)])
+
+
+def _check_number(item: Item, place: str) -> None:
+    """Raise ResourceError for a number that slurmctld would refuse or read as another one."""
+    key = item.key.lower()
+    if key not in _RANGES:
+        return
+    least, most = _RANGES[key]
+    digits = item.value.isascii() and item.value.isdigit() and len(item.value) <= len(str(most))
+    if not digits or not least <= int(item.value) <= most:
+        unit = ": it is in MiB" if key in _IN_MIB else ""
+        raise ResourceError(place, f"{item} must be a whole number from {least} to {most}{unit}")
+
+
+def _check_together(items: Mapping[str, Item]) -> None:
+    """Raise ResourceError for numbers that contradict each other, of which slurmctld would replace some."""
+
+    def number(*keys: str) -> int | None:
+        return next((int(items[key].value) for key in keys if key in items), None)
+
+    if "sockets" in items and ("socketsperboard" in items or "boards" in items):
+        raise ResourceError(_DECLARED, "set Sockets, or Boards and SocketsPerBoard, not both")
+    memory, reserved = number("realmemory"), number("memspeclimit")
+    if memory is not None and reserved is not None and reserved >= memory:
+        raise ResourceError(_DECLARED, f"MemSpecLimit={reserved} must be lower than RealMemory={memory}")
+    sockets = number("sockets") or (number("boards") or 1) * (number("socketsperboard") or 1)
+    cores, cpus = number("corespersocket"), number("cpus", "procs")
+    if cores is None or cpus is None:
+        return
+    total, threads = sockets * cores, number("threadspercore") or 1
+    if cpus not in {total, total * threads}:
+        choice = " or ".join(map(str, sorted({total, total * threads})))
+        raise ResourceError(_DECLARED, f"CPUs={cpus} must be {choice}: all cores, or all of their threads")
 
 
 def is_current(node: Node, conf: str) -> bool:

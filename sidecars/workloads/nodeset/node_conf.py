@@ -18,19 +18,27 @@ def node_conf(nodeset: NodeSet) -> str:
     if extra.problems:
         raise ResourceError("spec.extraConf", extra.problems[0])
     items: dict[str, str] = {}
-    release = versions.of_image(str(nodeset.spec.slurmd.get("image") or ""))
-    known = keys.of("NodeName", release) if release is not None and release <= keys.KNOWN[-1] else None
     features = {nodeset.slurm_name}
     for item in extra.items:
-        if not item.value:
-            raise ResourceError("spec.extraConf", f"{item.key} has no value: remove it")
-        if known is not None and item.key.lower() not in known:
-            near = difflib.get_close_matches(item.key.lower(), known, 1)
-            meant = next((f"; is it {word}?" for word in keys.spelled("NodeName") if [word.lower()] == near), "")
-            raise ResourceError("spec.extraConf", f"{item.key} isn't a key of a node in slurm.conf{meant}")
+        check_key(nodeset, item, "spec.extraConf")
         if item.key.lower() in {"feature", "features"}:
             features |= {feature for feature in item.value.split(",") if feature}
         else:
             items[item.key[0].upper() + item.key[1:]] = item.value
     items["Features"] = ",".join(sorted(features))
     return nodeconf.render(Item(key, items[key]) for key in sorted(items))
+
+
+def check_key(nodeset: NodeSet, item: Item, place: str) -> None:
+    """Raise ResourceError for an item without a value, or with a key that no node has in the image's release.
+
+    Of an unknown release every key is accepted. `place`: the field of the NodeSet that has the item.
+    """
+    if not item.value:
+        raise ResourceError(place, f"{item.key} has no value: remove it")
+    release = versions.of_image(str(nodeset.spec.slurmd.get("image") or ""))
+    known = keys.of("NodeName", release) if release is not None and release <= keys.KNOWN[-1] else None
+    if known is not None and item.key.lower() not in known:
+        near = difflib.get_close_matches(item.key.lower(), known, 1)
+        meant = next((f"; is it {word}?" for word in keys.spelled("NodeName") if [word.lower()] == near), "")
+        raise ResourceError(place, f"{item.key} isn't a key of a node in slurm.conf{meant}")

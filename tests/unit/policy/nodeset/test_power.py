@@ -44,7 +44,7 @@ def asked(
     fields = {"enabled": True, "node": OFFER, **saving}
     nodeset = power.with_offer(builders.nodeset("slinky", meta, replicas=replicas, powerSaving=fields), pods, view)
     lines, problem = power.lines(nodeset)
-    ordinals = power.ordinals(nodeset, pods, view, offered=bool(lines))
+    ordinals = power.ordinals(nodeset, pods, view, offered=bool(lines), problem=problem)
     wanted = desired_pods(nodeset, "new", Rules.of({}), {}, (), NOW, ordinals)
     return Desired(nodeset, wanted, record_lines=lines, record_problem=problem)
 
@@ -183,10 +183,32 @@ def test_what_a_worker_has_registered_with_is_remembered_and_used_for_all_record
     assert "GresConf=name=gpu,type=h100,count=2" in create.conf
 
 
-def test_an_offer_that_can_t_be_read_is_reported_and_starts_nothing_but_the_first_worker() -> None:
-    found = decided(3, (), node="CPUs")
+@pytest.mark.parametrize("declared", ["CPUs", "CPUs=four", "CPUs=4 RealMemory=8G"])
+def test_an_offer_that_can_t_be_read_is_reported_and_starts_nothing(declared: str) -> None:
+    found = decided(3, (), node=declared)
     assert condition(found) == ("False", "Invalid")
-    assert actions.CreateRecords not in kinds(found)
+    assert found.actions == ()
+
+
+@pytest.mark.parametrize("declared", ["CPUs", "CPUs=four", "CPUs=4 RealMemory=8G"])
+def test_while_an_offer_can_t_be_read_the_workers_follow_slurm_by_the_records_that_exist(declared: str) -> None:
+    records = off(0), cloud(1, "ALLOCATED", "POWERING_UP"), cloud(2, "MIXED"), cloud(3, "IDLE", "POWERED_DOWN")
+    found = decided(5, [worker(2), worker(3)], *records, node=declared)
+    assert condition(found) == ("False", "Invalid")
+    created, deleted = found.actions[-1], found.actions[:-1]
+    assert created == actions.CreatePods(ordinals=(1,))
+    assert [it.deletion.pod.ordinal for it in deleted if isinstance(it, actions.DeletePod)] == [3]
+    assert len(deleted) == 1
+
+
+def test_while_an_offer_can_t_be_read_a_worker_with_a_record_of_its_own_stays() -> None:
+    own = Node("slinky-0", states=frozenset({"IDLE", "DYNAMIC_NORM"}), cpus=4, slurmd_start_time=5)
+    assert decided(2, [worker(0)], own, node="CPUs=four").actions == ()
+
+
+def test_while_an_offer_can_t_be_read_a_node_that_did_not_start_is_resumed_as_ever() -> None:
+    late = cloud(0, "DOWN", "POWERED_DOWN", reason=reasons.RESUME_TIMEOUT, reason_changed_at=int(NOW - 301))
+    assert decided(1, (), late, node="CPUs=four").actions == (actions.Resume(("slinky-0",)),)
 
 
 # --- stopping

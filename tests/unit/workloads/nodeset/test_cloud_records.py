@@ -14,7 +14,8 @@ OFFER = "CPUs=8 RealMemory=16000"
 
 
 def saving(extra_conf: str = "", **fields: object) -> NodeSet:
-    return nodeset("slinky", extraConf=extra_conf, powerSaving={"enabled": True, **fields})
+    image = {"image": "slurmd:26.05.5"}
+    return nodeset("slinky", extraConf=extra_conf, slurmd=image, powerSaving={"enabled": True, **fields})
 
 
 def test_the_line_has_what_is_declared_and_the_nodesets_own_items_win() -> None:
@@ -38,9 +39,46 @@ def test_without_an_offer_there_is_no_line_unless_the_nodeset_sets_the_memory_it
     assert cloud_record(saving("CPUs=2 RealMemory=1000")) != ""
 
 
-def test_an_offer_that_is_no_list_of_items_is_refused() -> None:
-    with pytest.raises(ResourceError, match=r"^spec\.powerSaving\.node: 'CPUs'"):
-        cloud_record(saving(node="CPUs"))
+@pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        ("CPUs", "'CPUs' is not of the form Key=Value"),
+        ("CPUs=four RealMemory=1", "CPUs=four must be a whole number from 1 to 65535"),
+        ("CPUs=0 RealMemory=1", "CPUs=0 must be a whole number from 1 to 65535"),
+        ("CPUs=70000 RealMemory=1", "CPUs=70000 must be a whole number from 1 to 65535"),
+        ("CPUs=-1 RealMemory=1", "CPUs=-1 must be a whole number from 1 to 65535"),
+        ("CPUs=4 RealMemory=8G", "RealMemory=8G must be a whole number from 1 to 1099511627776: it is in MiB"),
+        ("CPUs=4 RealMemory=1 TmpDisk=x", "TmpDisk=x must be a whole number from 0 to 4294967280: it is in MiB"),
+        ("CPUs=4 RealMemory=1 Weight=-1", "Weight=-1 must be a whole number from 0 to 4294967280"),
+        ("CPUs=4 Sockets=1 CoresPerSocket= RealMemory=1", "CoresPerSocket has no value: remove it"),
+        ("CPUs=4 RealMemry=8000", "RealMemry isn't a key of a node in slurm.conf; is it RealMemory?"),
+        ("CPUs=4 RealMemory=1 UpTime=0-01:02:03", "UpTime isn't a key of a node in slurm.conf"),
+        (
+            "CPUs=7 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1",
+            "CPUs=7 must be 4 or 8: all cores, or all of their threads",
+        ),
+        ("CPUs=4 RealMemory=1000 MemSpecLimit=1000", "MemSpecLimit=1000 must be lower than RealMemory=1000"),
+        ("CPUs=4 RealMemory=1 Gres=gpu:a:b", "'gpu:a:b': 'b' is no count"),
+        ("CPUs=4 RealMemory=1 Sockets=1 SocketsPerBoard=1", "set Sockets, or Boards and SocketsPerBoard, not both"),
+        ("CPUs=4 RealMemory=1 SuspendTime=5", "SuspendTime is set by powerSaving.idleSeconds: remove it"),
+    ],
+)
+def test_an_offer_that_slurm_would_not_take_is_refused_with_the_item(declared: str, problem: str) -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.powerSaving\.node: ") as caught:
+        cloud_record(saving(node=declared))
+    assert problem in str(caught.value)
+
+
+def test_what_slurmd_c_prints_is_taken() -> None:
+    printed = "NodeName=host CPUs=8 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=16000"
+    assert "CPUs=8 Boards=1 SocketsPerBoard=1" in cloud_record(saving(node=printed))
+    for cpus in (4, 8):
+        cloud_record(saving(node=f"CPUs={cpus} Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1"))
+
+
+def test_an_item_of_extra_conf_is_refused_where_it_stands() -> None:
+    with pytest.raises(ResourceError, match=r"^spec\.extraConf: RealMemory=lots must be a whole number"):
+        cloud_record(saving("RealMemory=lots", node=OFFER))
 
 
 def test_a_worker_that_has_registered_shows_its_hardware_and_what_is_reserved() -> None:

@@ -35,9 +35,10 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         result = _result(options, run, checks)
     except PostrenderError as problem:
         error = str(problem)
-    except Exception:  # noqa: BLE001
-        # Helm 4 drops stderr: the report must have this reason too.
-        error = f"a fault of {PROGRAM}: report it with the stream and the configuration\n{traceback.format_exc()}"
+    except Exception as problem:  # noqa: BLE001
+        # Helm 4 drops stderr: the report must have this reason too. The text of an exception may have a value of the
+        # stream, so that only its type is shown.
+        error = f"a fault of {PROGRAM}: report it with the stream and the configuration\n{_traceback(problem)}"
     file = options.input or "stdin"
     report = rendered(run.findings, error, options.format, file)
     _write_report(_report_file(options, env), report, needed=bool(run.findings or error))
@@ -83,6 +84,13 @@ def _steps(named: str | None, run: Run, checks: bool) -> Sequence[StepSettings[o
         run.folder = Path(named).parent
         return configuration.read(Path(named))
     return [StepSettings("check", {}, "check")] if checks else []
+
+
+def _traceback(problem: BaseException) -> str:
+    """Where it was raised, with what caused it first, and without the texts of the exceptions."""
+    cause = problem.__cause__ or problem.__context__
+    before = f"{_traceback(cause)}which caused:\n" if cause is not None else ""
+    return f"{before}{''.join(traceback.format_tb(problem.__traceback__))}{type(problem).__name__}\n"
 
 
 def _input(named: str | None) -> bytes:

@@ -21,8 +21,23 @@ class StepSettings(Generic[T]):
     settings: T
     """What the schema allows for this step: a TypedDict of its module."""
 
-    place: str
-    """For messages, such as `postrender.yaml line 3: steps[0].labels`."""
+    origin: str
+    """The file of the configuration, or what messages call it."""
+
+    text: str = ""
+    """The YAML of the configuration, for line numbers; "" if unknown."""
+
+    index: int = 0
+    """Its position in the list of steps."""
+
+    @property
+    def place(self) -> str:
+        """For messages, such as `postrender.yaml line 3: steps[0].labels`."""
+        return self.at()
+
+    def at(self, *path: str | int) -> str:
+        """The place of a setting of the step, for messages."""
+        return _place(self.origin, self.text, ("steps", self.index, self.name, *path))
 
 
 def schema() -> dict[str, Any]:
@@ -53,7 +68,7 @@ def steps(value: Any, origin: str, text: str = "") -> list[StepSettings[Any]]:
     found = []
     for index, step in enumerate(value["steps"]):
         ((name, settings),) = step.items()
-        found.append(StepSettings(name, settings or {}, _place(origin, text, ("steps", index, name))))
+        found.append(StepSettings(name, settings or {}, origin, text, index))
     return found
 
 

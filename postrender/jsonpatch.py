@@ -34,18 +34,17 @@ def put(value: Any, path: Sequence[str | int], new: Any) -> Any:
 def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     """A value after the operations. Raises PostrenderError that names the operation, for one that can't be applied.
 
-    The error shows no value of a Secret.
+    The error shows no value of the object, which may be a password.
     """
-    secret = isinstance(value, dict) and value.get("kind") == "Secret"
     for index, operation in enumerate(operations):
         try:
-            value = _applied(value, operation, secret)
+            value = _applied(value, operation)
         except PostrenderError as error:
             raise PostrenderError(f"json[{index}]: {operation.get('op')} {operation.get('path')}: {error}") from None
     return value
 
 
-def _applied(value: Any, operation: Mapping[str, Any], secret: bool) -> Any:
+def _applied(value: Any, operation: Mapping[str, Any]) -> Any:
     op, path = str(operation["op"]), _pointer(str(operation["path"]))
     if _NEEDS[op] not in operation:
         raise PostrenderError(f"needs {_NEEDS[op]!r}")
@@ -59,7 +58,7 @@ def _applied(value: Any, operation: Mapping[str, Any], secret: bool) -> Any:
     if op == "test":
         found = _get(value, path)
         if not same(found, operation["value"]):
-            raise PostrenderError("the value is another one" if secret else f"the value is {found!r}")
+            raise PostrenderError("the object has another value")
         return value
     source = _pointer(str(operation["from"]))
     found = _get(value, source)

@@ -24,7 +24,7 @@ class Settings(TypedDict, total=False):
 def apply(stream: Stream, step: StepSettings[Settings], field: Field) -> None:
     """Set and remove keys of a field of the selected objects' metadata."""
     settings = step.settings
-    selection = Selection(step.place, settings.get("select"), settings.get("required", False))
+    selection = Selection(step, settings.get("select"), settings.get("required", False))
     for it in selection.objects(stream):
         value = changed(it.value, ("metadata",), field, settings)
         for path in pods.TEMPLATES.get(it.kind, ()) if settings.get("pods") else ():

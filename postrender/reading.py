@@ -186,7 +186,7 @@ def _scalar(node: yaml.ScalarNode) -> Any:
         return value
     wanted = {f"{_TAG}int": (int,), f"{_TAG}float": (int, float), f"{_TAG}bool": (bool,)}.get(node.tag)
     if wanted is None or not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-        raise YamlError(node.start_mark.line + 1, f"the tag {node.tag} can't be used for {node.value!r}: remove it")
+        raise YamlError(node.start_mark.line + 1, f"the tag {node.tag} can't be used for this value: remove it")
     return float(value) if node.tag == f"{_TAG}float" else value
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from postrender.expand.cluster import is_custom, typed
+from sidecars.policy.explain import redaction
 from sidecars.workloads.resources import Manifest, builtins
 
 Identity = tuple[str, str, str, str]
@@ -63,8 +64,9 @@ def changes(
 def fields(before: Any, after: Any, place: str = "", *, live: bool = False, secret: bool = False) -> Iterator[str]:
     """The fields that differ, each with its values where they are short.
 
-    `live`: as for `changes`. `secret`: values are never shown.
+    `live`: as for `changes`. `secret`: values are not shown, nor are those that may be a password.
     """
+    secret = secret or _last(place) in _HIDDEN
     if isinstance(before, dict) and isinstance(after, dict):
         yield from _of_maps(before, after, place, live=live, secret=secret)
     elif isinstance(before, list) and isinstance(after, list) and before != after:
@@ -77,10 +79,15 @@ def fields(before: Any, after: Any, place: str = "", *, live: bool = False, secr
         else:
             yield f"{place} changes"
     elif not _equal(before, after):
-        yield f"{place} changes" if secret else f"{place}: {_shown(before)} → {_shown(after)}".replace(_LONG, "changes")
+        one, other = (_shown(it, place, secret=secret) for it in (before, after))
+        yield f"{place} changes" if HIDDEN in (one, other) else f"{place}: {one} → {other}"
 
 
-_LONG = "… → …"
+HIDDEN = "…"
+"""In place of a value that is long, or that may be a password."""
+
+_HIDDEN = frozenset({"args", "binaryData", "command", "data", "env", "stringData"})
+"""Fields that may have passwords: those of ConfigMaps and Secrets, of environments and commands."""
 
 
 def _of_object(before: Manifest, after: Manifest, *, live: bool) -> Iterator[str]:
@@ -127,8 +134,8 @@ def _of_maps(
         inner = f"{place}[{key}]" if item else f"{place}.{key}" if place else key
         if key not in before:
             if not _is_unset(after[key]):
-                shown = "" if secret or isinstance(after[key], dict | list) else f": {_shown(after[key])}"
-                yield f"{inner} is added{shown}"
+                shown = _shown(after[key], inner, secret=secret)
+                yield f"{inner} is added" if shown == HIDDEN else f"{inner} is added: {shown}"
         elif key not in after:
             if not _is_unset(before[key]):
                 yield f"{inner} is removed"
@@ -149,8 +156,16 @@ def _equal(before: Any, after: Any) -> bool:
     return (_is_unset(before) and _is_unset(after)) or (type(before) is type(after) and before == after)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, place: str, *, secret: bool) -> str:
     if value is None:
         return "unset"
     text = str(value)
-    return "…" if isinstance(value, dict | list) or "\n" in text or len(text) > LONGEST else text or '""'
+    if secret or _last(place) in _HIDDEN or isinstance(value, dict | list) or "\n" in text or len(text) > LONGEST:
+        return HIDDEN
+    named = {_last(place): value}
+    return HIDDEN if redaction.scrubbed(named) != named else text or '""'
+
+
+def _last(place: str) -> str:
+    """The name of the field at a place."""
+    return place.rpartition(".")[2].partition("[")[0]

@@ -37,14 +37,15 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
     settings = step.settings
     rewrite, lock = settings.get("rewrite", {}), _lock(step, run)
     severity: Severity = settings.get("unlocked", "error")
-    for it in Selection(step.place, settings.get("select"), settings.get("required", False)).objects(stream):
+    for it in Selection(step, settings.get("select"), settings.get("required", False)).objects(stream):
         value = it.value
         for path, image in pods.images(it.value):
             found = _REFERENCE.fullmatch(image)
             variable = path[-1] == "value"
             if found is None or (variable and not (found["tag"] or found["digest"])):
                 continue
-            new = _moved(image, rewrite)
+            # `db:3306` could be an image of docker.io, but hardly is: a variable must have the whole name.
+            new = _moved(image, rewrite, image if variable else _full(image))
             digest = lock.get(_full(image)) or lock.get(_full(new))
             known = digest is not None or new != image
             if variable and not known:
@@ -78,9 +79,9 @@ def _lock(step: StepSettings[Settings], run: Run) -> Mapping[str, str]:
     return {_full(image): digest for image, digest in images.items()}
 
 
-def _moved(image: str, rewrite: Mapping[str, str]) -> str:
-    """With the longest prefix replaced; as it is if it begins with what the prefix is replaced by."""
-    for image_name in (image, _full(image)):
+def _moved(image: str, rewrite: Mapping[str, str], full: str) -> str:
+    """With the longest prefix replaced, also that of the full name; as it is if it begins with what replaces it."""
+    for image_name in (image, full):
         for prefix in sorted(rewrite, key=len, reverse=True):
             if _begins(image, rewrite[prefix]):
                 return image

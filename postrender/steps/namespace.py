@@ -41,7 +41,7 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
     name = settings["name"]
     everything = list(stream.objects())
     scoped = CLUSTER_SCOPED | set(settings.get("clusterScoped", ())) | _defined(everything)
-    selected = Selection(step.place, settings.get("select"), settings.get("required", False)).objects(stream)
+    selected = Selection(step, settings.get("select"), settings.get("required", False)).objects(stream)
     moved = [it for it in selected if it.kind not in scoped]
     identities = {(it.kind, it.namespace or run.namespace, it.name) for it in moved}
     for it in everything:

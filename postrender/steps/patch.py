@@ -28,7 +28,7 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
         raise PostrenderError(
             f"{step.place} needs one of strategic, merge and json, not {' and '.join(given) or 'none'}"
         )
-    for it in Selection(step.place, settings.get("select"), settings.get("required", False)).objects(stream):
+    for it in Selection(step, settings.get("select"), settings.get("required", False)).objects(stream):
         try:
             if "strategic" in settings:
                 value = strategic(it.value, settings["strategic"])

@@ -40,7 +40,7 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
     """Apply the step."""
     severities = step.settings.get("severity", {})
     allow = step.settings.get("allow")
-    allowed = set(Selection(step.place, allow).objects(stream)) if allow else set[Object]()
+    allowed = set(Selection(step, allow, field="allow").objects(stream)) if allow else set[Object]()
     for it in stream.objects():
         if it in allowed:
             continue

@@ -186,8 +186,8 @@ def _line(number: int, source: str, content: str) -> Line:
     while at < end:
         found = _PAIR.match(content, at)
         if found is None:
-            rest = content[at:end].strip(_SPACES)
-            raise ConfError(number, f"{rest[:60]!r} should be Key=Value")
+            # Not its text, which may be a part of a password.
+            raise ConfError(number, f"{f'what follows {pairs[-1].key}' if pairs else 'it'} should be Key=Value")
         if found[3] and found[3][0] == '"':
             raise ConfError(number, f"{found[1]}: a quote that isn't closed; a # ends the line within quotes, too")
         pairs.append(Pair(found[1], found[3] if found[2] is None else found[2]))

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from sidecars.contract import manifest, ports
-from sidecars.workloads import assembly, config, config_maps, names
+from sidecars.workloads import assembly, config, config_maps, merge, names
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
     Controller,
@@ -71,7 +71,7 @@ def _behind_start_gate(base: Json, controller: Controller) -> Json:
     if not command:
         return override
     if not isinstance(command, list):
-        raise ResourceError("spec.slurmctld.command", f"{command!r} is not a list: write a list of words")
+        raise ResourceError("spec.slurmctld.command", f"{merge.kind_of(command)} is not a list: write a list of words")
     assembly.container(base["spec"], "slurmctld")["args"] = command
     return override
 

@@ -36,6 +36,11 @@ _UNITED = (
 )
 
 
+def kind_of(value: Any) -> str:
+    """What a value is, for messages: not the value itself, which may be a password."""
+    return {str: "a text", bool: "a boolean", list: "a list", dict: "a map"}.get(type(value), "a number")
+
+
 def merge(base: Json, patch: Json, kind: str, *, retain_keys: bool = False) -> Json:
     """Kubernetes' strategic merge of a patch into an object of a type (`PodSpec`, `Container`, …).
 
@@ -76,7 +81,7 @@ def _merge_map(base: Mapping[str, Any], patch: Mapping[str, Any], kind: str | No
             merged[field] = _merge_list(old or [], new, rule, retain, path)
         elif isinstance(old, Mapping) or (isinstance(old, list) and not isinstance(new, list)):
             wanted = "map" if isinstance(old, Mapping) else "list"
-            raise ResourceError(path, f"{new!r} stands where a {wanted} belongs")
+            raise ResourceError(path, f"{kind_of(new)} stands where a {wanted} belongs")
         else:
             merged[field] = new
     return merged
@@ -186,7 +191,7 @@ def container(base: Json, user: Json, place: str) -> Json:
 def _list(value: Json, field: str, place: str) -> list[Any]:
     found = value.get(field, [])
     if not isinstance(found, list):
-        raise ResourceError(f"{place}.{field}", f"{found!r} stands where a list belongs")
+        raise ResourceError(f"{place}.{field}", f"{kind_of(found)} stands where a list belongs")
     return found
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sidecars.contract import ports
 from sidecars.policy.configuration.reading import Placed, Reading
+from sidecars.policy.explain import redaction
 from sidecars.slurm import conf, keys, versions
 from sidecars.slurm.versions import Version
 
@@ -69,7 +70,7 @@ def key(reading: Reading, version: Version | None, at: Placed, scope: str, pair:
         return
     wanted = keys.unfit(kind, pair.value)
     if wanted:
-        reading.report("error", at, f"{pair.key}={pair.value}: its value must be {wanted}")
+        reading.report("error", at, f"{redaction.pair(pair.key, pair.value)}: its value must be {wanted}")
 
 
 def duplicates(reading: Reading, lines: Sequence[Placed]) -> None:
@@ -91,7 +92,8 @@ def duplicates(reading: Reading, lines: Sequence[Placed]) -> None:
         if before.value == at.value:
             reading.report("warning", at, f"{pair.key} is set already in {place} ({origin}): remove one of the two")
         else:
-            problem = f"{pair.key}={pair.value} contradicts {pair.key}={before.value} in {place} ({origin})"
+            one, other = (redaction.pair(pair.key, value) for value in (pair.value, before.value))
+            problem = f"{one} contradicts {other} in {place} ({origin})"
             reading.report("error", at, f"{problem}: remove one of the two")
 
 
@@ -100,8 +102,8 @@ def _twice_in_line(reading: Reading, at: Placed) -> None:
     for pair in at.line.pairs:
         before = seen.setdefault(pair.key.lower(), pair.value)
         if before != pair.value:
-            problem = f"{pair.key}={pair.value} contradicts {pair.key}={before} of the same line: remove one of them"
-            reading.report("error", at, problem)
+            one, other = (redaction.pair(pair.key, value) for value in (pair.value, before))
+            reading.report("error", at, f"{one} contradicts {other} of the same line: remove one of them")
 
 
 def owned(reading: Reading, lines: Sequence[Placed]) -> None:

@@ -61,6 +61,11 @@ def bundle(seen: Seen) -> dict[str, Any]:
     return {name: scrubbed(content, known) for name, content in found.items()}
 
 
+def pair(key: str, value: str) -> str:
+    """`Key=Value` of a configuration for a message, without a value that is a secret."""
+    return f"{key}={REDACTED if value and _is_secret_field(key) else text(value)}"
+
+
 def secrets(seen: Seen) -> set[str]:
     """Values that are secrets because of the name of their variable, key or option, wherever they are."""
     kube = seen.kube

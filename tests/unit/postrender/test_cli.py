@@ -124,12 +124,19 @@ def test_a_fault_of_the_program_is_in_the_report_and_nothing_is_written(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise KeyError("unexpected")
+        value = "hunter-2"
+        try:
+            raise ValueError(value)
+        except ValueError as error:
+            raise KeyError(value) from error
 
     monkeypatch.setattr("postrender.steps.apply", fail)
     status, out, _ = command(str(command.folder / "c.yaml"))
     assert (status, out) == (1, b"")
-    assert "KeyError: 'unexpected'" in command.report.read_text()
+    report = command.report.read_text()
+    assert [line for line in report.splitlines() if line.endswith("Error")] == ["ValueError", "KeyError"]
+    assert "test_cli.py" in report
+    assert "hunter-2" not in report
 
 
 def test_a_file_name_that_is_no_utf_8_is_in_the_report(command: Command) -> None:

@@ -71,8 +71,8 @@ def test_a_json_patch_is_that_of_rfc_6902(value: Any, operations: list[dict[str,
         ({"op": "remove", "path": ""}, "can't be removed"),
         ({"op": "replace", "path": "/x", "value": 1}, "/x doesn't exist"),
         ({"op": "replace", "path": "/b/c", "value": 1}, "/b/c doesn't exist"),
-        ({"op": "test", "path": "/b", "value": 2}, "the value is 1"),
-        ({"op": "test", "path": "/b", "value": True}, "the value is 1"),
+        ({"op": "test", "path": "/b", "value": 2}, "the object has another value"),
+        ({"op": "test", "path": "/b", "value": True}, "the object has another value"),
         ({"op": "move", "path": "/a"}, "needs 'from'"),
         ({"op": "move", "from": "/a", "path": "/a/0"}, "can't be moved into itself"),
         ({"op": "copy", "from": "/a/-", "path": "/c"}, "'-' is no position"),
@@ -85,10 +85,11 @@ def test_an_operation_that_cannot_be_applied_is_named_with_its_reason(operation:
     assert str(caught.value).startswith(f"json[0]: {operation['op']} {operation['path']}: ")
 
 
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
 @pytest.mark.parametrize("path", ["/data/password", "/data", ""])
-def test_a_test_that_fails_shows_no_value_of_a_secret(path: str) -> None:
-    secret = {"kind": "Secret", "data": {"password": "aHVudGVyMg=="}}
+def test_a_test_that_fails_shows_no_value_of_the_object(kind: str, path: str) -> None:
+    secret = {"kind": kind, "data": {"password": "aHVudGVyMg=="}}
     with pytest.raises(PostrenderError) as caught:
         jsonpatch.patched(secret, [{"op": "test", "path": path, "value": "b3RoZXI="}])
-    assert "the value is another one" in str(caught.value)
+    assert "the object has another value" in str(caught.value)
     assert "aHVudGVyMg==" not in str(caught.value)

@@ -75,7 +75,7 @@ def test_merged_keys_stand_back_behind_own_ones() -> None:
         ("a:\n  b: [1\n", 2, "expected ',' or ']'"),
         ("a: !secret x\n", 1, "the tag !secret"),
         ("a: 1\nb: !!binary aGk=\n", 2, "the tag tag:yaml.org,2002:binary"),
-        ("a: !!int x\n", 1, "can't be used for 'x'"),
+        ("a: !!int x\n", 1, "can't be used for this value"),
         ("a: !!set {x: null}\n", 1, "the tag tag:yaml.org,2002:set"),
         ("a: 1\n? [b]\n: 1\n", 2, "a key that is no string"),
         ("a: 1\nb: \x01\n", 2, "U+0001"),
@@ -93,6 +93,14 @@ def test_bad_yaml_is_refused_with_its_line(text: str, line: int, problem: str) -
         reading.load(text)
     assert problem in caught.value.problem
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize("tag", ["!!binary", "!!int", "!!bool", "!!float", "!!timestamp", "!!null", "!ours"])
+def test_a_tag_that_does_not_fit_is_refused_without_the_value(tag: str) -> None:
+    with pytest.raises(YamlError) as caught:
+        reading.load(f"password: {tag} aHVudGVyMg\n")
+    assert "remove it" in caught.value.problem
+    assert "aHVudGVyMg" not in caught.value.problem
 
 
 def test_aliases_of_aliases_are_refused_before_they_fill_the_memory() -> None:

@@ -35,3 +35,23 @@ def test_what_may_be_meant_is_a_warning(line: str, said: str) -> None:
 
 def test_what_the_operator_writes_itself_may_be_repeated() -> None:
     assert findings("AuthType=auth/slurm\nSlurmctldPort=6817\nMaxNodeCount=1024") == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            "AccountingStoragePass=hunter2\nAccountingStoragePass=hunter3",
+            "AccountingStoragePass=REDACTED contradicts AccountingStoragePass=REDACTED in slurm.conf line",
+        ),
+        ('JobCompPass="hunter2 too"\nJobCompPass=hunter3', "JobCompPass=REDACTED contradicts JobCompPass=REDACTED"),
+        ("JobCompLoc=http://u:hunter2@a\nJobCompLoc=b", "JobCompLoc=b contradicts JobCompLoc=http://REDACTED@a in"),
+        ("AccountingStoragePass=hunter2 hunter3", "what follows AccountingStoragePass should be Key=Value"),
+        ("AccountingStoragePass hunter2", "(spec.extraConf line 1): it should be Key=Value"),
+        ("KillWait=5 hunter2", "what follows KillWait should be Key=Value"),
+    ],
+)
+def test_no_password_of_a_configuration_is_shown(lines: str, said: str) -> None:
+    found = " ".join(map(str, findings(lines)))
+    assert said in found
+    assert "hunter" not in found

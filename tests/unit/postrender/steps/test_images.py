@@ -86,6 +86,14 @@ def test_environment_variables_that_are_an_image_are_moved_and_others_stay() -> 
     assert [it["value"] for it in container["env"]] == ["site/x/sidecars:0.1", "ghcr.io/x", "1"]
 
 
+def test_a_variable_that_is_no_image_is_not_taken_for_one_of_docker_io() -> None:
+    values = ["db:3306", "user:hunter2", "docker.io/x/a:1"]
+    env = [{"name": f"V{number}", "value": value} for number, value in enumerate(values)]
+    given = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "env": env}]}}
+    (found,) = objects(applied(stream(given), {"images": {"rewrite": {"docker.io": "site/hub"}}}))
+    assert [it["value"] for it in found["spec"]["containers"][0]["env"]] == [*values[:2], "site/hub/x/a:1"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -4,12 +4,13 @@ A request advances it: `advance` does what slurmctld would have done since the l
 """
 
 import math
+from collections import Counter
 from typing import Any
 
 from sidecars.contract.reasons import RESUME_TIMEOUT
 from sidecars.simulate.cluster import UNAVAILABLE, Cluster
 from sidecars.simulate.records import SimJob, SimNode
-from sidecars.slurm import nodeconf
+from sidecars.slurm import gres, nodeconf
 from sidecars.slurm.hostlists import HostlistError, expand
 
 STOPPED, STOPPING, STARTING = "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"
@@ -32,11 +33,10 @@ class PowerSaving(Cluster):
             names = expand(items.get("NodeName") or "")
         except HostlistError:
             return False
-        has_gres = items.get("Gres") is None or items.get("GresConf") is not None
         numbers = [items.get(key) or "1" for key in ("CPUs", "RealMemory", "Weight")]
         if not all(number.isdigit() for number in numbers):
             return False
-        if not names or items.get("State") not in _CREATABLE or not has_gres or self.nodes.keys() & set(names):
+        if not names or items.get("State") not in _CREATABLE or not _has_gres(items) or self.nodes.keys() & set(names):
             return False
         idle = items.get("SuspendTime") or ""
         for name in names:
@@ -151,3 +151,14 @@ class PowerSaving(Cluster):
 
     def _waits(self, job: SimJob) -> bool:
         return any(self.nodes[name].flags & {STOPPED, STARTING} for name in job.nodes if name in self.nodes)
+
+
+def _has_gres(items: nodeconf.NodeConf) -> bool:
+    """Whether GresConf has as much of each resource as Gres."""
+    lines = [
+        dict(it.partition("=")[::2] for it in line.split(",")) for line in (items.get("GresConf") or "").split(";")
+    ]
+    present = Counter[tuple[str, str]]()
+    for line in lines:
+        present[line.get("name", ""), line.get("type", "")] += int(line.get("count", "1"))
+    return all(present[it.name, it.type] >= it.count for it in gres.parse(items.get("Gres") or ""))

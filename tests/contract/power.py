@@ -107,6 +107,21 @@ async def gres_needs_gres_conf(slurm: Target) -> None:
     assert (await slurm.node(slurm.nodes[0])).gres == "gpu:2"
 
 
+@scenario
+async def gres_conf_with_less_than_gres_is_refused(slurm: Target) -> None:
+    await fresh(slurm)
+    await slurm.call(protocol.delete_node(slurm.nodes[0]))
+    await refused(slurm, f"NodeName={slurm.nodes[0]} {CONF} Gres=gpu:2 GresConf=name=gpu,count=1")
+
+
+@scenario
+async def numbers_that_are_none_are_refused(slurm: Target) -> None:
+    await fresh(slurm)
+    await slurm.call(protocol.delete_node(slurm.nodes[0]))
+    for wrong in ("CPUs=four RealMemory=1000", "CPUs=2 RealMemory=8G"):
+        await refused(slurm, f"NodeName={slurm.nodes[0]} State=CLOUD {wrong}")
+
+
 async def refused(slurm: Target, conf: str) -> None:
     """Slurm doesn't create such a record."""
     try:

@@ -250,6 +250,12 @@ async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
             case actions.CreateRecords() | actions.PowerUp() | actions.PowerDown() if this.cluster is not None:
                 if await _slurm_writes(outcome, [partial(power.apply, this, this.cluster.poller, action)]):
                     outcome.hint(RECORD_AGAIN)
+            case actions.ReplaceRecords(_, former) if this.cluster is not None:
+                unused = _still_unused(this, outcome, tuple(former))
+                if await _slurm_writes(
+                    outcome, [partial(power.replace_records, this, this.cluster.poller, action, unused)]
+                ):
+                    outcome.hint(RECORD_AGAIN)
             case actions.DeleteRecords(slurm_nodes) if this.cluster is not None:
                 await _delete_records(this, this.cluster, outcome, _still_unused(this, outcome, slurm_nodes))
             case actions.PruneRevision(name):

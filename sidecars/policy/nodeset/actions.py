@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from sidecars.policy.nodeset.claims import SetOwners
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sidecars.policy.nodeset.maintenance import Step
     from sidecars.policy.nodeset.records import Deletion, WorkerPod
 
@@ -42,6 +44,16 @@ class CreateRecords:
     conf: str
     """The rest of their line in slurm.conf."""
     slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceRecords:
+    """Delete records of powered-down nodes and create them again. If Slurm refuses the first, the others stay."""
+
+    conf: str
+    """The rest of their line in slurm.conf."""
+    former: Mapping[str, str]
+    """The line that each record shows now, by the name of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +155,7 @@ Action = (
     | Undrain
     | Resume
     | CreateRecords
+    | ReplaceRecords
     | PowerUp
     | PowerDown
     | DeletePod

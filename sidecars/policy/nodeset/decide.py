@@ -335,10 +335,9 @@ class _Step:
 
     def power_step(self) -> power.PowerPlan:
         """What to do about the node records of Slurm's power saving."""
-        found = power.plan(self.desired, self.observed, before := self.memory.created_records, self.now)
+        found = power.plan(self.desired, self.observed, self.memory, self.now)
         if found.needs_jobs:
             self.ask(needs.Jobs())
-        self.memory = replace(self.memory, created_records={**before, **found.create})
         return found
 
     def release(

@@ -40,6 +40,8 @@ class Memory:
 
     created_records: Mapping[str, str] = field(default_factory=dict)
     """With which line of slurm.conf the record of a Slurm node was last created, by its name."""
+    refused_records: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    """When Slurm last refused to create a record with this line, and how it put that."""
 
     def at(self, now: float) -> Memory:
         """The same without times after `now`: after the clock was set back, they would prolong each wait."""
@@ -53,6 +55,7 @@ class Memory:
             absent_since=_until(now, self.absent_since),
             replaced=_until(now, self.replaced),
             orphaned_since=_until(now, self.orphaned_since),
+            refused_records={line: (min(at, now), why) for line, (at, why) in self.refused_records.items()},
             pods_gone_since=None if gone is None else min(gone, now),
         )
 

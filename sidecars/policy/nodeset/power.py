@@ -7,6 +7,7 @@ or up needs its pod, one that is POWERING_DOWN or POWERED_DOWN doesn't. So no re
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sidecars.policy.nodeset.actions import Action
+    from sidecars.policy.nodeset.memory import Memory
     from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
     from sidecars.slurm.records import Node
     from sidecars.workloads.resources import NodeSet
@@ -39,6 +41,9 @@ waits for a later boot."""
 JOBS_AGAIN = 1.0
 """Seconds until the jobs, which could not be read, are read again."""
 
+REFUSED_SECONDS = 60.0
+"""A record that Slurm has refused is created again so many seconds later."""
+
 _NAMED = 3
 """Nodes that a message names."""
 
@@ -49,8 +54,8 @@ class PowerPlan:
 
     create: Mapping[str, str] = field(default_factory=dict)
     """Records to be created, with the rest of their line in slurm.conf."""
-    replace: tuple[str, ...] = ()
-    """Records of powered-down nodes that are out of date, to be deleted."""
+    replace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By the line to be created: records of powered-down nodes that are out of date, with the line that each shows."""
     start: tuple[str, ...] = ()
     """Nodes that have to run whether or not Slurm needs them."""
     stop: tuple[str, ...] = ()
@@ -141,22 +146,19 @@ def retained(nodeset: NodeSet) -> Callable[[Node], bool]:
     return check
 
 
-def plan(desired: Desired, observed: Observed, created: Mapping[str, str], now: float) -> PowerPlan:
-    """What to do about the node records; nothing for a NodeSet without power saving, or that is being deleted.
-
-    `created`: with which line each record was last created by us.
-    """
+def plan(desired: Desired, observed: Observed, memory: Memory, now: float) -> PowerPlan:
+    """What to do about the node records; nothing for a NodeSet without power saving, or that is being deleted."""
     if desired.pods.ordinals is None or desired.pods.deleting:
         return PowerPlan()
     if observed.slurm.problem is not None:
         return PowerPlan(condition=Condition("PowerSaving", "Unknown", PowerSaving.NO_ANSWER, observed.slurm.problem))
     if desired.record_problem:
         condition = Condition("PowerSaving", "False", PowerSaving.INVALID, desired.record_problem)
-        return dataclasses.replace(_Planner(desired, observed, created, now).plan(), condition=condition)
+        return dataclasses.replace(_Planner(desired, observed, memory, now).plan(), condition=condition)
     if not desired.record_lines:
         message = "no worker of this NodeSet has registered yet: one is started to show what workers offer"
         return PowerPlan(condition=Condition("PowerSaving", "False", PowerSaving.FIRST_WORKER, message))
-    return _Planner(desired, observed, created, now).plan()
+    return _Planner(desired, observed, memory, now).plan()
 
 
 def actions_of(plan: PowerPlan) -> list[Action]:
@@ -175,13 +177,11 @@ def actions_of(plan: PowerPlan) -> list[Action]:
         found.append(actions.PowerDown(plan.stop, plan.jobs, plan.reason.removeprefix(reasons.NO_CAPACITY)))
     if plan.start:
         found.append(actions.PowerUp(plan.start))
-    if plan.replace:
-        found.append(actions.DeleteRecords(plan.replace))
-    return found
+    return [*found, *(actions.ReplaceRecords(line, former) for line, former in plan.replace.items())]
 
 
 class _Planner:
-    def __init__(self, desired: Desired, observed: Observed, created: Mapping[str, str], now: float) -> None:
+    def __init__(self, desired: Desired, observed: Observed, memory: Memory, now: float) -> None:
         self.saving = desired.nodeset.spec.power_saving
         self.slots = slots(desired.nodeset)
         lines = desired.record_lines
@@ -190,11 +190,12 @@ class _Planner:
         self.pods = {pod.slurm_node: pod for pod in observed.pods}
         self.slurm = observed.slurm
         self.jobs = observed.answers.get(Jobs())
-        self.created = created
+        self.memory = memory
         self.now = now
         self.nodes = [it for name in self.slots if (it := self.slurm.nodes.get(name)) and "CLOUD" in it.states]
         self.settled = [it for it in self.nodes if it.name not in self.slurm.unsettled]
         self.waits: list[float] = []
+        self.refused = {line: why for line in set(self.lines.values()) if (why := self._refusal(line))}
 
     def plan(self) -> PowerPlan:
         off = [it for it in self.settled if states.is_powered_down(it.states) and "POWERED_DOWN" in it.states]
@@ -210,11 +211,15 @@ class _Planner:
         # A drain requeues the jobs of a node that is being started, so its own comes with the jobs that wait for it.
         close = tuple(stuck if stop else ()) + tuple(it.name for it in unused if reason and _is_free(it))
         free = [it for it in unused if _is_free(it) and not reason and not it.reservation]
-        outdated = [it.name for it in free if self._is_outdated(it)]
+        outdated: dict[str, dict[str, str]] = {}
+        for node in free:
+            if self._is_outdated(node):
+                outdated.setdefault(self.lines[node.name], {})[node.name] = render.shown(node)
+        replaced = {name for former in outdated.values() for name in former}
         return PowerPlan(
             create={name: line for name, line in self.lines.items() if self._is_missing(name)},
-            replace=tuple(outdated),
-            start=tuple(it.name for it in free if self.slots[it.name] < self.saving.min and it.name not in outdated),
+            replace=outdated,
+            start=tuple(it.name for it in free if self.slots[it.name] < self.saving.min and it.name not in replaced),
             stop=stop,
             jobs=jobs or (),
             close=close if stop or not stuck else (),
@@ -228,11 +233,18 @@ class _Planner:
         )
 
     def _is_missing(self, name: str) -> bool:
-        return name not in self.slurm.nodes and name not in self.pods
+        return name not in self.slurm.nodes and name not in self.pods and self.lines[name] not in self.refused
+
+    def _refusal(self, line: str) -> str:
+        """How Slurm lately refused a record with this line; "" if it is to be tried."""
+        at, why = self.memory.refused_records.get(line, (-math.inf, ""))
+        return "" if self._is_over(at + REFUSED_SECONDS) else why
 
     def _is_outdated(self, node: Node) -> bool:
         line = self.lines.get(node.name)
-        return line is not None and self.created.get(node.name) != line and not render.is_current(node, line)
+        if line is None or line in self.refused or self.memory.created_records.get(node.name) == line:
+            return False
+        return not render.is_current(node, line)
 
     def _powering_up(self) -> list[tuple[Node, WorkerPod]]:
         starting = [it for it in self.settled if states.is_powering_up(it.states) and it.name in self.pods]
@@ -289,6 +301,9 @@ class _Planner:
         return owner in reasons.OURS or owner is Owner.SLURMCTLD
 
     def _condition(self, stuck: Mapping[str, str], closed: Sequence[Node], *, over: bool) -> Condition:
+        for line, why in self.refused.items():
+            message = f"slurmctld refused a node record with `{line}`, and its log has the cause: {why}"
+            return Condition("PowerSaving", "False", PowerSaving.INVALID, message)
         if stuck or (closed and not over):
             why = next(iter(stuck.values()), "") or closed[0].reason.removeprefix(reasons.NO_CAPACITY)
             message = f"Slurm uses other NodeSets for {self.saving.retry_seconds} s: {why}"

@@ -113,14 +113,27 @@ def _check_together(items: Mapping[str, Item]) -> None:
     memory, reserved = number("realmemory"), number("memspeclimit")
     if memory is not None and reserved is not None and reserved >= memory:
         raise ResourceError(_DECLARED, f"MemSpecLimit={reserved} must be lower than RealMemory={memory}")
-    sockets = number("sockets") or (number("boards") or 1) * (number("socketsperboard") or 1)
-    cores, cpus = number("corespersocket"), number("cpus", "procs")
-    if cores is None or cpus is None:
+    cpus, cores, threads = number("cpus", "procs"), number("corespersocket") or 1, number("threadspercore") or 1
+    sockets = number("sockets") or (number("boards") or 1) * (number("socketsperboard") or 0)
+    if cpus is None:
         return
-    total, threads = sockets * cores, number("threadspercore") or 1
-    if cpus not in {total, total * threads}:
-        choice = " or ".join(map(str, sorted({total, total * threads})))
-        raise ResourceError(_DECLARED, f"CPUs={cpus} must be {choice}: all cores, or all of their threads")
+    fitting = {sockets, sockets * cores, sockets * cores * threads} if sockets else {cpus - cpus % (cores * threads)}
+    if cpus not in fitting:
+        choice = " or ".join(map(str, sorted(fitting - {0}))) or str(cores * threads)
+        raise ResourceError(_DECLARED, f"CPUs={cpus} must be {choice}: sockets, cores and threads contradict it")
+
+
+def shown(node: Node) -> str:
+    """The line, as by `cloud_record`, with which Slurm creates a record of power saving like this one again."""
+    items = [Item("State", "CLOUD"), Item("Weight", str(node.weight)), *nodeconf.parse(offered(node)).items]
+    if node.gres:
+        items.append(Item("GresConf", _gres_conf(_gres(node.gres))))
+    if node.features:
+        items.append(Item("Features", ",".join(node.features)))
+    if node.topology:
+        items.append(Item("Topology", node.topology))
+    idle = "INFINITE" if node.suspend_time is None else str(node.suspend_time)
+    return nodeconf.render([*items, Item("SuspendTime", idle)])
 
 
 def is_current(node: Node, conf: str) -> bool:

@@ -93,3 +93,27 @@ def test_a_nodeset_is_deleted_with_its_records() -> None:
             assert job.over
 
     run(scenario())
+
+
+def test_records_stay_when_slurm_refuses_their_replacement_and_are_replaced_when_it_is_corrected() -> None:
+    async def scenario() -> None:
+        async with world(5) as w:
+            model = begin(w)
+            await w.until("the records", lambda: powered_down(model) == 3)
+            wrong = f"{OFFER} Gres=gpu:2 GresConf=name=gpu,count=1"
+            w.change("slinky", {"powerSaving": {"node": wrong}})
+            await w.until("the refusal", lambda: w.condition("slinky", "PowerSaving")["reason"] == "Invalid")
+            assert "GresConf=name=gpu,count=1" in w.condition("slinky", "PowerSaving")["message"]
+            begun = len(model.requests("POST", "new/"))
+            for _ in range(100):
+                await w.run(1)
+                assert powered_down(model) == 3
+            assert len(model.requests("POST", "new/")) - begun <= 4  # once a minute, and the former record again
+            job = w.job(1, 20)
+            await w.until("a job to end by the former records", lambda: job.over, 300)
+            w.change("slinky", {"powerSaving": {"node": f"{OFFER} Gres=gpu:2"}})
+            await w.until("the new records", lambda: all(it.gres == "gpu:2" for it in model.nodes.values()), 120)
+            await w.until("the condition", lambda: w.condition("slinky", "PowerSaving")["reason"] == "Following")
+            no_drain(w, model)
+
+    run(scenario())

@@ -141,11 +141,13 @@ def test_workers_that_always_run_have_records_that_slurm_never_stops_and_are_sta
     assert again.actions == (actions.PowerUp(("slinky-0",)),)
 
 
-def test_a_record_that_is_out_of_date_is_deleted_while_the_node_is_powered_down_and_free() -> None:
-    assert decided(1, (), off(0), price=5).actions == (actions.DeleteRecords(("slinky-0",)),)
+def test_a_record_that_is_out_of_date_is_replaced_while_the_node_is_powered_down_and_free() -> None:
+    line = "State=CLOUD Weight={} CPUs=4 RealMemory=8000 Features=slinky SuspendTime=300"
+    [found] = decided(1, (), off(0), price=5).actions
+    assert found == actions.ReplaceRecords(line.format(5), {"slinky-0": line.format(1)})
     for kept in (cloud(0, "IDLE"), off(0, reservation="maintenance"), cloud(0, "ALLOCATED", "POWERED_DOWN")):
         pods = [] if "POWERED_DOWN" in kept.states else [worker(0)]
-        assert actions.DeleteRecords not in kinds(decided(1, pods, kept, price=5))
+        assert actions.ReplaceRecords not in kinds(decided(1, pods, kept, price=5))
 
 
 def test_a_record_that_slurm_shows_in_other_words_is_created_again_only_once() -> None:
@@ -154,6 +156,25 @@ def test_a_record_that_slurm_shows_in_other_words_is_created_again_only_once() -
     observed = Observed((), view, clock=CLOCK)
     memory = Memory(created_records={"slinky-0": desired.record_lines[False]})
     assert decide(desired, observed, memory, NOW).actions == ()
+
+
+def test_what_slurm_has_refused_replaces_and_creates_nothing_for_a_minute_and_is_reported() -> None:
+    view = slurm(off(0, weight=7))
+    desired = asked(2, (), view)
+    line = desired.record_lines[False]
+
+    def at(ago: float) -> Decision:
+        memory = Memory(refused_records={line: (NOW - ago, "HTTP 500: Invalid argument")})
+        return decide(desired, Observed((), view, clock=CLOCK), memory, NOW)
+
+    found = at(10)
+    assert found.actions == ()
+    assert condition(found) == ("False", "Invalid")
+    [message] = [it.message for it in found.conditions if it.type == "PowerSaving"]
+    assert line in message
+    assert "Invalid argument" in message
+    assert found.look_again == 50
+    assert {*kinds(at(61))} == {actions.CreateRecords, actions.ReplaceRecords}
 
 
 def test_as_long_as_no_worker_has_registered_one_is_started_to_show_what_it_offers() -> None:

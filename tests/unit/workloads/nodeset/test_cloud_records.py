@@ -6,7 +6,7 @@ import pytest
 
 from sidecars.slurm.nodeconf import parse
 from sidecars.slurm.records import Node
-from sidecars.workloads.nodeset import cloud_record, is_current, registered
+from sidecars.workloads.nodeset import cloud_record, is_current, registered, shown
 from sidecars.workloads.resources import NodeSet, ResourceError
 from tests.support.builders import nodeset
 
@@ -53,10 +53,10 @@ def test_without_an_offer_there_is_no_line_unless_the_nodeset_sets_the_memory_it
         ("CPUs=4 Sockets=1 CoresPerSocket= RealMemory=1", "CoresPerSocket has no value: remove it"),
         ("CPUs=4 RealMemry=8000", "RealMemry isn't a key of a node in slurm.conf; is it RealMemory?"),
         ("CPUs=4 RealMemory=1 UpTime=0-01:02:03", "UpTime isn't a key of a node in slurm.conf"),
-        (
-            "CPUs=7 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1",
-            "CPUs=7 must be 4 or 8: all cores, or all of their threads",
-        ),
+        ("CPUs=7 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1", "CPUs=7 must be 2 or 8 or 16: sockets"),
+        ("CPUs=4 Sockets=1 RealMemory=1", "CPUs=4 must be 1: sockets, cores and threads contradict it"),
+        ("CPUs=7 ThreadsPerCore=2 RealMemory=1", "CPUs=7 must be 6: sockets"),
+        ("CPUs=2 CoresPerSocket=4 RealMemory=1", "CPUs=2 must be 4: sockets"),
         ("CPUs=4 RealMemory=1000 MemSpecLimit=1000", "MemSpecLimit=1000 must be lower than RealMemory=1000"),
         ("CPUs=4 RealMemory=1 Gres=gpu:a:b", "'gpu:a:b': 'b' is no count"),
         ("CPUs=4 RealMemory=1 Sockets=1 SocketsPerBoard=1", "set Sockets, or Boards and SocketsPerBoard, not both"),
@@ -108,3 +108,24 @@ def test_a_record_is_current_while_it_shows_the_line() -> None:
     assert not any(is_current(other, line) for other in others)
     always = cloud_record(saving(node=f"{OFFER} Gres=gpu:4"), always_on=True)
     assert is_current(replace(node, suspend_time=None), always)
+
+
+def test_a_record_is_created_again_as_it_is_shown() -> None:
+    line = cloud_record(
+        saving(node="CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=16000 Gres=gpu:h100:2")
+    )
+    node = Node("n0", cpus=8, sockets=1, cores=4, threads=2, real_memory=16_000, gres="gpu:h100:2", suspend_time=300)
+    node = replace(node, features=("slinky",), weight=3, topology="default:a")
+    again = parse(shown(node))
+    assert is_current(node, shown(node))
+    assert {
+        it.lower(): again.get(it) for it in ("CPUs", "CoresPerSocket", "Gres", "GresConf", "Topology", "Weight")
+    } == {
+        "cpus": "8",
+        "corespersocket": "4",
+        "gres": "gpu:h100:2",
+        "gresconf": parse(line).get("GresConf"),
+        "topology": "default:a",
+        "weight": "3",
+    }
+    assert is_current(replace(node, suspend_time=None), shown(replace(node, suspend_time=None)))

@@ -1,8 +1,9 @@
 """A Slurm cluster that is installed by Helm alone, with the post-renderer and neither operator nor CRDs.
 
-With Helm 3, which starts the post-renderer by its path, and with Helm 4, which starts it as a plugin.
+With the folder of a release, as users unpack it: Helm 3 starts the post-renderer by its path, and Helm 4 as a plugin.
 """
 
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,26 +12,22 @@ from pathlib import Path
 import pytest
 import yaml
 
+from release import postrender
 from tests.cluster.tools import tool
 from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, CommandError, Kubernetes, Slurm, seconds, until
 
 pytestmark = pytest.mark.timeout(420)
 
-PLUGIN = {
-    "apiVersion": "v1",
-    "type": "postrenderer/v1",
-    "name": "slurm-postrender",
-    "version": "0.1.0",
-    "runtime": "subprocess",
-    "runtimeConfig": {"platformCommand": [{"command": "${HELM_PLUGIN_DIR}/slurm-postrender"}]},
-}
-
 
 @dataclass(frozen=True)
 class Alone(Slurm):
-    """A Slurm cluster whose login pod has a stable name. `renderer`: the post-renderer as Helm is given it."""
+    """A Slurm cluster whose login pod has a stable name."""
 
     renderer: str = ""
+    """The post-renderer as Helm is given it: its path, or the name of the plugin."""
+
+    config: Path = Path()
+    """Its configuration."""
 
     def login(self, *words: str, timeout: float = 60, stdin: str | None = None) -> str:
         """Run a command in the login pod."""
@@ -46,38 +43,41 @@ class Alone(Slurm):
         self.kubernetes.helm(
             *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", self.namespace, "--create-namespace"),
             *("-f", str(VALUES), "--set", "nodesets.slinky.oversubscribeNode=true", "--set", "helmTest.enabled=false"),
-            *("--post-renderer", self.renderer, *words),
+            *("--post-renderer", self.renderer, "--post-renderer-args", str(self.config)),
+            *("--post-renderer-args", f"--namespace={self.namespace}", *words),
         )
 
 
-def program(file: Path, text: str) -> Path:
-    """An executable shell script."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"#!/bin/sh\n{text}\n")
-    file.chmod(0o755)
-    return file
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of plugins with the unpacked archive of a release. Its packages are those of this Python."""
+    build, plugins = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("plugins")
+    made = postrender.folder(REPOSITORY, build, postrender.installed(build / "packages"))
+    shutil.unpack_archive(postrender.archive(made, build), plugins, filter="data")
+    assert [it.name for it in plugins.iterdir()] == [postrender.NAME]
+    return plugins
 
 
 @pytest.fixture(scope="module", params=["3", "4"], ids=["helm-3", "helm-4"])
 def alone(
-    kubernetes: Kubernetes, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    kubernetes: Kubernetes, request: pytest.FixtureRequest, released: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Alone]:
     """The cluster, and nothing of it afterwards."""
     version, folder = request.param, tmp_path_factory.mktemp("alone")
     namespace = f"alone-{version}"
     config = folder / "postrender.yaml"
     config.write_text(yaml.safe_dump({"steps": [{"expand": {}}]}))
-    plugin = folder / "plugins" / "slurm-postrender"
-    run = f'PYTHONPATH={REPOSITORY} exec {sys.executable} -m postrender --config={config} --namespace={namespace} "$@"'
-    renderer = program(plugin / "slurm-postrender", run)
-    helm = kubernetes
-    name = str(renderer)
+    (folder / "python3").symlink_to(sys.executable)
+    environment = f"PATH={folder}:$PATH SLURM_POSTRENDER_REPORT={folder}/report.txt"
     if version == "4":
-        (plugin / "plugin.yaml").write_text(yaml.safe_dump(PLUGIN))
-        environment = f"HELM_PLUGINS={plugin.parent} HELM_CACHE_HOME={folder}/cache HELM_DATA_HOME={folder}/data"
-        helm = replace(kubernetes, helm_path=program(folder / "helm4", f'{environment} exec {tool("helm4")} "$@"'))
-        name = "slurm-postrender"
-    found = Alone(helm, namespace, name)
+        environment += f" HELM_PLUGINS={released} HELM_CACHE_HOME={folder}/cache HELM_DATA_HOME={folder}/data"
+    # As in a user's shell: with python3, and of Helm 4 with the folder of its plugins.
+    shell = folder / "helm"
+    shell.write_text(f'#!/bin/sh\n{environment} exec {tool("helm4" if version == "4" else "helm")} "$@"\n')
+    shell.chmod(0o755)
+    helm = replace(kubernetes, helm_path=shell)
+    name = postrender.NAME if version == "4" else str(released / postrender.NAME / postrender.NAME)
+    found = Alone(helm, namespace, name, config)
     found.helm_upgrade()
     until("a login pod", lambda: found.login("true") == "" or None, 180)
     found.until_idle(2, 180)

@@ -124,8 +124,13 @@ class PowerSaving(Cluster):
         node = super().node_register(name, **slurmd | ({"rebooted": False} if started else {}))
         if cloud and former is not None:
             node.extra, node.gres, node.cpus, node.real_memory = former
-            node.flags -= {STOPPED, STOPPING, STARTING}
+            node.flags -= {STOPPED, STOPPING, STARTING, "INVALID_REG"}
             node.busy_until = self.clock()
+            if "gres" in slurmd and (problem := _less(former[1], slurmd["gres"])):
+                self._requeue(node)
+                node.flags |= {"INVALID_REG", "DRAIN"}
+                self._set_reason(node, problem)
+                return node
             for job in self.jobs.values():
                 if name in job.nodes and not self._waits(job):
                     job.states = job.states - {"CONFIGURING"}
@@ -151,6 +156,12 @@ class PowerSaving(Cluster):
 
     def _waits(self, job: SimJob) -> bool:
         return any(self.nodes[name].flags & {STOPPED, STARTING} for name in job.nodes if name in self.nodes)
+
+
+def _less(configured: str, reported: str) -> str:
+    """Why slurmctld drains a node with fewer GPUs than its record shows; "" if it has them."""
+    wanted, found = (sum(it.count for it in gres.parse(text) if it.name == "gpu") for text in (configured, reported))
+    return f"gres/gpu count reported lower than configured ({found} < {wanted})" if found < wanted else ""
 
 
 def _has_gres(items: nodeconf.NodeConf) -> bool:

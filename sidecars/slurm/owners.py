@@ -1,6 +1,7 @@
 """Whose a Slurm node's record and state are. The reason alone does not show it: a state can be set without one."""
 
 import json
+import re
 
 from sidecars.contract.extra import PodFacts, pod_facts
 from sidecars.contract.reasons import NOT_RESPONDING, REPLACEABLE, Owner, is_departure, owner
@@ -9,6 +10,8 @@ from sidecars.slurm.records import Node
 
 _SLURMCTLDS_USERS = frozenset({"", "slurm"})
 """Whom Slurm names as the user of a reason that slurmctld set itself: SlurmUser, or nobody."""
+
+_LESS = re.compile(r"(?:gres/.+ count reported lower than configured \(|Low (?:RealMemory|TmpDisk|CPUs|socket\*core))")
 
 
 def owner_of(node: Node) -> Owner:
@@ -74,3 +77,9 @@ def why_retained(node: Node) -> str:
 def own_words(reason: str) -> str:
     """The reason without what slurmctld appended to it when the node stopped responding (set_node_reason)."""
     return reason.removesuffix(f" : {NOT_RESPONDING}")
+
+
+def has_less_than_its_record(node: Node) -> bool:
+    """Whether the node's slurmd registered with less than the record shows: slurmctld drains such a node."""
+    by_slurmctld = node.reason_set_by_user in _SLURMCTLDS_USERS
+    return "INVALID_REG" in node.states and by_slurmctld and _LESS.match(node.reason) is not None

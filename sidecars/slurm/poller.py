@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 class Poller:
     """Polls one Slurm cluster and writes to it. `clock` is monotonic seconds; `run()` polls until cancelled.
 
-    `drain`, `undrain`, `resume`, `down`, `power_up`, `power_down` and `update` are those of NodeWriter.
+    `drain`, `undrain`, `resume`, `down`, `power_up`, `power_down`, `power_down_when_idle` and `update` are those of
+    NodeWriter.
     `jobs`, `queue`, `partitions`, `reservations` and `reserve` are those of OnDemand.
     """
 
@@ -69,6 +70,7 @@ class Poller:
         self.down = self._writer.down
         self.power_up = self._writer.power_up
         self.power_down = self._writer.power_down
+        self.power_down_when_idle = self._writer.power_down_when_idle
         self.update = self._writer.update
         self._polls = CachedRead("GET nodes/", self._read_once, clock, self._notify_late)
         self._on_demand = OnDemand(client, clock, self._cache, self._guard, self._notify_late, self.wake)

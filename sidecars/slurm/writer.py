@@ -104,6 +104,10 @@ class NodeWriter:
         """Set POWER_DOWN_FORCE: power saving stops the nodes. Slurm ends or requeues their jobs."""
         await self._write(_Change(state=("POWER_DOWN_FORCE",)), names)
 
+    async def power_down_when_idle(self, names: Iterable[str]) -> None:
+        """Set POWER_DOWN: power saving stops each node as soon as it has no job."""
+        await self._write(_Change(state=("POWER_DOWN",)), names)
+
     async def update(
         self,
         names: Iterable[str],

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.power import POWER, Scenario
+from sidecars.slurm import protocol
+from sidecars.slurm import states as states_of
+from sidecars.slurm.owners import has_less_than_its_record
+from tests.contract import requests
+from tests.contract.power import POWER, Scenario, fresh, until_pending
 from tests.contract.target import Target
 from tests.support.real import simulated_nodes
 from tests.support.real.harness import NODESET, Slurm, condition, until
@@ -52,6 +56,38 @@ def slurmctld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmctld]:
 async def test_real_slurm_keeps_the_contract_of_power_saving(slurmctld: Slurmctld, scenario: Scenario) -> None:
     target = Target(slurmctld.url, slurmctld.key, ("power-0", "power-1"), SubmittedJobs(slurmctld))
     await scenario(target)
+
+
+async def test_a_worker_with_fewer_gpus_than_its_record_is_drained_until_its_record_is_replaced(
+    slurmctld: Slurmctld,
+) -> None:
+    target = Target(slurmctld.url, slurmctld.key, ("power-0", "power-1"), SubmittedJobs(slurmctld))
+    gpus = {"tres_per_node": "gres/gpu:h100:2"}
+    record = (
+        "State=CLOUD CPUs=1 RealMemory=1000 SuspendTime=3600 Gres=gpu:h100:{0} GresConf=name=gpu,type=h100,count={0}"
+    )
+    await fresh(target, conf=record.format(4))
+    job = slurmctld.submit({"tasks": 1, "time_limit": 5, **gpus})
+    await target.until_node("power-0", "powering up for a GPU job", states_of.is_powering_up)
+    with simulated_nodes.worker(slurmctld, "power-0", 2):
+        small = await target.until_node("power-0", "drained", states_of.is_drained)
+        assert has_less_than_its_record(small)
+        assert small.reason == "gres/gpu count reported lower than configured (2 < 4)"
+        assert small.gres == "gpu:h100:4"
+        await until_pending(target, job)
+        await target.call(requests.cancel_job(job))
+        await target.write(["power-0"], "POWER_DOWN")
+        stopped = await target.until_node("power-0", "powered down", states_of.is_powered_down)
+        assert has_less_than_its_record(stopped)
+        assert not states_of.is_drain(stopped.states)
+    await target.call(protocol.delete_node("power-0"))
+    await target.call(protocol.create_nodes(f"NodeName=power-0 {record.format(2)}"))
+    again = slurmctld.submit({"tasks": 1, "time_limit": 5, "required_nodes": ["power-0"], **gpus})
+    await target.until_node("power-0", "powering up again", states_of.is_powering_up)
+    with simulated_nodes.worker(slurmctld, "power-0", 2):
+        await target.until_node("power-0", "up", lambda words: not words & {"POWERING_UP", "NOT_RESPONDING"})
+        assert not states_of.is_drain((await target.node("power-0")).states)
+        await target.call(requests.cancel_job(again))
 
 
 # --- on a real cluster

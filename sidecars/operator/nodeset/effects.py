@@ -247,7 +247,9 @@ async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
                 unused = _still_unused(this, outcome, slurm_nodes)
                 if await _slurm_writes(outcome, [partial(_set_down, this.cluster, unused, reason)]):
                     outcome.hint(RECORD_AGAIN)
-            case actions.CreateRecords() | actions.PowerUp() | actions.PowerDown() if this.cluster is not None:
+            case actions.CreateRecords() | actions.PowerUp() | actions.PowerDown() | actions.PowerDownWhenIdle() if (
+                this.cluster is not None
+            ):
                 if await _slurm_writes(outcome, [partial(power.apply, this, this.cluster.poller, action)]):
                     outcome.hint(RECORD_AGAIN)
             case actions.ReplaceRecords(_, former) if this.cluster is not None:

@@ -19,7 +19,9 @@ _OUT_OF_ORDER = range(1000, 2000)
 
 
 async def apply(
-    this: Pass, poller: Poller, action: actions.CreateRecords | actions.PowerUp | actions.PowerDown
+    this: Pass,
+    poller: Poller,
+    action: actions.CreateRecords | actions.PowerUp | actions.PowerDown | actions.PowerDownWhenIdle,
 ) -> None:
     """Apply one. Raises SlurmError."""
     names = compress(action.slurm_nodes)
@@ -28,6 +30,9 @@ async def apply(
             await _create(this, poller, conf, slurm_nodes)
         case actions.PowerUp(slurm_nodes):
             await poller.power_up(slurm_nodes)
+        case actions.PowerDownWhenIdle(slurm_nodes):
+            await poller.power_down_when_idle(slurm_nodes)
+            log.info("NodeSet %s/%s: powering down Slurm nodes %s, to replace their records", *this.key, names)
         case actions.PowerDown(slurm_nodes, jobs, because):
             await poller.power_down(slurm_nodes)
             await poller.start_now(jobs)

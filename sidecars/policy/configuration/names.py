@@ -108,9 +108,12 @@ def gres(reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet])
         for item in (declares or "").split(","):
             check((at.file, at.line.number, reading.config_set.origin(at.file, at.line.number)), item)
     for nodeset in nodesets:
-        source = f"NodeSet {nodeset.namespace}/{nodeset.name} spec.extraConf"
-        for item in (nodeconf.parse(nodeset.spec.extra_conf).get("Gres") or "").split(","):
-            check(("slurm.conf", None, source), item)
+        saving = nodeset.spec.power_saving
+        declared_by = {"extraConf": nodeset.spec.extra_conf, "powerSaving.node": saving.node if saving.enabled else ""}
+        for field, text in declared_by.items():
+            source = f"NodeSet {nodeset.namespace}/{nodeset.name} spec.{field}"
+            for item in (nodeconf.parse(text).get("Gres") or "").split(","):
+                check(("slurm.conf", None, source), item)
     gres_conf = conf.parse_readable(reading.config_set.files.get("gres.conf", ""))
     for line in gres_conf.lines:
         name = line.get("Name")

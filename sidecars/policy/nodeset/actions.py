@@ -74,6 +74,13 @@ class PowerDown:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerDownWhenIdle:
+    """Have Slurm stop drained nodes whose records are to be replaced. No job ends."""
+
+    slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeletePod:
     """Delete a pod by uid."""
 
@@ -158,6 +165,7 @@ Action = (
     | ReplaceRecords
     | PowerUp
     | PowerDown
+    | PowerDownWhenIdle
     | DeletePod
     | CreatePods
     | Cordon

@@ -21,7 +21,7 @@ from sidecars.policy.nodeset.needs import Jobs, Known
 from sidecars.policy.reasons import PowerSaving
 from sidecars.slurm import states
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.owners import owner_of
+from sidecars.slurm.owners import has_less_than_its_record, owner_of
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import ResourceError
 
@@ -70,6 +70,8 @@ class PowerPlan:
     """Nodes whose drain of this kind is over."""
     resume: tuple[str, ...] = ()
     """Powered-down nodes that are DOWN because they didn't start in time, or for a former pod."""
+    release: tuple[str, ...] = ()
+    """Nodes that slurmctld has drained because their workers offer less than their records, which are out of date."""
     condition: Condition | None = None
     needs_jobs: bool = False
     """What it would stop depends on the jobs, which have to be read first."""
@@ -175,6 +177,8 @@ def actions_of(plan: PowerPlan) -> list[Action]:
         found.append(actions.Resume(plan.resume))
     if plan.stop:
         found.append(actions.PowerDown(plan.stop, plan.jobs, plan.reason.removeprefix(reasons.NO_CAPACITY)))
+    if plan.release:
+        found.append(actions.PowerDownWhenIdle(plan.release))
     if plan.start:
         found.append(actions.PowerUp(plan.start))
     return [*found, *(actions.ReplaceRecords(line, former) for line, former in plan.replace.items())]
@@ -227,6 +231,7 @@ class _Planner:
             # Powering down has ended the drain of some, but not its reason.
             open=tuple(it.name for it in ours) if not reason else (),
             resume=tuple(it.name for it in off if self._may_resume(it)),
+            release=tuple(it.name for it in self.settled if self._may_release(it)),
             condition=self._condition(stuck, closed, over=over),
             needs_jobs=jobs is None,
             look_again=min([*self.waits, *([JOBS_AGAIN] if jobs is None else [])], default=None),
@@ -292,6 +297,15 @@ class _Planner:
         except Malformed:
             return None
 
+    def _may_release(self, node: Node) -> bool:
+        small = has_less_than_its_record(node) and states.is_drained(node.states)
+        return (
+            small
+            and not states.is_powered_down(node.states)
+            and "POWER_DOWN" not in node.states
+            and (self._is_outdated(node))
+        )
+
     def _may_resume(self, node: Node) -> bool:
         if not states.is_down(node.states) or node.name in self.pods or states.is_drain(node.states):
             return False
@@ -308,11 +322,17 @@ class _Planner:
             why = next(iter(stuck.values()), "") or closed[0].reason.removeprefix(reasons.NO_CAPACITY)
             message = f"Slurm uses other NodeSets for {self.saving.retry_seconds} s: {why}"
             return Condition("PowerSaving", "False", PowerSaving.NO_CAPACITY, message)
+        small = [it for it in self.nodes if has_less_than_its_record(it) and states.is_drain(it.states)]
+        if small:
+            message = (
+                f"slurmctld has drained {_named([it.name for it in small])}, whose workers offer less than their "
+                f"records: {small[0].reason}; set spec.powerSaving.node to what the smallest worker offers"
+            )
+            return Condition("PowerSaving", "False", PowerSaving.WORKER_TOO_SMALL, message)
         late = [it.name for it in self.nodes if it.reason == reasons.RESUME_TIMEOUT and states.is_down(it.states)]
         if late:
-            more = f" and {len(late) - _NAMED} more" if len(late) > _NAMED else ""
             message = (
-                f"Slurm nodes {', '.join(late[:_NAMED])}{more} did not register within {self.saving.start_seconds} s; "
+                f"{_named(late)} did not register within {self.saving.start_seconds} s; "
                 f"they are used again {self.saving.retry_seconds} s later"
             )
             return Condition("PowerSaving", "False", PowerSaving.RESUME_TIMEOUT, message)
@@ -328,7 +348,16 @@ class _Planner:
         return False
 
 
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"Slurm nodes {', '.join(names[:_NAMED])}{more}"
+
+
 def _is_free(node: Node) -> bool:
-    """Whether nobody has drained the node, set it DOWN or given it a reason, besides the operator an earlier one."""
+    """Whether nobody has drained the node, set it DOWN or given it a reason, besides the operator an earlier one.
+
+    Powering a node down that slurmctld has drained because of its worker keeps the reason.
+    """
     unavailable = states.is_drain(node.states) or states.is_down(node.states)
-    return owner_of(node) in (Owner.NOBODY, Owner.OPERATOR) and not unavailable
+    ours = owner_of(node) in (Owner.NOBODY, Owner.OPERATOR) or has_less_than_its_record(node)
+    return ours and not unavailable

@@ -180,6 +180,19 @@ class PowerSaving(Reason):
         "Add Kubernetes nodes, or correct the pod template. The message quotes Kubernetes.",
         "False",
     )
+    WORKER_TOO_SMALL = (
+        "WorkerTooSmall",
+        (
+            "A worker registered with fewer CPUs or GPUs or less memory than its node record shows. slurmctld has "
+            "drained the node and requeued its job. The message quotes it."
+        ),
+        (
+            "Repair the Kubernetes node, then `scontrol update nodename=NAME state=resume`. Or set "
+            "`spec.powerSaving.node` to what the smallest worker offers: the operator powers the node down then, and "
+            "replaces its record."
+        ),
+        "False",
+    )
     RESUME_TIMEOUT = (
         "ResumeTimeout",
         "Workers did not register within `powerSaving.startSeconds`, and Slurm has set their nodes DOWN.",

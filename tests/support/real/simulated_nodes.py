@@ -1,12 +1,13 @@
 """A real slurmctld and slurmrestd without Kubernetes and without any slurmd, whose nodes are records that never boot.
 
 Nodes have State=CLOUD and are powered up by a program that does nothing: slurmctld allocates jobs on them as on nodes
-that run, and the jobs stay CONFIGURING. What Slurm starts, and where, shows at once.
+that run, and the jobs stay CONFIGURING. What Slurm starts, and where, shows at once. A `worker` boots one of them.
 """
 
 import contextlib
 import json
 import secrets
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -47,6 +48,7 @@ class Slurmctld:
     key: bytes
     url: str
     rest: Rest
+    home: Path
 
     def call(self, request: Request[T]) -> T:
         """Carry a request."""
@@ -134,7 +136,7 @@ def running(home: Path, more: str, gres: str, number: int = 0) -> Iterator[Slurm
         outside.daemon(home / "slurmrestd", "slurmrestd", outside.NOBODY, files, [*rest, f"{ADDRESS}:{rest_port}"]),
     ):
         key, url = keys["jwt.key"], f"http://{ADDRESS}:{rest_port}"
-        found = Slurmctld(key, url, Rest(url, lambda: sign(key, "root", 900, time.time())))
+        found = Slurmctld(key, url, Rest(url, lambda: sign(key, "root", 900, time.time())), home)
 
         def answers() -> bool:
             try:
@@ -145,3 +147,22 @@ def running(home: Path, more: str, gres: str, number: int = 0) -> Iterator[Slurm
 
         found.until("slurmctld to answer", answers)
         yield found
+
+
+@contextlib.contextmanager
+def worker(slurmctld: Slurmctld, name: str, gpus: int) -> Iterator[None]:
+    """A slurmd of a node that Slurm has powered up, with so many GPUs of type h100. Their files are those of others."""
+    there = slurmctld.home / "slurmctld" / "etc"
+    conf = (there / "slurm.conf").read_text().replace("SlurmctldParameters=enable_configless\n", "")
+    devices = ",".join(["/dev/null", "/dev/zero", "/dev/full", "/dev/random"][:gpus])
+    files = {
+        "slurm.conf": conf.encode(),
+        "cgroup.conf": b"CgroupPlugin=disabled\n",
+        "gres.conf": f"Name=gpu Type=h100 File={devices}\n".encode() if gpus else b"",
+        "slurm.key": (there / "slurm.key").read_bytes(),
+    }
+    items = f"NodeAddr={ADDRESS} Gres=gpu:h100:{gpus}"
+    command = ["/usr/sbin/slurmd", "-D", "-Z", "-N", name, "-b", "--conf", items]
+    home = Path(tempfile.mkdtemp(prefix=f"slurmd-{name}-", dir=slurmctld.home))
+    with outside.daemon(home, "slurmd", 0, files, command):
+        yield

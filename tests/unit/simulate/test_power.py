@@ -49,3 +49,19 @@ def test_a_node_that_does_not_register_in_time_is_down_and_its_job_is_requeued()
     assert {"DOWN", "POWERED_DOWN"} <= it.states("n0")
     assert it.nodes["n0"].reason == RESUME_TIMEOUT
     assert job.states == {"PENDING"}
+
+
+def test_a_worker_with_fewer_gpus_than_its_record_is_drained_and_its_job_requeued() -> None:
+    it, time = cluster()
+    assert it.create_nodes("NodeName=g0 State=CLOUD CPUs=4 RealMemory=1000 Gres=gpu:4 GresConf=name=gpu,count=4")
+    job = it.jobs[it.job_start(["g0"])]
+    it.node_register("g0", gres="gpu:2")
+    assert {"IDLE", "DRAIN", "INVALID_REG"} <= it.states("g0")
+    assert it.nodes["g0"].reason == "gres/gpu count reported lower than configured (2 < 4)"
+    assert it.nodes["g0"].gres == "gpu:4"
+    assert job.states == {"PENDING"}
+    it.set_power(it.nodes["g0"], "POWER_DOWN")
+    time.now += 1
+    it.advance()
+    assert {"INVALID_REG", "POWERING_DOWN"} <= it.states("g0")
+    assert "DRAIN" not in it.states("g0")

@@ -1,6 +1,7 @@
 """What lint finds, and what it leaves alone: `sidecars.policy.configuration.lint`."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -87,3 +88,16 @@ def test_the_charts_own_configuration_is_left_alone() -> None:
 def test_a_script_with_nul_bytes_is_warned_of() -> None:
     [found] = findings(config_maps={"own": {"prolog": b"\x7fELF\0\xff"}})
     assert (found.severity, found.file) == ("warning", "prolog")
+
+
+@pytest.mark.parametrize(
+    ("field", "spec"),
+    [
+        ("extraConf", {"extraConf": "Gres=foo:2"}),
+        ("powerSaving.node", {"powerSaving": {"enabled": True, "node": "CPUs=1 RealMemory=1 Gres=foo:2"}}),
+    ],
+)
+def test_gres_of_a_nodeset_that_no_gres_types_declare_are_found(field: str, spec: dict[str, Any]) -> None:
+    [found] = findings("GresTypes=gpu", nodeset("cpu", **spec))
+    assert "Gres foo:2: foo isn't declared: add GresTypes=foo,gpu" in found.message
+    assert found.origin.endswith(f"spec.{field}")

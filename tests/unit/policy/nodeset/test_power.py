@@ -341,6 +341,40 @@ def test_a_worker_that_was_started_before_slurm_asked_is_replaced_without_closin
     assert found.actions == (actions.PowerDown(("slinky-0",), (), ""),)
 
 
+LESS = {"reason": "gres/gpu count reported lower than configured (2 < 4)", "reason_set_by_user": "slurm"}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "gres/gpu count reported lower than configured (2 < 4)",
+        "Low RealMemory (reported:24105 < 90.00% of configured:99999)",
+        "Low socket*core*thread count, Low CPUs",
+    ],
+)
+def test_a_worker_with_less_than_its_record_keeps_its_drain_and_is_reported(reason: str) -> None:
+    small = cloud(0, "IDLE", "DRAIN", "INVALID_REG", **{**LESS, "reason": reason})
+    found = decided(2, [worker(0)], small, off(1))
+    assert found.actions == ()
+    assert condition(found) == ("False", "WorkerTooSmall")
+    [message] = [it.message for it in found.conditions if it.type == "PowerSaving"]
+    assert reason in message
+    assert "slinky-0" in message
+
+
+def test_a_worker_with_less_than_its_record_is_stopped_without_force_once_another_record_is_desired() -> None:
+    small = cloud(0, "IDLE", "DRAIN", "INVALID_REG", **LESS)
+    found = decided(1, [worker(0)], small, node="CPUs=4 RealMemory=7000")
+    assert found.actions == (actions.PowerDownWhenIdle(("slinky-0",)),)
+    # The reason stays when the drain ends.
+    stopped = cloud(0, "IDLE", "INVALID_REG", "POWERED_DOWN", **LESS)
+    assert kinds(decided(1, (), stopped, node="CPUs=4 RealMemory=7000")) == [actions.ReplaceRecords]
+    busy = cloud(0, "MIXED", "DRAIN", "INVALID_REG", **LESS)
+    typed = cloud(0, "IDLE", "DRAIN", "INVALID_REG", reason=LESS["reason"], reason_set_by_user="root")
+    for kept in (busy, typed, cloud(0, "IDLE", "DRAIN", "INVALID_REG", reason="bad disk", reason_set_by_user="slurm")):
+        assert decided(1, [worker(0)], kept, node="CPUs=4 RealMemory=7000").actions == ()
+
+
 def test_a_nodeset_that_is_being_deleted_creates_and_starts_nothing() -> None:
     view = slurm(off(0))
     desired = asked(2, (), view, meta={"deletionTimestamp": "1970-01-12T13:46:00Z"})

@@ -1,7 +1,8 @@
 """Reads each source on its own schedule and renders its samples; scrapes join what is rendered.
 
 A source is read again after the interval, or after `SHARE` times as long as the last read took, so that a slow
-slurmctld is asked less often. Its samples are withdrawn `FRESH_PERIODS` periods after the last success.
+slurmctld is asked less often. Its samples are withdrawn `FRESH_PERIODS` periods after the last success. A list that
+lacks most of what it had is no success until it stays so (`doubt`).
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 from sidecars.exporter import controller, families
 from sidecars.exporter.compatible import served
+from sidecars.exporter.doubt import Doubt, Suspect
 from sidecars.exporter.external import NoData, NoNodeSet
 from sidecars.exporter.jobs import add_jobs
 from sidecars.exporter.metrics import Family, Source
@@ -36,7 +38,7 @@ FRESH_PERIODS = 3.0
 TIME_LIMITS = {Source.NODES: 60.0, Source.JOBS: 120.0}
 """Seconds for an answer. slurmrestd needs about a millisecond of CPU for each job."""
 TIME_LIMIT = 15.0
-KINDS = ("token", "unreachable", "refused", "malformed", "internal")
+KINDS = ("token", "unreachable", "refused", "malformed", "suspect", "internal")
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +47,9 @@ log = logging.getLogger(__name__)
 class _State:
     """What is known of one source."""
 
+    doubt: Doubt
     value: Any = None
-    """The last answer."""
+    """The last answer that counts."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the first read has ended, successful or not."""
     successful: bool = False
@@ -91,7 +94,7 @@ class Collector:
         if needed & {Source.NODES, Source.JOBS}:
             needed.add(Source.PARTITIONS)
         self.sources = tuple(source for source in Source if source in needed - {Source.NONE})
-        self._states = {source: _State(period=settings.interval) for source in self.sources}
+        self._states = {source: _State(Doubt(source), period=settings.interval) for source in self.sources}
         self._wanted = Wanted(settings.nodesets)
         self._jobs_dropped = 0
         self._version = 0
@@ -129,7 +132,8 @@ class Collector:
         state = self._states[source]
         began, asked_at = self._clock(), self._now()
         try:
-            value = await _READS[source](self._client, state.value)
+            value = await _READS[source](self._client, None if state.doubt.raised else state.value)
+            state.doubt.check(state.value, value, began)
             await self._offload(functools.partial(self._render, source, value))
         except SlurmError as error:
             self._failed(source, _kind(error), error)
@@ -242,6 +246,8 @@ class Collector:
 
 def _kind(error: SlurmError) -> str:
     match error:
+        case Suspect():
+            return "suspect"
         case NoToken() | AuthenticationError():
             return "token"
         case Malformed():

@@ -337,7 +337,7 @@ DURATION = _own("slurm_exporter_collection_duration_seconds", "Duration of the l
 COLLECTIONS = _own("slurm_exporter_collections_total", "Reads of the source.", "source")
 ERRORS = _own(
     "slurm_exporter_errors_total",
-    "Failed reads of the source by kind: token, unreachable, refused, malformed or internal.",
+    "Failed reads of the source by kind: token, unreachable, refused, malformed, suspect or internal.",
     *("source", "kind"),
 )
 SERIES = _own("slurm_exporter_series", "Series of the source that are served.", "source")

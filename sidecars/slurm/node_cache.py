@@ -33,6 +33,11 @@ _FEW = 4  # with fewer nodes than this, "most of them vanished" means little
 log = logging.getLogger(__name__)
 
 
+def vanished_at_once(lost: int, registered: int, *, left: int) -> bool:
+    """Whether losing so many of the registered nodes looks like lost state. `left`: how many nodes the list has."""
+    return lost > 0 and (not left or (registered >= _FEW and 2 * lost > registered))
+
+
 class NodeCache:
     """The records of one cluster. Times are of one monotonic clock; `full_every` is the seconds between full lists."""
 
@@ -170,7 +175,7 @@ class NodeCache:
         expected = absent & self._expected.keys()
         sudden = absent - expected - self._suspects.keys()
         others = len(self._nodes) - len(expected) - len(self._suspects.keys() & absent)
-        if sudden and (not present or (others >= _FEW and 2 * len(sudden) > others)):
+        if vanished_at_once(len(sudden), others, left=len(present)):
             log.warning("poll: %d of %d Slurm nodes vanished at once", len(sudden), len(self._nodes))
             self._suspects.update((name, now) for name in sudden)
             sudden = set()

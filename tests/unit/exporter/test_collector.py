@@ -14,6 +14,7 @@ from sidecars.exporter.settings import Settings
 from sidecars.policy.autoscaling.records import Shape
 from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.simulate.records import Fault, SimLicense
+from sidecars.slurm.node_cache import CONFIRM_AFTER
 from tests.unit.exporter.exposition import parsed
 
 pytestmark = pytest.mark.looptime
@@ -224,3 +225,81 @@ async def test_a_nodeset_of_unknown_shape_has_no_number() -> None:
     async with Scene(nodesets=(Declared("n", max=4),)) as scene:
         with pytest.raises(NoData, match="no node of NodeSet n has registered yet"):
             scene.collector.wanted("n")
+
+
+NODESETS = (Declared("n", min=1, max=4, shape=Shape(1, 4, 1, 8000)),)
+
+
+@pytest.mark.parametrize("path", ["", "nodes/", "jobs/", "partitions/"])
+async def test_a_list_that_is_empty_at_once_is_not_served_and_no_fewer_replicas_are_wanted(path: str) -> None:
+    async with Scene(nodesets=NODESETS) as scene:
+        wanted = scene.collector.wanted("n")
+        scene.model.fail(Fault.EMPTY, times=None, path=path)
+        await asyncio.sleep(INTERVAL)
+        found = scene.values()
+        assert found["slurm_exporter_up"] == {(): 0}
+        assert found["slurm_exporter_errors_total"]["suspect", "autoscaling"] == 1
+        assert found["slurm_nodes"]["mixed",] == 1
+        assert found["slurm_jobs"]["pending",] == 1
+        assert found["slurm_partition_nodes"]["all", "idle"] == 2
+        assert scene.collector.wanted("n") == wanted
+        assert found["slurm_exporter_last_success_timestamp_seconds"]["autoscaling",] == pytest.approx(EPOCH, abs=1)
+        scene.model.heal()
+        await asyncio.sleep(INTERVAL)
+        assert scene.values()["slurm_exporter_up"] == {(): 1}
+
+
+async def test_an_empty_list_of_an_exporter_that_has_seen_no_other_is_unknown_for_a_minute() -> None:
+    scene = Scene(nodesets=NODESETS)
+    scene.model.fail(Fault.EMPTY, times=None)
+    async with scene:
+        with pytest.raises(NoData, match="unknown"):
+            scene.collector.wanted("n")
+        assert "slurm_nodes" not in scene.values()
+        await asyncio.sleep(INTERVAL)
+        with pytest.raises(NoData, match="unknown"):
+            scene.collector.wanted("n")
+        await asyncio.sleep(CONFIRM_AFTER)
+        assert scene.collector.wanted("n")[0] == 1
+
+
+async def test_nodes_that_stay_away_for_a_minute_are_gone() -> None:
+    async with Scene(nodesets=NODESETS) as scene:
+        scene.model.node_lose("n0", "n1", "n2")
+        await asyncio.sleep(INTERVAL)
+        assert scene.values()["slurm_nodes"]["mixed",] == 1
+        await asyncio.sleep(CONFIRM_AFTER)
+        found = scene.values()
+        assert found["slurm_exporter_up"] == {(): 1}
+        assert set(found["slurm_nodes"].values()) == {0}
+
+
+async def test_most_nodes_that_vanish_at_once_are_doubted_and_a_few_are_not() -> None:
+    scene = Scene()
+    for number in range(3, 9):
+        scene.model.node_register(f"n{number}")
+    async with scene:
+        scene.model.node_lose("n3", "n4", "n5")
+        await asyncio.sleep(INTERVAL)
+        assert scene.values()["slurm_nodes"]["idle",] == 5
+        scene.model.node_lose("n2", "n6", "n7", "n8")
+        await asyncio.sleep(INTERVAL)
+        found = scene.values()
+        assert found["slurm_nodes"]["idle",] == 5
+        assert found["slurm_exporter_errors_total"]["suspect", "nodes"] == 1
+
+
+async def test_a_doubted_answer_is_compared_with_all_records_and_not_with_changes() -> None:
+    async with Scene() as scene:
+        scene.model.fail(Fault.EMPTY, times=1, path="nodes/")
+        await asyncio.sleep(2 * INTERVAL)
+        assert ["update_time" in call.query for call in scene.model.requests("GET", "nodes/")] == [False, True, False]
+
+
+async def test_a_queue_that_has_emptied_by_itself_counts_at_once() -> None:
+    async with Scene() as scene:
+        scene.model.job_end(1)
+        scene.model.job_end(2)
+        await asyncio.sleep(INTERVAL)
+        assert scene.values()["slurm_jobs"]["completed",] == 2
+        assert scene.values()["slurm_exporter_up"] == {(): 1}

@@ -10,6 +10,8 @@ from sidecars.slurm.records import Node
 
 _SLURMCTLDS_USERS = frozenset({"", "slurm"})
 """Whom Slurm names as the user of a reason that slurmctld set itself: SlurmUser, or nobody."""
+CHECKED_WITHIN = 300
+"""Seconds after the start of slurmd in which a program such as a site's own health check has looked at the node."""
 
 _LESS = re.compile(r"(?:gres/.+ count reported lower than configured \(|Low (?:RealMemory|TmpDisk|CPUs|socket\*core))")
 
@@ -65,6 +67,21 @@ def is_departing(node: Node) -> bool:
 def must_be_drained(node: Node) -> bool:
     """Whether a record that outlives its pod still has to be drained: a later slurmd may return it to service."""
     return owner_of(node) is Owner.FOREIGN and not states.is_drain(node.states)
+
+
+def is_intended(node: Node) -> bool:
+    """Whether the node takes no jobs on purpose: an administrator, the operator or the end of its pod wants that.
+
+    A user's drain or DOWN counts as the result of a check, and not as intended, if it follows slurmd's start at once.
+    """
+    found = owner_of(node)
+    if found is Owner.FOREIGN:
+        if "FAIL" in node.states:
+            return True
+        # Slurm lets nobody set DRAIN or DOWN without a reason.
+        checked = 0 <= node.reason_changed_at - node.slurmd_start_time < CHECKED_WITHIN
+        return bool(node.reason) and not checked
+    return found is Owner.OPERATOR or (found is Owner.POD and is_departure(node.reason))
 
 
 def why_retained(node: Node) -> str:

@@ -103,7 +103,6 @@ TESTED_BY = {
     "operator/runtime/runtime.py": "operator/test_main.py",
     "policy/autoscaling/fit.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/needs.py": "policy/autoscaling/test_demand.py",
-    "policy/autoscaling/present.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/records.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/room.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/spread.py": "policy/autoscaling/test_demand.py",

@@ -203,12 +203,12 @@ class Planner:
             if not possible and not any(self._runs_on(needs, kind) for kind in self._kinds):
                 return self._impossible(needs)
         reasons = {it.limit: it.nodeset.name for it in possible if added.get(it.nodeset.name, 0) >= it.left}
-        for reason in (NotCounted.NEXT_STEP, NotCounted.NO_CAPACITY):
+        for reason in (NotCounted.NEXT_STEP, NotCounted.NO_CAPACITY, NotCounted.WORKERS_UNUSABLE):
             if reason in reasons:
                 return reason, f"NodeSet {reasons[reason]}"
-        if len(reasons) < len({it.limit for it in possible}) and self._budget is not None:
-            return NotCounted.BUDGET, f"{self._budget:g}"
         names = ", ".join(f"NodeSet {it.nodeset.name}" for it in possible) or "no NodeSet that is scaled has such nodes"
+        if len(reasons) < len({it.limit for it in possible}) and self._budget is not None:
+            return NotCounted.BUDGET, names
         return NotCounted.BEYOND_MAX, names
 
     def _impossible(self, needs: Needs) -> tuple[NotCounted, str]:

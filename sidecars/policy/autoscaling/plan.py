@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from sidecars.policy.autoscaling.records import Nodes, PresentNode, ScaledNodeSet, Settings
 
 MINUTES_OF_DAY = 24 * 60
+OK_UNUSABLE = 3
+"""So many workers with a fault stop no growth. This and the next are cluster-autoscaler's own defaults."""
+MOST_UNUSABLE = 0.45
+"""More than this share of the workers with a fault stops it."""
 
 
 class Jobs(NamedTuple):
@@ -61,7 +65,11 @@ class Autoscaling:
         for node in nodes.nodes:
             if node.nodeset in present:
                 present[node.nodeset].append(node)
-        allowances = [_allowance(it, limits[it.name][1], past[it.name], len(present[it.name]), now) for it in nodesets]
+        faults = {it.name: _faults(it, limits[it.name][1], present[it.name]) for it in nodesets}
+        allowances = [
+            _allowance(it, limits[it.name][1], past[it.name], len(present[it.name]), faults[it.name], now)
+            for it in nodesets
+        ]
         budget = self._settings.budget
         if budget is not None:
             budget = max(0.0, budget - sum(it.price * it.replicas for it in nodesets))
@@ -70,7 +78,7 @@ class Autoscaling:
         wanted, after = {}, {}
         for nodeset in nodesets:
             name = nodeset.name
-            wanted[name] = _size(nodeset, limits[name], demand, present[name], past[name], now)
+            wanted[name] = _size(nodeset, limits[name], demand, present[name], faults[name], past[name], now)
             after[name] = _remembered(past[name], nodeset.replicas, wanted[name].replicas, now)
         return Plan(wanted, demand.promises, demand.excluded, after)
 
@@ -110,12 +118,31 @@ def _not_later(past: Past, now: float) -> Past:
     return Past(*(None if it is None else min(it, now) for it in (past.raised_at, past.lowered_at)))
 
 
-def _allowance(nodeset: ScaledNodeSet, high: int, past: Past, present: int, now: float) -> Allowance:
+def _faults(nodeset: ScaledNodeSet, high: int, present: Sequence[PresentNode]) -> str:
+    """Why more workers would hardly be of use: most of them, or the newest, can't run jobs. "" if they would.
+
+    Without this limit a NodeSet would grow without end for one job that none of its workers can run. Few workers stop
+    no growth, unless all are so at the maximum, or before one has shown what they offer.
+    """
+    faulty = [it for it in present if it.fault]
+    newest = sorted(present, key=lambda it: it.started_at)[-OK_UNUSABLE - 1 :]
+    many = len(faulty) > OK_UNUSABLE and (len(faulty) > MOST_UNUSABLE * len(present) or all(it.fault for it in newest))
+    only = bool(faulty) and len(faulty) == len(present) and (nodeset.shape is None or nodeset.replicas >= high)
+    if not many and not only:
+        return ""
+    first = min(faulty, key=lambda it: it.name)
+    number = f"{len(faulty)} of {len(present)} workers can't run jobs, so no more are added"
+    return f"{number}. See `scontrol show node {first.name}`: {first.fault}"
+
+
+def _allowance(nodeset: ScaledNodeSet, high: int, past: Past, present: int, faults: str, now: float) -> Allowance:
     behavior = nodeset.behavior
     coming = max(0, nodeset.replicas - present)
     since = nodeset.unschedulable_since
     if nodeset.unschedulable and since is not None and now - since > behavior.capacity_wait:
         return Allowance(nodeset, 0, max(0, coming - nodeset.unschedulable), NotCounted.NO_CAPACITY)
+    if faults:
+        return Allowance(nodeset, 0, coming, NotCounted.WORKERS_UNUSABLE)
     left = max(0, high - nodeset.replicas)
     step = behavior.max_step_up if _is_over(past.raised_at, behavior.step_seconds, now) else 0
     if step < left:
@@ -132,13 +159,15 @@ def _size(
     limits: tuple[int, int],
     demand: Demand,
     present: Sequence[PresentNode],
+    faults: str,
     past: Past,
     now: float,
 ) -> Wanted:
     (low, high), behavior, replicas = limits, nodeset.behavior, nodeset.replicas
     added = demand.added.get(nodeset.name, 0)
     unused = [it for it in present if it.idle_since is not None and it.name not in demand.used]
-    lacking = [it for it in demand.excluded if it.reason in (NotCounted.NEXT_STEP, NotCounted.BEYOND_MAX)]
+    limits_of_jobs = {it.reason for it in demand.excluded if it.concerns(nodeset.name)}
+    lacking = not limits_of_jobs.isdisjoint({NotCounted.NEXT_STEP, NotCounted.BEYOND_MAX})
     if added or replicas < low:
         more = max(replicas + added, low)
         if more > replicas + added:
@@ -156,8 +185,12 @@ def _size(
     fewer = max(low, replicas - min(len(idle), behavior.max_step_down))
     if fewer >= replicas:
         reason = Autoscaled.MINIMUM if unused and replicas <= low else Autoscaled.SATISFIED
-        if any(nodeset.name in it.detail for it in lacking) and replicas >= high:
+        if faults:
+            return Wanted(replicas, Autoscaled.WORKERS_UNUSABLE, faults)
+        if lacking and replicas >= high:
             reason = Autoscaled.MAXIMUM
+        elif NotCounted.BUDGET in limits_of_jobs:
+            return Wanted(replicas, Autoscaled.BUDGET, Autoscaled.BUDGET.cause)
         return Wanted(replicas, reason, f"{len(unused)} nodes are not in use" if unused else "all nodes are in use")
     if not _is_over(past.raised_at, behavior.cool_down, now) or not _is_over(
         past.lowered_at, behavior.step_seconds, now

@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from sidecars.contract.reasons import OURS
+from sidecars.contract.text import printable
 from sidecars.policy.autoscaling.records import PresentNode, Shape
 from sidecars.slurm import gres, states
+from sidecars.slurm.owners import is_intended, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +21,12 @@ _NOT_IDLE = frozenset({"PLANNED", "RESERVED", "MAINTENANCE", "NOT_RESPONDING", "
 _NOT_USABLE = frozenset(
     {"MAINTENANCE", "RESERVED", "NOT_RESPONDING", "INVALID_REG", "INVALID", "POWERED_DOWN", "POWERING_DOWN", "EXTERNAL"}
 )
+_ELSEWHERE = frozenset({"MAINTENANCE", "EXTERNAL", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "REBOOT_ISSUED"})
+"""Flags of a node from which nobody expects that it runs jobs now."""
+_RUNNING = ("IDLE", "MIXED", "ALLOCATED")
+_INVALID = frozenset({"INVALID_REG", "INVALID"})
+_REASON_LIMIT = 128
+"""Characters of a node's reason in a message."""
 
 
 def reserved(reservations: Iterable[Reservation], now: float) -> dict[str, float]:
@@ -44,7 +53,7 @@ def present(node: Node, nodeset: str, reserved_at: float | None = None) -> Prese
     base = states.base_state(node.states)
     usable = (
         resources is not None
-        and base in ("IDLE", "MIXED", "ALLOCATED")
+        and base in _RUNNING
         and not states.is_drain(node.states)
         and not node.reservation
         and node.states.isdisjoint(_NOT_USABLE)
@@ -64,7 +73,24 @@ def present(node: Node, nodeset: str, reserved_at: float | None = None) -> Prese
             gres.Gres(it.name, it.type, max(0, it.count - in_use.get((it.name, it.type), 0))) for it in shape.gres
         ),
         reserved_at=reserved_at,
+        fault=_fault(node, base, is_readable=resources is not None),
+        started_at=float(node.slurmd_start_time),
     )
+
+
+def _fault(node: Node, base: str | None, *, is_readable: bool) -> str:
+    """See `PresentNode.fault`."""
+    if not node.states.isdisjoint(_ELSEWHERE):
+        return ""
+    if not is_readable:
+        return f"its GRES {printable(node.gres, _REASON_LIMIT)!r} can't be read"
+    flags = sorted(node.states & (_INVALID | {"DRAIN", "FAIL", "NOT_RESPONDING"}))
+    if base in _RUNNING and not states.is_drain(node.states) and set(flags) <= {"DRAIN"}:
+        return ""
+    if is_intended(node) and (_INVALID.isdisjoint(flags) or owner_of(node) in OURS):
+        return ""
+    state = "+".join([base or "no known state", *flags])
+    return f"{state}: {printable(node.reason, _REASON_LIMIT)}" if node.reason else state
 
 
 def _shape(node: Node, resources: tuple[gres.Gres, ...]) -> Shape:

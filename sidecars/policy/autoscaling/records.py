@@ -107,6 +107,10 @@ class PresentNode:
     """In the order of `shape.gres`."""
     reserved_at: float | None = None
     """When its next reservation begins, or its current one has begun. Only jobs that end before can use it."""
+    fault: str = ""
+    """Why no job can start on it although nobody intends that, such as `IDLE+INVALID_REG: …`; "" for other nodes."""
+    started_at: float = 0.0
+    """When its slurmd started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,10 @@ class Excluded:
     """Tasks of arrays count one each."""
     jobs: tuple[int, ...]
     """The first ones, by id."""
+
+    def concerns(self, nodeset: str) -> bool:
+        """Whether the detail names the NodeSet."""
+        return f"NodeSet {nodeset}" in self.detail.split(", ")
 
 
 @dataclass(frozen=True, slots=True)

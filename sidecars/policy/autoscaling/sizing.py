@@ -25,6 +25,7 @@ _HELPLESS = (
     NotCounted.NOT_MODELLED,
     NotCounted.SHAPE_UNKNOWN,
     NotCounted.DEPENDENCY_NEVER_SATISFIED,
+    NotCounted.WORKERS_UNUSABLE,
     NotCounted.BUDGET,
 )
 """Why jobs aren't counted that would wait forever if nobody does anything."""
@@ -60,7 +61,7 @@ def size(nodeset: ScaledNodeSet, pods: Pods, registered: Collection[str], plan: 
     if wanted.replicas > nodeset.replicas:
         return Size(wanted.replicas, pods.leaving, wanted.reason, wanted.message)
     low, high = bounds(nodeset, now)
-    waits = {it.reason for it in plan.excluded if f"NodeSet {nodeset.name}" in it.detail.split(", ")}
+    waits = {it.reason for it in plan.excluded if it.concerns(nodeset.name)}
     if nodeset.shape is None and nodeset.replicas == 0 and high > 0 and NotCounted.SHAPE_UNKNOWN in waits:
         return Size(1, pods.leaving, Autoscaled.LEARNING, "a job waits; one node shows what they offer")
     cool_down = nodeset.behavior.cool_down
@@ -102,7 +103,7 @@ def _unneeded(
 
 def condition(size: Size) -> Condition:
     """The condition of the NodeSet."""
-    failed = size.reason in (Autoscaled.NO_DATA, Autoscaled.NO_CAPACITY)
+    failed = size.reason in (Autoscaled.NO_DATA, Autoscaled.NO_CAPACITY, Autoscaled.WORKERS_UNUSABLE)
     return Condition("Autoscaled", "False" if failed else "True", size.reason, size.message)
 
 

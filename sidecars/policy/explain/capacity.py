@@ -141,7 +141,9 @@ class _Trial:
         return found
 
     def _added(self) -> dict[str, int]:
-        plan = self._plan(self._pending, self._present(), self._scaled())
+        # How many workers would do, and not whether autoscaling would add them now.
+        nodes = [replace(it, fault="") for it in self._present()]
+        plan = self._plan(self._pending, nodes, self._scaled())
         return {name: count for promise in plan.promises for name, count in promise.nodes.items() if count}
 
     def _impossible(self) -> str:

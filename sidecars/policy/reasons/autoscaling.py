@@ -73,6 +73,11 @@ class NotCounted(Explained):
         "The pods of the NodeSets that could run the job wait for a Kubernetes node or for their image.",
         "See the condition `Autoscaled` of the NodeSets.",
     )
+    WORKERS_UNUSABLE = (
+        "WorkersUnusable",
+        "Most or the newest workers of the NodeSets that could run the job can't run any job.",
+        "See the condition `Autoscaled` of the NodeSets.",
+    )
     SHAPE_UNKNOWN = (
         "ShapeUnknown",
         "No node of the NodeSets of the job's partitions has registered yet, so their size is unknown.",
@@ -90,6 +95,7 @@ class Autoscaled(Reason):
     DEMAND = "Demand", "Pending jobs need more nodes.", WAIT, "True"
     MINIMUM = "Minimum", "The minimum is higher than what the jobs need.", NOTHING, "True"
     MAXIMUM = "Maximum", "The jobs need more nodes than the maximum.", "Raise the maximum, or wait.", "True"
+    BUDGET = "Budget", "More nodes would exceed the budget.", "Raise the budget, or wait.", "True"
     STEP = "Step", "The jobs need more nodes than one step may add.", WAIT, "True"
     IDLE = "Idle", "Nodes have been idle for long enough.", NOTHING, "True"
     NOT_NEEDED = "NotNeeded", "No job needs pods that haven't started yet.", NOTHING, "True"
@@ -110,6 +116,18 @@ class Autoscaled(Reason):
         "NoCapacity",
         "Pods have waited for longer than `capacityWaitSeconds` for a Kubernetes node or for their image.",
         "The message has the cause. Add Kubernetes nodes, lower the requests of the pods, or correct the image.",
+        "False",
+    )
+    WORKERS_UNUSABLE = (
+        "WorkersUnusable",
+        (
+            "Most workers of the NodeSet, or its newest ones, can't run jobs: they are DOWN, drained by a check, or "
+            "have an invalid registration. No more are added."
+        ),
+        (
+            "The message names one. Correct the cause. If its node stays drained, run "
+            "`scontrol update nodename=NODE state=resume`, or delete its pod. Autoscaling then continues."
+        ),
         "False",
     )
     OTHER_OWNER = (

@@ -12,6 +12,7 @@ from sidecars.policy.autoscaling.records import Plan
 from sidecars.simulate.records import Fault
 from sidecars.workloads import names
 from tests.support.virtual_time import run
+from tests.support.world.kubelets import Slurmd
 from tests.support.world.world import CONTROLLER, NODESET, World, world
 
 QUICK = {"max": 6, "idleSeconds": 30, "coolDownSeconds": 30, "stepSeconds": 5, "node": "Sockets=1 CoresPerSocket=4"}
@@ -120,6 +121,39 @@ def test_a_node_that_gets_a_job_before_it_is_drained_stays() -> None:
                     w.job(2, 29.9)
             await w.until("only the minimum is left", lambda: len(w.pods()) == 1, 600)
             assert replicas(w) == 1
+
+    run(scenario())
+
+
+def test_a_nodeset_whose_workers_register_and_cannot_run_jobs_stops_growing_and_goes_on_when_they_are_mended() -> None:
+    async def scenario() -> None:
+        async with world(7) as w:
+            scaled(w, max=50)
+            await w.run(30)
+            slurm = w.slurms["slurm", "slurm"]
+            reason = "gres/gpu count reported lower than configured (0 < 4)"
+
+            def invalid(slurmd: Slurmd) -> None:
+                slurm.nodes[slurmd.slurm_node].flags.add("INVALID_REG")
+                slurm.update_node(slurmd.slurm_node, "DRAIN", reason)
+
+            w.kubelets.registered.append(invalid)
+            job = w.jobs.queue(slurm, 1, 20)
+            await w.until(
+                "growth stops", lambda: w.condition("slinky", "Autoscaled")["reason"] == "WorkersUnusable", 300
+            )
+            await w.run(300)
+            assert replicas(w) == 4
+            found = w.condition("slinky", "Autoscaled")
+            assert found["status"] == "False"
+            assert found["message"].startswith("4 of 4 workers can't run jobs")
+            assert reason in found["message"]
+            w.kubelets.registered.remove(invalid)
+            for node in slurm.nodes.values():
+                node.flags -= {"INVALID_REG"}
+                slurm.update_node(node.name, "RESUME")
+            await w.until("the job has run", lambda: job.over, 120)
+            await emptied(w)
 
     run(scenario())
 

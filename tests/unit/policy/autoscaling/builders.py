@@ -58,6 +58,12 @@ def busy(name: str) -> PresentNode:
     return node(name, idle_since=None, free_cores=0, free_memory=0)
 
 
+def unusable(name: str, **more: Any) -> PresentNode:
+    """A node on which no job can start because its registration is invalid."""
+    fault = "IDLE+DRAIN+INVALID_REG: gres/gpu count reported lower than configured (0 < 4)"
+    return node(name, usable=False, idle_since=None, **{"fault": fault} | more)
+
+
 def plan(
     nodesets: list[ScaledNodeSet] | None = None,
     jobs: list[QueuedJob] | None = None,

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs, bounds
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Behavior, Nodes, Past, ScaledNodeSet, Settings, Window
-from tests.unit.policy.autoscaling.builders import NOW, busy, job, node, nodeset, plan, replicas
+from tests.unit.policy.autoscaling.builders import NOW, busy, job, node, nodeset, plan, replicas, unusable, why
 
 
 def test_nodes_that_are_idle_for_long_enough_are_removed() -> None:
@@ -131,3 +132,58 @@ def test_a_window_changes_the_bounds_at_its_times(time: datetime, expected: tupl
 
 def test_a_minimum_above_the_maximum_counts_as_the_maximum() -> None:
     assert bounds(replace(nodeset(), min=20), NOW) == (10, 10)
+
+
+def test_a_nodeset_whose_workers_cannot_run_jobs_stops_growing_after_the_fourth_and_says_so() -> None:
+    size = 0
+    for _ in range(50):
+        found = plan([nodeset(replicas=size, max=50)], [job()], [unusable(f"cpu-{i}") for i in range(size)])
+        size = found.wanted["cpu"].replicas
+    assert size == 4
+    assert why(found) == {"WorkersUnusable": 1}
+    wanted = found.wanted["cpu"]
+    assert wanted.reason == "WorkersUnusable"
+    assert wanted.message == (
+        "4 of 4 workers can't run jobs, so no more are added. See `scontrol show node cpu-0`: "
+        "IDLE+DRAIN+INVALID_REG: gres/gpu count reported lower than configured (0 < 4)"
+    )
+
+
+def test_growth_goes_on_when_the_workers_are_mended() -> None:
+    nodes = [*(unusable(f"cpu-{i}") for i in range(4)), *(busy(f"cpu-{i}") for i in range(4, 9))]
+    sets = [nodeset(replicas=9, max=50)]
+    assert replicas(plan(sets, [job()], nodes)) == {"cpu": 10}
+    assert replicas(plan(sets, [job()], [*nodes[:5], *map(unusable, ("cpu-5", "cpu-6", "cpu-7", "cpu-8"))])) == {
+        "cpu": 9
+    }
+
+
+def test_workers_that_are_all_unusable_from_some_time_on_stop_the_growth_of_a_large_nodeset() -> None:
+    old = [busy(f"cpu-{i}") for i in range(40)]
+    sets = [nodeset(replicas=44, max=50)]
+    new = [unusable(f"cpu-{i}", started_at=NOW) for i in range(40, 44)]
+    assert replicas(plan(sets, [job()], [*old, *new])) == {"cpu": 44}
+    spread = [unusable(f"cpu-{i}", started_at=-1.0) for i in range(40, 44)]
+    assert replicas(plan(sets, [job()], [*old, *spread])) == {"cpu": 45}
+
+
+def test_jobs_are_planned_on_the_next_nodeset_when_the_workers_of_the_first_are_unusable() -> None:
+    sets = [nodeset(replicas=4), nodeset("other", price=9.0)]
+    assert replicas(plan(sets, [job()], [unusable(f"cpu-{i}") for i in range(4)])) == {"cpu": 4, "other": 1}
+
+
+@pytest.mark.parametrize("fields", [{"max": 2}, {"shape": None}], ids=str)
+def test_few_workers_of_which_none_can_run_jobs_are_reported_where_no_more_may_be_added(fields: dict[str, Any]) -> None:
+    found = plan([nodeset(replicas=2, **fields)], [job()], [unusable("cpu-0"), unusable("cpu-1")]).wanted["cpu"]
+    assert (found.replicas, found.reason) == (2, "WorkersUnusable")
+
+
+def test_a_nodeset_that_the_budget_limits_does_not_count_as_satisfied() -> None:
+    found = plan([nodeset(replicas=1)], [job()], [busy("cpu-0")], settings=Settings(budget=1.0))
+    assert (found.wanted["cpu"].replicas, found.wanted["cpu"].reason) == (1, "Budget")
+    assert found.excluded[0].detail == "NodeSet cpu"
+
+
+def test_a_worker_that_somebody_keeps_from_jobs_does_not_stop_the_growth() -> None:
+    drained = [node(f"cpu-{i}", usable=False, idle_since=None) for i in range(8)]
+    assert replicas(plan([nodeset(replicas=8)], [job()], drained)) == {"cpu": 9}

@@ -11,7 +11,7 @@ from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Behavior, Nodes, Past, Plan, PresentNode, ScaledNodeSet, Settings
 from sidecars.slurm.records import QueuedJob
-from tests.unit.policy.autoscaling.builders import GPUS, NOW, busy, job, node, nodeset, plan, replicas
+from tests.unit.policy.autoscaling.builders import GPUS, NOW, busy, job, node, nodeset, plan, replicas, unusable
 
 REQUEST: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"tasks": st.integers(1, 9), "memory_per_node": st.sampled_from([0, 1000, 3000]), "priority": st.integers(1, 5)},
@@ -117,3 +117,29 @@ def test_the_direction_changes_at_most_twice_in_each_cool_down(steps: list[tuple
         size = after
     downs = [(up, down) for (up, first), (down, second) in pairwise(changes) if (first, second) == (1, -1)]
     assert all(down - up >= 300 for up, down in downs)
+
+
+@given(QUEUE, st.lists(st.booleans(), max_size=12))
+def test_no_worker_is_added_while_most_cannot_run_jobs_and_none_of_those_is_removed(
+    jobs: list[QueuedJob], faulty: list[bool]
+) -> None:
+    nodes = [unusable(f"cpu-{i}") if it else busy(f"cpu-{i}") for i, it in enumerate(faulty)]
+    found = plan([nodeset(replicas=len(nodes), max=50)], jobs, nodes).wanted["cpu"]
+    assert found.replicas >= len(nodes)
+    if sum(faulty) > 3 and sum(faulty) > 0.45 * len(faulty):
+        assert (found.replicas, found.reason) == (len(nodes), "WorkersUnusable")
+
+
+@given(QUEUE, st.integers(1, 9))
+def test_a_nodeset_none_of_whose_workers_ever_runs_a_job_gets_few(jobs: list[QueuedJob], step: int) -> None:
+    size, memory = 0, dict[str, Past]()
+    for turn in range(60):
+        found = plan(
+            [nodeset(replicas=size, max=50, behavior=Behavior(max_step_up=step, step_seconds=1))],
+            jobs,
+            [unusable(f"cpu-{i}") for i in range(size)],
+            memory=memory,
+            now=NOW + 10.0 * turn,
+        )
+        size, memory = found.wanted["cpu"].replicas, dict(found.memory)
+    assert size <= 3 + step

@@ -88,6 +88,9 @@ class Scene:
 @pytest_asyncio.fixture
 async def scene(plane: ControlPlane) -> AsyncIterator[Scene]:
     slurm = SlurmModel()
+    # An exporter that finds no node at all doubts that for a minute. This one is of another NodeSet, and has no room.
+    slurm.node_register("other")
+    slurm.job_start("other", cpus=4)
     settings = Settings(
         "http://slurmrestd:6820", interval=1.0, nodesets=(Declared("cpu", max=9, shape=Shape(1, 4, 1, 8000)),)
     )

@@ -7,7 +7,7 @@ the time, at which jobs with a later begin time begin to count.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
@@ -92,9 +92,9 @@ class Queue:
         self._needs: dict[tuple[JobRequest, int], Needs | Unreadable] = {}
         self._running: Counter[int] = Counter()
         """Tasks with resources, by array."""
-        self._arrays: defaultdict[int, set[int]] = defaultdict(set)
+        self._arrays: dict[int, set[int]] = {}
         """Pending records, by array."""
-        self._components: defaultdict[int, set[int]] = defaultdict(set)
+        self._components: dict[int, set[int]] = {}
         """Pending components, by leader."""
         self._order = Order()
         self._keys: dict[int, Key] = {}
@@ -159,7 +159,7 @@ class Queue:
             self._sort_out(job_id)
             self._sort_in(job_id)
         for why, jobs in self._excluded.items():
-            if jobs and why not in self._reports:
+            if why not in self._reports:
                 self._reports[why] = Excluded(*why, sum(jobs.values()), tuple(nsmallest(SHOWN, jobs)))
         return Look(self._order.runs(), tuple(self._reports.values()))
 
@@ -172,13 +172,13 @@ class Queue:
             if job.array_job_id and job.states & {"RUNNING", "SUSPENDED", "COMPLETING"}:
                 self._jobs[job.job_id] = job
                 self._running[job.array_job_id] += 1
-                return set(self._arrays[job.array_job_id])
+                return set(self._arrays.get(job.array_job_id, ()))
             return set()
         self._jobs[job.job_id] = job
         if pending.array_max_running:
-            self._arrays[job.array_job_id].add(job.job_id)
+            self._arrays.setdefault(job.array_job_id, set()).add(job.job_id)
         if pending.het_job_id:
-            self._components[pending.het_job_id].add(job.job_id)
+            self._components.setdefault(pending.het_job_id, set()).add(job.job_id)
             return set(self._components[pending.het_job_id])
         return {job.job_id}
 
@@ -190,12 +190,11 @@ class Queue:
             return affected
         if job.pending is None:
             self._running[job.array_job_id] -= 1
-            return affected | self._arrays[job.array_job_id]
-        self._arrays[job.array_job_id].discard(job_id)
-        if job.pending.het_job_id:
-            self._components[job.pending.het_job_id].discard(job_id)
-            affected |= self._components[job.pending.het_job_id]
-        return affected
+            if not self._running[job.array_job_id]:
+                del self._running[job.array_job_id]
+            return affected | self._arrays.get(job.array_job_id, set())
+        _leave(self._arrays, job.array_job_id, job_id)
+        return affected | _leave(self._components, job.pending.het_job_id, job_id)
 
     def _sort_all(self) -> None:
         self._keys.clear()
@@ -211,7 +210,10 @@ class Queue:
             self._order.remove(key)
         why = self._why.pop(job_id, None)
         if why is not None:
-            del self._excluded[why][job_id]
+            jobs = self._excluded[why]
+            del jobs[job_id]
+            if not jobs:
+                del self._excluded[why]
             self._reports.pop(why, None)
         self._later.pop(job_id, None)
 
@@ -302,6 +304,15 @@ class Queue:
             return None
         found = _REASONS.get(reason) or (NotCounted.LIMIT if reason.startswith(_LIMITS) else NotCounted.OTHER)
         return Unreadable(found, reason)
+
+
+def _leave(groups: dict[int, set[int]], name: int, member: int) -> set[int]:
+    """Remove a member from its group; the others. A group without members is forgotten."""
+    rest = groups.get(name, set())
+    rest.discard(member)
+    if not rest:
+        groups.pop(name, None)
+    return rest
 
 
 def index_count(text: str) -> int:

@@ -1,5 +1,6 @@
 """The queue: its order, and that changes of single jobs give the same as a new queue."""
 
+from collections.abc import Sized
 from typing import Any
 
 from hypothesis import given
@@ -111,3 +112,41 @@ def test_a_queue_is_worn_when_it_remembers_too_many_requests_of_former_jobs() ->
         queue.update([job(1, memory_per_node=memory)])
         queue.update([], [1])
     assert queue.worn
+
+
+def remembered(queue: Queue) -> dict[str, int]:
+    """How many things the queue has of each sort."""
+    return {name: len(it) for name, it in vars(queue).items() if isinstance(it, Sized)}
+
+
+@given(st.lists(st.lists(JOBS, max_size=8), max_size=6))
+def test_nothing_of_jobs_that_are_gone_is_remembered_but_their_requests(steps: Any) -> None:
+    queue = Queue()
+    queue.look(NOW)
+    empty = remembered(queue)
+    for number, step in enumerate(steps):
+        queue.update([made(100 * number + it[0], *it[1:]) for it in step])
+        queue.look(NOW)
+    queue.update([], [100 * number + it[0] for number, step in enumerate(steps) for it in step])
+    queue.look(NOW)
+    assert remembered(queue) | {"_needs": 0} == empty
+
+
+def test_a_year_of_arrays_and_heterogeneous_jobs_leaves_nothing_behind() -> None:
+    queue = Queue([job(1)])
+    queue.look(NOW)
+    before = remembered(queue)
+    for number in range(1000, 6000, 5):
+        array = {"array_job_id": number, "array_tasks": "1-9", "array_max_running": 2}
+        queue.update(
+            [
+                job(number, **array),
+                QueuedJob(number + 1, frozenset({"RUNNING"}), array_job_id=number),
+                job(number + 2, het_job_id=number + 2, het_job_ids=f"{number + 2}-{number + 3}"),
+                QueuedJob(number + 4, frozenset({"COMPLETED"}), array_job_id=number),
+            ]
+        )
+        queue.look(NOW)
+        queue.update([], range(number, number + 5))
+    queue.look(NOW)
+    assert remembered(queue) == before

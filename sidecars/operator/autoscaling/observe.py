@@ -8,7 +8,7 @@ from sidecars.contract.text import printable
 from sidecars.kube import Manifest, records
 from sidecars.operator.autoscaling.memory import Memory
 from sidecars.operator.runtime.clusters import Cluster
-from sidecars.operator.runtime.pods import has_started, slurm_node
+from sidecars.operator.runtime.pods import has_started, slurm_node, waits_for
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.autoscaling import applied, nodesets, offers
@@ -192,11 +192,11 @@ def _stuck(pod: records.Pod) -> tuple[float | None, str]:
         since, why = scheduled.last_transition_time or created, scheduled.message
     else:
         statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-        waiting = next((it for s in statuses if (it := s.state.waiting) is not None and it.reason in _NO_IMAGE), None)
-        if waiting is None:
+        waiting = (it for it in statuses if it.state.waiting is not None and it.state.waiting.reason in _NO_IMAGE)
+        why = next(map(waits_for, waiting), "")
+        if not why:
             return None, ""
         since = (scheduled.last_transition_time if scheduled is not None else None) or created
-        why = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
     return (since.timestamp() if since is not None else 0.0), printable(why, WHY_LIMIT)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from sidecars.contract.text import printable
 from sidecars.kube import records
-from sidecars.operator.runtime.pods import CONTAINER, has_started, slurm_node
+from sidecars.operator.runtime.pods import CONTAINER, has_started, slurm_node, waits_for
 from sidecars.policy import failover, placement
 from sidecars.policy.conditions import seconds
 from sidecars.policy.nodeset import lost
@@ -121,10 +121,8 @@ def ordinal(name: str) -> int:
 def no_image(pod: records.Pod) -> str:
     """Why an image of the pod can't be pulled, as the kubelet reports it; "" if it can or may yet be."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    for waiting in (status.state.waiting for status in statuses):
-        if waiting is not None and waiting.reason in _NO_IMAGE:
-            return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
-    return ""
+    waiting = (it for it in statuses if it.state.waiting is not None and it.state.waiting.reason in _NO_IMAGE)
+    return next(map(waits_for, waiting), "")
 
 
 def slurmd_since(pod: records.Pod) -> float | None:

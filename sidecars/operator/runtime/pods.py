@@ -11,6 +11,9 @@ from sidecars.workloads import names
 CONTAINER = "slurmd"
 """The container of slurmd."""
 
+PULLING = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"})
+"""Reasons with which a container waits while the kubelet tries again and again to pull its image."""
+
 
 def slurm_node(pod: records.Pod) -> str:
     """The name under which the pod's slurmd registers: its hostname, or the Kubernetes node's on the host's network."""
@@ -26,6 +29,22 @@ def has_started(pod: records.Pod) -> bool:
         return pod.status.phase != "Pending"
     never = status.state.running is None and status.state.terminated is None
     return not (never and status.restart_count == 0 and status.last_state.terminated is None)
+
+
+def waits_for(status: records.ContainerStatus) -> str:
+    """Why the container waits, as the kubelet reports it; "" if it doesn't.
+
+    The kubelet alternates between reasons while it tries to pull an image, and its words name the seconds until it
+    starts a container again. Here both have one wording, so that a condition is not written at each turn.
+    """
+    waiting = status.state.waiting
+    if waiting is None:
+        return ""
+    if waiting.reason in PULLING:
+        return f"the image {status.image} can't be pulled, see the pod's events"
+    if waiting.reason == "CrashLoopBackOff":
+        return f"the container {status.name} ends again and again, see its log"
+    return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
 
 
 def nodeset_of(runtime: Runtime, pod: records.Pod) -> Manifest | None:

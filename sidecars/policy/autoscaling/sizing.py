@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sidecars.policy.autoscaling.records import Excluded, Plan, ScaledNodeSet
 
 MOST_NAMED = 5
-"""Reasons and NodeSets that a message names."""
+"""Reasons that a message names."""
+MOST_JOBS = 3
+"""Jobs that it names of each."""
 
 _HELPLESS = (
     NotCounted.IMPOSSIBLE,
@@ -120,15 +122,23 @@ def counted(plan: Plan, *, known: bool) -> Condition:
     found = [it for it in plan.excluded if it.reason in _HELPLESS]
     if not found:
         return Condition("JobsCounted", "True", JobsCounted.COUNTED)
-    found.sort(key=lambda it: (_HELPLESS.index(it.reason), it.detail))
+    # The oldest jobs first: what is submitted later is not worth a write.
+    found.sort(key=lambda it: (_HELPLESS.index(it.reason), it.jobs, it.detail))
     text = "; ".join(map(_named, found[:MOST_NAMED]))
-    more = f"; and {len(found) - MOST_NAMED} more reasons" if len(found) > MOST_NAMED else ""
+    more = "; and for more reasons" if len(found) > MOST_NAMED else ""
     return Condition("JobsCounted", "False", JobsCounted.NOT_COUNTED, text + more)
 
 
 def _named(it: Excluded) -> str:
-    jobs = f"job {it.jobs[0]}" if len(it.jobs) == 1 else f"jobs {', '.join(map(str, it.jobs))}"
+    jobs = f"job {it.jobs[0]}" if len(it.jobs) == 1 else f"jobs {', '.join(map(str, it.jobs[:MOST_JOBS]))}"
+    if len(it.jobs) > MOST_JOBS:
+        jobs += f" and {_coarse(it.count)}"
     return f"{it.reason.value}: {it.detail} ({jobs})" if it.detail else f"{it.reason.value} ({jobs})"
+
+
+def _coarse(count: int) -> str:
+    """So many jobs, with the tasks of arrays, in words that seldom change."""
+    return "others" if count < 10 else f"others, at least {10 ** (len(str(count)) - 1)} together"
 
 
 def applied(size: Size, nodeset: ScaledNodeSet, before: Applied | None, node: str, now: float) -> Applied | None:

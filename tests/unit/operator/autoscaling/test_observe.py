@@ -171,12 +171,16 @@ async def test_an_empty_slurm_is_known_at_once_unless_a_worker_has_started() -> 
             "0/3 nodes",
         ),
         (
-            {"containerStatuses": [{"name": "slurmd", "state": {"waiting": {"reason": "ErrImagePull"}}}]},
-            "ErrImagePull",
+            {"containerStatuses": [{"name": "slurmd", "state": {"waiting": {"reason": "InvalidImageName"}}}]},
+            "InvalidImageName",
         ),
         (
-            {"initContainerStatuses": [{"name": "x", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
-            "ImagePullBackOff",
+            {
+                "initContainerStatuses": [
+                    {"name": "x", "image": "a/b", "state": {"waiting": {"reason": "ErrImagePull"}}}
+                ]
+            },
+            "the image a/b can't be pulled, see the pod's events",
         ),
         ({"containerStatuses": [{"name": "slurmd", "state": {"waiting": {"reason": "PodInitializing"}}}]}, ""),
     ],

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from sidecars.operator.runtime.pods import cluster_of, nodeset_of, slurm_node, wake_pods
+from sidecars.kube import records
+from sidecars.operator.runtime.pods import cluster_of, nodeset_of, slurm_node, waits_for, wake_pods
 from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts, SlurmConnection
 
 pytestmark = pytest.mark.looptime
@@ -16,6 +17,26 @@ async def test_a_slurm_node_has_the_pods_hostname_or_on_the_hosts_network_that_o
     assert slurm_node(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, hostname=""))) == "slinky-0"
     on_host = msgspec.structs.replace(pod.spec, host_network=True)
     assert slurm_node(msgspec.structs.replace(pod, spec=on_host)) == "kube-1"
+
+
+def waiting(reason: str, message: str) -> records.ContainerStatus:
+    return msgspec.convert(
+        {"name": "slurmd", "image": "a/b:1", "state": {"waiting": {"reason": reason, "message": message}}},
+        records.ContainerStatus,
+    )
+
+
+async def test_while_the_kubelet_alternates_between_two_reasons_the_wording_stays() -> None:
+    for one, two in (
+        (("ErrImagePull", "rpc error: not found"), ("ImagePullBackOff", 'Back-off pulling image "a/b:1"')),
+        (("CrashLoopBackOff", "back-off 10s restarting"), ("CrashLoopBackOff", "back-off 20s restarting")),
+    ):
+        assert waits_for(waiting(*one)) == waits_for(waiting(*two)) != ""
+    assert "a/b:1" in waits_for(waiting("ErrImagePull", "rpc error: not found"))
+    assert waits_for(waiting("CreateContainerConfigError", "secret x not found")) == (
+        "CreateContainerConfigError: secret x not found"
+    )
+    assert waits_for(records.ContainerStatus("slurmd")) == ""
 
 
 async def test_a_pod_belongs_to_the_nodeset_that_owns_it_and_not_to_a_successor_of_that_name() -> None:

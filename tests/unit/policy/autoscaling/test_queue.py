@@ -137,7 +137,7 @@ def test_a_year_of_arrays_and_heterogeneous_jobs_leaves_nothing_behind() -> None
     queue.look(NOW)
     before = remembered(queue)
     for number in range(1000, 6000, 5):
-        array = {"array_job_id": number, "array_tasks": "1-9", "array_max_running": 2}
+        array: dict[str, Any] = {"array_job_id": number, "array_tasks": "1-9", "array_max_running": 2}
         queue.update(
             [
                 job(number, **array),

@@ -140,6 +140,30 @@ def test_jobs_that_nothing_helps_are_named_with_what_is_missing() -> None:
     assert sizing.counted(plan(), known=False).status == "Unknown"
 
 
+def test_one_more_job_that_nothing_helps_is_seldom_worth_a_write() -> None:
+    def message(count: int) -> str:
+        jobs = [job(it, tres_per_node="gres/gpu:h200:1") for it in range(7, 7 + count)]
+        return sizing.counted(plan(jobs=jobs), known=True).message
+
+    assert message(3).endswith("(jobs 7, 8, 9)")
+    assert message(4).endswith("(jobs 7, 8, 9 and others)")
+    assert message(250).endswith("(jobs 7, 8, 9 and others, at least 100 together)")
+    assert len({message(count) for count in range(1, 300)}) == 6
+
+
+def test_an_array_that_nothing_helps_is_named_once() -> None:
+    found = sizing.counted(plan(jobs=[job(7, tres_per_node="gres/gpu:h200:1", array_tasks="0-9999")]), known=True)
+    assert found.message.endswith("(job 7)")
+
+
+def test_jobs_that_are_submitted_later_and_lack_something_else_change_no_word() -> None:
+    def message(count: int) -> str:
+        return sizing.counted(plan(jobs=[job(it, tmp_disk=1000 - it) for it in range(1, count)]), known=True).message
+
+    assert message(20) == message(30)
+    assert "job 5)" in message(20)
+
+
 def test_what_the_status_has_is_kept_until_the_first_pass() -> None:
     kept = {"type": "Autoscaled", "status": "False", "reason": "NoData", "message": "why"}
     assert sizing.reported([{"type": "Ready"}, kept]) == Condition("Autoscaled", "False", Autoscaled.NO_DATA, "why")

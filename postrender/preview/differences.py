@@ -48,7 +48,8 @@ def changes(
 ) -> list[Change]:
     """How the objects differ, in the order of `after`, then what is deleted.
 
-    `live`: those before come from the API server, with defaults and fields of others: only what `after` sets counts.
+    `live`: those before come from the API server, with defaults and fields of others: only what `after` sets counts,
+    but for the data of ConfigMaps and Secrets, and for custom resources, which `ownership.retained` has completed.
     """
     old = {identity(it, namespace): it for it in before}
     new = {identity(it, namespace): it for it in after}
@@ -104,7 +105,12 @@ def _of_object(before: Manifest, after: Manifest, *, live: bool) -> Iterator[str
         {key: value for key, value in it.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
         for it in (map(_stored, (before, after)) if secret else (before, after))
     )
-    yield from fields(one, other, live=live, secret=secret)
+    for field in _DATA if secret or after.get("kind") == "ConfigMap" else ():
+        yield from fields(one.pop(field, None) or {}, other.pop(field, None) or {}, field, secret=True)
+    yield from fields(one, other, live=live)
+
+
+_DATA = ("data", "binaryData")
 
 
 def _stored(secret: Manifest) -> Manifest:

@@ -50,7 +50,7 @@ def read(
     wanted = [it for it in after if it.get("kind")]
     spaces = sorted({with_namespace(it, namespace)["metadata"]["namespace"] for it in wanted if is_custom(it)})
     plain = [it for it in wanted if not is_custom(it)]
-    before = _items(run(_get("-f", "-", *_in(namespace)), json.dumps(_list(plain)))) if plain else []
+    before = _items(run(_get("-f", "-", *_in(namespace), *_OWNED), json.dumps(_list(plain)))) if plain else []
     names_after = {(it["kind"], it["metadata"]["name"]) for it in wanted if is_custom(it)}
     referenced: list[Manifest] = []
     pods: list[Manifest] = []
@@ -58,7 +58,7 @@ def read(
     slurm: dict[Key, SlurmState] = {}
     for space in spaces:
         kinds = ",".join(f"{plural}.{GROUP}" for plural in PLURALS.values())
-        found = _items(run(_get(kinds, *_in(space)), ""))
+        found = _items(run(_get(kinds, *_in(space), *_OWNED), ""))
         found = [it for it in found if (it["kind"], it["metadata"]["name"]) in names_after or _is_of(it, release)]
         before += found
         custom = [*found, *(with_namespace(it, namespace) for it in wanted if is_custom(it))]
@@ -81,6 +81,9 @@ def read(
         slurm=slurm,
     )
     return _distinct(before), state
+
+
+_OWNED = ("--show-managed-fields",)
 
 
 def _get(*words: str) -> list[str]:
@@ -111,7 +114,7 @@ def _referenced(resources: Iterable[Manifest], namespace: str, run: Kubectl) -> 
     """The Secrets and ConfigMaps that custom resources refer to, as far as they exist."""
     wanted = sorted({it for manifest in resources for it in references.of(manifest) if it.namespace == namespace})
     words = [f"{it.kind.lower()}/{it.name}" for it in wanted]
-    return _items(run(_get(*words, *_in(namespace)), "")) if words else []
+    return _items(run(_get(*words, *_in(namespace), *_OWNED), "")) if words else []
 
 
 def _distinct(items: Iterable[Manifest]) -> list[Manifest]:

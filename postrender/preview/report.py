@@ -8,13 +8,15 @@ from postrender.expand.cluster import Cluster, clusters, is_custom, with_namespa
 from postrender.expand.objects import Configuration, usable
 from postrender.preview import differences, workers
 from postrender.preview.differences import Change, identity
+from postrender.preview.ownership import retained
 from postrender.preview.state import SlurmState, State, assumed
 from postrender.preview.workers import Seen, Workers
 from sidecars.policy.nodeset.revisions import Stored
+from sidecars.policy.upgrades import Daemon, plan
 from sidecars.slurm import conf, keys
 from sidecars.workloads import names, nodeset, references
 from sidecars.workloads.facts import Site
-from sidecars.workloads.resources import Controller, Manifest, NodeSet, builtins
+from sidecars.workloads.resources import Controller, Manifest, NodeSet, Resource, builtins
 
 GENERIC = {"StatefulSet", "Deployment", "DaemonSet"}
 
@@ -48,11 +50,26 @@ class Configured:
 
 
 @dataclass(frozen=True, slots=True)
+class Upgrade:
+    """Other images of the daemons of one Slurm cluster."""
+
+    controller: str
+    """Namespace and name."""
+    steps: tuple[tuple[str, ...], ...]
+    """What gets its image at the same time, such as `Accounting slurm: slurmdbd:25.11 → slurmdbd:26.05`. The next step
+    begins when the daemons of the one before are up to date and ready."""
+    kept: tuple[str, ...] = ()
+    """Why daemons keep their image."""
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """What an upgrade would do. Empty if nothing."""
 
     changes: tuple[Change, ...] = ()
     configured: tuple[Configured, ...] = ()
+    upgrades: tuple[Upgrade, ...] = ()
+    """Only those of several steps, and those in which a daemon keeps its image."""
     pods: tuple[Pods, ...] = ()
     workers: tuple[Workers, ...] = ()
 
@@ -64,7 +81,9 @@ def preview(
 
     Secrets whose contents one side doesn't know have those of the other side.
     """
-    own = {identity(it, namespace) for it in before}
+    own = {identity(it, namespace): it for it in before}
+    if state.live:
+        after = [retained(it, own[key]) if (key := identity(it, namespace)) in own else it for it in after]
     unread = () if state.live else _referenced([*before, *after], namespace)
     old = clusters([*before, *(it for it in state.referenced if identity(it) not in own)], namespace, unread)
     new = clusters(after, namespace, unread)
@@ -74,6 +93,7 @@ def preview(
     applied_before = [it for it in before if not is_custom(it)]
     applied_after = [it for it in after if not is_custom(it)]
     configured: list[Configured] = []
+    upgrades: list[Upgrade] = []
     concerned: list[Workers] = []
     rendered: list[tuple[list[Manifest], list[Manifest]]] = []
     for space in sorted(old.keys() | new.keys()):
@@ -81,11 +101,13 @@ def preview(
         was, becomes = _Side(one, site), _Side(other, site)
         rendered.append((was.workloads(), becomes.workloads()))
         configured += _configurations(was, becomes)
+        upgrades += _upgrades(was, becomes)
         concerned += _nodesets(was, becomes, state)
     pods = [it for pair in rendered for it in _pods(*pair)]
     pods += _pods(applied_before, applied_after, live=state.live)
     found = differences.changes(before, after, namespace, live=state.live)
-    return Preview(tuple(found), tuple(configured), tuple(pods), tuple(it for it in concerned if it.workers))
+    workers_of = tuple(it for it in concerned if it.workers)
+    return Preview(tuple(found), tuple(configured), tuple(upgrades), tuple(pods), workers_of)
 
 
 def _referenced(manifests: Iterable[Manifest], namespace: str) -> list[str]:
@@ -165,6 +187,39 @@ def _configurations(was: _Side, becomes: _Side) -> Iterable[Configured]:
         )
         action = "pod" if controller.spec.config_update == "Recreate" else "restart" if why else "live"
         yield Configured(f"{controller.namespace}/{name}", action, tuple(files), why)
+
+
+def _upgrades(was: _Side, becomes: _Side) -> Iterable[Upgrade]:
+    """In the order of the operator. With Slurm of `was` up to date and ready."""
+    had = {(it.resource, it.name): it.wanted for name in was.controllers() for it in _daemons(was, name)}
+    for name, controller in becomes.controllers().items():
+        daemons = [replace(it, image=had.get((it.resource, it.name))) for it in _daemons(becomes, name)]
+        steps, blocks = plan(daemons)
+        moved = [[it for it in step if it.image is not None] for step in steps]
+        shown = tuple(tuple(f"{it.resource}: {it.image} → {it.wanted}" for it in step) for step in moved if step)
+        if len(shown) > 1 or blocks:
+            yield Upgrade(f"{controller.namespace}/{name}", shown, tuple(it.message for it in blocks))
+
+
+def _daemons(of: _Side, name: str) -> list[Daemon]:
+    """The daemons of a Slurm cluster in Kubernetes, with the images that they get."""
+    cluster, controller = of.cluster, of.controllers()[name]
+    assert cluster is not None  # noqa: S101 - it has the Controller
+    reference = controller.spec.accounting_ref
+    accounting = cluster.accountings.get(reference.name) if reference is not None else None
+    found: list[tuple[Resource, str, Mapping[str, object]]] = []
+    if accounting is not None and not accounting.spec.external:
+        found.append((accounting, "slurmdbd", accounting.spec.slurmdbd))
+    if not controller.spec.external:
+        found.append((controller, "slurmctld", controller.spec.slurmctld))
+    found += [
+        (it, "slurmrestd", it.spec.slurmrestd)
+        for it in cluster.restapis.values()
+        if it.spec.controller_ref.name == name
+    ]
+    found += [(it, "login", it.spec.login) for it in cluster.loginsets.values() if it.spec.controller_ref.name == name]
+    found += [(it, "slurmd", it.spec.slurmd) for it in cluster.nodesets_of(controller)]
+    return [Daemon(f"{it.kind} {it.name}", daemon, None, str(spec.get("image") or "")) for it, daemon, spec in found]
 
 
 def _nodesets(was: _Side, becomes: _Side, state: State) -> Iterable[Workers]:

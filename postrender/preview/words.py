@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from postrender.preview.report import Preview
+from postrender.preview.report import Preview, Upgrade
 from postrender.preview.workers import JobEnd, Worker, Workers
 
 NOTHING = "Nothing changes."
@@ -21,7 +21,7 @@ _PODS = {"restart": "pods are replaced", "create": "pods are created", "delete":
 
 
 def as_json(preview: Preview) -> str:
-    """One JSON object: changes, configured, pods, workers. Times are seconds since the epoch."""
+    """One JSON object: changes, configured, upgrades, pods, workers. Times are seconds since the epoch."""
     return json.dumps(asdict(preview), indent=2) + "\n"
 
 
@@ -52,6 +52,8 @@ def _sections(preview: Preview) -> Iterator[tuple[str, list[str]]]:
         yield "Objects", list(_changes(preview))
     if preview.configured:
         yield "Configuration of slurmctld", list(_configured(preview))
+    if preview.upgrades:
+        yield "Order of the upgrade", [line for it in preview.upgrades for line in _upgrade(it)]
     if preview.pods:
         yield "Pods of daemons", list(_pods(preview))
     if preview.workers:
@@ -68,6 +70,13 @@ def _configured(preview: Preview) -> Iterator[str]:
     for it in preview.configured:
         yield f"  Controller {it.controller}: {', '.join(it.files)}: {_TAKES[it.action]}"
         yield from (f"      {why}" for why in it.why)
+
+
+def _upgrade(of: Upgrade) -> Iterator[str]:
+    yield f"  Controller {of.controller}: each step begins when the daemons of the one before are ready"
+    for number, step in enumerate(of.steps, start=1):
+        yield from (f"    {number}. {it}" for it in step)
+    yield from (f"    {why}" for why in of.kept)
 
 
 def _pods(preview: Preview) -> Iterator[str]:

@@ -5,7 +5,7 @@ Each daemon may be older than the one before it in this list, and never newer
 one has stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,3 +111,63 @@ def block(daemon: str, live: Live | None, wanted: str, before: Before) -> Block 
     if before.waits and live.ready:
         return Block(Ready.WAITING_FOR_UPGRADE, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
     return None
+
+
+RANKS: Mapping[str, int] = {"slurmdbd": 0, "slurmctld": 1, "slurmrestd": 2, "login": 2, "slurmd": 3}
+"""The daemons in Slurm's order. Those of one rank are upgraded at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A daemon of a Slurm cluster, with the images that it has and gets."""
+
+    resource: str
+    """Its custom resource, such as `Controller 'slurm'`."""
+    name: str
+    """A key of `RANKS`."""
+    image: str | None
+    """None: it doesn't exist yet."""
+    wanted: str
+
+    def is_done(self, images: Mapping["Daemon", str | None]) -> bool:
+        """Whether it has its image already."""
+        return not self.wanted or images[self] == self.wanted
+
+
+def plan(daemons: Sequence[Daemon]) -> tuple[list[list[Daemon]], list[Block]]:
+    """The steps in which all daemons of one Slurm cluster get their images, and why some keep theirs.
+
+    Each step begins when the daemons of the one before are up to date and ready. External daemons are left out.
+    """
+    images = {it: it.image for it in daemons}
+    steps: list[list[Daemon]] = []
+    while True:
+        blocks = {
+            it: block(it.name, _ready(images[it]), it.wanted, _before(it, daemons, images))
+            for it in daemons
+            if not it.is_done(images)
+        }
+        free = [it for it, blocked in blocks.items() if blocked is None]
+        if not free:
+            return steps, [it for it in blocks.values() if it is not None]
+        steps.append(free)
+        images |= {it: it.wanted for it in free}
+
+
+def _ready(image: str | None) -> Live | None:
+    return Live(image, ready=True) if image is not None else None
+
+
+def _before(of: Daemon, daemons: Sequence[Daemon], images: Mapping[Daemon, str | None]) -> Before:
+    if of.name == "slurmdbd":
+        return NOTHING
+    leads = "slurmdbd" if of.name == "slurmctld" else "slurmctld"
+    leader = next((it for it in daemons if it.name == leads), None)
+    earlier = [
+        it
+        for it in daemons
+        if RANKS[it.name] < RANKS[of.name] and not it.is_done(images) and (leader is not None or it.name != "slurmdbd")
+    ]
+    waits = next((f"{it.resource} is up to date and ready with image {it.wanted}" for it in earlier), "")
+    moves = any(RANKS[it.name] <= RANKS["slurmctld"] for it in earlier)
+    return Before(waits, leads if leader else "", (images[leader] or "") if leader else "", moves)

@@ -86,8 +86,7 @@ def preview(slurm: Slurm, folder: Path, *words: str) -> dict[str, Any]:
 
 
 def test_the_same_values_change_nothing(slurm: Slurm, tmp_path: Path) -> None:
-    found = preview(slurm, tmp_path)
-    assert found == {"changes": [], "configured": [], "pods": [], "workers": []}
+    assert not any(preview(slurm, tmp_path).values())
 
 
 def test_the_worker_drains_first_and_the_job_ends_that_the_preview_names(slurm: Slurm, tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 import copy
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +80,7 @@ def test_helm_starts_it_and_takes_its_result(helm: str, folder: Path, tmp_path: 
 
 def kustomize(folder: Path, site: Path, stream: str, *, required: str) -> "subprocess.CompletedProcess[str]":
     """`kustomize build` of a stream with the function of the documentation, for NodeSets and objects of a kind."""
-    documented = next(
-        it.documents
-        for it in examples.of_folder(ROOT)
-        if it.place.startswith("docs/postrender.md") and it.documents[0].get("kind") == "Postrender"
-    )
-    [function] = copy.deepcopy(documented)
+    function = copy.deepcopy(example("docs/postrender.md", lambda it: it.get("kind") == "Postrender"))
     [labels] = function["spec"]["steps"]
     labels["labels"] |= {"select": [{"kind": "NodeSet"}, {"kind": required}], "required": True}
     (site / "slurm-postrender").symlink_to(folder)
@@ -110,6 +107,108 @@ def test_a_failure_ends_kustomize_with_its_reason(folder: Path, tmp_path: Path) 
     done = kustomize(folder, tmp_path, recorded("helm3", FOLDER / "shapes"), required="Nothing")
     assert (done.returncode, done.stdout) == (1, "")
     assert "no object" in done.stderr
+
+
+def example(page: str, wanted: Callable[[Any], bool]) -> Any:
+    """The document of a page's YAML that is wanted."""
+    found = [it for block in examples.of_folder(ROOT) if block.place.startswith(page) for it in block.documents]
+    return next(it for it in found if wanted(it))
+
+
+def stand_in(file: Path, script: str) -> None:
+    """An executable in place of a program."""
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+def argo_cd(helm: str, folder: Path, site: Path, config: str, values: str = "") -> "subprocess.CompletedProcess[str]":
+    """The command of the documentation's plugin as Argo CD runs it: in the chart's folder, with its variables."""
+    plugin = example("docs/postrender.md", lambda it: it.get("kind") == "ConfigManagementPlugin")["spec"]
+    chart, programs = site / "chart", site / "programs"
+    shutil.copytree(ROOT / "charts" / "slurm", chart)
+    (chart / plugin["discover"]["fileName"]).write_text(config)
+    with (chart / "values.yaml").open("a") as file:
+        file.write(values)
+    programs.mkdir()
+    (programs / "helm").symlink_to(tool(HELMS[helm]))
+    path = f"{programs}{os.pathsep}{folder}{os.pathsep}{os.environ['PATH']}"
+    environment = {"ARGOCD_APP_NAME": "site", "ARGOCD_APP_NAMESPACE": "hpc", "HOME": str(site), "TMPDIR": str(programs)}
+    done = subprocess.run(
+        [*plugin["generate"]["command"], *plugin["generate"]["args"]],
+        cwd=chart,
+        env=environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert [it.name for it in programs.iterdir()] == ["helm"], "what it renders to is deleted"
+    return done
+
+
+@pytest.mark.parametrize("helm", sorted(HELMS))
+def test_the_plugin_of_argo_cd_renders_the_chart_with_the_steps(helm: str, folder: Path, tmp_path: Path) -> None:
+    select = "select: [{kind: Controller}], required: true"
+    done = argo_cd(helm, folder, tmp_path, f"steps:\n- labels: {{set: {{team: hpc}}, {select}}}\n- check: {{}}\n")
+    assert done.returncode == 0, done.stderr
+    found = {(it.kind, it.name): it for it in Stream.read(done.stdout.encode()).objects()}
+    assert found["Controller", "site-slurm"].namespace == "hpc"
+    assert {key for key, it in found.items() if (it.metadata.get("labels") or {}).get("team")} == {
+        ("Controller", "site-slurm")
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "config", "reason"),
+    [
+        ("", "steps:\n- labels: {set: {a: b}, select: [{kind: X}], required: true}\n", "no object of the stream"),
+        ("nodestes: {}\n", "steps: []\n", "nodestes"),
+    ],
+    ids=["of a step", "of Helm"],
+)
+def test_a_failure_of_the_plugin_is_argo_cds_error(
+    values: str, config: str, reason: str, folder: Path, tmp_path: Path
+) -> None:
+    done = argo_cd("helm3", folder, tmp_path, config, values)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert reason in done.stderr
+
+
+def test_the_step_of_ci_comments_the_preview_on_the_pull_request(folder: Path, tmp_path: Path) -> None:
+    [job] = example("docs/preview.md", lambda it: isinstance(it, dict) and "jobs" in it)["jobs"].values()
+    [step] = [it for it in job["steps"] if "run" in it]
+    origin, clone, programs = tmp_path / "origin", tmp_path / "clone", tmp_path / "programs"
+    programs.mkdir()
+    for replicas, words in ((2, f"init -q -b main {origin}"), (3, f"-C {origin} switch -qc change")):
+        run(["git", *words.split()])
+        (origin / "values.yaml").write_text(yaml.safe_dump({"nodesets": {"cpu": {"replicas": replicas}}}))
+        run(["git", "-C", origin, "add", "values.yaml"])
+        author = ["-c", "user.name=ada", "-c", "user.email=ada@example.com"]
+        run(["git", "-C", origin, *author, "commit", "-qm", f"{replicas} workers"])
+    run(["git", "clone", "-q", "-b", "change", origin, clone])
+    # In place of what is asked over the network: the release, the chart, and the comment.
+    archive = postrender.archive(folder, tmp_path)
+    stand_in(programs / "curl", f'case "$*" in *{archive.name}) cat {archive};; *) exit 22;; esac')
+    chart = "oci://ghcr.io/slurm-charts/charts/slurm"
+    local = f'for word; do shift; [ "$word" = {chart} ] && word={ROOT}/charts/slurm; set -- "$@" "$word"; done'
+    stand_in(programs / "helm", f'{local}\nexec {tool("helm")} "$@"')
+    stand_in(programs / "gh", f'echo "$GH_TOKEN $*" > {tmp_path}/called; cat "$5" > {tmp_path}/comment')
+    assert step["env"] == {"GH_TOKEN": "${{ github.token }}", "NUMBER": "${{ github.event.number }}"}
+    environment = {
+        "GITHUB_BASE_REF": "main",
+        "GH_TOKEN": "token",
+        "NUMBER": "17",
+        "HOME": str(tmp_path),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
+    (tmp_path / "step.sh").write_text(step["run"])
+    run(["bash", "-e", tmp_path / "step.sh"], env=environment, cwd=clone, seconds=60)
+    assert (tmp_path / "called").read_text() == "token pr comment 17 --body-file preview.md\n"
+    comment = (tmp_path / "comment").read_text()
+    assert comment.startswith("### Objects\n\n```text\n")
+    assert "spec.replicas: 2 → 3" in comment
+    assert "NodeSet slurm/slurm-worker-cpu: 1 worker is created" in comment
 
 
 @pytest.mark.parametrize("helm", sorted(HELMS))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sidecars.policy import upgrades
-from sidecars.policy.upgrades import NOTHING, Before, Live
+from sidecars.policy.upgrades import NOTHING, Before, Daemon, Live
 
 OLD, NEW = "ghcr.io/slinkyproject/slurmctld:25.11-ubuntu24.04", "ghcr.io/slinkyproject/slurmctld:26.05-ubuntu24.04"
 
@@ -99,3 +99,32 @@ def counts(replicas: int, updated: int, ready: int, generation: int = 2) -> dict
 )
 def test_a_deployment_is_rolled_out_when_only_new_pods_are_left_and_ready(status: dict[str, int], done: bool) -> None:
     assert upgrades.rolled_out(status, 2, 1) is done
+
+
+DBD, CTLD = Daemon("Accounting slurm", "slurmdbd", "a:25.11", "a:26.05"), Daemon("C", "slurmctld", "a:25.11", "a:26.05")
+REST, LOGIN = (Daemon(it, it, "a:25.11", "a:26.05") for it in ("slurmrestd", "login"))
+CPU, GPU = (Daemon(it, "slurmd", "a:25.11", "a:26.05") for it in ("cpu", "gpu"))
+
+
+def test_an_upgrade_of_all_daemons_is_in_slurms_order() -> None:
+    assert upgrades.plan([GPU, LOGIN, CPU, CTLD, REST, DBD]) == ([[DBD], [CTLD], [LOGIN, REST], [GPU, CPU]], [])
+
+
+def test_what_has_its_image_is_no_part_of_an_upgrade_and_what_is_created_waits_for_none_that_is_not_older() -> None:
+    done, created = replace(CTLD, image="a:26.05"), replace(CPU, image=None)
+    assert upgrades.plan([done, replace(REST, wanted=""), created, GPU]) == ([[created, GPU]], [])
+    # A worker that is created may not be newer than slurmctld.
+    assert upgrades.plan([CTLD, created]) == ([[CTLD], [created]], [])
+
+
+def test_an_upgrade_that_slurm_does_not_allow_keeps_the_images_and_all_that_waits_for_them() -> None:
+    stays, older = replace(CTLD, wanted="a:25.11"), replace(DBD, image="a:26.05", wanted="a:25.11")
+    steps, [refused] = upgrades.plan([stays, CPU])
+    assert (steps, refused.reason) == ([], "NewerThanLeader")
+    back = replace(CTLD, wanted="a:25.05")
+    steps, blocks = upgrades.plan([older, back, replace(CPU, wanted="a:25.05")])
+    assert (steps, [it.reason for it in blocks]) == ([], ["OlderThanState", "OlderThanState", "WaitingForUpgrade"])
+
+
+def test_an_external_slurmctld_holds_no_client() -> None:
+    assert upgrades.plan([DBD, REST]) == ([[DBD, REST]], [])

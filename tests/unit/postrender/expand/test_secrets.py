@@ -67,6 +67,14 @@ def test_a_renewed_token_has_a_cron_job_with_the_same_pod() -> None:
     assert "ci-jwt-ci" in find(found, "Role")["rules"][1]["resourceNames"]
 
 
+def test_a_job_that_hangs_ends_and_that_of_the_cron_job_before_the_next_one() -> None:
+    found = rendered(*streams.stream(token()))
+    cron_job = find(found, "CronJob")["spec"]
+    assert find(found, "Job")["spec"]["activeDeadlineSeconds"] == 3600
+    assert (cron_job["concurrencyPolicy"], cron_job["schedule"]) == ("Forbid", "*/5 * * * *")
+    assert cron_job["jobTemplate"]["spec"]["activeDeadlineSeconds"] < 5 * 60
+
+
 def test_a_lifetime_that_cannot_be_renewed_in_time_is_refused() -> None:
     with pytest.raises(PostrenderError, match=r"Token slurm/ci: spec\.lifetime: 5m is too short .* at least 600s"):
         rendered(*streams.stream(token(lifetime="5m")))

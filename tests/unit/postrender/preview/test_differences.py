@@ -26,10 +26,19 @@ def test_the_namespace_of_the_release_is_that_of_objects_without_one() -> None:
 
 
 def test_defaults_of_the_api_server_are_no_change_and_its_own_values_are() -> None:
-    live = config_map(k="1", added="by another")
-    assert changes([live], [config_map(k="1")], live=True) == []
-    assert len(changes([live], [config_map(k="1")])) == 1
-    assert [it.fields for it in changes([live], [config_map(k="2")], live=True)] == [("data.k changes",)]
+    def service(**spec: str) -> Manifest:
+        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec}
+
+    live = service(k="1", added="by another")
+    assert changes([live], [service(k="1")], live=True) == []
+    assert len(changes([live], [service(k="1")])) == 1
+    assert [it.fields for it in changes([live], [service(k="2")], live=True)] == [("spec.k: 1 → 2",)]
+
+
+def test_a_key_of_a_config_map_that_is_removed_is_a_change() -> None:
+    for live in (True, False):
+        found = changes([config_map(k="1", former="2")], [config_map(k="1")], live=live)
+        assert [it.fields for it in found] == [("data.former is removed",)]
 
 
 def test_items_of_a_list_are_compared_by_name() -> None:

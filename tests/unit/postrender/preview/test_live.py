@@ -43,6 +43,8 @@ class Cluster:
             items = [it for it in self.objects if f"{it['kind'].lower()}/{it['metadata']['name']}" in named]
         else:
             items = [it for it in self.objects if it["kind"].lower() in kinds]
+        if "--show-managed-fields" not in words:
+            items = [{**it, "metadata": {**it["metadata"], "managedFields": []}} for it in items]
         if not items:
             return ""
         return json.dumps(items[0] if len(items) == 1 else {"kind": "List", "items": items})
@@ -91,6 +93,18 @@ def test_a_secret_that_a_custom_resource_refers_to_counts_as_deleted_only_if_it_
     assert ("Secret", ours["metadata"]["name"]) in names(before)
     found = preview(before, [streams.controller()], streams.SITE, state, "slurm")
     assert [(it.action, it.kind, it.name) for it in found.changes] == [("delete", "Secret", ours["metadata"]["name"])]
+
+
+def test_a_key_that_the_operator_has_generated_into_a_secret_of_the_release_is_no_change() -> None:
+    rendered = streams.keys()
+    after = [*rendered, streams.controller()]
+    found = []
+    for secret, known in zip(rendered, streams.known_keys(), strict=True):
+        owners = [{"manager": "slurm-operator", "operation": "Apply", "fieldsV1": {"f:data": {}}}]
+        annotations = {**secret["metadata"]["annotations"], live.RELEASE: "slurm"}
+        found.append({**known, "metadata": {**secret["metadata"], "annotations": annotations, "managedFields": owners}})
+    before, state = read(Cluster(*found, streams.controller()), *after, release="slurm")
+    assert preview(before, after, streams.SITE, state, "slurm").changes == ()
 
 
 def test_a_slurm_that_cannot_be_asked_is_unknown_with_the_reason() -> None:

@@ -93,6 +93,33 @@ def test_another_image_of_slurmctld_replaces_its_pod_alone() -> None:
     assert found.configured == ()
 
 
+def slurm_of(version: str) -> list[Manifest]:
+    """A cluster whose daemons are all of a release of Slurm."""
+    daemons = {"controller": "slurmctld", "restapi": "slurmrestd", "loginset": "login", "nodeset": "slurmd"}
+    changed = {kind: {daemon: {"image": f"{daemon}:{version}"}} for kind, daemon in daemons.items()}
+    changed["controller"]["accountingRef"] = {"name": "slurm"}
+    found = [it for it in documents(**changed) if it["kind"] != "Secret"]
+    return [*found, streams.accounting(slurmdbd={"image": f"slurmdbd:{version}"})]
+
+
+def test_another_release_of_slurm_shows_the_order_of_the_daemons() -> None:
+    [upgrade] = compared(slurm_of("25.11"), slurm_of("26.05")).upgrades
+    assert upgrade.controller == "slurm/slurm"
+    assert upgrade.steps == (
+        ("Accounting slurm: slurmdbd:25.11 → slurmdbd:26.05",),
+        ("Controller slurm: slurmctld:25.11 → slurmctld:26.05",),
+        (
+            "RestApi slurm: slurmrestd:25.11 → slurmrestd:26.05",
+            "LoginSet slurm-login-slinky: login:25.11 → login:26.05",
+        ),
+        ("NodeSet slurm-worker-slinky: slurmd:25.11 → slurmd:26.05",),
+    )
+    assert upgrade.kept == ()
+    [back] = compared(slurm_of("26.05"), slurm_of("25.11")).upgrades
+    assert "can't read what slurmdbd 26.05 has stored" in back.kept[0]
+    assert compared(slurm_of("26.05"), slurm_of("26.05")).upgrades == ()
+
+
 def test_more_login_pods_are_created() -> None:
     found = compared(documents(), documents(loginset={"replicas": 3}))
     [pods] = found.pods

@@ -1,11 +1,21 @@
 """A preview in its three forms."""
 
 import json
+import re
+import textwrap
+from pathlib import Path
 
 from postrender.preview.differences import Change
-from postrender.preview.report import Configured, Pods, Preview
+from postrender.preview.report import Configured, Pods, Preview, Upgrade, preview
+from postrender.preview.state import State
 from postrender.preview.words import NOTHING, as_json, as_markdown, as_text
 from postrender.preview.workers import JobEnd, Worker, Workers
+from tests.unit.postrender.expand import streams
+from tests.unit.postrender.preview import clusters
+from tests.unit.postrender.preview.test_report import slurm_of
+from tests.unit.postrender.preview.test_workers import busy, documents, state
+
+ROOT = Path(__file__).parents[4]
 
 PREVIEW = Preview(
     changes=(
@@ -15,6 +25,13 @@ PREVIEW = Preview(
     configured=(
         Configured("slurm/slurm", "restart", ("slurm.conf",), ("SlurmctldPort: unset → 7000",)),
         Configured("slurm/other", "live", ("gres.conf",)),
+    ),
+    upgrades=(
+        Upgrade(
+            "slurm/slurm",
+            (("Controller slurm: a → b",), ("NodeSet gpu: a → b", "NodeSet cpu: a → b")),
+            ("slurmrestd keeps image a, because it is newer",),
+        ),
     ),
     pods=(
         Pods("StatefulSet", "slurm", "db", "create", ("spec.replicas: 1 → 9",), tuple(f"db-{it}" for it in range(9))),
@@ -44,6 +61,13 @@ Configuration of slurmctld
   Controller slurm/slurm: slurm.conf: slurmctld restarts in its pod; jobs continue
       SlurmctldPort: unset → 7000
   Controller slurm/other: gres.conf: slurmctld takes it while it runs
+
+Order of the upgrade
+  Controller slurm/slurm: each step begins when the daemons of the one before are ready
+    1. Controller slurm: a → b
+    2. NodeSet gpu: a → b
+    2. NodeSet cpu: a → b
+    slurmrestd keeps image a, because it is newer
 
 Pods of daemons
   StatefulSet slurm/db: pods are created (db-0, db-1, db-2, … db-8)
@@ -75,10 +99,41 @@ def test_markdown_has_the_same_lines_in_blocks() -> None:
 
 def test_json_has_all_of_it() -> None:
     found = json.loads(as_json(PREVIEW))
-    assert sorted(found) == ["changes", "configured", "pods", "workers"]
+    assert sorted(found) == ["changes", "configured", "pods", "upgrades", "workers"]
     assert found["workers"][0]["workers"][0]["jobs"] == [{"job_id": 7, "user": "ada", "ends": 0.0, "by": None}]
 
 
 def test_no_change_is_reported_as_such() -> None:
     assert as_text(Preview()) == as_markdown(Preview()) == f"{NOTHING}\n"
-    assert json.loads(as_json(Preview())) == {"changes": [], "configured": [], "pods": [], "workers": []}
+    assert json.loads(as_json(Preview())) == {
+        "changes": [],
+        "configured": [],
+        "upgrades": [],
+        "pods": [],
+        "workers": [],
+    }
+
+
+def shown_in(page: str) -> str:
+    """The block of a page that begins like a preview."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = [textwrap.dedent(it) for it in re.findall(r"^ *```text\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)]
+    return next(it for it in blocks if it.startswith(("Objects\n", "NodeSet ")))
+
+
+def test_the_documentation_shows_what_the_program_writes() -> None:
+    slurm = busy(clusters.job(4711, "slinky-0", 90))
+    after = [
+        *streams.known_keys(),
+        streams.controller(extraConf="SchedulerParameters=bf_interval=9"),
+        *(it for it in documents(slurmd={"image": "slurmd:26.05.1"}) if it["kind"] in {"RestApi", "NodeSet"}),
+    ]
+    written = as_text(preview(documents(), after, streams.SITE, state(slurm)))
+    assert shown_in("docs/preview.md") == written
+    assert shown_in("README.md") == textwrap.dedent(written.partition("\nWorkers\n")[2])
+
+
+def test_the_documentation_shows_the_order_of_an_upgrade_as_the_program_writes_it() -> None:
+    [upgrade] = preview(slurm_of("25.11"), slurm_of("26.05"), streams.SITE, State(clusters.NOW)).upgrades
+    text = (ROOT / "docs" / "preview.md").read_text(encoding="utf-8")
+    assert textwrap.indent(as_text(Preview(upgrades=(upgrade,))), "  ") in text

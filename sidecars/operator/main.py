@@ -178,6 +178,7 @@ async def lead(
         log.info("caches are filled; reconciling")
         metrics.UNREADABLE.set_function(lambda: len(permissions.unreadable(runtime.caches)))
         metrics.REPORTED.stores = [reflector.store for reflector in runtime.caches.custom_resources()]
+        metrics.REPORTED.poll_ages = runtime.clusters.poll_ages
         for problem in permissions.unreadable(runtime.caches).values():
             log.error("%s", problem)
         for kind in kinds(operator):

@@ -1,6 +1,6 @@
 """The operator's own metrics, for Prometheus; those of Slurm are the exporter's."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
@@ -51,6 +51,11 @@ class Metric(Explained):
         "Slurm nodes of a NodeSet: `idle`, `allocated`, `down` and `drain`.",
         "If nodes are down or drained for long, `sinfo -R` shows the reasons.",
     )
+    POLL_AGE = (
+        "slurm_operator_poll_age_seconds",
+        "Time since slurmrestd last gave the operator a good answer, of each Controller. Absent before the first.",
+        "If it exceeds a minute, see the condition `SlurmReachable` of the Controller.",
+    )
 
 
 QUEUED = Gauge(Metric.QUEUED.value, Metric.QUEUED.cause, ["kind"])
@@ -73,13 +78,15 @@ class Reported(Collector):
     def __init__(self) -> None:
         self.stores: Sequence[Store[Manifest]] = ()
         """Those of the custom resources. None before the operator leads."""
+        self.poll_ages: Callable[[], Mapping[tuple[str, str], float]] = dict
+        """Seconds since the last good answer of slurmrestd, by namespace and name of the Controller."""
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """None, so that nothing is collected when this is registered."""
         return ()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The three families, from the resources as they are now."""
+        """The families, as the resources and the polls are now."""
         labels = ["kind", "namespace", "name", "type", "status", "reason"]
         conditions = GaugeMetricFamily(Metric.CONDITION.value, Metric.CONDITION.cause, labels=labels)
         pods = GaugeMetricFamily(Metric.PODS.value, Metric.PODS.cause, labels=["namespace", "nodeset", "state"])
@@ -96,7 +103,10 @@ class Reported(Collector):
                 for family, fields in ((pods, _PODS), (nodes, _SLURM_NODES)):
                     for state, field in fields.items():
                         family.add_metric([*place, state], status.get(field) or 0)
-        yield from (conditions, pods, nodes)
+        ages = GaugeMetricFamily(Metric.POLL_AGE.value, Metric.POLL_AGE.cause, labels=["namespace", "controller"])
+        for controller, age in self.poll_ages().items():
+            ages.add_metric([*controller], age)
+        yield from (conditions, pods, nodes, ages)
 
 
 REPORTED = Reported()

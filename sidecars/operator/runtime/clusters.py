@@ -132,6 +132,12 @@ class Clusters:
         """The cluster of this Controller; None while it has no RestApi or no key was ever seen."""
         return self._clusters.get(key)
 
+    def poll_ages(self) -> dict[Key, float]:
+        """Seconds since the last good answer of each cluster that has given one."""
+        now = self._clock()
+        answered = ((key, cluster.poller.last_good) for key, cluster in self._clusters.items())
+        return {key: now - at for key, at in answered if at is not None}
+
     async def want(self, key: Key, url: str | None) -> None:
         """Have the cluster polled at `url`; None ends it. Does nothing when that is so already."""
         cluster = self._clusters.get(key)

@@ -51,3 +51,15 @@ def test_a_nodeset_has_its_pods_and_slurm_nodes_by_state() -> None:
 def test_a_resource_without_a_status_has_no_condition_and_other_kinds_have_no_pods() -> None:
     registry = scraped(resource("Controller", "a", None), resource("Token", "b", {"desired": 4}))
     assert [sample for family in registry.collect() for sample in family.samples] == []
+
+
+def test_each_controller_has_the_age_of_its_last_poll() -> None:
+    registry, reported = CollectorRegistry(), Reported()
+    registry.register(reported)
+    reported.poll_ages = lambda: {("slurm", "a"): 0.5, ("other", "b"): 90.0}
+
+    def age(namespace: str, controller: str) -> float | None:
+        labels = {"namespace": namespace, "controller": controller}
+        return registry.get_sample_value("slurm_operator_poll_age_seconds", labels)
+
+    assert (age("slurm", "a"), age("other", "b"), age("slurm", "b")) == (0.5, 90.0, None)

@@ -7,7 +7,7 @@ import pytest
 
 from sidecars.operator.runtime.clusters import LONGEST_PAUSE, WRITE_SECONDS, Clusters, Guarded
 from sidecars.operator.runtime.queues import Key
-from sidecars.simulate import ModelCarrier, SlurmModel
+from sidecars.simulate import Fault, ModelCarrier, SlurmModel
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.protocol import Request
@@ -114,5 +114,26 @@ def test_a_poller_that_ends_with_an_error_is_reported_and_started_again(caplog: 
             await asyncio.sleep(LONGEST_PAUSE)
             assert (cluster.view().problem, set(cluster.view().nodes)) == (None, {"n1", "n2"})
             assert told == before + 2
+
+    run(scenario())
+
+
+def test_the_age_of_a_poll_grows_while_slurm_does_not_answer() -> None:
+    key = ("slurm", "slurm")
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        carrier = Faulty()
+        carrier.model.fail(Fault.NO_SLURMCTLD, times=None)
+        async with Clusters(lambda _: b"k" * 32, loop.time, loop.time, lambda *_: carrier) as clusters:
+            await clusters.want(key, "http://slurm-restapi")
+            await asyncio.sleep(5)
+            assert clusters.poll_ages() == {}
+            carrier.model.heal()
+            await asyncio.sleep(LONGEST_PAUSE)
+            assert clusters.poll_ages()[key] < 10
+            carrier.model.fail(Fault.NO_SLURMCTLD, times=None)
+            await asyncio.sleep(100)
+            assert 90 <= clusters.poll_ages()[key] <= 110
 
     run(scenario())

@@ -46,7 +46,10 @@ run job scontrol show job "$1" --json
 run licenses scontrol show licenses --json
 line=$(timeout 8 squeue -h -j "$1" -o '%a|%P' 2>/dev/null | head -n 1)
 if [ -n "$line" ]; then
-  run limits scontrol -o show assoc_mgr accounts="${line%%|*}" flags=assoc,qos
+  account=${line%%|*}
+  above=$(timeout 8 scontrol -o show assoc_mgr accounts="$account" flags=assoc 2>/dev/null |
+    sed -n 's|.* UserName= .* Lineage=/\([^ ]*\)/ .*|\1|p' | head -n 1 | tr / ,)
+  run limits scontrol -o show assoc_mgr accounts="${above:-$account},root" flags=assoc,qos
   run waiting squeue -h -t PD -p "${line#*|}" --sort=-p -o '%Q|%i|%u|%r'
   run running squeue -h -t R,CG,S -p "${line#*|}" --sort=e -o '%e|%i|%u|%N'
 fi

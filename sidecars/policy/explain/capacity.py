@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
-from sidecars.policy.autoscaling.present import present
+from sidecars.policy.autoscaling.present import present, reserved
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import Behavior, Nodes, PresentNode, ScaledNodeSet, Settings, Shape
 from sidecars.policy.explain import nodesets as of_nodesets
@@ -19,6 +19,7 @@ from sidecars.policy.explain import objects
 from sidecars.policy.explain.partition import excludes
 from sidecars.policy.reasons.autoscaling import NotCounted
 from sidecars.slurm import states
+from sidecars.slurm.errors import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +44,10 @@ class Capacity:
     """Whether it fits on what is free."""
     empty: bool = False
     """Whether it would fit if no job ran."""
+    reserved: tuple[str, ...] = ()
+    """Free nodes on which it would fit if they were not reserved before it would end."""
+    minutes: int | None = None
+    """A time limit with which it would start on them; None if no time limit would do."""
     returned: tuple[str, ...] = ()
     """Nodes out of service with each of which it would start."""
     all_returned: int = 0
@@ -80,6 +85,7 @@ class _Trial:
         )
         self._nodeset = of_nodesets.by_node(seen)
         self._nodes = list(seen.slurm.nodes or ())
+        self._reserved_at = _reserved(seen)
 
     def examine(self) -> Capacity:
         plan = self._plan(self._pending, self._present(), [])
@@ -89,10 +95,13 @@ class _Trial:
                 return Capacity(not_modelled=detail or str(reason))
         if plan.promises:
             return Capacity(now=True, empty=True)
+        soon = self._reserved_soon()
         empty = self._fits(lambda it: _emptied(_returned(it)))
         returned, together = self._returned()
         return Capacity(
             empty=empty,
+            reserved=soon,
+            minutes=self._minutes() if soon else None,
             returned=returned,
             all_returned=together,
             added=self._added(),
@@ -102,16 +111,47 @@ class _Trial:
         )
 
     def _present(self, change: Callable[[Node], Node] = lambda it: it) -> list[PresentNode]:
-        return [present(change(it), self._nodeset.get(it.name, "")) for it in self._nodes]
+        return [self._one(it, change(it)) for it in self._nodes]
 
-    def _plan(self, pending: Pending, nodes: list[PresentNode], nodesets: list[ScaledNodeSet]) -> Plan:
+    def _one(self, node: Node, changed: Node) -> PresentNode:
+        begin = self._reserved_at.get(node.name)
+        if changed is not node and begin is not None and begin <= self._seen.now:
+            # The change takes the node out of the reservation that has begun.
+            begin = None
+        return present(changed, self._nodeset.get(node.name, ""), begin)
+
+    def _plan(
+        self, pending: Pending, nodes: list[PresentNode], nodesets: list[ScaledNodeSet], minutes: int | None = None
+    ) -> Plan:
+        """`minutes`: another time limit."""
         now = self._seen.now
-        queue = Queue([replace(self._job, pending=pending)], self._settings.tiers)
+        job = replace(self._job, pending=pending, time_limit=self._job.time_limit if minutes is None else minutes)
+        queue = Queue([job], self._settings.tiers)
         return Autoscaling(self._settings).plan(nodesets, Jobs(queue, now), Nodes(nodes, now), {}, now)
 
     def _fits(self, change: Callable[[Node], Node] = lambda it: it, request: JobRequest | None = None) -> bool:
         pending = self._pending if request is None else replace(self._pending, request=request)
         return bool(self._plan(pending, self._present(change), []).promises)
+
+    def _reserved_soon(self) -> tuple[str, ...]:
+        """The nodes whose reservations, which have not begun, are all that prevents its start."""
+        soon = {name for name, begin in self._reserved_at.items() if begin > self._seen.now}
+        nodes = [replace(it, reserved_at=None) if it.name in soon else it for it in self._present()]
+        if not soon or not self._plan(self._pending, nodes, []).promises:
+            return ()
+        wanted = of_nodesets.nodes_of(self._seen, self._pending.request.partitions)
+        return tuple(it.name for it in wanted if it.name in soon and present(it, "").free_cores)
+
+    def _minutes(self) -> int | None:
+        """The longest time limit that ends before a reservation begins, and with which it starts."""
+        begins = sorted({it for it in self._reserved_at.values() if it > self._seen.now}, reverse=True)
+        for begin in begins[:MOST_TRIED]:
+            left = int(begin - self._seen.now) // 60 - 1
+            # The planner rounds time limits up by less than a tenth.
+            for minutes in (left, left * 10 // 11):
+                if minutes > 0 and self._plan(self._pending, self._present(), [], minutes).promises:
+                    return minutes
+        return None
 
     def _returned(self) -> tuple[tuple[str, ...], int]:
         """Nodes that are out of service."""
@@ -174,6 +214,14 @@ class _Trial:
         others = [it for it in self._seen.slurm.partitions or () if it.name not in request.partitions]
         able = [it.name for it in others if "UP" in it.states and not excludes(it, self._job)][:MOST_TRIED]
         return tuple(it for it in able if self._fits(request=replace(request, partitions=(it,))))
+
+
+def _reserved(seen: Seen) -> dict[str, float]:
+    """When the nodes are reserved; {} while that is unknown."""
+    try:
+        return reserved(seen.slurm.reservations or (), seen.now)
+    except Malformed:
+        return {}
 
 
 def _returned(node: Node) -> Node:

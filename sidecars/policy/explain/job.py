@@ -278,6 +278,8 @@ def _of_capacity(job: JobDetail, found: Capacity, seen: Seen, about: str) -> tup
                 "Request less, or add a NodeSet with such nodes.",
             )
         )
+    elif found.reserved:
+        findings.append(_of_reservations(found.reserved, seen, about))
     elif found.empty:
         findings.append(
             Finding(
@@ -288,7 +290,8 @@ def _of_capacity(job: JobDetail, found: Capacity, seen: Seen, about: str) -> tup
                 event="jobs on these nodes end",
             )
         )
-    starts = [f"with node {it} in service" for it in found.returned]
+    starts = [] if found.minutes is None else [f"with a time limit of {found.minutes} minutes (--time={found.minutes})"]
+    starts += [f"with node {it} in service" for it in found.returned]
     if found.all_returned:
         starts.append(f"with all {found.all_returned} nodes in service that take no jobs now")
     for name, count in found.added.items():
@@ -297,6 +300,26 @@ def _of_capacity(job: JobDetail, found: Capacity, seen: Seen, about: str) -> tup
     starts += found.without
     starts += [f"in partition {it}" for it in found.elsewhere]
     return findings, tuple(starts)
+
+
+def _of_reservations(nodes: tuple[str, ...], seen: Seen, about: str) -> Finding:
+    """Reservations that begin before the job would end."""
+    found = [
+        it
+        for it in seen.slurm.reservations or ()
+        if it.start_time > seen.now
+        and (not it.end_time or it.end_time > it.start_time)
+        and not set(nodes).isdisjoint(it.node_names())
+    ]
+    names = ", ".join(it.name for it in found)
+    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    text = (
+        f"It would fit on nodes that are free now, but they are reserved before it would end: "
+        f"{', '.join(nodes[:SHOWN])}{more} (reservation {names})."
+    )
+    end = max((it.end_time for it in found), default=0)
+    event = f"reservation {names} ends" if end else ""
+    return Finding("ReservedSoon", Level.SHOWS, about, text, event=event, at=float(end) if end else None)
 
 
 def _how_to_scale(nodeset: Object | None, count: int, seen: Seen) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from sidecars.policy.explain.words import Limit
 
 _NUMBER = re.compile(r"([0-9]+)(?:\(([0-9.]+)\))?")
+_ASSOCIATION = re.compile(r"ClusterName=\S+ Account=(\S+) UserName=([^(\s]*)(?:.* ParentAccount=([^(\s]*))?")
 _MINUTES = ("Mins", "Wall")
 
 
@@ -34,38 +35,53 @@ class Value:
 
 
 def values(text: str, limit: Limit, user: str, account: str, qos: frozenset[str]) -> tuple[Value, ...]:
-    """The values of a limit that apply to a job, in Slurm's order. Lines of another form are skipped.
+    """The values of a limit that apply to a job. Lines of another form are skipped.
 
-    `qos`: the job's and its partition's. Limits of accounts above `account` are not among them.
+    `qos`: the job's and its partition's. Those of associations begin with the user, then come the account and those
+    above it: the limits of a group of jobs (`Grp…`) apply to all accounts below. Other limits are inherited, so that
+    the job's own association has them.
     """
     found: list[Value] = []
-    for line in text.splitlines():
-        for holder, part in _parts(line, limit, user, account, qos):
-            found += _in(part, holder, limit)
+    lines = text.splitlines()
+    if limit.of_qos:
+        for line in lines:
+            for holder, part in _of_qos(line, limit, user, account, qos):
+                found += _in(part, holder, limit)
+        return tuple(dict.fromkeys(found))
+    associations = [(it[1], it[2], it[3], line) for line in lines if (it := _ASSOCIATION.match(line)) is not None]
+    for holder, line in _of_associations(associations, user, account, above=limit.key.startswith("Grp")):
+        found += _in(line, holder, limit)
     return tuple(dict.fromkeys(found))
 
 
-def _parts(line: str, limit: Limit, user: str, account: str, qos: frozenset[str]) -> Iterator[tuple[str, str]]:
-    if limit.of_qos:
-        found = re.match(r"QOS=([^(\s]+)\(", line)
-        if found is None or found[1] not in qos:
-            return
-        holder = f"QOS {found[1]}"
-        whole, _, users = line.partition("User Limits")
-        whole, _, accounts = whole.partition("Account Limits")
-        if limit.key.endswith(("PU", "PA")):
-            part, name = (
-                (users, rf"{re.escape(user)}\(\d+\)") if limit.key.endswith("PU") else (accounts, re.escape(account))
-            )
-            used = re.search(rf"(?:^|[\s=]){name}=\{{(.*?)\}}", part)
-            if used is not None:
-                yield f"{holder}, {'user ' + user if limit.key.endswith('PU') else 'account ' + account}", used[1]
-            return
+def _of_associations(
+    associations: Sequence[tuple[str, str, str, str]], user: str, account: str, *, above: bool
+) -> Iterator[tuple[str, str]]:
+    """The holders and lines that apply; `associations`: account, user, account above and line of each."""
+    yield from ((f"user {user} in account {account}", it[3]) for it in associations if it[:2] == (account, user))
+    lines = {it[0]: (it[2], it[3]) for it in associations if not it[1]}
+    name, seen = account, set[str]()
+    while name in lines and name not in seen and (above or name == account):
+        seen.add(name)
+        parent, line = lines[name]
+        yield f"account {name}" if name == account else f"account {name}, above {account}", line
+        name = parent
+
+
+def _of_qos(line: str, limit: Limit, user: str, account: str, qos: frozenset[str]) -> Iterator[tuple[str, str]]:
+    found = re.match(r"QOS=([^(\s]+)\(", line)
+    if found is None or found[1] not in qos:
+        return
+    holder = f"QOS {found[1]}"
+    whole, _, users = line.partition("User Limits")
+    whole, _, accounts = whole.partition("Account Limits")
+    if not limit.key.endswith(("PU", "PA")):
         yield holder, whole
         return
-    found = re.match(r"ClusterName=\S+ Account=(\S+) UserName=([^(\s]*)", line)
-    if found is not None and found[1] == account and found[2] in ("", user):
-        yield f"user {user} in account {account}" if found[2] else f"account {account}", line
+    part, name = (users, rf"{re.escape(user)}\(\d+\)") if limit.key.endswith("PU") else (accounts, re.escape(account))
+    used = re.search(rf"(?:^|[\s=]){name}=\{{(.*?)\}}", part)
+    if used is not None:
+        yield f"{holder}, {'user ' + user if limit.key.endswith('PU') else 'account ' + account}", used[1]
 
 
 def _in(part: str, holder: str, limit: Limit) -> Iterator[Value]:

@@ -74,5 +74,5 @@ def _limit(job: JobDetail, seen: Seen, reason: str) -> str:
     qos = frozenset({job.qos, *(it.qos for it in seen.slurm.partitions or () if it.name in own)} - {""})
     values = limits.values(seen.slurm.limits, limit, job.user_name, job.account, qos)
     if not values:
-        return "" if limit.of_qos else " It is a limit of an account above the job's, or of the cluster."
+        return "" if limit.of_qos else " The association of the job and the accounts above it show no such limit."
     return " " + "; ".join(map(str, values)) + "."

@@ -74,11 +74,20 @@ def test_other_text_is_none(job_id: str) -> None:
     assert not commands.JOB_ID.fullmatch(job_id)
 
 
+ASSOCIATIONS = (
+    "ClusterName=c Account=physics UserName=ada(1) Partition= ID=6 "
+    "ParentAccount= Lineage=/science/physics/0-ada/ GrpJobs=N(2)\n"
+    "ClusterName=c Account=physics UserName= Partition= ID=5 "
+    "ParentAccount=science(3) Lineage=/science/physics/ GrpJobs=N(2)"
+)
+
+
 def slurm_in(folder: Path, ping: str) -> dict[str, str]:
     """Programs that stand for Slurm's, and the environment that finds them."""
     folder.mkdir()
     (folder / "scontrol").write_text(
-        f'#!/bin/sh\ncase $1 in ping) echo "{ping}" ;; *) echo "$@"; echo oops >&2 ;; esac\n'
+        f'#!/bin/sh\ncase "$*" in ping) echo "{ping}" ;; *flags=assoc) echo "{ASSOCIATIONS}" ;;'
+        ' *) echo "$@"; echo oops >&2 ;; esac\n'
     )
     (folder / "squeue").write_text(
         "#!/bin/sh\nfor last; do :; done; case $last in '%a|%P') echo 'physics|cpu,gpu' ;; *) echo \"$@\" ;; esac\n"
@@ -106,7 +115,7 @@ def test_the_script_runs_each_command_with_the_job_as_a_parameter(tmp_path: Path
     }
     assert found["job"].out.strip() == "show job 12 --json"
     assert found["job"].err == "oops"
-    assert found["limits"].out.strip() == "-o show assoc_mgr accounts=physics flags=assoc,qos"
+    assert found["limits"].out.strip() == "-o show assoc_mgr accounts=science,physics,root flags=assoc,qos"
     assert found["waiting"].out.startswith("-h -t PD -p cpu,gpu ")
     assert all(it.status == 0 for it in found.values())
 

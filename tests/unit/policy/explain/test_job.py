@@ -191,6 +191,30 @@ SITUATIONS = [
         {"Resources", "Busy"},
     ),
     Situation(
+        "free nodes are reserved before it would end",
+        of(
+            job(),
+            {
+                "nodes": (node("cpu-0"), busy("cpu-1")),
+                "reservations": (Reservation("maint", "cpu-0", start_time=int(NOW) + 600, end_time=int(NOW) + 900),),
+            },
+        ),
+        {"Resources", "ReservedSoon"},
+        ("before it would end: cpu-0 (reservation maint)",),
+        (f"1 more node of NodeSet {NODESET}", "--time=9"),
+    ),
+    Situation(
+        "free nodes are reserved after it would end",
+        of(
+            job(time_limit=5),
+            {
+                "nodes": (node("cpu-0"), busy("cpu-1")),
+                "reservations": (Reservation("maint", "cpu-0", start_time=int(NOW) + 600, end_time=int(NOW) + 900),),
+            },
+        ),
+        {"Resources", "FitsNow"},
+    ),
+    Situation(
         "a reservation has the nodes",
         of(
             job(),
@@ -286,9 +310,21 @@ SITUATIONS = [
     ),
     Situation(
         "an account above is used up",
+        of(
+            job("AssocGrpMemLimit"),
+            {
+                "limits": ASSOC.replace("Partition=", "Partition= ParentAccount=science(3)")
+                + "ClusterName=c Account=science UserName= Partition= GrpTRES=mem=5000(4500) Comment=\n"
+            },
+        ),
+        {"AssocGrpMemLimit"},
+        ("account science, above physics: GrpTRES=mem=5000, 4500 in use",),
+    ),
+    Situation(
+        "no limit of that name is found",
         of(job("AssocGrpMemLimit"), {"limits": ASSOC}),
         {"AssocGrpMemLimit"},
-        ("an account above the job's",),
+        ("show no such limit",),
     ),
     Situation("limits were not read", of(job("AssocGrpCpuLimit"), {"limits": None}), {"AssocGrpCpuLimit"}),
     Situation("a reason of a later Slurm", of(job("WaitsForTheMoon")), {"WaitsForTheMoon"}, ("does not know",)),

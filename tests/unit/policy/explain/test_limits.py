@@ -9,8 +9,15 @@ QOS = frozenset({"normal"})
 TEXT = (
     "Current Association Manager state\n"
     "Association Records\n"
+    "ClusterName=slurm Account=root UserName= Partition= Priority=0 ID=1 SharesRaw/Norm/Level/Factor=1/1/1/0 "
+    "ParentAccount= Lineage=/ DefAssoc=No GrpJobs=50(10) GrpTRES=cpu=N(300) MaxJobs= Comment=\n"
+    "ClusterName=slurm Account=science UserName= Partition= Priority=0 ID=3 SharesRaw/Norm/Level/Factor=1/1/1/0 "
+    "ParentAccount=root(1) Lineage=/science/ DefAssoc=No GrpJobs=N(8) GrpTRES=cpu=200(200),mem=5000(4000) "
+    "MaxJobs=1 Comment=\n"
+    "ClusterName=slurm Account=chemistry UserName= Partition= Priority=0 ID=4 "
+    "ParentAccount=science(3) Lineage=/science/chemistry/ GrpJobs=1(1) GrpTRES=cpu=9(9) MaxJobs= Comment=\n"
     "ClusterName=slurm Account=physics UserName= Partition= Priority=0 ID=5 SharesRaw/Norm/Level/Factor=1/0.5/1/0 "
-    "ParentAccount=root(1) Lineage=/physics/ DefAssoc=No GrpJobs=4(4) GrpJobsAccrue=N(0) GrpSubmitJobs=N(6) "
+    "ParentAccount=science(3) Lineage=/science/physics/ DefAssoc=No GrpJobs=4(4) GrpJobsAccrue=N(0) GrpSubmitJobs=N(6) "
     "GrpWall=N(1.50) GrpTRES=cpu=100(96),mem=N(1000),gres/gpu=8(8) GrpTRESMins=cpu=N(7) GrpTRESRunMins=cpu=N(0) "
     "MaxJobs= MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ= MaxTRESPJ= MaxTRESPN= MaxTRESMinsPJ= MinPrioThresh= Comment=\n"
     "ClusterName=slurm Account=physics UserName=ada(1000) Partition= ID=6 ParentAccount= "
@@ -35,10 +42,19 @@ def found(reason: str) -> list[Value]:
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("AssocGrpCpuLimit", [Value("account physics", "GrpTRES=cpu", 100, 96.0)]),
+        (
+            "AssocGrpCpuLimit",
+            [
+                Value("account physics", "GrpTRES=cpu", 100, 96.0),
+                Value("account science, above physics", "GrpTRES=cpu", 200, 200.0),
+            ],
+        ),
         ("AssocGrpGRES", [Value("account physics", "GrpTRES=gres/gpu", 8, 8.0)]),
-        ("AssocGrpMemLimit", []),
-        ("AssocGrpJobsLimit", [Value("account physics", "GrpJobs", 4, 4.0)]),
+        ("AssocGrpMemLimit", [Value("account science, above physics", "GrpTRES=mem", 5000, 4000.0)]),
+        (
+            "AssocGrpJobsLimit",
+            [Value("account physics", "GrpJobs", 4, 4.0), Value("account root, above physics", "GrpJobs", 50, 10.0)],
+        ),
         ("AssocMaxJobsLimit", [Value("user ada in account physics", "MaxJobs", 2, 2.0)]),
         ("AssocMaxWallDurationPerJobLimit", [Value("user ada in account physics", "MaxWallPJ", 60, None)]),
         ("AssocMaxNodePerJobLimit", [Value("user ada in account physics", "MaxTRESPJ=node", 2, None)]),
@@ -63,3 +79,16 @@ def test_other_text_has_no_values() -> None:
     limit = words("QOSGrpCpuLimit").limit
     assert limit is not None
     assert values("No QOS currently cached in Slurm.\n\x00=\n", limit, "ada", "physics", QOS) == ()
+
+
+def test_accounts_that_are_above_each_other_end_the_search() -> None:
+    text = "".join(
+        f"ClusterName=c Account={name} UserName= Partition= ParentAccount={parent}(1) GrpJobs=1(1)\n"
+        for name, parent in (("physics", "science"), ("science", "physics"))
+    )
+    limit = words("AssocGrpJobsLimit").limit
+    assert limit is not None
+    assert [it.holder for it in values(text, limit, "ada", "physics", QOS)] == [
+        "account physics",
+        "account science, above physics",
+    ]

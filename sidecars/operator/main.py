@@ -29,6 +29,8 @@ from sidecars.kube import (
 from sidecars.operator import metrics
 from sidecars.operator.accounting import reconcile as accounting
 from sidecars.operator.accounting import wiring as accounting_wiring
+from sidecars.operator.accounts import reconcile as accounts
+from sidecars.operator.accounts import wiring as accounts_wiring
 from sidecars.operator.autoscaling import memory as autoscaling_memory
 from sidecars.operator.autoscaling import reconcile as autoscaling
 from sidecars.operator.autoscaling import wiring as autoscaling_wiring
@@ -144,6 +146,7 @@ class Operator:
     loginsets: loginset_memory.Memory
     nodesets: nodeset_memory.Memories
     autoscaling: autoscaling_memory.Memories
+    accounts: accounts.Records
 
 
 async def lead_when_elected(
@@ -219,7 +222,7 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
         Statuses(lookup.jwt_key, wake, world.clock, world.wall_clock, world.fetch_status),
         Primaries(wake, ping, world.ask_ready),
     )
-    return Operator(runtime, controllers, loginsets={}, nodesets=nodeset_memory.Memories(), autoscaling={})
+    return Operator(runtime, controllers, loginsets={}, nodesets=nodeset_memory.Memories(), autoscaling={}, accounts={})
 
 
 def wire(operator: Operator) -> None:
@@ -230,6 +233,7 @@ def wire(operator: Operator) -> None:
     restapi_wiring.wire(runtime)
     loginset_wiring.wire(runtime)
     accounting_wiring.wire(runtime)
+    accounts_wiring.wire(runtime)
     token_wiring.wire(runtime)
     nodeset_wiring.wire(runtime, operator.nodesets)
     worker_pod_wiring.wire(runtime)
@@ -263,6 +267,7 @@ def kinds(operator: Operator) -> Sequence[Kind]:
     nodesets = readable(caches.nodesets, partial(nodeset.reconcile, runtime, operator.nodesets))
     pods = readable(caches.pods, partial(worker_pod.reconcile, runtime, operator.nodesets.defer))
     scaled = readable(caches.controllers, partial(autoscaling.reconcile, runtime, operator.autoscaling))
+    declared = readable(caches.controllers, partial(accounts.reconcile, runtime, operator.accounts))
     return (
         Kind("Controller", queues.controllers, controllers, settings.controller_workers),
         Kind("RestApi", queues.restapis, restapis, settings.restapi_workers),
@@ -272,6 +277,7 @@ def kinds(operator: Operator) -> Sequence[Kind]:
         Kind("NodeSet", queues.nodesets, nodesets, settings.nodeset_workers, lookup.controller_of_nodeset),
         Kind("Node", queues.kube_nodes, partial(kube_node.reconcile, runtime), 1),
         Kind("Autoscaling", queues.autoscaling, scaled, 1, lambda controller: controller),
+        Kind("Accounts", queues.declared_accounts, declared, 1, lambda controller: controller),
         Kind("Pod", queues.pods, pods, worker_pod.WORKERS, lookup.controller_of_pod),
     )
 

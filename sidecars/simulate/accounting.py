@@ -1,13 +1,17 @@
 """A simulated slurmdbd: its records, and how slurmrestd answers for it, as observed with Slurm 26.05."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sidecars.simulate.answers import (
     BAD_CLUSTER,
+    BAD_DEFAULT_QOS,
     BAD_PARENT,
     BAD_QOS,
+    DEFAULT_ACCOUNT,
     DENIED,
+    JOBS_ACTIVE,
     NO_ENDPOINT,
     NO_SLURMDBD,
     TEXT,
@@ -19,6 +23,17 @@ from sidecars.simulate.answers import (
     refusal,
 )
 from sidecars.simulate.records import Call, Json, Reply
+from sidecars.slurm.protocol.limits import (
+    ASSOCIATION_LIMITS,
+    ASSOCIATION_TRES,
+    INHERITED,
+    NO_LIMIT,
+    QOS_LIMITS,
+    QOS_TRES,
+)
+
+TRES = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages", "gres/gpu")
+"""What is counted with AccountingStorageTRES=gres/gpu."""
 
 
 @dataclass(slots=True)
@@ -40,8 +55,12 @@ class SimAssociation:
     parent: str = ""
     is_default: bool = False
     shares: int = 1
-    max_jobs: int | None = None
-    qos: list[str] = field(default_factory=lambda: ["normal"])
+    qos: list[str] | None = None
+    """None: those of the parent."""
+    default_qos: str | None = None
+    """Likewise."""
+    limits: dict[str, int] = field(default_factory=dict)
+    tres: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -52,6 +71,11 @@ class SimQos:
     description: str = ""
     priority: int = 0
     flags: list[str] = field(default_factory=list)
+    preempt: list[str] = field(default_factory=list)
+    preempt_mode: str = "DISABLED"
+    grace_time: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+    tres: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class Accounting:
@@ -64,9 +88,11 @@ class Accounting:
         self.users = {"root": "Administrator"}
         self.qos = {"normal": SimQos("normal", "Normal QOS default")}
         self.associations = [
-            SimAssociation("root", cluster),
+            SimAssociation("root", cluster, qos=["normal"]),
             SimAssociation("root", cluster, "root", is_default=True),
         ]
+        self.with_jobs: set[tuple[str, str]] = set()
+        """Account and user of jobs that are pending or running."""
 
     def answer(self, call: Call, *, trusted: bool) -> Reply:
         """The reply to a call below `slurmdb/`; `trusted`: the token's user may write."""
@@ -108,7 +134,9 @@ class Accounting:
             case "qos":
                 return ok({"qos": [_qos(qos) for qos in self.qos.values() if name in ("", qos.name)]})
             case "associations" | "association":
-                return ok({"associations": [_association(a) for a in self.associations if _meets(a, query)]})
+                return ok({"associations": [self._shown(a) for a in self.associations if _meets(a, query)]})
+            case "tres":
+                return ok({"TRES": [_tres(each) for each in TRES]})
         return NO_ENDPOINT
 
     def _save_accounts(self, body: Json) -> Reply:
@@ -129,10 +157,20 @@ class Accounting:
 
     def _save_qos(self, body: Json) -> Reply:
         for wanted in body.get("qos", ()):
+            preempting = wanted.get("preempt", {})
+            if set(preempting.get("list", ())) - self.qos.keys():
+                return refusal(422, BAD_QOS)
             qos = self.qos.setdefault(wanted["name"], SimQos(wanted["name"]))
             qos.description = wanted.get("description", qos.description)
             qos.priority = wanted.get("priority", {}).get("number", qos.priority)
-            qos.flags = wanted.get("flags", qos.flags)
+            # What isn't named is removed, and an empty list can't be set.
+            qos.flags = wanted.get("flags", [])
+            qos.preempt_mode = next(iter(preempting.get("mode", ())), "DISABLED")
+            qos.preempt = preempting.get("list") or qos.preempt
+            qos.grace_time = wanted.get("limits", {}).get("grace_time", qos.grace_time)
+            _take_limits(qos.limits, wanted, QOS_LIMITS)
+            for name, counts in _counts(wanted, QOS_TRES):
+                qos.tres[name] = _without_none({**qos.tres.get(name, {}), **(counts or {})})
         return ok({})
 
     def _save_associations(self, body: Json) -> Reply:
@@ -140,15 +178,75 @@ class Accounting:
         if any(set(change.get("qos", ())) - self.qos.keys() for change in wanted):
             return refusal(422, BAD_QOS)
         for change in wanted:
-            # One that doesn't exist: Slurm answers 200 and creates none, or a broken one.
-            for association in self.associations:
-                key = association.account, association.cluster, association.user
-                if key == (change.get("account"), change.get("cluster"), change.get("user", "")):
-                    association.shares = change.get("shares_raw", association.shares)
-                    association.qos = change.get("qos", association.qos)
-                    active = change.get("max", {}).get("jobs", {}).get("active", {})
-                    association.max_jobs = active.get("number", association.max_jobs)
+            key = change.get("account"), change.get("cluster"), change.get("user", "")
+            association = next((a for a in self.associations if (a.account, a.cluster, a.user) == key), None)
+            if association is None:
+                continue  # Slurm answers 200 and creates none, or a broken one.
+            default = change.get("default", {}).get("qos")
+            if default and default not in (change.get("qos") or self._qos_of(association)):
+                return refusal(422, BAD_DEFAULT_QOS)
+            association.shares = change.get("shares_raw", association.shares)
+            association.qos = change.get("qos") or association.qos
+            association.default_qos = default if default is not None else association.default_qos
+            self._move(association, change.get("parent_account"))
+            if change.get("is_default"):
+                for other in self.associations:
+                    if (other.user, other.cluster) == (association.user, association.cluster):
+                        other.is_default = other is association
+            _take_limits(association.limits, change, ASSOCIATION_LIMITS)
+            for name, counts in _counts(change, ASSOCIATION_TRES):
+                # What isn't named is removed.
+                association.tres[name] = _without_none(counts or {})
         return ok({})
+
+    def _move(self, association: SimAssociation, parent: str | None) -> None:
+        """Below another account; without an effect if that doesn't exist or is below this one."""
+        above = parent
+        while above:
+            if above == association.account or not self._has(above, association.cluster):
+                return
+            above = self._parent(above, association.cluster)
+        association.parent = parent or association.parent
+
+    def _parent(self, account: str, cluster: str) -> str:
+        key = account, cluster, ""
+        return next((a.parent for a in self.associations if (a.account, a.cluster, a.user) == key), "")
+
+    def _above(self, association: SimAssociation) -> SimAssociation | None:
+        account = association.account if association.user else association.parent
+        key = account, association.cluster, ""
+        return next((a for a in self.associations if (a.account, a.cluster, a.user) == key), None)
+
+    def _line(self, association: SimAssociation) -> Iterator[SimAssociation]:
+        """The association and all that it inherits from, the nearest first."""
+        found: SimAssociation | None = association
+        while found is not None:
+            yield found
+            found = self._above(found)
+
+    def _qos_of(self, association: SimAssociation) -> list[str]:
+        return next((it.qos for it in self._line(association) if it.qos is not None), [])
+
+    def _shown(self, association: SimAssociation) -> Json:
+        limits, tres = dict(association.limits), {name: dict(it) for name, it in association.tres.items()}
+        for above in list(self._line(association))[1:]:
+            limits = {name: it for name, it in above.limits.items() if name in INHERITED} | limits
+            for name, counts in above.tres.items():
+                if name in INHERITED:
+                    tres[name] = counts | tres.get(name, {})
+        default = next((it.default_qos for it in self._line(association) if it.default_qos is not None), "")
+        shown: Json = {
+            "account": association.account,
+            "cluster": association.cluster,
+            "user": association.user,
+            "partition": "",
+            "parent_account": association.parent,
+            "is_default": association.is_default,
+            "shares_raw": association.shares,
+            "qos": self._qos_of(association),
+            "default": {"qos": default},
+        }
+        return _with_limits(shown, limits, ASSOCIATION_LIMITS, tres, ASSOCIATION_TRES)
 
     def _add_accounts(self, body: Json) -> Reply:
         condition, texts = body.get("association_condition", {}), body.get("account", {})
@@ -188,22 +286,32 @@ class Accounting:
     def _delete(self, kind: str, name: str, query: dict[str, str]) -> Reply:
         if kind == "association":
             gone = [a for a in self.associations if _meets(a, query) and a.user]
-        elif kind in ("account", "user"):
-            gone = [a for a in self.associations if getattr(a, kind) == name]
-            known: dict[str, Any] = self.accounts if kind == "account" else self.users
-            if known.pop(name, None) is None:
-                return UNCHANGED
-        elif self.qos.pop(name, None) is None:
-            return UNCHANGED
+            for it in gone:
+                if it.is_default and sum((a.user, a.cluster) == (it.user, it.cluster) for a in self.associations) > 1:
+                    return refusal(422, DEFAULT_ACCOUNT)
+        elif kind == "user":
+            gone = [a for a in self.associations if a.user == name]
+        elif kind == "account":
+            gone = [a for a in self.associations if any(it.account == name for it in self._line(a))]
         else:
             gone = []
-            for association in self.associations:
-                association.qos = [qos for qos in association.qos if qos != name]
-        self.associations = [a for a in self.associations if not any(a is other for other in gone)]
-        if kind == "association" and not gone:
+        if any((a.account, a.user) in self.with_jobs for a in gone):
+            return refusal(422, JOBS_ACTIVE)
+        known: dict[str, dict[str, Any]] = {"account": self.accounts, "user": self.users, "qos": self.qos}
+        if (kind == "association" and not gone) or (kind in known and known[kind].pop(name, None) is None):
             return UNCHANGED
+        self.associations = [a for a in self.associations if not any(a is other for other in gone)]
+        if kind == "qos":
+            self._forget_qos(name)
         key = {"account": "removed_accounts", "user": "removed_users", "qos": "removed_qos"}.get(kind)
         return ok({key: [name]} if key else {"removed_associations": [f"{a.account} {a.user}" for a in gone]})
+
+    def _forget_qos(self, name: str) -> None:
+        for association in self.associations:
+            if association.qos is not None:
+                association.qos = [qos for qos in association.qos if qos != name]
+        for qos in self.qos.values():
+            qos.preempt = [each for each in qos.preempt if each != name]
 
     def _has(self, account: str, cluster: str, user: str = "") -> bool:
         return any((a.account, a.cluster, a.user) == (account, cluster, user) for a in self.associations)
@@ -220,24 +328,69 @@ def _account(account: SimAccount) -> Json:
 
 
 def _qos(qos: SimQos) -> Json:
-    return {
+    shown: Json = {
         "name": qos.name,
         "description": qos.description,
         "priority": number(qos.priority),
         "flags": qos.flags,
+        "preempt": {"list": qos.preempt, "mode": [qos.preempt_mode]},
+        "limits": {"grace_time": qos.grace_time},
     }
+    return _with_limits(shown, qos.limits, QOS_LIMITS, qos.tres, QOS_TRES)
 
 
-def _association(association: SimAssociation) -> Json:
-    return {
-        "account": association.account,
-        "cluster": association.cluster,
-        "user": association.user,
-        "partition": "",
-        "parent_account": association.parent,
-        "is_default": association.is_default,
-        "shares_raw": association.shares,
-        "max": {"jobs": {"active": limit(association.max_jobs)}},
-        "qos": association.qos,
-        "default": {"qos": ""},
-    }
+def _tres(name: str) -> Json:
+    kind, _, label = name.partition("/")
+    return {"type": kind, "name": label}
+
+
+def _with_limits(
+    shown: Json,
+    limits: Mapping[str, int],
+    limit_places: Mapping[str, str],
+    tres: Mapping[str, Mapping[str, int]],
+    tres_places: Mapping[str, str],
+) -> Json:
+    values: dict[str, object] = {place: limit(limits.get(name)) for name, place in limit_places.items()}
+    for name, place in tres_places.items():
+        values[place] = [{**_tres(each), "count": count} for each, count in tres.get(name, {}).items()]
+    for place, value in values.items():
+        *path, last = place.split(".")
+        holder = shown
+        for part in path:
+            holder = holder.setdefault(part, {})
+        holder[last] = value
+    return shown
+
+
+def _at(body: Json, place: str) -> Any:
+    found: Any = body
+    for part in place.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _take_limits(limits: dict[str, int], body: Json, places: Mapping[str, str]) -> None:
+    for name, place in places.items():
+        value = _at(body, place)
+        if value is None:
+            continue
+        if value.get("set"):
+            limits[name] = value["number"]
+        else:
+            limits.pop(name, None)
+
+
+def _counts(body: Json, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, int] | None]]:
+    """For each limit, the counts that the body gives for TRES that Slurm counts; None if it doesn't name the limit."""
+    for name, place in places.items():
+        listed = _at(body, place)
+        if listed is None:
+            yield name, None
+            continue
+        counts = {"/".join(filter(None, (it["type"], it.get("name")))): it["count"] for it in listed}
+        yield name, {each: count for each, count in counts.items() if each in TRES}
+
+
+def _without_none(counts: dict[str, int]) -> dict[str, int]:
+    return {each: count for each, count in counts.items() if count != NO_LIMIT}

@@ -12,6 +12,7 @@ from sidecars.slurm.hostlists import compress
 BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
 UNKNOWN_JOB, JOB_ENDED, BAD_RESERVATION, BAD_TIME, NO_SLURMDBD, DENIED = 2017, 2021, 2053, 2054, 7000, 2002
 BAD_PARENT, BAD_QOS, BAD_CLUSTER, BAD_FLAG, BAD_DATA, BAD_QUERY, STARTED = 2046, 2066, 7104, 9207, 9216, 9000, 2104
+JOBS_ACTIVE, DEFAULT_ACCOUNT, BAD_DEFAULT_QOS = 7001, 7009, 7011
 TEXT = {
     BUSY: "Requested nodes are busy",
     UNKNOWN_NODE: "Invalid node name specified",
@@ -28,6 +29,9 @@ TEXT = {
     BAD_PARENT: "Invalid parent account specified",
     BAD_QOS: "Invalid qos specification",
     BAD_CLUSTER: "Invalid cluster name",
+    JOBS_ACTIVE: "Job(s) active, cancel job(s) before remove",
+    DEFAULT_ACCOUNT: "You can not remove the default account of a user",
+    BAD_DEFAULT_QOS: ("This request would make it so some associations would not have access to their default qos."),
     BAD_FLAG: "Data parser unable to parse invalid flag",
     BAD_DATA: "Request to parse invalid data",
     BAD_QUERY: "Query empty or not RFC7320 compliant",

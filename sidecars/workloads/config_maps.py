@@ -69,6 +69,11 @@ def accepted(
     return found
 
 
+def created_accounts(controller: Controller, data: Mapping[str, str]) -> Manifest:
+    """The ConfigMap with what was created in slurmdbd from the Controller's declaration."""
+    return _config_map(controller, names.created_accounts(controller.name), data, {})
+
+
 def _config_map(controller: Controller, name: str, data: Mapping[str, str], binary_data: Mapping[str, str]) -> Manifest:
     config_map: Manifest = {
         "apiVersion": "v1",

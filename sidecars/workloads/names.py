@@ -70,6 +70,11 @@ def accepted_config(owner: str, index: int = 0) -> str:
     return f"{config(owner)}-accepted{f'-{index}' if index else ''}"
 
 
+def created_accounts(owner: str) -> str:
+    """The ConfigMap with the names of what was created in slurmdbd from the Controller's declaration."""
+    return f"{owner}-created-accounts"
+
+
 def accounting(owner: str) -> str:
     """slurmdbd's StatefulSet, Service and configuration Secret."""
     return f"{owner}-accounting"

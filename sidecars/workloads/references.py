@@ -20,6 +20,7 @@ SECRETS = {
 CONFIG_MAPS = {
     "Controller": (
         "jwksKeyRef",
+        "declaredAccountsRef",
         "configFileRefs",
         "prologScriptRefs",
         "epilogScriptRefs",

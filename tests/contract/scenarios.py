@@ -13,10 +13,11 @@ import pytest
 
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, ServerFault
-from sidecars.slurm.protocol import TOKEN_HEADER, Request
+from sidecars.slurm.protocol import TOKEN_HEADER, Request, accounting
+from sidecars.slurm.protocol import limits as limits_of
 from sidecars.slurm.states import is_busy, is_down, is_drain, is_drained, is_draining
 from sidecars.slurm.tokens import sign
-from tests.contract import accounting, requests
+from tests.contract import requests
 from tests.contract.target import Target
 
 Scenario = Callable[[Target], Awaitable[None]]
@@ -595,7 +596,7 @@ async def an_account_comes_with_its_association_and_goes_with_it(slurm: Target) 
     (association,) = await slurm.call(accounting.get_associations(account="contract"))
     assert (association.cluster, association.user, association.shares) == (cluster, "", 3)
     assert association.parent_account == "root"
-    assert association.max_jobs is None
+    assert association.limits == {}
     await slurm.call(accounting.update_account("contract", description="d2", organization="o2"))
     (account,) = [a for a in await slurm.call(accounting.get_accounts()) if a.name == "contract"]
     assert account.description == "d2"
@@ -614,11 +615,9 @@ async def a_user_gets_into_an_account_and_out_again(slurm: Target) -> None:
     (association,) = await slurm.call(accounting.get_associations(user="contract-user"))
     assert (association.account, association.cluster, association.shares) == ("contract", cluster, 2)
     assert association.is_default
-    await slurm.call(
-        accounting.update_association("contract", cluster, user="contract-user", shares=7, max_jobs=5, qos=["normal"])
-    )
+    await slurm.call(accounting.update_association(association, shares=7, limits={"MaxJobs": 5}, qos=["normal"]))
     (association,) = await slurm.call(accounting.get_associations(user="contract-user", cluster=cluster))
-    assert (association.shares, association.max_jobs, association.qos) == (7, 5, ("normal",))
+    assert (association.shares, association.limits, association.qos) == (7, {"MaxJobs": 5}, ("normal",))
     await slurm.call(accounting.update_user("contract-user", admin_level="Operator"))
     levels = {user.name: user.admin_levels for user in await slurm.call(accounting.get_users())}
     assert levels["contract-user"] == {"Operator"}
@@ -633,11 +632,106 @@ async def a_user_gets_into_an_account_and_out_again(slurm: Target) -> None:
 async def a_qos_is_made_changed_and_deleted(slurm: Target) -> None:
     await _clean(slurm)
     await slurm.call(accounting.save_qos("contract", description="d", priority=10))
-    await slurm.call(accounting.save_qos("contract", priority=12, flags=["DENY_LIMIT"]))
+    await slurm.call(accounting.save_qos("contract", priority=12, flags=["DENY_LIMIT"], preempt_mode="REQUEUE"))
     (qos,) = [qos for qos in await slurm.call(accounting.get_qos()) if qos.name == "contract"]
     assert (qos.description, qos.priority, qos.flags) == ("d", 12, frozenset({"DENY_LIMIT"}))
+    limits = {"GrpJobs": 3, "MaxWall": 60}
+    save = accounting.save_qos(
+        "contract", qos, preempt=["normal"], limits=limits, tres={"GrpTRES": {"cpu": 4, "mem": 9}}
+    )
+    await slurm.call(save)
+    (qos,) = [qos for qos in await slurm.call(accounting.get_qos()) if qos.name == "contract"]
+    assert (qos.flags, qos.preempt) == (frozenset({"DENY_LIMIT"}), frozenset({"normal"}))
+    assert qos.preempt_mode == "REQUEUE"
+    assert (qos.limits, qos.tres) == (limits, {"GrpTRES": {"cpu": 4, "mem": 9}})
+    await slurm.call(accounting.save_qos("contract", qos, limits={"GrpJobs": -1}, tres={"GrpTRES": {"mem": -1}}))
+    (qos,) = [qos for qos in await slurm.call(accounting.get_qos()) if qos.name == "contract"]
+    assert (qos.limits, qos.tres) == ({"MaxWall": 60}, {"GrpTRES": {"cpu": 4}})
     assert await slurm.call(accounting.delete_qos("contract"))
     assert not await slurm.call(accounting.delete_qos("contract"))
+
+
+@with_slurmdbd
+async def every_limit_is_read_where_it_is_written(slurm: Target) -> None:
+    cluster = await _clean(slurm)
+    await slurm.call(accounting.add_accounts(["contract"], clusters=[cluster]))
+    (association,) = await slurm.call(accounting.get_associations(account="contract"))
+    limits = {name: number for number, name in enumerate(limits_of.ASSOCIATION_LIMITS, 10)}
+    tres = {name: {"cpu": number} for number, name in enumerate(limits_of.ASSOCIATION_TRES, 30)}
+    await slurm.call(accounting.update_association(association, limits=limits, tres=tres))
+    (association,) = await slurm.call(accounting.get_associations(account="contract"))
+    assert (association.limits, association.tres) == (limits, tres)
+    # A change of something else repeats the TRES, which Slurm would otherwise remove.
+    await slurm.call(accounting.update_association(association, shares=9, tres={"GrpTRES": {"cpu": -1}}))
+    (association,) = await slurm.call(accounting.get_associations(account="contract"))
+    assert association.tres == {name: counts for name, counts in tres.items() if name != "GrpTRES"}
+    limits = {name: number for number, name in enumerate(limits_of.QOS_LIMITS, 10)}
+    tres = {name: {"cpu": number} for number, name in enumerate(limits_of.QOS_TRES, 30)}
+    await slurm.call(accounting.save_qos("contract", limits=limits, tres=tres))
+    (qos,) = [qos for qos in await slurm.call(accounting.get_qos()) if qos.name == "contract"]
+    assert (qos.limits, qos.tres) == (limits, tres)
+    counted = await slurm.call(accounting.get_tres())
+    assert counted >= {"cpu", "mem", "node", "fs/disk"}
+    await _clean(slurm)
+
+
+@with_slurmdbd
+async def a_child_has_its_parents_limits_and_qos_until_it_has_its_own(slurm: Target) -> None:
+    cluster = await _clean(slurm)
+    await slurm.call(accounting.save_qos("contract"))
+    await slurm.call(accounting.add_accounts(["contract"], clusters=[cluster]))
+    await slurm.call(accounting.add_users(["contract-user"], accounts=["contract"], clusters=[cluster]))
+    (parent,) = [a for a in await slurm.call(accounting.get_associations(account="contract")) if not a.user]
+    limits, tres = {"MaxJobs": 4, "GrpJobs": 5}, {"MaxTRES": {"cpu": 6, "mem": 7}, "GrpTRES": {"cpu": 8}}
+    change = accounting.update_association(parent, limits=limits, tres=tres, qos=["contract"], default_qos="contract")
+    await slurm.call(change)
+    (child,) = await slurm.call(accounting.get_associations(user="contract-user"))
+    assert (child.limits, child.tres) == ({"MaxJobs": 4}, {"MaxTRES": {"cpu": 6, "mem": 7}})
+    assert (child.qos, child.default_qos) == (("contract",), "contract")
+    own = accounting.update_association(child, inherited=tres, limits={"MaxJobs": 2}, tres={"MaxTRES": {"cpu": 3}})
+    await slurm.call(own)
+    (child,) = await slurm.call(accounting.get_associations(user="contract-user"))
+    assert (child.limits, child.tres) == ({"MaxJobs": 2}, {"MaxTRES": {"cpu": 3, "mem": 7}})
+    refused = accounting.update_association(child, default_qos="normal")
+    assert 7011 in await slurm.refused(Rejected, refused)
+    await _clean(slurm)
+
+
+@with_slurmdbd
+async def an_account_moves_but_never_below_itself(slurm: Target) -> None:
+    cluster = await _clean(slurm)
+    await slurm.call(accounting.add_accounts(["contract"], clusters=[cluster]))
+    await slurm.call(accounting.add_accounts(["contract-sub"], clusters=[cluster]))
+
+    async def parents() -> list[str]:
+        found = {a.account: a.parent_account for a in await slurm.call(accounting.get_associations()) if not a.user}
+        return [found["contract"], found["contract-sub"]]
+
+    (top,) = await slurm.call(accounting.get_associations(account="contract"))
+    (sub,) = await slurm.call(accounting.get_associations(account="contract-sub"))
+    await slurm.call(accounting.update_association(sub, parent="contract"))
+    assert await parents() == ["root", "contract"]
+    # Both are answered as if they were done.
+    await slurm.call(accounting.update_association(top, parent="contract-sub"))
+    await slurm.call(accounting.update_association(top, parent="contract-none"))
+    assert await parents() == ["root", "contract"]
+    await _clean(slurm)
+
+
+@with_slurmdbd
+async def a_user_keeps_the_default_account_until_another_one_is(slurm: Target) -> None:
+    cluster = await _clean(slurm)
+    for name in ("contract", "contract-sub"):
+        await slurm.call(accounting.add_accounts([name], clusters=[cluster]))
+        await slurm.call(accounting.add_users(["contract-user"], accounts=[name], clusters=[cluster]))
+    first = accounting.delete_association("contract", cluster, "contract-user")
+    assert 7009 in await slurm.refused(Rejected, first)
+    (other,) = await slurm.call(accounting.get_associations(user="contract-user", account="contract-sub"))
+    await slurm.call(accounting.update_association(other, is_default=True))
+    assert await slurm.call(first)
+    (other,) = await slurm.call(accounting.get_associations(user="contract-user"))
+    assert (other.account, other.is_default) == ("contract-sub", True)
+    await _clean(slurm)
 
 
 @with_slurmdbd
@@ -650,7 +744,8 @@ async def what_isnt_there_cant_be_referred_to(slurm: Target) -> None:
     nowhere = accounting.add_users(["contract-user"], accounts=["contract-none"], clusters=[cluster])
     assert not await slurm.call(nowhere)
     await slurm.call(accounting.add_accounts(["contract"], clusters=[cluster]))
-    qos = accounting.update_association("contract", cluster, qos=["contract-none"])
+    (association,) = await slurm.call(accounting.get_associations(account="contract"))
+    qos = accounting.update_association(association, qos=["contract-none"])
     assert 2066 in await slurm.refused(Rejected, qos)
     await _clean(slurm)
 

@@ -26,6 +26,12 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- end -}}
 {{- end -}}
 {{- include "slurm.faults.exporter" . -}}
+{{- $declared := .Values.accounting.declared | default dict -}}
+{{- range $place, $entries := dict "users" .Values.users "accounting.declared.accounts" $declared.accounts "accounting.declared.qos" $declared.qos -}}
+{{- if and $entries (not $.Values.accounting.enabled) -}}
+{{- include "slurm.check.line" (list $place "without accounting, no slurmdbd can have them" "Set accounting.enabled.") -}}
+{{- end -}}
+{{- end -}}
 {{- $persistence := $controller.persistence | default dict -}}
 {{- if and (not $controller.external) ($controller.ha | default dict).enabled (not (and $persistence.enabled $persistence.existingClaim)) -}}
 {{- include "slurm.check.line" (list "controller.ha.enabled" "standbys need a volume that all slurmctld share"

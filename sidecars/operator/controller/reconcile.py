@@ -53,8 +53,8 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     except NotUsableError as error:
         failure, ready = error, workload.refused(runtime, manifest, error)
     effects.emit_events(runtime, manifest, conditions)
-    counted = runtime.autoscaled.get(("Controller", key))
-    conditions += [] if counted is None else [counted]
+    for reported in (runtime.autoscaled.get(("Controller", key)), runtime.accounts.get(key)):
+        conditions += [] if reported is None else [reported]
     await runtime.status.report(CONTROLLERS, manifest, [ready, *conditions, observe.slurm_reachable(runtime, key)])
     workload.raise_retried(failure)
 

@@ -23,6 +23,8 @@ class Queues:
     accountings: WorkQueue[Key] = field(default_factory=WorkQueue)
     tokens: WorkQueue[Key] = field(default_factory=WorkQueue)
     kube_nodes: WorkQueue[Key] = field(default_factory=WorkQueue)
+    declared_accounts: WorkQueue[Key] = field(default_factory=WorkQueue)
+    """Controllers, for what they declare for slurmdbd."""
     autoscaling: WorkQueue[Key] = field(default_factory=WorkQueue)
     """Controllers, for all of their NodeSets that are scaled."""
 

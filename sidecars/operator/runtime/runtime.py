@@ -42,6 +42,9 @@ class Runtime:
     autoscaled: dict[tuple[str, Key], Condition] = field(default_factory=dict)
     """What autoscaling reports about an object, by its kind and key, for the pass that writes the object's status."""
 
+    accounts: dict[Key, Condition] = field(default_factory=dict)
+    """The condition of the declared accounts of a Controller, likewise."""
+
     def forget_deleted(self) -> None:
         """Have what is remembered of an object dropped when it is deleted. Call it once, before the reflectors run."""
         for reflector in self.caches.custom_resources():

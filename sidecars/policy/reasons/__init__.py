@@ -4,6 +4,7 @@
 condition type: two types may use one word for two things.
 """
 
+from sidecars.policy.reasons.accounts import AccountsApplied
 from sidecars.policy.reasons.autoscaling import Autoscaled, JobsCounted, NotCounted
 from sidecars.policy.reasons.base import Reason
 from sidecars.policy.reasons.configuration import ConfigurationAccepted, ConfigurationRunning
@@ -30,6 +31,7 @@ CONDITION_TYPES: tuple[type[Reason], ...] = (
     PartitionsReleased,
     ReservationCreated,
     ServiceMonitor,
+    AccountsApplied,
     Autoscaled,
     JobsCounted,
     PowerSaving,
@@ -38,6 +40,7 @@ CONDITION_TYPES: tuple[type[Reason], ...] = (
 
 __all__ = [
     "CONDITION_TYPES",
+    "AccountsApplied",
     "Autoscaled",
     "ConfigurationAccepted",
     "ConfigurationRunning",

@@ -38,6 +38,16 @@ class EventReason(Explained):
         "A slurmctld started past its start gate, perhaps with old state while another one led.",
         "See the reasons of the condition `StartGated`.",
     )
+    ACCOUNTS_CHANGED = (
+        "AccountsChanged",
+        "The declared accounts, users or QOS differ from slurmdbd. The note lists the changes that are applied.",
+        "See the condition `AccountsApplied`.",
+    )
+    ACCOUNTS_DRIFT = (
+        "AccountsDrift",
+        "Someone changed in slurmdbd what is declared. The note lists what is set back.",
+        "Change the declaration instead, or remove the field from it.",
+    )
     SLURM_KEY = "SlurmKey", "The keys of Slurm's daemons reached the next step of a rotation.", NOTHING
 
     # NodeSet

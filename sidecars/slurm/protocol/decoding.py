@@ -41,6 +41,8 @@ _FIRST_REJECTION, _AFTER_REJECTIONS = 2000, 3000  # slurmctld's own refusals
 _REJECTED_BY_SLURMDBD = frozenset(
     {
         7001,  # ESLURM_JOBS_RUNNING_ON_ASSOC
+        7009,  # ESLURM_NO_REMOVE_DEFAULT_ACCOUNT
+        7011,  # ESLURM_NO_ASSOC_QOS_ACCESS: a default QOS that an association may not use
         7104,  # ESLURM_INVALID_CLUSTER_NAME
     }
 )

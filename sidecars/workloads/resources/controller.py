@@ -87,6 +87,8 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     next_slurm_key_ref: KeySelector | None = None
     """The key that replaces the one of `slurm_key_ref`, step by step; None: no rotation."""
     accounting_ref: LocalObjectReference | None = None
+    declared_accounts_ref: LocalObjectReference | None = None
+    """The ConfigMap that declares accounts, users and QOS; None: sacctmgr alone manages them."""
     external: bool = False
     """Whether slurmctld runs outside Kubernetes, at the address in `external_config`."""
     external_config: ExternalConfig | None = None

@@ -92,7 +92,11 @@ rules refer, the rule, the value, its place in the values.
 {{- include "slurm-operator-crds.check.unknown" (list $definitions $properties $key $here) -}}
 {{- end -}}
 {{- with $rule.propertyNames -}}
-{{- include "slurm-operator-crds.check.string" (list . $key $here) -}}
+{{- $names := . -}}
+{{- with get . "$ref" -}}
+{{- $names = get $definitions (trimPrefix "#/definitions/" .) -}}
+{{- end -}}
+{{- include "slurm-operator-crds.check.string" (list $names $key $here) -}}
 {{- end -}}
 {{- end -}}
 {{- $value := index . 2 -}}

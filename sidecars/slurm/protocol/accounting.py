@@ -1,6 +1,4 @@
-"""slurmdbd by way of slurmrestd: accounts, users, associations and QOS as requests of `sidecars.slurm.protocol`.
-
-No role of the product sends them. The scenarios send them to the simulator and to real Slurm.
+"""slurmdbd by way of slurmrestd: accounts, users, associations and QOS.
 
 Observed with Slurm 26.05:
 - slurmdbd down: 502 with number 7000 (ServerFault).
@@ -8,16 +6,36 @@ Observed with Slurm 26.05:
 - `POST associations/` answers 200 for an association that it can't create. One that it creates for an account has no
   parent, which breaks the tree of shares. It is therefore used for existing associations only; new ones are created
   with their account (`add_accounts`) or their user (`add_users`).
+- `POST associations/` removes each TRES limit that it doesn't name, and `POST qos/` removes the flags and the preempt
+  mode. These requests therefore repeat what the record has.
+- `POST associations/` answers 200 without an effect for a parent that doesn't exist or is below the account, and both
+  answer 200 for a limit of a TRES that Slurm doesn't count. Read again what was written.
+- `POST qos/` can't empty a list of preempted QOS: an empty list changes nothing.
 - no right to write: 422 with number 2002. An unknown parent account: 422 with 2046; an unknown QOS: 422 with 2066; an
-  unknown cluster: 500 with 7104.
+  unknown cluster: 500 with 7104; a default QOS that isn't allowed: 422 with 7011.
+- deleting what jobs use that are pending or running: 422 with 7001. Deleting the association with a user's default
+  account while the user has others: 422 with 7009. Deleting an account deletes it on all clusters, with all below it.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from sidecars.slurm.protocol import Fields, Request
-from sidecars.slurm.protocol.request import nothing, segment
+from sidecars.slurm.protocol.fields import Fields
+from sidecars.slurm.protocol.limits import (
+    ASSOCIATION_LIMITS,
+    ASSOCIATION_TRES,
+    INHERITED,
+    QOS_LIMITS,
+    QOS_TRES,
+    Tres,
+    put_limits,
+    put_tres,
+    read_limits,
+    read_tres,
+    tres_name,
+)
+from sidecars.slurm.protocol.request import Request, nothing, segment
 
 _SERVICE = "slurmdb"
 
@@ -54,11 +72,13 @@ class Association:
     """Whether this is the user's default account."""
     shares: int = 0
     """The fair share."""
-    max_jobs: int | None = None
-    """Number of jobs that can run at the same time; None for no limit."""
     qos: tuple[str, ...] = ()
-    """Names of the QOS that it can use."""
+    """Names of the QOS that it can use, its own or its parent's."""
     default_qos: str = ""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Its own and its parents', by the names of `ASSOCIATION_LIMITS`; those without a limit are missing."""
+    tres: Tres = field(default_factory=dict)
+    """Likewise, by the names of `ASSOCIATION_TRES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +89,16 @@ class Qos:
     description: str = ""
     priority: int = 0
     flags: frozenset[str] = frozenset()
+    preempt: frozenset[str] = frozenset()
+    """Names of the QOS whose jobs it can preempt."""
+    preempt_mode: str = "DISABLED"
+    """`DISABLED`: that of the cluster."""
+    grace_time: int = 0
+    """Seconds."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """By the names of `QOS_LIMITS`; those without a limit are missing."""
+    tres: Tres = field(default_factory=dict)
+    """By the names of `QOS_TRES`."""
 
 
 def get_accounts() -> Request[tuple[Account, ...]]:
@@ -84,6 +114,13 @@ def get_users() -> Request[tuple[User, ...]]:
 def get_qos() -> Request[tuple[Qos, ...]]:
     """All qualities of service."""
     return Request("GET", "qos/", read=_all_qos, service=_SERVICE)
+
+
+def get_tres() -> Request[frozenset[str]]:
+    """What Slurm counts, for example `cpu` and `gres/gpu`."""
+    return Request(
+        "GET", "tres/", read=lambda answer: frozenset(map(tres_name, answer.items("TRES"))), service=_SERVICE
+    )
 
 
 def get_associations(*, account: str = "", user: str = "", cluster: str = "") -> Request[tuple[Association, ...]]:
@@ -137,25 +174,36 @@ def add_users(
 
 
 def update_association(
-    account: str,
-    cluster: str,
+    record: Association,
     *,
-    user: str = "",
+    inherited: Tres | None = None,
     shares: int | None = None,
-    max_jobs: int | None = None,
     qos: Iterable[str] | None = None,
+    default_qos: str | None = None,
+    parent: str | None = None,
+    is_default: bool = False,
+    limits: Mapping[str, int] | None = None,
+    tres: Tres | None = None,
 ) -> Request[None]:
-    """Change an existing association; None doesn't change a field. Rejected for an unknown QOS.
+    """Change an existing association, whose `record` was just read; None doesn't change a field.
 
-    Don't call it for one that may not exist: see above.
+    `limits` and `tres` may name some limits only; NO_LIMIT removes one. `inherited`: the limits of the parent's record,
+    which are not repeated. Rejected for an unknown QOS. Don't call it for an association that may not exist: see above.
     """
-    change: dict[str, Any] = {"account": account, "cluster": cluster, "user": user}
-    if shares is not None:
-        change["shares_raw"] = shares
-    if max_jobs is not None:
-        change["max"] = {"jobs": {"active": {"set": True, "number": max_jobs}}}
-    if qos is not None:
-        change["qos"] = list(qos)
+    change: dict[str, Any] = {"account": record.account, "cluster": record.cluster, "user": record.user}
+    if record.partition:
+        change["partition"] = record.partition
+    fields = {"shares_raw": shares, "qos": None if qos is None else list(qos), "parent_account": parent}
+    change.update((key, value) for key, value in fields.items() if value is not None)
+    if default_qos is not None:
+        change["default"] = {"qos": default_qos}
+    if is_default:
+        change["is_default"] = True
+    put_limits(change, ASSOCIATION_LIMITS, limits or {})
+    whole = {
+        name: {**own_counts(name, record, inherited or {}), **(tres or {}).get(name, {})} for name in ASSOCIATION_TRES
+    }
+    put_tres(change, ASSOCIATION_TRES, whole)
     return _writing("associations/", {"associations": [change]})
 
 
@@ -171,17 +219,43 @@ def update_user(name: str, *, admin_level: str) -> Request[None]:
     return _writing("users/", {"users": [{"name": name, "administrator_level": [admin_level]}]})
 
 
+def own_counts(name: str, record: Association, inherited: Tres) -> dict[str, int]:
+    """The TRES of one limit that the association has itself; `inherited`: the limits of its parent's record."""
+    above = inherited.get(name, {}) if name in INHERITED else {}
+    return {tres: count for tres, count in record.tres.get(name, {}).items() if above.get(tres) != count}
+
+
 def save_qos(
-    name: str, *, description: str | None = None, priority: int | None = None, flags: Sequence[str] | None = None
+    name: str,
+    record: Qos | None = None,
+    *,
+    description: str | None = None,
+    priority: int | None = None,
+    flags: Iterable[str] | None = None,
+    preempt: Iterable[str] | None = None,
+    preempt_mode: str | None = None,
+    grace_time: int | None = None,
+    limits: Mapping[str, int] | None = None,
+    tres: Tres | None = None,
 ) -> Request[None]:
-    """Create the QOS of that name, or change it if it exists; None doesn't change a field."""
-    qos: dict[str, Any] = {"name": name}
+    """Create the QOS of that name, or change the one whose `record` was just read; None doesn't change a field.
+
+    `limits` and `tres` may name some limits only; NO_LIMIT removes one. Rejected for an unknown QOS in `preempt`.
+    """
+    record = record or Qos(name)
+    qos: dict[str, Any] = {"name": name, "flags": sorted(record.flags if flags is None else flags)}
+    preempting: dict[str, Any] = {"mode": [record.preempt_mode if preempt_mode is None else preempt_mode]}
+    if preempt is not None:
+        preempting["list"] = sorted(preempt)
+    qos["preempt"] = preempting
     if description is not None:
         qos["description"] = description
     if priority is not None:
         qos["priority"] = {"set": True, "number": priority}
-    if flags is not None:
-        qos["flags"] = list(flags)
+    if grace_time is not None:
+        qos["limits"] = {"grace_time": grace_time}
+    put_limits(qos, QOS_LIMITS, limits or {})
+    put_tres(qos, QOS_TRES, tres or {})
     return _writing("qos/", {"qos": [qos]})
 
 
@@ -247,21 +321,29 @@ def _association(item: Fields) -> Association:
         parent_account=item.text("parent_account"),
         is_default=item.flag("is_default"),
         shares=item.number("shares_raw"),
-        max_jobs=item.nested("max").nested("jobs").number_or_none("active"),
         qos=item.words("qos"),
         default_qos=item.nested("default").text("qos"),
+        limits=read_limits(item, ASSOCIATION_LIMITS),
+        tres=read_tres(item, ASSOCIATION_TRES),
     )
 
 
 def _all_qos(answer: Fields) -> tuple[Qos, ...]:
-    return tuple(
-        Qos(
-            item.text("name", required=True),
-            item.text("description"),
-            item.number("priority"),
-            frozenset(item.words("flags")),
-        )
-        for item in answer.items("qos")
+    return tuple(map(_qos, answer.items("qos")))
+
+
+def _qos(item: Fields) -> Qos:
+    preempting = item.nested("preempt")
+    return Qos(
+        item.text("name", required=True),
+        item.text("description"),
+        item.number("priority"),
+        frozenset(item.words("flags")),
+        preempt=frozenset(preempting.words("list")),
+        preempt_mode=next(iter(preempting.words("mode")), "DISABLED"),
+        grace_time=item.nested("limits").number("grace_time"),
+        limits=read_limits(item, QOS_LIMITS),
+        tres=read_tres(item, QOS_TRES),
     )
 
 

@@ -1,0 +1,1 @@
+"""Applies declared accounts, users and QOS to slurmdbd."""

@@ -1,0 +1,70 @@
+"""Reads slurmdbd, applies changes to it, and stores what was created, in a ConfigMap of the Controller."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from sidecars.kube import Manifest
+from sidecars.operator.runtime import workload
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.runtime.waking import key_of
+from sidecars.policy.accounts.live import Live
+from sidecars.policy.accounts.plan import Change
+from sidecars.policy.accounts.record import Record, decode, encode
+from sidecars.slurm.errors import NotFound, Rejected
+from sidecars.slurm.protocol import accounting
+from sidecars.workloads import config_maps, names
+from sidecars.workloads.resources import Controller
+
+log = logging.getLogger(__name__)
+
+
+async def read(cluster: Cluster, name: str) -> Live:
+    """What slurmdbd has, for the Slurm cluster of that name. Raises SlurmError."""
+    call = cluster.client.call
+    accounts, users, qos, associations, tres = await asyncio.gather(
+        call(accounting.get_accounts()),
+        call(accounting.get_users()),
+        call(accounting.get_qos()),
+        call(accounting.get_associations()),
+        call(accounting.get_tres()),
+    )
+    return Live(
+        cluster=name,
+        accounts={it.name: it for it in accounts},
+        users={it.name: it for it in users},
+        qos={it.name: it for it in qos},
+        associations=associations,
+        tres=tres,
+    )
+
+
+async def apply(cluster: Cluster, changes: Sequence[Change]) -> tuple[list[str], set[str]]:
+    """Send all of them. What Slurm refuses, and what turned out to exist. Raises SlurmError without an answer."""
+    refused: list[str] = []
+    others: set[str] = set()
+    for change in changes:
+        try:
+            done = await cluster.client.call(change.request)
+        except (NotFound, Rejected) as error:
+            refused.append(f"{change.text}: {error}")
+            others.update(change.creates)
+        else:
+            if done is False:
+                # Someone else was faster.
+                others.update(change.creates)
+    return refused, others
+
+
+def recorded(runtime: Runtime, controller: Controller) -> Record:
+    """What was created from declarations, as stored. Nothing if the ConfigMap is missing: then nothing is deleted."""
+    live = runtime.caches.own_config_maps.store.get(controller.namespace, names.created_accounts(controller.name))
+    return decode((live or {}).get("data") or {})
+
+
+async def store(runtime: Runtime, manifest: Manifest, controller: Controller, record: Record) -> None:
+    """Store it. Raises NotUsableError and KubeError."""
+    rendered = config_maps.created_accounts(controller, encode(record))
+    await workload.apply_all(runtime, manifest, "Controller", lambda: [rendered])
+    log.debug("Controller %s/%s: stored what was created in slurmdbd", *key_of(manifest))

@@ -1,0 +1,137 @@
+"""One pass over what a Controller declares for slurmdbd: read, plan, apply, read again, report.
+
+`sidecars.policy.accounts` decides. slurmdbd reports no changes, so it is read once a minute.
+"""
+
+from collections.abc import Sequence
+
+from sidecars.kube import Manifest
+from sidecars.operator.accounts import effects
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
+from sidecars.policy.accounts import report
+from sidecars.policy.accounts.declared import KEY, Declared, DeclaredError, faults, parse
+from sidecars.policy.accounts.plan import exists, plan
+from sidecars.policy.accounts.record import Record, digest
+from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import AccountsApplied, EventReason
+from sidecars.slurm.errors import SlurmError
+from sidecars.workloads import references
+from sidecars.workloads.resources import Controller, ResourceError
+
+EVERY = 60.0
+"""Seconds between two readings of slurmdbd."""
+ROUNDS = 4
+"""A deletion may become possible only after other changes."""
+
+Records = dict[Key, Record]
+"""What was stored last, by Controller: newer than what the watch may show."""
+
+
+async def reconcile(runtime: Runtime, records: Records, key: Key) -> float | None:
+    """One pass. Returns after how many seconds to look again; None if nothing is declared. Raises SlurmError."""
+    manifest = runtime.caches.controllers.store.get(*key)
+    controller = _controller(runtime, key)
+    reference = controller.spec.declared_accounts_ref if controller is not None else None
+    if manifest is None or controller is None or reference is None or controller.metadata.deletion_timestamp:
+        records.pop(key, None)
+        _report(runtime, key, None)
+        return None
+    await runtime.contents.read(references.of(manifest))
+    data = runtime.contents.config_map(key[0], reference.name)
+    cluster = runtime.clusters.get(key)
+    if data is None or KEY not in data:
+        _report(runtime, key, report.missing(reference.name, exists=data is not None))
+        return None
+    if cluster is None:
+        _report(runtime, key, report.no_rest_api())
+        return None
+    text = data[KEY]
+    try:
+        declared = parse(text)
+        condition = await _apply(
+            runtime, records, manifest, controller, cluster, declared, digest(text if isinstance(text, str) else "")
+        )
+    except DeclaredError as error:
+        _report(runtime, key, Condition(report.TYPE, "False", AccountsApplied.INVALID, str(error)))
+        return None
+    except SlurmError as error:
+        _report(runtime, key, Condition(report.TYPE, "Unknown", AccountsApplied.NO_ANSWER, str(error)))
+        raise
+    _report(runtime, key, condition)
+    return EVERY
+
+
+async def _apply(
+    runtime: Runtime,
+    records: Records,
+    manifest: Manifest,
+    controller: Controller,
+    cluster: Cluster,
+    declared: Declared,
+    applied: str,
+) -> Condition:
+    """Bring slurmdbd to the declaration. Raises SlurmError, NotUsableError and KubeError."""
+    key = controller.namespace, controller.name
+    record = records.setdefault(key, effects.recorded(runtime, controller))
+    former: Sequence[str] = ()
+    refused: list[str] = []
+    for number in range(ROUNDS):
+        live = await effects.read(cluster, controller.cluster_name)
+        wrong = list(faults(declared, live))
+        if wrong:
+            return report.invalid(wrong)
+        step = plan(declared, live, record.created)
+        texts = [change.text for change in step.changes]
+        if declared.dry_run and texts:
+            return report.planned(texts, step.left)
+        if not texts:
+            created = frozenset(name for name in record.created if exists(name, live))
+            await _store(runtime, records, manifest, controller, Record(created, applied))
+            return report.applied(declared, step.left)
+        if texts == former:
+            break
+        if number == 0:
+            _announce(runtime, manifest, texts, drift=record.applied == applied)
+        # Before the first of them, so that an interruption forgets nothing that was created.
+        record = Record(step.created(record.created), record.applied)
+        await _store(runtime, records, manifest, controller, record)
+        refused, others = await effects.apply(cluster, step.changes)
+        record = Record(record.created - others, record.applied)
+        former = texts
+    await _store(runtime, records, manifest, controller, record)
+    return report.not_applied(former, refused)
+
+
+async def _store(
+    runtime: Runtime, records: Records, manifest: Manifest, controller: Controller, record: Record
+) -> None:
+    await effects.store(runtime, manifest, controller, record)
+    records[controller.namespace, controller.name] = record
+
+
+def _controller(runtime: Runtime, key: Key) -> Controller | None:
+    """What can't be read is reported in the Controller's own pass."""
+    try:
+        return runtime.lookup.controller(*key)
+    except ResourceError:
+        return None
+
+
+def _announce(runtime: Runtime, manifest: Manifest, texts: Sequence[str], *, drift: bool) -> None:
+    if drift:
+        runtime.events.emit(manifest, "Warning", EventReason.ACCOUNTS_DRIFT, "Apply", report.listed(texts, 10))
+    else:
+        runtime.events.emit(manifest, "Normal", EventReason.ACCOUNTS_CHANGED, "Apply", report.listed(texts, 10))
+
+
+def _report(runtime: Runtime, key: Key, condition: Condition | None) -> None:
+    """Have the pass over the Controller write the condition."""
+    if runtime.accounts.get(key) == condition:
+        return
+    if condition is None:
+        del runtime.accounts[key]
+    else:
+        runtime.accounts[key] = condition
+    runtime.queues.controllers.add(key)

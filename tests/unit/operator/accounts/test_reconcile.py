@@ -1,0 +1,249 @@
+"""One pass over what a Controller declares for slurmdbd."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sidecars.operator.accounts.reconcile import EVERY, Records, reconcile
+from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
+from sidecars.simulate.accounting import Accounting
+from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.protocol import Request
+from tests.support.operator_parts import CONTROLLER, Parts, SlurmConnection
+from tests.support.slurmdbd import by_hand, live
+from tests.unit.policy.accounts.test_plan import declared as plain
+
+pytestmark = pytest.mark.looptime
+NAME = "slurm-declared-accounts"
+
+
+class Setting:
+    """An operator whose Controller declares accounts, and its simulated Slurm."""
+
+    def __init__(self) -> None:
+        self.connection = SlurmConnection()
+        self.parts = Parts(connect=lambda url, tokens: self.connection)
+        self.records: Records = {}
+        self.conditions: list[tuple[str, str]] = []
+
+    @property
+    def slurmdbd(self) -> Accounting:
+        """The simulated one."""
+        found = self.connection.model.accounting
+        assert found is not None
+        return found
+
+    async def connected(self, **declared: Any) -> "Setting":
+        """Connected to Slurm, with this declaration."""
+        self.declare(**declared)
+        self.parts.controller()
+        await self.parts.connect()
+        self.controller()
+        return self
+
+    def controller(self) -> None:
+        """Store the Controller as the watch shows it."""
+        self.parts.controller(clusterName="slurm", declaredAccountsRef={"name": NAME})
+
+    def declare(self, text: str | None = None, **declared: Any) -> None:
+        """Put the ConfigMap there."""
+        self.parts.config_map(NAME, {"declared.json": json.dumps(declared) if text is None else text})
+
+    async def run(self) -> float | None:
+        """One pass, and what it wrote reaches the caches."""
+        again = await reconcile(self.parts.runtime, self.records, CONTROLLER)
+        self.follow_applied()
+        return again
+
+    def follow_applied(self) -> None:
+        """Show the ConfigMaps as they were applied."""
+        for number, body in enumerate(self.parts.requests.of("apply", "ConfigMap"), 1000):
+            metadata = {**body["metadata"], "uid": "u", "resourceVersion": str(number)}
+            self.parts.runtime.caches.own_config_maps.store.put({**body, "metadata": metadata})
+
+    @property
+    def condition(self) -> tuple[str, str, str]:
+        """Status, reason and message."""
+        found = self.parts.runtime.accounts[CONTROLLER]
+        return found.status, str(found.reason.value), found.message
+
+    def writes(self) -> int:
+        """The number of changes that reached slurmrestd."""
+        return sum(not it.startswith("GET") and "slurmdb" in it for it in self.connection.sent)
+
+    def events(self) -> list[str]:
+        """The reasons of the Events."""
+        return [body["reason"] for body in self.parts.requests.of("create", "Event")]
+
+
+WANTED: dict[str, Any] = {"accounts": {"physics": {"fairshare": 3}}, "users": {"alice": {"accounts": ["physics"]}}}
+
+
+async def test_a_declaration_is_applied_and_a_settled_one_writes_nothing() -> None:
+    setting = await Setting().connected(**WANTED)
+    assert await setting.run() == EVERY
+    assert setting.condition == ("True", "Applied", "1 accounts, 1 users, 0 QOS")
+    found = live(setting.slurmdbd)
+    assert (found.here["physics", ""].shares, found.here["physics", "alice"].is_default) == (3, True)
+    writes, applied = setting.writes(), len(setting.parts.requests.of("apply", "ConfigMap"))
+    assert await setting.run() == EVERY
+    assert (setting.writes(), len(setting.parts.requests.of("apply", "ConfigMap"))) == (writes, applied)
+
+
+async def test_the_controllers_pass_writes_the_condition() -> None:
+    setting = await Setting().connected(**WANTED)
+    await setting.run()
+    assert (await setting.parts.woken())["controllers"] == {CONTROLLER}
+    await reconcile_controller(setting.parts.runtime, setting.parts.operator.controllers, CONTROLLER)
+    assert setting.parts.condition("Controller", "AccountsApplied")["reason"] == "Applied"
+
+
+async def test_a_changed_config_map_wakes_the_pass_and_no_pod_restarts_for_it() -> None:
+    setting = await Setting().connected(**WANTED)
+    await setting.run()
+    await setting.parts.woken()
+    setting.declare(accounts={"physics": {"fairshare": 4}})
+    assert CONTROLLER in (await setting.parts.woken())["declared_accounts"]
+    await setting.run()
+    assert live(setting.slurmdbd).here["physics", ""].shares == 4
+
+
+async def test_drift_of_a_declared_field_is_set_back_and_reported_and_nothing_else_is() -> None:
+    setting = await Setting().connected(**WANTED)
+    await setting.run()
+    by_hand(
+        setting.slurmdbd,
+        plain(accounts={"physics": {"fairshare": 9, "limits": {"MaxJobs": 2}}, "theirs": {"fairshare": 7}}),
+    )
+    await setting.run()
+    found = live(setting.slurmdbd)
+    assert (found.here["physics", ""].shares, found.here["physics", ""].limits) == (3, {"MaxJobs": 2})
+    assert found.here["theirs", ""].shares == 7
+    await setting.parts.woken()
+    assert setting.events() == ["AccountsChanged", "AccountsDrift"]
+
+
+async def test_a_dry_run_lists_the_changes_and_sends_none() -> None:
+    setting = await Setting().connected(**WANTED, dryRun=True)
+    await setting.run()
+    assert setting.writes() == 0
+    assert setting.condition == (
+        "False",
+        "Planned",
+        "create account physics below root; account physics: fairshare=3; add user alice to account physics",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"accounts": {"a": {"parent": "x"}}}', "accounts.a.parent: no account `x` exists"),
+        ('{"accounts": {"a": {"fairshare": "3"}}}', "$.accounts[...].fairshare"),
+        ('{"acounts": {}}', "unknown field `acounts`"),
+        ("accounts:", "declared.json"),
+    ],
+)
+async def test_with_a_fault_nothing_is_applied_and_the_message_names_the_place(text: str, message: str) -> None:
+    setting = await Setting().connected()
+    setting.declare(text)
+    await setting.run()
+    status, reason, found = setting.condition
+    assert (status, reason) == ("False", "Invalid")
+    assert message in found
+    assert setting.writes() == 0
+
+
+async def test_a_missing_config_map_is_named() -> None:
+    setting = Setting()
+    setting.parts.controller()
+    await setting.parts.connect()
+    setting.controller()
+    await setting.run()
+    status, reason, message = setting.condition
+    assert (status, reason) == ("False", "ReferenceMissing")
+    assert NAME in message
+
+
+async def test_without_a_rest_api_the_condition_says_so() -> None:
+    setting = Setting()
+    setting.declare(**WANTED)
+    setting.controller()
+    await setting.run()
+    assert setting.condition[:2] == ("Unknown", "NoRestApi")
+
+
+async def test_while_slurmdbd_is_down_nothing_changes_and_the_queue_tries_again() -> None:
+    setting = await Setting().connected(**WANTED)
+    setting.slurmdbd.up = False
+    with pytest.raises(SlurmError):
+        await setting.run()
+    assert setting.condition[:2] == ("Unknown", "NoAnswer")
+    setting.slurmdbd.up = True
+    await setting.run()
+    assert setting.condition[:2] == ("True", "Applied")
+
+
+@pytest.mark.parametrize("after", range(1, 5))
+async def test_an_operator_that_ends_between_two_changes_still_knows_what_it_created(after: int) -> None:
+    setting = await Setting().connected(**WANTED)
+    carry, left = setting.connection.call, after
+
+    async def failing(request: Request[Any], *, timeout: float | None = None) -> Any:
+        nonlocal left
+        if request.method != "GET":
+            left -= 1
+            if left < 0:
+                setting.slurmdbd.up = False
+        return await carry(request, timeout=timeout)
+
+    setting.connection.call = failing  # type: ignore[method-assign]
+    if after < 3:
+        with pytest.raises(SlurmError):
+            await setting.run()
+    else:
+        await setting.run()
+    setting.follow_applied()
+    # Another operator, which knows only what is stored.
+    setting.connection.call = carry  # type: ignore[method-assign]
+    setting.slurmdbd.up = True
+    setting.records.clear()
+    setting.declare(prune=True)
+    await setting.run()
+    assert setting.condition == ("True", "Applied", "0 accounts, 0 users, 0 QOS")
+    found = live(setting.slurmdbd)
+    assert (set(found.accounts), set(found.users)) == ({"root"}, {"root"})
+
+
+async def test_what_existed_before_is_never_deleted() -> None:
+    setting = await Setting().connected(**WANTED)
+    by_hand(setting.slurmdbd, plain(**WANTED))
+    await setting.run()
+    setting.declare(prune=True)
+    await setting.run()
+    assert ("physics", "alice") in live(setting.slurmdbd).here
+
+
+async def test_a_deletion_that_jobs_forbid_is_reported_and_tried_again() -> None:
+    setting = await Setting().connected(**WANTED)
+    await setting.run()
+    setting.slurmdbd.with_jobs.add(("physics", "alice"))
+    setting.declare(prune=True)
+    assert await setting.run() == EVERY
+    status, reason, message = setting.condition
+    assert (status, reason) == ("False", "Refused")
+    assert "delete user alice" in message
+    assert "7001" in message
+    setting.slurmdbd.with_jobs.clear()
+    await setting.run()
+    assert set(live(setting.slurmdbd).users) == {"root"}
+
+
+async def test_a_controller_that_declares_nothing_has_no_condition_and_nothing_is_asked() -> None:
+    setting = await Setting().connected(**WANTED)
+    await setting.run()
+    setting.parts.controller(clusterName="slurm")
+    asked = len(setting.connection.sent)
+    assert await setting.run() is None
+    assert CONTROLLER not in setting.parts.runtime.accounts
+    assert len(setting.connection.sent) == asked

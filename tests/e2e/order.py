@@ -12,6 +12,7 @@ FIRST = (
     "test_workers",
     "test_accounting",
     "test_upgrades",
+    "test_preview",
     "test_high_availability",
     "test_takeover",
     "test_faults",

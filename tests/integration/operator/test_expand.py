@@ -35,7 +35,8 @@ from tests.support.apiserver import KINDS, WatchedNamespace, namespace, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
-CHART = Path(__file__).resolve().parents[3] / "charts" / "slurm"
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts" / "slurm"
 SITE = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
 
 LOCAL = yaml.safe_load((CHART / "ci" / "local-values.yaml").read_text(encoding="utf-8"))
@@ -69,7 +70,54 @@ EVERYTHING: dict[str, Any] = {
     },
     "partitions": {"all": {"enabled": True}},
 }
-CASES = {"defaults": {}, "local": LOCAL, "everything": EVERYTHING}
+ALL = yaml.safe_load((ROOT / "tests" / "configurations" / "all-values" / "slurm.yaml").read_text(encoding="utf-8"))
+"""The values file that sets every key of the chart."""
+
+ONE_PORT = {"service": {"nodePort": None}}
+APART: dict[str, Any] = {
+    # The names that the test looks for, in a namespace of its own.
+    "nameOverride": None,
+    "fullnameOverride": None,
+    "namespaceOverride": None,
+    # Only one Service of the Kubernetes cluster can have it.
+    # test_monitoring.py has the kind of the Prometheus Operator.
+    "controller": ONE_PORT | {"metrics": {"serviceMonitor": {"enabled": False}}},
+    "restapi": ONE_PORT,
+    "accounting": ONE_PORT,
+    "loginsetDefaults": ONE_PORT,
+    "loginsets": {"full": ONE_PORT},
+    # What the operator does in the course of time: rotating a key, and setting the number of workers.
+    "slurmKey": {"nextSecretRef": None},
+    "nodesetDefaults": {"autoscaling": None, "powerSaving": {"enabled": False}},
+    "nodesets": {"full": {"autoscaling": None, "powerSaving": {"enabled": False}}},
+    "exporter": {"enabled": False},
+    # What the values refer to.
+    "extraObjects": [
+        *ALL["extraObjects"],
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mariadb"}, "stringData": {"password": "secret"}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "full-jwks"}, "data": {"jwks.json": "{}"}},
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name},
+                "data": {f"90-{name}.sh": "#!/bin/sh\n"},
+            }
+            for name in ("more-prolog", "more-epilog", "more-prolog-slurmctld", "more-epilog-slurmctld")
+        ),
+    ],
+}
+"""What a test of one moment can't have of all values."""
+
+
+def over(values: Any, more: Any) -> Any:
+    """Values over values, as Helm lays them; null unsets."""
+    if not isinstance(values, dict) or not isinstance(more, dict):
+        return more
+    return values | {key: over(values.get(key), it) for key, it in more.items()}
+
+
+CASES = {"defaults": {}, "local": LOCAL, "everything": EVERYTHING, "all values": over(ALL, APART)}
 
 
 def rendered(values: dict[str, Any], where: str) -> list[Manifest]:
@@ -148,8 +196,30 @@ async def until_applied(world: WatchedNamespace, documents: Sequence[Manifest]) 
     try:
         await until("the operator to have applied all of it", applied, 60)
     except AssertionError as error:
-        raise AssertionError(problems) from error
+        custom = [await world.get(KINDS[it["kind"]], it["metadata"]["name"]) for it in documents if is_custom(it)]
+        reasons = [
+            f"{it['kind']} {it['metadata']['name']}: {condition['message']}"
+            for it in custom
+            if it is not None
+            for condition in (it.get("status") or {}).get("conditions", ())
+            if condition["type"] == "Ready" and condition["status"] != "True"
+        ]
+        raise AssertionError((problems, reasons)) from error
     return wanted
+
+
+def create_beside(kubeconfig: Path, where: str) -> None:
+    """What all values refer to and the chart doesn't create: priority classes and the claim of slurmctld's state."""
+    names_of = (ALL["priorityClass"]["name"], ALL["controller"]["podSpec"]["priorityClassName"])
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": ALL["controller"]["persistence"]["existingClaim"]},
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    text = yaml.safe_dump_all([*(head | {"metadata": {"name": it}} for it in names_of), claim])
+    run([tool("kubectl"), f"--kubeconfig={kubeconfig}", f"--namespace={where}", "apply", "-f", "-"], stdin=text)
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
@@ -162,6 +232,7 @@ async def test_the_operator_applies_exactly_what_expand_renders(kubeconfig: Path
         serve(slurm) as url,
     ):
         world = WatchedNamespace(client, name, slurm, url)
+        create_beside(kubeconfig, name)
         of_kind = {**KINDS, "Secret": SECRETS, "ConfigMap": CONFIG_MAPS}
         for document in documents:
             metadata = {**document["metadata"], "namespace": name}
@@ -171,8 +242,8 @@ async def test_the_operator_applies_exactly_what_expand_renders(kubeconfig: Path
                 await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"), 30)
                 await update_status(world, STATEFUL_SETS, "slurm-accounting")
                 await until_reason(world, ACCOUNTINGS, "slurm", "Ready")
-            if "LoginSet" in [item["kind"] for item in documents]:
-                await until("login nodes", lambda: world.get(DEPLOYMENTS, "slurm-login-slinky"), 60)
+            for name_of in (it["metadata"]["name"] for it in documents if it["kind"] == "LoginSet"):
+                await until("login nodes", partial(world.get, DEPLOYMENTS, name_of), 60)
 
             wanted = await until_applied(world, documents)
             revisions, _ = await client.list(CONTROLLER_REVISIONS, name)
@@ -180,7 +251,10 @@ async def test_the_operator_applies_exactly_what_expand_renders(kubeconfig: Path
             asked = {it["metadata"]["name"]: it["data"] for it in wanted if it["kind"] == "ControllerRevision"}
             assert by_name == asked
             pods = [it for it in wanted if it["kind"] == "Pod"]
-            assert len(pods) == sum(it["spec"].get("replicas", 1) for it in documents if it["kind"] == "NodeSet")
+            nodesets = [it["spec"] for it in documents if it["kind"] == "NodeSet"]
+            assert len(pods) == sum(
+                it.get("replicas", 1) for it in nodesets if it.get("scalingMode", "StatefulSet") == "StatefulSet"
+            )
             for pod in pods:
                 live = await until("the pod", partial(find_pod, world, pod["metadata"]["name"]), 30)
                 # With the API server's own words and defaults. The scheduler has added the node.

@@ -247,3 +247,22 @@ async def test_a_controller_that_declares_nothing_has_no_condition_and_nothing_i
     assert await setting.run() is None
     assert CONTROLLER not in setting.parts.runtime.accounts
     assert len(setting.connection.sent) == asked
+
+
+async def test_only_a_controller_that_declares_something_is_woken() -> None:
+    setting = await Setting().connected(**WANTED)
+    await setting.parts.woken()
+    setting.declare(**WANTED, prune=True)
+    assert (await setting.parts.woken())["declared_accounts"] == {CONTROLLER}
+    setting.parts.controller(clusterName="slurm")
+    await setting.parts.woken()
+    setting.declare(**WANTED)
+    assert "declared_accounts" not in await setting.parts.woken()
+
+
+async def test_a_controller_that_begins_or_ceases_to_declare_something_is_woken() -> None:
+    parts = Parts()
+    spec = {"slurmctld": {}, "declaredAccountsRef": {"name": NAME}}
+    for generation, declares in enumerate([False, True, False, False]):
+        parts.custom("Controller", "slurm", spec if declares else {"slurmctld": {}}, generation=generation)
+        assert ("declared_accounts" in await parts.woken()) == (generation in {1, 2})

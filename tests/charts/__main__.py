@@ -35,7 +35,10 @@ ALL_VALUES = ROOT / "tests" / "configurations" / "all-values"
 OLDEST, NEWEST = "1.29.0", "1.35.0"
 SECONDS = 300
 ALL_IMAGES = {
-    "slurm": "accounting.enabled=true,accounting.mariadb.enabled=true,loginsets.a.replicas=1,nodesets.a.replicas=1",
+    "slurm": (
+        "accounting.enabled=true,accounting.mariadb.enabled=true,backup.enabled=true,loginsets.a.replicas=1,"
+        "nodesets.a.replicas=1"
+    ),
     "slurm-operator": "operator.enabled=true",
     "slurm-exporter": "exporter.enabled=true",
 }

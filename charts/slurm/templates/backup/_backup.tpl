@@ -1,0 +1,224 @@
+{{- /* The pods that make and restore backups. */}}
+
+{{- /* Names of the CronJob and of the claim of the backups, and of the CronJob that restores. Call with the root context. */}}
+{{- define "slurm.backup.name" -}}
+{{- printf "%s-backup" (include "slurm.fullname" .) -}}
+{{- end }}
+
+{{- define "slurm.restore.name" -}}
+{{- printf "%s-restore" (include "slurm.fullname" .) -}}
+{{- end }}
+
+{{- define "slurm.backup.claim" -}}
+{{- .Values.backup.persistence.existingClaim | default (include "slurm.backup.name" .) -}}
+{{- end }}
+
+{{- /* "true" if slurmctld's state is saved: it is on a claim of this release. Call with the root context. */}}
+{{- define "slurm.backup.state" -}}
+{{- if not .Values.controller.external }}true{{ end -}}
+{{- end }}
+
+{{- /* "true" if the database is saved: slurmdbd is one of this release. Call with the root context. */}}
+{{- define "slurm.backup.database" -}}
+{{- if and .Values.accounting.enabled (not .Values.accounting.external) }}true{{ end -}}
+{{- end }}
+
+{{- /* The claim with slurmctld's state. Call with the root context. */}}
+{{- define "slurm.backup.stateClaim" -}}
+{{- .Values.controller.persistence.existingClaim | default (printf "statesave-%s-controller-0" (include "slurm.fullname" .)) -}}
+{{- end }}
+
+{{- /* A line for each value with which no backup is possible. Call with the root context. */}}
+{{- define "slurm.faults.backup" -}}
+{{- if .Values.backup.enabled -}}
+{{- if not (or (include "slurm.backup.state" .) (include "slurm.backup.database" .)) -}}
+{{- include "slurm.check.line" (list "backup.enabled" "slurmctld and slurmdbd are external, so this release has nothing to save" "Set it to false.") -}}
+{{- else if and (include "slurm.backup.state" .) (not .Values.controller.persistence.enabled) -}}
+{{- include "slurm.check.line" (list "backup.enabled" "slurmctld's state is on no volume" "Set controller.persistence.enabled to true.") -}}
+{{- end -}}
+{{- if and (include "slurm.backup.state" .) (has "ReadWriteOncePod" (.Values.controller.persistence.accessModes | default list)) -}}
+{{- include "slurm.check.line" (list "controller.persistence.accessModes" "only the pod of slurmctld can read a volume with ReadWriteOncePod, and a backup has a pod of its own" "Set [ReadWriteOnce].") -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* What all containers of these pods have, as YAML. Call with the root context. */}}
+{{- define "slurm.backup.confined" -}}
+imagePullPolicy: {{ .Values.imagePullPolicy }}
+{{- with .Values.backup.resources }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end }}
+
+{{- define "slurm.backup.image" -}}
+{{- $image := .Values.backup.image -}}
+{{- if kindIs "map" $image -}}
+{{- $image = mergeOverwrite (deepCopy $image) (dict "tag" ($image.tag | default .Chart.Version)) -}}
+{{- end -}}
+{{- include "slurm.image" (list . $image "backup.image") -}}
+{{- end }}
+
+{{- /*
+The spec of a Job, up to its containers, which the caller appends. Call with a list: root context, what the pod does, which is
+`backup`, `restore` or `restore-database`.
+*/}}
+{{- define "slurm.backup.job" -}}
+{{- $root := index . 0 -}}
+{{- $backup := $root.Values.backup -}}
+{{- $stem := include "slurm.fullname" $root -}}
+backoffLimit: 1
+activeDeadlineSeconds: {{ $backup.timeoutSeconds }}
+template:
+  metadata:
+    labels:
+      {{- include "slurm.identityLabels" (list (index . 1) $stem) | nindent 6 }}
+  spec:
+    restartPolicy: Never
+    automountServiceAccountToken: false
+    enableServiceLinks: false
+    {{- with include "slurm.imagePullSecrets" $root }}
+    imagePullSecrets:
+      {{- . | nindent 6 }}
+    {{- end }}
+    {{- if $root.Values.priorityClass.enabled }}
+    priorityClassName: {{ $root.Values.priorityClass.name }}
+    {{- end }}
+    # slurmctld's user, who alone can read its state.
+    securityContext:
+      runAsNonRoot: true
+      runAsUser: 401
+      runAsGroup: 401
+      fsGroup: 401
+      fsGroupChangePolicy: OnRootMismatch
+      seccompProfile:
+        type: RuntimeDefault
+    {{- with include "slurm.fields" (list $backup "nodeSelector" "tolerations") }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- if include "slurm.backup.state" $root }}
+    # A volume with ReadWriteOnce can be mounted on one Kubernetes node at a time.
+    affinity:
+      podAffinity:
+        preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 100
+            podAffinityTerm:
+              topologyKey: kubernetes.io/hostname
+              labelSelector:
+                matchLabels:
+                  {{- include "slurm.selectorLabels" (list "slurmctld" $stem) | nindent 18 }}
+    {{- end }}
+    volumes:
+      - name: backup
+        persistentVolumeClaim:
+          claimName: {{ include "slurm.backup.claim" $root }}
+      {{- if and (ne (index . 1) "restore-database") (include "slurm.backup.state" $root) }}
+      - name: statesave
+        persistentVolumeClaim:
+          claimName: {{ include "slurm.backup.stateClaim" $root }}
+      {{- end }}
+      {{- if and (ne (index . 1) "restore") (include "slurm.backup.database" $root) }}
+      {{- $password := (include "slurm.storageConfig" $root | fromYaml).passwordKeyRef }}
+      - name: password
+        secret:
+          secretName: {{ $password.name }}
+          defaultMode: 0440
+          items:
+            - key: {{ $password.key | default "password" }}
+              path: password
+      {{- end }}
+{{- end }}
+
+{{- /* How the containers with the database's client reach it, as YAML. Call with the root context. */}}
+{{- define "slurm.backup.client" -}}
+{{- $storage := include "slurm.storageConfig" . | fromYaml -}}
+- name: DATABASE_HOST
+  value: {{ $storage.host | toJson }}
+- name: DATABASE_PORT
+  value: {{ $storage.port | default 3306 | toString | quote }}
+- name: DATABASE_NAME
+  value: {{ $storage.database | default "slurm_acct_db" | toJson }}
+- name: DATABASE_USER
+  value: {{ $storage.username | default "slurm" | toJson }}
+- name: PASSWORD_FILE
+  value: /run/password/password
+{{- end }}
+
+{{- define "slurm.backup.pod" -}}
+- name: POD
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+{{- end }}
+
+{{- /* The containers of a backup. Call with the root context. */}}
+{{- define "slurm.backup.containers" -}}
+{{- $backup := .Values.backup -}}
+initContainers:
+  - name: state
+    image: {{ include "slurm.backup.image" . }}
+    args:
+      - backup
+      - state
+      - --pod=$(POD)
+      {{- if include "slurm.backup.state" . }}
+      - --state=/statesave
+      {{- if .Values.accounting.enabled }}
+      - --accounting
+      {{- end }}
+      {{- end }}
+      # After this time, no pod of a former backup runs.
+      - --abandoned-after={{ add $backup.timeoutSeconds 60 }}
+    env:
+      {{- include "slurm.backup.pod" . | nindent 6 }}
+    {{- include "slurm.backup.confined" . | nindent 4 }}
+    volumeMounts:
+      - name: backup
+        mountPath: /backup
+      {{- if include "slurm.backup.state" . }}
+      - name: statesave
+        mountPath: /statesave
+        readOnly: true
+      {{- end }}
+  {{- if include "slurm.backup.database" . }}
+  - name: database
+    image: {{ include "slurm.image" (list . .Values.accounting.mariadb.image "accounting.mariadb.image") }}
+    command:
+      - /bin/sh
+      - -c
+      - |
+        {{- .Files.Get "files/backup-database.sh" | nindent 8 }}
+    env:
+      {{- include "slurm.backup.pod" . | nindent 6 }}
+      {{- include "slurm.backup.client" . | nindent 6 }}
+    {{- include "slurm.backup.confined" . | nindent 4 }}
+    volumeMounts:
+      - name: backup
+        mountPath: /backup
+      - name: password
+        mountPath: /run/password
+        readOnly: true
+  {{- end }}
+containers:
+  - name: finish
+    image: {{ include "slurm.backup.image" . }}
+    args:
+      - backup
+      - finish
+      - --pod=$(POD)
+      - --keep={{ $backup.keep }}
+      {{- if include "slurm.backup.database" . }}
+      - --database
+      {{- end }}
+    env:
+      {{- include "slurm.backup.pod" . | nindent 6 }}
+    {{- include "slurm.backup.confined" . | nindent 4 }}
+    volumeMounts:
+      - name: backup
+        mountPath: /backup
+{{- end }}

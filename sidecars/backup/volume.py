@@ -1,0 +1,154 @@
+"""The volume of the backups: their names, whether they are complete, and which are deleted."""
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+STATE: Final = "state.tar.gz"
+DUMP: Final = "database.sql"
+"""The dump of the database, as mariadb-dump has written it."""
+DATABASE: Final = "database.sql.gz"
+MANIFEST: Final = "backup.json"
+UNFINISHED: Final = ".unfinished-"
+LATEST: Final = "latest"
+
+_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
+_END_OF_DUMP = b"-- Dump completed"
+_CHUNK = 1 << 20
+
+
+class BackupError(RuntimeError):
+    """A backup that can't be completed or used: which one, why, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a backup: its size in bytes, and its SHA-256 in hexadecimal digits."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A complete backup: its name, which is the time in UTC at which it was completed, and its files by name."""
+
+    name: str
+    files: Mapping[str, File]
+
+
+def name_at(now: float) -> str:
+    """The name of a backup that is completed at this time, in seconds since the epoch."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H%M%SZ")
+
+
+def expired(names: Sequence[str], keep: int) -> tuple[str, ...]:
+    """The names of the backups that go when `keep` remain: the oldest."""
+    return tuple(sorted(names)[: max(0, len(names) - keep)])
+
+
+def begin(volume: Path, pod: str, now: float, abandoned_after: float) -> Path:
+    """The folder for a new backup. Deletes unfinished ones: of this pod, and after `abandoned_after` seconds."""
+    own = volume / f"{UNFINISHED}{pod}"
+    for folder in sorted(volume.glob(f"{UNFINISHED}*")):
+        if folder == own or now - folder.stat().st_mtime > abandoned_after:
+            shutil.rmtree(folder)
+    own.mkdir(mode=0o700)
+    return own
+
+
+def finish(volume: Path, pod: str, database: bool, now: float) -> Backup:
+    """Check the files of the new backup, and give it its name. Raises BackupError and OSError."""
+    folder = volume / f"{UNFINISHED}{pod}"
+    if database:
+        _compress_dump(folder / DUMP, folder / DATABASE)
+    names = [name for name in (STATE, DATABASE) if (folder / name).exists()]
+    if not names:
+        raise BackupError(f"{folder} contains no file. Read the logs of the pod's other containers.")
+    files = {name: _measured(folder / name) for name in names}
+    backup = Backup(name_at(now), files)
+    entries = {name: {"size": file.size, "sha256": file.sha256} for name, file in files.items()}
+    text = json.dumps({"name": backup.name, "files": entries}, indent=2)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    for path in (*(folder / name for name in names), folder / MANIFEST, folder):
+        _to_disk(path)
+    folder.rename(volume / backup.name)
+    _to_disk(volume)
+    return backup
+
+
+def backups(volume: Path) -> list[Backup]:
+    """The complete backups, oldest first. Other folders and files of the volume are left alone. Raises BackupError."""
+    folders = sorted(path for path in volume.iterdir() if _NAME.fullmatch(path.name) and (path / MANIFEST).exists())
+    return [_read(folder) for folder in folders]
+
+
+def choose(volume: Path, name: str) -> Backup:
+    """The backup with this name, or the newest for "latest", with its files checked. Raises BackupError and OSError."""
+    found = backups(volume)
+    chosen = [backup for backup in found if backup.name == name]
+    if name == LATEST:
+        chosen = found[-1:]
+    if not chosen:
+        there = ", ".join(backup.name for backup in found[-3:]) or "none"
+        raise BackupError(f"{volume} has no backup `{name}`. The newest there: {there}.")
+    for file, recorded in chosen[0].files.items():
+        path = volume / chosen[0].name / file
+        if not path.exists() or _measured(path) != recorded:
+            raise BackupError(
+                f"{path} isn't the file that was saved: it was changed or is damaged. Choose another backup."
+            )
+    return chosen[0]
+
+
+def delete_expired(volume: Path, keep: int) -> tuple[str, ...]:
+    """Delete all backups but the newest `keep`; the names of those that were deleted."""
+    names = expired([backup.name for backup in backups(volume)], keep)
+    for name in names:
+        shutil.rmtree(volume / name)
+    return names
+
+
+def _read(folder: Path) -> Backup:
+    path = folder / MANIFEST
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        files = {name: File(int(entry["size"]), str(entry["sha256"])) for name, entry in content["files"].items()}
+        return Backup(folder.name, files)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupError(f"{path} can't be read ({error}). Move the folder off the volume.") from error
+
+
+def _compress_dump(dump: Path, target: Path) -> None:
+    """Replace the dump with its compressed copy. A dump that was interrupted lacks its last line."""
+    if not dump.exists():
+        raise BackupError(f"{dump} doesn't exist. Read the log of the container `database`.")
+    last = b""
+    with dump.open("rb") as stream, gzip.open(target, "wb", compresslevel=4) as out:
+        while chunk := stream.read(_CHUNK):
+            out.write(chunk)
+            last = (last + chunk)[-256:]
+    if _END_OF_DUMP not in last:
+        raise BackupError(f"{dump} has no end: mariadb-dump was interrupted. Read the log of the container `database`.")
+    dump.unlink()
+
+
+def _measured(path: Path) -> File:
+    with path.open("rb") as stream:
+        return File(path.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

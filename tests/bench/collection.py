@@ -1,8 +1,8 @@
-"""`python -m tests.bench.collection`: what a collection of the exporter costs a real slurmctld, beside commands.
+"""What a collection of the exporter costs a real slurmctld, beside the commands of vpenso's exporter, in the same run.
 
-The commands are those that vpenso's prometheus-slurm-exporter runs for each scrape. slurmctld has nodes that are only
-records and pending jobs. Its CPU time is that of /proc, without what it uses anyway in the same time. Needs root and
-the images of the local cluster. Not a part of `make bench`. Results also go to build/bench/collection.json.
+The commands are those that prometheus-slurm-exporter runs for each scrape. slurmctld has nodes that are only records
+and pending jobs. Its CPU time is that of /proc, without what it uses anyway in the same time. Needs root and the images
+of the local cluster. A part of the benchmark `exporter`; `python -m tests.bench.collection` takes other sizes.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,6 +35,9 @@ COMMANDS = (
     ("sinfo", "-h", "-o", "%R,%C"),
     ("sdiag",),
 )
+NODES, JOBS, TIMES = 5_000, 10_000, 2
+"""Not more jobs: slurmrestd needs about half a MiB of memory for each."""
+SUBMITTERS = 16
 IDLE_SECONDS = 10.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -62,6 +66,14 @@ def cpu(pid: int) -> float:
     """CPU seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def peak(pid: int | str, *, reset: bool = False) -> float:
+    """MiB that a process had at most, since the last `reset`."""
+    if reset:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) / 1024
 
 
 def rest_of(pid: int) -> float:
@@ -101,7 +113,9 @@ def measured(slurm: Slurmctld, times: int, size: str) -> list[Figure]:
         if b"slurm_exporter_up 1" not in page:
             raise RuntimeError("a collection failed")
 
+    before = peak("self", reset=True)
     exporter, wall = spent(slurmctld, lambda: asyncio.run(collected()), times, idle)
+    grown = peak("self") - before
     rest, _ = spent(slurmrestd, lambda: asyncio.run(collected()), times, 0.0)
     theirs, their_wall = spent(slurmctld, commands, times, idle)
     against = f"{len(COMMANDS)} commands of one scrape", theirs * 1e3
@@ -109,26 +123,34 @@ def measured(slurm: Slurmctld, times: int, size: str) -> list[Figure]:
         figure(f"collection, {size}: CPU of slurmctld", exporter * 1e3, "ms", against=against),
         figure("collection: CPU of slurmrestd", rest * 1e3, "ms"),
         figure("collection: wall", wall, "s", against=("the same commands", their_wall)),
+        figure("collection: memory of the exporter beside its code, at most", grown, "MiB"),
+        figure("memory of slurmrestd, at most", peak(slurmrestd), "MiB"),
+        figure("memory of slurmctld, at most", peak(slurmctld), "MiB"),
         figure("slurmctld by itself, in a second", idle * 1e3, "ms"),
     ]
+
+
+def bench(nodes: int = NODES, jobs: int = JOBS, times: int = TIMES) -> list[Figure]:
+    """The figures for so many nodes and pending jobs, of so many collections of each kind."""
+    more = (
+        f"NodeName=n[0-{nodes - 1}] NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=CLOUD\n"
+        f"MaxNodeCount={nodes}\nMaxJobCount={2 * jobs}\nPartitionName=all Nodes=ALL Default=YES State=UP\n"
+    )
+    with tempfile.TemporaryDirectory() as home, simulated_nodes.running(Path(home), more, "", 9) as slurm:
+        with ThreadPoolExecutor(SUBMITTERS) as threads:
+            for _ in threads.map(lambda _: slurm.submit({"tasks": 1, "hold": True, "partition": "all"}), range(jobs)):
+                pass
+        return measured(slurm, times, f"{nodes} nodes, {jobs} pending jobs")
 
 
 def main(arguments: list[str]) -> int:
     """Measure and print. 1 if it can't be measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.collection", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--times", type=int, default=20, help="collections of each kind")
+    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--times", type=int, default=TIMES, help="collections of each kind")
     options = parser.parse_args(arguments)
-    last = options.nodes - 1
-    nodes = (
-        f"NodeName=n[0-{last}] NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=CLOUD\nMaxNodeCount={options.nodes}\n"
-    )
-    more = f"{nodes}PartitionName=all Nodes=ALL Default=YES State=UP\n"
-    with tempfile.TemporaryDirectory() as home, simulated_nodes.running(Path(home), more, "", 9) as slurm:
-        for _ in range(options.jobs):
-            slurm.submit({"tasks": 1, "hold": True, "partition": "all"})
-        found = measured(slurm, options.times, f"{options.nodes} nodes, {options.jobs} pending jobs")
+    found = bench(options.nodes, options.jobs, options.times)
     print(table(found))
     folder = Path("build/bench")
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,8 @@
 
 The exporter runs in a process of its own, as in its pod, against a server with recorded records under other names: a
 tenth of the jobs run, the others wait, of 500 users in 50 accounts and 10 partitions.
+
+For root, also what a collection costs a real slurmctld (`collection`).
 """
 
 import asyncio
@@ -21,6 +23,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.bench import collection
 from tests.bench.figures import Figure, figure
 from tests.bench.serving import served
 
@@ -130,6 +133,7 @@ def bench() -> list[Figure]:
         figure("longest scrape during a collection", found.busiest * 1e3, "ms", most=1000),
         figure("RSS", found.rss, "MiB", most=256),
         figure("peak RSS", found.peak_rss, "MiB", most=256),
+        *(collection.bench() if os.geteuid() == 0 else ()),
     ]
 
 

@@ -146,7 +146,7 @@ class Operator:
     loginsets: loginset_memory.Memory
     nodesets: nodeset_memory.Memories
     autoscaling: autoscaling_memory.Memories
-    accounts: accounts.Records
+    accounts: accounts.Memories
 
 
 async def lead_when_elected(

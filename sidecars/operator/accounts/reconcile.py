@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sidecars.kube import Manifest
 from sidecars.operator.accounts import effects
@@ -25,17 +26,27 @@ EVERY = 60.0
 ROUNDS = 4
 """A deletion may become possible only after other changes."""
 
-Records = dict[Key, Record]
-"""What was stored last, by Controller: newer than what the watch may show."""
+
+@dataclass(slots=True)
+class Memory:
+    """What is remembered of one Controller. `record` was stored last: it is newer than what the watch may show."""
+
+    record: Record
+    announced: Sequence[str] = ()
+    """The changes of the last Event. A deletion that is refused each minute needs no Event each minute."""
 
 
-async def reconcile(runtime: Runtime, records: Records, key: Key) -> float | None:
+Memories = dict[Key, Memory]
+"""By Controller; of those alone that declare something."""
+
+
+async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | None:
     """One pass. Returns after how many seconds to look again; None if nothing is declared. Raises SlurmError."""
     manifest = runtime.caches.controllers.store.get(*key)
     controller = _controller(runtime, key)
     reference = controller.spec.declared_accounts_ref if controller is not None else None
     if manifest is None or controller is None or reference is None or controller.metadata.deletion_timestamp:
-        records.pop(key, None)
+        memories.pop(key, None)
         _report(runtime, key, None)
         return None
     await runtime.contents.read(references.of(manifest))
@@ -48,10 +59,11 @@ async def reconcile(runtime: Runtime, records: Records, key: Key) -> float | Non
         _report(runtime, key, report.no_rest_api())
         return None
     text = data[KEY]
+    memory = memories.setdefault(key, Memory(effects.recorded(runtime, controller)))
     try:
         declared = parse(text)
         condition = await _apply(
-            runtime, records, manifest, controller, cluster, declared, digest(text if isinstance(text, str) else "")
+            runtime, memory, manifest, controller, cluster, declared, digest(text if isinstance(text, str) else "")
         )
     except DeclaredError as error:
         _report(runtime, key, Condition(report.TYPE, "False", AccountsApplied.INVALID, str(error)))
@@ -65,7 +77,7 @@ async def reconcile(runtime: Runtime, records: Records, key: Key) -> float | Non
 
 async def _apply(
     runtime: Runtime,
-    records: Records,
+    memory: Memory,
     manifest: Manifest,
     controller: Controller,
     cluster: Cluster,
@@ -73,8 +85,7 @@ async def _apply(
     applied: str,
 ) -> Condition:
     """Bring slurmdbd to the declaration. Raises SlurmError, NotUsableError and KubeError."""
-    key = controller.namespace, controller.name
-    record = records.setdefault(key, effects.recorded(runtime, controller))
+    record = memory.record
     former: Sequence[str] = ()
     refused: list[str] = []
     for number in range(ROUNDS):
@@ -88,27 +99,27 @@ async def _apply(
             return report.planned(texts, step.left)
         if not texts:
             created = frozenset(name for name in record.created if exists(name, live))
-            await _store(runtime, records, manifest, controller, Record(created, applied))
+            await _store(runtime, memory, manifest, controller, Record(created, applied))
+            memory.announced = ()
             return report.applied(declared, step.left)
         if texts == former:
             break
-        if number == 0:
+        if number == 0 and texts != memory.announced:
+            memory.announced = texts
             _announce(runtime, manifest, texts, drift=record.applied == applied)
         # Before the first of them, so that an interruption forgets nothing that was created.
         record = Record(step.created(record.created), record.applied)
-        await _store(runtime, records, manifest, controller, record)
+        await _store(runtime, memory, manifest, controller, record)
         refused, others = await effects.apply(cluster, step.changes)
         record = Record(record.created - others, record.applied)
         former = texts
-    await _store(runtime, records, manifest, controller, record)
+    await _store(runtime, memory, manifest, controller, record)
     return report.not_applied(former, refused)
 
 
-async def _store(
-    runtime: Runtime, records: Records, manifest: Manifest, controller: Controller, record: Record
-) -> None:
+async def _store(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller, record: Record) -> None:
     await effects.store(runtime, manifest, controller, record)
-    records[controller.namespace, controller.name] = record
+    memory.record = record
 
 
 def _controller(runtime: Runtime, key: Key) -> Controller | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.operator.accounts.reconcile import EVERY, Records, reconcile
+from sidecars.operator.accounts.reconcile import EVERY, Memories, reconcile
 from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
 from sidecars.simulate.accounting import Accounting
 from sidecars.slurm.errors import SlurmError
@@ -24,7 +24,7 @@ class Setting:
     def __init__(self) -> None:
         self.connection = SlurmConnection()
         self.parts = Parts(connect=lambda url, tokens: self.connection)
-        self.records: Records = {}
+        self.memories: Memories = {}
         self.conditions: list[tuple[str, str]] = []
 
     @property
@@ -52,7 +52,7 @@ class Setting:
 
     async def run(self) -> float | None:
         """One pass, and what it wrote reaches the caches."""
-        again = await reconcile(self.parts.runtime, self.records, CONTROLLER)
+        again = await reconcile(self.parts.runtime, self.memories, CONTROLLER)
         self.follow_applied()
         return again
 
@@ -207,7 +207,7 @@ async def test_an_operator_that_ends_between_two_changes_still_knows_what_it_cre
     # Another operator, which knows only what is stored.
     setting.connection.call = carry  # type: ignore[method-assign]
     setting.slurmdbd.up = True
-    setting.records.clear()
+    setting.memories.clear()
     setting.declare(prune=True)
     await setting.run()
     assert setting.condition == ("True", "Applied", "0 accounts, 0 users, 0 QOS")
@@ -234,6 +234,9 @@ async def test_a_deletion_that_jobs_forbid_is_reported_and_tried_again() -> None
     assert (status, reason) == ("False", "Refused")
     assert "delete user alice" in message
     assert "7001" in message
+    await setting.run()
+    await setting.parts.woken()
+    assert setting.events() == ["AccountsChanged", "AccountsChanged"]
     setting.slurmdbd.with_jobs.clear()
     await setting.run()
     assert set(live(setting.slurmdbd).users) == {"root"}

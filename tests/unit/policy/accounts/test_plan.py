@@ -206,6 +206,16 @@ def test_an_account_stays_while_someone_elses_user_or_account_is_in_it() -> None
     ]
 
 
+def test_a_user_whom_someone_else_added_to_another_account_stays_in_that_one() -> None:
+    slurmdbd = Accounting()
+    _, ours = settle(slurmdbd, declared(accounts={"a": {}}, users={"alice": {"accounts": ["a"]}}))
+    theirs = {"accounts": ["theirs"], "defaultAccount": "theirs"}
+    by_hand(slurmdbd, declared(accounts={"theirs": {}}, users={"alice": theirs}))
+    last, _ = settle(slurmdbd, Declared(prune=True), ours)
+    assert last.changes == ()
+    assert [key for key in live(slurmdbd).here if key[1] == "alice"] == [("theirs", "alice")]
+
+
 def test_an_account_stays_while_another_cluster_has_it() -> None:
     slurmdbd = Accounting()
     _, ours = settle(slurmdbd, declared(accounts={"a": {}}))

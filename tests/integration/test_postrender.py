@@ -211,6 +211,24 @@ def test_the_step_of_ci_comments_the_preview_on_the_pull_request(folder: Path, t
     assert "NodeSet slurm/slurm-worker-cpu: 1 worker is created" in comment
 
 
+def test_the_step_of_ci_that_checks_writes_sarif(folder: Path, tmp_path: Path) -> None:
+    steps = example("docs/postrender.md", lambda it: isinstance(it, list) and "helm template" in it[0].get("run", ""))
+    (tmp_path / "charts").symlink_to(ROOT / "charts")
+    (tmp_path / "slurm-postrender").symlink_to(folder)
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "helm").symlink_to(tool("helm"))
+    path = f"{tmp_path / 'programs'}{os.pathsep}{os.environ['PATH']}"
+    (tmp_path / "values.yaml").write_text("nodesets: {cpu: {slurmd: {image: slurmd}}}\n")
+    for step in steps:
+        if "run" in step:
+            run(["bash", "-e", "-c", step["run"]], env={"PATH": path, "HOME": str(tmp_path)}, cwd=tmp_path, seconds=60)
+    [report] = json.loads((tmp_path / steps[-1]["with"]["sarif_file"]).read_text())["runs"]
+    assert "image-tag" in {it["ruleId"] for it in report["results"]}
+    assert {it["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for it in report["results"]} == {
+        "rendered.yaml"
+    }
+
+
 @pytest.mark.parametrize("helm", sorted(HELMS))
 def test_a_failure_ends_helm_and_its_reason_is_in_the_report(helm: str, folder: Path, tmp_path: Path) -> None:
     config, report = tmp_path / "postrender.yaml", tmp_path / "named.txt"

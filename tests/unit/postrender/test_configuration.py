@@ -6,6 +6,7 @@ import pytest
 
 from postrender import configuration
 from postrender.errors import PostrenderError
+from tests.charts import examples
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,3 +57,14 @@ def test_each_step_of_the_schema_has_its_module_and_each_module_its_step() -> No
     names = configuration.schema()["properties"]["steps"]["items"]["properties"].keys()
     modules = {path.stem for path in (ROOT / "postrender" / "steps").glob("*.py")} - {"__init__"}
     assert modules == set(names)
+
+
+def test_the_documentation_has_a_recipe_for_each_step_and_each_is_valid() -> None:
+    found = [
+        (block.place, document.get("spec", document))
+        for block in examples.of_folder(ROOT)
+        if block.title in {"postrender.yaml", "preview.yaml"}
+        for document in block.documents
+    ]
+    shown = {step.name for place, value in found for step in configuration.steps(value, place)}
+    assert shown == configuration.schema()["properties"]["steps"]["items"]["properties"].keys()

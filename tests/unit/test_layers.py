@@ -107,6 +107,7 @@ TESTED_BY = {
     "policy/accounts/live.py": "policy/accounts/test_plan.py",
     "policy/accounts/report.py": "operator/accounts/test_reconcile.py",
     "policy/autoscaling/fit.py": "policy/autoscaling/test_demand.py",
+    "policy/autoscaling/fits.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/needs.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/records.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/room.py": "policy/autoscaling/test_demand.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling import fit
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
     from sidecars.policy.autoscaling.filling import Outcome
     from sidecars.policy.autoscaling.fit import Kind
+    from sidecars.policy.autoscaling.fits import Fits
     from sidecars.policy.autoscaling.needs import Needs
     from sidecars.policy.autoscaling.order import Bundle, Run
     from sidecars.policy.autoscaling.queue import Look
     from sidecars.policy.autoscaling.records import PresentNode, ScaledNodeSet
-    from sidecars.policy.autoscaling.room import Fits
 
 MOST_CORRECTIONS = 8
 """Nodes that are added because Slurm would use the first choice of nodes in another order."""
@@ -187,15 +188,16 @@ class Planner:
     # --- why not
 
     def _unplaced(self, outcome: Outcome, added: Mapping[str, int]) -> list[Excluded]:
-        found = []
+        counts: Counter[tuple[NotCounted, str]] = Counter()
+        jobs: defaultdict[tuple[NotCounted, str], list[int]] = defaultdict(list)
         for run, placed in zip(self._look.runs, outcome.placed, strict=True):
             if placed < run.count:
                 why = self._reasons.get(run.bundle)
                 if why is None:
                     why = self._reasons[run.bundle] = self._why(run, added)
-                reason, detail = why
-                found.append(Excluded(reason, detail, run.count - placed, run.rest(placed)[:SHOWN]))
-        return found
+                counts[why] += run.count - placed
+                jobs[why] += run.rest(placed)[:SHOWN]
+        return [Excluded(*why, count, tuple(jobs[why])) for why, count in counts.items()]
 
     def _why(self, run: Run, added: Mapping[str, int]) -> tuple[NotCounted, str]:
         for needs in run.bundle:
@@ -252,6 +254,6 @@ def _united(excluded: Sequence[Excluded]) -> tuple[Excluded, ...]:
         counts[it.reason, it.detail] += it.count
         jobs[it.reason, it.detail] += it.jobs
     return tuple(
-        Excluded(reason, detail, count, tuple(sorted(set(jobs[reason, detail]))[:SHOWN]))
+        Excluded(reason, detail, count, tuple(nsmallest(SHOWN, set(jobs[reason, detail]))))
         for (reason, detail), count in counts.items()
     )

@@ -56,7 +56,7 @@ class Filling:
             before = len(room.used)
             self._placed.append(room.place(run.bundle, run.count))
             if len(room.used) > before:
-                new = islice(room.used.items(), before, None)
+                new = islice(reversed(room.used.items()), len(room.used) - before)
                 self._used.append(Counter(name for number, name in new if number >= existing))
             else:
                 self._used.append(NO_NODES)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecars.policy.autoscaling.demand import Allowance, Planner
+from sidecars.policy.autoscaling.fits import Fits, has_reservations
 from sidecars.policy.autoscaling.records import Past, Plan, Wanted
-from sidecars.policy.autoscaling.room import Fits, has_reservations
 from sidecars.policy.reasons.autoscaling import Autoscaled, NotCounted
 
 if TYPE_CHECKING:

@@ -7,130 +7,31 @@ nodes gets consecutive ones, see `spread`.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecars.policy.autoscaling import fit, spread
-from sidecars.policy.autoscaling.filling import Filling
-from sidecars.policy.autoscaling.fit import Free
 from sidecars.policy.autoscaling.spread import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from sidecars.policy.autoscaling.features import Test
-    from sidecars.policy.autoscaling.fit import Kind, Use
+    from sidecars.policy.autoscaling.fit import Kind
+    from sidecars.policy.autoscaling.fits import Fits, May, State
     from sidecars.policy.autoscaling.needs import Needs
     from sidecars.policy.autoscaling.order import Bundle
-    from sidecars.policy.autoscaling.records import PresentNode, Settings, Shape
 
 _Key = tuple["Needs", str, "Test | None"]
-_Scan = tuple[tuple[int, ...], int, frozenset["Kind"]]
-"""The nodes of these kinds among the first so many of the order that may fit. Jobs only take, so no other ever will."""
-CHUNK = 256
+CHUNK = 128
 """So many nodes are looked at together."""
+_Scan = tuple[tuple[int, ...], tuple[int, ...], int, int, "May"]
+"""The nodes among the first so many of the order that may fit. Jobs only take, so no other ever will.
 
-MOST_FILLS = 256
-"""How many jobs are placed on one node at once. A node may be declared with any number of CPUs."""
-MOST_STATES = 50_000
-"""How many states are remembered from plan to plan."""
-
-
-@dataclass(slots=True, eq=False)
-class State:
-    """A kind of node with so much free, and what jobs could use of it."""
-
-    kind: Kind
-    free: Free
-    uses: dict[Needs, Use] = field(default_factory=dict)
-    fills: dict[Needs, list[State]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Fits:
-    """What was computed about needs and nodes, for all rooms with the same settings."""
-
-    settings: Settings
-    states: dict[tuple[Kind, Free], State] = field(default_factory=dict)
-    kinds: dict[tuple[str, int, frozenset[str], int, int | None], Kind] = field(default_factory=dict)
-    shares: dict[tuple[Needs, int], Needs] = field(default_factory=dict)
-    present: tuple[Sequence[PresentNode], int, Sequence[State | None]] = ((), 0, ())
-    """The nodes of the last plan, its minute if a node has a reservation, and their states."""
-    filling: Filling = field(default_factory=Filling)
-    """The last one of a long queue."""
-
-    def kind(
-        self, nodeset: str, shape: Shape, partitions: frozenset[str], weight: int, minutes: int | None = None
-    ) -> Kind:
-        """One object for all nodes of a kind."""
-        # By identity, because the nodes share their shapes and a shape's hash is slow. The kind keeps the shape alive.
-        key = nodeset, id(shape), partitions, weight, minutes
-        found = self.kinds.get(key)
-        if found is None:
-            found = self.kinds[key] = fit.kind_of(nodeset, shape, partitions, weight, minutes)
-        return found
-
-    def state(self, kind: Kind, free: Free) -> State:
-        """One object for all nodes in the same state."""
-        found = self.states.get((kind, free))
-        if found is None:
-            found = self.states[kind, free] = State(kind, free)
-        return found
-
-    def states_of(self, nodes: Sequence[PresentNode], now: float) -> Sequence[State | None]:
-        """The state of each node; None for one that no job can use."""
-        nodes, minute = list(nodes), int(now // 60) if has_reservations(nodes) else 0
-        if (nodes, minute) != self.present[:2]:
-            self.present = nodes, minute, [self._state_of(node, minute) if node.usable else None for node in nodes]
-        return self.present[2]
-
-    def _state_of(self, node: PresentNode, minute: int) -> State:
-        # Whole minutes, and not too many: the plan is one of this minute.
-        minutes = None if node.reserved_at is None else max(-1, int(node.reserved_at // 60) - minute - 1)
-        kind = self.kind(node.nodeset, node.shape, node.partitions, node.weight, minutes)
-        return self.state(kind, Free(node.free_cores, node.free_memory, tuple([it.count for it in node.free_gres])))
-
-    def forget(self) -> None:
-        """Between two plans: forget what has become too much."""
-        if len(self.states) > MOST_STATES:
-            self.states.clear()
-            self.kinds.clear()
-            self.shares.clear()
-            self.present = (), 0, ()
-            self.filling = Filling()
-
-    def use(self, needs: Needs, state: State) -> Use:
-        """`fit.usable`."""
-        found = state.uses.get(needs)
-        if found is None:
-            found = state.uses[needs] = fit.usable(needs, state.kind, state.free, self.settings)
-        return found
-
-    def fill(self, needs: Needs, state: State) -> list[State]:
-        """The states after one, two, … jobs that run on this node as a whole, at most `MOST_FILLS`."""
-        found = state.fills.get(needs)
-        if found is None:
-            found = state.fills[needs] = []
-            use = self.use(needs, state)
-            while len(found) < MOST_FILLS and spread.alone(needs, state.kind, state.free, use):
-                free = fit.after(needs, state.kind, state.free, use, needs.cpus, needs.gres_per_job)
-                state = self.state(state.kind, free)
-                found.append(state)
-                use = self.use(needs, state)
-        return found
-
-    def share(self, needs: Needs, nodes: int) -> Needs:
-        """What the job needs of each of so many nodes, if it needs the same of each."""
-        found = self.shares.get((needs, nodes))
-        if found is None:
-            found = self.shares[needs, nodes] = needs.share(nodes)
-        return found
-
-
-def has_reservations(nodes: Sequence[PresentNode]) -> bool:
-    """Whether the time limits of jobs matter."""
-    return any(node.reserved_at is not None for node in nodes)
+Those that had room when they were last looked at; others; from which of these on none was looked at; how many of the
+order were looked through; which may fit. Not a NamedTuple, which takes several times as long to create.
+"""
 
 
 @dataclass(slots=True)
@@ -239,7 +140,7 @@ class Room:
 
     def _place(self, needs: Needs, most: int) -> int:
         """A job, and more of the same on the same node; how many. Nodes are added only if no partition has room."""
-        for new in (False, True) if self._fresh else (False,):
+        for new in (False, True) if any(it.left for it in self._fresh) else (False,):
             for partition in needs.partitions:
                 for test in needs.features or (None,):
                     if needs.one_node:
@@ -285,32 +186,36 @@ class Room:
     def _fitting(self, share: Needs, partition: str, test: Test | None, count: int) -> list[int]:
         """The first nodes that have room for one more, at most so many."""
         key = share, partition, test
-        waiting, seen, kinds = self._scans.get(key) or ((), 0, self._kinds_for(share, partition, test))
-        states, fill, found, looked = self._states, self._fits.fill, list[int](), 0
+        scan = self._scans.get(key)
+        if scan is None:
+            scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
+        first, rest, begin, seen, may = scan
+        states, fill, found = self._states, self._fits.fill, list[int]()
+        for looked, number in enumerate(first, 1):
+            state = states[number]
+            if state is not None and (state.fills.get(share) or fill(share, state)):
+                found.append(number)
+                if len(found) == count:
+                    self._scans[key] = (*found, *first[looked:]), rest, begin, seen, may
+                    return found
         while True:
-            for number in islice(waiting, looked, None):
-                looked += 1
+            end = len(rest)
+            while begin < end and len(found) < count:
+                number = rest[begin]
+                begin += 1
                 state = states[number]
                 if state is not None and (state.fills.get(share) or fill(share, state)):
                     found.append(number)
-                    if len(found) == count:
-                        break
-            if len(found) < looked:
-                waiting, looked = (*found, *waiting[looked:]), len(found)
             chunk = self._order[seen : seen + CHUNK]
             if len(found) == count or not chunk:
                 break
             seen += len(chunk)
             # Most nodes are left out here, at little cost. One in a state that wasn't looked at yet may fit.
-            maybe = [
-                number
-                for number in chunk
-                if (state := states[number]) is not None and state.kind in kinds and state.fills.get(share, True)
-            ]
+            maybe: Iterable[int] = compress(chunk, map(may.__getitem__, map(states.__getitem__, chunk)))
             if share.excluded_nodes:
-                maybe = [number for number in maybe if self._names.get(number) not in share.excluded_nodes]
-            waiting += tuple(maybe)
-        self._scans[key] = waiting, seen, kinds
+                maybe = (number for number in maybe if self._names.get(number) not in share.excluded_nodes)
+            rest, begin = tuple(maybe), 0
+        self._scans[key] = tuple(found), rest, begin, seen, may
         return found
 
     def _kinds_for(self, needs: Needs, partition: str, test: Test | None) -> frozenset[Kind]:

@@ -170,6 +170,7 @@ def job(job: SimJob) -> Json:
         "partition": job.partition,
         "user_name": job.user,
         "nodes": compress(job.nodes),
+        "scheduled_nodes": compress(job.planned),
         "submit_time": number(job.submit_time),
         "start_time": number(job.start_time),
         "end_time": number(end),

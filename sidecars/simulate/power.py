@@ -51,6 +51,15 @@ class PowerSaving(Cluster):
             self._touch(name)
         return True
 
+    def job_plan(self, job_id: int, nodes: list[str], start: int) -> None:
+        """The backfill scheduler plans these nodes for a pending job."""
+        job = self.jobs[job_id]
+        job.planned, job.start_time = nodes, start
+        for name in nodes:
+            self.nodes[name].flags.add("PLANNED")
+            self._touch(name)
+        self._touch_job(job)
+
     def set_power(self, node: SimNode, state: str) -> None:
         """One of POWER_STATES is set."""
         if state == "POWER_UP":
@@ -90,7 +99,7 @@ class PowerSaving(Cluster):
     def _may_stop(self, node: SimNode, now: float) -> bool:
         if "POWER_DOWN" in node.flags:
             return True
-        if node.suspend_time is None or node.busy_until is None or node.flags & UNAVAILABLE:
+        if node.suspend_time is None or node.busy_until is None or node.flags & {*UNAVAILABLE, "PLANNED"}:
             return False
         return now > node.busy_until + node.suspend_time and not self.states(node.name) & {"RESERVED", "MAINTENANCE"}
 

@@ -121,6 +121,8 @@ class SimJob:
 
     node_count: int = 1
     """How many nodes it requests."""
+    planned: list[str] = field(default_factory=list)
+    """The nodes that backfill plans for it, at `start_time`, while it is pending."""
 
     @property
     def on_nodes(self) -> bool:

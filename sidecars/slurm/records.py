@@ -154,6 +154,8 @@ class Job:
     user_name: str = ""
     nodes: str = ""
     """A hostlist; "" before the job starts."""
+    scheduled_nodes: str = ""
+    """A hostlist: the nodes that the backfill scheduler plans for the pending job, for its `start_time`."""
     submit_time: int = 0
     start_time: int = 0
     end_time: int = 0
@@ -165,6 +167,10 @@ class Job:
     def node_names(self) -> list[str]:
         """The names in `nodes`. Raises Malformed if it is no hostlist."""
         return _names(self.nodes, "GET jobs/", f"nodes of job {self.job_id}")
+
+    def planned_names(self) -> list[str]:
+        """The names in `scheduled_nodes`. Raises Malformed if it is no hostlist."""
+        return _names(self.scheduled_nodes, "GET jobs/", f"scheduled_nodes of job {self.job_id}")
 
 
 @dataclass(frozen=True, slots=True)

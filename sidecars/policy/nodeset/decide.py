@@ -338,6 +338,8 @@ class _Step:
         found = power.plan(self.desired, self.observed, self.memory, self.now)
         if found.needs_jobs:
             self.ask(needs.Jobs())
+        if found.planned is not None:
+            self.memory = replace(self.memory, planned_starts=found.planned, planned_at=self.now)
         return found
 
     def release(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,11 @@ class Memory:
     refused_records: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     """When Slurm last refused to create a record with this line, and how it put that."""
 
+    planned_starts: Mapping[str, float] = field(default_factory=dict)
+    """When jobs are planned to start on Slurm nodes, by name: the first of each."""
+    planned_at: float = -math.inf
+    """When that was read."""
+
     def at(self, now: float) -> Memory:
         """The same without times after `now`: after the clock was set back, they would prolong each wait."""
         gone = self.pods_gone_since
@@ -56,6 +62,7 @@ class Memory:
             replaced=_until(now, self.replaced),
             orphaned_since=_until(now, self.orphaned_since),
             refused_records={line: (min(at, now), why) for line, (at, why) in self.refused_records.items()},
+            planned_at=min(self.planned_at, now),
             pods_gone_since=None if gone is None else min(gone, now),
         )
 

@@ -41,6 +41,10 @@ waits for a later boot."""
 JOBS_AGAIN = 1.0
 """Seconds until the jobs, which could not be read, are read again."""
 
+PLAN_SECONDS = 30.0
+"""How often the planned starts of jobs are read, while a powered-down node is planned for one: as often as the backfill
+scheduler plans (bf_interval)."""
+
 REFUSED_SECONDS = 60.0
 """A record that Slurm has refused is created again so many seconds later."""
 
@@ -57,7 +61,7 @@ class PowerPlan:
     replace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By the line to be created: records of powered-down nodes that are out of date, with the line that each shows."""
     start: tuple[str, ...] = ()
-    """Nodes that have to run whether or not Slurm needs them."""
+    """Nodes that have to run whether or not Slurm needs them, or that a job is planned to start on soon."""
     stop: tuple[str, ...] = ()
     """Nodes that are being started and whose pod can't start."""
     jobs: tuple[int, ...] = ()
@@ -71,10 +75,12 @@ class PowerPlan:
     resume: tuple[str, ...] = ()
     """Powered-down nodes that are DOWN because they didn't start in time, or for a former pod."""
     release: tuple[str, ...] = ()
-    """Nodes that slurmctld has drained because their workers offer less than their records, which are out of date."""
+    """Nodes that slurmctld has drained because their workers offer less than their records, to be replaced."""
     condition: Condition | None = None
     needs_jobs: bool = False
-    """What it would stop depends on the jobs, which have to be read first."""
+    """What it would start or stop depends on the jobs, which have to be read first."""
+    planned: Mapping[str, float] | None = None
+    """When jobs are planned to start on the nodes; None if that wasn't read."""
     look_again: float | None = None
     """Seconds until time alone may have changed this."""
 
@@ -189,7 +195,6 @@ class _Planner:
         self.saving = desired.nodeset.spec.power_saving
         self.slots = slots(desired.nodeset)
         lines = desired.record_lines
-        # Without lines, the records that exist stay as they are.
         self.lines = {name: lines[it < self.saving.min] for name, it in self.slots.items()} if lines else {}
         self.pods = {pod.slurm_node: pod for pod in observed.pods}
         self.slurm = observed.slurm
@@ -199,6 +204,8 @@ class _Planner:
         self.nodes = [it for name in self.slots if (it := self.slurm.nodes.get(name)) and "CLOUD" in it.states]
         self.settled = [it for it in self.nodes if it.name not in self.slurm.unsettled]
         self.waits: list[float] = []
+        self.unread = False
+        self.read: Mapping[str, float] | None = None
         self.refused = {line: why for line in set(self.lines.values()) if (why := self._refusal(line))}
 
     def plan(self) -> PowerPlan:
@@ -209,6 +216,7 @@ class _Planner:
         ours = [it for it in off if it.reason.startswith(reasons.NO_CAPACITY)]
         closed = [it for it in ours if states.is_drain(it.states)]
         stale, stuck = self._stale(), self._stuck()
+        planned = self._planned()
         reason, over = self._closure(stuck, closed)
         jobs = self._waiting_jobs({*stale, *stuck})
         stop = tuple(it for it in (*stale, *stuck)) if jobs is not None else ()
@@ -220,10 +228,11 @@ class _Planner:
             if self._is_outdated(node):
                 outdated.setdefault(self.lines[node.name], {})[node.name] = render.shown(node)
         replaced = {name for former in outdated.values() for name in former}
+        wanted = [it.name for it in free if self.slots[it.name] < self.saving.min or self._starts_soon(it, planned)]
         return PowerPlan(
             create={name: line for name, line in self.lines.items() if self._is_missing(name)},
             replace=outdated,
-            start=tuple(it.name for it in free if self.slots[it.name] < self.saving.min and it.name not in replaced),
+            start=tuple(name for name in wanted if name not in replaced),
             stop=stop,
             jobs=jobs or (),
             close=close if stop or not stuck else (),
@@ -233,8 +242,9 @@ class _Planner:
             resume=tuple(it.name for it in off if self._may_resume(it)),
             release=tuple(it.name for it in self.settled if self._may_release(it)),
             condition=self._condition(stuck, closed, over=over),
-            needs_jobs=jobs is None,
-            look_again=min([*self.waits, *([JOBS_AGAIN] if jobs is None else [])], default=None),
+            needs_jobs=jobs is None or self.unread,
+            planned=self.read,
+            look_again=min([*self.waits, *([JOBS_AGAIN] if jobs is None or self.unread else [])], default=None),
         )
 
     def _is_missing(self, name: str) -> bool:
@@ -272,6 +282,35 @@ class _Planner:
                 found[node.name] = why
         return found
 
+    def _planned(self) -> Mapping[str, float]:
+        """When jobs are planned to start on the nodes, as far as that is known and counts."""
+        planned = any("PLANNED" in it.states and states.is_powered_down(it.states) for it in self.settled)
+        if not self.saving.start_ahead_seconds or not planned:
+            return {}
+        if not self._is_over(self.memory.planned_at + PLAN_SECONDS):
+            return self.memory.planned_starts
+        self.unread = not isinstance(self.jobs, Known)
+        found: dict[str, float] = {}
+        try:
+            for job in self.jobs.value.jobs if isinstance(self.jobs, Known) else ():
+                if "PENDING" in job.states and job.scheduled_nodes and job.start_time:
+                    for name in self.slots.keys() & job.planned_names():
+                        found[name] = min(job.start_time, found.get(name, math.inf))
+        except Malformed:
+            self.unread = True
+        if self.unread:
+            return {}
+        self.read = found
+        self.waits.append(PLAN_SECONDS)
+        return found
+
+    def _starts_soon(self, node: Node, planned: Mapping[str, float]) -> bool:
+        """Whether a job is planned to start on the node within `startAheadSeconds`. Plans of the past don't count."""
+        at = planned.get(node.name)
+        if at is None or "PLANNED" not in node.states or at < self.now - PLAN_SECONDS:
+            return False
+        return self._is_over(at - self.saving.start_ahead_seconds)
+
     def _closure(self, stuck: Mapping[str, str], closed: Sequence[Node]) -> tuple[str, bool]:
         """The reason with which powered-down nodes are to be drained, "" for none; and whether such drains are over."""
         if stuck:
@@ -298,13 +337,11 @@ class _Planner:
             return None
 
     def _may_release(self, node: Node) -> bool:
+        """Whether the desired record would suit the worker that has less than the present one shows."""
         small = has_less_than_its_record(node) and states.is_drained(node.states)
-        return (
-            small
-            and not states.is_powered_down(node.states)
-            and "POWER_DOWN" not in node.states
-            and (self._is_outdated(node))
-        )
+        if not small or states.is_powered_down(node.states) or "POWER_DOWN" in node.states:
+            return False
+        return node.name in self.lines and render.would_suffice(node, self.lines[node.name])
 
     def _may_resume(self, node: Node) -> bool:
         if not states.is_down(node.states) or node.name in self.pods or states.is_drain(node.states):

@@ -1,7 +1,7 @@
 """Worker pods, their claims, and what the NodeSets of one Controller share."""
 
 from sidecars.workloads.nodeset.claims import claims, daemon_claims
-from sidecars.workloads.nodeset.cloud_records import cloud_record, is_current, offered, registered, shown
+from sidecars.workloads.nodeset.cloud_records import cloud_record, is_current, offered, registered, shown, would_suffice
 from sidecars.workloads.nodeset.naming import daemon_pod_name, hostname, pod_name, selector
 from sidecars.workloads.nodeset.objects import objects, shared_objects
 from sidecars.workloads.nodeset.pods import daemon_pod, pod
@@ -30,4 +30,5 @@ __all__ = [
     "selector",
     "shared_objects",
     "shown",
+    "would_suffice",
 ]

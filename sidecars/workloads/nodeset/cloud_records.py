@@ -1,5 +1,6 @@
 """The node records of a NodeSet with Slurm's power saving, as lines of slurm.conf."""
 
+import re
 from collections.abc import Mapping
 
 from sidecars.slurm import gres, nodeconf
@@ -80,9 +81,9 @@ def cloud_record(nodeset: NodeSet, *, always_on: bool = False) -> str:
             items[item.key.lower()] = item
     if not offered and "realmemory" not in items:
         return ""
-    if "gres" in items and "gresconf" not in items:
+    if "gres" in items:
         try:
-            items["gresconf"] = Item("GresConf", _gres_conf(items["gres"].value))
+            items.setdefault("gresconf", Item("GresConf", _gres_conf(items["gres"].value)))
         except gres.GresError as error:
             place = _OWN if any(item.key.lower() == "gres" for item in own) else _DECLARED
             raise ResourceError(place, str(error)) from error
@@ -134,6 +135,21 @@ def shown(node: Node) -> str:
         items.append(Item("Topology", node.topology))
     idle = "INFINITE" if node.suspend_time is None else str(node.suspend_time)
     return nodeconf.render([*items, Item("SuspendTime", idle)])
+
+
+def would_suffice(node: Node, conf: str) -> bool:
+    """Whether a worker that registered with less than its record has enough for this `cloud_record`.
+
+    slurmctld's reason has what the worker reported, of CPUs only that they were fewer.
+    """
+    wanted = nodeconf.parse(conf)
+    memory = re.search(r"Low RealMemory \(reported:([0-9]+) < ([0-9.]+)%", node.reason)
+    if memory and 100 * int(memory[1]) < float(memory[2]) * int(wanted.get("RealMemory") or 1):
+        return False
+    for name, count in re.findall(r"gres/([^ ]+) count reported lower than configured \(([0-9]+) <", node.reason):
+        if sum(it.count for it in gres.parse(wanted.get("Gres") or "") if it.name == name) > int(count):
+            return False
+    return "CPUs" not in node.reason or int(wanted.get("CPUs") or 1) < node.cpus
 
 
 def is_current(node: Node, conf: str) -> bool:

@@ -145,6 +145,8 @@ class PowerSaving(Part, frozen=True, kw_only=True):
     """How long a pod may wait for a Kubernetes node or its image before Slurm uses other NodeSets."""
     retry_seconds: int = 300
     """How long Slurm uses other NodeSets then."""
+    start_ahead_seconds: int = 0
+    """How long before a job's planned start its nodes are powered up."""
     node: str = ""
     """What one worker offers, as items of a node line of slurm.conf; "": as a worker has registered."""
     price: int = 1

@@ -151,7 +151,10 @@ def running(home: Path, more: str, gres: str, number: int = 0) -> Iterator[Slurm
 
 @contextlib.contextmanager
 def worker(slurmctld: Slurmctld, name: str, gpus: int) -> Iterator[None]:
-    """A slurmd of a node that Slurm has powered up, with so many GPUs of type h100. Their files are those of others."""
+    """A slurmd of a node that Slurm has powered up, with so many GPUs of type h100. Their files are those of others.
+
+    Of several at a time, each record needs a Port of its own.
+    """
     there = slurmctld.home / "slurmctld" / "etc"
     conf = (there / "slurm.conf").read_text().replace("SlurmctldParameters=enable_configless\n", "")
     devices = ",".join(["/dev/null", "/dev/zero", "/dev/full", "/dev/random"][:gpus])
@@ -161,7 +164,8 @@ def worker(slurmctld: Slurmctld, name: str, gpus: int) -> Iterator[None]:
         "gres.conf": f"Name=gpu Type=h100 File={devices}\n".encode() if gpus else b"",
         "slurm.key": (there / "slurm.key").read_bytes(),
     }
-    items = f"NodeAddr={ADDRESS} Gres=gpu:h100:{gpus}"
+    [node] = [node for node in slurmctld.nodes() if node.name == name]
+    items = f"NodeAddr={ADDRESS} Port={node.port} Gres=gpu:h100:{gpus}"
     command = ["/usr/sbin/slurmd", "-D", "-Z", "-N", name, "-b", "--conf", items]
     home = Path(tempfile.mkdtemp(prefix=f"slurmd-{name}-", dir=slurmctld.home))
     with outside.daemon(home, "slurmd", 0, files, command):

@@ -117,3 +117,22 @@ def test_records_stay_when_slurm_refuses_their_replacement_and_are_replaced_when
             no_drain(w, model)
 
     run(scenario())
+
+
+def test_a_worker_is_ready_before_the_planned_start_of_its_job_and_is_not_replaced() -> None:
+    async def scenario() -> None:
+        async with world(6) as w:
+            model = begin(w, replicas=2, startAheadSeconds=60)
+            await w.until("the records", lambda: powered_down(model) == 2)
+            start = int(w.wall_clock()) + 150
+            model.job_plan(model.job_submit(), ["slinky-1"], start)
+            await w.run(60)
+            assert w.pods() == []
+            await w.until("the worker", lambda: "POWERED_DOWN" not in model.states("slinky-1"), 60)
+            await w.until("its registration", lambda: "POWERING_UP" not in model.states("slinky-1"), 60)
+            assert w.wall_clock() < start
+            [pod] = w.pods()
+            await w.run(start - w.wall_clock())
+            assert [it["metadata"]["uid"] for it in w.pods()] == [pod["metadata"]["uid"]]
+
+    run(scenario())

@@ -28,7 +28,13 @@ CLOCK = 1_000.0
 
 def cloud(ordinal: int, *words: str, **fields: Any) -> Node:
     """A record of power saving, as the operator creates it for a NodeSet with OFFER."""
-    present = {"features": ("slinky",), "cpus": 4, "real_memory": 8000, "weight": 1, "suspend_time": 300}
+    present: dict[str, Any] = {
+        "features": ("slinky",),
+        "cpus": 4,
+        "real_memory": 8000,
+        "weight": 1,
+        "suspend_time": 300,
+    }
     states = frozenset({"CLOUD", "DYNAMIC_NORM", *words})
     return Node(f"slinky-{ordinal}", states=states, **{**present, **fields})
 
@@ -232,6 +238,62 @@ def test_while_an_offer_can_t_be_read_a_node_that_did_not_start_is_resumed_as_ev
     assert decided(1, (), late, node="CPUs=four").actions == (actions.Resume(("slinky-0",)),)
 
 
+# --- ahead of planned jobs
+
+
+def planned(start: float, nodes: str = "slinky-0", states: str = "PENDING") -> Job:
+    return Job(7, states=frozenset({states}), scheduled_nodes=nodes, start_time=int(start))
+
+
+PLANNED = cloud(0, "IDLE", "PLANNED", "POWERED_DOWN")
+
+
+def test_a_node_is_started_so_long_before_the_planned_start_of_its_job_and_not_earlier() -> None:
+    def at(start: float, **saving: Any) -> Decision:
+        return decided(2, (), PLANNED, off(1), jobs=[planned(start)], **saving)
+
+    assert at(NOW + 100, startAheadSeconds=120).actions == (actions.PowerUp(("slinky-0",)),)
+    early = at(NOW + 130, startAheadSeconds=120)
+    assert early.actions == ()
+    assert early.look_again == 10
+    assert at(NOW + 100).actions == ()  # by default
+
+
+@pytest.mark.parametrize(
+    ("node", "job"),
+    [
+        (PLANNED, planned(NOW + 10, "other-0")),
+        (PLANNED, planned(NOW + 10, states="RUNNING")),
+        (PLANNED, planned(NOW - 3600)),
+        (PLANNED, planned(0)),
+        (off(0), planned(NOW + 10)),
+        (cloud(0, "IDLE", "DRAIN", "PLANNED", "POWERED_DOWN", reason="bad disk"), planned(NOW + 10)),
+        (cloud(0, "IDLE", "PLANNED", "POWERED_DOWN", reservation="r"), planned(NOW + 10)),
+    ],
+)
+def test_no_node_is_started_for_another_job_or_that_nobody_plans_or_may_use(node: Node, job: Job) -> None:
+    assert decided(1, (), node, jobs=[job], startAheadSeconds=120).actions == ()
+
+
+def test_planned_starts_are_read_only_while_a_powered_down_node_is_planned_and_not_in_every_pass() -> None:
+    def step(memory: Memory, *nodes: Node, answered: bool) -> Decision:
+        view = slurm(*nodes)
+        desired = asked(1, (), view, startAheadSeconds=60)
+        jobs = needs.Known(needs.JobList((planned(NOW + 70),), CLOCK), CLOCK)
+        answers: dict[needs.Need, needs.Answer] = {needs.Jobs(): jobs} if answered else {}
+        return decide(desired, Observed((), view, clock=CLOCK, answers=answers), memory, NOW)
+
+    assert needs.Jobs() not in step(Memory(), off(0), answered=False).needs
+    assert needs.Jobs() in step(Memory(), PLANNED, answered=False).needs
+    memory = step(Memory(), PLANNED, answered=True).memory
+    again = step(memory, PLANNED, answered=False)
+    assert needs.Jobs() not in again.needs
+    assert again.look_again == 10
+    soon = replace(memory, planned_starts={"slinky-0": NOW + 50})
+    assert step(soon, PLANNED, answered=False).actions == (actions.PowerUp(("slinky-0",)),)
+    assert needs.Jobs() in step(replace(memory, planned_at=NOW - 31), PLANNED, answered=False).needs
+
+
 # --- stopping
 
 
@@ -354,7 +416,9 @@ LESS = {"reason": "gres/gpu count reported lower than configured (2 < 4)", "reas
 )
 def test_a_worker_with_less_than_its_record_keeps_its_drain_and_is_reported(reason: str) -> None:
     small = cloud(0, "IDLE", "DRAIN", "INVALID_REG", **{**LESS, "reason": reason})
-    found = decided(2, [worker(0)], small, off(1))
+    large = {"real_memory": 99_999, "gres": "gpu:4"}
+    declared = "CPUs=4 RealMemory=99999 Gres=gpu:4"
+    found = decided(2, [worker(0)], small, off(1, **large), node=declared)
     assert found.actions == ()
     assert condition(found) == ("False", "WorkerTooSmall")
     [message] = [it.message for it in found.conditions if it.type == "PowerSaving"]
@@ -362,17 +426,43 @@ def test_a_worker_with_less_than_its_record_keeps_its_drain_and_is_reported(reas
     assert "slinky-0" in message
 
 
-def test_a_worker_with_less_than_its_record_is_stopped_without_force_once_another_record_is_desired() -> None:
-    small = cloud(0, "IDLE", "DRAIN", "INVALID_REG", **LESS)
-    found = decided(1, [worker(0)], small, node="CPUs=4 RealMemory=7000")
-    assert found.actions == (actions.PowerDownWhenIdle(("slinky-0",)),)
+GPUS = {"cpus": 4, "real_memory": 8000, "gres": "gpu:4"}
+CORRECTED = f"{OFFER} Gres=gpu:2"
+
+
+def test_a_worker_with_less_than_its_record_is_stopped_without_force_once_the_desired_record_suits_it() -> None:
+    small = cloud(0, "IDLE", "DRAIN", "INVALID_REG", **GPUS, **LESS)
+    assert decided(1, [worker(0)], small, node=CORRECTED).actions == (actions.PowerDownWhenIdle(("slinky-0",)),)
     # The reason stays when the drain ends.
-    stopped = cloud(0, "IDLE", "INVALID_REG", "POWERED_DOWN", **LESS)
-    assert kinds(decided(1, (), stopped, node="CPUs=4 RealMemory=7000")) == [actions.ReplaceRecords]
-    busy = cloud(0, "MIXED", "DRAIN", "INVALID_REG", **LESS)
-    typed = cloud(0, "IDLE", "DRAIN", "INVALID_REG", reason=LESS["reason"], reason_set_by_user="root")
-    for kept in (busy, typed, cloud(0, "IDLE", "DRAIN", "INVALID_REG", reason="bad disk", reason_set_by_user="slurm")):
-        assert decided(1, [worker(0)], kept, node="CPUs=4 RealMemory=7000").actions == ()
+    stopped = cloud(0, "IDLE", "INVALID_REG", "POWERED_DOWN", **GPUS, **LESS)
+    assert kinds(decided(1, (), stopped, node=CORRECTED)) == [actions.ReplaceRecords]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        cloud(0, "MIXED", "DRAIN", "INVALID_REG", **LESS),
+        cloud(0, "IDLE", "DRAIN", "INVALID_REG", **{**LESS, "reason_set_by_user": "root"}),
+        cloud(0, "IDLE", "DRAIN", "INVALID_REG", **{**LESS, "reason": "bad disk"}),
+        cloud(0, "IDLE", "DRAIN", "INVALID_REG", **{**LESS, "reason": LESS["reason"].replace("2 <", "1 <")}),
+        cloud(0, "IDLE", "DRAIN", "INVALID_REG", **{**LESS, "reason": "Low socket*core*thread count, Low CPUs"}),
+        cloud(
+            0,
+            "IDLE",
+            "DRAIN",
+            "INVALID_REG",
+            **{**LESS, "reason": "Low RealMemory (reported:7000 < 90.00% of configured:8000)"},
+        ),
+    ],
+)
+def test_a_drained_worker_that_the_desired_record_does_not_suit_or_that_is_another_s_stays(kept: Node) -> None:
+    assert decided(1, [worker(0)], kept, node=CORRECTED).actions == ()
+
+
+def test_a_record_that_shows_what_its_small_worker_has_is_not_replaced_by_the_same_again_and_again() -> None:
+    # slurmctld may show the fewer GPUs when the worker registers again.
+    small = cloud(0, "IDLE", "DRAIN", "INVALID_REG", cpus=4, real_memory=8000, gres="gpu:2", **LESS)
+    assert decided(1, [worker(0)], small, node=f"{OFFER} Gres=gpu:4").actions == ()
 
 
 def test_a_nodeset_that_is_being_deleted_creates_and_starts_nothing() -> None:

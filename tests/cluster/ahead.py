@@ -18,7 +18,17 @@ from tests.cluster.kernel import kernel
 from tests.cluster.nodes import pause_archive
 from tests.cluster.tools import tool
 
-PROGRAMS = ("helm", "helm4", "helm-unittest", "kubectl", "ct", "kube", "kustomize", "deviceplugin")
+PROGRAMS = (
+    "helm",
+    "helm4",
+    "helm-unittest",
+    "kubectl",
+    "ct",
+    "kube",
+    "kustomize",
+    "deviceplugin",
+    "prometheus-adapter",
+)
 
 
 def build() -> None:

@@ -91,7 +91,13 @@ class Cluster:
             ],
             cgroup=hierarchies.tracking / plan.cgroup / "daemons" / "cgroup.procs",
         )
-        return ControlPlane(self.home / "state", place)
+        return ControlPlane(
+            self.home / "state",
+            place,
+            # An autoscaler may scale to zero, as KEDA does without it.
+            options=["--feature-gates=HPAScaleToZero=true"],
+            manager_options=["--horizontal-pod-autoscaler-sync-period=5s"],
+        )
 
     @property
     def nodes(self) -> list[Node]:

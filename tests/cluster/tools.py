@@ -104,6 +104,9 @@ _GO: dict[str, Module | Published] = {
     "crane": Published("github.com/google/go-containerregistry/cmd/crane", "v0.22.1", "crane", {}),
     "kustomize": Published("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1", "kustomize", {}),
     "ct": Module("tools/ct", "github.com/helm/chart-testing/v3/ct", ("ct",), {}),
+    "prometheus-adapter": Module(
+        "tools/prometheus-adapter", "sigs.k8s.io/prometheus-adapter/cmd/adapter", ("prometheus-adapter",), {}
+    ),
     "helm-unittest": Module(
         "tools/helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", ("helm-unittest",), {}
     ),

@@ -5,6 +5,7 @@ alphabetical order.
 """
 
 FIRST = (
+    "test_autoscaling",
     "test_power_saving",
     "test_states",
     "test_no_ghosts",
@@ -17,7 +18,6 @@ FIRST = (
     "test_takeover",
     "test_faults",
     "test_without_operator",
-    "test_autoscaling",
 )
 """Files of two minutes and more, the longest ones first."""
 

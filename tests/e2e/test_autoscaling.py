@@ -1,97 +1,329 @@
-"""A NodeSet that follows the queue by spec.autoscaling: from workers to none, to as many as its jobs need, to none."""
+"""A NodeSet follows the queue from zero and back, while what it needs for that is killed.
+
+By spec.autoscaling, and by a HorizontalPodAutoscaler with Prometheus and prometheus-adapter as docs/autoscaling.md has
+them. The one with the exporter alone is in `test_horizontal_autoscaling`.
+"""
 
 import json
+import subprocess
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.real.harness import Slurm, condition, until
+from tests.charts.examples import examples
+from tests.cluster.tools import tool
+from tests.e2e.test_states import kill_processes
+from tests.support.real import prometheus
+from tests.support.real.configuration import until_saved
+from tests.support.real.harness import CHARTS, NODESET, REPOSITORY, Kubernetes, Slurm, condition, until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
-NODESET = ("-n", "slurm", "nodesets.slinky.slurm.net", "slurm-worker-slinky")
-QUICK = {"max": 3, "idleSeconds": 10, "coolDownSeconds": 10, "stepSeconds": 1}
+TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
+EXPORTER = "slurm-exporter"
+ADAPTER = "prometheus-adapter"
+MOST = 3
+IDLE_SECONDS = 5
+QUICK = {"max": MOST, "idleSeconds": IDLE_SECONDS, "coolDownSeconds": 5, "stepSeconds": 1}
+SCRIPT = '#!/bin/sh\nuntil [ -e "/tmp/end-$SLURM_JOB_ID" ]; do sleep 1; done\n'
+"""Ends when the test says so."""
+SLURMCTLD, SLURMRESTD = ("slurm", "slurmctld"), ("slurm", "slurmrestd")
+OPERATOR = ("slinky", "slurm-operator")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a NodeSet is scaled, ready to begin."""
+
+    victims: tuple[tuple[str, str], ...]
+    """What is killed: namespaces, and the label app.kubernetes.io/name of their pods."""
+    missing: tuple[str, str, str]
+    """What is scaled to zero, so that no data is left: its namespace, kind and name."""
+    noticed: Callable[[], int]
+    """A number that grows with each time that no data was found."""
+
+
+class Sizes:
+    """Each number of replicas that the NodeSet has had, in the order of the API server."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def all(self) -> list[int]:
+        return [int(line) for line in self._path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+    def since(self, position: int) -> set[int]:
+        """Those of the time since `all` had that length, the present one included."""
+        return set(self.all()[position - 1 :])
+
+
+@contextmanager
+def recorded(kubernetes: Kubernetes) -> Iterator[Sizes]:
+    """A watch, so that no size is missed between two looks."""
+    command = [str(kubernetes.kubectl_path), "get", *TARGET, "--watch", "-o", 'jsonpath={.spec.replicas}{"\\n"}']
+    with tempfile.NamedTemporaryFile("w") as file:
+        environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
+        process = subprocess.Popen(command, stdout=file, env=environment)
+        try:
+            until("the watch to begin", lambda: Path(file.name).stat().st_size, 20)
+            yield Sizes(Path(file.name))
+            assert process.poll() is None, "the watch has ended early"
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def patch(slurm: Slurm, autoscaling: Any) -> None:
     text = json.dumps({"spec": {"autoscaling": autoscaling}})
-    slurm.kubernetes.kubectl("patch", *NODESET, "--type=merge", "-p", text)
+    slurm.kubernetes.kubectl("patch", *TARGET, "--type=merge", "-p", text)
 
 
 def replicas(slurm: Slurm) -> int:
-    return int(slurm.kubernetes.get(*NODESET)["spec"]["replicas"])
+    return int(slurm.kubernetes.get(*TARGET)["spec"]["replicas"])
 
 
-@pytest.fixture
-def _scaled(slurm: Slurm) -> Iterator[None]:
-    slurm.until_idle(2)
+def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
+    """Kill a pod's processes, and wait for its successor."""
+    chosen = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={name}")
+    [pod] = kubernetes.items(*chosen)
+    uid = pod["metadata"]["uid"]
+    kill_processes(uid)
+    # A kubelet waits longer before each start of the same container.
+    kubernetes.kubectl("-n", namespace, "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0")
+
+    def replaced() -> bool:
+        found = [it for it in kubernetes.items(*chosen) if it["metadata"]["uid"] != uid]
+        return len(found) == 1 and condition(found[0], "Ready").get("status") == "True"
+
+    until(f"another pod of {name}", replaced, 120)
+
+
+@contextmanager
+def by_operator(slurm: Slurm) -> Iterator[Way]:
+    """spec.autoscaling."""
+
+    def noticed() -> int:
+        return int(condition(slurm.kubernetes.get(*TARGET), "Autoscaled").get("reason") == "NoData")
+
     patch(slurm, QUICK)
-    yield
+    try:
+        yield Way((SLURMCTLD, SLURMRESTD, OPERATOR), ("slurm", "restapis.slinky.slurm.net", "slurm"), noticed)
+    finally:
+        patch(slurm, None)
+
+
+def documents() -> list[dict[str, Any]]:
+    """The YAML of the page, for the cluster's NodeSet instead of `cpu`."""
+    page = REPOSITORY / "docs" / "autoscaling.md"
+    return [
+        json.loads(json.dumps(document).replace('"cpu"', '"slinky"').replace("worker-cpu", "worker-slinky"))
+        for example in examples(page.name, page.read_text(encoding="utf-8"))
+        for document in example.documents
+    ]
+
+
+def exporter_values() -> dict[str, Any]:
+    """The page's values of the exporter without external.metrics.k8s.io of its own."""
+    for document in documents():
+        values: dict[str, Any] = document.get(EXPORTER, {})
+        if values and "externalMetrics" not in values["exporter"]["autoscaling"]:
+            values["exporter"]["cacheFrequency"] = "1s"
+            values["exporter"]["autoscaling"]["nodeSets"]["slinky"]["idleSeconds"] = IDLE_SECONDS
+            return values
+    raise AssertionError("the page has no such values")
+
+
+@contextmanager
+def autoscaled(slurm: Slurm, values: dict[str, Any]) -> Iterator[None]:
+    """The exporter, and an autoscaler that begins with one worker."""
+    kubernetes = slurm.kubernetes
+    autoscaler = next(it for it in documents() if it.get("kind") == "HorizontalPodAutoscaler")
+    autoscaler["spec"] |= {"minReplicas": 0, "maxReplicas": MOST}
+    autoscaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
+    install = ("install", EXPORTER, str(CHARTS / EXPORTER), "-n", "slurm", "--wait", "--timeout=3m", "-f", "-")
+    slurm.scale(1)
+    slurm.until_idle(1)
+    try:
+        kubernetes.helm(*install, stdin=json.dumps(values))
+        kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler))
+        yield
+    finally:
+        kubernetes.kubectl("-n", "slurm", "delete", "hpa", NODESET, "--ignore-not-found")
+        kubernetes.helm("uninstall", EXPORTER, "-n", "slurm", "--ignore-not-found")
+
+
+def failures(kubernetes: Kubernetes) -> int:
+    """How often the autoscaler got no number."""
+    chosen = f"involvedObject.name={NODESET},reason=FailedGetExternalMetric"
+    return sum(it.get("count") or 1 for it in kubernetes.items("-n", "slurm", "events", "--field-selector", chosen))
+
+
+def adapter(kubernetes: Kubernetes) -> list[dict[str, Any]]:
+    """The page's objects, with the program of this host instead of the image, which is not on the nodes."""
+    program = tool(ADAPTER)
+    page = documents()
+    first = next(at for at, it in enumerate(page) if it.get("metadata", {}).get("name") == ADAPTER)
+    last = next(at for at, it in enumerate(page) if it.get("kind") == "APIService")
+    found = page[first : last + 1]
+    [pod] = [it["spec"]["template"]["spec"] for it in found if it["kind"] == "Deployment"]
+    [container] = pod["containers"]
+    relist = container["args"].index("--metrics-relist-interval=30s")
+    container["args"][relist] = "--metrics-relist-interval=3s"
+    container |= {"image": prometheus.image(kubernetes), "command": [f"/programs/{program.name}"]}
+    container["volumeMounts"].append({"name": "programs", "mountPath": "/programs"})
+    container["readinessProbe"]["periodSeconds"] = 1
+    pod["volumes"].append({"name": "programs", "hostPath": {"path": str(program.resolve().parent)}})
+    return found
+
+
+@contextmanager
+def by_adapter(slurm: Slurm) -> Iterator[Way]:
+    """A HorizontalPodAutoscaler with Prometheus and prometheus-adapter, to and from zero."""
+    kubernetes, values = slurm.kubernetes, exporter_values()
+    [node] = json.loads(slurm.login("scontrol", "--json", "show", "node", "slinky-0"))["nodes"]
+    values["exporter"]["autoscaling"]["nodeSets"]["slinky"]["shape"] = {
+        "sockets": node["sockets"],
+        "coresPerSocket": node["cores"],
+        "threadsPerCore": node["threads"],
+        "memory": node["real_memory"],
+    }
+    with ExitStack() as stack:
+        stack.enter_context(autoscaled(slurm, values))
+        monitor = prometheus.service_monitor(EXPORTER, "slurm")
+        stack.enter_context(prometheus.running(kubernetes, [monitor]))
+        objects = [json.dumps(it) for it in adapter(kubernetes)]
+        stack.callback(
+            lambda: [
+                kubernetes.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=it) for it in reversed(objects)
+            ]
+        )
+        for it in objects:
+            kubernetes.kubectl("create", "-f", "-", stdin=it)
+        rollout = ("rollout", "status", f"deploy/{ADAPTER}", "--timeout=60s")
+        kubernetes.kubectl("-n", prometheus.NAMESPACE, *rollout, timeout=70)
+        yield Way(
+            (SLURMCTLD, ("slurm", EXPORTER), (prometheus.NAMESPACE, "prometheus"), OPERATOR),
+            (prometheus.NAMESPACE, "deployment", "prometheus"),
+            lambda: failures(kubernetes),
+        )
+
+
+WAYS = {"spec.autoscaling": by_operator, ADAPTER: by_adapter}
+
+
+@pytest.fixture(scope="module")
+def workers(slurm: Slurm) -> Iterator[Slurm]:
+    """Two workers at the end, as at the beginning."""
+    slurm.until_idle(2)
+    yield slurm
     slurm.login("scancel", "--user=root")
-    patch(slurm, None)
+    # A worker that is left has the ordinal of the job that ended last; other tests know slinky-0 and slinky-1.
+    slurm.scale(0)
+    until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes(), 240)
     slurm.scale(2)
     slurm.until_idle(2)
 
 
-@pytest.mark.usefixtures("_scaled")
-def test_a_nodeset_follows_the_queue_from_nothing_and_back(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> None:
-    until("idle workers to be removed", lambda: not slurm.pods() or None, 180)
-    until("no replica to be wanted", lambda: replicas(slurm) == 0 or None, 60)
-
-    began = time.monotonic()
-    jobs = [slurm.submit("#!/bin/sh\nsrun sleep 5\n", "-N2", "--exclusive")]
-    submitted = time.monotonic()
-    until("the first worker pod", lambda: slurm.pods() or None, 60, 0.05)
-    first = time.monotonic()
-    with capsys.disabled():
-        print(f"\nfirst worker pod {first - submitted:.2f} s after sbatch, {first - began:.2f} s with it")
-    assert first - submitted < 30
-
-    jobs.append(slurm.submit("#!/bin/sh\nsleep 5\n", "-N1", "--exclusive"))
-    jobs.append(slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4"))
-    sizes: list[int] = []
-
-    def completed() -> bool | None:
-        sizes.append(replicas(slurm))
-        states = slurm.login("squeue", "-h", "-r", "-t", "all", "-j", ",".join(map(str, jobs)), "-o", "%T").split()
-        return states == ["COMPLETED"] * 6 or None
-
-    until("all jobs to complete", completed, 240)
-    assert max(sizes) >= 2
-
-    def empty() -> bool | None:
-        sizes.append(replicas(slurm))
-        return True if not slurm.pods() and not sizes[-1] else None
-
-    until("nothing to be left", empty, 240)
-    until("no record to be left", lambda: not slurm.nodes() or None, 60)
-    changes = [after > before for before, after in pairwise(sizes) if after != before]
-    assert sum(one != other for one, other in pairwise(changes)) <= 2
-    found = condition(slurm.kubernetes.get(*NODESET), "Autoscaled")
-    assert found["status"] == "True"
+@pytest.fixture(scope="module", params=WAYS)
+def way(workers: Slurm, request: pytest.FixtureRequest) -> Iterator[Way]:
+    """Each way, without workers."""
+    with WAYS[request.param](workers) as found:
+        until_none(workers)
+        yield found
+        workers.login("scancel", "--user=root")
 
 
-@pytest.mark.usefixtures("_scaled")
-def test_a_number_that_a_user_sets_stays_for_a_while_and_is_named(slurm: Slurm) -> None:
-    patch(slurm, QUICK | {"coolDownSeconds": 3600, "idleSeconds": 3600})
+def until_none(slurm: Slurm) -> None:
+    """Until no worker is left, and no record of one."""
+    until("no worker to be left", lambda: not (replicas(slurm) or slurm.pods() or slurm.nodes()), 240)
+
+
+def states(slurm: Slurm, *jobs: int) -> list[str]:
+    """The state of each job and of each task of an array."""
+    return slurm.login("squeue", "-h", "-r", "-t", "all", "-j", ",".join(map(str, jobs)), "-o", "%T").split()
+
+
+def end(slurm: Slurm, job: int) -> None:
+    """Let a job end by itself."""
+    slurm.worker(f"slurm-worker-{slurm.job(job)['BatchHost']}", "touch", f"/tmp/end-{job}")  # noqa: S108
+    until(f"job {job} to complete", lambda: states(slurm, job) == ["COMPLETED"], 60)
+
+
+def test_a_nodeset_follows_the_queue_and_holds_its_size_without_data_whatever_is_killed(
+    workers: Slurm, way: Way, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm, kubernetes = workers, workers.kubernetes
+    with recorded(kubernetes) as sizes:
+        submitted = time.monotonic()
+        wide = slurm.submit(SCRIPT, "-N2", "--exclusive", "--no-requeue")
+        until("a worker", slurm.pods, 150, 0.05)
+        first = time.monotonic() - submitted
+        with capsys.disabled():
+            print(f"\nanother worker pod {first:.2f} s after sbatch")
+        narrow = slurm.submit(SCRIPT, "-N1", "--exclusive", "--no-requeue")
+        until("both jobs to run", lambda: states(slurm, wide, narrow) == ["RUNNING"] * 2, 240)
+        array = slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4")
+        full = len(sizes.all())
+        assert sizes.since(full) == {MOST}
+
+        # A slurmctld that is killed forgets what it has not saved.
+        until_saved(slurm, narrow)
+        for namespace, name in way.victims:
+            kill(kubernetes, namespace, name)
+            until("slurmctld to answer", lambda: states(slurm, wide, narrow) == ["RUNNING"] * 2, 60)
+        assert sizes.since(full) == {MOST}
+
+        namespace, kind, name = way.missing
+        scale = ("-n", namespace, "patch", kind, name, "--type=merge", "-p")
+        before = way.noticed()
+        kubernetes.kubectl(*scale, '{"spec":{"replicas":0}}')
+        try:
+            until("the data to be missed", lambda: way.noticed() > before, 120)
+            end(slurm, narrow)
+            until("the array to complete", lambda: states(slurm, array) == ["COMPLETED"] * 4, 60)
+            before, idle = way.noticed(), time.monotonic()
+            until(
+                "a worker to be idle for longer than it would be left",
+                lambda: time.monotonic() - idle > 2 * IDLE_SECONDS and way.noticed() >= before,
+                60,
+            )
+            assert way.noticed() > 0
+            assert sizes.since(full) == {MOST}
+        finally:
+            kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')
+
+        until("the idle worker to be removed", lambda: sizes.all()[-1] == MOST - 1, 150)
+        assert states(slurm, wide) == ["RUNNING"]
+        end(slurm, wide)
+        until_none(slurm)
+        found = sizes.all()
+    assert [slurm.job(it)["Restarts"] for it in (wide, narrow)] == ["0", "0"]
+    changes = [after > one for one, after in pairwise(found) if after != one]
+    assert sum(one != other for one, other in pairwise(changes)) <= 2, found
+
+
+@pytest.mark.parametrize("way", ["spec.autoscaling"], indirect=True, scope="module")
+@pytest.mark.usefixtures("way")
+def test_a_number_that_a_user_sets_stays_for_a_while_and_is_named(workers: Slurm) -> None:
+    patch(workers, QUICK | {"coolDownSeconds": 3600, "idleSeconds": 3600})
     until(
         "the number to be recorded",
-        lambda: slurm.kubernetes.get(*NODESET)["metadata"]["annotations"].get("slinky.slurm.net/autoscaling"),
+        lambda: workers.kubernetes.get(*TARGET)["metadata"]["annotations"].get("slinky.slurm.net/autoscaling"),
         60,
     )
-    slurm.scale(1)
-    found = until(
-        "kubectl to be named",
-        lambda: (
-            it
-            if "to 1" in (it := condition(slurm.kubernetes.get(*NODESET), "Autoscaled")).get("message", "")
-            and it["reason"] == "OtherOwner"
-            else None
-        ),
-        60,
-    )
+    workers.scale(1)
+
+    def named() -> dict[str, Any]:
+        found = condition(workers.kubernetes.get(*TARGET), "Autoscaled")
+        return found if found.get("reason") == "OtherOwner" and "to 1" in found["message"] else {}
+
+    found = until("kubectl to be named", named, 60)
     assert "'kubectl' has set replicas to 1" in found["message"]
-    assert replicas(slurm) == 1
+    assert replicas(workers) == 1

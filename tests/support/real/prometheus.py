@@ -1,4 +1,7 @@
-"""Debian's Prometheus in a pod of the local cluster, with the targets of the charts' ServiceMonitors."""
+"""Debian's Prometheus on the local cluster, with the targets of the charts' ServiceMonitors.
+
+It is a Deployment behind a Service, and reaches its targets by theirs, so that any of them may be replaced.
+"""
 
 import json
 import re
@@ -20,6 +23,8 @@ from tests.support.real.harness import CHARTS, Kubernetes, until
 NAMESPACE = "monitoring"
 API = "monitoring.coreos.com/v1"
 INTERVAL = "1s"
+LABELS = {"app.kubernetes.io/name": "prometheus"}
+"""The NetworkPolicies of the charts admit Prometheus by this label."""
 _GET = (
     "import sys, urllib.error as e, urllib.request as r\n"
     "try: print(r.urlopen('http://127.0.0.1:9090' + sys.argv[1], timeout=10).read().decode())\n"
@@ -36,7 +41,7 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer of its HTTP API. Fails with its error."""
         url = f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        text = self.kubernetes.kubectl("-n", NAMESPACE, "exec", "prometheus", "--", "python3", "-c", _GET, url)
+        text = self.kubernetes.kubectl("-n", NAMESPACE, "exec", "deploy/prometheus", "--", "python3", "-c", _GET, url)
         answer = json.loads(text)
         assert answer["status"] == "success", f"{parameters}: {answer}"
         return answer["data"]
@@ -68,55 +73,46 @@ def service_monitor(chart: str, namespace: str, *settings: str) -> dict[str, Any
     return found
 
 
-def scrape_configs(
-    monitor: Mapping[str, Any], services: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def scrape_configs(monitor: Mapping[str, Any], services: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What the Prometheus operator would have scraped by a ServiceMonitor, as far as those of the charts need it.
 
-    `services` and `slices`: the Services and EndpointSlices of its namespace. Debian's Prometheus can't ask Kubernetes.
+    `services`: those of its namespace. Debian's Prometheus can't ask Kubernetes, so it scrapes the Service and not each
+    of its pods.
     """
     spec, metadata = monitor["spec"], monitor["metadata"]
     wanted = spec["selector"]["matchLabels"].items()
-    names = {it["metadata"]["name"] for it in services if wanted <= (it["metadata"].get("labels") or {}).items()}
-    chosen = [it for it in slices if it["metadata"]["labels"].get("kubernetes.io/service-name") in names]
-    found = []
-    for number, endpoint in enumerate(spec["endpoints"]):
-        own = [{_snake(key): value for key, value in it.items()} for it in endpoint.get("relabelings", ())]
-        found.append(
-            {
-                "job_name": f"serviceMonitor/{metadata['namespace']}/{metadata['name']}/{number}",
-                "scrape_interval": INTERVAL,
-                "scrape_timeout": INTERVAL,
-                "metrics_path": endpoint["path"],
-                "scheme": endpoint.get("scheme", "http"),
-                "honor_labels": endpoint.get("honorLabels", False),
-                "static_configs": [
-                    {
-                        "targets": [f"{address}:{port['port']}" for address in it["addresses"]],
-                        "labels": {
-                            "namespace": each["metadata"]["namespace"],
-                            "service": each["metadata"]["labels"]["kubernetes.io/service-name"],
-                            "pod": it["targetRef"]["name"],
-                        },
-                    }
-                    for each in chosen
-                    for port in each["ports"]
-                    if port["name"] == endpoint["port"]
-                    for it in each["endpoints"]
-                ],
-                "relabel_configs": own,
-            }
-        )
-    return found
+    chosen = [it for it in services if wanted <= (it["metadata"].get("labels") or {}).items()]
+    return [
+        {
+            "job_name": f"serviceMonitor/{metadata['namespace']}/{metadata['name']}/{number}",
+            "scrape_interval": INTERVAL,
+            "scrape_timeout": INTERVAL,
+            "metrics_path": endpoint["path"],
+            "scheme": endpoint.get("scheme", "http"),
+            "honor_labels": endpoint.get("honorLabels", False),
+            "static_configs": [
+                {
+                    "targets": [
+                        f"{it['metadata']['name']}.{it['metadata']['namespace']}.svc.cluster.local:{port['port']}"
+                    ],
+                    "labels": {"namespace": it["metadata"]["namespace"], "service": it["metadata"]["name"]},
+                }
+                for it in chosen
+                for port in it["spec"]["ports"]
+                if port["name"] == endpoint["port"]
+            ],
+            "relabel_configs": [
+                {_snake(key): value for key, value in it.items()} for it in endpoint.get("relabelings", ())
+            ],
+        }
+        for number, endpoint in enumerate(spec["endpoints"])
+    ]
 
 
 @contextmanager
 def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> Iterator[Prometheus]:
     """Prometheus with the alerts of the chart slurm-exporter, which scrapes these, until the end."""
     binary = debian.program("prometheus", "prometheus").resolve()
-    operator = kubernetes.get("-n", "slinky", "deployment", "slurm-operator")
-    # It has the C library, and Python for the requests of the tests. The nodes share this machine's files.
-    image = operator["spec"]["template"]["spec"]["containers"][0]["image"]
     configuration = {
         "global": {"evaluation_interval": INTERVAL},
         "rule_files": ["/etc/prometheus/rules.yaml"],
@@ -127,10 +123,16 @@ def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> It
     try:
         metadata = {"name": "prometheus", "namespace": NAMESPACE}
         config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files}
-        for item in (config_map, _pod(image, str(binary.parent))):
+        ports = [{"name": "web", "port": 9090}]
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"selector": LABELS, "ports": ports},
+        }
+        for item in (config_map, service, _deployment(image(kubernetes), str(binary.parent))):
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
-        phase = ("-n", NAMESPACE, "get", "pod", "prometheus", "-o", "jsonpath={.status.phase}")
-        until("Prometheus' pod to run", lambda: kubernetes.kubectl(*phase) == "Running", 60)
+        kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/prometheus", "--timeout=60s", timeout=70)
         found = Prometheus(kubernetes)
         until("Prometheus to answer", lambda: found.query("vector(1)"), 60)
         yield found
@@ -138,38 +140,49 @@ def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> It
         kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=120)
 
 
+def image(kubernetes: Kubernetes) -> str:
+    """The operator's image: it has the C library for other programs, and Python for the requests of the tests."""
+    operator = kubernetes.get("-n", "slinky", "deployment", "slurm-operator")
+    return str(operator["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
 def _scraped(kubernetes: Kubernetes, monitor: Mapping[str, Any]) -> list[dict[str, Any]]:
     [namespace] = monitor["spec"]["namespaceSelector"]["matchNames"]
-    services, slices = (kubernetes.items("-n", namespace, kind) for kind in ("services", "endpointslices"))
-    return scrape_configs(monitor, services, slices)
+    return scrape_configs(monitor, kubernetes.items("-n", namespace, "services"))
 
 
-def _pod(image: str, programs: str) -> dict[str, Any]:
+def _deployment(image: str, programs: str) -> dict[str, Any]:
+    """`programs`: a folder of this machine, whose files the nodes share."""
     command = [
         *("/programs/prometheus", "--config.file=/etc/prometheus/prometheus.yaml"),
         *("--storage.tsdb.path=/data", "--web.listen-address=:9090"),
     ]
     mounts = {"programs": "/programs", "configuration": "/etc/prometheus", "data": "/data"}
+    container = {
+        "name": "prometheus",
+        "image": image,
+        "command": command,
+        "ports": [{"name": "web", "containerPort": 9090}],
+        "readinessProbe": {"httpGet": {"path": "/-/ready", "port": "web"}, "periodSeconds": 1},
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
+    }
+    spec = {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+        "volumes": [
+            {"name": "programs", "hostPath": {"path": programs}},
+            {"name": "configuration", "configMap": {"name": "prometheus"}},
+            {"name": "data", "emptyDir": {}},
+        ],
+    }
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        # The NetworkPolicies of the charts admit Prometheus by this label.
-        "metadata": {"name": "prometheus", "namespace": NAMESPACE, "labels": {"app.kubernetes.io/name": "prometheus"}},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "prometheus", "namespace": NAMESPACE},
         "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "prometheus",
-                    "image": image,
-                    "command": command,
-                    "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
-                }
-            ],
-            "volumes": [
-                {"name": "programs", "hostPath": {"path": programs}},
-                {"name": "configuration", "configMap": {"name": "prometheus"}},
-                {"name": "data", "emptyDir": {}},
-            ],
+            "replicas": 1,
+            "selector": {"matchLabels": LABELS},
+            "template": {"metadata": {"labels": LABELS}, "spec": spec},
         },
     }
 

@@ -69,7 +69,10 @@ async def test_the_api_describes_itself() -> None:
 def test_the_recipes_ask_for_metrics_that_exist_and_do_not_take_missing_data_for_zero() -> None:
     page = (Path(__file__).parents[3] / "docs/autoscaling.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```yaml(?: title=.(?:prometheus|scaled).*?)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    recipes = [yaml.safe_load(text) for text in blocks]
+    documents = [document for text in blocks for document in yaml.safe_load_all(text)]
+    adapter = next(it for it in documents if it["kind"] == "ConfigMap")
+    rules = yaml.safe_load(adapter["data"]["config.yaml"])
+    recipes = [it for it in documents if it["kind"] in {"HorizontalPodAutoscaler", "ScaledObject"}] + [rules]
     asked = {name for recipe in recipes for name in re.findall(r"slurm_[a-z_]+", str(recipe))}
     assert asked == {METRIC}
     assert METRIC in {metric.name for metric in OWN}
@@ -80,5 +83,5 @@ def test_the_recipes_ask_for_metrics_that_exist_and_do_not_take_missing_data_for
     assert by_kind["ScaledObject"]["spec"]["fallback"]["behavior"] == "currentReplicas"
     labels = {label for metric in OWN if metric.name == METRIC for label in metric.labels}
     assert labels == {"nodeset"}
-    for query in (trigger["metadata"]["query"], by_kind["rules"]["rules"]["external"][0]["metricsQuery"]):
+    for query in (trigger["metadata"]["query"], by_kind["rules"]["externalRules"][0]["metricsQuery"]):
         assert not re.search(r"\bor\b|vector\(|absent", query)

@@ -12,16 +12,20 @@ import json
 import os
 import secrets
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from sidecars.explain import commands
+from sidecars.policy.explain import job
+from sidecars.policy.explain.records import Seen
 from sidecars.slurm.protocol import TOKEN_HEADER, VERSIONS
 from sidecars.slurm.tokens import sign
 from tests.bench.figures import Figure, figure, table
@@ -95,6 +99,13 @@ class Process:
         [child] = Path(f"/proc/{self.parent}/task/{self.parent}/children").read_text().split()
         return Path("/proc", child)
 
+    def execute(self, words: Sequence[str]) -> tuple[str, str]:
+        """Run a command in its files: what it prints on both outputs."""
+        done = subprocess.run(
+            ["chroot", str(self._folder / "root"), *words], capture_output=True, text=True, check=True, timeout=60
+        )
+        return done.stdout, done.stderr
+
     def cpu(self) -> float:
         """Seconds that it has used so far, user and system."""
         fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
@@ -138,6 +149,24 @@ async def running(home: Path, most: int, *, plain: bool) -> AsyncIterator[Slurm]
         yield Slurm(Process(slurmctld.pid), rests, keys["jwt.key"])
 
 
+def explained(slurm: Slurm, times: int) -> list[Figure]:
+    """What `kubectl slurm explain job` takes, without kubectl."""
+    commanded, walls, cpus = [], [], []
+    for _ in range(times):
+        start, cpu = time.monotonic(), slurm.slurmctld.cpu()
+        out, err = slurm.slurmctld.execute(commands.script("job", "1"))
+        commanded.append(time.monotonic() - start)
+        found, missing = commands.read(commands.sections(out, err), "job")
+        job.explain(Seen(time.time(), slurm=found, missing=missing), "1")
+        walls.append(time.monotonic() - start)
+        cpus.append(slurm.slurmctld.cpu() - cpu)
+    return [
+        figure("explain job: Slurm's commands", statistics.median(commanded), "s"),
+        figure("explain job: as a whole", statistics.median(walls), "s", most=3),
+        figure("explain job: CPU of slurmctld", statistics.median(cpus), "s"),
+    ]
+
+
 async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
     """The figures."""
     timeout = aiohttp.ClientTimeout(total=300)
@@ -150,6 +179,8 @@ async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
         start = time.monotonic()
         await compact.submit(count)
         print(f"submitted {count} jobs in {time.monotonic() - start:.0f} s", flush=True)
+        explain = await asyncio.to_thread(explained, slurm, 3)
+        print(table(explain), flush=True)
 
         async def reading(
             name: str, port: int, path: Callable[[], str], before: Callable[[], Awaitable[object]] | None = None
@@ -189,6 +220,7 @@ async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
         first = asyncio.create_task(reading(f"{everything}, compact", COMPACT, lambda: "jobs/"))
         slowest = await slowest_beside(first)
         figures = await first
+        figures += explain
         figures += [figure(f"{everything}, compact: peak RSS of slurmrestd", slurm.slurmrestd[COMPACT].peak(), "MiB")]
         if plain is not None:
             figures += await reading(f"{everything}, as slurmrestd comes", PLAIN, lambda: "jobs/")

@@ -1,0 +1,92 @@
+"""The examples of docs/explain.md: each is what `kubectl slurm` prints in the situation that it shows."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecars.contract.extra import PodFacts, encode
+from sidecars.explain.text import lines
+from sidecars.policy.explain import job as subject
+from sidecars.policy.explain.records import Ending, Missing, Object, Seen, Slurm
+from sidecars.slurm.details import JobDetail
+from sidecars.slurm.records import Node
+from tests.unit.policy.explain.building import busy, event, job, node, nodeset, partition, seen
+
+PAGE = Path(__file__).parents[3] / "docs" / "explain.md"
+NODESET = "slurm-worker-slinky"
+
+
+def printed(number: int) -> list[str]:
+    """What the page shows below the command about this job."""
+    [block] = re.findall(rf"```console\n\$ kubectl slurm explain job {number}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    found: list[str] = block.splitlines()
+    return found
+
+
+def clock(time: str) -> float:
+    """A time of the day of the examples."""
+    return datetime.fromisoformat(f"2026-11-23T{time}+00:00").astimezone(UTC).timestamp()
+
+
+def worker(make: Any, name: str, *words: str, **more: Any) -> Node:
+    extra = encode(PodFacts(f"uid-of-{name}", f"slurm-worker-{name}", "slurm", f"uid-of-{NODESET}"))
+    found: Node = make(name, *words, partitions=("all",), extra=extra, **more)
+    return found
+
+
+def waiting(number: int, submitted: str, **more: Any) -> JobDetail:
+    found = job("Resources", partitions=("all",), partition="all", **more)
+    return replace(found, job_id=number, submit_time=int(clock(submitted)), last_evaluated=int(clock(submitted)))
+
+
+def cluster(now: str, nodes: tuple[Node, ...], found: JobDetail, events: tuple[Object, ...] = (), **more: Any) -> Seen:
+    running = seen(
+        {"jobs": (found,), "nodes": nodes, "partitions": (partition("all", node_sets="ALL"),)} | more,
+        {"nodesets": (nodeset(NODESET) | {"status": {"replicas": 2, "partitions": ["all"]}},), "events": events},
+        exec_in="kubectl -n slurm exec slurm-controller-0 -c slurmctld --",
+    )
+    return replace(running, now=clock(now))
+
+
+def drained() -> Seen:
+    scaled = event("NodeSet", NODESET, "ScalingUp", "Creating 2 pod(s)")
+    scaled |= {"lastTimestamp": "2026-11-23T22:58:37Z", "type": "Normal"}
+    bad = {"reason": "bad disk", "reason_set_by_user": "root", "reason_changed_at": int(clock("22:59:50"))}
+    nodes = (worker(node, "slinky-0", "IDLE", "DRAIN", **bad), worker(busy, "slinky-1"))
+    return cluster("22:59:55", nodes, waiting(8, "22:59:53"), (scaled,))
+
+
+def planned() -> Seen:
+    nodes = (worker(busy, "slinky-0"), worker(busy, "slinky-1"))
+    end = clock("23:04:42")
+    found = replace(waiting(6, "22:59:42"), start_time=int(end))
+    return cluster("23:00:00", nodes, found, running=(Ending("4", end, "root", "slinky-1"),))
+
+
+def without_rights() -> Seen:
+    quotas = Missing(
+        "quotas",
+        'you lack the right to list resourcequotas in the namespace "slurm"',
+        "Ask for this right, or use an account that has it.",
+    )
+    slurm = Missing(
+        "everything that Slurm knows",
+        'you lack the right to create pods/exec in the namespace "slurm", with which Slurm\'s commands are run in pod '
+        "slurm-controller-0",
+        "An administrator grants it: kubectl create role slurm-explain -n slurm --verb=create --resource=pods/exec",
+    )
+    return replace(seen(missing=(quotas, slurm)), slurm=Slurm())
+
+
+@pytest.mark.parametrize(
+    ("number", "found"),
+    [(8, drained()), (6, planned()), (9, without_rights())],
+    ids=["drained", "planned", "no rights"],
+)
+def test_an_example_of_the_page_is_what_is_printed_in_its_situation(number: int, found: Seen) -> None:
+    shown = lines(subject.explain(found, str(number)), found.now)
+    assert shown == printed(number)

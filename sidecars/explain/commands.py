@@ -19,11 +19,15 @@ from sidecars.slurm.protocol.reservations import get_reservations
 from sidecars.slurm.protocol.usage import get_licenses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sidecars.slurm.protocol.request import Request
 
 T = TypeVar("T")
 
 _MARK = "\x1e"
+_COLUMNS = 7
+"""Of the queue. All jobs are read once, because squeue always gets all of them from slurmctld."""
 JOB_ID = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 
 _BEGIN = r"""
@@ -50,14 +54,12 @@ if [ -n "$line" ]; then
   above=$(timeout 8 scontrol -o show assoc_mgr accounts="$account" flags=assoc 2>/dev/null |
     sed -n 's|.* UserName= .* Lineage=/\([^ ]*\)/ .*|\1|p' | head -n 1 | tr / ,)
   run limits scontrol -o show assoc_mgr accounts="${above:-$account},root" flags=assoc,qos
-  run waiting squeue -h -t PD -p "${line#*|}" --sort=-p -o '%Q|%i|%u|%r'
-  run running squeue -h -t R,CG,S -p "${line#*|}" --sort=e -o '%e|%i|%u|%N'
+  run queue squeue -h -t PD,R,CG,S -p "${line#*|}" --sort=-p -o '%t|%Q|%i|%u|%r|%e|%N'
 fi
 """
 _QUEUE = r"""
 run licenses scontrol show licenses --json
-run waiting squeue -h -t PD --sort=-p -o '%Q|%i|%u|%r'
-run running squeue -h -t R,CG,S --sort=e -o '%e|%i|%u|%N'
+run queue squeue -h -t PD,R,CG,S --sort=-p -o '%t|%Q|%i|%u|%r|%e|%N'
 """
 
 
@@ -111,12 +113,13 @@ def read(found: dict[str, Section], subject: str) -> tuple[Slurm, tuple[Missing,
     )
     if subject not in ("job", "queue"):
         return slurm, tuple(reader.missing)
-    waiting, running = found.get("waiting"), found.get("running")
+    queue = found.get("queue")
+    rows = None if queue is None or queue.status else [it.split("|") for it in queue.out.splitlines()]
     slurm = replace(
         slurm,
         licenses=reader.decoded("licenses", get_licenses()),
-        waiting=_waiting(waiting.out) if waiting is not None and waiting.status == 0 else None,
-        running=_running(running.out) if running is not None and running.status == 0 else None,
+        waiting=None if rows is None else _waiting(rows),
+        running=None if rows is None else _running(rows),
     )
     if subject == "job":
         limits = found.get("limits")
@@ -165,13 +168,16 @@ def _config(text: str) -> dict[str, str]:
     return {key.strip().lower(): value.strip() for key, _, value in pairs}
 
 
-def _waiting(text: str) -> tuple[Waiting, ...]:
-    rows = (line.split("|") for line in text.splitlines())
-    return tuple(Waiting(it[1], int(it[0]), it[2], it[3]) for it in rows if len(it) == 4 and it[0].isdecimal())
+def _waiting(rows: Sequence[Sequence[str]]) -> tuple[Waiting, ...]:
+    pending = (it for it in rows if len(it) == _COLUMNS and it[0] == "PD" and it[1].isdecimal())
+    return tuple(Waiting(it[2], int(it[1]), it[3], it[4]) for it in pending)
 
 
-def _running(text: str) -> tuple[Ending, ...]:
-    rows = (line.split("|") for line in text.splitlines())
-    return tuple(
-        Ending(it[1], float(it[0]) if it[0].isdecimal() else None, it[2], it[3]) for it in rows if len(it) == 4
-    )
+def _running(rows: Sequence[Sequence[str]]) -> tuple[Ending, ...]:
+    """The first to end first."""
+    found = [
+        Ending(it[2], float(it[5]) if it[5].isdecimal() else None, it[3], it[6])
+        for it in rows
+        if len(it) == _COLUMNS and it[0] != "PD"
+    ]
+    return tuple(sorted(found, key=lambda it: (it.at is None, it.at or 0.0)))

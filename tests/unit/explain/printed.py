@@ -36,8 +36,7 @@ def output(**sections: Any) -> str:
         "job": {"jobs": [pending_job()], "errors": []},
         "licenses": {"licenses": [], "errors": []},
         "limits": "Current Association Manager state\n",
-        "waiting": "900|5|bob|Resources\n",
-        "running": "1790000000|7|bob|cpu-0\nN/A|8|bob|cpu-1\n",
+        "queue": "R|950|8|bob|None|N/A|cpu-1\nPD|900|5|bob|Resources|N/A|\nCG|1|7|bob|None|1790000000|cpu-0\n",
     } | sections
     return "".join(
         section(name, text if isinstance(text, str) else json.dumps(text))

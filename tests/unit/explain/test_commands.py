@@ -110,13 +110,12 @@ def test_the_script_runs_each_command_with_the_job_as_a_parameter(tmp_path: Path
         "job",
         "licenses",
         "limits",
-        "waiting",
-        "running",
+        "queue",
     }
     assert found["job"].out.strip() == "show job 12 --json"
     assert found["job"].err == "oops"
     assert found["limits"].out.strip() == "-o show assoc_mgr accounts=science,physics,root flags=assoc,qos"
-    assert found["waiting"].out.startswith("-h -t PD -p cpu,gpu ")
+    assert found["queue"].out.startswith("-h -t PD,R,CG,S -p cpu,gpu ")
     assert all(it.status == 0 for it in found.values())
 
 

@@ -1,8 +1,10 @@
 """slurmdbd with a real MariaDB, in a Slurm cluster of its own beside the one of the other tests; and its upgrade."""
 
 import base64
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,6 @@ from tests.contract.scenarios import Scenario
 from tests.contract.target import Target
 from tests.e2e import upgrading
 from tests.e2e.test_contract import jwt_key, slurmrestd
-from tests.support.real.configuration import until_saved
 from tests.support.real.foreign import address, foreign_pod
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
@@ -110,61 +111,71 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
     assert "rotated #1" not in events
 
 
-def until_job(slurm: Slurm, name: str, end: str) -> None:
-    """Wait until the Kubernetes Job has ended in this way, and fail with its logs if it has ended otherwise."""
+def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restarts(accounted: Slurm) -> None:
+    accounted.login("sacctmgr", "-i", "add", "account", "theirs", "fairshare=7")
+    before = upgrading.uids(accounted)
+    declared = {
+        "accounts": {"lasers": {"fairshare": 3, "limits": {"MaxJobs": 9}}},
+        "qos": {"urgent": {"priority": 5, "limits": {"GrpTRES": {"cpu": 64}}}},
+    }
+    declare(accounted, declared, users={"root": {"accounts": ["lasers"], "qos": ["normal", "urgent"]}})
+    until(
+        "a job of the user in the account",
+        lambda: accounted.login("srun", "-J", "declared", "-A", "lasers", "-q", "urgent", "hostname"),
+        60,
+    )
+    until("the declaration to be applied", lambda: applied(accounted)[0] == "Applied" or None, 30)
+    until(
+        "the job to be in the database",
+        lambda: accounts(accounted).get("declared") == ("lasers", "COMPLETED") or None,
+        30,
+    )
 
-    def ended() -> bool | None:
-        job = slurm.kubernetes.get("-n", slurm.namespace, "job", name)
-        found = [each for each in ("Complete", "Failed") if condition(job, each).get("status") == "True"]
-        logs = ("-n", slurm.namespace, "logs", f"job/{name}", "--all-containers", "--ignore-errors")
-        assert found in ([], [end]), slurm.kubernetes.kubectl(*logs)
-        return found == [end] or None
+    # What someone else changes comes back, and nothing else does.
+    accounted.login("sacctmgr", "-i", "modify", "account", "lasers", "set", "fairshare=8", "grpjobs=4")
+    until("the share to be set back", lambda: share(accounted, "lasers") == ("3", "4", "9") or None, 90)
 
-    until(f"Job {name}: {end}", ended, 120)
+    # A job holds its account and its user, and what goes is only what came from here.
+    held = accounted.submit("#!/bin/sh\nsleep 600\n", "-A", "lasers", "-q", "urgent")
+    declare(accounted, {"prune": True})
+    message = until(
+        "the deletion to be refused",
+        lambda: applied(accounted)[1] if applied(accounted)[0] == "Refused" else None,
+        30,
+    )
+    assert "7001" in message
+    accounted.login("scancel", str(held))
+    until("everything declared to be gone", lambda: applied(accounted)[0] == "Applied" or None, 150)
+    left = accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
+    assert {"theirs", "root"} <= set(left)
+    assert "lasers" not in left
+    assert "urgent" not in accounted.login("sacctmgr", "-n", "-P", "show", "qos", "format=name").split()
+    assert share(accounted, "theirs")[0] == "7"
+    assert upgrading.uids(accounted) == before
+    declare(accounted, {})
 
 
-def test_state_and_database_of_a_backup_are_restored(accounted: Slurm) -> None:
-    """With the commands of docs/backup.md."""
-    kubectl, here = accounted.kubernetes.kubectl, ("-n", accounted.namespace)
-    held = accounted.submit("#!/bin/sh\ntrue\n", "--hold")
-    running = accounted.submit("#!/bin/sh\nsleep 600\n")
-    until("the job to run", lambda: accounted.job(running)["JobState"] == "RUNNING", 60)
-    until_saved(accounted, running)
-    kubectl(*here, "create", "job", "backup-now", "--from=cronjob/slurm-backup")
-    # slurmctld writes all of its state when it ends, or five minutes after its first start. The backup waits for that.
-    kubectl(*here, "delete", "pod", "slurm-controller-0")
-    until("slurmctld to be back", lambda: accounted.job(held)["JobState"] == "PENDING", 60)
-    until_job(accounted, "backup-now", "Complete")
-    assert "database.sql.gz" in kubectl(*here, "logs", "job/backup-now")
-    accounted.login("sacctmgr", "-i", "add", "account", "chemistry")
-    lost = accounted.submit("#!/bin/sh\ntrue\n", "--hold")
+def declare(slurm: Slurm, declared: dict[str, Any], users: dict[str, Any] | None = None) -> None:
+    """Upgrade the release with these accounts and users."""
+    slurm.kubernetes.helm(
+        *("upgrade", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "-f", str(VALUES), "-f", str(ACCOUNTING)),
+        *("--set", "nodesets.slinky.replicas=1", "--set-json", f"accounting.declared={json.dumps(declared)}"),
+        *("--set-json", f"users={json.dumps(users or {})}"),
+    )
 
-    kubectl(*here, "create", "job", "too-early", "--from=cronjob/slurm-restore")
-    until_job(accounted, "too-early", "Failed")
-    assert "Stop it first" in kubectl(*here, "logs", "job/too-early")
-    assert "PENDING" in accounted.login("squeue", "--noheader", "--format=%T", f"--jobs={lost}")
 
-    daemons = ("slurm-controller", "slurm-accounting")
-    kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=0")
-    kubectl(*here, "scale", "statefulset", *daemons, "--replicas=0")
-    kubectl(*here, "wait", "--for=delete", *(f"pod/{name}-0" for name in daemons), "--timeout=60s")
-    for job, source in (("restore-state", "slurm-restore"), ("restore-database", "slurm-restore-database")):
-        kubectl(*here, "create", "job", job, f"--from=cronjob/{source}")
-    for job in ("restore-state", "restore-database"):
-        until_job(accounted, job, "Complete")
-    kubectl(*here, "scale", "statefulset", *daemons, "--replicas=1")
-    kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=1")
+def applied(slurm: Slurm) -> tuple[str, str]:
+    """Reason and message of the condition `AccountsApplied`; empty without one."""
+    found = condition(
+        slurm.kubernetes.get("-n", slurm.namespace, "controllers.slinky.slurm.net", "slurm"), "AccountsApplied"
+    )
+    return found.get("reason", ""), found.get("message", "")
 
-    until("slurmctld to answer", lambda: accounted.job(held)["JobState"] == "PENDING", 90)
-    assert str(lost) not in accounted.login("squeue", "--noheader", "--format=%i").split()
-    assert accounted.job(running)["JobState"] == "RUNNING"
-    until("slurmdbd to be back", lambda: slurmdbd(accounted) or None, 60)
-    known = accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
-    assert "physics" in known
-    assert "chemistry" not in known
-    accounted.login("scancel", str(running))
-    accounted.login("scontrol", "release", str(held))
-    until("the job of the backup to end", lambda: accounted.job(held)["JobState"] == "COMPLETED", 60)
+
+def share(slurm: Slurm, account: str) -> tuple[str, ...]:
+    """Fair share, GrpJobs and MaxJobs of an account."""
+    show = ("show", "associations", f"account={account}", "user=", "format=share,grpjobs,maxjobs")
+    return tuple(slurm.login("sacctmgr", "-n", "-P", *show).strip().split("|"))
 
 
 def test_slurmctld_takes_the_token_of_a_token_resource(accounted: Slurm) -> None:

@@ -125,15 +125,9 @@ def _accounts(declared: Declared, live: Live) -> Iterator[Change]:
 
 
 def _users(declared: Declared, live: Live) -> Iterator[Change]:
+    yield from _new_associations(declared, live)
     for name, wanted in declared.users.items():
-        # The first account that a user ever gets is the default.
-        order = sorted(wanted.accounts, key=lambda account: account != wanted.default_account)
-        missing = [account for account in order if (account, name) not in live.here]
-        for number, account in enumerate(missing):
-            request = accounting.add_users([name], accounts=[account], clusters=[live.cluster])
-            new = name not in live.users and number == 0
-            creates = (named("association", account, name), *((named("user", name),) if new else ()))
-            yield Change(f"add user {name} to account {account}", request, creates)
+        order = _accounts_of(wanted)
         without = not any(user == name for _, user in live.here)
         for account in order:
             default = without and account == order[0]
@@ -149,6 +143,35 @@ def _users(declared: Declared, live: Live) -> Iterator[Change]:
                 f"user {name}: admin level {wanted.admin_level}",
                 accounting.update_user(name, admin_level=wanted.admin_level),
             )
+
+
+_TOGETHER = 100
+"""Users that one request adds."""
+
+
+def _accounts_of(user: User) -> list[str]:
+    """The default account first: the first account that a user ever gets becomes it."""
+    return sorted(user.accounts, key=lambda account: account != user.default_account)
+
+
+def _new_associations(declared: Declared, live: Live) -> Iterator[Change]:
+    """Users come into their accounts, many with one request, each into its first account first."""
+    first: dict[str, list[str]] = {}
+    others: dict[str, list[str]] = {}
+    for name, wanted in declared.users.items():
+        missing = [account for account in _accounts_of(wanted) if (account, name) not in live.here]
+        for number, account in enumerate(missing):
+            (others if number else first).setdefault(account, []).append(name)
+    for groups in (first, others):
+        for account, names in groups.items():
+            for start in range(0, len(names), _TOGETHER):
+                some = names[start : start + _TOGETHER]
+                creates = [named("association", account, name) for name in some]
+                if groups is first:
+                    creates += [named("user", name) for name in some if name not in live.users]
+                request = accounting.add_users(some, accounts=[account], clusters=[live.cluster])
+                who = f"user {some[0]}" if len(some) == 1 else f"users {', '.join(some)}"
+                yield Change(f"add {who} to account {account}", request, tuple(creates))
 
 
 def _default_of(name: str, wanted: User, declared: Declared, live: Live) -> str | None:
@@ -315,11 +338,7 @@ def _is_declared(name: str, declared: Declared) -> bool:
         if not user:
             return account in declared.accounts
         return user in declared.users and account in declared.users[user].accounts
-    known: Mapping[str, Mapping[str, object]] = {
-        "account": declared.accounts,
-        "user": declared.users,
-        "qos": declared.qos,
-    }
+    known: dict[str, Mapping[str, object]] = {"account": declared.accounts, "user": declared.users, "qos": declared.qos}
     return rest in known.get(kind, {})
 
 

@@ -274,6 +274,17 @@ def test_a_changed_field_keeps_the_tres_flags_and_mode_that_someone_else_set() -
     assert (found.qos["high"].flags, found.qos["high"].preempt_mode) == (frozenset({"DENY_LIMIT"}), "REQUEUE")
 
 
+def test_many_users_come_into_an_account_with_one_request() -> None:
+    slurmdbd = Accounting()
+    users = {f"u{number}": {"accounts": ["b", "a"], "defaultAccount": "a"} for number in range(150)}
+    wanted = declared(accounts={"a": {}, "b": {}}, users=users)
+    step = plan(wanted, live(slurmdbd), ())
+    assert sum(change.text.startswith("add users u") for change in step.changes) == len(step.changes) - 2 == 4
+    last, _ = settle(slurmdbd, wanted)
+    assert last.changes == ()
+    assert all(live(slurmdbd).here["a", name].is_default for name in users)
+
+
 def test_a_user_leaves_the_default_account_once_another_one_is_the_default() -> None:
     slurmdbd = Accounting()
     both = declared(accounts={"a": {}, "b": {}}, users={"alice": {"accounts": ["a", "b"]}})

@@ -1,0 +1,104 @@
+"""What the bridge, its chart and Slurm agree on: keys of pods and nodes, the comment of a placeholder job, node labels.
+
+The keys are those of SchedMD's slurm-bridge (https://github.com/SlinkyProject/slurm-bridge), except the gate, the
+condition and the pair of group labels, which that one doesn't have.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+GATE: Final = "scheduler.slinky.slurm.net/queued"
+"""Scheduling gate of a pod that waits for its placeholder job."""
+
+JOB_LABEL: Final = "scheduler.slinky.slurm.net/slurm-jobid"
+"""Label of a pod: the id of its placeholder job. Only the bridge writes it."""
+
+NODE_ANNOTATION: Final = "slinky.slurm.net/slurm-node"
+"""Annotation of a pod: the Kubernetes node that its job has. Only the bridge writes it."""
+
+CONDITION: Final = "slinky.slurm.net/Queued"
+"""Condition of a pod: True while it waits, with Slurm's reason."""
+
+GROUP_LABEL: Final = "scheduler.slinky.slurm.net/group"
+"""Label of pods that start together or not at all, as one job."""
+
+GROUP_SIZE_LABEL: Final = "scheduler.slinky.slurm.net/group-size"
+"""Label of each of them: their number."""
+
+WISHES: Final = "slurmjob.slinky.slurm.net/"
+"""Prefix of a pod's annotations about its job, such as `slurmjob.slinky.slurm.net/partition`."""
+
+TAINT: Final = "slinky.slurm.net/managed-node"
+"""Key of the taint of Kubernetes nodes whose pods Slurm schedules. Released pods get a toleration of it."""
+
+EXTERNAL_NODE: Final = "scheduler.slinky.slurm.net/external-node"
+"""Label of a Kubernetes node that becomes an external node of Slurm, with any value."""
+
+NODE_NAME: Final = "slinky.slurm.net/slurm-nodename"
+"""Label of a Kubernetes node: its name in Slurm, if that is another one."""
+
+NODE_FEATURES: Final = "scheduler.slinky.slurm.net/external-node-partitions"
+"""Annotation of a Kubernetes node: features of its Slurm node, separated by commas."""
+
+DRAIN_PREFIX: Final = "slurm-bridge: "
+"""Begins the reasons of the drains that the bridge sets and lifts."""
+
+KUBE_NODE: Final = "scheduler.slinky.slurm.net/kube-node"
+"""Key in the Extra of a Slurm node that the bridge has created: the name of its Kubernetes node."""
+
+MISSING: Final = "-"
+"""The value in a Slurm node's Extra of a label that the Kubernetes node lacks. No label has this value."""
+
+EMPTY: Final = "_"
+"""The same of a label whose value is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """Whose placeholder a job is. It is in the job's comment from the submission on, and in its admin comment, which
+    the job's user can't change, from the moment when the bridge lets it start.
+    """
+
+    namespace: str
+    group: str
+    """uid of the only pod, or `group/NAME` with the group's name."""
+    digest: str = ""
+    """Of what the job requests: equal for equal requests."""
+
+
+def encode(comment: Comment) -> str:
+    """The text of a comment."""
+    fields = {"namespace": comment.namespace, "group": comment.group, "digest": comment.digest}
+    return json.dumps({"slurmBridge": fields}, separators=(",", ":"))
+
+
+def decode(text: str) -> Comment | None:
+    """The comment in a text; None for a text that the bridge hasn't written."""
+    try:
+        found = json.loads(text)["slurmBridge"] if "slurmBridge" in text else None
+        fields = [found[name] for name in ("namespace", "group", "digest")] if found else []
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Comment(*fields) if fields and all(isinstance(it, str) for it in fields) else None
+
+
+def node_extra(kube_node: str, labels: Mapping[str, str], keys: Iterable[str]) -> str:
+    """The Extra of a Slurm node: the values of these label keys on its Kubernetes node.
+
+    Slurm finds no node by a key that the node lacks, not even by `!=`. Therefore every node has every key.
+    """
+    values = {key: labels[key] or EMPTY if key in labels else MISSING for key in sorted(keys)}
+    return json.dumps({KUBE_NODE: kube_node, **values}, separators=(",", ":"))
+
+
+def labels_of(text: str) -> dict[str, str] | None:
+    """What `node_extra` has written, KUBE_NODE among it; None for an Extra that the bridge hasn't written."""
+    try:
+        found = json.loads(text) if text else None
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get(KUBE_NODE), str):
+        return None
+    return {key: value for key, value in found.items() if isinstance(value, str)}

@@ -1,0 +1,416 @@
+"""What to do about pods and their placeholder jobs. Pure.
+
+The order of the steps for one group of pods, each of which a restart may follow:
+
+    Submit (on hold) → Label the pods → Start the job → Slurm runs it → Release the pods → … → the job ends → DeletePod
+
+A job on hold never runs. Therefore a job that was submitted twice, or whose answer was lost, is found in Slurm's list and
+adopted or cancelled before it can use anything.
+
+What keeps two owners from one core, byte or device: Slurm frees the resources of an external job in the moment in
+which it ends, while its pods still run. No pod is released to a node where a pod of such a job exists. `View.jobs`
+has to show the states at a time *after* those when the slots of the running jobs were read.
+
+Unknown is never an end: a job that Slurm doesn't list, or that has another owner than the pod's group, deletes nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.shape import Shape
+
+BIND_SECONDS = 15.0
+"""A released pod has to be bound within this time. Otherwise its job is cancelled, and its node is avoided."""
+
+
+class Phase(Enum):
+    """The state of a placeholder job, as far as decisions need it."""
+
+    ON_HOLD = "on hold"
+    PENDING = "pending"
+    STARTING = "starting"
+    """It has nodes, and its prolog still runs."""
+    RUNNING = "running"
+    STOPPED = "stopped"
+    """Suspended: it keeps its nodes."""
+    ENDED = "ended"
+
+
+class GroupKey(NamedTuple):
+    """A group of pods that start together: one job."""
+
+    namespace: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod with our gate or with the label of a job."""
+
+    uid: str
+    namespace: str
+    name: str
+    key: GroupKey
+    gated: bool = False
+    """Whether our gate is on it."""
+    blocked: bool = False
+    """Whether gates of others are on it, too."""
+    job: int | None = None
+    """By its label."""
+    node: str = ""
+    """Where it is bound, or else where it was released to."""
+    bound: bool = False
+    deleting: bool = False
+    finished: bool = False
+    lost: bool = False
+    """Whether its Kubernetes node doesn't exist any more."""
+    owner: str = ""
+    """uid of what creates it again; "" for nothing."""
+    shape: Shape | None = None
+    problem: str = ""
+    """Why it has no shape."""
+    unbound_seconds: float = 0.0
+    """For how long it has been released without being bound."""
+    unbound_reason: str = ""
+    """The scheduler's words about it."""
+    reported: tuple[str, str] = ("", "")
+    """Reason and message of its condition `Queued`."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it runs or will."""
+        return not (self.deleting or self.finished or self.lost)
+
+    @property
+    def present(self) -> bool:
+        """Whether it may use resources: it does until it is gone."""
+        return not (self.finished or self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An external job of Slurm with a comment of the bridge."""
+
+    job_id: int
+    phase: Phase
+    user: str
+    comment: Comment
+    slots: tuple[tuple[str, int], ...] = ()
+    """How many pods fit on each of its Kubernetes nodes."""
+    reason: str = ""
+    """Slurm's reason while it waits."""
+    start_time: int = 0
+    """When Slurm expects it to start, in seconds since the epoch; 0: unknown."""
+    end_time: int = 0
+    """When its time limit ends it; 0: never, or not running."""
+    confirmed: bool = False
+    """Whether its admin comment is ours, too."""
+    state: str = ""
+    """Slurm's word."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known at one moment."""
+
+    pods: tuple[Pod, ...]
+    jobs: Mapping[int, Job]
+    """The bridge's jobs."""
+    known: bool
+    """Whether every job of Slurm's last answer was looked at, and the answer is fresh."""
+    users: Mapping[str, str] = field(default_factory=dict)
+    """The Slurm user of each namespace that has one."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
+    submitting: AbstractSet[GroupKey] = frozenset()
+    """Groups of which a submission was sent whose job is not in `jobs` yet, or may not be."""
+    avoided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes to avoid, by `avoid_key`."""
+
+
+class Why(Enum):
+    """The reason of the condition `Queued`."""
+
+    WAITING = "Waiting"
+    """Slurm has the job in its queue."""
+    INCOMPLETE = "GroupIncomplete"
+    REFUSED = "Refused"
+    NODE_NOT_FREE = "NodeNotFree"
+    JOB_UNKNOWN = "JobUnknown"
+    RELEASED = "Released"
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit a job that is on hold for the group."""
+
+    key: GroupKey
+    shape: Shape
+    excluded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Write the job's id on the pod."""
+
+    pod: Pod
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """End the hold of the job and write its admin comment."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Bind the pod to the node: gate off, affinity, toleration, deadline."""
+
+    pod: Pod
+    job: int
+    node: str
+    end_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Write the pod's condition `Queued`."""
+
+    pod: Pod
+    why: Why
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel the job."""
+
+    job: int
+    message: str
+    avoid: tuple[str, str] | None = None
+    """What is to avoid which node from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete the pod, with its full grace."""
+
+    pod: Pod
+    message: str
+
+
+Action = Submit | Label | Start | Release | Report | Cancel | DeletePod
+
+
+def avoid_key(pod: Pod) -> str:
+    """By what the pods that replace this one are known."""
+    return pod.owner or f"{pod.key.namespace}/{pod.key.group}"
+
+
+def decide(view: View) -> tuple[Action, ...]:
+    """The actions, in an order in which they may be applied at the same time. None while Slurm is unknown."""
+    if not view.known:
+        return ()
+    groups: defaultdict[GroupKey, list[Pod]] = defaultdict(list)
+    for pod in view.pods:
+        groups[pod.key].append(pod)
+    actions: list[Action] = []
+    on_hold: defaultdict[GroupKey, list[Job]] = defaultdict(list)
+    for job in view.jobs.values():
+        if job.phase is Phase.ON_HOLD and _is_theirs(job, view):
+            on_hold[_key(job)].append(job)
+    blockers = _blockers(view)
+    adoptable: set[int] = set()
+    for key, pods in groups.items():
+        actions += _group(key, sorted(pods, key=lambda it: it.name), view, on_hold[key], blockers, adoptable)
+    actions += _orphans(view, adoptable)
+    return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
+
+
+def _key(job: Job) -> GroupKey:
+    return GroupKey(job.comment.namespace, job.comment.group)
+
+
+def _is_theirs(job: Job, view: View) -> bool:
+    """Whether the job's user is the one of the namespace that it names: its comment is then no forgery of others."""
+    return view.users.get(job.comment.namespace) == job.user
+
+
+def job_of(pod: Pod, view: View) -> Job | None:
+    """The job that the pod's label names; None for an unknown one, and for one of another group."""
+    job = view.jobs.get(pod.job) if pod.job is not None else None
+    return job if job is not None and (_key(job) == pod.key) else None
+
+
+def _blockers(view: View) -> dict[str, str]:
+    """The nodes with a pod that is there without a job, each with the pod's name."""
+    found: dict[str, str] = {}
+    for pod in view.pods:
+        if not pod.present or pod.job is None:
+            continue
+        job = job_of(pod, view)
+        if job is not None and job.phase is not Phase.ENDED:
+            on = {node for node, _ in job.slots}
+            if not pod.node or not on or pod.node in on:
+                continue
+        # What a cache still shows gated may have been released a moment ago: all of the job's nodes count.
+        nodes = {pod.node} if pod.node else {node for node, _ in job.slots} if job is not None else set()
+        for node in nodes:
+            found.setdefault(node, f"{pod.namespace}/{pod.name}")
+    return found
+
+
+def _group(
+    key: GroupKey, pods: list[Pod], view: View, on_hold: list[Job], blockers: Mapping[str, str], adoptable: set[int]
+) -> Iterator[Action]:
+    live = [pod for pod in pods if pod.live]
+    labelled: list[tuple[Pod, Job]] = []
+    waiting: list[Pod] = []
+    for pod in live:
+        if pod.job is None:
+            if pod.gated:
+                waiting.append(pod)
+            continue
+        job = job_of(pod, view)
+        if job is None:
+            text = f"Slurm doesn't know job {pod.job} of this pod. If it has ended, delete the pod."
+            yield Report(pod, Why.JOB_UNKNOWN, text)
+        elif job.phase is Phase.ENDED:
+            yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})")
+        else:
+            labelled.append((pod, job))
+    if labelled:
+        job = min((job for _, job in labelled), key=lambda it: it.job_id)
+        members = [pod for pod, its in labelled if its is job]
+        adoptable.add(job.job_id)
+        yield from _with_job(job, members, waiting, view, blockers)
+    elif waiting:
+        yield from _without_job(key, waiting, pods, view, on_hold, adoptable)
+
+
+def _without_job(
+    key: GroupKey, waiting: list[Pod], pods: list[Pod], view: View, on_hold: list[Job], adoptable: set[int]
+) -> Iterator[Action]:
+    first = waiting[0]
+    wrong = next((pod for pod in waiting if pod.shape is None), None)
+    if wrong is not None:
+        for pod in waiting:
+            yield Report(pod, Why.REFUSED, wrong.problem if pod is wrong else f"{wrong.name}: {wrong.problem}")
+        return
+    shapes = {pod.shape for pod in waiting}
+    shape = first.shape
+    if shape is None or len(shapes) > 1:
+        for pod in waiting:
+            text = "the pods of this group request different things: pods of one group must be equal"
+            yield Report(pod, Why.REFUSED, text)
+        return
+    others = [pod for pod in pods if pod.present and pod.job is not None]
+    if len(waiting) < shape.pods or any(pod.blocked for pod in waiting) or others:
+        text = f"{len(waiting)} of {shape.pods} pods of group {key.group.removeprefix('group/')} exist"
+        if others:
+            text = f"pod {others[0].name} of an earlier job of this group still exists"
+        elif any(pod.blocked for pod in waiting):
+            text = "another scheduling gate is on the pod"
+        for pod in waiting:
+            yield Report(pod, Why.INCOMPLETE, text)
+        return
+    if len(waiting) > shape.pods:
+        for pod in waiting[shape.pods :]:
+            yield Report(pod, Why.REFUSED, f"the group has more pods than its size, which is {shape.pods}")
+        waiting = waiting[: shape.pods]
+    fitting = [job.job_id for job in on_hold if job.comment.digest == shape.digest and job.user == shape.user]
+    if fitting:
+        adoptable.add(min(fitting))
+        for pod in waiting:
+            yield Label(pod, min(fitting))
+    elif key not in view.submitting:
+        yield Submit(key, shape, view.avoided.get(avoid_key(first), ()))
+
+
+def _with_job(
+    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str]
+) -> Iterator[Action]:
+    size = next((pod.shape.pods for pod in (*members, *waiting) if pod.shape is not None), 1)
+    used = [pod for pod in view.pods if pod.present and pod.job == job.job_id and pod.key == _key(job)]
+    free = max(0, size - len(used))
+    for index, pod in enumerate(waiting):
+        if index < free and pod.shape is not None:
+            yield Label(pod, job.job_id)
+        else:
+            text = pod.problem or f"job {job.job_id} of this group has as many pods as it is for"
+            yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, text)
+    if job.phase is Phase.ON_HOLD:
+        if len(members) >= size:
+            yield Start(job)
+            return
+        for pod in members:
+            text = f"{len(members)} of {size} pods of group {job.comment.group.removeprefix('group/')} exist"
+            yield Report(pod, Why.INCOMPLETE, text)
+        return
+    if job.phase is Phase.RUNNING:
+        yield from _running(job, members, used, view, blockers)
+        return
+    for pod in members:
+        if pod.gated:
+            yield Report(pod, Why.WAITING, waiting_words(job))
+
+
+def waiting_words(job: Job) -> str:
+    """Why the job waits."""
+    if job.phase is Phase.STARTING:
+        return f"Slurm job {job.job_id} is starting"
+    if job.phase is Phase.STOPPED:
+        return f"Slurm job {job.job_id} is suspended"
+    return f"Slurm job {job.job_id} waits: {job.reason or 'Slurm has not looked at it yet'}"
+
+
+def _running(
+    job: Job, members: list[Pod], used: Iterable[Pod], view: View, blockers: Mapping[str, str]
+) -> Iterator[Action]:
+    late = next((it for it in members if not it.gated and not it.bound and it.unbound_seconds >= BIND_SECONDS), None)
+    if late is not None:
+        reason = late.unbound_reason or "the scheduler gives no reason"
+        text = f"pod {late.name} was not bound to {late.node} within {BIND_SECONDS:.0f} s: {reason}"
+        yield Cancel(job.job_id, text, (avoid_key(late), late.node) if late.node else None)
+        return
+    for pod in members:
+        # A pod that has never waited needs no condition.
+        if not pod.gated and pod.reported[0] not in ("", Why.RELEASED.value):
+            yield Report(pod, Why.RELEASED, f"Slurm job {job.job_id} runs")
+    taken = Counter(pod.node for pod in used if pod.node)
+    places = [node for node, slots in job.slots for _ in range(slots - taken[node])]
+    gated = [pod for pod in members if pod.gated]
+    pairs = list(zip(gated, places, strict=False))
+    for _, node in pairs:
+        fault = view.nodes.get(node, f"Kubernetes has no node {node}")
+        if not fault and node in blockers:
+            fault = f"pod {blockers[node]} of an ended job is still on node {node}"
+        if fault:
+            for pod in gated:
+                yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {fault}")
+            return
+    for pod, node in pairs:
+        yield Release(pod, job.job_id, node, job.end_time)
+    for pod in gated[len(pairs) :]:
+        yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has no place left for this pod")
+
+
+def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
+    """Cancel the jobs none of whose pods exists, and superfluous ones on hold. Terminating pods keep their job."""
+    present = {pod.job for pod in view.pods if pod.present and pod.job is not None}
+    for job in view.jobs.values():
+        if job.phase is Phase.ENDED or job.job_id in adoptable:
+            continue
+        if not _is_theirs(job, view) and not job.confirmed:
+            continue
+        if job.phase is Phase.ON_HOLD and job.job_id in present:
+            continue
+        if job.job_id not in present:
+            yield Cancel(job.job_id, "none of its pods exists")

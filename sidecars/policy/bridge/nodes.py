@@ -1,0 +1,215 @@
+"""What to do about the records of Kubernetes nodes in Slurm: external nodes, which need no slurmd. Pure.
+
+A record is created without its Extra, which `scontrol create` and node_conf don't accept, and gets it afterwards.
+NodeAddr is always the node's InternalIP: a name that slurmctld can't resolve would stall it at each allocation.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sidecars.contract import bridge
+from sidecars.policy.bridge.manifests import Node as KubeNode
+from sidecars.policy.bridge.shape import GPUS
+from sidecars.slurm import states
+from sidecars.slurm.records import Node
+from sidecars.workloads.quantities import quantity
+from sidecars.workloads.resources import ResourceError
+
+FEATURE = "slurm-bridge"
+"""Every node has this feature: `NodeSet=bridge Feature=slurm-bridge` names them all."""
+
+_CORDONED = bridge.DRAIN_PREFIX + "the Kubernetes node is cordoned"
+_NOT_READY = bridge.DRAIN_PREFIX + "the Kubernetes node isn't ready"
+_CHANGED = bridge.DRAIN_PREFIX + "its resources have changed"
+_GONE = bridge.DRAIN_PREFIX + "its Kubernetes node is gone"
+_SILENT = bridge.DRAIN_PREFIX + "the record has to be created again"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What pods that Slurm doesn't schedule request of one Kubernetes node."""
+
+    cpus: int = 0
+    """Rounded up."""
+    memory: int = 0
+    """MiB, rounded up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The record that a Kubernetes node should have."""
+
+    name: str
+    kube_node: str
+    address: str
+    cpus: int
+    memory: int
+    """MiB."""
+    gpus: int = 0
+    features: tuple[str, ...] = (FEATURE,)
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    drain: str = ""
+    """Why it takes no new pods; "" if it does."""
+
+    def conf(self) -> str:
+        """The line that creates it."""
+        words = [
+            *(f"NodeName={self.name}", f"NodeAddr={self.address}", f"CPUs={self.cpus}", "Sockets=1"),
+            *(f"CoresPerSocket={self.cpus}", "ThreadsPerCore=1", f"RealMemory={self.memory}", "State=External"),
+            f"Feature={','.join(self.features)}",
+        ]
+        if self.gpus:
+            words += [f"Gres=gpu:{self.gpus}", f"GresConf=count={self.gpus},name=gpu"]
+        return " ".join(words)
+
+    @property
+    def gres(self) -> str:
+        """As Slurm reports it."""
+        return f"gpu:{self.gpus}" if self.gpus else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create the record."""
+
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the record, on which no job is."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetExtra:
+    """Write the record's Extra."""
+
+    name: str
+    extra: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Drain the node with this reason."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undrain:
+    """End the drain."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The record isn't the bridge's: it is left as it is."""
+
+    name: str
+    message: str
+
+
+NodeAction = Create | Delete | SetExtra | Drain | Undrain | Conflict
+
+
+def wanted_of(node: KubeNode, usage: Usage, keys: Iterable[str]) -> Wanted | str:
+    """The record for a Kubernetes node, or why it can't have one. `keys` are the labels that pods select nodes by."""
+    meta = node.metadata
+    if bridge.EXTERNAL_NODE not in meta.labels:
+        return ""
+    if not node.address:
+        return f"node {meta.name} has no InternalIP: Slurm needs an address that resolves"
+    try:
+        cpus = int(quantity(node.status.allocatable.get("cpu", "0"), "allocatable cpu")) - usage.cpus
+        memory = int(quantity(node.status.allocatable.get("memory", "0"), "allocatable memory")) // 2**20 - usage.memory
+        gpus = sum(int(quantity(node.status.allocatable.get(name, "0"), name)) for name in GPUS)
+    except ResourceError as error:
+        return f"node {meta.name}: {error}"
+    if cpus < 1 or memory < 1:
+        return f"node {meta.name}: other pods request all of its CPUs or memory"
+    more = [it.strip() for it in meta.annotations.get(bridge.NODE_FEATURES, "").split(",") if it.strip()]
+    drain = _CORDONED if node.spec.unschedulable else "" if node.ready else _NOT_READY
+    return Wanted(
+        name=meta.labels.get(bridge.NODE_NAME) or meta.name,
+        kube_node=meta.name,
+        address=node.address,
+        cpus=cpus,
+        memory=memory,
+        gpus=gpus,
+        features=tuple(dict.fromkeys((FEATURE, *more))),
+        labels={key: value for key, value in meta.labels.items() if key in set(keys)},
+        drain=drain,
+    )
+
+
+def decide(
+    wanted: Iterable[Wanted], records: Mapping[str, Node], keys: frozenset[str], *, known: bool
+) -> tuple[NodeAction, ...]:
+    """What to do about the records. Nothing while Slurm's list of nodes isn't `known`."""
+    if not known:
+        return ()
+    actions: list[NodeAction] = []
+    named: dict[str, Wanted] = {}
+    for it in wanted:
+        if it.name in named:
+            text = f"the Kubernetes nodes {named[it.name].kube_node} and {it.kube_node} have the same Slurm node"
+            actions.append(Conflict(it.name, text))
+        else:
+            named[it.name] = it
+    for name, it in sorted(named.items()):
+        actions += _one(it, records.get(name), keys)
+    for name, record in sorted(records.items()):
+        if name not in named and _ours(record):
+            actions += _removal(record, _GONE)
+    return tuple(actions)
+
+
+def _ours(record: Node) -> bool:
+    return "EXTERNAL" in record.states and bridge.labels_of(record.extra) is not None
+
+
+def _one(it: Wanted, record: Node | None, keys: frozenset[str]) -> Iterator[NodeAction]:
+    if record is None:
+        yield Create(it)
+        return
+    if "EXTERNAL" not in record.states:
+        yield Conflict(it.name, f"Slurm node {it.name} has a slurmd: the bridge uses external nodes alone")
+        return
+    extra = bridge.node_extra(it.kube_node, it.labels, keys)
+    if record.extra and bridge.labels_of(record.extra) is None:
+        yield Conflict(it.name, f"Slurm node {it.name} has an Extra that the bridge hasn't written: delete the node")
+        return
+    if record.extra != extra:
+        yield SetExtra(it.name, extra)
+    if "NOT_RESPONDING" in record.states:
+        # A signal to an external job does that, and nothing but a new record ends it.
+        yield from _removal(record, _SILENT)
+        return
+    # A record that is too small only wastes, and is replaced when no job is on the node. One that is too large would
+    # give away what other pods use.
+    too_large = it.cpus < record.cpus or it.memory < record.real_memory
+    if _differs(it, record) and (too_large or not states.is_busy(record.states)):
+        yield from _removal(record, _CHANGED)
+        return
+    ours = record.reason.startswith(bridge.DRAIN_PREFIX)
+    drained = states.is_drain(record.states)
+    if it.drain and not drained:
+        yield Drain(it.name, it.drain)
+    elif not it.drain and drained and ours:
+        yield Undrain(it.name)
+
+
+def _differs(it: Wanted, record: Node) -> bool:
+    now = (record.cpus, record.real_memory, record.gres, record.address, frozenset(record.features))
+    return now != (it.cpus, it.memory, it.gres, it.address, frozenset(it.features))
+
+
+def _removal(record: Node, reason: str) -> Iterator[NodeAction]:
+    if not states.is_busy(record.states) and states.base_state(record.states) in ("IDLE", "DOWN"):
+        yield Delete(record.name)
+    elif not states.is_drain(record.states):
+        yield Drain(record.name, reason)

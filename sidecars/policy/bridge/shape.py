@@ -1,0 +1,295 @@
+"""What the placeholder job of a pod requests, or why the pod can't have one.
+
+The job gets what the pod requests, rounded up to whole CPUs and MiB. The node labels that the pod selects become
+constraints on the Extra of Slurm's nodes (`--extra`), so that Slurm itself waits for a matching node.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+
+from sidecars.contract import bridge
+from sidecars.policy.bridge.manifests import Container, Pod, Requirement, Term
+from sidecars.policy.bridge.tenants import Tenant
+from sidecars.workloads.quantities import mebibytes, quantity
+from sidecars.workloads.resources import ResourceError
+
+GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+"""Extended resources that are Slurm's GRES `gpu`."""
+
+_MEBIBYTE = 1 << 20
+_MOST_PODS = 10_000
+_TEXT = re.compile(r"[A-Za-z0-9_.:,=@+*&|()\[\]/-]+")
+_LATER = {
+    "scheduling.x-k8s.io/pod-group": "a PodGroup of scheduler-plugins",
+    "jobset.sigs.k8s.io/jobset-name": "a JobSet",
+    "leaderworkerset.sigs.k8s.io/name": "a LeaderWorkerSet",
+}
+_REFUSED = {
+    "user-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
+    "group-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
+    "priority": "only operators of Slurm set priorities; use qos",
+}
+_WORDS = frozenset({"constraints", "gres", "job-name", "licenses", "reservation", "wckey"})
+_KNOWN = (
+    _WORDS
+    | _REFUSED.keys()
+    | {
+        "account",
+        "cpu-per-task",
+        "exclusive",
+        "max-nodes",
+        "mem-per-node",
+        "min-nodes",
+        "partition",
+        "qos",
+        "timelimit",
+    }
+)
+
+
+class ShapeError(ValueError):
+    """The pod can't have a placeholder job. The text names the field and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the job of one pod or of a group of equal pods requests."""
+
+    user: str
+    partition: str
+    account: str = ""
+    qos: str = ""
+    name: str = ""
+    pods: int = 1
+    """Tasks of the job: one for each pod."""
+    cpus: int = 1
+    """Of each pod."""
+    memory: int = 0
+    """MiB of each pod; 0: what Slurm gives a job that requests none."""
+    gres: str = ""
+    """Of each pod, as `gres/gpu:2`."""
+    extra: str = ""
+    """The constraint on the node's Extra."""
+    features: str = ""
+    minutes: int | None = None
+    """The time limit; None: the partition's."""
+    min_nodes: int = 0
+    max_nodes: int = 0
+    """0: as many as Slurm chooses, at most one for each pod."""
+    exclusive: bool = False
+    licenses: str = ""
+    reservation: str = ""
+    wckey: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal shapes."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def group_of(pod: Pod) -> str:
+    """The group in the pod's namespace that it starts with: `group/NAME`, or its own uid."""
+    name = pod.metadata.labels.get(bridge.GROUP_LABEL, "")
+    return f"group/{name}" if name else pod.metadata.uid
+
+
+def size_of(pod: Pod) -> int:
+    """The number of pods of its group. Raises ShapeError."""
+    if bridge.GROUP_LABEL not in pod.metadata.labels:
+        return 1
+    text = pod.metadata.labels.get(bridge.GROUP_SIZE_LABEL, "")
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_PODS:
+        raise ShapeError(
+            f"label {bridge.GROUP_SIZE_LABEL} is {text!r}: a pod of a group needs the number of its pods there, "
+            f"1 to {_MOST_PODS}"
+        )
+    return int(text)
+
+
+def shape_of(pod: Pod, tenant: Tenant) -> Shape:
+    """What the job of the pod, and of the pods in its group, requests. Raises ShapeError."""
+    _supported(pod)
+    wishes = _wishes(pod)
+    try:
+        cpus, memory, gpus = _resources(pod)
+        if "cpu-per-task" in wishes:
+            cpus = max(1, math.ceil(quantity(wishes["cpu-per-task"], f"{bridge.WISHES}cpu-per-task")))
+        if "mem-per-node" in wishes:
+            memory = mebibytes(wishes["mem-per-node"], f"{bridge.WISHES}mem-per-node")
+    except ResourceError as error:
+        raise ShapeError(str(error)) from None
+    gres = ",".join(f"gres/{it.removeprefix('gres/')}" for it in wishes.get("gres", "").split(",") if it)
+    minutes = _number(wishes, "timelimit", None)
+    seconds = pod.spec.active_deadline_seconds
+    if minutes is None and seconds is not None:
+        minutes = max(1, math.ceil(seconds / 60))
+    return Shape(
+        user=tenant.user,
+        partition=_chosen(wishes, "partition", tenant.partitions, pod),
+        account=_chosen(wishes, "account", tenant.accounts, pod),
+        qos=_chosen(wishes, "qos", tenant.qos, pod),
+        name=wishes.get("job-name") or pod.metadata.labels.get(bridge.GROUP_LABEL) or pod.metadata.name,
+        pods=size_of(pod),
+        cpus=cpus,
+        memory=memory,
+        gres=gres or (f"gres/gpu:{gpus}" if gpus else ""),
+        extra=constraint(pod),
+        features=wishes.get("constraints", ""),
+        minutes=minutes,
+        min_nodes=_number(wishes, "min-nodes", 0) or 0,
+        max_nodes=_number(wishes, "max-nodes", 0) or 0,
+        exclusive=wishes.get("exclusive") == "true",
+        licenses=wishes.get("licenses", ""),
+        reservation=wishes.get("reservation", ""),
+        wckey=wishes.get("wckey", ""),
+    )
+
+
+def requests(pod: Pod) -> tuple[Decimal, int]:
+    """CPUs and bytes that the scheduler counts for the pod. Raises ResourceError."""
+    return _requested(pod, "cpu"), int(_requested(pod, "memory"))
+
+
+def selector_keys(pod: Pod) -> frozenset[str]:
+    """The keys of node labels by which the pod selects its node."""
+    terms = _terms(pod)
+    return frozenset(pod.spec.node_selector) | {it.key for term in terms for it in term.match_expressions}
+
+
+def constraint(pod: Pod) -> str:
+    """The pod's node selector and required node affinity as a constraint on the node's Extra. Raises ShapeError.
+
+    All operators of one level have to be equal, so that everything that isn't alone gets parentheses.
+    """
+    parts = [f"{key}={value or bridge.EMPTY}" for key, value in sorted(pod.spec.node_selector.items())]
+    terms = [_joined("&", [_expression(it) for it in term.match_expressions]) for term in _terms(pod)]
+    if terms:
+        parts.append(_joined("|", terms))
+    return "&".join(part if len(parts) == 1 or not set(part) & set("&|") else f"({part})" for part in parts)
+
+
+def _joined(operator: str, parts: list[str]) -> str:
+    if len(parts) == 1:
+        return parts[0]
+    return operator.join(f"({part})" if set(part) & set("&|") else part for part in parts)
+
+
+def _expression(it: Requirement) -> str:
+    values = [value or bridge.EMPTY for value in it.values]
+    match it.operator:
+        case "In" if values:
+            return _joined("|", [f"{it.key}={value}" for value in values])
+        case "NotIn" if values:
+            return _joined("&", [f"{it.key}!={value}" for value in values])
+        case "Exists":
+            return f"{it.key}!={bridge.MISSING}"
+        case "DoesNotExist":
+            return f"{it.key}={bridge.MISSING}"
+    raise ShapeError(
+        f"the node affinity of {it.key} has the operator {it.operator}: Slurm can't evaluate it; "
+        "use In, NotIn, Exists or DoesNotExist"
+    )
+
+
+def _terms(pod: Pod) -> tuple[Term, ...]:
+    node = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    found = node.required_during_scheduling_ignored_during_execution if node is not None else None
+    return found.node_selector_terms if found is not None else ()
+
+
+def _supported(pod: Pod) -> None:
+    """Raises ShapeError for a pod that wants what isn't supported yet."""
+    for label, what in _LATER.items():
+        if label in pod.metadata.labels and bridge.GROUP_LABEL not in pod.metadata.labels:
+            raise ShapeError(
+                f"{what} (label {label}) isn't supported yet: pods of equal size can start together by the labels "
+                f"{bridge.GROUP_LABEL} and {bridge.GROUP_SIZE_LABEL}"
+            )
+    if pod.spec.scheduling_group is not None or pod.spec.workload_ref is not None:
+        raise ShapeError(f"a Workload or PodGroup isn't supported yet: use the label {bridge.GROUP_LABEL}")
+    if pod.spec.resource_claims or any(it.resources.claims for it in (*pod.spec.containers, *pod.spec.init_containers)):
+        raise ShapeError("resource claims (DRA) aren't supported yet: request GPUs in the limits, as nvidia.com/gpu")
+    for term in _terms(pod):
+        if term.match_fields or not term.match_expressions:
+            raise ShapeError("a required node affinity needs matchExpressions alone: Slurm knows no other fields")
+
+
+def _wishes(pod: Pod) -> dict[str, str]:
+    found = {
+        key.removeprefix(bridge.WISHES): value
+        for key, value in pod.metadata.annotations.items()
+        if key.startswith(bridge.WISHES)
+    }
+    for key, value in found.items():
+        if key in _REFUSED:
+            raise ShapeError(f"annotation {bridge.WISHES}{key} is refused: {_REFUSED[key]}")
+        if key not in _KNOWN:
+            raise ShapeError(f"annotation {bridge.WISHES}{key} doesn't exist; choose from {', '.join(sorted(_KNOWN))}")
+        if key in _WORDS and not _TEXT.fullmatch(value):
+            raise ShapeError(f"annotation {bridge.WISHES}{key} is {value!r}: remove spaces and special characters")
+    return found
+
+
+def _number(wishes: Mapping[str, str], key: str, default: int | None) -> int | None:
+    text = wishes.get(key)
+    if text is None:
+        return default
+    if not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise ShapeError(f"annotation {bridge.WISHES}{key} is {text!r}: write a whole number above 0")
+    return int(text)
+
+
+def _chosen(wishes: Mapping[str, str], key: str, allowed: tuple[str, ...], pod: Pod) -> str:
+    wish = wishes.get(key)
+    if wish is None:
+        return allowed[0] if allowed else ""
+    if wish not in allowed:
+        choice = ", ".join(allowed) or "none"
+        raise ShapeError(
+            f"annotation {bridge.WISHES}{key} is {wish!r}; namespace {pod.metadata.namespace} may use: {choice}"
+        )
+    return wish
+
+
+def _resources(pod: Pod) -> tuple[int, int, int]:
+    cpus, memory = requests(pod)
+    gpus = sum((_requested(pod, name) for name in GPUS), Decimal(0))
+    return max(1, math.ceil(cpus)), math.ceil(memory / _MEBIBYTE), math.ceil(gpus)
+
+
+def _requested(pod: Pod, name: str) -> Decimal:
+    """What the pod requests, as the scheduler counts: init containers one after the other, sidecars beside all."""
+    overhead = quantity(pod.spec.overhead.get(name, "0"), f"overhead {name}")
+    level = _of(pod.spec.resources.requests, pod.spec.resources.limits, name)
+    if level is not None:
+        return level + overhead
+    together = sum((_container(it, name) for it in pod.spec.containers), Decimal(0))
+    sidecars, most = Decimal(0), Decimal(0)
+    for it in pod.spec.init_containers:
+        if it.restart_policy == "Always":
+            sidecars += _container(it, name)
+            most = max(most, sidecars)
+        else:
+            most = max(most, sidecars + _container(it, name))
+    return max(together + sidecars, most) + overhead
+
+
+def _container(container: Container, name: str) -> Decimal:
+    found = _of(container.resources.requests, container.resources.limits, name)
+    return Decimal(0) if found is None else found
+
+
+def _of(first: Mapping[str, str], second: Mapping[str, str], name: str) -> Decimal | None:
+    text = first.get(name, second.get(name))
+    return None if text is None else quantity(text, f"request of {name}")
+
+
+def differs(shapes: Iterable[Shape]) -> bool:
+    """Whether pods of one group don't request the same, apart from the names of their jobs."""
+    return len(set(shapes)) > 1

@@ -1,0 +1,68 @@
+"""Which Slurm user, accounts, partitions and QOS a namespace has. Administrators write it, pods choose among it.
+
+A tenant is the JSON of one key of a ConfigMap, whose name is the namespace:
+
+    {"user": "ada", "accounts": ["physics"], "partitions": ["gpu", "cpu"], "qos": ["normal"]}
+
+The first of each list is what a pod gets that chooses none. Without `accounts` or `qos`, Slurm's default of the user
+counts and pods choose none.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+class TenantError(ValueError):
+    """The entry of a namespace can't be used. The text names the value and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """What the pods of one namespace may use."""
+
+    user: str
+    partitions: tuple[str, ...]
+    accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    user: str
+    partitions: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+
+
+def parse(namespace: str, text: str, default_partition: str) -> Tenant:
+    """The tenant of a namespace. Raises TenantError."""
+    try:
+        entry = msgspec.json.decode(text, type=_Entry)
+    except msgspec.MsgspecError as error:
+        example = '{"user": "ada", "partitions": ["slurm-bridge"]}'
+        raise TenantError(f"tenant {namespace}: {error}; write JSON such as {example}") from None
+    if entry.user == "root":
+        raise TenantError(f"tenant {namespace}: user is root; name a Slurm user without rights of its own")
+    if not USER.fullmatch(entry.user):
+        raise TenantError(f"tenant {namespace}: user {entry.user!r} is not a user name; name a user that slurmctld has")
+    for field, words in (("partitions", entry.partitions), ("accounts", entry.accounts), ("qos", entry.qos)):
+        bad = next((word for word in words if not re.fullmatch(r"[A-Za-z0-9_.@+-]+", word)), None)
+        if bad is not None:
+            raise TenantError(f"tenant {namespace}: {field} has {bad!r}, which is not a name of Slurm's")
+    return Tenant(entry.user, entry.partitions or (default_partition,), entry.accounts, entry.qos)
+
+
+def parse_all(data: Mapping[str, str], default_partition: str) -> tuple[dict[str, Tenant], dict[str, str]]:
+    """The tenants by namespace, and what is wrong with the entries of the other namespaces."""
+    tenants: dict[str, Tenant] = {}
+    problems: dict[str, str] = {}
+    for namespace, text in data.items():
+        try:
+            tenants[namespace] = parse(namespace, text, default_partition)
+        except TenantError as error:
+            problems[namespace] = str(error)
+    return tenants, problems

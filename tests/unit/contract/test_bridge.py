@@ -1,0 +1,31 @@
+"""The comment of a placeholder job and the Extra of a node."""
+
+import json
+
+import pytest
+
+from sidecars.contract import bridge
+from sidecars.contract.extra import pod_facts
+
+
+def test_a_comment_is_read_back() -> None:
+    comment = bridge.Comment("team", "group/g", "abc")
+    assert bridge.decode(bridge.encode(comment)) == comment
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello", '{"slurmBridge":1}', '{"slurmBridge":{}}', '["slurmBridge"]', '{"slurmBridge":{"namespace":1}}'],
+)
+def test_a_text_that_the_bridge_has_not_written_is_no_comment(text: str) -> None:
+    assert bridge.decode(text) is None
+
+
+def test_every_key_is_in_the_extra_with_markers_for_missing_and_empty_labels() -> None:
+    found = json.loads(bridge.node_extra("k1", {"a": "1", "b": ""}, {"a", "b", "c"}))
+    assert found == {bridge.KUBE_NODE: "k1", "a": "1", "b": bridge.EMPTY, "c": bridge.MISSING}
+
+
+def test_an_extra_of_a_worker_pod_is_not_the_bridges_and_the_other_way_round() -> None:
+    assert bridge.labels_of('{"podUid":"x"}') is None
+    assert pod_facts(bridge.node_extra("k1", {}, ())) is None

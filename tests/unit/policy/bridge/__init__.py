@@ -1,0 +1,1 @@
+"""The decisions of the role `bridge`."""

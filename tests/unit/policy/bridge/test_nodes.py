@@ -1,0 +1,161 @@
+"""The records of Kubernetes nodes in Slurm."""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+
+from sidecars.contract import bridge
+from sidecars.policy.bridge.manifests import Node as KubeNode
+from sidecars.policy.bridge.nodes import (
+    FEATURE,
+    Conflict,
+    Create,
+    Delete,
+    Drain,
+    NodeAction,
+    SetExtra,
+    Undrain,
+    Usage,
+    Wanted,
+    decide,
+    wanted_of,
+)
+from sidecars.slurm.records import Node
+
+KEYS = frozenset({"zone"})
+WANTED = Wanted("k1", "k1", "10.0.0.1", 8, 16_000, labels={"zone": "a"})
+RECORD = Node(
+    "k1",
+    frozenset({"IDLE", "EXTERNAL", "DYNAMIC_NORM"}),
+    extra=bridge.node_extra("k1", {"zone": "a"}, KEYS),
+    address="10.0.0.1",
+    cpus=8,
+    real_memory=16_000,
+    features=(FEATURE,),
+)
+
+
+def act(wanted: Wanted | None, record: Node | None, *, known: bool = True) -> tuple[NodeAction, ...]:
+    records = {} if record is None else {record.name: record}
+    return decide([] if wanted is None else [wanted], records, KEYS, known=known)
+
+
+def changed(*words: str, **values: Any) -> Node:
+    return dataclasses.replace(RECORD, states=frozenset({*words, "EXTERNAL"}) if words else RECORD.states, **values)
+
+
+def test_a_record_as_it_should_be_needs_nothing() -> None:
+    assert act(WANTED, RECORD) == ()
+
+
+def test_nothing_is_done_while_slurm_is_unknown() -> None:
+    assert act(WANTED, None, known=False) == ()
+    assert act(None, RECORD, known=False) == ()
+
+
+def test_a_missing_record_is_created_with_its_address_and_without_an_extra() -> None:
+    assert act(WANTED, None) == (Create(WANTED),)
+    words = WANTED.conf().split()
+    assert {"NodeName=k1", "NodeAddr=10.0.0.1", "State=External", "CPUs=8", "RealMemory=16000"} <= set(words)
+    assert not any(word.startswith("Extra") for word in words)
+
+
+def test_gpus_have_a_gres_conf() -> None:
+    assert "Gres=gpu:2 GresConf=count=2,name=gpu" in dataclasses.replace(WANTED, gpus=2).conf()
+
+
+def test_a_label_that_the_node_lacks_is_in_its_extra_as_a_marker() -> None:
+    bare = dataclasses.replace(WANTED, labels={})
+    [action] = act(bare, RECORD)
+    assert isinstance(action, SetExtra)
+    assert bridge.labels_of(action.extra) == {bridge.KUBE_NODE: "k1", "zone": bridge.MISSING}
+
+
+def test_a_node_poisoned_by_a_signal_is_replaced_when_it_is_idle_and_drained_before() -> None:
+    assert act(WANTED, changed("IDLE", "NOT_RESPONDING")) == (Delete("k1"),)
+    [action] = act(WANTED, changed("MIXED", "NOT_RESPONDING"))
+    assert isinstance(action, Drain)
+    assert act(WANTED, changed("MIXED", "NOT_RESPONDING", "DRAIN", reason=bridge.DRAIN_PREFIX + "x")) == ()
+
+
+def test_a_record_that_is_too_large_is_drained_while_jobs_are_on_it() -> None:
+    [action] = act(dataclasses.replace(WANTED, cpus=6), changed("MIXED"))
+    assert isinstance(action, Drain)
+
+
+def test_a_record_that_is_too_small_is_replaced_only_when_no_job_is_on_it() -> None:
+    larger = dataclasses.replace(WANTED, cpus=9)
+    assert act(larger, changed("MIXED")) == ()
+    assert act(larger, RECORD) == (Delete("k1"),)
+
+
+def test_a_cordoned_node_is_drained_and_an_uncordoned_one_undrained() -> None:
+    cordoned = dataclasses.replace(WANTED, drain=bridge.DRAIN_PREFIX + "x")
+    assert act(cordoned, RECORD) == (Drain("k1", bridge.DRAIN_PREFIX + "x"),)
+    assert act(WANTED, changed("IDLE", "DRAIN", reason=bridge.DRAIN_PREFIX + "x")) == (Undrain("k1"),)
+
+
+def test_a_drain_of_an_administrator_is_left() -> None:
+    assert act(WANTED, changed("IDLE", "DRAIN", reason="broken fan")) == ()
+
+
+def test_the_record_of_a_node_that_is_gone_is_deleted_when_no_job_is_on_it() -> None:
+    assert act(None, RECORD) == (Delete("k1"),)
+    [action] = act(None, changed("ALLOCATED"))
+    assert isinstance(action, Drain)
+
+
+@pytest.mark.parametrize("extra", ["", '{"podUid":"x"}', "text"])
+def test_a_record_that_the_bridge_has_not_created_is_not_deleted(extra: str) -> None:
+    assert act(None, changed(extra=extra)) == ()
+
+
+def test_a_node_with_a_slurmd_is_a_conflict_and_is_left() -> None:
+    [action] = act(WANTED, dataclasses.replace(RECORD, states=frozenset({"IDLE"})))
+    assert isinstance(action, Conflict)
+
+
+def test_two_kubernetes_nodes_with_one_name_are_a_conflict() -> None:
+    other = dataclasses.replace(WANTED, kube_node="k2")
+    assert [type(it) for it in decide([WANTED, other], {"k1": RECORD}, KEYS, known=True)] == [Conflict]
+
+
+def kube_node(**changes: Any) -> KubeNode:
+    labels = {bridge.EXTERNAL_NODE: "", "zone": "a", "other": "b", **changes.pop("labels", {})}
+    status = {
+        "allocatable": {"cpu": "7900m", "memory": "16Gi", "nvidia.com/gpu": "2"},
+        "addresses": [{"type": "Hostname", "address": "k1"}, {"type": "InternalIP", "address": "10.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+        **changes.pop("status", {}),
+    }
+    return msgspec.convert({"metadata": {"name": "k1", "labels": labels}, "status": status, **changes}, KubeNode)
+
+
+def test_a_record_has_what_other_pods_leave_of_the_node() -> None:
+    found = wanted_of(kube_node(), Usage(1, 384), KEYS)
+    assert found == Wanted("k1", "k1", "10.0.0.1", 6, 16_000, 2, labels={"zone": "a"})
+
+
+def test_a_node_without_an_internal_address_gets_no_record() -> None:
+    assert "no InternalIP" in str(wanted_of(kube_node(status={"addresses": []}), Usage(), KEYS))
+
+
+def test_a_node_that_other_pods_fill_gets_no_record() -> None:
+    assert "other pods request all" in str(wanted_of(kube_node(), Usage(7), KEYS))
+
+
+def test_a_node_without_the_label_gets_no_record() -> None:
+    node = msgspec.convert({"metadata": {"name": "k1"}}, KubeNode)
+    assert wanted_of(node, Usage(), KEYS) == ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"spec": {"unschedulable": True}}, {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}],
+)
+def test_a_cordoned_node_and_one_that_is_not_ready_take_no_pods(changes: dict[str, Any]) -> None:
+    found = wanted_of(kube_node(**changes), Usage(), KEYS)
+    assert isinstance(found, Wanted)
+    assert found.drain.startswith(bridge.DRAIN_PREFIX)

@@ -1,0 +1,137 @@
+"""Random runs: pods, jobs, deletions, scancel, time limits, preemption, lost nodes, outages, kills of the bridge."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecars.policy.bridge import decide
+from sidecars.policy.bridge.decide import Phase, Report
+from tests.unit.policy.bridge.model import CPUS, World
+
+STEPS = 40
+
+
+def disturb(world: World) -> None:
+    """One thing that users, Slurm or hardware do."""
+    rng = world.rng
+    jobs = [job for job in world.jobs.values() if job.phase is not Phase.ENDED]
+    match rng.randrange(9):
+        case 0 | 1:
+            cpus = rng.randrange(1, CPUS + 1)
+            owner = rng.choice(("", f"owner{world.serial}"))
+            world.create(rng.choice((1, 1, 1, 2, 3)), cpus, owner=owner, unbindable=rng.random() < 0.1)
+        case 2 if world.pods:
+            world.delete(rng.choice(sorted(world.pods)))
+        case 3 | 4 if jobs:
+            # scancel, a time limit, preemption: for the bridge they are the same.
+            world.end(rng.choice(jobs))
+        case 5 if world.pods:
+            uid = rng.choice(sorted(world.pods))
+            if world.pods[uid].pod.bound:
+                world.change(uid, finished=True)
+        case 6 if len(world.nodes) > 1 and rng.random() < 0.3:
+            world.lose_node(rng.choice(sorted(world.nodes)))
+        case 7 if rng.random() < 0.3:
+            world.down = world.step + rng.randrange(1, 6)
+        case 8 if jobs:
+            job = rng.choice(jobs)
+            if job.phase is Phase.RUNNING:
+                job.phase = Phase.STOPPED
+            elif job.phase is Phase.STOPPED:
+                job.phase = Phase.RUNNING
+
+
+def run(seed: int) -> World:
+    """One run, checked after each step, until everything has settled."""
+    world = World(random.Random(seed))  # noqa: S311 - reproducible
+    for _ in range(STEPS):
+        disturb(world)
+        world.observe()
+        world.run_bridge(kill=world.rng.random() < 0.15)
+        world.check()
+        world.advance()
+        world.check()
+    for job in world.jobs.values():
+        if job.phase is Phase.STOPPED:
+            job.phase = Phase.RUNNING
+    for it in world.pods.values():
+        it.unbindable = False
+    for _ in range(60):
+        world.observe(all_of=True)
+        world.run_bridge()
+        world.check()
+        world.advance()
+        world.check()
+    return world
+
+
+def run_many() -> None:
+    """Enough runs to find a defect."""
+    for seed in range(300):
+        run(seed)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_no_cpu_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
+    world = run(seed)
+    world.observe(all_of=True)
+    assert not world.run_bridge(), "a settled bridge still acts"
+    present = {it.pod.job for it in world.pods.values() if not it.pod.finished}
+    for job in world.jobs.values():
+        assert job.phase is Phase.ENDED or job.job_id in present, f"{job} has no pod"
+    for it in world.pods.values():
+        its = world.jobs.get(it.pod.job or 0)
+        if it.pod.bound and not it.pod.finished and it.pod.job not in world.forgotten:
+            assert its is not None
+            assert its.phase is not Phase.ENDED, f"{it.pod} runs without a job"
+        elif it.pod.gated and its is not None and not it.pod.finished:
+            reported = it.pod.reported[0]
+            waits = reported == ("GroupIncomplete" if its.phase is Phase.ON_HOLD else "NodeNotFree")
+            assert its.phase is Phase.PENDING or waits, f"{it.pod} waits for {its}"
+
+
+def test_the_model_finds_a_bridge_that_ignores_the_pods_of_ended_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "_blockers", lambda view: {})
+    with pytest.raises(AssertionError, match=r"has \["):
+        run_many()
+
+
+def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Superfluous jobs on hold are cancelled in the end, but a bridge that starts both is found."""
+    orphans, with_job = decide._orphans, decide._with_job
+
+    def starts_all(*args: Any) -> Any:
+        view = args[3]
+        yield from with_job(*args)
+        for job in view.jobs.values():
+            if job.phase is Phase.ON_HOLD:
+                yield decide.Start(job)
+
+    monkeypatch.setattr(decide, "_with_job", starts_all)
+    monkeypatch.setattr(decide, "_orphans", lambda view, _: orphans(view, frozenset(view.jobs)))
+    with pytest.raises(AssertionError, match=r"jobs .* of"):
+        run_many()
+
+
+def test_nothing_happens_while_slurm_is_unknown() -> None:
+    world = World(random.Random(1))  # noqa: S311 - reproducible
+    world.create(2, 1)
+    world.down = 10
+    world.observe(all_of=True)
+    assert world.run_bridge() == []
+
+
+def test_a_waiting_group_is_reported_once() -> None:
+    world = World(random.Random(1))  # noqa: S311 - reproducible
+    world.create(2, 1)
+    del world.pods[min(world.pods)]
+    world.observe(all_of=True)
+    first = world.run_bridge()
+    world.observe(all_of=True)
+    assert [type(it) for it in first] == [Report]
+    assert world.run_bridge() == []

@@ -1,0 +1,167 @@
+"""What a pod's job requests, and which pods are refused."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from sidecars.contract import bridge
+from sidecars.policy.bridge import shape, tenants
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.shape import ShapeError
+from sidecars.policy.bridge.tenants import Tenant, TenantError
+
+TENANT = Tenant("ada", ("gpu", "cpu"), ("physics",), ("normal", "high"))
+
+
+def pod(spec: dict[str, Any] | None = None, labels: dict[str, str] | None = None, **wishes: str) -> Pod:
+    return wishing(wishes, spec, labels)
+
+
+def wishing(wishes: dict[str, str], spec: dict[str, Any] | None = None, labels: dict[str, str] | None = None) -> Pod:
+    annotations = {f"{bridge.WISHES}{key.replace('_', '-')}": value for key, value in wishes.items()}
+    metadata = {"name": "p", "namespace": "team", "uid": "u", "labels": labels or {}, "annotations": annotations}
+    return msgspec.convert({"metadata": metadata, "spec": spec or {}}, Pod)
+
+
+def container(limits: dict[str, str] | None = None, **requests: str) -> dict[str, Any]:
+    return {"resources": {"requests": requests, "limits": limits or {}}}
+
+
+def test_a_job_requests_what_the_containers_do_together_rounded_up() -> None:
+    found = shape.shape_of(pod({"containers": [container(cpu="1500m", memory="1Gi"), container(cpu="1")]}), TENANT)
+    assert (found.cpus, found.memory, found.pods) == (3, 1024, 1)
+
+
+def test_an_init_container_counts_alone_and_a_sidecar_beside_all() -> None:
+    sidecar = {**container(cpu="1"), "restartPolicy": "Always"}
+    spec = {"containers": [container(cpu="2")], "initContainers": [sidecar, container(cpu="4")]}
+    assert shape.shape_of(pod(spec), TENANT).cpus == 5
+
+
+def test_gpus_are_taken_from_the_limits() -> None:
+    spec = {"containers": [container({"nvidia.com/gpu": "2"})]}
+    assert shape.shape_of(pod(spec), TENANT).gres == "gres/gpu:2"
+
+
+def test_overhead_and_resources_of_the_pod_count() -> None:
+    spec = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "6"}}, "overhead": {"cpu": "500m"}}
+    assert shape.shape_of(pod(spec), TENANT).cpus == 7
+
+
+def test_the_first_of_what_the_namespace_may_use_is_the_default() -> None:
+    found = shape.shape_of(pod(), TENANT)
+    assert (found.user, found.partition, found.account, found.qos) == ("ada", "gpu", "physics", "normal")
+
+
+def test_a_pod_chooses_among_what_its_namespace_may_use() -> None:
+    found = shape.shape_of(pod(partition="cpu", qos="high"), TENANT)
+    assert (found.partition, found.qos) == ("cpu", "high")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"partition": "secret"}, "namespace team may use: gpu, cpu"),
+        ({"account": "chemistry"}, "namespace team may use: physics"),
+        ({"user_id": "0"}, "maps each namespace to its Slurm user"),
+        ({"group_id": "0"}, "maps each namespace to its Slurm user"),
+        ({"priority": "9"}, "only operators of Slurm"),
+        ({"timelimit": "soon"}, "write a whole number above 0"),
+        ({"gres": "gpu 1"}, "remove spaces"),
+        ({"mem_per_node": "lots"}, "isn't a quantity"),
+        ({"colour": "red"}, "doesn't exist; choose from"),
+    ],
+)
+def test_a_wrong_wish_is_refused_with_its_place_and_remedy(wishes: dict[str, str], words: str) -> None:
+    with pytest.raises(ShapeError, match=words) as refused:
+        shape.shape_of(wishing(wishes), TENANT)
+    assert bridge.WISHES + next(iter(wishes)).replace("_", "-") in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "words"),
+    [
+        ({}, {"scheduling.x-k8s.io/pod-group": "g"}, "a PodGroup of scheduler-plugins"),
+        ({}, {"jobset.sigs.k8s.io/jobset-name": "j"}, "a JobSet"),
+        ({}, {"leaderworkerset.sigs.k8s.io/name": "l"}, "a LeaderWorkerSet"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, {}, "a Workload or PodGroup"),
+        ({"workloadRef": {"name": "w"}}, {}, "a Workload or PodGroup"),
+        ({"resourceClaims": [{"name": "c"}]}, {}, "DRA"),
+        ({}, {bridge.GROUP_LABEL: "g"}, bridge.GROUP_SIZE_LABEL),
+        ({}, {bridge.GROUP_LABEL: "g", bridge.GROUP_SIZE_LABEL: "0"}, bridge.GROUP_SIZE_LABEL),
+    ],
+)
+def test_what_is_not_supported_yet_is_refused_by_name(spec: dict[str, Any], labels: dict[str, str], words: str) -> None:
+    with pytest.raises(ShapeError, match=words):
+        shape.shape_of(pod(spec, labels), TENANT)
+
+
+def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, ""),
+        ({"nodeSelector": {"zone": "a"}}, "zone=a"),
+        ({"nodeSelector": {"b": "1", "a": ""}}, "a=_&b=1"),
+        (affinity([{"key": "z", "operator": "In", "values": ["a", "b"]}]), "z=a|z=b"),
+        (affinity([{"key": "z", "operator": "NotIn", "values": ["a", "b"]}]), "z!=a&z!=b"),
+        (affinity([{"key": "z", "operator": "Exists"}]), "z!=-"),
+        (affinity([{"key": "z", "operator": "DoesNotExist"}]), "z=-"),
+        (
+            affinity(
+                [{"key": "z", "operator": "In", "values": ["a", "b"]}, {"key": "y", "operator": "Exists"}],
+                [{"key": "x", "operator": "In", "values": ["c"]}],
+            ),
+            "((z=a|z=b)&y!=-)|x=c",
+        ),
+        (
+            {"nodeSelector": {"k": "v"}, **affinity([{"key": "z", "operator": "In", "values": ["a", "b"]}])},
+            "k=v&(z=a|z=b)",
+        ),
+    ],
+)
+def test_selectors_become_a_constraint_with_one_operator_on_each_level(spec: dict[str, Any], expected: str) -> None:
+    assert shape.constraint(pod(spec)) == expected
+
+
+def test_an_operator_that_slurm_lacks_is_refused() -> None:
+    with pytest.raises(ShapeError, match="use In, NotIn, Exists or DoesNotExist"):
+        shape.constraint(pod(affinity([{"key": "z", "operator": "Gt", "values": ["1"]}])))
+
+
+def test_an_active_deadline_is_the_time_limit_in_whole_minutes() -> None:
+    assert shape.shape_of(pod({"activeDeadlineSeconds": 61}), TENANT).minutes == 2
+
+
+def test_equal_pods_have_equal_digests_and_others_have_not() -> None:
+    first, second = shape.shape_of(pod(), TENANT), shape.shape_of(pod(partition="cpu"), TENANT)
+    assert first.digest == shape.shape_of(pod(), TENANT).digest
+    assert first.digest != second.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "write JSON such as"),
+        ('{"user": 5}', "write JSON such as"),
+        ('{"user": "ada", "shell": "sh"}', "unknown field"),
+        ('{"user": "root"}', "user is root"),
+        ('{"user": "0"}', "is not a user name"),
+        ('{"user": "ada", "partitions": ["a b"]}', "partitions has 'a b'"),
+    ],
+)
+def test_a_wrong_tenant_is_refused_and_named(text: str, words: str) -> None:
+    with pytest.raises(TenantError, match=words) as refused:
+        tenants.parse("team", text, "slurm-bridge")
+    assert "team" in str(refused.value)
+
+
+def test_one_wrong_tenant_does_not_affect_the_others() -> None:
+    good, bad = tenants.parse_all({"a": '{"user": "ada"}', "b": "{"}, "slurm-bridge")
+    assert good == {"a": Tenant("ada", ("slurm-bridge",))}
+    assert list(bad) == ["b"]

@@ -2,9 +2,9 @@
 
 The order of the steps for one group of pods, each of which a restart may follow:
 
-    Submit (on hold) → Label the pods → Start the job → Slurm runs it → Release the pods → … → the job ends → DeletePod
+    Submit a held job → Label the pods → Start the job → Slurm runs it → Release the pods → … → its end → DeletePod
 
-A job on hold never runs. Therefore a job that was submitted twice, or whose answer was lost, is found in Slurm's list and
+A held job never runs. Therefore a job that was submitted twice, or whose answer was lost, is found in Slurm's list and
 adopted or cancelled before it can use anything.
 
 What keeps two owners from one core, byte or device: Slurm frees the resources of an external job in the moment in
@@ -17,201 +17,27 @@ Unknown is never an end: a job that Slurm doesn't list, or that has another owne
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import NamedTuple
 
-from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.bridge.records import (
+    Action,
+    Cancel,
+    DeletePod,
+    GroupKey,
+    Job,
+    Label,
+    Phase,
+    Pod,
+    Release,
+    Report,
+    Start,
+    Submit,
+    View,
+    Why,
+    avoid_key,
+)
 
 BIND_SECONDS = 15.0
 """A released pod has to be bound within this time. Otherwise its job is cancelled, and its node is avoided."""
-
-
-class Phase(Enum):
-    """The state of a placeholder job, as far as decisions need it."""
-
-    ON_HOLD = "on hold"
-    PENDING = "pending"
-    STARTING = "starting"
-    """It has nodes, and its prolog still runs."""
-    RUNNING = "running"
-    STOPPED = "stopped"
-    """Suspended: it keeps its nodes."""
-    ENDED = "ended"
-
-
-class GroupKey(NamedTuple):
-    """A group of pods that start together: one job."""
-
-    namespace: str
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """A pod with our gate or with the label of a job."""
-
-    uid: str
-    namespace: str
-    name: str
-    key: GroupKey
-    gated: bool = False
-    """Whether our gate is on it."""
-    blocked: bool = False
-    """Whether gates of others are on it, too."""
-    job: int | None = None
-    """By its label."""
-    node: str = ""
-    """Where it is bound, or else where it was released to."""
-    bound: bool = False
-    deleting: bool = False
-    finished: bool = False
-    lost: bool = False
-    """Whether its Kubernetes node doesn't exist any more."""
-    owner: str = ""
-    """uid of what creates it again; "" for nothing."""
-    shape: Shape | None = None
-    problem: str = ""
-    """Why it has no shape."""
-    unbound_seconds: float = 0.0
-    """For how long it has been released without being bound."""
-    unbound_reason: str = ""
-    """The scheduler's words about it."""
-    reported: tuple[str, str] = ("", "")
-    """Reason and message of its condition `Queued`."""
-
-    @property
-    def live(self) -> bool:
-        """Whether it runs or will."""
-        return not (self.deleting or self.finished or self.lost)
-
-    @property
-    def present(self) -> bool:
-        """Whether it may use resources: it does until it is gone."""
-        return not (self.finished or self.lost)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """An external job of Slurm with a comment of the bridge."""
-
-    job_id: int
-    phase: Phase
-    user: str
-    comment: Comment
-    slots: tuple[tuple[str, int], ...] = ()
-    """How many pods fit on each of its Kubernetes nodes."""
-    reason: str = ""
-    """Slurm's reason while it waits."""
-    start_time: int = 0
-    """When Slurm expects it to start, in seconds since the epoch; 0: unknown."""
-    end_time: int = 0
-    """When its time limit ends it; 0: never, or not running."""
-    confirmed: bool = False
-    """Whether its admin comment is ours, too."""
-    state: str = ""
-    """Slurm's word."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What is known at one moment."""
-
-    pods: tuple[Pod, ...]
-    jobs: Mapping[int, Job]
-    """The bridge's jobs."""
-    known: bool
-    """Whether every job of Slurm's last answer was looked at, and the answer is fresh."""
-    users: Mapping[str, str] = field(default_factory=dict)
-    """The Slurm user of each namespace that has one."""
-    nodes: Mapping[str, str] = field(default_factory=dict)
-    """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
-    submitting: AbstractSet[GroupKey] = frozenset()
-    """Groups of which a submission was sent whose job is not in `jobs` yet, or may not be."""
-    avoided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Nodes to avoid, by `avoid_key`."""
-
-
-class Why(Enum):
-    """The reason of the condition `Queued`."""
-
-    WAITING = "Waiting"
-    """Slurm has the job in its queue."""
-    INCOMPLETE = "GroupIncomplete"
-    REFUSED = "Refused"
-    NODE_NOT_FREE = "NodeNotFree"
-    JOB_UNKNOWN = "JobUnknown"
-    RELEASED = "Released"
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Submit a job that is on hold for the group."""
-
-    key: GroupKey
-    shape: Shape
-    excluded: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """Write the job's id on the pod."""
-
-    pod: Pod
-    job: int
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """End the hold of the job and write its admin comment."""
-
-    job: Job
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Bind the pod to the node: gate off, affinity, toleration, deadline."""
-
-    pod: Pod
-    job: int
-    node: str
-    end_time: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Write the pod's condition `Queued`."""
-
-    pod: Pod
-    why: Why
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Cancel the job."""
-
-    job: int
-    message: str
-    avoid: tuple[str, str] | None = None
-    """What is to avoid which node from now on."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePod:
-    """Delete the pod, with its full grace."""
-
-    pod: Pod
-    message: str
-
-
-Action = Submit | Label | Start | Release | Report | Cancel | DeletePod
-
-
-def avoid_key(pod: Pod) -> str:
-    """By what the pods that replace this one are known."""
-    return pod.owner or f"{pod.key.namespace}/{pod.key.group}"
 
 
 def decide(view: View) -> tuple[Action, ...]:
@@ -222,14 +48,14 @@ def decide(view: View) -> tuple[Action, ...]:
     for pod in view.pods:
         groups[pod.key].append(pod)
     actions: list[Action] = []
-    on_hold: defaultdict[GroupKey, list[Job]] = defaultdict(list)
+    submitted: defaultdict[GroupKey, list[Job]] = defaultdict(list)
     for job in view.jobs.values():
-        if job.phase is Phase.ON_HOLD and _is_theirs(job, view):
-            on_hold[_key(job)].append(job)
+        if job.phase is Phase.SUBMITTED and _is_theirs(job, view):
+            submitted[_key(job)].append(job)
     blockers = _blockers(view)
     adoptable: set[int] = set()
     for key, pods in groups.items():
-        actions += _group(key, sorted(pods, key=lambda it: it.name), view, on_hold[key], blockers, adoptable)
+        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
     actions += _orphans(view, adoptable)
     return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
 
@@ -250,7 +76,7 @@ def job_of(pod: Pod, view: View) -> Job | None:
 
 
 def _blockers(view: View) -> dict[str, str]:
-    """The nodes with a pod that is there without a job, each with the pod's name."""
+    """The nodes with a pod whose job has ended or is unknown, each with the pod's name."""
     found: dict[str, str] = {}
     for pod in view.pods:
         if not pod.present or pod.job is None:
@@ -268,7 +94,7 @@ def _blockers(view: View) -> dict[str, str]:
 
 
 def _group(
-    key: GroupKey, pods: list[Pod], view: View, on_hold: list[Job], blockers: Mapping[str, str], adoptable: set[int]
+    key: GroupKey, pods: list[Pod], view: View, submitted: list[Job], blockers: Mapping[str, str], adoptable: set[int]
 ) -> Iterator[Action]:
     live = [pod for pod in pods if pod.live]
     labelled: list[tuple[Pod, Job]] = []
@@ -292,11 +118,11 @@ def _group(
         adoptable.add(job.job_id)
         yield from _with_job(job, members, waiting, view, blockers)
     elif waiting:
-        yield from _without_job(key, waiting, pods, view, on_hold, adoptable)
+        yield from _without_job(key, waiting, pods, view, submitted, adoptable)
 
 
 def _without_job(
-    key: GroupKey, waiting: list[Pod], pods: list[Pod], view: View, on_hold: list[Job], adoptable: set[int]
+    key: GroupKey, waiting: list[Pod], pods: list[Pod], view: View, submitted: list[Job], adoptable: set[int]
 ) -> Iterator[Action]:
     first = waiting[0]
     wrong = next((pod for pod in waiting if pod.shape is None), None)
@@ -325,7 +151,7 @@ def _without_job(
         for pod in waiting[shape.pods :]:
             yield Report(pod, Why.REFUSED, f"the group has more pods than its size, which is {shape.pods}")
         waiting = waiting[: shape.pods]
-    fitting = [job.job_id for job in on_hold if job.comment.digest == shape.digest and job.user == shape.user]
+    fitting = [job.job_id for job in submitted if job.comment.digest == shape.digest and job.user == shape.user]
     if fitting:
         adoptable.add(min(fitting))
         for pod in waiting:
@@ -346,7 +172,7 @@ def _with_job(
         else:
             text = pod.problem or f"job {job.job_id} of this group has as many pods as it is for"
             yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, text)
-    if job.phase is Phase.ON_HOLD:
+    if job.phase is Phase.SUBMITTED:
         if len(members) >= size:
             yield Start(job)
             return
@@ -387,7 +213,9 @@ def _running(
     taken = Counter(pod.node for pod in used if pod.node)
     places = [node for node, slots in job.slots for _ in range(slots - taken[node])]
     gated = [pod for pod in members if pod.gated]
-    pairs = list(zip(gated, places, strict=False))
+    # A release that was sent, and that isn't seen yet, is sent again to the same node, whose place it has.
+    pairs = [(pod, pod.node) for pod in gated if pod.node]
+    pairs += zip([pod for pod in gated if not pod.node], places, strict=False)
     for _, node in pairs:
         fault = view.nodes.get(node, f"Kubernetes has no node {node}")
         if not fault and node in blockers:
@@ -398,19 +226,20 @@ def _running(
             return
     for pod, node in pairs:
         yield Release(pod, job.job_id, node, job.end_time)
-    for pod in gated[len(pairs) :]:
+    placed = {pod.uid for pod, _ in pairs}
+    for pod in (it for it in gated if it.uid not in placed):
         yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has no place left for this pod")
 
 
 def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
-    """Cancel the jobs none of whose pods exists, and superfluous ones on hold. Terminating pods keep their job."""
+    """Cancel the jobs none of whose pods exists, and superfluous held jobs. Terminating pods keep their job."""
     present = {pod.job for pod in view.pods if pod.present and pod.job is not None}
     for job in view.jobs.values():
         if job.phase is Phase.ENDED or job.job_id in adoptable:
             continue
         if not _is_theirs(job, view) and not job.confirmed:
             continue
-        if job.phase is Phase.ON_HOLD and job.job_id in present:
+        if job.phase is Phase.SUBMITTED and job.job_id in present:
             continue
         if job.job_id not in present:
             yield Cancel(job.job_id, "none of its pods exists")

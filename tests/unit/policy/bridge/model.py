@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import decide
-from sidecars.policy.bridge.decide import (
+from sidecars.policy.bridge.records import (
     Action,
     Cancel,
     DeletePod,
@@ -41,7 +41,7 @@ class SimJob:
     job_id: int
     key: GroupKey
     shape: Shape
-    phase: Phase = Phase.ON_HOLD
+    phase: Phase = Phase.SUBMITTED
     confirmed: bool = False
     slots: dict[str, int] = field(default_factory=dict)
     ended: int = 0
@@ -75,6 +75,8 @@ class World:
     serial: int = 0
     submitting: dict[GroupKey, int] = field(default_factory=dict)
     avoided: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sent: dict[str, str] = field(default_factory=dict)
+    """The nodes of releases that the bridge has sent, by pod."""
 
     # --- users
 
@@ -192,7 +194,7 @@ class World:
         for key, since in list(self.submitting.items()):
             # A late submission arrives within two steps.
             if self.step > since + 2 or any(
-                job.key == key and job.phase is Phase.ON_HOLD for job in self.jobs.values()
+                job.key == key and job.phase is Phase.SUBMITTED for job in self.jobs.values()
             ):
                 del self.submitting[key]
         pods = []
@@ -201,7 +203,10 @@ class World:
             unbound = 0.0
             if not pod.gated and not pod.bound and true is not None:
                 unbound = 10.0 * (self.step - true.released)
-            pods.append(dataclasses.replace(pod, unbound_seconds=unbound))
+            if not pod.gated:
+                self.sent.pop(uid, None)
+            node = pod.node or self.sent.get(uid, "")
+            pods.append(dataclasses.replace(pod, unbound_seconds=unbound, node=node))
         return View(
             pods=tuple(pods),
             jobs=jobs,
@@ -222,6 +227,7 @@ class World:
         if kill:
             self.submitting.clear()
             self.avoided.clear()
+            self.sent.clear()
             self.observe(all_of=True)
         return actions
 
@@ -241,9 +247,10 @@ class World:
                     self.change(action.pod.uid, job=action.job)
             case Start():
                 job = self.jobs.get(action.job.job_id)
-                if job is not None and job.phase is Phase.ON_HOLD:
+                if job is not None and job.phase is Phase.SUBMITTED:
                     job.phase, job.confirmed = Phase.PENDING, True
             case Release():
+                self.sent[action.pod.uid] = action.node
                 found = self.pods.get(action.pod.uid)
                 if found is not None and found.pod.gated and not found.pod.deleting:
                     self.change(action.pod.uid, gated=False, node=action.node)
@@ -282,6 +289,6 @@ class World:
             assert sum(it.cpus for it in using) <= CPUS, f"step {self.step}: {node} has {[it.pod for it in using]}"
         seen: dict[GroupKey, int] = {}
         for job in self.jobs.values():
-            if job.phase not in (Phase.ON_HOLD, Phase.ENDED):
+            if job.phase not in (Phase.SUBMITTED, Phase.ENDED):
                 other = seen.setdefault(job.key, job.job_id)
                 assert other == job.job_id, f"step {self.step}: jobs {other} and {job.job_id} of {job.key}"

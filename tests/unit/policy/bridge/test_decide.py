@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.decide import (
+from sidecars.policy.bridge.decide import decide
+from sidecars.policy.bridge.records import (
     Action,
     Cancel,
     DeletePod,
@@ -21,14 +22,13 @@ from sidecars.policy.bridge.decide import (
     Submit,
     View,
     Why,
-    decide,
 )
 from sidecars.policy.bridge.shape import Shape
 
 SHAPE = Shape("ada", "p")
 KEY = GroupKey("team", "u")
 POD = Pod("u", "team", "pod", KEY, gated=True, shape=SHAPE)
-JOB = Job(7, Phase.ON_HOLD, "ada", Comment("team", "u", SHAPE.digest))
+JOB = Job(7, Phase.SUBMITTED, "ada", Comment("team", "u", SHAPE.digest))
 LABELLED = dataclasses.replace(POD, job=7)
 RUNNING = dataclasses.replace(JOB, phase=Phase.RUNNING, slots=(("a", 1),), end_time=1000, confirmed=True)
 BOUND = dataclasses.replace(LABELLED, gated=False, node="a", bound=True)
@@ -58,7 +58,7 @@ def test_nothing_is_submitted_while_an_earlier_submission_is_open() -> None:
     assert act(POD, submitting=frozenset({KEY})) == ()
 
 
-def test_of_two_jobs_on_hold_the_first_is_adopted_and_the_other_cancelled() -> None:
+def test_of_two_held_jobs_the_first_is_adopted_and_the_other_cancelled() -> None:
     other = dataclasses.replace(JOB, job_id=8)
     assert act(POD, jobs=(other, JOB)) == (Label(POD, 7), Cancel(8, "none of its pods exists"))
 
@@ -155,6 +155,16 @@ def test_a_group_is_released_together_or_not_at_all() -> None:
     assert [it.node for it in act(*pods, jobs=(job,)) if isinstance(it, Release)] == ["a", "a", "b"]
     actions = act(*pods, jobs=(job,), nodes={"a": "", "b": "node b is cordoned"})
     assert [type(it) for it in actions] == [Report] * 3
+
+
+def test_a_release_that_is_not_seen_yet_keeps_its_place() -> None:
+    first, second = group(2, job=7)
+    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g"), slots=(("a", 1), ("b", 1)))
+    sent = dataclasses.replace(second, node="a")
+    assert [(it.pod, it.node) for it in act(first, sent, jobs=(job,)) if isinstance(it, Release)] == [
+        (sent, "a"),
+        (first, "b"),
+    ]
 
 
 def test_a_job_starts_only_when_all_pods_of_the_group_have_its_label() -> None:

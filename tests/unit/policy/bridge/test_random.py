@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.policy.bridge import decide
-from sidecars.policy.bridge.decide import Phase, Report
+from sidecars.policy.bridge.records import Phase, Report, Start
 from tests.unit.policy.bridge.model import CPUS, World
 
 STEPS = 40
@@ -89,7 +89,7 @@ def test_no_cpu_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
             assert its.phase is not Phase.ENDED, f"{it.pod} runs without a job"
         elif it.pod.gated and its is not None and not it.pod.finished:
             reported = it.pod.reported[0]
-            waits = reported == ("GroupIncomplete" if its.phase is Phase.ON_HOLD else "NodeNotFree")
+            waits = reported == ("GroupIncomplete" if its.phase is Phase.SUBMITTED else "NodeNotFree")
             assert its.phase is Phase.PENDING or waits, f"{it.pod} waits for {its}"
 
 
@@ -102,15 +102,15 @@ def test_the_model_finds_a_bridge_that_ignores_the_pods_of_ended_jobs(monkeypatc
 def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Superfluous jobs on hold are cancelled in the end, but a bridge that starts both is found."""
+    """Superfluous held jobs are cancelled in the end, but a bridge that starts both is found."""
     orphans, with_job = decide._orphans, decide._with_job
 
     def starts_all(*args: Any) -> Any:
         view = args[3]
         yield from with_job(*args)
         for job in view.jobs.values():
-            if job.phase is Phase.ON_HOLD:
-                yield decide.Start(job)
+            if job.phase is Phase.SUBMITTED:
+                yield Start(job)
 
     monkeypatch.setattr(decide, "_with_job", starts_all)
     monkeypatch.setattr(decide, "_orphans", lambda view, _: orphans(view, frozenset(view.jobs)))

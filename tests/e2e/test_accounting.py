@@ -15,6 +15,7 @@ from tests.contract.scenarios import Scenario
 from tests.contract.target import Target
 from tests.e2e import upgrading
 from tests.e2e.test_contract import jwt_key, slurmrestd
+from tests.support.real.configuration import until_saved
 from tests.support.real.foreign import address, foreign_pod
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
@@ -109,6 +110,63 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
     events = kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
     assert "slurmdbd conf changed" in events
     assert "rotated #1" not in events
+
+
+def until_job(slurm: Slurm, name: str, end: str) -> None:
+    """Wait until the Kubernetes Job has ended in this way, and fail with its logs if it has ended otherwise."""
+
+    def ended() -> bool | None:
+        job = slurm.kubernetes.get("-n", slurm.namespace, "job", name)
+        found = [each for each in ("Complete", "Failed") if condition(job, each).get("status") == "True"]
+        logs = ("-n", slurm.namespace, "logs", f"job/{name}", "--all-containers", "--ignore-errors")
+        assert found in ([], [end]), slurm.kubernetes.kubectl(*logs)
+        return found == [end] or None
+
+    until(f"Job {name}: {end}", ended, 120)
+
+
+def test_state_and_database_of_a_backup_are_restored(accounted: Slurm) -> None:
+    """With the commands of docs/backup.md."""
+    kubectl, here = accounted.kubernetes.kubectl, ("-n", accounted.namespace)
+    held = accounted.submit("#!/bin/sh\ntrue\n", "--hold")
+    running = accounted.submit("#!/bin/sh\nsleep 600\n")
+    until("the job to run", lambda: accounted.job(running)["JobState"] == "RUNNING", 60)
+    until_saved(accounted, running)
+    kubectl(*here, "create", "job", "backup-now", "--from=cronjob/slurm-backup")
+    # slurmctld writes all of its state when it ends, or five minutes after its first start. The backup waits for that.
+    kubectl(*here, "delete", "pod", "slurm-controller-0")
+    until("slurmctld to be back", lambda: accounted.job(held)["JobState"] == "PENDING", 60)
+    until_job(accounted, "backup-now", "Complete")
+    assert "database.sql.gz" in kubectl(*here, "logs", "job/backup-now")
+    accounted.login("sacctmgr", "-i", "add", "account", "chemistry")
+    lost = accounted.submit("#!/bin/sh\ntrue\n", "--hold")
+
+    kubectl(*here, "create", "job", "too-early", "--from=cronjob/slurm-restore")
+    until_job(accounted, "too-early", "Failed")
+    assert "Stop it first" in kubectl(*here, "logs", "job/too-early")
+    assert "PENDING" in accounted.login("squeue", "--noheader", "--format=%T", f"--jobs={lost}")
+
+    daemons = ("slurm-controller", "slurm-accounting")
+    kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=0")
+    kubectl(*here, "scale", "statefulset", *daemons, "--replicas=0")
+    kubectl(*here, "wait", "--for=delete", *(f"pod/{name}-0" for name in daemons), "--timeout=60s")
+    for job, source in (("restore-state", "slurm-restore"), ("restore-database", "slurm-restore-database")):
+        kubectl(*here, "create", "job", job, f"--from=cronjob/{source}")
+    for job in ("restore-state", "restore-database"):
+        until_job(accounted, job, "Complete")
+    kubectl(*here, "scale", "statefulset", *daemons, "--replicas=1")
+    kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=1")
+
+    until("slurmctld to answer", lambda: accounted.job(held)["JobState"] == "PENDING", 90)
+    assert str(lost) not in accounted.login("squeue", "--noheader", "--format=%i").split()
+    assert accounted.job(running)["JobState"] == "RUNNING"
+    until("slurmdbd to be back", lambda: slurmdbd(accounted) or None, 60)
+    known = accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
+    assert "physics" in known
+    assert "chemistry" not in known
+    accounted.login("scancel", str(running))
+    accounted.login("scontrol", "release", str(held))
+    until("the job of the backup to end", lambda: accounted.job(held)["JobState"] == "COMPLETED", 60)
 
 
 def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restarts(accounted: Slurm) -> None:

@@ -52,17 +52,20 @@ class Wanted:
         self._nodesets = nodesets
         self._shapes: dict[str, tuple[Shape, int]] = {}
         """Of a node that has registered, with its weight."""
-        self._tiers: Mapping[str, int] = {}
+        self._settings = Settings()
         self._queue, self._autoscaling = Queue(), Autoscaling(Settings())
         self.replicas: Mapping[str, int] = {}
         """The last decision. A NodeSet of which nothing is known has none."""
 
     def decide(self, cluster: Cluster, samples: Samples, now: float) -> None:
         """Decide, and add the samples."""
-        tiers = {it.name: it.tier for it in cluster.partitions}
-        if tiers != self._tiers or self._queue.worn:
-            self._tiers = tiers
-            self._queue, self._autoscaling = Queue(tiers=tiers), Autoscaling(Settings(tiers=tiers))
+        settings = Settings(
+            tiers={it.name: it.tier for it in cluster.partitions},
+            max_nodes={it.name: it.max_nodes for it in cluster.partitions if it.max_nodes is not None},
+        )
+        if settings != self._settings or self._queue.worn:
+            self._settings, self._autoscaling = settings, Autoscaling(settings)
+            self._queue = Queue(tiers=settings.tiers, max_nodes=settings.max_nodes)
         self._queue.replace(cluster.queue)
         begins = reserved(cluster.reservations, now)
         features = {it.feature: it.name for it in self._nodesets}

@@ -216,6 +216,8 @@ class Partition:
     total_nodes: int = 0
     tier: int = 1
     """PriorityTier: jobs of a partition with a higher one are scheduled first."""
+    max_nodes: int | None = None
+    """MaxNodes: the most nodes of a job; None without a limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class QueueMemory:
         """Take over a list of jobs."""
         if self.queue is None or self.queue.worn or settings != self.settings:
             self.settings, self.planner = settings, Autoscaling(settings)
-            self.queue = Queue((), settings.tiers)
+            self.queue = Queue((), settings.tiers, max_nodes=settings.max_nodes)
             self.listed = None
         if listed is not self.listed:
             self.queue.replace(listed)

@@ -84,6 +84,7 @@ def settings(controller: Controller, memory: Memory) -> Settings:
     return Settings(
         budget=float(budget) if budget is not None else None,
         tiers={it.name: it.tier for it in memory.partitions or () if it.tier != 1},
+        max_nodes={it.name: it.max_nodes for it in memory.partitions or () if it.max_nodes is not None},
         cores=not any(word.startswith("CR_CPU") for word in words),
         memory=any(word.endswith("MEMORY") for word in words),
     )

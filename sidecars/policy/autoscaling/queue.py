@@ -69,7 +69,7 @@ class Look:
 
 
 class Queue:
-    """The pending jobs of a Slurm cluster. `tiers`: PriorityTier of its partitions.
+    """The pending jobs of a Slurm cluster. `tiers`, `max_nodes`: PriorityTier and MaxNodes of its partitions.
 
     `exclusive_known`: whether the jobs' records show which are exclusive.
     """
@@ -79,9 +79,11 @@ class Queue:
         jobs: Iterable[QueuedJob] = (),
         tiers: Mapping[str, int] | None = None,
         *,
+        max_nodes: Mapping[str, int] | None = None,
         exclusive_known: bool = True,
     ) -> None:
         self._tiers = tiers or {}
+        self._max_nodes = max_nodes or {}
         self._exclusive_known = exclusive_known
         self._last: tuple[QueuedJob, ...] = ()
         """All jobs as they were replaced last; () after an update."""
@@ -301,6 +303,11 @@ class Queue:
             return Unreadable(NotCounted.NAMED_NODES, request.required_nodes)
         # A begin time that has come, and a limit of the array, are counted here: Slurm's word may be old.
         if reason in _STARTS or reason in ("BeginTime", "JobArrayTaskLimit"):
+            return None
+        # Slurm's reason for more nodes than MaxNodes, and also for more than the partition has at present.
+        if reason == "PartitionNodeLimit" and any(
+            request.min_nodes <= self._max_nodes.get(name, request.min_nodes) for name in request.partitions
+        ):
             return None
         found = _REASONS.get(reason) or (NotCounted.LIMIT if reason.startswith(_LIMITS) else NotCounted.OTHER)
         return Unreadable(found, reason)

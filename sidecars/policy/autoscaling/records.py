@@ -131,6 +131,8 @@ class Settings:
     """The most that all nodes may cost together, in the unit of the prices."""
     tiers: Mapping[str, int] = field(default_factory=dict)
     """PriorityTier of the partitions; 1 for others."""
+    max_nodes: Mapping[str, int] = field(default_factory=dict)
+    """MaxNodes of the partitions that have it."""
     cores: bool = True
     """Whether Slurm allocates whole cores (CR_Core…) and not CPUs (CR_CPU…)."""
     memory: bool = True

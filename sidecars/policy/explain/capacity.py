@@ -126,7 +126,7 @@ class _Trial:
         """`minutes`: another time limit."""
         now = self._seen.now
         job = replace(self._job, pending=pending, time_limit=self._job.time_limit if minutes is None else minutes)
-        queue = Queue([job], self._settings.tiers)
+        queue = Queue([job], self._settings.tiers, max_nodes=self._settings.max_nodes)
         return Autoscaling(self._settings).plan(nodesets, Jobs(queue, now), Nodes(nodes, now), {}, now)
 
     def _fits(self, change: Callable[[Node], Node] = lambda it: it, request: JobRequest | None = None) -> bool:

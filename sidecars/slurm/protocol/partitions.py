@@ -30,5 +30,6 @@ def partition_of(kind: Callable[..., P], partition: Fields, **more: Any) -> P:
         node_sets=partition.text("node_sets"),
         total_nodes=nodes.number("total"),
         tier=1 if tier is None else tier,
+        max_nodes=partition.nested("maximums").number_or_none("nodes"),
         **more,
     )

@@ -74,3 +74,14 @@ def test_more_nodes_than_the_maximum_are_not_wanted() -> None:
     nodes = [replace(NODE, name=f"w-{number}", states=frozenset({"ALLOCATED"})) for number in range(3)]
     decided(wanted, cluster(*nodes))
     assert wanted.replicas == {"cpu": 1}
+
+
+def test_a_job_for_two_nodes_gets_a_second_one_although_slurm_reports_a_limit_of_the_partition() -> None:
+    wide = job(1, reason="PartitionNodeLimit", min_nodes=2, max_nodes=2, tasks=2)
+    wanted = Wanted([CPU])
+    for partition, size in (
+        (Partition("all", node_sets="ALL"), 2),
+        (Partition("all", node_sets="ALL", max_nodes=1), 0),
+    ):
+        decided(wanted, Cluster(QueuedJobs((wide,), 0), (NODE,), (partition,), ()))
+        assert wanted.replicas == {"cpu": size}

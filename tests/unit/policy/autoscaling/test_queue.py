@@ -3,6 +3,7 @@
 from collections.abc import Sized
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,3 +151,13 @@ def test_a_year_of_arrays_and_heterogeneous_jobs_leaves_nothing_behind() -> None
         queue.update([], range(number, number + 5))
     queue.look(NOW)
     assert remembered(queue) == before
+
+
+@pytest.mark.parametrize(("max_nodes", "counts"), [({}, True), ({"all": 2}, True), ({"all": 1}, False)])
+def test_a_job_for_more_nodes_than_the_partition_has_counts_unless_its_maximum_is_lower(
+    max_nodes: dict[str, int], counts: bool
+) -> None:
+    wide = job(1, reason="PartitionNodeLimit", min_nodes=2, max_nodes=2, tasks=2)
+    look = Queue([wide], max_nodes=max_nodes).look(NOW)
+    assert [run.jobs for run in look.runs] == ([(1,)] if counts else [])
+    assert bool(look.excluded) is not counts

@@ -9,4 +9,24 @@ queue. When the job runs, the pod is released to the job's node.
 - `records`: what is known of pods and jobs, and the actions.
 - `decide`: what to do about pods and jobs.
 - `nodes`: what to do about the records of nodes in Slurm.
+
+What the caller has to do, so that the decisions are right:
+- Read the details of jobs that are new or have changed state first, and then the states of all jobs
+  (`GET jobs/state/`). A job can only have got what another one had if the states show the end of that one.
+- Set `View.known` only when the details of every listed job were read once, and the answer is neither an error nor
+  empty after one that wasn't. Keep the slots of a job when it ends: Slurm's record of an ended job lacks them.
+- Set `Pod.node` from the moment on when a Release was sent. Write the label only on a pod without one (JSON patch,
+  `test`), and remove the gate only together with affinity, toleration and annotation.
+- Keep a group in `View.submitting` until its job is listed, or until a list that was begun after the time limit of the
+  submission lacks it.
+
+Observed with Slurm 26.05.5 (slurmctld and slurmrestd alone):
+- A user's own token can't set admin_comment (number 2002), so that the comment of a submission identifies the job. One
+  update with the token of SlurmUser sets admin_comment and lets the held job start.
+- slurmctld finds the uid of the token's user; a name that it lacks is refused with 6010. It accepts root.
+- `Extra` in node_conf, quoted in any way, fails ("Failure to create node"). `POST node/NAME` with `extra` sets it.
+- excluded_nodes with a name that Slurm lacks refuses the job (2018): exclude only nodes that have a record.
+- A job that Slurm lacks: 404 with number 2017. Cancelling one that has ended, or none: 200.
+- `DELETE job/ID` with the token of a user who neither owns the job nor is an operator did not return within 10 s, and
+  slurmctld answered nobody after that. Cancel with the token of SlurmUser alone.
 """

@@ -164,7 +164,7 @@ class PowerSaving(Cluster):
         return number
 
     def _waits(self, job: SimJob) -> bool:
-        return any(self.nodes[name].flags & {STOPPED, STARTING} for name in job.nodes if name in self.nodes)
+        return any(self.nodes[name].flags & {STOPPED, STOPPING, STARTING} for name in job.nodes if name in self.nodes)
 
 
 def _less(configured: str, reported: str) -> str:

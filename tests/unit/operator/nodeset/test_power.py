@@ -1,6 +1,9 @@
 """Workers that Slurm's power saving starts and stops, by the operator in the world of the tests."""
 
+import random
 from typing import Any
+
+import pytest
 
 from sidecars.simulate import SlurmModel
 from tests.support.virtual_time import run
@@ -134,5 +137,50 @@ def test_a_worker_is_ready_before_the_planned_start_of_its_job_and_is_not_replac
             [pod] = w.pods()
             await w.run(start - w.wall_clock())
             assert [it["metadata"]["uid"] for it in w.pods()] == [pod["metadata"]["uid"]]
+
+    run(scenario())
+
+
+WITHOUT_A_POD = 60.0
+"""Seconds within which a node that Slurm powers up gets its pod, while an operator works."""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_in_random_runs_with_kills_no_job_is_lost_and_each_node_gets_its_pod_in_time(seed: int) -> None:
+    async def scenario() -> None:
+        async with world(seed) as w:
+            rng = random.Random(seed)  # noqa: S311 - a reproducible run
+            model = begin(w, replicas=4, min=seed % 2)
+            await w.until("the records", lambda: len(model.nodes) == 4)
+            waiting: dict[str, float] = {}
+
+            def check() -> None:
+                pods = {str(pod["spec"].get("hostname") or pod["metadata"]["name"]) for pod in w.pods()}
+                for name in model.nodes:
+                    if "POWERING_UP" not in model.states(name) or name in pods or not w.operator_works("slurm"):
+                        waiting.pop(name, None)
+                    elif w.loop.time() - waiting.setdefault(name, w.loop.time()) > WITHOUT_A_POD:
+                        w.watchdog.note(f"{name} is powered up since {waiting[name]:.0f}, and has no pod")
+
+            w.each_second.append(check)
+            jobs = []
+            for _ in range(12):
+                jobs.append(w.job(rng.randint(1, 3), rng.uniform(5, 60)))
+                await w.run(rng.uniform(1, 40))
+                w.restarts_after = rng.uniform(1, 50)
+                match rng.randrange(4):
+                    case 0:
+                        w.crash()
+                    case 1:
+                        model.restart()
+                    case 2:
+                        w.freeze(20.0)
+            await w.until("all jobs to end", lambda: all(job.over for job in jobs), 1500)
+            await w.until("the idle workers to be gone", lambda: len(w.pods()) == seed % 2, 600)
+            ups = len(model.requests("POST", "nodes/"))
+            await w.run(300)
+            assert len(model.requests("POST", "nodes/")) == ups  # nothing oscillates
+            assert len(model.nodes) == 4
+            no_drain(w, model)
 
     run(scenario())

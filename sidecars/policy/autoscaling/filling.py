@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sidecars.policy.autoscaling.order import Run
     from sidecars.policy.autoscaling.room import Room, Snapshot
 
-EVERY = 128
+EVERY = 256
 """Runs between two snapshots: one costs about as much as placing ten runs."""
 
 

@@ -140,7 +140,9 @@ class Room:
 
     def _place(self, needs: Needs, most: int) -> int:
         """A job, and more of the same on the same node; how many. Nodes are added only if no partition has room."""
-        for new in (False, True) if any(it.left for it in self._fresh) else (False,):
+        for new in (False, True):
+            if new and not any(it.left for it in self._fresh):
+                return 0
             for partition in needs.partitions:
                 for test in needs.features or (None,):
                     if needs.one_node:
@@ -176,9 +178,15 @@ class Room:
             opened = self._to_open(needs, share, partition, test, count - len(chosen))
             if len(chosen) + len(opened) < count:
                 return 0
-        chosen += [self._open(fresh) for fresh in opened]
-        fills = [self._fits.fill(share, self._state(number)) for number in chosen]
-        placed = min(most, *map(len, fills))
+        if opened:
+            chosen += [self._open(fresh) for fresh in opened]
+        placed = most
+        fills = []
+        for number in chosen:
+            # The choice has computed them.
+            fill = self._state(number).fills[share]
+            fills.append(fill)
+            placed = min(placed, len(fill))
         for number, fill in zip(chosen, fills, strict=True):
             self._take(number, fill[placed - 1])
         return placed
@@ -190,24 +198,33 @@ class Room:
         if scan is None:
             scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
         first, rest, begin, seen, may = scan
-        states, fill, found = self._states, self._fits.fill, list[int]()
+        states, fill, found, missing = self._states, self._fits.fill, list[int](), count
         for looked, number in enumerate(first, 1):
             state = states[number]
-            if state is not None and (state.fills.get(share) or fill(share, state)):
+            if state is None:
+                continue
+            fills = state.fills.get(share)
+            if fills or (fills is None and fill(share, state)):
                 found.append(number)
-                if len(found) == count:
-                    self._scans[key] = (*found, *first[looked:]), rest, begin, seen, may
+                missing -= 1
+                if not missing:
+                    if looked > count:
+                        self._scans[key] = (*found, *first[looked:]), rest, begin, seen, may
                     return found
         while True:
             end = len(rest)
-            while begin < end and len(found) < count:
+            while missing and begin < end:
                 number = rest[begin]
                 begin += 1
                 state = states[number]
-                if state is not None and (state.fills.get(share) or fill(share, state)):
+                if state is None:
+                    continue
+                fills = state.fills.get(share)
+                if fills or (fills is None and fill(share, state)):
                     found.append(number)
-            chunk = self._order[seen : seen + CHUNK]
-            if len(found) == count or not chunk:
+                    missing -= 1
+            chunk = self._order[seen : seen + CHUNK] if missing else ()
+            if not chunk:
                 break
             seen += len(chunk)
             # Most nodes are left out here, at little cost. One in a state that wasn't looked at yet may fit.

@@ -20,8 +20,6 @@ class JobDetail(QueuedJob):
     qos: str = ""
     reservation: str = ""
     licenses: str = ""
-    scheduled_nodes: str = ""
-    """A hostlist: where backfill plans to start it."""
     last_evaluated: int = 0
     """When the scheduler last tried to start it."""
     exit_code: int = 0
@@ -36,7 +34,6 @@ class PartitionDetail(Partition):
 
     max_minutes: int | None = None
     """MaxTime; None for no limit."""
-    max_nodes: int | None = None
     min_nodes: int = 0
     allow_accounts: tuple[str, ...] = ()
     """() for all."""

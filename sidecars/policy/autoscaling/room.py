@@ -170,47 +170,48 @@ class Room:
         self, needs: Needs, share: Needs, count: int, partition: str, test: Test | None, most: int, *, new: bool
     ) -> int:
         """Jobs with the same share of so many nodes each, on the same nodes as long as they have room; how many."""
-        chosen = self._fitting(share, partition, test, count)
-        opened: list[Fresh] = []
+        chosen, fills = self._fitting(share, partition, test, count)
         if len(chosen) < count:
             if not new:
                 return 0
             opened = self._to_open(needs, share, partition, test, count - len(chosen))
             if len(chosen) + len(opened) < count:
                 return 0
-        if opened:
+            fills += [self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full)) for fresh in opened]
             chosen += [self._open(fresh) for fresh in opened]
-        placed = most
-        fills = []
-        for number in chosen:
-            # The choice has computed them.
-            fill = self._state(number).fills[share]
-            fills.append(fill)
-            placed = min(placed, len(fill))
+        placed = min(most, *map(len, fills))
+        states, used = self._states, self.used
         for number, fill in zip(chosen, fills, strict=True):
-            self._take(number, fill[placed - 1])
+            states[number] = state = fill[placed - 1]
+            if number not in used:
+                used[number] = state.kind.nodeset
         return placed
 
-    def _fitting(self, share: Needs, partition: str, test: Test | None, count: int) -> list[int]:
-        """The first nodes that have room for one more, at most so many."""
+    def _fitting(
+        self, share: Needs, partition: str, test: Test | None, count: int
+    ) -> tuple[list[int], list[list[State]]]:
+        """The first nodes that have room for one more, at most so many, and their states after one, two, … more."""
         key = share, partition, test
         scan = self._scans.get(key)
         if scan is None:
             scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
         first, rest, begin, seen, may = scan
-        states, fill, found, missing = self._states, self._fits.fill, list[int](), count
+        states, fill, missing = self._states, self._fits.fill, count
+        found: list[int] = []
+        fills: list[list[State]] = []
         for looked, number in enumerate(first, 1):
             state = states[number]
             if state is None:
                 continue
-            fills = state.fills.get(share)
-            if fills or (fills is None and fill(share, state)):
+            after = state.fills.get(share)
+            if after or (after is None and (after := fill(share, state))):
                 found.append(number)
+                fills.append(after)
                 missing -= 1
                 if not missing:
                     if looked > count:
                         self._scans[key] = (*found, *first[looked:]), rest, begin, seen, may
-                    return found
+                    return found, fills
         while True:
             end = len(rest)
             while missing and begin < end:
@@ -219,9 +220,10 @@ class Room:
                 state = states[number]
                 if state is None:
                     continue
-                fills = state.fills.get(share)
-                if fills or (fills is None and fill(share, state)):
+                after = state.fills.get(share)
+                if after or (after is None and (after := fill(share, state))):
                     found.append(number)
+                    fills.append(after)
                     missing -= 1
             chunk = self._order[seen : seen + CHUNK] if missing else ()
             if not chunk:
@@ -233,7 +235,7 @@ class Room:
                 maybe = (number for number in maybe if self._names.get(number) not in share.excluded_nodes)
             rest, begin = tuple(maybe), 0
         self._scans[key] = tuple(found), rest, begin, seen, may
-        return found
+        return found, fills
 
     def _kinds_for(self, needs: Needs, partition: str, test: Test | None) -> frozenset[Kind]:
         return frozenset(

@@ -365,7 +365,11 @@ async def test_a_small_percentage_of_two_workers_updates_one_at_a_time(world: Wa
     await holds("one to drain", lambda: drained(world, "slinky-1"))
     said = f"slurm-operator: Pod ({world.namespace}/slinky-1) is pending termination for an update"
     assert world.slurm.nodes["slinky-1"].reason == said
-    assert await cordoned(world) == {"slinky-1"}
+
+    async def one_cordoned() -> bool:
+        return await cordoned(world) == {"slinky-1"}
+
+    await until("its pod alone to be cordoned", one_cordoned)
     world.slurm.job_end(job)
     await until("slinky-1 to be replaced", lambda: replaced(world, before, "slinky-1"))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.real.harness import CommandError, Slurm, condition, seconds, until
+from tests.support.real.harness import CommandError, Slurm, condition, until
 
 CTLD = "slurm-controller-0"
 
@@ -74,8 +74,8 @@ def change_timeout(slurm: Slurm, seconds: int) -> float:
 
 
 def until_saved(slurm: Slurm, job: int) -> None:
-    """Wait until slurmctld has saved that the job runs. Changes the job's comment, so that slurmctld saves again."""
-    began = seconds(slurm.job(job)["StartTime"] + "+00:00")
+    """Wait until slurmctld has saved all jobs that it has now. Changes the comment of one, so that it saves again."""
+    began = int(time.time())
     path = f"/var/spool/slurmctld/{slurm.namespace}_slurm/job_state"
 
     def saved() -> bool:
@@ -83,7 +83,7 @@ def until_saved(slurm: Slurm, job: int) -> None:
         words = ("-n", slurm.namespace, "exec", CTLD, "-c", "slurmctld", "--", "stat", "-c", "%Y", path)
         return int(slurm.kubernetes.kubectl(*words)) > began
 
-    until("slurmctld to have saved that the job runs", saved, 60, 1)
+    until("slurmctld to have saved its jobs", saved, 60, 1)
 
 
 @contextmanager

@@ -96,6 +96,8 @@ async def test_a_worker_with_fewer_gpus_than_its_record_is_drained_until_its_rec
         await target.until_node("power-0", "up", UNUSABLE.isdisjoint)
         assert not states_of.is_drain((await target.node("power-0")).states)
         await target.call(requests.cancel_job(again))
+        # Without slurmd, the node would be completing for long.
+        await target.until_node("power-0", "without a job", lambda words: not states_of.is_busy(words))
 
 
 async def test_a_node_is_up_before_the_planned_start_of_its_job(slurmctld: Slurmctld) -> None:
@@ -143,6 +145,8 @@ async def test_a_node_is_up_before_the_planned_start_of_its_job(slurmctld: Slurm
             await target.call(requests.cancel_job(before))
             await target.until("the planned job to start", lambda: has_started(target, job))
             await target.call(requests.cancel_job(job))
+            for name in target.nodes:
+                await target.until_node(name, "without a job", lambda words: not states_of.is_busy(words))
 
 
 async def planned_job(slurm: Target, number: int) -> Job:

@@ -53,7 +53,7 @@ def install(slurm: Slurm, **tags: str) -> None:
 
 def accounts(slurm: Slurm) -> dict[str, tuple[str, str]]:
     """Account and state of each job that slurmdbd knows, by the job's name."""
-    lines = slurm.login("sacct", "-n", "-X", "-P", "-a", "-o", "jobname,account,state").split()
+    lines = slurm.login("sacct", "-n", "-X", "-P", "-a", "-o", "jobname,account,state").splitlines()
     return {name: (account, state) for name, account, state in (line.split("|") for line in lines)}
 
 

@@ -46,8 +46,8 @@ class Way:
     """What is killed: namespaces, and the label app.kubernetes.io/name of their pods."""
     missing: tuple[str, str, str]
     """What is scaled to zero, so that no data is left: its namespace, kind and name."""
-    noticed: Callable[[], int]
-    """A number that grows with each time that no data was found."""
+    missed: Callable[[], bool]
+    """Whether a condition reports that there is no data."""
 
 
 class Sizes:
@@ -109,12 +109,12 @@ def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
 def by_operator(slurm: Slurm) -> Iterator[Way]:
     """spec.autoscaling."""
 
-    def noticed() -> int:
-        return int(condition(slurm.kubernetes.get(*TARGET), "Autoscaled").get("reason") == "NoData")
+    def missed() -> bool:
+        return condition(slurm.kubernetes.get(*TARGET), "Autoscaled").get("reason") == "NoData"
 
     patch(slurm, QUICK)
     try:
-        yield Way((SLURMCTLD, SLURMRESTD, OPERATOR), ("slurm", "restapis.slinky.slurm.net", "slurm"), noticed)
+        yield Way((SLURMCTLD, SLURMRESTD, OPERATOR), ("slurm", "restapis.slinky.slurm.net", "slurm"), missed)
     finally:
         patch(slurm, None)
 
@@ -159,10 +159,10 @@ def autoscaled(slurm: Slurm, values: dict[str, Any]) -> Iterator[None]:
         kubernetes.helm("uninstall", EXPORTER, "-n", "slurm", "--ignore-not-found")
 
 
-def failures(kubernetes: Kubernetes) -> int:
-    """How often the autoscaler got no number."""
-    chosen = f"involvedObject.name={NODESET},reason=FailedGetExternalMetric"
-    return sum(it.get("count") or 1 for it in kubernetes.items("-n", "slurm", "events", "--field-selector", chosen))
+def has_no_number(kubernetes: Kubernetes) -> bool:
+    """Whether the autoscaler got none at its last look."""
+    autoscaler = kubernetes.get("-n", "slurm", "hpa", NODESET)
+    return condition(autoscaler, "ScalingActive").get("reason") == "FailedGetExternalMetric"
 
 
 def adapter(kubernetes: Kubernetes) -> list[dict[str, Any]]:
@@ -211,7 +211,7 @@ def by_adapter(slurm: Slurm) -> Iterator[Way]:
         yield Way(
             (SLURMCTLD, ("slurm", EXPORTER), (prometheus.NAMESPACE, "prometheus"), OPERATOR),
             (prometheus.NAMESPACE, "deployment", "prometheus"),
-            lambda: failures(kubernetes),
+            lambda: has_no_number(kubernetes),
         )
 
 
@@ -282,19 +282,19 @@ def test_a_nodeset_follows_the_queue_and_holds_its_size_without_data_whatever_is
 
         namespace, kind, name = way.missing
         scale = ("-n", namespace, "patch", kind, name, "--type=merge", "-p")
-        before = way.noticed()
+        until("all data to be there", lambda: not way.missed(), 120)
         kubernetes.kubectl(*scale, '{"spec":{"replicas":0}}')
         try:
-            until("the data to be missed", lambda: way.noticed() > before, 120)
+            until("the data to be missed", way.missed, 120)
             end(slurm, narrow)
             until("the array to complete", lambda: states(slurm, array) == ["COMPLETED"] * 4, 60)
-            before, idle = way.noticed(), time.monotonic()
+            idle = time.monotonic()
             until(
                 "a worker to be idle for longer than it would be left",
-                lambda: time.monotonic() - idle > 2 * IDLE_SECONDS and way.noticed() >= before,
+                lambda: time.monotonic() - idle > 2 * IDLE_SECONDS,
                 60,
             )
-            assert way.noticed() > 0
+            assert way.missed()
             assert sizes.since(full) == {MOST}
         finally:
             kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')

@@ -270,15 +270,15 @@ def test_a_nodeset_follows_the_queue_and_holds_its_size_without_data_whatever_is
         narrow = slurm.submit(SCRIPT, "-N1", "--exclusive", "--no-requeue")
         until("both jobs to run", lambda: states(slurm, wide, narrow) == ["RUNNING"] * 2, 240)
         array = slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4")
+        until("the watch to have shown the size for both", lambda: sizes.all()[-1] == MOST, 30)
         full = len(sizes.all())
-        assert sizes.since(full) == {MOST}
 
         # A slurmctld that is killed forgets what it has not saved.
         until_saved(slurm, narrow)
         for namespace, name in way.victims:
             kill(kubernetes, namespace, name)
             until("slurmctld to answer", lambda: states(slurm, wide, narrow) == ["RUNNING"] * 2, 60)
-        assert sizes.since(full) == {MOST}
+        assert sizes.since(full) == {MOST}, sizes.all()
 
         namespace, kind, name = way.missing
         scale = ("-n", namespace, "patch", kind, name, "--type=merge", "-p")
@@ -295,7 +295,7 @@ def test_a_nodeset_follows_the_queue_and_holds_its_size_without_data_whatever_is
                 60,
             )
             assert way.missed()
-            assert sizes.since(full) == {MOST}
+            assert sizes.since(full) == {MOST}, sizes.all()
         finally:
             kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')
 

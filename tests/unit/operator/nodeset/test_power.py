@@ -1,15 +1,17 @@
 """Workers that Slurm's power saving starts and stops, by the operator in the world of the tests."""
 
 import random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from sidecars.simulate import SlurmModel
 from tests.support.virtual_time import run
+from tests.support.world.scripts import Container, DeletePod, Evict
 from tests.support.world.world import World, world
 
 OFFER = "CPUs=4 RealMemory=8000"
+IMAGE = "slurmd:1"
 SAVING = {"enabled": True, "idleSeconds": 30, "startSeconds": 120, "retrySeconds": 60, "node": OFFER}
 
 
@@ -144,13 +146,46 @@ def test_a_worker_is_ready_before_the_planned_start_of_its_job_and_is_not_replac
 WITHOUT_A_POD = 60.0
 """Seconds within which a node that Slurm powers up gets its pod, while an operator works."""
 
+CRASHED: tuple[Literal["slurmd", "node"], ...] = ("slurmd", "node")
 
+
+def fail(w: World, rng: random.Random) -> None:
+    """Pods don't start, their slurmd doesn't reach slurmctld, or they end."""
+    seconds, which = rng.uniform(10, 100), rng.randrange(100)
+    kube_node = rng.choice(w.kube_nodes)
+    match rng.randrange(7):
+        case 0 | 1:
+            w.kubelets.broken_images.add(IMAGE)
+            w.loop.call_later(seconds, w.kubelets.broken_images.discard, IMAGE)
+        case 2 | 3:
+            for name in w.kube_nodes:
+                w.kubelets.cut_off(name, "slurmctld")
+                w.loop.call_later(seconds, w.kubelets.join, name)
+        case 4:
+            w.kubelets.kill(kube_node)
+            w.loop.call_later(seconds, w.kubelets.revive, kube_node)
+        case 5:
+            rng.choice((Evict(which), DeletePod(which))).do(w)
+        case 6:
+            Container(which, rng.choice(CRASHED)).do(w)
+
+
+def no_reason(model: SlurmModel) -> bool:
+    return not any(node.reason for node in model.nodes.values())
+
+
+def ended(model: SlurmModel, state: str) -> set[int]:
+    return {number for number, job in model.jobs.items() if state in job.states}
+
+
+@pytest.mark.parametrize("failures", [False, True], ids=["kills", "kills and failing pods"])
 @pytest.mark.parametrize("seed", range(8))
-def test_in_random_runs_with_kills_no_job_is_lost_and_each_node_gets_its_pod_in_time(seed: int) -> None:
+def test_in_random_runs_no_job_is_lost_and_each_node_gets_its_pod_in_time(seed: int, failures: bool) -> None:
     async def scenario() -> None:
         async with world(seed) as w:
             rng = random.Random(seed)  # noqa: S311 - a reproducible run
-            model = begin(w, replicas=4, min=seed % 2)
+            model = begin(w, replicas=4, min=seed % 2, **({"startSeconds": 60} if failures else {}))
+            model.resume_timeout = 60.0 if failures else model.resume_timeout
             await w.until("the records", lambda: len(model.nodes) == 4)
             waiting: dict[str, float] = {}
 
@@ -163,9 +198,10 @@ def test_in_random_runs_with_kills_no_job_is_lost_and_each_node_gets_its_pod_in_
                         w.watchdog.note(f"{name} is powered up since {waiting[name]:.0f}, and has no pod")
 
             w.each_second.append(check)
-            jobs = []
             for _ in range(12):
-                jobs.append(w.job(rng.randint(1, 3), rng.uniform(5, 60)))
+                if failures:
+                    fail(w, rng)
+                w.job(rng.randint(1, 3), rng.uniform(5, 60))
                 await w.run(rng.uniform(1, 40))
                 w.restarts_after = rng.uniform(1, 50)
                 match rng.randrange(4):
@@ -175,12 +211,19 @@ def test_in_random_runs_with_kills_no_job_is_lost_and_each_node_gets_its_pod_in_
                         model.restart()
                     case 2:
                         w.freeze(20.0)
-            await w.until("all jobs to end", lambda: all(job.over for job in jobs), 1500)
+            await w.until("all jobs to end", lambda: all(job.over for job in w.jobs.all), 1500)
+            # Each has completed, but those whose processes have ended with their pod.
+            excused = {job.job_id for job in w.jobs.all if job.excuse}
+            assert len(ended(model, "COMPLETED")) + len(excused & ended(model, "NODE_FAIL")) == 12
             await w.until("the idle workers to be gone", lambda: len(w.pods()) == seed % 2, 600)
-            ups = len(model.requests("POST", "nodes/"))
+            await w.until(
+                "nothing but idle nodes", lambda: powered_down(model) == 4 - seed % 2 and no_reason(model), 120
+            )
+            begun = len(model.requests("POST", "nodes/"))
             await w.run(300)
-            assert len(model.requests("POST", "nodes/")) == ups  # nothing oscillates
+            assert model.requests("POST", "nodes/")[begun:] == []  # nothing oscillates
             assert len(model.nodes) == 4
-            no_drain(w, model)
+            assert not [name for name in model.nodes if model.states(name) & {"DRAIN", "DOWN"}]
+            assert failures or w.jobs.requeued_before_start == 0
 
     run(scenario())

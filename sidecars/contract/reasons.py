@@ -164,8 +164,8 @@ class NodeReason(Explained):
         RESUME_TIMEOUT,
         "slurmctld has set it: the worker that power saving started did not register in time.",
         (
-            "See the condition `PowerSaving` of the NodeSet. The operator resumes the node after "
-            "`powerSaving.retrySeconds`."
+            "See the condition `PowerSaving` of the NodeSet. The operator resumes the node when the worker has "
+            "registered, or else after `powerSaving.retrySeconds`."
         ),
     )
 

@@ -207,15 +207,18 @@ def should_resume(node: Node, pod: WorkerPod) -> bool:
     """Whether to return a DOWN node to service, once a slurmd of the pod answers.
 
     Its reason is of this product, or slurmctld's about a reboot, which it gives when slurmd registers after one: the
-    jobs have ended with the host. slurmctld does that itself with ReturnToService=2 only. `node` lifts the drains of
-    its own pod.
+    jobs have ended with the host. Or it is slurmctld's about a start by power saving that took too long, and slurmd
+    has registered since: the node isn't powered down. slurmctld does that itself with ReturnToService=2 only.
+    `node` lifts the drains of its own pod.
     """
     if not states.is_down(node.states) or "NOT_RESPONDING" in node.states or not pod.ready:
         return False
     owner = owner_of(node)
     if states.is_drain(node.states):
         return owner is Owner.OPERATOR
-    return owner in reasons.OURS or (owner is Owner.SLURMCTLD and node.reason == reasons.UNEXPECTEDLY_REBOOTED)
+    late = node.reason == reasons.RESUME_TIMEOUT and not states.is_powered_down(node.states)
+    over = late or node.reason == reasons.UNEXPECTEDLY_REBOOTED
+    return owner in reasons.OURS or (owner is Owner.SLURMCTLD and over)
 
 
 def is_busy(pod: WorkerPod, slurm: SlurmView) -> bool:

@@ -141,6 +141,7 @@ def test_a_node_that_was_written_to_is_neither_drained_nor_undrained_before_it_i
         ("DOWN DRAIN", f"{OURS} : Not responding"),
         ("DOWN RESERVED MAINTENANCE", "slurm-node: slurmd has stopped"),
         ("DOWN", "Node unexpectedly rebooted"),
+        ("DOWN CLOUD", "ResumeTimeout reached"),
     ],
 )
 def test_a_down_node_of_this_product_or_of_a_rebooted_host_is_resumed_once_its_pod_is_ready_and_the_node_responds(
@@ -164,6 +165,8 @@ def test_a_down_node_of_this_product_or_of_a_rebooted_host_is_resumed_once_its_p
         ("DOWN", "Node unexpectedly rebooted, see ticket 7"),
         ("DOWN DRAIN", "Node unexpectedly rebooted"),
         ("DOWN FAIL", "Node unexpectedly rebooted"),
+        ("DOWN CLOUD POWERED_DOWN", "ResumeTimeout reached"),
+        ("DOWN CLOUD", "ResumeTimeout reached, see ticket 7"),
         ("DOWN DRAIN", "slurm-node: health: disk: / can't be written to"),
         ("DOWN FAIL", OURS),
         ("IDLE", OURS),

@@ -12,7 +12,7 @@ from sidecars.slurm.hostlists import compress
 BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
 UNKNOWN_JOB, JOB_ENDED, BAD_RESERVATION, BAD_TIME, NO_SLURMDBD, DENIED = 2017, 2021, 2053, 2054, 7000, 2002
 BAD_PARENT, BAD_QOS, BAD_CLUSTER, BAD_FLAG, BAD_DATA, BAD_QUERY, STARTED = 2046, 2066, 7104, 9207, 9216, 9000, 2104
-JOBS_ACTIVE, DEFAULT_ACCOUNT, BAD_DEFAULT_QOS = 7001, 7009, 7011
+JOBS_ACTIVE, DEFAULT_ACCOUNT, BAD_DEFAULT_QOS, BAD_PARTITION, BAD_USER = 7001, 7009, 7011, 2000, 6010
 TEXT = {
     BUSY: "Requested nodes are busy",
     UNKNOWN_NODE: "Invalid node name specified",
@@ -35,6 +35,8 @@ TEXT = {
     BAD_FLAG: "Data parser unable to parse invalid flag",
     BAD_DATA: "Request to parse invalid data",
     BAD_QUERY: "Query empty or not RFC7320 compliant",
+    BAD_PARTITION: "Invalid partition name specified",
+    BAD_USER: "Rejecting authentication of user nobody or group nobody",
     9200: "Unable to resolve path",
     9202: "Unable to convert Data type",
     STARTED: "Reservation already started",
@@ -163,20 +165,49 @@ def jobs(jobs: Iterable[SimJob], version: str, now: float) -> Reply:
 def job(job: SimJob) -> Json:
     """A job as GET jobs/ shows it."""
     end = job.start_time + 60 * job.time_limit if job.time_limit else 0
-    return (_pending(job) if "PENDING" in job.states else {}) | {
-        "job_id": job.job_id,
-        "job_state": sorted(job.states),
-        "name": job.name,
-        "partition": job.partition,
-        "user_name": job.user,
-        "nodes": compress(job.nodes),
-        "scheduled_nodes": compress(job.planned),
-        "submit_time": number(job.submit_time),
-        "start_time": number(job.start_time),
-        "end_time": number(end),
-        "time_limit": limit(job.time_limit),
-        "cpus": number(job.cpus),
-        "node_count": number(len(job.nodes)),
+    return (
+        (_pending(job) if "PENDING" in job.states else {})
+        | (_external(job) if job.external else {})
+        | {
+            "job_id": job.job_id,
+            "job_state": sorted(job.states),
+            "name": job.name,
+            "partition": job.partition,
+            "user_name": job.user,
+            "user_id": 0 if job.user == "root" else 1000,
+            "comment": job.comment,
+            "admin_comment": job.admin_comment,
+            "nodes": compress(job.nodes),
+            "scheduled_nodes": compress(job.planned),
+            "submit_time": number(job.submit_time),
+            "start_time": number(job.start_time),
+            "end_time": number(end),
+            "time_limit": limit(job.time_limit),
+            "cpus": number(job.cpus),
+            "node_count": number(len(job.nodes)),
+        }
+    )
+
+
+def _external(job: SimJob) -> Json:
+    """What is read of an external job alone. Its nodes remain after its end."""
+    nodes = [
+        {
+            "index": index,
+            "name": name,
+            "cpus": {"count": cpus, "used": 0},
+            "memory": {"used": 0, "allocated": job.memory * cpus // job.cpus},
+        }
+        for index, (name, cpus) in enumerate(job.allocation.items())
+    ]
+    return {
+        "flags": ["EXTERNAL_JOB"],
+        "priority": number(0 if job.blocked else 100),
+        "state_reason": "JobHeldUser" if job.blocked else "Resources" if "PENDING" in job.states else "None",
+        "cpus_per_task": number(job.cpus),
+        "tasks": number(job.tasks),
+        "job_resources": {"nodes": {"allocation": nodes}} if nodes else None,
+        "gres_detail": [],
     }
 
 

@@ -245,7 +245,7 @@ class Cluster:
         completing: set[str] = set()
         for job in self.jobs.values():
             if "RUNNING" in job.states:
-                cpus.update(dict.fromkeys(job.nodes, job.cpus))
+                cpus.update(job.allocation or dict.fromkeys(job.nodes, job.cpus))
             if job.on_nodes and "COMPLETING" in job.states:
                 completing.update(job.nodes)
         reservations: dict[str, list[SimReservation]] = {}

@@ -18,7 +18,6 @@ from sidecars.simulate.answers import (
     BAD_TIME,
     BAD_TRANSITION,
     BUSY,
-    JOB_ENDED,
     NO_ENDPOINT,
     NO_RIGHT,
     NO_SLURMCTLD,
@@ -26,14 +25,14 @@ from sidecars.simulate.answers import (
     STARTED,
     TEXT,
     UNCHANGED,
-    UNKNOWN_JOB,
     UNKNOWN_NODE,
     listing,
     ok,
     refusal,
 )
 from sidecars.simulate.cluster import UNAVAILABLE, Use
-from sidecars.simulate.power import POWER_STATES, PowerSaving
+from sidecars.simulate.external import ExternalJobs
+from sidecars.simulate.power import POWER_STATES
 from sidecars.simulate.records import (
     RECURRING,
     RESERVATION_FLAGS,
@@ -62,7 +61,7 @@ OPERATORS = frozenset({"root", "slurm"})
 _STATES_TO_SET = frozenset({"DRAIN", "FAIL", "UNDRAIN", "DOWN", "IDLE", "RESUME"}) | POWER_STATES
 
 
-class SlurmModel(PowerSaving):
+class SlurmModel(ExternalJobs):
     """A cluster behind slurmrestd, with faults on demand."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -171,7 +170,7 @@ class SlurmModel(PowerSaving):
             return answers.ping(TEXT[BAD_AUTH]) if call.path == "ping/" else refusal(511, BAD_AUTH)
         if call.path.startswith("slurmdb/") and self.accounting is not None:
             return self.accounting.answer(call, trusted=user in OPERATORS)
-        if call.method != "GET" and user not in OPERATORS:
+        if call.method != "GET" and user not in OPERATORS and (call.method, call.path[:4]) != ("POST", "job/"):
             return refusal(422, NO_RIGHT)
         self.advance()
         kind, slash, name = call.path.partition("/")
@@ -188,10 +187,16 @@ class SlurmModel(PowerSaving):
                 return self._update({**(call.body or {}), "name": [name]})
             case "DELETE", "node/", _:
                 return self._delete(name)
-            case "GET" | "POST", "job/", _:
-                return self._get_job(name)
+            case "GET", "jobs/", "state/":
+                return self.get_states()
+            case "GET", "job/", _:
+                return self.get_job(name)
+            case "POST", "job/", "submit":
+                return self.submit_job(call.body or {}, user)
+            case "POST", "job/", _:
+                return self.update_job(name, call.body or {}, trusted=user in OPERATORS)
             case "DELETE", "job/", _:
-                return self._cancel(name)
+                return self.cancel(name)
             case "GET", "reservation/", _:
                 found = self.reservations.get(name)
                 return _NONE if found is None else listing("reservations", [answers.reservation(found)], self.clock())
@@ -257,19 +262,6 @@ class SlurmModel(PowerSaving):
         if update_time is not None and int(self._last_job_update) < int(update_time):
             return listing("jobs", [], 0)
         return answers.jobs(self.jobs.values(), version, self.clock())
-
-    def _get_job(self, name: str) -> Reply:
-        job = self.jobs.get(int(name)) if name.isdigit() else None
-        return refusal(500, UNKNOWN_JOB) if job is None else listing("jobs", [answers.job(job)], self.clock())
-
-    def _cancel(self, name: str) -> Reply:
-        job = self.jobs.get(int(name)) if name.isdigit() else None
-        if job is None:
-            return refusal(500, UNKNOWN_JOB)
-        if not job.states & {"PENDING", "RUNNING", "SUSPENDED"}:
-            return refusal(500, JOB_ENDED)
-        self.job_end(job.job_id, state="CANCELLED")
-        return ok({})
 
     def _save_reservation(self, content: Json) -> Reply:
         now, name = self.clock(), content.get("name") or f"slurm_{len(self._reservations) + 1}"

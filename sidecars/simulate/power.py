@@ -17,7 +17,8 @@ STOPPED, STOPPING, STARTING = "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"
 POWER_STATES = frozenset({"POWER_UP", "POWER_DOWN", "POWER_DOWN_FORCE"})
 """States that ask power saving to start or to stop a node."""
 
-_CREATABLE = frozenset({"CLOUD", "EXTERNAL", "FUTURE"})
+_FLAGS: dict[str, set[str]] = {"CLOUD": {"CLOUD", STOPPED}, "EXTERNAL": {"EXTERNAL"}, "FUTURE": {"CLOUD", STOPPED}}
+"""The flags of a created record by its State, in capitals."""
 
 
 class PowerSaving(Cluster):
@@ -27,7 +28,7 @@ class PowerSaving(Cluster):
     suspend_timeout = 30.0
 
     def create_nodes(self, conf: str) -> bool:
-        """`scontrol create`: records of powered-down nodes. Returns whether Slurm accepts the line."""
+        """`scontrol create`: records of powered-down or external nodes. Returns whether Slurm accepts the line."""
         items = nodeconf.parse(conf)
         try:
             names = expand(items.get("NodeName") or "")
@@ -36,16 +37,17 @@ class PowerSaving(Cluster):
         numbers = [items.get(key) or "1" for key in ("CPUs", "RealMemory", "Weight")]
         if not all(number.isdigit() for number in numbers):
             return False
-        if not names or items.get("State") not in _CREATABLE or not _has_gres(items) or self.nodes.keys() & set(names):
+        flags = _FLAGS.get((items.get("State") or "").upper())
+        if not names or flags is None or not _has_gres(items) or self.nodes.keys() & set(names):
             return False
         idle = items.get("SuspendTime") or ""
         for name in names:
-            node = self.nodes[name] = SimNode(name, address=name, gres=items.get("Gres") or "")
-            node.flags = {"DYNAMIC_NORM", "CLOUD", STOPPED}
+            node = self.nodes[name] = SimNode(name, address=items.get("NodeAddr") or name, gres=items.get("Gres") or "")
+            node.flags = {"DYNAMIC_NORM", *flags}
             node.cpus = int(items.get("CPUs") or 1)
             node.real_memory = int(items.get("RealMemory") or 1)
             node.weight = int(items.get("Weight") or 1)
-            node.features = (items.get("Features") or "").split(",")
+            node.features = (items.get("Features") or items.get("Feature") or "").split(",")
             node.active_features = list(node.features)
             node.suspend_time = int(idle) if idle.isdigit() else None
             self._touch(name)

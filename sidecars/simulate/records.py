@@ -123,6 +123,17 @@ class SimJob:
     """How many nodes it requests."""
     planned: list[str] = field(default_factory=list)
     """The nodes that backfill plans for it, at `start_time`, while it is pending."""
+    external: bool = False
+    """Whether it is an external job. `cpus` are then those of each of its tasks."""
+    blocked: bool = False
+    """Whether it is a held job."""
+    tasks: int = 1
+    memory: int = 0
+    """MiB of each task of an external job."""
+    allocation: dict[str, int] = field(default_factory=dict)
+    """CPUs of an external job by node."""
+    comment: str = ""
+    admin_comment: str = ""
 
     @property
     def on_nodes(self) -> bool:

@@ -19,6 +19,13 @@ How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/res
 """
 
 from sidecars.slurm.protocol.decoding import decode
+from sidecars.slurm.protocol.external import (
+    cancel_job,
+    get_external_job,
+    get_job_states,
+    start_external,
+    submit_external,
+)
 from sidecars.slurm.protocol.fields import Fields
 from sidecars.slurm.protocol.jobs import JOBS, get_jobs, start_now
 from sidecars.slurm.protocol.nodes import (
@@ -63,11 +70,14 @@ __all__ = [
     "Fields",
     "Request",
     "Streamed",
+    "cancel_job",
     "count_allocations",
     "create_nodes",
     "decode",
     "delete_node",
     "delete_reservation",
+    "get_external_job",
+    "get_job_states",
     "get_job_usage",
     "get_jobs",
     "get_licenses",
@@ -83,7 +93,9 @@ __all__ = [
     "reconfigure",
     "save_reservation",
     "slurmctld_start",
+    "start_external",
     "start_now",
+    "submit_external",
     "update_nodes",
     "versions_to_try",
 ]

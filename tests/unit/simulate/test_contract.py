@@ -3,9 +3,10 @@
 import pytest
 
 from sidecars.slurm.protocol import VERSIONS
+from tests.contract.external import EXTERNAL, Placeholder
 from tests.contract.power import POWER
 from tests.contract.scenarios import ACCOUNTING, SCENARIOS, Scenario
-from tests.contract.simulated import simulated
+from tests.contract.simulated import ModelJobs, simulated
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -19,3 +20,19 @@ async def test_the_simulator_keeps_slurms_contract(scenario: Scenario, version: 
 async def test_the_simulator_keeps_the_contract_of_power_saving(scenario: Scenario) -> None:
     async with simulated(VERSIONS[0]) as target:
         await scenario(target)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("scenario", EXTERNAL, ids=lambda scenario: scenario.__name__)
+async def test_the_simulator_keeps_the_contract_of_external_jobs(scenario: Placeholder, version: str) -> None:
+    async with simulated(version) as target:
+        assert isinstance(target.jobs, ModelJobs)
+        model = target.jobs.model
+        model.users = frozenset({"slurm", "mail"})
+        for name in target.nodes:
+            model.node_lose(name)
+
+        async def run(job_id: int, tasks: int) -> None:
+            model.job_run(job_id, {target.nodes[0]: tasks})
+
+        await scenario(target, run)

@@ -1,0 +1,89 @@
+"""Jobs by slurmrestd in a simulated cluster: external jobs are submitted, started, cancelled. The caller runs them."""
+
+from collections.abc import Mapping
+
+from sidecars.simulate import answers
+from sidecars.simulate.answers import (
+    BAD_DATA,
+    BAD_PARTITION,
+    BAD_QUERY,
+    BAD_USER,
+    DENIED,
+    JOB_ENDED,
+    UNKNOWN_JOB,
+    UNKNOWN_NODE,
+    listing,
+    ok,
+    refusal,
+)
+from sidecars.simulate.power import PowerSaving
+from sidecars.simulate.records import Json, Reply, SimJob
+
+
+class ExternalJobs(PowerSaving):
+    """A cluster in which users submit external jobs."""
+
+    users: frozenset[str] | None = None
+    """The users whom slurmctld can resolve; None for any."""
+
+    def job_run(self, job_id: int, slots: Mapping[str, int]) -> None:
+        """A pending external job starts, with that many tasks on each of these nodes."""
+        job = self.jobs[job_id]
+        now = int(self.clock())
+        job.states, job.nodes, job.start_time = {"RUNNING"}, list(slots), now
+        job.allocation = {name: count * job.cpus for name, count in slots.items()}
+        self._touch_job(job)
+
+    def submit_job(self, content: Json, user: str) -> Reply:
+        """`POST job/submit` by that user. Of external jobs alone."""
+        wanted = content.get("job")
+        if not isinstance(wanted, dict) or "EXTERNAL_JOB" not in wanted.get("flags", ()):
+            return refusal(400, BAD_DATA)
+        if self.users is not None and user not in self.users:
+            return refusal(500, BAD_USER)
+        if wanted.get("partition", "all") not in self.partitions:
+            return refusal(422, BAD_PARTITION)
+        if set(wanted.get("excluded_nodes", ())) - self.nodes.keys():
+            return refusal(422, UNKNOWN_NODE)
+        minutes = wanted.get("time_limit", {}).get("number")
+        tasks, cpus = int(wanted.get("tasks", 1)), int(wanted.get("cpus_per_task", 1))
+        job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, minutes, user=user, submit_time=int(self.clock()))
+        job.name, job.partition = wanted.get("name", "job"), wanted.get("partition", "all")
+        job.external, job.blocked, job.tasks = True, bool(wanted.get("hold")), tasks
+        job.comment, job.exclusive = wanted.get("comment", ""), "none" in wanted.get("shared", ())
+        per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
+        job.memory = wanted.get("memory_per_node", {}).get("number", 0) or per_cpu * cpus
+        return ok({"job_id": self._add_job(job)})
+
+    def get_job(self, name: str) -> Reply:
+        """`GET job/NAME`."""
+        job = self.jobs.get(int(name)) if name.isdigit() else None
+        return refusal(404, UNKNOWN_JOB) if job is None else listing("jobs", [answers.job(job)], self.clock())
+
+    def get_states(self) -> Reply:
+        """`GET jobs/state/`."""
+        return ok({"jobs": [{"job_id": str(it.job_id), "state": sorted(it.states)} for it in self.jobs.values()]})
+
+    def update_job(self, name: str, content: Json, *, trusted: bool) -> Reply:
+        """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a held job."""
+        job = self.jobs.get(int(name)) if name.isdigit() else None
+        if not name.isdigit():
+            return refusal(422, BAD_QUERY)
+        if job is None:
+            return refusal(500, UNKNOWN_JOB)
+        if "admin_comment" in content and not trusted:
+            return refusal(422, DENIED)
+        job.admin_comment = content.get("admin_comment", job.admin_comment)
+        job.blocked = content.get("hold", job.blocked)
+        self._touch_job(job)
+        return ok({"results": None})
+
+    def cancel(self, name: str) -> Reply:
+        """`DELETE job/NAME`."""
+        job = self.jobs.get(int(name)) if name.isdigit() else None
+        if job is None:
+            return refusal(500, UNKNOWN_JOB)
+        if not job.states & {"PENDING", "RUNNING", "SUSPENDED"}:
+            return refusal(500, JOB_ENDED)
+        self.job_end(job.job_id, state="CANCELLED")
+        return ok({})

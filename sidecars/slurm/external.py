@@ -1,0 +1,75 @@
+"""External jobs as Slurm reports them, and what is requested for a new one. No HTTP and no JSON here."""
+
+from dataclasses import dataclass
+
+STATES_ENDED = frozenset(
+    {
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+        *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+    }
+)
+"""Base states of a job that has ended. An external job uses nothing from that moment on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a job has on one node."""
+
+    node: str
+    cpus: int
+    memory: int = 0
+    """MiB; 0 where Slurm doesn't allocate memory."""
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalJob:
+    """A job's record, of any job."""
+
+    job_id: int
+    states: frozenset[str] = frozenset()
+    external: bool = False
+    user_name: str = ""
+    user_id: int = 0
+    comment: str = ""
+    admin_comment: str = ""
+    """Only operators of Slurm can change it."""
+    blocked: bool = False
+    """Whether it is a held job."""
+    reason: str = ""
+    start_time: int = 0
+    """Seconds since the epoch. Of a pending job, when Slurm expects it to start; 0: unknown."""
+    end_time: int = 0
+    """When its time limit ends it; 0: never, or not known yet."""
+    cpus_per_task: int = 1
+    allocations: tuple[Allocation, ...] = ()
+    """() until it runs. Slurm still reports them after its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalRequest:
+    """What is requested for a new external job of `tasks` equal tasks. It is a held job until it is started."""
+
+    name: str
+    partition: str
+    """"" for Slurm's default."""
+    comment: str
+    tasks: int = 1
+    min_nodes: int = 1
+    max_nodes: int = 1
+    cpus_per_task: int = 1
+    memory_per_task: int = 0
+    """MiB; 0: what Slurm gives a job that requests none."""
+    gres_per_task: str = ""
+    account: str = ""
+    qos: str = ""
+    minutes: int | None = None
+    """None: the partition's limit."""
+    features: str = ""
+    extra: str = ""
+    excluded_nodes: tuple[str, ...] = ()
+    """Slurm refuses the job for one that has no record (2018)."""
+    exclusive: bool = False
+    licenses: str = ""
+    reservation: str = ""
+    wckey: str = ""

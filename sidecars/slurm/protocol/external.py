@@ -1,0 +1,139 @@
+"""Requests about external jobs, which need no slurmd.
+
+Observed with Slurm 26.05:
+- `GET jobs/state/` has the ids as texts. It is much cheaper than `GET jobs/`, and has nothing but the states.
+- The CPUs, the memory and the GRES that a job has on its nodes remain in its record after its end.
+- A user's own token submits a held job, but can't set its admin comment. One update with SlurmUser's token sets the
+  admin comment and lets the held job start.
+- To cancel a job that has ended, or none, is answered with HTTP 200.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sidecars.slurm.external import Allocation, ExternalJob, ExternalRequest
+from sidecars.slurm.protocol.fields import Fields, WrongField
+from sidecars.slurm.protocol.request import Request, nothing
+
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^,():]+)?(?:\(CNT:(\d+)|:(\d+)\(IDX:)")
+"""The GPUs in a detail such as `gpu(CNT:2)` or `gpu:h100:2(IDX:0,3)`."""
+
+
+def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
+    """The states of all jobs by id. Tasks of arrays that have no id of their own yet are left out."""
+    return Request("GET", "jobs/state/", read=_states)
+
+
+def get_external_job(job_id: int) -> Request[ExternalJob]:
+    """One job, external or not. An unknown one is NotFound."""
+    return Request("GET", f"job/{job_id}", read=_one)
+
+
+def submit_external(job: ExternalRequest) -> Request[int]:
+    """Submit an external job, a held job, of the token's user; its id."""
+    return Request("POST", "job/submit", body={"job": _body(job)}, read=lambda answer: answer.number("job_id"))
+
+
+def start_external(job_id: int, admin_comment: str) -> Request[None]:
+    """Write the admin comment and let the held job start."""
+    return Request("POST", f"job/{job_id}", body={"hold": False, "admin_comment": admin_comment}, read=nothing)
+
+
+def cancel_job(job_id: int) -> Request[None]:
+    """Cancel a job. Use SlurmUser's token alone: another user's blocks slurmctld (observed with 26.05.5)."""
+    return Request("DELETE", f"job/{job_id}", read=nothing)
+
+
+def _states(answer: Fields) -> Mapping[int, frozenset[str]]:
+    found: dict[int, frozenset[str]] = {}
+    for job in answer.items("jobs"):
+        text = job.text("job_id", required=True)
+        if text.isdecimal():
+            found[int(text)] = job.states("state")
+    return found
+
+
+def _one(answer: Fields) -> ExternalJob:
+    jobs = answer.records("jobs", ExternalJob, _job)
+    if len(jobs) != 1:
+        raise WrongField("jobs", f"should contain one job, contains {len(jobs)}")
+    return jobs[0]
+
+
+def _job(job: Fields) -> ExternalJob:
+    states = job.states("job_state")
+    return ExternalJob(
+        job_id=job.number("job_id"),
+        states=states,
+        external="EXTERNAL_JOB" in job.states("flags"),
+        user_name=job.text("user_name"),
+        user_id=job.number("user_id"),
+        comment=job.text("comment"),
+        admin_comment=job.text("admin_comment"),
+        blocked="PENDING" in states and job.number_or_none("priority") == 0,
+        reason=job.text("state_reason"),
+        start_time=job.number("start_time"),
+        end_time=job.number("end_time"),
+        cpus_per_task=max(1, job.number("cpus_per_task")),
+        allocations=_allocations(job),
+    )
+
+
+def _allocations(job: Fields) -> tuple[Allocation, ...]:
+    gres = job.words("gres_detail")
+    found = []
+    for index, it in enumerate(job.nested("job_resources").nested("nodes").items("allocation", optional=True)):
+        counts = _GPUS.findall(gres[index]) if index < len(gres) else []
+        found.append(
+            Allocation(
+                node=it.text("name", required=True),
+                cpus=it.nested("cpus").number("count"),
+                memory=it.nested("memory").number("allocated"),
+                gpus=sum(int(one or other) for one, other in counts),
+            )
+        )
+    return tuple(found)
+
+
+def _body(job: ExternalRequest) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "flags": ["EXTERNAL_JOB"],
+        "hold": True,
+        "name": job.name,
+        "comment": job.comment,
+        # Slurm refuses a job without any.
+        "environment": ["PATH=/usr/bin:/bin"],
+        "nodes": str(job.min_nodes) if job.min_nodes == job.max_nodes else f"{job.min_nodes}-{job.max_nodes}",
+        "tasks": job.tasks,
+        "cpus_per_task": job.cpus_per_task,
+    }
+    if job.memory_per_task and job.tasks == 1:
+        body["memory_per_node"] = _number(job.memory_per_task)
+    elif job.memory_per_task:
+        # Slurm has no memory for each task.
+        body["memory_per_cpu"] = _number(math.ceil(job.memory_per_task / job.cpus_per_task))
+    if job.gres_per_task:
+        body["tres_per_node" if job.tasks == 1 else "tres_per_task"] = job.gres_per_task
+    if job.minutes is not None:
+        body["time_limit"] = _number(job.minutes)
+    if job.exclusive:
+        body["shared"] = ["none"]
+    if job.excluded_nodes:
+        body["excluded_nodes"] = list(job.excluded_nodes)
+    texts = {
+        "partition": job.partition,
+        "account": job.account,
+        "qos": job.qos,
+        "constraints": job.features,
+        "extra": job.extra,
+        "licenses": job.licenses,
+        "reservation": job.reservation,
+        "wckey": job.wckey,
+    }
+    return {**body, **{key: text for key, text in texts.items() if text}}
+
+
+def _number(value: int) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": value}

@@ -1,0 +1,147 @@
+"""Requests about external jobs, and real answers of Slurm 26.05."""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import Malformed
+from sidecars.slurm.external import Allocation, ExternalRequest
+from sidecars.slurm.protocol import Request, decode
+
+T = TypeVar("T")
+
+FIXTURES = Path(__file__).parent / "fixtures"
+ONE = ExternalRequest("pod", "bridge", "comment", cpus_per_task=2, memory_per_task=1000, gres_per_task="gres/gpu:1")
+
+
+def answer(request: Request[T], fixture: str) -> T:
+    recording = json.loads((FIXTURES / f"{fixture}.json").read_text())
+    return decode(request, recording["status"], json.dumps(recording["body"]).encode())
+
+
+def body(request: ExternalRequest) -> dict[str, Any]:
+    found = protocol.submit_external(request).body
+    assert found is not None
+    return dict(found["job"])
+
+
+def number(value: int) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": value}
+
+
+def test_the_states_of_all_jobs_are_read_by_id() -> None:
+    request = protocol.get_job_states()
+    assert request.target("v0.0.45") == "/slurm/v0.0.45/jobs/state/"
+    assert answer(request, "v0.0.45-job_states") == {1: {"CANCELLED"}, 2: {"RUNNING"}, 3: {"PENDING"}}
+    assert answer(request, "v0.0.44-job_states") == {1: {"RUNNING"}}
+
+
+def test_tasks_of_an_array_without_ids_of_their_own_are_left_out() -> None:
+    jobs = b'{"jobs": [{"job_id": "5_[1-9]", "state": ["PENDING"]}, {"job_id": "6", "state": ["RUNNING"]}]}'
+    assert decode(protocol.get_job_states(), 200, jobs) == {6: {"RUNNING"}}
+
+
+@pytest.mark.parametrize("text", [b"{}", b'{"jobs": [{"state": ["RUNNING"]}]}', b'{"jobs": null}'])
+def test_a_list_that_is_damaged_is_no_empty_list(text: bytes) -> None:
+    with pytest.raises(Malformed):
+        decode(protocol.get_job_states(), 200, text)
+
+
+def test_a_held_job() -> None:
+    job = answer(protocol.get_external_job(1), "v0.0.45-external_held")
+    assert job.states == {"PENDING"}
+    assert (job.job_id, job.external, job.blocked) == (1, True, True)
+    assert (job.user_name, job.user_id, job.reason) == ("mail", 8, "JobHeldUser")
+    assert job.comment
+    assert job.admin_comment == ""
+    assert job.allocations == ()
+
+
+@pytest.mark.parametrize("fixture", ["v0.0.45-external_running", "v0.0.44-external_running"])
+def test_a_running_job_has_cpus_memory_and_gpus_on_its_nodes(fixture: str) -> None:
+    job = answer(protocol.get_external_job(1), fixture)
+    assert not job.blocked
+    assert job.admin_comment == job.comment
+    assert job.cpus_per_task == 2
+    assert job.end_time > 0
+    assert job.allocations == (Allocation("k1", 6, 3000, 3),)
+
+
+def test_a_job_that_has_ended_still_has_them() -> None:
+    job = answer(protocol.get_external_job(1), "v0.0.45-external_cancelled")
+    assert job.states == {"CANCELLED"}
+    assert job.allocations[0].cpus == 6
+
+
+@pytest.mark.parametrize(
+    ("detail", "gpus"),
+    [("gpu(CNT:3)", 3), ("gpu:h100:2(IDX:0,3)", 2), ("gpu:h100:2(IDX:0),gpu:a100(CNT:1)", 3), ("nic(CNT:1)", 0)],
+)
+def test_gpus_are_counted_in_each_form_of_the_detail(detail: str, gpus: int) -> None:
+    nodes = {"allocation": [{"name": "k1", "cpus": {"count": 1}, "memory": {"allocated": 0}}]}
+    job = {"job_id": 1, "job_state": ["RUNNING"], "gres_detail": [detail], "job_resources": {"nodes": nodes}}
+    found = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode())
+    assert found.allocations == (Allocation("k1", 1, 0, gpus),)
+
+
+def test_a_submission_returns_the_id() -> None:
+    assert answer(protocol.submit_external(ONE), "v0.0.45-external_submitted") == 1
+
+
+def test_a_submission_is_held_and_external_and_requests_what_one_pod_needs() -> None:
+    found = body(ONE)
+    assert found["flags"] == ["EXTERNAL_JOB"]
+    assert found["hold"] is True
+    assert (found["nodes"], found["tasks"], found["cpus_per_task"]) == ("1", 1, 2)
+    assert found["memory_per_node"] == number(1000)
+    assert found["tres_per_node"] == "gres/gpu:1"
+    assert not found.keys() & {"account", "qos", "time_limit", "shared", "excluded_nodes", "memory_per_cpu"}
+
+
+def test_memory_of_several_pods_is_requested_for_each_cpu_rounded_up() -> None:
+    found = body(ExternalRequest("g", "p", "", tasks=4, max_nodes=4, cpus_per_task=3, memory_per_task=1000))
+    assert found["memory_per_cpu"] == number(334)
+    assert found["nodes"] == "1-4"
+    assert "memory_per_node" not in found
+
+
+def test_all_that_is_wished_for_is_requested() -> None:
+    request = ExternalRequest(
+        *("g", "p", "comment"),
+        tasks=2,
+        gres_per_task="gres/gpu:1",
+        account="physics",
+        qos="high",
+        minutes=5,
+        features="fast",
+        extra="zone=a",
+        excluded_nodes=("k2",),
+        exclusive=True,
+        licenses="matlab",
+        reservation="r",
+        wckey="w",
+    )
+    found = body(request)
+    wanted = {
+        "tres_per_task": "gres/gpu:1",
+        "account": "physics",
+        "qos": "high",
+        "time_limit": number(5),
+        "constraints": "fast",
+        "extra": "zone=a",
+        "excluded_nodes": ["k2"],
+        "shared": ["none"],
+        "licenses": "matlab",
+        "reservation": "r",
+        "wckey": "w",
+    }
+    assert found.items() >= wanted.items()
+
+
+def test_one_request_starts_a_job_and_another_cancels_it() -> None:
+    start, cancel = protocol.start_external(7, "comment"), protocol.cancel_job(7)
+    assert (start.method, start.path, start.body) == ("POST", "job/7", {"hold": False, "admin_comment": "comment"})
+    assert (cancel.method, cancel.path) == ("DELETE", "job/7")

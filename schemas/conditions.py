@@ -8,6 +8,7 @@ from sidecars.contract.explained import Explained
 from sidecars.contract.reasons import NodeReason
 from sidecars.operator.metrics import Metric
 from sidecars.policy.reasons import CONDITION_TYPES, EventReason, Mark, NotCounted, Reason, SlurmNodeState
+from sidecars.policy.reasons.bridge import BridgeEvent, PodQueued
 
 SOURCE = "sidecars/policy/reasons, sidecars/contract/reasons.py and sidecars/operator/metrics.py"
 
@@ -51,6 +52,11 @@ def page() -> str:
             "## Pod conditions",
             _lines(SlurmNodeState),
             _table("type", SlurmNodeState, "SlurmNodeState"),
+            "## Pods of the Slurm Bridge",
+            _lines(PodQueued),
+            _table("reason", PodQueued),
+            _lines(BridgeEvent),
+            _table("event", BridgeEvent),
             "## Jobs that autoscaling does not count",
             _lines(NotCounted),
             _table("reason", NotCounted),
@@ -66,7 +72,7 @@ def page() -> str:
 
 def _contents() -> str:
     names = [*(kind.__name__ for kind in CONDITION_TYPES), "Events", "Reasons of Slurm nodes", "Pod conditions"]
-    names += ["Jobs that autoscaling does not count"]
+    names += ["Pods of the Slurm Bridge", "Jobs that autoscaling does not count"]
     names += ["Labels and annotations", "Metrics of the operator", "Messages with a remedy of their own"]
     return "\n".join(f"- [{name}](#{name.lower().replace(' ', '-')})" for name in names)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 ROLES = (
     *("operator", "register", "node", "reconfigure", "release"),
-    *("simulate", "doctor", "exporter", "plugin", "secrets", "backup"),
+    *("simulate", "doctor", "exporter", "plugin", "secrets", "backup", "bridge"),
 )
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
@@ -64,6 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.backup.main import main as run_backup
 
         return run_backup(arguments[1:])
+    if role == "bridge":
+        from sidecars.bridge.main import main as run_bridge
+
+        return run_bridge(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"
     print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
     return 2

@@ -324,6 +324,11 @@ class KubeDouble:
             if method == "PATCH" and "kind" in body:
                 return web.json_response(self._store(path.collection, body), status=201)
             return _status(404, "NotFound", "not found")
+        if isinstance(body, list):
+            try:
+                return web.json_response(self._store(path.collection, operated(copy.deepcopy(old), body)))
+            except (KeyError, IndexError, ValueError) as error:
+                return _status(422, "Invalid", f"the patch doesn't fit: {error}")
         wanted = (body or {}).get("preconditions", {}) if method == "DELETE" else _metadata(body)
         for name in ("uid", "resourceVersion"):
             if name in wanted and wanted[name] != old["metadata"][name]:
@@ -359,6 +364,28 @@ def _merged(old: Any, patch: Any) -> Any:
         else:
             result[name] = _merged(result.get(name), value)
     return result
+
+
+def operated(item: Any, operations: list[Any]) -> Any:
+    """RFC 6902: add, remove and test. Raises KeyError, IndexError or ValueError."""
+    for operation in operations:
+        *parents, last = (
+            word.replace("~1", "/").replace("~0", "~") for word in operation["path"].removeprefix("/").split("/")
+        )
+        at = item
+        for word in parents:
+            at = at[int(word)] if isinstance(at, list) else at[word]
+        where = len(at) if last == "-" else int(last) if isinstance(at, list) else last
+        match operation["op"]:
+            case "add" if isinstance(at, list):
+                at.insert(where, operation["value"])
+            case "add":
+                at[where] = operation["value"]
+            case "remove":
+                del at[where]
+            case "test" if at[where] != operation["value"]:
+                raise ValueError(operation["path"])
+    return item
 
 
 def _parse(path: str) -> _Path:

@@ -96,6 +96,9 @@ def test_no_module_is_too_long() -> None:
 
 TESTED_BY = {
     "__main__.py": "test_main.py",
+    "bridge/effects.py": "bridge/test_main.py",
+    "bridge/node_records.py": "bridge/test_main.py",
+    "bridge/passes.py": "bridge/test_main.py",
     "exporter/compatible.py": "exporter/test_families.py",
     "exporter/serving.py": "exporter/test_main.py",
     "operator/accounts/effects.py": "operator/accounts/test_reconcile.py",
@@ -126,6 +129,7 @@ TESTED_BY = {
     "simulate/answers.py": "simulate/test_contract.py",
     "simulate/carriers.py": "simulate/test_contract.py",
     "simulate/control.py": "simulate/test_main.py",
+    "simulate/external.py": "simulate/test_contract.py",
     "simulate/initial.py": "simulate/test_main.py",
     "simulate/model.py": "simulate/test_contract.py",
     "simulate/records.py": "simulate/test_contract.py",

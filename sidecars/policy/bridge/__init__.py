@@ -26,6 +26,8 @@ Observed with Slurm 26.05.5 (slurmctld and slurmrestd alone):
 - slurmctld finds the uid of the token's user; a name that it lacks is refused with 6010. It accepts root.
 - `Extra` in node_conf, quoted in any way, fails ("Failure to create node"). `POST node/NAME` with `extra` sets it.
 - excluded_nodes with a name that Slurm lacks refuses the job (2018): exclude only nodes that have a record.
+- The end of an external job doesn't wake the scheduler: the next job waits for sched_interval (60 s), for the backfill
+  scheduler (30 s), or for a submission.
 - A job that Slurm lacks: 404 with number 2017. Cancelling one that has ended, or none: 200.
 - `DELETE job/ID` with the token of a user who neither owns the job nor is an operator did not return within 10 s, and
   slurmctld answered nobody after that. Cancel with the token of SlurmUser alone.

@@ -66,7 +66,7 @@ def _key(job: Job) -> GroupKey:
 
 def _is_theirs(job: Job, view: View) -> bool:
     """Whether the job's user is the one of the namespace that it names: its comment is then no forgery of others."""
-    return view.users.get(job.comment.namespace) == job.user
+    return view.users.get(job.comment.namespace) == job.user and not job.root
 
 
 def job_of(pod: Pod, view: View) -> Job | None:
@@ -236,6 +236,9 @@ def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
     present = {pod.job for pod in view.pods if pod.present and pod.job is not None}
     for job in view.jobs.values():
         if job.phase is Phase.ENDED or job.job_id in adoptable:
+            continue
+        if job.root and view.users.get(job.comment.namespace) == job.user:
+            yield Cancel(job.job_id, f"its user {job.user} has uid 0")
             continue
         if not _is_theirs(job, view) and not job.confirmed:
             continue

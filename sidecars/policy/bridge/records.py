@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.reasons.bridge import PodQueued
 
 
 class Phase(Enum):
@@ -99,6 +100,8 @@ class Job:
     """Whether its admin comment is ours, too."""
     state: str = ""
     """Slurm's word."""
+    root: bool = False
+    """Whether its user has uid 0: no pod may run by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +123,8 @@ class View:
     """Nodes to avoid, by `avoid_key`."""
 
 
-class Why(Enum):
-    """The reason of the condition `Queued`."""
-
-    WAITING = "Waiting"
-    """Slurm has the job in its queue."""
-    INCOMPLETE = "GroupIncomplete"
-    REFUSED = "Refused"
-    NODE_NOT_FREE = "NodeNotFree"
-    JOB_UNKNOWN = "JobUnknown"
-    RELEASED = "Released"
+Why = PodQueued
+"""The reason of the condition `Queued`."""
 
 
 @dataclass(frozen=True, slots=True)

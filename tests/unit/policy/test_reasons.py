@@ -20,6 +20,7 @@ from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import drain
 from sidecars.policy.nodeset.records import Deletion, DesiredPods
 from sidecars.policy.reasons import CONDITION_TYPES, EventReason, Mark, Reason, SlurmNodeState
+from sidecars.policy.reasons.bridge import BridgeEvent
 from sidecars.register import gpus
 from sidecars.register.gpus import Found, Wanted
 from tests.unit.policy.nodeset.builders import worker
@@ -117,7 +118,7 @@ def test_each_condition_in_the_code_has_a_reason_and_status_that_are_listed_for_
 def test_each_event_in_the_code_has_a_reason_that_is_listed() -> None:
     # With fewer arguments it is a severity and reason in one, whose type mypy checks.
     found = [(place, arguments[2]) for place, arguments in calls("emit") if len(arguments) == 5]
-    assert [place for place, reason in found if not isinstance(reason, EventReason | None)] == []
+    assert [place for place, reason in found if not isinstance(reason, EventReason | BridgeEvent | None)] == []
     assert sum(isinstance(reason, EventReason) for _, reason in found) > 8
 
 

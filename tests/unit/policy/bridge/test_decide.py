@@ -197,3 +197,9 @@ def test_a_refused_pod_is_told_why() -> None:
 
 def test_a_pod_with_another_gate_waits() -> None:
     assert [type(it) for it in act(dataclasses.replace(POD, blocked=True))] == [Report]
+
+
+def test_a_job_of_uid_0_is_cancelled_and_never_started() -> None:
+    root = dataclasses.replace(JOB, root=True)
+    assert act(POD, jobs=(root,), submitting=frozenset({KEY})) == (Cancel(7, "its user ada has uid 0"),)
+    assert act(jobs=(dataclasses.replace(root, user="eve"),)) == ()

@@ -1,0 +1,10 @@
+"""The role `bridge`: Slurm schedules Kubernetes pods. It applies what `sidecars.policy.bridge` decides.
+
+- `settings`: the command line.
+- `slurm`: requests to Slurm, each with the token of the right user.
+- `memory`: what is remembered from pass to pass, and lost at a restart.
+- `passes`: one pass: read, decide, apply.
+- `effects`: the requests that apply decisions about pods and jobs.
+- `node_records`: the records of Kubernetes nodes in Slurm.
+- `main`: puts the parts together.
+"""

@@ -1,0 +1,219 @@
+"""The requests that apply decisions about pods and jobs.
+
+A request that fails is logged; the next pass decides again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from sidecars.bridge.memory import Memory
+from sidecars.bridge.slurm import Slurm
+from sidecars.contract import bridge
+from sidecars.kube import PODS, Client, EventRecorder, Invalid, KubeError, Malformed, NotFound, Store
+from sidecars.kube import Conflict as KubeConflict
+from sidecars.policy.bridge import pods
+from sidecars.policy.bridge.jobs import JobBook
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.placeholder import request_of
+from sidecars.policy.bridge.records import (
+    Action,
+    Cancel,
+    DeletePod,
+    GroupKey,
+    Label,
+    Release,
+    Report,
+    Start,
+    Submit,
+    Why,
+)
+from sidecars.policy.bridge.records import Pod as SeenPod
+from sidecars.policy.reasons.bridge import BridgeEvent
+from sidecars.slurm.errors import Rejected, SlurmError
+
+log = logging.getLogger(__name__)
+
+BY_JOB, BY_GROUP = "job", "group"
+"""Indexes of the pods: by the job of their label, and by their group."""
+
+
+class Effects:
+    """`store` has the pods; `now` gives monotonic seconds, `wall` seconds since the epoch."""
+
+    def __init__(
+        self,
+        kube: Client,
+        slurm: Slurm,
+        store: Store[Pod],
+        events: EventRecorder,
+        memory: Memory,
+        book: JobBook,
+        *,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._store = store
+        self._events = events
+        self._memory = memory
+        self._book = book
+        self._now = now
+        self._wall = wall
+        self._wake = wake
+        self._submissions: set[asyncio.Task[None]] = set()
+        self.slurm_nodes: Mapping[str, str] = {}
+        """The names in Slurm of the Kubernetes nodes that have a record."""
+
+    async def apply(self, actions: Iterable[Action]) -> None:
+        """Apply the actions, all at the same time. Submissions continue after this returns."""
+        await asyncio.gather(*(self._apply(action) for action in actions))
+
+    async def close(self) -> None:
+        """Give up the submissions that are not answered yet."""
+        for task in self._submissions:
+            task.cancel()
+        await asyncio.gather(*self._submissions, return_exceptions=True)
+
+    async def _apply(self, action: Action) -> None:
+        try:
+            match action:
+                case Submit():
+                    self._submit(action)
+                case Label():
+                    await self._label(action)
+                case Start():
+                    await self._start(action)
+                case Release():
+                    await self._release(action)
+                case Report():
+                    await self._report(action.pod, action.why, action.message)
+                case Cancel():
+                    await self._cancel(action)
+                case DeletePod():
+                    await self._delete(action)
+        except (NotFound, KubeConflict, Invalid) as error:
+            # The pod has changed or is gone: its cache shows that soon.
+            log.debug("%s: %s", type(action).__name__, error)
+        except (KubeError, SlurmError) as error:
+            log.warning("%s: %s", type(action).__name__, error)
+
+    def _submit(self, action: Submit) -> None:
+        # Before anything is awaited: the next pass must not submit the group again.
+        self._memory.submitted[action.key] = self._now()
+        task = asyncio.create_task(self._submitted(action), name=f"submit {action.key.namespace}/{action.key.group}")
+        self._submissions.add(task)
+        task.add_done_callback(self._submissions.discard)
+
+    async def _submitted(self, action: Submit) -> None:
+        names = self.slurm_nodes
+        excluded = tuple(names[node] for node in action.excluded if node in names)
+        if len(excluded) >= len(names):
+            excluded = ()
+        key = action.key
+        try:
+            job_id = await self._slurm.submit(action.shape.user, request_of(action, excluded))
+        except SlurmError as error:
+            log.warning("submission for %s/%s: %s", key.namespace, key.group, error)
+            self._memory.refuse(key, str(error), self._now())
+            if isinstance(error, Rejected):
+                # Only then is it certain that no job exists.
+                self._memory.submitted.pop(key, None)
+            await self._report_group(key, Why.REFUSED, f"Slurm refuses the job: {error}")
+        else:
+            self._memory.refusals.pop(key, None)
+            log.info("job %d was submitted for %s/%s as %s", job_id, key.namespace, key.group, action.shape.user)
+            self._wake()
+
+    async def _report_group(self, key: GroupKey, why: Why, message: str) -> None:
+        for pod in self._store.by(BY_GROUP, key):
+            if pods.job_id_of(pod) is None:
+                try:
+                    await self._report(pods.pod_of(pod, None, ""), why, message)
+                except KubeError as error:
+                    log.debug("condition of %s: %s", pod.metadata.name, error)
+
+    async def _label(self, action: Label) -> None:
+        pod = self._pod(action.pod)
+        if pod is not None and pods.job_id_of(pod) is None:
+            await self._patch(pod, pods.label_patch(pod, action.job))
+            self._event(pod, "Normal", BridgeEvent.SUBMITTED, f"Slurm job {action.job} waits for this pod's resources")
+
+    async def _start(self, action: Start) -> None:
+        job = action.job
+        if not self._memory.may_ask("start", job.job_id, self._now()):
+            return
+        await self._slurm.start(job.job_id, bridge.encode(job.comment))
+        self._book.stale(job.job_id)
+        self._wake()
+
+    async def _release(self, action: Release) -> None:
+        pod = self._pod(action.pod)
+        if pod is None or all(it.name != bridge.GATE for it in pod.spec.scheduling_gates):
+            return
+        # Before anything is sent: another pod of the group must not get this place.
+        self._memory.sent[pod.metadata.uid] = action.node
+        await self._patch(pod, pods.release_patch(pod, action.node, action.end_time, self._wall()))
+        text = f"Slurm job {action.job} runs on Kubernetes node {action.node}"
+        self._event(pod, "Normal", BridgeEvent.RELEASED, text)
+        log.info("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, text)
+
+    async def _report(self, seen: SeenPod, why: Why, message: str) -> None:
+        pod = self._pod(seen)
+        if pod is None:
+            return
+        patch = pods.condition_patch(pod, why, message, self._wall())
+        if patch:
+            await self._patch(pod, patch, "status")
+            if why is Why.REFUSED and seen.reported[0] != why.value:
+                self._event(pod, "Warning", BridgeEvent.REFUSED, message)
+
+    async def _cancel(self, action: Cancel) -> None:
+        if action.avoid is not None:
+            self._memory.avoid(*action.avoid, self._now())
+        if not self._memory.may_ask("cancel", action.job, self._now()):
+            return
+        log.info("job %d is cancelled: %s", action.job, action.message)
+        if action.avoid is not None:
+            for pod in self._store.by(BY_JOB, action.job):
+                self._event(pod, "Warning", BridgeEvent.NOT_BOUND, action.message)
+        await self._slurm.cancel(action.job)
+        self._wake()
+
+    async def _delete(self, action: DeletePod) -> None:
+        pod = self._pod(action.pod)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return
+        meta = pod.metadata
+        await self._kube.delete(PODS, meta.namespace, meta.name, uid=meta.uid)
+        self._event(pod, "Normal", BridgeEvent.JOB_ENDED, action.message)
+        log.info("pod %s/%s is deleted: %s", meta.namespace, meta.name, action.message)
+
+    def _pod(self, seen: SeenPod) -> Pod | None:
+        pod = self._store.get(seen.namespace, seen.name)
+        return pod if pod is not None and pod.metadata.uid == seen.uid else None
+
+    async def _patch(self, pod: Pod, patch: pods.Patch, subresource: str | None = None) -> None:
+        meta = pod.metadata
+        try:
+            await self._kube.json_patch(PODS, meta.namespace, meta.name, patch, msgspec.Raw, subresource=subresource)
+        except Malformed as error:
+            log.warning("answer to a patch of pod %s/%s: %s", meta.namespace, meta.name, error)
+
+    def _event(self, pod: Pod, kind: Literal["Normal", "Warning"], reason: BridgeEvent, note: str) -> None:
+        self._events.emit(reference(pod), kind, reason, "Schedule", note)
+
+
+def reference(pod: Pod) -> dict[str, Any]:
+    """What an Event is about."""
+    meta = pod.metadata
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid},
+    }

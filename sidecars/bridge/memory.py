@@ -1,0 +1,98 @@
+"""What the bridge remembers from pass to pass. A restart loses it, and costs no more than a second look."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sidecars.policy.bridge.records import GroupKey, Job, Phase
+
+LOST_AFTER = 60.0
+"""Seconds for which a Kubernetes node has to be missing until its pods count as gone."""
+AVOID_SECONDS = 600.0
+_MOST_AVOIDED = 5
+"""Nodes that one group of pods avoids at the same time."""
+REPEAT_AFTER = 5.0
+"""Seconds after which a request about a job is repeated that has changed nothing."""
+_FIRST_RETRY, _LONGEST_RETRY = 5.0, 120.0
+
+
+@dataclass(slots=True)
+class Refusal:
+    """A submission that failed."""
+
+    message: str
+    tries: int
+    again_at: float
+
+
+@dataclass(slots=True)
+class Memory:
+    """Times are monotonic seconds."""
+
+    submitted: dict[GroupKey, float] = field(default_factory=dict)
+    """When the submission of a group was sent whose job is not listed yet."""
+    refusals: dict[GroupKey, Refusal] = field(default_factory=dict)
+    sent: dict[str, str] = field(default_factory=dict)
+    """The nodes of releases that were sent, by the pod's uid."""
+    unbound: dict[str, float] = field(default_factory=dict)
+    """Since when a released pod has been seen without a node, by its uid."""
+    missing: dict[str, float] = field(default_factory=dict)
+    """Since when a Kubernetes node has been missing that pods are bound to."""
+    asked: dict[tuple[str, int], float] = field(default_factory=dict)
+    """When a request of that kind was last sent about a job."""
+    root: set[str] = field(default_factory=set)
+    """Slurm users that turned out to have uid 0."""
+    _avoided: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def refuse(self, key: GroupKey, message: str, now: float) -> None:
+        """A submission failed: it is repeated after a while, each time later."""
+        former = self.refusals.get(key)
+        tries = former.tries + 1 if former is not None else 0
+        pause = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(tries, 10))
+        self.refusals[key] = Refusal(message, tries, now + pause)
+
+    def open_groups(self, now: float) -> frozenset[GroupKey]:
+        """The groups of which nothing is submitted now."""
+        waiting = {key for key, refusal in self.refusals.items() if now < refusal.again_at}
+        return frozenset(self.submitted.keys() | waiting)
+
+    def settle(self, jobs: Iterable[Job], listed_at: float, limit: float) -> None:
+        """Forget submissions whose job is listed, or that a list begun `limit` seconds after them lacks."""
+        found = {GroupKey(job.comment.namespace, job.comment.group) for job in jobs if job.phase is Phase.SUBMITTED}
+        for key, sent in list(self.submitted.items()):
+            if key in found or listed_at >= sent + limit:
+                del self.submitted[key]
+
+    def may_ask(self, kind: str, job_id: int, now: float) -> bool:
+        """Whether a request of that kind about the job is due, which counts as sent then."""
+        if now < self.asked.get((kind, job_id), float("-inf")) + REPEAT_AFTER:
+            return False
+        self.asked[kind, job_id] = now
+        return True
+
+    def avoid(self, owner: str, node: str, now: float) -> None:
+        """These pods are to avoid the node for a while."""
+        nodes = self._avoided.setdefault(owner, {})
+        nodes.pop(node, None)
+        nodes[node] = now + AVOID_SECONDS
+        while len(nodes) > _MOST_AVOIDED:
+            del nodes[next(iter(nodes))]
+
+    def avoided(self, now: float) -> dict[str, tuple[str, ...]]:
+        """The nodes to avoid, by owner."""
+        for owner, nodes in list(self._avoided.items()):
+            for node in [node for node, until in nodes.items() if until <= now]:
+                del nodes[node]
+            if not nodes:
+                del self._avoided[owner]
+        return {owner: tuple(nodes) for owner, nodes in self._avoided.items()}
+
+    def lost(self, kube_node: str, now: float) -> bool:
+        """Whether a missing Kubernetes node has been missing for long enough."""
+        return now - self.missing.setdefault(kube_node, now) >= LOST_AFTER
+
+    def forget(self, pods: frozenset[str], keys: frozenset[GroupKey], jobs: frozenset[int], now: float) -> None:
+        """Forget what concerns other pods, groups and jobs than these."""
+        self.sent = {uid: node for uid, node in self.sent.items() if uid in pods}
+        self.unbound = {uid: since for uid, since in self.unbound.items() if uid in pods}
+        self.refusals = {key: it for key, it in self.refusals.items() if key in keys}
+        self.asked = {key: at for key, at in self.asked.items() if key[1] in jobs and now - at < 60.0}

@@ -1,0 +1,117 @@
+"""The records of Kubernetes nodes in Slurm: what they should be, and the requests that bring them there."""
+
+import logging
+from collections.abc import Iterable
+from itertools import islice
+
+from sidecars.bridge.slurm import Slurm
+from sidecars.contract import bridge
+from sidecars.kube import NODES, EventRecorder, Store
+from sidecars.policy.bridge import nodes as policy
+from sidecars.policy.bridge.manifests import Node
+from sidecars.policy.bridge.usage import UsageBook
+from sidecars.policy.reasons.bridge import BridgeEvent
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import NotFound, SlurmError
+from sidecars.slurm.poller import Poller
+
+log = logging.getLogger(__name__)
+
+_MOST_KEYS = 64
+"""Label keys in a node's Extra beyond those that waiting pods need now."""
+
+
+class NodeRecords:
+    """`store` has the Kubernetes nodes, `poller` the records."""
+
+    def __init__(
+        self, slurm: Slurm, poller: Poller, store: Store[Node], usage: UsageBook, events: EventRecorder
+    ) -> None:
+        self._slurm = slurm
+        self._poller = poller
+        self._store = store
+        self._usage = usage
+        self._events = events
+        self._shown: dict[str, str] = {}
+        self._keys: frozenset[str] = frozenset()
+        self.kube_nodes: dict[str, str] = {}
+        """The Kubernetes nodes by the names of their records in Slurm."""
+        self.slurm_nodes: dict[str, str] = {}
+        """The names of the records that exist, by Kubernetes node."""
+
+    def faults(self) -> dict[str, str]:
+        """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
+        return {node.metadata.name: _fault(node) for node in self._store.values()}
+
+    async def apply(self, keys: frozenset[str]) -> None:
+        """Bring the records up to date. `keys`: the node labels that waiting pods select by."""
+        poller = self._poller
+        known = [bridge.labels_of(it.extra) or {} for it in poller.nodes.values()]
+        older = sorted({*self._keys, *(key for labels in known for key in labels)} - keys - {bridge.KUBE_NODE})
+        self._keys = keys | frozenset(islice(older, _MOST_KEYS))
+        wanted: list[policy.Wanted] = []
+        for node in self._store.values():
+            found = policy.wanted_of(node, self._usage.of(node.metadata.name), self._keys)
+            if isinstance(found, policy.Wanted):
+                wanted.append(found)
+            else:
+                self._show(node.metadata.name, found)
+        self.kube_nodes = {it.name: it.kube_node for it in wanted}
+        self.slurm_nodes = {it.kube_node: it.name for it in wanted if it.name in poller.nodes}
+        actions = policy.decide(wanted, poller.nodes, self._keys, known=poller.known)
+        refused = {it.name: it.message for it in actions if isinstance(it, policy.Conflict)}
+        for it in wanted:
+            self._show(it.kube_node, refused.get(it.name, ""))
+        await self._send(it for it in actions if not isinstance(it, policy.Conflict))
+
+    async def _send(self, actions: Iterable[policy.NodeAction]) -> None:
+        sent = False
+        for action in actions:
+            sent = True
+            try:
+                await self._one(action)
+            except SlurmError as error:
+                name = action.wanted.name if isinstance(action, policy.Create) else action.name
+                self._show(self.kube_nodes.get(name, name), f"Slurm refuses to change the node's record: {error}")
+        if sent:
+            # Otherwise the next pass would send the same.
+            await self._poller.poll()
+
+    async def _one(self, action: policy.NodeAction) -> None:
+        match action:
+            case policy.Create(wanted):
+                await self._slurm.call(protocol.create_nodes(wanted.conf()))
+                extra = bridge.node_extra(wanted.kube_node, wanted.labels, self._keys)
+                await self._slurm.call(protocol.update_nodes([wanted.name], extra=extra))
+                log.info("Slurm node %s was created: %s", wanted.name, wanted.conf())
+            case policy.Delete(name):
+                self._poller.expect_removal([name])
+                try:
+                    await self._slurm.call(protocol.delete_node(name))
+                except NotFound:
+                    return
+                log.info("Slurm node %s was deleted", name)
+            case policy.SetExtra(name, extra):
+                await self._slurm.call(protocol.update_nodes([name], extra=extra))
+            case policy.Drain(name, reason):
+                await self._slurm.call(protocol.update_nodes([name], state=["DRAIN"], reason=reason))
+                log.info("Slurm node %s is drained: %s", name, reason)
+            case policy.Undrain(name):
+                await self._slurm.call(protocol.update_nodes([name], state=["UNDRAIN"]))
+                log.info("the drain of Slurm node %s was ended", name)
+
+    def _show(self, kube_node: str, message: str) -> None:
+        """Log a problem of a node, and emit an Event of it, once."""
+        if self._shown.get(kube_node, "") == message:
+            return
+        self._shown[kube_node] = message
+        if message:
+            log.warning("node %s: %s", kube_node, message)
+            regarding = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": {"name": kube_node}}
+            self._events.emit(regarding, "Warning", BridgeEvent.REFUSED, "Register", message)
+
+
+def _fault(node: Node) -> str:
+    if node.spec.unschedulable:
+        return f"Kubernetes node {node.metadata.name} is cordoned"
+    return "" if node.ready else f"Kubernetes node {node.metadata.name} isn't ready"

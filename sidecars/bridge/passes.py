@@ -1,0 +1,279 @@
+"""One pass of the bridge: read what has changed, decide, apply."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from sidecars.bridge.effects import BY_GROUP, BY_JOB, Effects
+from sidecars.bridge.memory import Memory
+from sidecars.bridge.node_records import NodeRecords
+from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
+from sidecars.contract import bridge
+from sidecars.kube import Event, Store
+from sidecars.kube.records import ConfigMap
+from sidecars.policy.bridge import pods, shape, tenants
+from sidecars.policy.bridge.decide import decide
+from sidecars.policy.bridge.jobs import JobBook
+from sidecars.policy.bridge.manifests import Node, Pod
+from sidecars.policy.bridge.records import GroupKey, Job, View
+from sidecars.policy.bridge.records import Pod as SeenPod
+from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.bridge.usage import UsageBook
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import NotFound, SlurmError
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 1.0
+"""Seconds between two looks at Slurm's jobs."""
+LEAST_PAUSE = 0.1
+"""Seconds between two passes, however much changes."""
+CALM_SECONDS = 10.0
+"""Seconds after which everything is looked at, even if nothing has changed."""
+_READS = 5
+"""How many waiting jobs are read again each second for Slurm's reason."""
+
+
+class Passes:
+    """`run` until cancelled. `pods`, `nodes` and `config` are the caches of the cluster and of the tenants."""
+
+    def __init__(
+        self,
+        slurm: Slurm,
+        effects: Effects,
+        node_records: NodeRecords,
+        pod_store: Store[Pod],
+        node_store: Store[Node],
+        config: Store[ConfigMap],
+        usage: UsageBook,
+        memory: Memory,
+        book: JobBook,
+        *,
+        partition: str,
+        now: Callable[[], float],
+    ) -> None:
+        self._slurm = slurm
+        self._effects = effects
+        self._node_records = node_records
+        self._pods = pod_store
+        self._nodes = node_store
+        self._config = config
+        self._usage = usage
+        self._memory = memory
+        self._book = book
+        self._partition = partition
+        self._now = now
+        self._woken = asyncio.Event()
+        self._dirty = True
+        self._looked_at = float("-inf")
+        self._busy = False
+        self._concerned: dict[str, Pod] = {}
+        self._shapes: dict[str, tuple[object, Shape | None, str]] = {}
+        self._tenants: dict[str, tenants.Tenant] = {}
+        self._problems: dict[str, str] = {}
+        self._again: deque[int] = deque()
+        self._listed_at = now()
+        self._read_again_at = float("-inf")
+        self._fault = ""
+        self.last_pass = now()
+        """When the last pass ended."""
+        pod_store.add_index(BY_JOB, lambda pod: () if (job := pods.job_id_of(pod)) is None else (job,))
+        pod_store.add_index(BY_GROUP, lambda pod: (pods.key_of(pod),) if pods.concerned(pod) else ())
+        pod_store.subscribe(self._pod_changed)
+        node_store.subscribe(self._node_changed)
+        config.subscribe(lambda _: self._tenants_changed())
+
+    def wake(self) -> None:
+        """Begin a pass soon."""
+        self._dirty = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """One pass after the other."""
+        while True:
+            await self.one()
+            await asyncio.sleep(LEAST_PAUSE)
+            try:
+                async with asyncio.timeout(INTERVAL - LEAST_PAUSE):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+            self._woken.clear()
+
+    async def one(self) -> None:
+        """One pass. A fault of Slurm is logged, and nothing is decided then."""
+        changed = await self._read_jobs()
+        if changed or self._dirty or self._busy or self._now() - self._looked_at >= CALM_SECONDS:
+            self._dirty, self._looked_at = False, self._now()
+            await self._decide()
+        self.last_pass = self._now()
+
+    # --- reading
+
+    async def _read_jobs(self) -> bool:
+        """Read the states, then the details of what has changed, and then the states again."""
+        try:
+            changed = await self._list()
+            due = {*self._book.to_read(), *self._due_again()}
+            if due and await self._details(due):
+                changed = True
+                await self._list()
+        except SlurmError as error:
+            self._book.fail()
+            if str(error) != self._fault:
+                log.warning("Slurm's jobs can't be read, so nothing is decided: %s", error)
+            self._fault = str(error)
+            return True
+        if self._fault:
+            log.info("Slurm's jobs can be read again")
+        self._fault = ""
+        return changed
+
+    async def _list(self) -> bool:
+        self._listed_at = self._now()
+        return self._book.states(await self._slurm.call(protocol.get_job_states()), self._listed_at)
+
+    def _due_again(self) -> list[int]:
+        now = self._now()
+        if now - self._read_again_at < INTERVAL:
+            return []
+        self._read_again_at = now
+        if not self._again:
+            self._again.extend(self._book.waiting())
+        return [self._again.popleft() for _ in range(min(_READS, len(self._again)))]
+
+    async def _details(self, due: Iterable[int]) -> bool:
+        """Read the details of these jobs, some at the same time. Whether they are new."""
+        answers = await asyncio.gather(*map(self._detail, due), return_exceptions=True)
+        fault = next((it for it in answers if isinstance(it, BaseException)), None)
+        if fault is not None:
+            raise fault
+        return any(answers)
+
+    async def _detail(self, job_id: int) -> bool:
+        try:
+            record = await self._slurm.call(protocol.get_external_job(job_id))
+        except NotFound:
+            return self._book.details(job_id, None)
+        return self._book.details(job_id, record)
+
+    def _pod_changed(self, event: Event[Pod]) -> None:
+        pod = event.object
+        if event.new is None:
+            self._usage.discard(pod)
+        else:
+            self._usage.put(pod)
+        # What other pods request is looked at with everything else: there may be thousands of changes a second.
+        if event.new is not None and pods.concerned(pod):
+            self._concerned[pod.metadata.uid] = pod
+            self.wake()
+        elif self._concerned.pop(pod.metadata.uid, None) is not None:
+            self._shapes.pop(pod.metadata.uid, None)
+            self.wake()
+
+    def _node_changed(self, event: Event[Node]) -> None:
+        old, new = event.old, event.new
+        if old is None or new is None or _relevant(old) != _relevant(new):
+            self.wake()
+
+    def _tenants_changed(self) -> None:
+        data: dict[str, str] = {}
+        for config in self._config.values():
+            data |= config.data
+        self._tenants, self._problems = tenants.parse_all(data, self._partition)
+        for problem in self._problems.values():
+            log.warning("%s", problem)
+        self._shapes.clear()
+        self.wake()
+
+    # --- deciding
+
+    async def _decide(self) -> None:
+        now = self._now()
+        shapes = self._group_shapes()
+        keys = frozenset(
+            key
+            for pod in self._concerned.values()
+            if any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
+            for key in shape.selector_keys(pod)
+        )
+        await self._node_records.apply(keys)
+        self._effects.slurm_nodes = self._node_records.slurm_nodes
+        jobs = self._book.jobs(shapes, self._node_records.kube_nodes)
+        if self._book.known:
+            self._memory.settle(jobs.values(), self._listed_at, SUBMIT_SECONDS)
+            self._refuse_root(jobs)
+        self._memory.missing = {
+            name: at for name, at in self._memory.missing.items() if self._nodes.get(None, name) is None
+        }
+        seen = tuple(self._seen(pod, now) for pod in self._concerned.values())
+        self._forget(seen, jobs, now)
+        view = View(
+            pods=seen,
+            jobs=jobs,
+            known=self._book.known,
+            users={namespace: tenant.user for namespace, tenant in self._tenants.items()},
+            nodes=self._node_records.faults(),
+            submitting=self._memory.open_groups(now),
+            avoided=self._memory.avoided(now),
+        )
+        actions = decide(view)
+        # What waits for time to pass is looked at in each pass.
+        self._busy = bool(actions or view.submitting or self._memory.unbound or self._memory.missing)
+        await self._effects.apply(actions)
+
+    def _group_shapes(self) -> dict[GroupKey, Shape]:
+        found: dict[GroupKey, Shape] = {}
+        for pod in self._concerned.values():
+            wanted, _ = self._shape(pod)
+            if wanted is not None:
+                found.setdefault(pods.key_of(pod), wanted)
+        return found
+
+    def _shape(self, pod: Pod) -> tuple[Shape | None, str]:
+        meta = pod.metadata
+        root = self._root()
+        version = meta.resource_version, frozenset(root)
+        cached = self._shapes.get(meta.uid)
+        if cached is None or cached[0] != version:
+            cached = version, *pods.shape_or_problem(pod, self._tenants, self._problems, root)
+            self._shapes[meta.uid] = cached
+        return cached[1], cached[2]
+
+    def _root(self) -> Mapping[str, str]:
+        text = "Slurm user {} has uid 0: an administrator maps this namespace to another user"
+        return {user: text.format(user) for user in self._memory.root}
+
+    def _refuse_root(self, jobs: Mapping[int, Job]) -> None:
+        users = {tenant.user for tenant in self._tenants.values()}
+        for job in jobs.values():
+            if job.root and job.user in users and job.user not in self._memory.root:
+                self._memory.root.add(job.user)
+                log.error("Slurm user %s of a tenant has uid 0: its pods are refused", job.user)
+                self._shapes.clear()
+
+    def _seen(self, pod: Pod, now: float) -> SeenPod:
+        meta, spec, memory = pod.metadata, pod.spec, self._memory
+        wanted, problem = self._shape(pod)
+        lost = False
+        if spec.node_name and self._nodes.get(None, spec.node_name) is None:
+            lost = memory.lost(spec.node_name, now)
+        sent = memory.sent.get(meta.uid, "")
+        found = pods.pod_of(pod, wanted, problem, sent=sent, lost=lost)
+        if found.gated or found.bound or not found.live:
+            memory.unbound.pop(meta.uid, None)
+            return found
+        since = memory.unbound.setdefault(meta.uid, now)
+        return pods.pod_of(pod, wanted, problem, sent=sent, lost=lost, unbound_seconds=now - since)
+
+    def _forget(self, seen: tuple[SeenPod, ...], jobs: Mapping[int, Job], now: float) -> None:
+        labelled = frozenset(pod.job for pod in seen if pod.job is not None)
+        self._book.forget(labelled)
+        uids = frozenset(pod.uid for pod in seen)
+        self._memory.forget(uids, frozenset(pod.key for pod in seen), labelled | jobs.keys(), now)
+
+
+def _relevant(node: Node) -> tuple[object, ...]:
+    """Everything but the version: kubelets write often."""
+    return node.metadata.labels, node.metadata.annotations, node.spec, node.status

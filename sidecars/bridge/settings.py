@@ -1,0 +1,75 @@
+"""The bridge's command line and environment, as one typed record."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sidecars.contract import paths
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one bridge."""
+
+    slurmrestd_url: str
+    namespace: str
+    """The bridge's own: of the ConfigMap and the Lease."""
+    key_file: Path = Path(paths.JWT_KEY)
+    """The key that signs tokens of all users. Read for each token."""
+    slurm_user: str = "slurm"
+    """SlurmUser, or an operator of Slurm."""
+    tenants: str = "slurm-bridge-tenants"
+    """Name of the ConfigMap with the Slurm user of each namespace."""
+    partition: str = "slurm-bridge"
+    """The partition of namespaces that name none."""
+    kubeconfig: Path | None = None
+    """None: the files of $KUBECONFIG, else the service account of the pod."""
+    health_port: int = 8081
+    """Port of /healthz and /readyz; 0 for none."""
+    lease: str = "slurm-bridge"
+    """Name of the Lease."""
+    log_level: str = "info"
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Read the flags; exits with a usage error for a bad one (argparse). POD_NAMESPACE is the default namespace."""
+    parser = argparse.ArgumentParser(
+        prog="slurm-sidecars bridge", description="Slurm schedules Kubernetes pods that have the scheduling gate."
+    )
+    add = parser.add_argument
+    add("--slurmrestd-url", required=True, type=_url, metavar="URL", help="such as http://slurm-restapi.slurm:6820")
+    add("--jwt-key", type=Path, default=Path(paths.JWT_KEY), metavar="FILE", help="jwt.key (default: %(default)s)")
+    add("--slurm-user", default="slurm", metavar="USER", help="SlurmUser (default: %(default)s)")
+    add("--namespace", default=environment.get("POD_NAMESPACE") or "default", help="of the ConfigMap and the Lease")
+    add("--tenants", default="slurm-bridge-tenants", metavar="NAME", help="ConfigMap: the Slurm user by namespace")
+    add("--default-partition", default="slurm-bridge", metavar="NAME", help="of namespaces that name none")
+    add("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's own account")
+    add("--health-port", type=_port, default=8081, metavar="PORT", help="of /healthz and /readyz; 0 for none")
+    add("--lease", default="slurm-bridge", metavar="NAME", help="of the Lease (default: %(default)s)")
+    add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    given = parser.parse_args(arguments)
+    return Settings(
+        slurmrestd_url=given.slurmrestd_url,
+        namespace=given.namespace,
+        key_file=given.jwt_key,
+        slurm_user=given.slurm_user,
+        tenants=given.tenants,
+        partition=given.default_partition,
+        kubeconfig=given.kubeconfig,
+        health_port=given.health_port,
+        lease=given.lease,
+        log_level=given.log_level,
+    )
+
+
+def _url(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not slurmrestd's address; give http://HOST:PORT")
+    return text.rstrip("/")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; give 0 to 65535")
+    return int(text)

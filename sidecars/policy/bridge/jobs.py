@@ -1,0 +1,127 @@
+"""What Slurm has answered about jobs so far: which details are to be read, and what is known. Pure.
+
+The states of all jobs are read often, because that is cheap; the details of a job when its states have changed.
+`states` must be called with a list that was requested after the details were read: then a job that got what another one
+had is never seen without the end of that one.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.placeholder import comment_of, job_of
+from sidecars.policy.bridge.records import GroupKey, Job
+from sidecars.policy.bridge.shape import Shape
+from sidecars.slurm.external import STATES_ENDED, ExternalJob
+
+TRUST_EMPTY_AFTER = 60.0
+"""Seconds for which an empty list has to last before it counts, when a job was listed before that had not ended.
+
+slurmctld forgets jobs some minutes after their end. One that has lost its state answers with an empty list, too."""
+
+_NONE: frozenset[str] = frozenset()
+_Placeholder = tuple[ExternalJob, Comment]
+
+
+class JobBook:
+    """The states and details of the jobs of one Slurm cluster."""
+
+    def __init__(self) -> None:
+        self._states: Mapping[int, frozenset[str]] = {}
+        self._gone: dict[int, frozenset[str]] = {}
+        """The last states of the placeholders that Slurm has forgotten after their end."""
+        self._records: dict[int, _Placeholder] = {}
+        """The placeholders."""
+        self._read: dict[int, frozenset[str]] = {}
+        """The states that a job had in the list when its details were read."""
+        self._answered = False
+        self._empty_since: float | None = None
+
+    def states(self, listed: Mapping[int, frozenset[str]], now: float) -> bool:
+        """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed."""
+        changed = not self._answered or listed != self._states
+        self._answered = True
+        if listed or all(states & STATES_ENDED for states in self._states.values()):
+            self._empty_since = None
+        elif self._empty_since is None or now - self._empty_since < TRUST_EMPTY_AFTER:
+            self._empty_since = now if self._empty_since is None else self._empty_since
+            return changed
+        self._empty_since = None
+        for job_id in [it for it in self._read if it not in listed]:
+            del self._read[job_id]
+            last = self._states.get(job_id, _NONE)
+            if job_id in self._records:
+                if last & STATES_ENDED:
+                    self._gone[job_id] = last
+                else:
+                    del self._records[job_id]
+        for job_id in [it for it in self._gone if it in listed]:
+            del self._gone[job_id]
+        self._states = listed
+        return changed
+
+    def fail(self) -> None:
+        """No answer: nothing is known until the next one."""
+        self._answered = False
+
+    @property
+    def known(self) -> bool:
+        """Whether the last list was answered, is plausible, and the details of each job in it were read once."""
+        return self._answered and self._empty_since is None and not self.unread()
+
+    def unread(self) -> list[int]:
+        """The listed jobs whose details were never read."""
+        return [it for it in self._states if it not in self._read and it not in self._records]
+
+    def to_read(self) -> list[int]:
+        """The jobs whose details are to be read: new ones, and placeholders that have changed."""
+        return [
+            job_id
+            for job_id, states in self._states.items()
+            if job_id not in self._read or (self._read[job_id] != states and self._matters(job_id, states))
+        ]
+
+    def _matters(self, job_id: int, states: frozenset[str]) -> bool:
+        found = self._records.get(job_id)
+        return found is not None and not (states & STATES_ENDED and found[0].states & STATES_ENDED)
+
+    def details(self, job_id: int, record: ExternalJob | None) -> bool:
+        """Take in the details of a job of the last list; None if Slurm doesn't know it by now. Whether they are new."""
+        comment = comment_of(record) if record is not None else None
+        former = self._records.get(job_id)
+        if record is not None and comment is not None:
+            if former is not None and former[1] == comment and not record.allocations:
+                # What an ended job had is needed until its pods are gone.
+                record = dataclasses.replace(record, allocations=former[0].allocations)
+            self._records[job_id] = record, comment
+        elif record is not None:
+            self._records.pop(job_id, None)
+        new = self._records.get(job_id) != former or job_id not in self._read
+        if job_id in self._states:
+            new = new or self._read[job_id] != self._states[job_id]
+            self._read[job_id] = self._states[job_id]
+        return new
+
+    def stale(self, job_id: int) -> None:
+        """The details of this job have changed without its states: they are read again."""
+        self._read.pop(job_id, None)
+
+    def waiting(self) -> list[int]:
+        """The pending placeholders: their reason and their priority change without their states."""
+        return [job_id for job_id in self._records if "PENDING" in self._states.get(job_id, _NONE)]
+
+    def forget(self, labelled: Iterable[int]) -> None:
+        """Forget the ended placeholders that Slurm has forgotten, unless a pod has their label."""
+        for job_id in self._gone.keys() - set(labelled):
+            del self._gone[job_id]
+            self._records.pop(job_id, None)
+
+    def jobs(self, shapes: Mapping[GroupKey, Shape], kube_nodes: Mapping[str, str]) -> dict[int, Job]:
+        """The placeholders by id. `kube_nodes`: the Kubernetes nodes by the names of their records in Slurm."""
+        found: dict[int, Job] = {}
+        for job_id, (record, comment) in self._records.items():
+            states = self._states.get(job_id) or self._gone.get(job_id)
+            if states is not None:
+                current = self._read.get(job_id) == states
+                found[job_id] = job_of(record, comment, states, current=current, shapes=shapes, kube_nodes=kube_nodes)
+        return found

@@ -1,0 +1,177 @@
+"""Pods as the decisions see them, and the patches that apply decisions to them. Pure.
+
+Each patch tests the version that it was computed from: what has changed in the meantime is never overruled.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sidecars.contract import bridge
+from sidecars.contract.text import printable
+from sidecars.policy.bridge import records
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.records import GroupKey, Why
+from sidecars.policy.bridge.shape import Shape, ShapeError, group_of, shape_of
+from sidecars.policy.bridge.tenants import Tenant
+from sidecars.policy.conditions import timestamp
+
+Patch = list[dict[str, Any]]
+
+DEADLINE_MARGIN = 5
+"""Seconds by which the kubelet ends a pod before Slurm ends its job."""
+
+_MESSAGE_LIMIT = 1024
+_HIGHEST_JOB = 2**32
+
+
+def concerned(pod: Pod) -> bool:
+    """Whether the bridge has to do with the pod."""
+    return bridge.JOB_LABEL in pod.metadata.labels or any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
+
+
+def key_of(pod: Pod) -> GroupKey:
+    """The group that it starts with."""
+    return GroupKey(pod.metadata.namespace, group_of(pod))
+
+
+def shape_or_problem(
+    pod: Pod, tenants: Mapping[str, Tenant], problems: Mapping[str, str], refused: Mapping[str, str]
+) -> tuple[Shape | None, str]:
+    """What its job requests, or why it can't have one. `refused`: why Slurm users can't be used, by name."""
+    namespace = pod.metadata.namespace
+    tenant = tenants.get(namespace)
+    if tenant is None:
+        missing = f"namespace {namespace} has no Slurm user: an administrator adds it to the ConfigMap of tenants"
+        return None, problems.get(namespace, missing)
+    if tenant.user in refused:
+        return None, refused[tenant.user]
+    try:
+        return shape_of(pod, tenant), ""
+    except ShapeError as error:
+        return None, str(error)
+
+
+def pod_of(
+    pod: Pod, shape: Shape | None, problem: str, *, sent: str = "", unbound_seconds: float = 0.0, lost: bool = False
+) -> records.Pod:
+    """The pod for `decide`. `sent`: the node of a release that was sent; `lost`: its Kubernetes node is gone."""
+    meta, spec = pod.metadata, pod.spec
+    gates = {it.name for it in spec.scheduling_gates}
+    gated = bridge.GATE in gates
+    # The annotation of a pod that waits can't be the bridge's.
+    released = "" if gated else meta.annotations.get(bridge.NODE_ANNOTATION, "")
+    scheduled = pod.status.condition("PodScheduled")
+    shown = pod.status.condition(bridge.CONDITION)
+    return records.Pod(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        key=key_of(pod),
+        gated=gated,
+        blocked=bool(gates - {bridge.GATE}),
+        job=job_id_of(pod),
+        node=spec.node_name or released or sent,
+        bound=bool(spec.node_name),
+        deleting=meta.deletion_timestamp is not None,
+        finished=pod.finished,
+        lost=lost,
+        owner=meta.controller,
+        shape=shape,
+        problem=problem,
+        unbound_seconds=unbound_seconds,
+        unbound_reason=scheduled.message if scheduled is not None and scheduled.status == "False" else "",
+        reported=(shown.reason, shown.message) if shown is not None else ("", ""),
+    )
+
+
+def job_id_of(pod: Pod) -> int | None:
+    """By its label; 0, which no job has, for a label that isn't an id."""
+    text = pod.metadata.labels.get(bridge.JOB_LABEL)
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdecimal() and int(text) < _HIGHEST_JOB else 0
+
+
+def label_patch(pod: Pod, job: int) -> Patch:
+    """Writes the job's id on a pod without one."""
+    return [*_same(pod), *_entry("/metadata/labels", pod.metadata.labels, bridge.JOB_LABEL, str(job))]
+
+
+def release_patch(pod: Pod, node: str, end_time: int, now: float) -> Patch:
+    """Removes the gate, and binds the pod to the node. `end_time`: of its job; 0: never."""
+    gates = [it.name for it in pod.spec.scheduling_gates]
+    gate = f"/spec/schedulingGates/{gates.index(bridge.GATE)}"
+    patch = [*_same(pod), *_affinity(pod, node)]
+    toleration = {"key": bridge.TAINT, "operator": "Exists"}
+    if not pod.spec.tolerations:
+        patch.append({"op": "add", "path": "/spec/tolerations", "value": [toleration]})
+    elif all(it.key != bridge.TAINT for it in pod.spec.tolerations):
+        patch.append({"op": "add", "path": "/spec/tolerations/-", "value": toleration})
+    if end_time:
+        # The kubelet ends the pod in time while the bridge or Slurm doesn't run.
+        seconds = max(1, int(end_time - now) - DEADLINE_MARGIN)
+        if pod.spec.active_deadline_seconds is None or seconds < pod.spec.active_deadline_seconds:
+            patch.append({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": seconds})
+    patch += _entry("/metadata/annotations", pod.metadata.annotations, bridge.NODE_ANNOTATION, node)
+    return [*patch, {"op": "test", "path": f"{gate}/name", "value": bridge.GATE}, {"op": "remove", "path": gate}]
+
+
+def condition_patch(pod: Pod, why: Why, message: str, now: float) -> Patch:
+    """Writes the condition `Queued`, for the status of the pod; [] if it has it already."""
+    message = printable(message, _MESSAGE_LIMIT)
+    status = "False" if why is Why.RELEASED else "True"
+    present = pod.status.conditions
+    index = next((i for i, it in enumerate(present) if it.type == bridge.CONDITION), None)
+    value = {"type": bridge.CONDITION, "status": status, "reason": why.value, "message": message}
+    if index is None:
+        patch = [*_same(pod)] if present else [*_same(pod), {"op": "add", "path": "/status/conditions", "value": []}]
+        return [*patch, {"op": "add", "path": "/status/conditions/-", "value": {**value, **_since(now)}}]
+    shown = present[index]
+    if (shown.status, shown.reason, shown.message) == (status, why.value, message):
+        return []
+    path = f"/status/conditions/{index}"
+    changes = value if shown.status == status else {**value, **_since(now)}
+    return [
+        *_same(pod),
+        *({"op": "add", "path": f"{path}/{name}", "value": it} for name, it in changes.items() if name != "type"),
+    ]
+
+
+def _since(now: float) -> dict[str, str]:
+    return {"lastTransitionTime": timestamp(now)}
+
+
+def _same(pod: Pod) -> Patch:
+    meta = pod.metadata
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
+    ]
+
+
+def _entry(path: str, present: Mapping[str, str], key: str, value: str) -> Patch:
+    if not present:
+        return [{"op": "add", "path": path, "value": {key: value}}]
+    escaped = key.replace("~", "~0").replace("/", "~1")
+    return [{"op": "add", "path": f"{path}/{escaped}", "value": value}]
+
+
+def _affinity(pod: Pod, node: str) -> Patch:
+    """Adds the node to each term, because one of the terms has to fit."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    required: dict[str, Any] = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    name = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return [{"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {name: required}}}]
+    path = "/spec/affinity/nodeAffinity"
+    if affinity.node_affinity is None:
+        return [{"op": "add", "path": path, "value": {name: required}}]
+    present = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    if present is None:
+        return [{"op": "add", "path": f"{path}/{name}", "value": required}]
+    terms = range(len(present.node_selector_terms))
+    return [
+        {"op": "add", "path": f"{path}/{name}/nodeSelectorTerms/{index}/matchFields", "value": fields}
+        for index in terms
+    ]

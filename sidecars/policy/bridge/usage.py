@@ -1,0 +1,50 @@
+"""What pods that Slurm doesn't schedule request of Kubernetes nodes, kept up to date pod by pod. Pure."""
+
+import math
+from collections import Counter
+from decimal import Decimal
+
+from sidecars.contract import bridge
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.nodes import Usage
+from sidecars.policy.bridge.shape import requests
+from sidecars.workloads.resources import ResourceError
+
+_MEBIBYTE = 1 << 20
+
+
+class UsageBook:
+    """The sums by Kubernetes node."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, tuple[str, Decimal, int]] = {}
+        self._cpus: dict[str, Decimal] = {}
+        self._memory: Counter[str] = Counter()
+
+    def put(self, pod: Pod) -> None:
+        """A pod was created or has changed."""
+        self.discard(pod)
+        if not pod.spec.node_name or pod.finished or bridge.JOB_LABEL in pod.metadata.labels:
+            return
+        try:
+            cpus, memory = requests(pod)
+        except ResourceError:
+            # The API server accepts no such quantity.
+            return
+        node = pod.spec.node_name
+        self._pods[pod.metadata.uid] = node, cpus, memory
+        self._cpus[node] = self._cpus.get(node, Decimal(0)) + cpus
+        self._memory[node] += memory
+
+    def discard(self, pod: Pod) -> None:
+        """A pod was deleted."""
+        found = self._pods.pop(pod.metadata.uid, None)
+        if found is not None:
+            node, cpus, memory = found
+            self._cpus[node] -= cpus
+            self._memory[node] -= memory
+
+    def of(self, node: str) -> Usage:
+        """What is requested of a node."""
+        cpus = math.ceil(self._cpus.get(node, Decimal(0)))
+        return Usage(cpus, math.ceil(self._memory[node] / _MEBIBYTE))

@@ -1,0 +1,50 @@
+"""What the Slurm Bridge shows on the pods and nodes that it manages."""
+
+from sidecars.contract.explained import Explained
+from sidecars.policy.reasons.base import NOTHING, WAIT
+
+
+class PodQueued(Explained):
+    """The reasons of the condition `slinky.slurm.net/Queued` of a pod that Slurm schedules
+    ([Slurm Bridge](../bridge.md)). Its status is True while the pod waits."""
+
+    WAITING = "Waiting", "Slurm has the pod's job in its queue. The message has Slurm's reason.", WAIT
+    INCOMPLETE = (
+        "GroupIncomplete",
+        "The job of a group is submitted when all pods of the group exist. The message has their number.",
+        "Create the other pods, or correct the label `scheduler.slinky.slurm.net/group-size`.",
+    )
+    REFUSED = (
+        "Refused",
+        "The pod can't have a job, or Slurm refuses it. The message names the field or quotes Slurm.",
+        "Correct what the message names. Create the pod again for another specification.",
+    )
+    NODE_NOT_FREE = (
+        "NodeNotFree",
+        "The job runs, and its node isn't ready, is cordoned, or still has a pod of a job that has ended.",
+        WAIT,
+    )
+    JOB_UNKNOWN = (
+        "JobUnknown",
+        "Slurm doesn't list the pod's job. The pod is neither deleted nor submitted again.",
+        "If the job has ended, delete the pod.",
+    )
+    RELEASED = "Released", "The job runs, and the pod may start.", NOTHING
+
+
+class BridgeEvent(Explained):
+    """Events of the Slurm Bridge, of pods and of Kubernetes nodes."""
+
+    SUBMITTED = "Submitted", "The pod got a job in Slurm. The note has its id.", NOTHING
+    RELEASED = "Released", "The job runs, and the pod may start on the job's node.", NOTHING
+    JOB_ENDED = "JobEnded", "The job has ended, and the pod is deleted. The note has the job's state.", NOTHING
+    NOT_BOUND = (
+        "NotBound",
+        "A released pod was not bound within 15 s. Its job is cancelled, and the node is avoided for a while.",
+        "The note quotes the scheduler.",
+    )
+    REFUSED = (
+        "Refused",
+        "The pod can't have a job, or the Kubernetes node can't have a record in Slurm. The note has the cause.",
+        "Correct what the note names.",
+    )

@@ -1,0 +1,175 @@
+"""The bridge with the rights, the admission policy and the tenants of docs/bridge.md, and a simulated Slurm."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from sidecars.contract import bridge
+from sidecars.kube import LEASES, PODS, ApiError, Client, load_credentials
+from sidecars.simulate import serve
+from sidecars.simulate.records import Fault
+from tests.cluster.control_plane import ControlPlane
+from tests.support.bridge import KEY, live, pod, slurm
+from tests.support.bridge_world import BRIDGE, TENANT, World, a_world, control_plane
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """With a scheduler."""
+    with control_plane(tmp_path_factory.mktemp("bridge")) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
+    """A namespace, two nodes and a simulated Slurm."""
+    key, model = tmp_path / "jwt.key", slurm()
+    key.write_bytes(KEY)
+    async with serve(model) as url, a_world(plane, url, key, model) as found:
+        yield found
+
+
+async def test_a_pod_is_submitted_released_bound_and_deleted_at_the_end_of_its_job(world: World) -> None:
+    async with world.bridge():
+        await world.records()
+        await world.create()
+        job = await world.job()
+        assert job.user == "ada"
+        found = await world.pod()
+        assert found is not None
+        assert found["metadata"]["labels"][bridge.JOB_LABEL] == str(job.job_id)
+        await world.until("Slurm's reason", world.condition)
+        world.slurm.job_run(job.job_id, {world.nodes[1]: 1})
+        await world.until("the pod to be bound", world.place)
+        assert await world.place() == world.nodes[1]
+        world.slurm.job_end(job.job_id, state="TIMEOUT")
+        await world.gone()
+        assert len(world.slurm.jobs) == 1
+        await world.happened("Submitted", "Released", "JobEnded")
+
+
+async def test_a_group_is_bound_as_slurm_has_placed_it(world: World) -> None:
+    async with world.bridge():
+        await world.records()
+        for index in range(3):
+            await world.create(f"p{index}", group=("g", 3))
+        job = await world.job()
+        assert job.tasks == 3
+        world.slurm.job_run(job.job_id, {world.nodes[0]: 2, world.nodes[1]: 1})
+
+        async def bound() -> bool:
+            return all([await world.place(f"p{index}") for index in range(3)])
+
+        await world.until("the pods to be bound", bound)
+        places = sorted([await world.place(f"p{index}") for index in range(3)])
+    assert places == [world.nodes[0], world.nodes[0], world.nodes[1]]
+
+
+async def test_nothing_is_deleted_while_slurmrestd_is_down(world: World) -> None:
+    async with world.bridge():
+        await world.records()
+        await world.create()
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {world.nodes[0]: 1})
+        await world.until("the pod to be bound", world.place)
+        world.slurm.fail(Fault.RESET)
+        world.slurm.job_end(job.job_id)
+        before = len(world.slurm.calls)
+
+        async def asked() -> bool:
+            return len(world.slurm.calls) > before + 3
+
+        await world.until("some passes", asked)
+        found = await world.pod()
+        assert found is not None
+        assert "deletionTimestamp" not in found["metadata"]
+        world.slurm.heal()
+        await world.gone()
+
+
+@pytest.mark.parametrize("step", ["submitted", "labelled", "started", "running", "released"])
+async def test_a_bridge_that_is_killed_between_two_steps_leads_to_no_second_job(world: World, step: str) -> None:
+    async def labelled() -> bool:
+        found = await world.pod()
+        return bridge.JOB_LABEL in (found or {}).get("metadata", {}).get("labels", {})
+
+    async def released() -> bool:
+        found = await world.pod()
+        return not (found or {}).get("spec", {}).get("schedulingGates")
+
+    async def submitted() -> bool:
+        return bool(live(world.slurm))
+
+    async def started() -> bool:
+        return any(not job.blocked for job in live(world.slurm))
+
+    first = {"submitted": submitted, "labelled": labelled}.get(step, started)
+    async with world.bridge():
+        await world.records()
+        await world.create()
+        await world.until(f"the job to be {step}", first)
+        if step == "released":
+            world.slurm.job_run(1, {world.nodes[0]: 1})
+            await world.until("the release", released)
+    if step == "running":
+        world.slurm.job_run(1, {world.nodes[0]: 1})
+    async with world.bridge():
+        if step not in ("running", "released"):
+            world.slurm.job_run((await world.job()).job_id, {world.nodes[0]: 1})
+        await world.until("the pod to be bound", world.place)
+    assert len(world.slurm.jobs) == 1
+
+
+async def test_a_tenant_can_neither_remove_the_gate_nor_write_the_label(world: World, plane: ControlPlane) -> None:
+    async with Client.connect(load_credentials(plane.client("tenant", *TENANT))) as tenant:
+        await tenant.create(PODS, pod(world.namespace, "p"))
+        ungated = pod(world.namespace, "ungated")
+        ungated["spec"]["schedulingGates"] = []
+        forged = pod(world.namespace, "forged")
+        forged["metadata"]["labels"] = {bridge.JOB_LABEL: "1"}
+
+        async def enforced() -> bool:
+            """kube-apiserver enforces a new policy after a moment."""
+            try:
+                await tenant.create(PODS, ungated)
+            except ApiError:
+                return True
+            await tenant.delete(PODS, world.namespace, "ungated", grace_period_seconds=0)
+            return False
+
+        await world.until("the policy to be enforced", enforced)
+        for item in (ungated, forged):
+            with pytest.raises(ApiError, match="only the Slurm Bridge"):
+                await tenant.create(PODS, item)
+        gate = [{"op": "remove", "path": "/spec/schedulingGates"}]
+        with pytest.raises(ApiError, match="only the Slurm Bridge"):
+            await tenant.json_patch(PODS, world.namespace, "p", gate, msgspec.Raw)
+        patch = {"metadata": {"labels": {bridge.JOB_LABEL: "1"}}}
+        with pytest.raises(ApiError, match="only the Slurm Bridge"):
+            await tenant.merge_patch(PODS, world.namespace, "p", patch)
+
+
+async def test_the_program_leads_by_its_lease_schedules_and_ends_on_sigterm(world: World, plane: ControlPlane) -> None:
+    flags = [f"--slurmrestd-url={world.settings.slurmrestd_url}", f"--jwt-key={world.settings.key_file}"]
+    flags += ["--namespace=slurm", f"--kubeconfig={plane.client('bridge', *BRIDGE)}", "--health-port=0"]
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sidecars", "bridge", *flags), stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        await world.create()
+        await world.job()
+        lease = await world.admin.get(LEASES, "slurm", "slurm-bridge")
+        assert lease["spec"]["holderIdentity"]
+        program.terminate()
+        _, log = await program.communicate()
+    finally:
+        if program.returncode is None:
+            program.kill()
+    assert program.returncode == 0, log.decode()
+    lease = await world.admin.get(LEASES, "slurm", "slurm-bridge")
+    assert not lease["spec"]["holderIdentity"]

@@ -1,0 +1,189 @@
+"""A tenant's namespace and Kubernetes nodes for the bridge, on a real kube-apiserver and kube-scheduler.
+
+With the rights and the admission policy of docs/bridge.md.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sidecars.bridge import main
+from sidecars.bridge.settings import Settings
+from sidecars.contract import bridge
+from sidecars.kube import (
+    CONFIG_MAPS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Client,
+    Manifest,
+    NotFound,
+    Resource,
+    load_credentials,
+)
+from sidecars.simulate import SlurmModel
+from sidecars.simulate.records import SimJob
+from tests.cluster.commands import run
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.tools import tool
+from tests.support.apiserver import until
+from tests.support.bridge import live, node, pod, tenants
+
+DOCS = Path(__file__).parents[2] / "docs" / "bridge.md"
+BRIDGE = ("system:serviceaccount:slurm:slurm-bridge", "system:serviceaccounts", "system:authenticated")
+TENANT = ("tenant", "system:authenticated")
+NUMBERS = itertools.count()
+ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
+
+
+def documented() -> list[Manifest]:
+    """What the page has an administrator create, but the Deployment and the examples."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", DOCS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    found = [item for block in blocks for item in yaml.safe_load_all(block)]
+    return [item for item in found if item["kind"] not in ("Deployment", "Job", "ConfigMap")]
+
+
+@contextlib.contextmanager
+def control_plane(folder: Path) -> Iterator[ControlPlane]:
+    """etcd, kube-apiserver and kube-scheduler, with what the page has an administrator create."""
+    found = ControlPlane.temporary(folder)
+    try:
+        found.scheduler.start()
+        kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={found.kubeconfig}"]
+        run([*kubectl, "create", "namespace", "slurm"], seconds=30)
+        run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(documented()), seconds=30)
+        edit = ["create", "clusterrolebinding", "tenant", "--clusterrole=edit", "--user=tenant"]
+        run([*kubectl, *edit], seconds=30)
+        yield found
+    finally:
+        found.stop()
+
+
+@dataclass
+class World:
+    """A tenant's namespace, two Kubernetes nodes of its own, and a Slurm."""
+
+    admin: Client
+    account: Client
+    """The bridge's."""
+    slurm: SlurmModel
+    settings: Settings
+    namespace: str
+    nodes: tuple[str, str]
+
+    @contextlib.asynccontextmanager
+    async def bridge(self) -> AsyncIterator[None]:
+        work = asyncio.create_task(main.lead(self.account, self.settings))
+        try:
+            yield
+        finally:
+            assert not work.done(), work.exception()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def create(self, name: str = "p", **values: Any) -> None:
+        await self.admin.create(PODS, pod(self.namespace, name, **values))
+
+    async def pod(self, name: str = "p") -> Manifest | None:
+        try:
+            return await self.admin.get(PODS, self.namespace, name)
+        except NotFound:
+            return None
+
+    async def place(self, name: str = "p") -> str:
+        """The Kubernetes node that the scheduler has bound it to."""
+        found = await self.pod(name)
+        return str((found or {}).get("spec", {}).get("nodeName", ""))
+
+    async def condition(self, name: str = "p") -> dict[str, Any]:
+        found = ((await self.pod(name)) or {}).get("status", {}).get("conditions", ())
+        return next((it for it in found if it["type"] == bridge.CONDITION), {})
+
+    async def job(self) -> SimJob:
+        """The only job, as soon as it may start."""
+
+        async def look() -> bool:
+            return any(not job.blocked for job in live(self.slurm))
+
+        await until("a job that may start", look)
+        [found] = live(self.slurm)
+        return found
+
+    async def gone(self, name: str = "p") -> None:
+        """A kubelet ends the pod that is being deleted."""
+
+        async def look() -> bool:
+            found = await self.pod(name)
+            if found is not None and found["metadata"].get("deletionTimestamp"):
+                await self.admin.delete(PODS, self.namespace, name, grace_period_seconds=0)
+            return found is None
+
+        await until(f"pod {name} to be deleted", look)
+
+    async def until(self, what: str, look: Callable[[], Awaitable[Any]]) -> None:
+        await until(what, look)
+
+    async def records(self) -> None:
+        async def look() -> bool:
+            return all(it in self.slurm.nodes and bool(self.slurm.nodes[it].extra) for it in self.nodes)
+
+        await until("the records of the nodes", look)
+
+    async def happened(self, *wanted: str) -> None:
+        """Wait for these Events."""
+
+        async def look() -> bool:
+            return set(wanted) <= await self.reasons()
+
+        await until(f"the Events {wanted}", look)
+
+    async def reasons(self) -> set[str]:
+        events, _ = await self.admin.list(EVENTS, self.namespace)
+        return {it["reason"] for it in events if it.get("reportingController") == "slurm-bridge"}
+
+
+@contextlib.asynccontextmanager
+async def a_world(
+    plane: ControlPlane, url: str, key: Path, model: SlurmModel, user: str = "ada"
+) -> AsyncIterator[World]:
+    """A namespace and two nodes, for a bridge of the slurmrestd at `url`. `model`: the simulated one."""
+    number = next(NUMBERS)
+    namespace, nodes = f"team-{number}", (f"k{number}a", f"k{number}b")
+    account = load_credentials(plane.client("bridge", *BRIDGE))
+    async with (
+        Client.connect(load_credentials(plane.kubeconfig)) as admin,
+        Client.connect(account) as client,
+    ):
+        labels = {"slurm-bridge": "managed"}
+        metadata = {"name": namespace, "labels": labels}
+        await admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        default = {"name": "default", "namespace": namespace}
+        await admin.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
+        for name in nodes:
+            item = node(name)
+            await admin.create(NODES, item)
+            await admin.merge_patch(NODES, None, name, {"status": status(item)}, subresource="status")
+            # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
+            taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
+            await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
+        await admin.create(CONFIG_MAPS, tenants("slurm", **{namespace: f'{{"user": "{user}"}}'}))
+        try:
+            yield World(admin, client, model, Settings(url, "slurm", key), namespace, nodes)
+        finally:
+            await admin.delete(CONFIG_MAPS, "slurm", "slurm-bridge-tenants")
+            for name in nodes:
+                await admin.delete(NODES, None, name)
+
+
+def status(item: dict[str, Any]) -> dict[str, Any]:
+    """The status of a node whose kubelet runs."""
+    pods = {**item["status"]["allocatable"], "pods": "110"}
+    return {**item["status"], "allocatable": pods, "capacity": pods}

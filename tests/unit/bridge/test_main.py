@@ -1,0 +1,300 @@
+"""The whole role, against doubles of Kubernetes and of Slurm."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from sidecars.bridge import main, passes
+from sidecars.bridge.settings import Settings
+from sidecars.contract import bridge
+from sidecars.kube import CONFIG_MAPS, EVENTS, NODES, PODS, Client
+from sidecars.simulate import SlurmModel, serve
+from sidecars.simulate.records import Fault, SimJob
+from sidecars.slurm.states import is_drain
+from tests.support.apiserver import until
+from tests.support.bridge import KEY, live, node, pod, slurm, tenants
+from tests.support.kube_double import KubeDouble
+
+
+@dataclasses.dataclass
+class World:
+    kube: KubeDouble
+    slurm: SlurmModel
+    settings: Settings
+
+    @contextlib.asynccontextmanager
+    async def bridge(self) -> AsyncIterator[None]:
+        async with Client.connect(self.kube.credentials) as client:
+            work = asyncio.create_task(main.lead(client, self.settings))
+            try:
+                yield
+            finally:
+                assert not work.done(), work.exception()
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+
+    def pod(self, name: str = "p") -> Any:
+        return self.kube.objects(PODS)["team", name]
+
+    def condition(self, name: str = "p") -> dict[str, Any]:
+        found = (self.pod(name).get("status") or {}).get("conditions", ())
+        return next((it for it in found if it["type"] == bridge.CONDITION), {})
+
+    def bind(self, name: str = "p") -> None:
+        """As the scheduler and the kubelet do with a released pod."""
+        item = self.pod(name)
+        item["spec"]["nodeName"] = item["metadata"]["annotations"][bridge.NODE_ANNOTATION]
+        self.kube.put(PODS, item)
+
+    async def job(self) -> SimJob:
+        """The only job, as soon as it may start."""
+        await until("a job that is not held", self.when(lambda: any(not job.blocked for job in live(self.slurm))))
+        [found] = live(self.slurm)
+        return found
+
+    def released(self, name: str = "p") -> bool:
+        return not self.pod(name)["spec"]["schedulingGates"]
+
+    def reasons(self) -> set[str]:
+        return {it["reason"] for it in self.kube.objects(EVENTS).values()}
+
+    @staticmethod
+    def when(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+        async def looked() -> bool:
+            return look()
+
+        return looked
+
+    async def until(self, what: str, look: Callable[[], bool]) -> None:
+        await until(what, self.when(look), 8)
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(passes, "INTERVAL", 0.2)
+    monkeypatch.setattr(passes, "CALM_SECONDS", 1.0)
+    (tmp_path / "jwt.key").write_bytes(KEY)
+    model = slurm()
+    async with KubeDouble() as kube, serve(model) as url:
+        kube.put(NODES, node("k1"))
+        kube.put(CONFIG_MAPS, tenants("slurm", team='{"user": "ada"}', rooted='{"user": "toor"}'))
+        yield World(kube, model, Settings(url, "slurm", key_file=tmp_path / "jwt.key", health_port=0))
+
+
+async def test_a_pod_goes_through_the_whole_protocol(world: World) -> None:
+    async with world.bridge():
+        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, pod("team", "p", cpu="1500m"))
+        job = await world.job()
+        assert (job.user, job.cpus, job.memory, job.partition) == ("ada", 2, 100, "slurm-bridge")
+        assert world.pod()["metadata"]["labels"][bridge.JOB_LABEL] == str(job.job_id)
+        assert bridge.decode(job.admin_comment) == bridge.decode(job.comment)
+        await world.until("the condition", lambda: "Resources" in world.condition().get("message", ""))
+        assert not world.released()
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the release", world.released)
+        assert world.pod()["metadata"]["annotations"] == {bridge.NODE_ANNOTATION: "k1"}
+        world.bind()
+        await world.until("the condition to be over", lambda: world.condition()["reason"] == "Released")
+        world.slurm.job_end(job.job_id, state="TIMEOUT")
+        await world.until("the pod to be gone", lambda: ("team", "p") not in world.kube.objects(PODS))
+    assert world.reasons() == {"Submitted", "Released", "JobEnded"}
+    assert len(world.slurm.jobs) == 1
+
+
+async def test_a_group_is_one_job_and_each_pod_gets_a_place(world: World) -> None:
+    world.kube.put(NODES, node("k2"))
+    async with world.bridge():
+        await world.until("the records", lambda: {"k1", "k2"} <= world.slurm.nodes.keys())
+        world.kube.put(PODS, pod("team", "p0", group=("g", 3)))
+        await world.until("the condition", lambda: world.condition("p0").get("reason") == "GroupIncomplete")
+        assert not live(world.slurm)
+        for name in ("p1", "p2"):
+            world.kube.put(PODS, pod("team", name, group=("g", 3)))
+        job = await world.job()
+        assert job.tasks == 3
+        world.slurm.job_run(job.job_id, {"k1": 2, "k2": 1})
+        await world.until("the release", lambda: all(world.released(f"p{i}") for i in range(3)))
+    nodes = [world.pod(f"p{i}")["metadata"]["annotations"][bridge.NODE_ANNOTATION] for i in range(3)]
+    assert sorted(nodes) == ["k1", "k1", "k2"]
+
+
+@pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.NO_SLURMCTLD, Fault.EMPTY, Fault.RESET, Fault.BAD_TOKEN])
+async def test_no_pod_is_deleted_and_nothing_submitted_while_slurm_is_unknown(world: World, fault: Fault) -> None:
+    async with world.bridge():
+        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the release", world.released)
+        world.bind()
+        world.slurm.fail(fault)
+        world.kube.put(PODS, pod("team", "other"))
+        before = len(world.slurm.requests("GET", "jobs/state/"))
+        await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) > before + 3)
+        assert ("team", "p") in world.kube.objects(PODS)
+        assert len(world.slurm.requests("POST", "job/submit")) == 1
+        assert not world.slurm.requests("DELETE")
+        world.slurm.heal()
+        await world.until("the other pod's job", lambda: len(live(world.slurm)) == 2)
+    assert ("team", "p") in world.kube.objects(PODS)
+
+
+async def test_a_bridge_that_starts_again_adopts_the_job_that_was_submitted(world: World) -> None:
+    world.kube.put(PODS, pod("team", "p"))
+    world.slurm.fail(Fault.SERVER_ERROR, method="POST", path="job/1")
+    world.kube.write_faults.extend(["500"] * 200)
+    async with world.bridge():
+        await world.until("a held job", lambda: bool(live(world.slurm)))
+    [job] = live(world.slurm)
+    assert job.blocked
+    world.slurm.heal()
+    world.kube.write_faults.clear()
+    async with world.bridge():
+        assert (await world.job()).job_id == job.job_id
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the release", world.released)
+    async with world.bridge():
+        world.bind()
+        world.slurm.job_end(job.job_id)
+        await world.until("the pod to be gone", lambda: ("team", "p") not in world.kube.objects(PODS))
+    assert len(world.slurm.jobs) == 1
+
+
+async def test_an_answer_that_is_lost_leads_to_no_second_job(world: World) -> None:
+    world.slurm.fail(Fault.CUT, 1, method="POST", path="job/submit")
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        assert (await world.job()).job_id == 1
+    assert len(world.slurm.jobs) == 1
+
+
+async def test_the_job_of_a_deleted_pod_is_cancelled(world: World) -> None:
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        job = await world.job()
+        world.kube.remove(PODS, "team", "p")
+        await world.until("the job's end", lambda: not live(world.slurm))
+        assert job.states == {"CANCELLED"}
+
+
+async def test_the_next_pod_waits_until_the_pod_of_an_ended_job_is_gone(world: World) -> None:
+    async with world.bridge():
+        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the release", world.released)
+        terminating = world.pod()
+        terminating["spec"]["nodeName"] = "k1"
+        terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        world.kube.put(PODS, terminating)
+        world.slurm.job_end(job.job_id, state="CANCELLED")
+        world.kube.put(PODS, pod("team", "next"))
+        following = await world.job()
+        world.slurm.job_run(following.job_id, {"k1": 1})
+        await world.until("the reason", lambda: world.condition("next").get("reason") == "NodeNotFree")
+        assert not world.released("next")
+        world.kube.remove(PODS, "team", "p")
+        await world.until("the release", lambda: world.released("next"))
+
+
+async def test_pods_that_can_have_no_job_show_the_reason(world: World) -> None:
+    world.slurm.users = frozenset({"slurm"})
+    world.kube.put(PODS, pod("nobody", "p"))
+    world.kube.put(PODS, pod("team", "p"))
+
+    def message(namespace: str) -> str:
+        conditions = (world.kube.objects(PODS)[namespace, "p"].get("status") or {}).get("conditions") or [{}]
+        return str(conditions[0].get("message", ""))
+
+    async with world.bridge():
+        await world.until("the unmapped one", lambda: "no Slurm user" in message("nobody"))
+        await world.until("the unknown user", lambda: "6010" in message("team"))
+    assert "Refused" in world.reasons()
+
+
+async def test_a_user_with_uid_0_gets_nothing_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sidecars.simulate import answers
+
+    honest = answers.job
+    monkeypatch.setattr(answers, "job", lambda it: honest(it) | ({"user_id": 0} if it.user == "toor" else {}))
+    world.kube.put(PODS, pod("rooted", "p"))
+
+    def message() -> str:
+        conditions = (world.kube.objects(PODS)["rooted", "p"].get("status") or {}).get("conditions") or [{}]
+        return str(conditions[0].get("message", ""))
+
+    async with world.bridge():
+        await world.until("the refusal", lambda: "uid 0" in message())
+        await world.until("the job's end", lambda: not live(world.slurm))
+    assert [job.blocked for job in world.slurm.jobs.values()] == [True]
+
+
+async def test_the_records_of_nodes_follow_the_nodes(world: World) -> None:
+    async with world.bridge():
+        await world.until("the record", lambda: bool(world.slurm.nodes.get("k1") and world.slurm.nodes["k1"].extra))
+        record = world.slurm.nodes["k1"]
+        assert "EXTERNAL" in record.flags
+        assert (record.address, record.cpus, record.real_memory) == ("10.0.0.1", 8, 16_384)
+        other = pod("x", "other", cpu="1500m")
+        other["spec"] |= {"schedulingGates": [], "nodeName": "k1"}
+        world.kube.put(PODS, other)
+        await world.until("a smaller record", lambda: "k1" in world.slurm.nodes and world.slurm.nodes["k1"].cpus == 6)
+        world.kube.put(NODES, {**node("k1"), "spec": {"unschedulable": True}})
+        await world.until("the drain", lambda: is_drain(world.slurm.states("k1")))
+        world.kube.put(NODES, node("k1"))
+        await world.until("the end of the drain", lambda: not is_drain(world.slurm.states("k1")))
+        world.kube.remove(NODES, "", "k1")
+        await world.until("the record to be gone", lambda: "k1" not in world.slurm.nodes)
+
+
+async def test_nothing_is_written_when_nothing_changes(world: World) -> None:
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        await world.job()
+        await world.until("the condition", lambda: "Resources" in world.condition().get("message", ""))
+        await world.until("the record", lambda: bool(world.slurm.nodes.get("k1") and world.slurm.nodes["k1"].extra))
+
+        def writes() -> int:
+            methods = [call.method for call in world.kube.calls] + [call.method for call in world.slurm.calls]
+            return sum(method != "GET" for method in methods)
+
+        before, asked = writes(), len(world.slurm.requests("GET", "jobs/state/"))
+        await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) > asked + 5)
+        assert writes() == before
+
+
+async def test_a_submission_carries_a_short_token_of_the_tenants_user(world: World) -> None:
+    world.slurm.users = frozenset({"ada"})
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        assert (await world.job()).user == "ada"
+
+
+async def test_health_is_that_of_the_passes() -> None:
+    healthy = True
+    async with main._serving(0, lambda: healthy):
+        pass
+    assert main._healthy([])
+
+
+async def test_the_health_endpoint_answers(unused_tcp_port: int) -> None:
+    answers = iter([True, False])
+    async with main._serving(unused_tcp_port, lambda: next(answers)), aiohttp.ClientSession() as session:
+        for status in (200, 503):
+            async with session.get(f"http://127.0.0.1:{unused_tcp_port}/healthz") as answer:
+                assert answer.status == status
+
+
+def test_a_key_that_is_missing_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    key = tmp_path / "absent.key"
+    assert main.main(["--slurmrestd-url", "http://x:1", "--jwt-key", str(key)]) == 1
+    assert str(key) in caplog.text

@@ -1,0 +1,35 @@
+"""The bridge's command line."""
+
+from pathlib import Path
+
+import pytest
+
+from sidecars.bridge.settings import Settings, parse
+
+URL = "http://slurm-restapi.slurm:6820"
+
+
+def test_only_the_address_of_slurmrestd_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse(["--slurmrestd-url", f"{URL}/"], {"POD_NAMESPACE": "slurm"}) == Settings(URL, "slurm")
+    with pytest.raises(SystemExit):
+        parse([], {})
+    assert "--slurmrestd-url" in capsys.readouterr().err
+
+
+def test_flags_become_settings() -> None:
+    flags = "--jwt-key /k --slurm-user admin --namespace n --tenants t --default-partition p --health-port 0 --lease l"
+    found = parse(["--slurmrestd-url", URL, *flags.split()], {})
+    assert found == Settings(URL, "n", Path("/k"), "admin", "t", "p", health_port=0, lease="l")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--slurmrestd-url", "slurm:6820"], "'slurm:6820' is not slurmrestd's address; give http://HOST:PORT"),
+        (["--slurmrestd-url", URL, "--health-port", "70000"], "'70000' is not a port"),
+    ],
+)
+def test_a_bad_value_is_named(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(flags, {})
+    assert words in capsys.readouterr().err

@@ -1,0 +1,145 @@
+"""What is known of Slurm's jobs after a series of answers."""
+
+import dataclasses
+
+from sidecars.contract import bridge
+from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.jobs import TRUST_EMPTY_AFTER, JobBook
+from sidecars.policy.bridge.records import Phase
+from sidecars.slurm.external import Allocation, ExternalJob
+
+PENDING, RUNNING, CANCELLED = frozenset({"PENDING"}), frozenset({"RUNNING"}), frozenset({"CANCELLED"})
+TEXT = bridge.encode(Comment("team", "u", "d"))
+OURS = ExternalJob(1, PENDING, external=True, user_name="ada", user_id=8, comment=TEXT, blocked=True)
+STARTED = dataclasses.replace(OURS, blocked=False, admin_comment=TEXT)
+RUNS = dataclasses.replace(STARTED, states=RUNNING, allocations=(Allocation("n1", 2),))
+OTHER = ExternalJob(2, RUNNING, user_name="eve", user_id=9)
+
+
+def book(*records: ExternalJob) -> JobBook:
+    """One that has read these jobs."""
+    found = JobBook()
+    found.states({it.job_id: it.states for it in records}, 0)
+    for it in records:
+        found.details(it.job_id, it)
+    return found
+
+
+def known(found: JobBook) -> bool:
+    return found.known
+
+
+def phases(found: JobBook) -> dict[int, Phase]:
+    return {job_id: job.phase for job_id, job in found.jobs({}, {}).items()}
+
+
+def test_nothing_is_known_before_the_first_answer_and_after_a_failed_one() -> None:
+    found = JobBook()
+    assert not known(found)
+    found.states({}, 0)
+    assert known(found)
+    found.fail()
+    assert not known(found)
+
+
+def test_nothing_is_known_while_a_listed_job_was_never_read() -> None:
+    found = book(OURS)
+    found.states({1: PENDING, 3: PENDING}, 1)
+    assert not known(found)
+    assert found.to_read() == [3]
+    found.details(3, None)
+    assert known(found)
+
+
+def test_only_placeholders_are_read_again_when_their_states_change() -> None:
+    found = book(OURS, OTHER)
+    assert found.to_read() == []
+    found.states({1: RUNNING, 2: CANCELLED}, 1)
+    assert found.to_read() == [1]
+    assert known(found)
+    assert phases(found) == {1: Phase.STARTING}
+    found.details(1, RUNS)
+    assert phases(found) == {1: Phase.RUNNING}
+
+
+def test_the_end_of_a_job_counts_before_its_details_are_read() -> None:
+    found = book(RUNS)
+    found.states({1: CANCELLED}, 1)
+    assert phases(found) == {1: Phase.ENDED}
+
+
+def test_an_ended_job_keeps_what_it_had() -> None:
+    found = book(RUNS)
+    found.states({1: CANCELLED}, 1)
+    found.details(1, dataclasses.replace(RUNS, states=CANCELLED, allocations=()))
+    assert found.jobs({}, {})[1].slots == (("n1", 2),)
+    assert found.to_read() == []
+
+
+def test_an_ended_job_that_slurm_forgets_stays_ended_while_a_pod_has_its_label() -> None:
+    found = book(dataclasses.replace(RUNS, states=CANCELLED), OTHER)
+    found.states({2: RUNNING}, 1)
+    found.forget([1])
+    assert phases(found) == {1: Phase.ENDED}
+    found.forget([])
+    assert phases(found) == {}
+
+
+def test_a_running_job_that_is_missing_is_unknown_and_not_ended() -> None:
+    found = book(RUNS, OTHER)
+    found.states({2: RUNNING}, 1)
+    assert phases(found) == {}
+    assert known(found)
+    found.states({1: RUNNING, 2: RUNNING}, 2)
+    assert found.to_read() == [1]
+
+
+def test_an_empty_list_after_one_with_running_jobs_is_not_believed_for_a_minute() -> None:
+    found = book(RUNS)
+    found.states({}, 10)
+    assert not known(found)
+    found.states({}, 10 + TRUST_EMPTY_AFTER - 1)
+    assert not known(found)
+    found.states({}, 10 + TRUST_EMPTY_AFTER)
+    assert known(found)
+    assert phases(found) == {}
+
+
+def test_an_empty_list_that_is_followed_by_the_jobs_changes_nothing() -> None:
+    found = book(RUNS)
+    found.states({}, 10)
+    found.states({1: RUNNING}, 11)
+    assert known(found)
+    assert phases(found) == {1: Phase.RUNNING}
+
+
+def test_an_empty_list_after_ended_jobs_alone_counts_at_once() -> None:
+    found = book(dataclasses.replace(RUNS, states=CANCELLED))
+    found.states({}, 10)
+    assert known(found)
+
+
+def test_another_job_with_the_id_of_a_forgotten_one_is_read() -> None:
+    found = book(dataclasses.replace(RUNS, states=CANCELLED), OTHER)
+    found.states({2: RUNNING}, 1)
+    found.states({1: PENDING, 2: RUNNING}, 2)
+    assert found.to_read() == [1]
+    found.details(1, dataclasses.replace(OTHER, job_id=1))
+    assert phases(found) == {}
+
+
+def test_a_job_that_was_started_is_read_again_and_not_started_twice() -> None:
+    found = book(OURS)
+    assert phases(found) == {1: Phase.SUBMITTED}
+    found.stale(1)
+    assert phases(found) == {1: Phase.PENDING}
+    assert found.to_read() == [1]
+    assert found.details(1, STARTED)
+    assert phases(found) == {1: Phase.PENDING}
+
+
+def test_details_that_are_the_same_are_no_news() -> None:
+    found = book(STARTED)
+    assert found.waiting() == [1]
+    assert not found.details(1, STARTED)
+    assert found.details(1, dataclasses.replace(STARTED, reason="Priority"))

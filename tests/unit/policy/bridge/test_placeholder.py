@@ -1,0 +1,103 @@
+"""The request for a placeholder job, and what its record means."""
+
+import dataclasses
+
+import pytest
+
+from sidecars.contract import bridge
+from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.placeholder import comment_of, job_of, request_of
+from sidecars.policy.bridge.records import GroupKey, Job, Phase, Submit
+from sidecars.policy.bridge.shape import Shape
+from sidecars.slurm.external import Allocation, ExternalJob
+
+SHAPE = Shape("ada", "p", cpus=2, memory=1000)
+KEY = GroupKey("team", "u")
+COMMENT = Comment("team", "u", SHAPE.digest)
+HELD = ExternalJob(
+    7, frozenset({"PENDING"}), external=True, user_name="ada", user_id=8, comment=bridge.encode(COMMENT), blocked=True
+)
+STARTED = dataclasses.replace(HELD, admin_comment=bridge.encode(COMMENT), blocked=False)
+
+
+def job(record: ExternalJob, *words: str, current: bool = True, shape: Shape | None = SHAPE) -> Job:
+    states = frozenset(words) or record.states
+    shapes = {} if shape is None else {KEY: shape}
+    return job_of(record, COMMENT, states, current=current, shapes=shapes, kube_nodes={"n1": "k1"})
+
+
+def running(*allocations: Allocation) -> ExternalJob:
+    return dataclasses.replace(STARTED, states=frozenset({"RUNNING"}), allocations=allocations, cpus_per_task=2)
+
+
+def test_a_single_pod_is_one_task_on_one_node() -> None:
+    request = request_of(Submit(KEY, SHAPE), ("n2",))
+    assert (request.tasks, request.min_nodes, request.max_nodes) == (1, 1, 1)
+    assert request.excluded_nodes == ("n2",)
+    assert bridge.decode(request.comment) == COMMENT
+
+
+def test_a_group_may_get_as_many_nodes_as_it_has_pods_and_no_more() -> None:
+    shape = dataclasses.replace(SHAPE, pods=4, min_nodes=9)
+    request = request_of(Submit(KEY, shape), ())
+    assert (request.tasks, request.min_nodes, request.max_nodes) == (4, 4, 4)
+    request = request_of(Submit(KEY, dataclasses.replace(shape, min_nodes=0, max_nodes=2)), ())
+    assert (request.min_nodes, request.max_nodes) == (1, 2)
+
+
+def test_a_job_of_others_has_no_comment_of_ours() -> None:
+    assert comment_of(HELD) == COMMENT
+    assert comment_of(dataclasses.replace(HELD, external=False)) is None
+    assert comment_of(dataclasses.replace(HELD, comment="mine")) is None
+
+
+def test_a_users_comment_does_not_count_beside_the_admin_comment() -> None:
+    forged = dataclasses.replace(STARTED, comment=bridge.encode(Comment("team", "another", "x")))
+    assert comment_of(forged) == COMMENT
+
+
+@pytest.mark.parametrize(
+    ("record", "words", "phase"),
+    [
+        (HELD, ["PENDING"], Phase.SUBMITTED),
+        (STARTED, ["PENDING"], Phase.PENDING),
+        (dataclasses.replace(STARTED, blocked=True), ["PENDING"], Phase.PENDING),
+        (running(Allocation("n1", 2)), ["RUNNING"], Phase.RUNNING),
+        (running(Allocation("n1", 2)), ["RUNNING", "CONFIGURING"], Phase.STARTING),
+        (running(Allocation("n1", 2)), ["SUSPENDED"], Phase.STOPPED),
+        (STARTED, ["RUNNING"], Phase.STARTING),
+        (running(Allocation("n1", 2)), ["CANCELLED", "COMPLETING"], Phase.ENDED),
+        (STARTED, ["SOMETHING_NEW"], Phase.STARTING),
+    ],
+)
+def test_the_phase_of_a_job(record: ExternalJob, words: list[str], phase: Phase) -> None:
+    assert job(record, *words).phase is phase
+
+
+def test_details_that_are_older_than_the_states_let_no_pod_be_released_and_no_job_be_started() -> None:
+    assert job(running(Allocation("n1", 2)), "RUNNING", current=False).phase is Phase.STARTING
+    assert job(HELD, "PENDING", current=False).phase is Phase.PENDING
+
+
+def test_a_slot_is_what_one_pod_requests_of_what_the_job_has_on_a_kubernetes_node() -> None:
+    assert job(running(Allocation("n1", 6, 3000), Allocation("n2", 2, 1000))).slots == (("k1", 3), ("n2", 1))
+
+
+def test_a_job_whose_user_has_made_it_smaller_has_fewer_slots() -> None:
+    assert job(running(Allocation("n1", 1, 3000))).slots == (("k1", 0),)
+    assert job(running(Allocation("n1", 2, 999))).slots == (("k1", 0),)
+    gpus = dataclasses.replace(SHAPE, gres="gres/gpu:2")
+    assert job(running(Allocation("n1", 4, 2000, gpus=2)), shape=gpus).slots == (("k1", 1),)
+
+
+def test_memory_that_slurm_does_not_allocate_does_not_count() -> None:
+    assert job(running(Allocation("n1", 2, 0))).slots == (("k1", 1),)
+
+
+def test_without_the_request_of_its_pods_the_tasks_of_the_job_count() -> None:
+    assert job(running(Allocation("n1", 6, 0)), shape=None).slots == (("k1", 3),)
+
+
+def test_a_job_of_uid_0_is_known_as_such() -> None:
+    assert job(dataclasses.replace(HELD, user_id=0)).root
+    assert not job(HELD).root

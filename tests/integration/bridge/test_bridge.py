@@ -10,12 +10,14 @@ import pytest
 import pytest_asyncio
 
 from sidecars.contract import bridge
-from sidecars.kube import LEASES, PODS, ApiError, Client, load_credentials
+from sidecars.kube import LEASES, PODS, ApiError, Client, Forbidden, Resource, load_credentials
 from sidecars.simulate import serve
 from sidecars.simulate.records import Fault
 from tests.cluster.control_plane import ControlPlane
 from tests.support.bridge import KEY, live, pod, slurm
 from tests.support.bridge_world import BRIDGE, TENANT, World, a_world, control_plane
+
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +129,22 @@ async def test_a_bridge_that_is_killed_between_two_steps_leads_to_no_second_job(
 
 async def test_a_tenant_can_neither_remove_the_gate_nor_write_the_label(world: World, plane: ControlPlane) -> None:
     async with Client.connect(load_credentials(plane.client("tenant", *TENANT))) as tenant:
-        await tenant.create(PODS, pod(world.namespace, "p"))
+        binding = {
+            "metadata": {"name": "tenant", "namespace": world.namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "tenant"}],
+        }
+        await world.admin.create(ROLE_BINDINGS, binding)
+
+        async def created() -> bool:
+            """kube-apiserver knows new rights after a moment."""
+            try:
+                await tenant.create(PODS, pod(world.namespace, "p"))
+            except Forbidden:
+                return False
+            return True
+
+        await world.until("the tenant to have all rights in its namespace", created)
         ungated = pod(world.namespace, "ungated")
         ungated["spec"]["schedulingGates"] = []
         forged = pod(world.namespace, "forged")

@@ -32,6 +32,7 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- include "slurm.check.line" (list $place "without accounting, no slurmdbd can have them" "Set accounting.enabled.") -}}
 {{- end -}}
 {{- end -}}
+{{- include "slurm.faults.archive" . -}}
 {{- include "slurm.faults.backup" . -}}
 {{- $persistence := $controller.persistence | default dict -}}
 {{- if and (not $controller.external) ($controller.ha | default dict).enabled (not (and $persistence.enabled $persistence.existingClaim)) -}}

@@ -96,7 +96,7 @@ def job_states(slurm: Slurm, *jobs: int) -> list[str]:
 def end(slurm: Slurm, job: int) -> None:
     """Let a job of UNTIL_ENDED complete."""
     host = slurm.job(job)["BatchHost"]
-    [pod] = [name for name, it in slurm.pods().items() if it["spec"]["hostname"] == host]
+    [pod] = [name for name, it in slurm.pods().items() if it["spec"].get("hostname") == host]
     slurm.worker(pod, "touch", f"/tmp/end-{job}")  # noqa: S108
     until(f"job {job} to complete", lambda: job_states(slurm, job) == ["COMPLETED"], 60)
 

@@ -152,7 +152,7 @@ def rendered(charts: list[Path]) -> list[str]:
 
 def oldest(chart: Path) -> str:
     """The oldest Kubernetes that the chart admits, or OLDEST."""
-    wanted = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))["kubeVersion"]
+    wanted: str = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))["kubeVersion"]
     return max(OLDEST, wanted.removeprefix(">= ").removesuffix("-0"))
 
 

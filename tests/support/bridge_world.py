@@ -60,8 +60,8 @@ def documented() -> str:
 
 def install(plane: ControlPlane, release: str, values: str, *words: str) -> None:
     """Install the chart in the namespace `slurm`."""
-    command = [tool("helm"), "install", release, CHART, "-n", "slurm", f"--kubeconfig={plane.kubeconfig}", *words]
-    run([*command, "--values=-"], env=helm_environment(), stdin=values, seconds=60)
+    command: list[str | Path] = [tool("helm"), "install", release, CHART, "-n", "slurm", "--values=-", *words]
+    run([*command, f"--kubeconfig={plane.kubeconfig}"], env=helm_environment(), stdin=values, seconds=60)
 
 
 @contextlib.contextmanager

@@ -75,7 +75,7 @@ async def another_namespace(admin: Client, name: str) -> None:
 
 async def test_a_pod_gets_the_gate_beside_its_own_gates_and_nothing_else(world: World, tenant: Client) -> None:
     # Without a volume for a token, whose name is generated.
-    settings = {"automountServiceAccountToken": False}
+    settings: dict[str, Any] = {"automountServiceAccountToken": False}
     mine = without_gate(world.namespace, **settings, schedulingGates=[{"name": "example.com/quota"}])
     gated = await tenant.create(PODS, mine)
     written = pod(world.namespace, "q")
@@ -171,13 +171,11 @@ async def test_what_slurm_does_not_decide_stays_the_tenants(world: World, tenant
 
 async def test_the_bridge_may_label_and_release_a_pod_once(world: World, tenant: Client) -> None:
     made = await tenant.create(PODS, without_gate(world.namespace))
-    for patch in (
-        lambda it: pods.label_patch(it, 7),
-        lambda it: pods.release_patch(it, world.nodes[0], 0, 0.0),
-    ):
-        changes = patch(msgspec.convert(made, Pod))
-        await world.account.json_patch(PODS, world.namespace, "p", changes, msgspec.Raw)
-        made = await world.admin.get(PODS, world.namespace, "p")
+    label = pods.label_patch(msgspec.convert(made, Pod), 7)
+    await world.account.json_patch(PODS, world.namespace, "p", label, msgspec.Raw)
+    labelled = msgspec.convert(await world.admin.get(PODS, world.namespace, "p"), Pod)
+    release = pods.release_patch(labelled, world.nodes[0], 0, 0.0)
+    await world.account.json_patch(PODS, world.namespace, "p", release, msgspec.Raw)
     await world.until("the scheduler to bind the pod", world.place)
     assert await world.place() == world.nodes[0]
     with pytest.raises(ApiError, match="only the Slurm Bridge writes the annotation"):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from sidecars.contract import bridge
-from sidecars.kube import LEASES
+from sidecars.kube import DEPLOYMENTS, LEASES
 from sidecars.simulate.records import Fault
 from tests.cluster.control_plane import ControlPlane
 from tests.support.bridge import live
@@ -105,10 +105,12 @@ async def test_a_bridge_that_is_killed_between_two_steps_leads_to_no_second_job(
 
 
 async def test_the_program_leads_by_its_lease_schedules_and_ends_on_sigterm(world: World, plane: ControlPlane) -> None:
+    deployment = await world.admin.get(DEPLOYMENTS, "slurm", "slurm-bridge")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
     flags = [f"--slurmrestd-url={world.settings.slurmrestd_url}", f"--jwt-key={world.settings.key_file}"]
-    flags += ["--namespace=slurm", f"--kubeconfig={plane.client('bridge', *BRIDGE)}", "--health-port=0"]
+    flags += [f"--kubeconfig={plane.client('bridge', *BRIDGE)}", "--health-port=0"]
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sidecars", "bridge", *flags), stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "sidecars", *container["args"], *flags), stderr=asyncio.subprocess.PIPE
     )
     try:
         await world.create()

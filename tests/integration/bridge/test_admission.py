@@ -6,15 +6,20 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+import yaml
 
 from sidecars.contract import bridge
 from sidecars.kube import NAMESPACES, NODES, PODS, ApiError, Client, Resource, load_credentials
 from sidecars.policy.bridge import pods
 from sidecars.policy.bridge.manifests import Pod
+from tests.charts import objects
+from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.install import helm_environment
+from tests.cluster.tools import tool
 from tests.support.apiserver import until
 from tests.support.bridge import pod
-from tests.support.bridge_world import ACCOUNTS, TENANT, World, install
+from tests.support.bridge_world import ACCOUNTS, CHART, TENANT, World, install
 
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 GATE = [{"name": bridge.GATE}]
@@ -212,6 +217,15 @@ async def test_a_namespace_without_the_label_is_not_concerned(world: World, tena
     item = without_gate(name, tolerations=[{"key": bridge.TAINT, "operator": "Exists"}])
     made = await world.admin.create(PODS, item)
     assert "schedulingGates" not in made["spec"]
+
+
+def test_the_policies_fit_the_schemas_of_kubernetes_1_36() -> None:
+    words = ["template", "slurm-bridge", str(CHART), "--set=admission.addGate=true", "--kube-version=1.36.0"]
+    rendered = run([tool("helm"), *words], env=helm_environment())
+    policies = [it for it in yaml.safe_load_all(rendered) if "AdmissionPolicy" in it["kind"]]
+    assert {it["apiVersion"] for it in policies} == {"admissionregistration.k8s.io/v1"}
+    assert [it["kind"] for it in policies].count("MutatingAdmissionPolicy") == 1
+    assert [problem for it in policies for problem in objects.problems(it, "1.36.0")] == []
 
 
 async def test_without_the_policy_that_adds_the_gate_a_pod_is_refused_with_what_to_add(

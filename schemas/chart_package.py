@@ -23,13 +23,19 @@ HOME = "https://github.com/slurm-charts/slurm-charts"
 REGISTRY = "ghcr.io/slurm-charts"
 CHARTS = f"oci://{REGISTRY}/charts"
 LICENSE = "Apache-2.0"
-RELEASES = {"slurm-operator-crds": "slinky", "slurm-operator": "slinky", "slurm": "slurm", "slurm-exporter": "slurm"}
+RELEASES = {
+    "slurm-operator-crds": "slinky",
+    "slurm-operator": "slinky",
+    "slurm": "slurm",
+    "slurm-exporter": "slurm",
+    "slurm-bridge": "slurm",
+}
 """The charts in the order of their installation, and the namespace of their releases."""
 
 _GENERATED = "# Generated from schemas/ by `make generate`: all lines below.\n"
 _DEFINITIONS = "slurm-operator-crds"
 _OPERATOR = "slurm-operator"
-_EXPORTER = "slurm-exporter"
+_OPTIONAL = ("slurm-exporter", "slurm-bridge")
 
 
 def chart_yaml(folder: Path) -> str:
@@ -106,7 +112,7 @@ def readme(folder: Path) -> str:
         "\n".join(needs),
         "## Install",
         "Install the charts in this order:",
-        f"```console\n{install_commands(str(metadata['version']), optional=chart == _EXPORTER)}\n```",
+        f"```console\n{install_commands(str(metadata['version']), chart)}\n```",
         f"The charts and images are signed: [verify them]({docs}/images.md#verify-signatures) before you install them.",
         "## Values",
         f"The main values. [All values]({docs}/reference/values-{chart}.md). Unknown keys are refused.",
@@ -117,16 +123,19 @@ def readme(folder: Path) -> str:
     return markdown.page(f"charts/{chart}/Chart.yaml, schemas/values/{chart}.yaml and schemas/readme/{chart}.md", parts)
 
 
-def install_commands(version: str, optional: bool = False) -> str:
-    """The commands that install a version of all charts from their registry, the `optional` one only on request."""
+def install_commands(version: str, optional: str = "") -> str:
+    """The commands that install a version of all charts from their registry. Of those that a cluster doesn't need, only
+    the `optional` one.
+    """
     commands = []
     created: set[str] = set()
     for chart, namespace in RELEASES.items():
-        if chart == _EXPORTER and not optional:
+        if chart in _OPTIONAL and chart != optional:
             continue
         create = "" if namespace in created else " --create-namespace"
         created.add(namespace)
-        values = " --values values.yaml" if chart == "slurm" else ""
+        file = {"slurm": "values.yaml", "slurm-bridge": "bridge-values.yaml"}.get(chart)
+        values = f" --values {file}" if file else ""
         commands.append(
             f"helm install {chart} {CHARTS}/{chart} --version {version} --namespace {namespace}{create}{values}"
         )

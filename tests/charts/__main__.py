@@ -41,6 +41,7 @@ ALL_IMAGES = {
     ),
     "slurm-operator": "operator.enabled=true",
     "slurm-exporter": "exporter.enabled=true",
+    "slurm-bridge": "controllers.replicas=1",
 }
 """Values with which a chart renders all of its images."""
 
@@ -142,11 +143,17 @@ def silent(charts: list[Path]) -> list[str]:
 
 def rendered(charts: list[Path]) -> list[str]:
     """Objects that Kubernetes would take, the same from Helm 3 and Helm 4."""
-    todo = [(case, version) for case in cases(charts) for version in (OLDEST, NEWEST)]
+    todo = [(case, version) for case in cases(charts) for version in (oldest(case.chart), NEWEST)]
     tool("helm")
     tool("helm4")
     with ThreadPoolExecutor(2) as threads:
         return [problem for found in threads.map(lambda each: rendered_case(*each), todo) for problem in found]
+
+
+def oldest(chart: Path) -> str:
+    """The oldest Kubernetes that the chart admits, or OLDEST."""
+    wanted: str = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))["kubeVersion"]
+    return max(OLDEST, wanted.removeprefix(">= ").removesuffix("-0"))
 
 
 def rendered_case(case: Case, version: str) -> list[str]:

@@ -6,6 +6,7 @@ A block has a title, which GitHub doesn't show, or consists of Kubernetes object
     ```yaml title="operator-values.yaml"    values of the chart slurm-operator
     ```yaml title="definitions-values.yaml" values of the chart slurm-operator-crds
     ```yaml title="exporter-values.yaml"    values of the chart slurm-exporter
+    ```yaml title="bridge-values.yaml"      values of the chart slurm-bridge
     ```yaml title="NAME"                    a file of another program
 
 Values are rendered by Helm. Those within the objects of Argo CD and Flux are, too, and those in the key values.yaml of
@@ -25,6 +26,7 @@ CHARTS = {
     "operator-values.yaml": "slurm-operator",
     "definitions-values.yaml": "slurm-operator-crds",
     "exporter-values.yaml": "slurm-exporter",
+    "bridge-values.yaml": "slurm-bridge",
 }
 FOREIGN = ("argoproj.io", "fluxcd.io", "snapshot.storage.k8s.io")
 """Groups whose kinds no schema here describes."""

@@ -60,7 +60,12 @@ class ControlPlane:
 
     @classmethod
     def temporary(
-        cls, folder: Path, *, controller_manager: bool = False, etcd_options: Sequence[str] = ()
+        cls,
+        folder: Path,
+        *,
+        controller_manager: bool = False,
+        options: Sequence[str] = (),
+        etcd_options: Sequence[str] = (),
     ) -> "ControlPlane":
         """One for tests: started, on free ports of the loopback address. It dies with this process at the latest."""
         names = ("kube-apiserver", "etcd", "etcd peers", "kube-controller-manager")
@@ -72,7 +77,7 @@ class ControlPlane:
             hosts=["127.0.0.1", "localhost", "10.255.128.1"],
             bound=True,
         )
-        plane = cls(folder, place, etcd_options=etcd_options)
+        plane = cls(folder, place, options, etcd_options=etcd_options)
         plane.start()
         if controller_manager:
             plane.controller_manager.start()

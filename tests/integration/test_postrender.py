@@ -55,7 +55,7 @@ def test_the_recorded_streams_are_fresh(helm: str) -> None:
 
 
 @pytest.mark.parametrize("helm", sorted(HELMS))
-@pytest.mark.parametrize("chart", ["slurm", "slurm-operator", "slurm-operator-crds", "slurm-exporter"])
+@pytest.mark.parametrize("chart", ["slurm", "slurm-operator", "slurm-operator-crds", "slurm-exporter", "slurm-bridge"])
 def test_the_streams_of_our_charts_pass_the_check_and_stay_as_they_are(helm: str, chart: str, folder: Path) -> None:
     values = [f"--values={ACCOUNTING}"] if chart == "slurm" else []
     values += ["--set=cluster=slurm"] if chart == "slurm-exporter" else []

@@ -1,12 +1,11 @@
 """A tenant's namespace and Kubernetes nodes for the bridge, on a real kube-apiserver and kube-scheduler.
 
-With the rights and the admission policy of docs/bridge.md.
+With the rights and the admission policies of the chart, as docs/bridge.md installs it.
 """
 
 import asyncio
 import contextlib
 import itertools
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,35 +30,51 @@ from sidecars.kube import (
 )
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimJob
+from tests.charts.examples import examples
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.install import helm_environment
 from tests.cluster.tools import tool
 from tests.support.apiserver import until
-from tests.support.bridge import live, node, pod, tenants
+from tests.support.bridge import live, node, pod
 
-DOCS = Path(__file__).parents[2] / "docs" / "bridge.md"
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "slurm-bridge"
+MUTATING = (
+    "--feature-gates=MutatingAdmissionPolicy=true",
+    "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+)
+"""Options of kube-apiserver that docs/bridge.md names."""
 BRIDGE = ("system:serviceaccount:slurm:slurm-bridge", "system:serviceaccounts", "system:authenticated")
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
-def documented() -> list[Manifest]:
-    """What the page has an administrator create, but the Deployment and the examples."""
-    blocks = re.findall(r"^```yaml\n(.*?)^```", DOCS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    found = [item for block in blocks for item in yaml.safe_load_all(block)]
-    return [item for item in found if item["kind"] not in ("Deployment", "Job", "ConfigMap")]
+def documented() -> str:
+    """The values that docs/bridge.md installs the chart with."""
+    page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
+    [values] = [it for it in examples("docs/bridge.md", page) if it.title == "bridge-values.yaml"]
+    return yaml.safe_dump_all(values.documents)
+
+
+def install(plane: ControlPlane, release: str, values: str, *words: str) -> None:
+    """Install the chart in the namespace `slurm`."""
+    command: list[str | Path] = [tool("helm"), "install", release, CHART, "-n", "slurm", "--values=-", *words]
+    run([*command, f"--kubeconfig={plane.kubeconfig}"], env=helm_environment(), stdin=values, seconds=60)
 
 
 @contextlib.contextmanager
 def control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """etcd, kube-apiserver and kube-scheduler, with what the page has an administrator create."""
-    found = ControlPlane.temporary(folder)
+    """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
+
+    No controllers run: the Deployment has no pods.
+    """
+    found = ControlPlane.temporary(folder, options=MUTATING)
     try:
         found.scheduler.start()
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={found.kubeconfig}"]
-        run([*kubectl, "create", "namespace", "slurm"], seconds=30)
-        run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(documented()), seconds=30)
+        install(found, "slurm-bridge", documented(), "--create-namespace")
         edit = ["create", "clusterrolebinding", "tenant", "--clusterrole=edit", "--user=tenant"]
         run([*kubectl, *edit], seconds=30)
         yield found
@@ -174,11 +189,12 @@ async def a_world(
             # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
             taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
             await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
-        await admin.create(CONFIG_MAPS, tenants("slurm", **{namespace: f'{{"user": "{user}"}}'}))
+        tenants = {"data": {namespace: f'{{"user": "{user}"}}'}}
+        await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", tenants)
         try:
             yield World(admin, client, model, Settings(url, "slurm", key), namespace, nodes)
         finally:
-            await admin.delete(CONFIG_MAPS, "slurm", "slurm-bridge-tenants")
+            await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {namespace: None}})
             for name in nodes:
                 await admin.delete(NODES, None, name)
 

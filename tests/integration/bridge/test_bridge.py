@@ -1,39 +1,16 @@
-"""The bridge with the rights, the admission policy and the tenants of docs/bridge.md, and a simulated Slurm."""
+"""The bridge with the rights, the admission policies and the tenants of its chart, and a simulated Slurm."""
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
-import msgspec
 import pytest
-import pytest_asyncio
 
 from sidecars.contract import bridge
-from sidecars.kube import LEASES, PODS, ApiError, Client, Forbidden, Resource, load_credentials
-from sidecars.simulate import serve
+from sidecars.kube import DEPLOYMENTS, LEASES
 from sidecars.simulate.records import Fault
 from tests.cluster.control_plane import ControlPlane
-from tests.support.bridge import KEY, live, pod, slurm
-from tests.support.bridge_world import BRIDGE, TENANT, World, a_world, control_plane
-
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """With a scheduler."""
-    with control_plane(tmp_path_factory.mktemp("bridge")) as found:
-        yield found
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
-    """A namespace, two nodes and a simulated Slurm."""
-    key, model = tmp_path / "jwt.key", slurm()
-    key.write_bytes(KEY)
-    async with serve(model) as url, a_world(plane, url, key, model) as found:
-        yield found
+from tests.support.bridge import live
+from tests.support.bridge_world import BRIDGE, World
 
 
 async def test_a_pod_is_submitted_released_bound_and_deleted_at_the_end_of_its_job(world: World) -> None:
@@ -127,55 +104,13 @@ async def test_a_bridge_that_is_killed_between_two_steps_leads_to_no_second_job(
     assert len(world.slurm.jobs) == 1
 
 
-async def test_a_tenant_can_neither_remove_the_gate_nor_write_the_label(world: World, plane: ControlPlane) -> None:
-    async with Client.connect(load_credentials(plane.client("tenant", *TENANT))) as tenant:
-        binding = {
-            "metadata": {"name": "tenant", "namespace": world.namespace},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "tenant"}],
-        }
-        await world.admin.create(ROLE_BINDINGS, binding)
-
-        async def created() -> bool:
-            """kube-apiserver knows new rights after a moment."""
-            try:
-                await tenant.create(PODS, pod(world.namespace, "p"))
-            except Forbidden:
-                return False
-            return True
-
-        await world.until("the tenant to have all rights in its namespace", created)
-        ungated = pod(world.namespace, "ungated")
-        ungated["spec"]["schedulingGates"] = []
-        forged = pod(world.namespace, "forged")
-        forged["metadata"]["labels"] = {bridge.JOB_LABEL: "1"}
-
-        async def enforced() -> bool:
-            """kube-apiserver enforces a new policy after a moment."""
-            try:
-                await tenant.create(PODS, ungated)
-            except ApiError:
-                return True
-            await tenant.delete(PODS, world.namespace, "ungated", grace_period_seconds=0)
-            return False
-
-        await world.until("the policy to be enforced", enforced)
-        for item in (ungated, forged):
-            with pytest.raises(ApiError, match="only the Slurm Bridge"):
-                await tenant.create(PODS, item)
-        gate = [{"op": "remove", "path": "/spec/schedulingGates"}]
-        with pytest.raises(ApiError, match="only the Slurm Bridge"):
-            await tenant.json_patch(PODS, world.namespace, "p", gate, msgspec.Raw)
-        patch = {"metadata": {"labels": {bridge.JOB_LABEL: "1"}}}
-        with pytest.raises(ApiError, match="only the Slurm Bridge"):
-            await tenant.merge_patch(PODS, world.namespace, "p", patch)
-
-
 async def test_the_program_leads_by_its_lease_schedules_and_ends_on_sigterm(world: World, plane: ControlPlane) -> None:
+    deployment = await world.admin.get(DEPLOYMENTS, "slurm", "slurm-bridge")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
     flags = [f"--slurmrestd-url={world.settings.slurmrestd_url}", f"--jwt-key={world.settings.key_file}"]
-    flags += ["--namespace=slurm", f"--kubeconfig={plane.client('bridge', *BRIDGE)}", "--health-port=0"]
+    flags += [f"--kubeconfig={plane.client('bridge', *BRIDGE)}", "--health-port=0"]
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sidecars", "bridge", *flags), stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "sidecars", *container["args"], *flags), stderr=asyncio.subprocess.PIPE
     )
     try:
         await world.create()

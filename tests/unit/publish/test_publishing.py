@@ -70,7 +70,7 @@ def test_a_values_file_of_the_release_pins_all_images_of_each_chart() -> None:
     digests = {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in images.IMAGES}
     artifacts = [Artifact(f"127.0.0.1:5000/a/{name}", ("1",), digest, sbom(name)) for name, digest in digests.items()]
     found = publishing.pinned_values(ROOT, [*artifacts, CHART])
-    assert set(found) == {"slurm", "slurm-operator", "slurm-exporter"}
+    assert set(found) == {"slurm", "slurm-operator", "slurm-exporter", "slurm-bridge"}
     for chart, text in found.items():
         expected = {str(image): digests[image.name.rpartition("/")[2]] for image in chart_images(chart)}
         assert dict(re.findall(r"repository: (\S+)\n +tag: \S+?@(\S+)", text)) == {

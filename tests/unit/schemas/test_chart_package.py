@@ -96,7 +96,7 @@ def test_the_readme_has_the_commands_that_install_all_charts_in_their_order(char
     readme = (ROOT / "charts" / chart / "README.md").read_text(encoding="utf-8")
     version = metadata(chart)["version"]
     commands = re.findall(r"^helm install (\S+) oci://\S+/charts/(\S+) --version (\S+)", readme, re.MULTILINE)
-    optional = ["slurm-exporter"] if chart == "slurm-exporter" else []
+    optional = [chart] if chart in ("slurm-exporter", "slurm-bridge") else []
     assert commands == [(name, name, version) for name in ["slurm-operator-crds", "slurm-operator", "slurm", *optional]]
 
 
@@ -105,7 +105,7 @@ def test_the_readme_explains_every_value_at_the_top(chart: str) -> None:
     readme = (ROOT / "charts" / chart / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`.]+)(?:\.[^`]+)?` \| .* \| (.*) \|$", readme, re.MULTILINE)
     assert [name for name, meaning in rows if not meaning] == []
-    without_effect = {"webhook", "certManager"}
+    without_effect = {"webhook", "certManager", "scheduler"}
     assert {name for name, _ in rows} == chart_values.load(chart)["properties"].keys() - without_effect
 
 

@@ -1,0 +1,47 @@
+{{- /* A line for each fault of the values that no rule of values-rules.json describes. Call with the root context. */}}
+{{- define "slurm-bridge.faults" -}}
+{{- $image := .Values.controllers.image -}}
+{{- $repository := kindIs "string" $image | ternary $image (get (kindIs "map" $image | ternary $image dict) "repository") | default "" -}}
+{{- if regexMatch "(^|/)slurm-bridge-(controllers|scheduler|admission)([:@].*)?$" $repository -}}
+{{- include "slurm-bridge.check.line" (list
+  (kindIs "string" $image | ternary "controllers.image" "controllers.image.repository")
+  (printf "`%s` has the name of SchedMD's image, which this chart can't run" $repository)
+  "Remove controllers.image, or set it to your copy of ghcr.io/slurm-charts/sidecars, under another name."
+) -}}
+{{- end -}}
+{{- $account := .Values.controllers.serviceAccount -}}
+{{- if and (not $account.create) (has ($account.name | default "default") (list "default")) -}}
+{{- include "slurm-bridge.check.line" (list
+  "controllers.serviceAccount.name"
+  "every pod of the namespace without another ServiceAccount would have the rights of the bridge"
+  "Set the name of a ServiceAccount of its own, or controllers.serviceAccount.create to true."
+) -}}
+{{- end -}}
+{{- $namespace := include "slurm-bridge.namespace" . -}}
+{{- range $name, $tenant := .Values.tenants -}}
+{{- if eq $name $namespace -}}
+{{- include "slurm-bridge.check.line" (list (printf "tenants.%s" $name) "this is the namespace of the bridge, whose Secrets a tenant must not reach" "Use another namespace.") -}}
+{{- else if eq $name "kube-system" -}}
+{{- include "slurm-bridge.check.line" (list "tenants.kube-system" "the cluster's own pods must not wait for Slurm" "Use another namespace.") -}}
+{{- end -}}
+{{- if eq $tenant.user "root" -}}
+{{- include "slurm-bridge.check.line" (list (printf "tenants.%s.user" $name) "root may do everything in Slurm" "Set a user without rights of its own.") -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.tenants .Values.tenantsConfigMap -}}
+{{- include "slurm-bridge.check.line" (list "tenants" "with tenantsConfigMap, the chart creates no ConfigMap" "Set one of the two.") -}}
+{{- end -}}
+{{- if has $namespace (.Values.admission.managedNamespaces | default list) -}}
+{{- include "slurm-bridge.check.line" (list "admission.managedNamespaces" (printf "`%s` is the namespace of the bridge, whose pods can't wait for it" $namespace) "Remove it.") -}}
+{{- end -}}
+{{- if has "kube-system" (.Values.admission.managedNamespaces | default list) -}}
+{{- include "slurm-bridge.check.line" (list "admission.managedNamespaces" "the pods of `kube-system` can't wait for Slurm" "Remove it.") -}}
+{{- end -}}
+{{- if and (eq (toString .Values.admission.addGate) "true") (include "slurm-bridge.mutatingVersion" .) (semverCompare "<1.34-0" .Capabilities.KubeVersion.Version) -}}
+{{- include "slurm-bridge.check.line" (list
+  "admission.addGate"
+  (printf "Kubernetes %s has no MutatingAdmissionPolicy" .Capabilities.KubeVersion.Version)
+  "Set it to null, and the gate in the templates of pods."
+) -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,134 @@
+{{/*
+Names, labels and other texts of the chart. The argument is the root context (`include "slurm-bridge.name" .`), unless the
+comment names another one. All names of objects are defined here.
+*/}}
+
+{{/* Name of the chart, for labels. */}}
+{{- define "slurm-bridge.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Prefix of the names of all objects, and the name of the Deployment, the Lease and the policies. */}}
+{{- define "slurm-bridge.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains (include "slurm-bridge.name" .) .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "slurm-bridge.name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* Namespace of all objects. */}}
+{{- define "slurm-bridge.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{/* Name of the ServiceAccount. */}}
+{{- define "slurm-bridge.serviceAccountName" -}}
+{{- default (ternary (include "slurm-bridge.fullname" .) "default" .Values.controllers.serviceAccount.create) .Values.controllers.serviceAccount.name }}
+{{- end }}
+
+{{/* Name of the ConfigMap with the tenants. */}}
+{{- define "slurm-bridge.tenants" -}}
+{{- default (printf "%s-tenants" (include "slurm-bridge.fullname" . | trunc 55 | trimSuffix "-")) .Values.tenantsConfigMap }}
+{{- end }}
+
+{{/* Name of the cluster's Controller. */}}
+{{- define "slurm-bridge.cluster" -}}
+{{- default "slurm" .Values.cluster }}
+{{- end }}
+
+{{/* URL of slurmrestd. */}}
+{{- define "slurm-bridge.url" -}}
+{{- default (printf "http://%s-restapi.%s:6820" (include "slurm-bridge.cluster" .) (include "slurm-bridge.namespace" .)) .Values.sharedConfig.slurmRestApi | trimSuffix "/" }}
+{{- end }}
+
+{{/* Chart and version, as a label. Never in selectors or pod templates: a new version alone restarts nothing. */}}
+{{- define "slurm-bridge.chart" -}}
+{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Labels that select the bridge's pods. */}}
+{{- define "slurm-bridge.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "slurm-bridge.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: bridge
+{{- end }}
+
+{{/* Labels of all objects. */}}
+{{- define "slurm-bridge.labels" -}}
+helm.sh/chart: {{ include "slurm-bridge.chart" . }}
+{{ include "slurm-bridge.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: slurm-bridge
+{{- end }}
+
+{{/* The content of an object's metadata. Call with a list: root context, name of the object, and optionally annotations. */}}
+{{- define "slurm-bridge.metadata" -}}
+{{- $root := index . 0 -}}
+{{ include "slurm-bridge.clusterMetadata" . }}
+namespace: {{ include "slurm-bridge.namespace" $root }}
+{{- if gt (len .) 2 }}
+{{- with index . 2 }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The same of an object without a namespace. */}}
+{{- define "slurm-bridge.clusterMetadata" -}}
+name: {{ index . 1 }}
+labels:
+  {{- include "slurm-bridge.labels" (index . 0) | nindent 2 }}
+{{- end }}
+
+{{/* The bridge's image as one string. A digest overrides a tag. */}}
+{{- define "slurm-bridge.image" -}}
+{{- $image := .Values.controllers.image | default dict }}
+{{- $reference := $image }}
+{{- if kindIs "map" $image }}
+{{- $repository := required "controllers.image.repository: the value is empty. Set it, or remove controllers.image." $image.repository }}
+{{- $reference = printf "%s:%s" $repository ($image.tag | default .Chart.Version) }}
+{{- if $image.digest }}{{ $reference = printf "%s@%s" $repository $image.digest }}{{ end }}
+{{- end }}
+{{- include "slurm-bridge.atRegistry" (list . $reference) }}
+{{- end }}
+
+{{/* The selector of the managed namespaces, as YAML. Never those in which a policy could stop Kubernetes or the bridge. */}}
+{{- define "slurm-bridge.namespaceSelector" -}}
+{{- $selector := .Values.admission.managedNamespaceSelector | default dict }}
+{{- $matchLabels := $selector.matchLabels | default dict }}
+{{- $expressions := $selector.matchExpressions | default list }}
+{{- if not (or $matchLabels $expressions) }}
+{{- with .Values.admission.managedNamespaces }}
+{{- $expressions = list (dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" .) }}
+{{- else }}
+{{- $matchLabels = dict "slurm-bridge" "managed" }}
+{{- end }}
+{{- end }}
+{{- $never := list "kube-system" (include "slurm-bridge.namespace" .) }}
+{{- $expressions = append $expressions (dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $never) }}
+{{- with $matchLabels }}
+matchLabels:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+matchExpressions:
+  {{- toYaml $expressions | nindent 2 }}
+{{- end }}
+
+{{/* Version of the API in which the policy that adds the gate is created; empty for no such policy. */}}
+{{- define "slurm-bridge.mutatingVersion" -}}
+{{- $wanted := .Values.admission.addGate }}
+{{- if and .Values.admission.enabled (ne (toString $wanted) "false") }}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+v1
+{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}
+v1beta1
+{{- else if $wanted -}}
+{{ semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version | ternary "v1" "v1beta1" }}
+{{- end }}
+{{- end }}
+{{- end }}

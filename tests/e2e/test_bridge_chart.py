@@ -1,0 +1,107 @@
+"""The chart slurm-bridge beside a Slurm cluster: a pod runs where Slurm places its job, and ends with it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sidecars.contract import bridge
+from tests.support.real.configuration import controller, patch, until_running
+from tests.support.real.harness import CHARTS, CommandError, Slurm, until
+
+pytestmark = pytest.mark.timeout(300)
+
+TENANT = "physics"
+LINES = """
+NodeSet=bridge Feature=slurm-bridge
+PartitionName=slurm-bridge Nodes=bridge State=UP MaxTime=7-0
+"""
+"""Of docs/bridge.md, without what the cluster of the tests sets itself."""
+
+
+@pytest.fixture(scope="module")
+def kube_node(slurm: Slurm) -> Iterator[str]:
+    """A Kubernetes node that Slurm schedules, with the bridge and its tenant as docs/bridge.md describes."""
+    kubectl, helm = slurm.kubernetes.kubectl, slurm.kubernetes.helm
+    before = controller(slurm)["spec"].get("extraConf", "")
+    constraints = before.replace("SchedulerParameters=", "SchedulerParameters=extra_constraints,")
+    assert constraints != before
+    patch(slurm, extraConf=constraints + LINES)
+    until_running(slurm)
+    name = str(slurm.kubernetes.items("nodes")[0]["metadata"]["name"])
+    words = ("slurm-bridge", str(CHARTS / "slurm-bridge"), "-n", slurm.namespace)
+    helm("install", *words, f"--set=tenants.{TENANT}.user=mail", "--wait", "--timeout=2m")
+    try:
+        kubectl("create", "namespace", TENANT)
+        kubectl("label", "namespace", TENANT, "slurm-bridge=managed")
+        kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}=true")
+        until("the external node", lambda: slurm.nodes().get(name) == "idle", 60)
+        yield name
+        kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}-")
+        until("the bridge to delete the external node", lambda: name not in slurm.nodes(), 60)
+    finally:
+        kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}-")
+        kubectl("delete", "namespace", TENANT, "--ignore-not-found", "--wait=true", timeout=90)
+        helm("uninstall", "slurm-bridge", "-n", slurm.namespace)
+        if name in slurm.nodes():
+            kubectl(
+                *("-n", slurm.namespace, "exec", "slurm-controller-0", "-c", "slurmctld", "--"),
+                *("scontrol", "delete", f"nodename={name}"),
+            )
+        patch(slurm, extraConf=before)
+        until_running(slurm)
+
+
+def create(slurm: Slurm, name: str, *gates: str) -> None:
+    """A pod of the tenant that sleeps."""
+    operator = slurm.kubernetes.get("-n", "slinky", "deployment", "slurm-operator")
+    image = operator["spec"]["template"]["spec"]["containers"][0]["image"]
+    requests = {"cpu": "100m", "memory": "32Mi"}
+    sleep = {"name": "sleep", "image": image, "command": ["sleep", "infinity"], "resources": {"requests": requests}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulingGates": [{"name": gate} for gate in gates],
+            "terminationGracePeriodSeconds": 1,
+            "containers": [sleep],
+        },
+    }
+    slurm.kubernetes.kubectl("-n", TENANT, "create", "-f", "-", stdin=json.dumps(pod))
+
+
+def queue(slurm: Slurm) -> list[str]:
+    """User, state and nodes of each job of the partition."""
+    return slurm.login("squeue", "-h", "-p", "slurm-bridge", "-o", "%u %T %N").splitlines()
+
+
+def test_a_pod_runs_as_a_job_of_its_tenant_and_ends_with_it(slurm: Slurm, kube_node: str) -> None:
+    kubectl, get = slurm.kubernetes.kubectl, slurm.kubernetes.get
+
+    def refused() -> bool:
+        try:
+            create(slurm, "ungated")
+        except CommandError as error:
+            return f"add schedulingGates: [{{name: {bridge.GATE}}}]" in str(error)
+        kubectl("-n", TENANT, "delete", "pod", "ungated", "--wait=true")
+        return False
+
+    until("a pod without the gate to be refused", refused, 30)
+    create(slurm, "train", bridge.GATE)
+    until("the pod to run", lambda: get("-n", TENANT, "pod", "train")["status"].get("phase") == "Running", 60)
+    pod = get("-n", TENANT, "pod", "train")
+    assert pod["spec"]["nodeName"] == kube_node
+    assert queue(slurm) == [f"mail RUNNING {kube_node}"]
+    job = pod["metadata"]["labels"][bridge.JOB_LABEL]
+    words = ("-n", slurm.namespace, "exec", "slurm-controller-0", "-c", "slurmctld", "--", "scancel", job)
+    kubectl(*words)
+    until("the pod to end with its job", lambda: not slurm.kubernetes.items("-n", TENANT, "pods"), 60)
+    assert queue(slurm) == []
+
+
+def test_a_job_ends_with_its_pod(slurm: Slurm, kube_node: str) -> None:
+    create(slurm, "deleted", bridge.GATE)
+    until("the job to run", lambda: queue(slurm) == [f"mail RUNNING {kube_node}"], 60)
+    slurm.kubernetes.kubectl("-n", TENANT, "delete", "pod", "deleted", "--wait=true")
+    until("the job to end", lambda: queue(slurm) == [], 60)

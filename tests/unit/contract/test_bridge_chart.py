@@ -1,0 +1,29 @@
+"""The templates of charts/slurm-bridge agree with `sidecars.contract.bridge`."""
+
+import re
+from pathlib import Path
+
+from sidecars.contract import bridge, paths
+
+TEMPLATES = Path(__file__).parents[3] / "charts" / "slurm-bridge" / "templates"
+
+
+def keys(name: str) -> set[str]:
+    """The keys of pods that a template names."""
+    return set(re.findall(r"[a-z.]*slinky\.slurm\.net/[a-z-]+", (TEMPLATES / name).read_text(encoding="utf-8")))
+
+
+def test_the_policies_protect_what_only_the_bridge_writes() -> None:
+    assert keys("validating-policy.yaml") == {bridge.GATE, bridge.JOB_LABEL, bridge.NODE_ANNOTATION, bridge.TAINT}
+    assert keys("mutating-policy.yaml") == {bridge.GATE}
+
+
+def test_the_notes_name_the_label_of_external_nodes_and_the_gate() -> None:
+    assert keys("NOTES.txt") == {bridge.EXTERNAL_NODE, bridge.GATE}
+
+
+def test_the_key_is_mounted_where_the_bridge_reads_it() -> None:
+    text = (TEMPLATES / "deployment.yaml").read_text(encoding="utf-8")
+    folder, _, file = paths.JWT_KEY.rpartition("/")
+    assert f"mountPath: {folder}\n" in text
+    assert f"path: {file}\n" in text

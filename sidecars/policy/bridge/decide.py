@@ -155,10 +155,13 @@ def _without_job(
             yield Report(pod, Why.REFUSED, wrong.problem if pod is wrong else f"{wrong.name}: {wrong.problem}")
         return
     others = [pod for pod in pods if pod.present and pod.job is not None]
-    if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others:
+    earlier = view.remaining.get(key)
+    if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier is not None:
         text = f"{len(waiting)} of {first.size} pods of {first.group} exist"
         if others:
             text = f"pod {others[0].name} of an earlier job of this group still exists"
+        elif earlier is not None:
+            text = f"job {earlier}, a component of an earlier job of this group, has not ended yet"
         elif any(pod.blocked for pod in waiting):
             text = "another scheduling gate is on the pod"
         for pod in waiting:

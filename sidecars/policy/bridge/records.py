@@ -169,6 +169,16 @@ class View:
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
 
     @cached_property
+    def remaining(self) -> Mapping[GroupKey, int]:
+        """A component that has not ended, of a heterogeneous job that has, by its group."""
+        return {
+            GroupKey(job.comment.namespace, job.comment.group): job.remaining[0]
+            for job in self.jobs.values()
+            # Anyone can write the comment of a job of his own.
+            if job.remaining and (job.confirmed or self.users.get(job.comment.namespace) == job.user)
+        }
+
+    @cached_property
     def components(self) -> Mapping[int, tuple[Job, Job]]:
         """Each component of each job by its own id, after its job."""
         return {it.job_id: (job, it) for job in self.jobs.values() for it in job.components}

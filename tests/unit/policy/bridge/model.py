@@ -84,6 +84,8 @@ class World:
     avoided: dict[str, tuple[str, ...]] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     """The nodes of releases that the bridge has sent, by pod."""
+    seen: set[tuple[Phase, ...]] = field(default_factory=set)
+    """The phases that components of one job had at the same time."""
 
     # --- users
 
@@ -205,7 +207,7 @@ class World:
     def observe(self, *, all_of: bool = False) -> None:
         """The bridge's cache catches up with some of the pods, or with all."""
         for uid in {*self.pods, *self.cache}:
-            if all_of or self.rng.random() < 0.6:
+            if all_of or self.rng.random() < 0.2:
                 if uid in self.pods:
                     self.cache[uid] = self.pods[uid].pod
                 else:
@@ -219,6 +221,7 @@ class World:
         for lead in {it.lead for it in self.jobs.values()}:
             its = [self._job(it) for it in self.jobs.values() if it.lead == lead]
             whole = together(its) if its[0].comment.parts else its[0]
+            self.seen.add(tuple(it.phase for it in its))
             jobs[whole.job_id] = whole
         for key, since in list(self.submitting.items()):
             # A late submission arrives within two steps.
@@ -294,6 +297,9 @@ class World:
             case Release():
                 self.sent[action.pod.uid] = action.node
                 found = self.pods.get(action.pod.uid)
+                job = self.jobs.get(action.job)
+                if job is not None and not all(it.slots for it in self.components(job)):
+                    raise AssertionError(f"{action} while a component of {job} has no node")
                 if found is not None and found.pod.gated and not found.pod.deleting:
                     self.change(action.pod.uid, gated=False, node=action.node)
                     found.released = self.step
@@ -305,7 +311,7 @@ class World:
                     self.avoided[owner] = (*self.avoided.get(owner, ()), node)[-2:]
                 for job_id in (action.job, *action.rest):
                     job = self.jobs.get(job_id)
-                    if job is not None and self.rng.random() < 0.9:
+                    if job is not None and self.rng.random() < 0.2:
                         self.end(job)
             case DeletePod():
                 found = self.pods.get(action.pod.uid)

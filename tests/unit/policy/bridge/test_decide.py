@@ -272,6 +272,16 @@ def test_the_end_of_one_component_deletes_all_pods_and_cancels_the_others(first:
     assert [it.job for it in actions if isinstance(it, Cancel)] == [7 if second is Phase.ENDED else 8]
 
 
+def test_a_group_gets_no_other_job_while_a_component_of_its_earlier_one_has_not_ended() -> None:
+    *reports, cancel = act(*unequal(), jobs=(mixed(Phase.RUNNING, Phase.ENDED, slots=(("a", 2),)),))
+    assert {it.message for it in reports if isinstance(it, Report)} == {
+        "job 7, a component of an earlier job of this group, has not ended yet"
+    }
+    assert isinstance(cancel, Cancel)
+    forged = dataclasses.replace(mixed(Phase.RUNNING, Phase.ENDED), user="eve", confirmed=False)
+    assert [type(it) for it in act(*unequal(), jobs=(forged,))] == [Submit]
+
+
 def test_a_pod_of_a_component_that_has_not_ended_blocks_its_node_when_another_one_has() -> None:
     big = dataclasses.replace(labelled()[2], gated=False, bound=True, node="b", deleting=True)
     runs = dataclasses.replace(RUNNING, job_id=20, slots=(("b", 1),))

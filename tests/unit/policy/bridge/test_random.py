@@ -1,6 +1,8 @@
 """Random runs: pods, jobs, deletions, scancel, time limits, preemption, lost nodes, outages, kills of the bridge."""
 
+import dataclasses
 import random
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.policy.bridge import decide
-from sidecars.policy.bridge.records import Phase, Report, Start
+from sidecars.policy.bridge.placeholder import together
+from sidecars.policy.bridge.records import Job, Phase, Report, Start
+from tests.unit.policy.bridge import model
 from tests.unit.policy.bridge.model import CPUS, World
 
 STEPS = 40
@@ -72,15 +76,19 @@ def run(seed: int) -> World:
     return world
 
 
-def run_many() -> None:
+def run_many(look: Callable[[World], None] = lambda _: None) -> None:
     """Enough runs to find a defect."""
     for seed in range(300):
-        run(seed)
+        look(run(seed))
 
 
 @given(seed=st.integers(0, 2**32))
 def test_no_cpu_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
-    world = run(seed)
+    settled(run(seed))
+
+
+def settled(world: World) -> None:
+    """Nothing is left to do, each pod has its job and each job its pods."""
     world.observe(all_of=True)
     assert not world.run_bridge(), "a settled bridge still acts"
     present = {it.pod.job for it in world.pods.values() if not it.pod.finished}
@@ -121,6 +129,32 @@ def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
     monkeypatch.setattr(decide, "_orphans", lambda view, _: orphans(view, frozenset(view.jobs)))
     with pytest.raises(AssertionError, match=r"jobs .* of"):
         run_many()
+
+
+def test_the_model_finds_a_bridge_that_looks_at_the_first_component_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_alone(components: Iterable[Job]) -> Job:
+        its = sorted(components, key=lambda it: it.offset)
+        whole = together(its)
+        return whole if whole.phase is Phase.SUBMITTED else dataclasses.replace(whole, phase=its[0].phase)
+
+    monkeypatch.setattr(model, "together", first_alone)
+    with pytest.raises(AssertionError):
+        run_many()
+
+
+def test_the_model_finds_a_bridge_that_leaves_components_running_when_another_one_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model, "together", lambda its: dataclasses.replace(together(its), remaining=()))
+    with pytest.raises(AssertionError, match=r"has no pod|jobs .* of"):
+        run_many(settled)
+
+
+def test_the_runs_reach_heterogeneous_jobs_that_run_and_lose_a_component() -> None:
+    seen: set[tuple[Phase, ...]] = set()
+    for seed in range(30):
+        seen |= run(seed).seen
+    assert {(Phase.RUNNING, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)} <= seen
 
 
 def test_nothing_happens_while_slurm_is_unknown() -> None:

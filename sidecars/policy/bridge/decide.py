@@ -154,6 +154,12 @@ def _without_job(
         for pod in waiting:
             yield Report(pod, Why.REFUSED, wrong.problem if pod is wrong else f"{wrong.name}: {wrong.problem}")
         return
+    sizes = sorted({pod.size for pod in waiting})
+    if len(sizes) > 1:
+        for pod in waiting:
+            text = f"the pods of {first.group} have different sizes of their group: {', '.join(map(str, sizes))}"
+            yield Report(pod, Why.REFUSED, text)
+        return
     others = [pod for pod in pods if pod.present and pod.job is not None]
     earlier = view.remaining.get(key)
     if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier is not None:

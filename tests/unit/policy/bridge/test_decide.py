@@ -344,6 +344,15 @@ def test_a_group_waits_for_its_size_and_says_why_it_is_not_known() -> None:
     }
 
 
+def test_pods_that_disagree_about_the_size_of_their_group_are_refused() -> None:
+    first, second = group(2)
+    actions = act(first, second, dataclasses.replace(second, uid="x", name="x", size=3))
+    assert {(it.why, it.message) for it in actions if isinstance(it, Report)} == {
+        (Why.REFUSED, "the pods of group g have different sizes of their group: 2, 3")
+    }
+    assert len(actions) == 3
+
+
 def test_a_pod_beyond_the_size_of_its_group_is_told_so_and_the_others_get_their_job() -> None:
     pods = (*group(2), dataclasses.replace(group(2)[0], uid="x", name="x"))
     report, submit = act(*pods)

@@ -39,6 +39,20 @@ def test_an_init_container_counts_alone_and_a_sidecar_beside_all() -> None:
     assert shape.shape_of(pod(spec), TENANT).cpus == 5
 
 
+def test_an_annotation_can_raise_what_a_pod_requests_and_not_reduce_it() -> None:
+    spec = {"containers": [container(cpu="4", memory="1Gi")]}
+    more = shape.shape_of(pod(spec, cpu_per_task="6", mem_per_node="2Gi"), TENANT)
+    assert (more.cpus, more.memory) == (6, 2048)
+    less = shape.shape_of(pod(spec, cpu_per_task="1", mem_per_node="1Mi"), TENANT)
+    assert (less.cpus, less.memory) == (4, 1024)
+
+
+def test_pods_with_the_same_raised_requests_are_equal() -> None:
+    spec = {"containers": [container(cpu="4", memory="1Gi")]}
+    first, second = (shape.shape_of(pod(it, cpu_per_task="6", mem_per_node="2Gi"), TENANT, "g") for it in (spec, {}))
+    assert first == second
+
+
 def test_gpus_are_taken_from_the_limits() -> None:
     spec = {"containers": [container({"nvidia.com/gpu": "2"})]}
     assert shape.shape_of(pod(spec), TENANT).gres == "gres/gpu:2"

@@ -17,6 +17,7 @@ from aiohttp import web
 from sidecars.bridge.effects import Effects
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
+from sidecars.bridge.owners import Owners
 from sidecars.bridge.passes import Passes
 from sidecars.bridge.settings import Settings, parse
 from sidecars.bridge.slurm import Slurm
@@ -145,8 +146,9 @@ async def lead(
             wake=wake,
         )
         records = NodeRecords(slurm, poller, nodes.store, usage, events)
+        owners = Owners(client, time.monotonic, wake)
         passes = Passes(
-            *(slurm, effects, records, pods.store, nodes.store, tenants.store, usage, memory, book),
+            *(slurm, effects, records, owners, pods.store, nodes.store, tenants.store, usage, memory, book),
             partition=settings.partition,
             now=time.monotonic,
         )
@@ -156,6 +158,7 @@ async def lead(
         try:
             await passes.run()
         finally:
+            await owners.close()
             await effects.close()
             await slurm.close()
 

@@ -1,22 +1,25 @@
 """One pass of the bridge: read what has changed, decide, apply."""
 
 import asyncio
+import dataclasses
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 
-from sidecars.bridge.effects import BY_GROUP, BY_JOB, Effects
+from sidecars.bridge.effects import BY_JOB, Effects
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
+from sidecars.bridge.owners import Owners
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
 from sidecars.contract import bridge
 from sidecars.kube import Event, Store
 from sidecars.kube.records import ConfigMap
-from sidecars.policy.bridge import pods, shape, tenants
+from sidecars.policy.bridge import groups, pods, shape, tenants
 from sidecars.policy.bridge.decide import decide
+from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
-from sidecars.policy.bridge.records import GroupKey, Job, View
+from sidecars.policy.bridge.records import Job, View
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.usage import UsageBook
@@ -43,6 +46,7 @@ class Passes:
         slurm: Slurm,
         effects: Effects,
         node_records: NodeRecords,
+        owners: Owners,
         pod_store: Store[Pod],
         node_store: Store[Node],
         config: Store[ConfigMap],
@@ -56,6 +60,7 @@ class Passes:
         self._slurm = slurm
         self._effects = effects
         self._node_records = node_records
+        self._owners = owners
         self._pods = pod_store
         self._nodes = node_store
         self._config = config
@@ -69,7 +74,7 @@ class Passes:
         self._looked_at = float("-inf")
         self._busy = False
         self._concerned: dict[str, Pod] = {}
-        self._shapes: dict[str, tuple[object, Shape | None, str]] = {}
+        self._shapes: dict[str, tuple[object, Group, Shape | None, str]] = {}
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._again: deque[int] = deque()
@@ -79,7 +84,6 @@ class Passes:
         self.last_pass = now()
         """When the last pass ended."""
         pod_store.add_index(BY_JOB, lambda pod: () if (job := pods.job_id_of(pod)) is None else (job,))
-        pod_store.add_index(BY_GROUP, lambda pod: (pods.key_of(pod),) if pods.concerned(pod) else ())
         pod_store.subscribe(self._pod_changed)
         node_store.subscribe(self._node_changed)
         config.subscribe(lambda _: self._tenants_changed())
@@ -191,7 +195,8 @@ class Passes:
 
     async def _decide(self) -> None:
         now = self._now()
-        shapes = self._group_shapes()
+        self._read_owners()
+        shapes = self._job_shapes()
         keys = frozenset(
             key
             for pod in self._concerned.values()
@@ -216,30 +221,43 @@ class Passes:
             users={namespace: tenant.user for namespace, tenant in self._tenants.items()},
             nodes=self._node_records.faults(),
             submitting=self._memory.open_groups(now),
+            places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.
-        self._busy = bool(actions or view.submitting or self._memory.unbound or self._memory.missing)
+        memory = self._memory
+        self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
         await self._effects.apply(actions)
 
-    def _group_shapes(self) -> dict[GroupKey, Shape]:
-        found: dict[GroupKey, Shape] = {}
+    def _read_owners(self) -> None:
+        named = {pod.metadata.uid: groups.source_of(pod) for pod in self._concerned.values()}
+        waiting = (named[uid] for uid, pod in self._concerned.items() if pods.job_id_of(pod) is None)
+        self._owners.forget(frozenset(filter(None, named.values())))
+        self._owners.read(dict.fromkeys(filter(None, waiting)))
+
+    def _job_shapes(self) -> dict[int, set[Shape]]:
+        found: defaultdict[int, set[Shape]] = defaultdict(set)
         for pod in self._concerned.values():
-            wanted, _ = self._shape(pod)
-            if wanted is not None:
-                found.setdefault(pods.key_of(pod), wanted)
+            job_id = pods.job_id_of(pod)
+            if job_id is not None:
+                _, wanted, _ = self._shape(pod)
+                if wanted is not None:
+                    found[job_id].add(wanted)
         return found
 
-    def _shape(self, pod: Pod) -> tuple[Shape | None, str]:
+    def _shape(self, pod: Pod) -> tuple[Group, Shape | None, str]:
         meta = pod.metadata
         root = self._root()
-        version = meta.resource_version, frozenset(root)
+        source = groups.source_of(pod)
+        facts = self._owners.facts
+        version = meta.resource_version, frozenset(root), facts.get(source) if source is not None else None
         cached = self._shapes.get(meta.uid)
         if cached is None or cached[0] != version:
-            cached = version, *pods.shape_or_problem(pod, self._tenants, self._problems, root)
+            group = groups.group_of(pod, facts)
+            cached = version, group, *pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name)
             self._shapes[meta.uid] = cached
-        return cached[1], cached[2]
+        return cached[1:]
 
     def _root(self) -> Mapping[str, str]:
         text = "Slurm user {} has uid 0: an administrator maps this namespace to another user"
@@ -255,17 +273,17 @@ class Passes:
 
     def _seen(self, pod: Pod, now: float) -> SeenPod:
         meta, spec, memory = pod.metadata, pod.spec, self._memory
-        wanted, problem = self._shape(pod)
+        group, wanted, problem = self._shape(pod)
         lost = False
         if spec.node_name and self._nodes.get(None, spec.node_name) is None:
             lost = memory.lost(spec.node_name, now)
         sent = memory.sent.get(meta.uid, "")
-        found = pods.pod_of(pod, wanted, problem, sent=sent, lost=lost)
+        found = pods.pod_of(pod, group, wanted, problem, sent=sent, lost=lost)
         if found.gated or found.bound or not found.live:
             memory.unbound.pop(meta.uid, None)
             return found
         since = memory.unbound.setdefault(meta.uid, now)
-        return pods.pod_of(pod, wanted, problem, sent=sent, lost=lost, unbound_seconds=now - since)
+        return dataclasses.replace(found, unbound_seconds=now - since)
 
     def _forget(self, seen: tuple[SeenPod, ...], jobs: Mapping[int, Job], now: float) -> None:
         labelled = frozenset(pod.job for pod in seen if pod.job is not None)

@@ -6,11 +6,12 @@ had is never seen without the end of that one.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.placeholder import comment_of, job_of
-from sidecars.policy.bridge.records import GroupKey, Job
+from sidecars.policy.bridge.placeholder import comment_of, job_of, together
+from sidecars.policy.bridge.records import Job
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import STATES_ENDED, ExternalJob
 
@@ -116,12 +117,23 @@ class JobBook:
             del self._gone[job_id]
             self._records.pop(job_id, None)
 
-    def jobs(self, shapes: Mapping[GroupKey, Shape], kube_nodes: Mapping[str, str]) -> dict[int, Job]:
-        """The placeholders by id. `kube_nodes`: the Kubernetes nodes by the names of their records in Slurm."""
+    def jobs(self, shapes: Mapping[int, Collection[Shape]], kube_nodes: Mapping[str, str]) -> dict[int, Job]:
+        """The placeholders by id, a heterogeneous job by that of its first component.
+
+        `shapes` and `kube_nodes`: see `job_of`.
+        """
         found: dict[int, Job] = {}
+        components: defaultdict[int, list[Job]] = defaultdict(list)
         for job_id, (record, comment) in self._records.items():
             states = self._states.get(job_id) or self._gone.get(job_id)
             if states is not None:
                 current = self._read.get(job_id) == states
-                found[job_id] = job_of(record, comment, states, current=current, shapes=shapes, kube_nodes=kube_nodes)
+                job = job_of(record, comment, states, current=current, shapes=shapes, kube_nodes=kube_nodes)
+                if record.het_id:
+                    components[record.het_id].append(job)
+                else:
+                    found[job_id] = job
+        for its in components.values():
+            whole = together(its)
+            found[whole.job_id] = whole
         return found

@@ -16,6 +16,7 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
     """metadata.ownerReferences[*]."""
 
     kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool = False
 

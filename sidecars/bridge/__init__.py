@@ -6,5 +6,6 @@
 - `passes`: one pass: read, decide, apply.
 - `effects`: the requests that apply decisions about pods and jobs.
 - `node_records`: the records of Kubernetes nodes in Slurm.
+- `metrics`: what Prometheus reads.
 - `main`: puts the parts together.
 """

@@ -7,6 +7,7 @@ queue. When the job runs, the pod is released to the job's node.
 - `tenants`: which Slurm user, accounts, partitions and QOS a namespace has.
 - `shape`: what the job of a pod requests, or why it can't have one.
 - `records`: what is known of pods and jobs, and the actions.
+- `causes`: classes of Slurm's reasons.
 - `decide`: what to do about pods and jobs.
 - `nodes`: what to do about the records of nodes in Slurm.
 

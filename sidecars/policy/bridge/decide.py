@@ -109,7 +109,7 @@ def _group(
             text = f"Slurm doesn't know job {pod.job} of this pod. If it has ended, delete the pod."
             yield Report(pod, Why.JOB_UNKNOWN, text)
         elif job.phase is Phase.ENDED:
-            yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})")
+            yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
         else:
             labelled.append((pod, job))
     if labelled:

@@ -31,8 +31,10 @@ INTERVAL = 1.0
 """Seconds between two looks at Slurm's jobs."""
 LEAST_PAUSE = 0.1
 """Seconds between two passes, however much changes."""
-CALM_SECONDS = 10.0
+CALM_SECONDS = 60.0
 """Seconds after which everything is looked at, even if nothing has changed."""
+OTHERS_SECONDS = 5.0
+"""Seconds after which everything is looked at when other pods have changed what they request of nodes."""
 _READS = 5
 """How many waiting jobs are read again each second for Slurm's reason."""
 
@@ -70,6 +72,7 @@ class Passes:
         self._dirty = True
         self._looked_at = float("-inf")
         self._busy = False
+        self._others = False
         self._concerned: dict[str, Pod] = {}
         self._shapes: dict[str, tuple[object, Shape | None, str]] = {}
         self._tenants: dict[str, tenants.Tenant] = {}
@@ -109,8 +112,9 @@ class Passes:
         """One pass. A fault of Slurm is logged, and nothing is decided then."""
         begun = self._now()
         changed = await self._read_jobs()
-        if changed or self._dirty or self._busy or self._now() - self._looked_at >= CALM_SECONDS:
-            self._dirty, self._looked_at = False, self._now()
+        calm = OTHERS_SECONDS if self._others else CALM_SECONDS
+        if changed or self._dirty or self._busy or self._now() - self._looked_at >= calm:
+            self._dirty, self._others, self._looked_at = False, False, self._now()
             await self._decide()
         self.last_pass = self._now()
         metrics.SECONDS.observe(self.last_pass - begun)
@@ -202,10 +206,8 @@ class Passes:
             released = self._memory.released.pop(pod.metadata.uid, None)
             if released is not None:
                 metrics.BIND_SECONDS.observe(self._now() - released)
-        if event.new is None:
-            self._usage.discard(pod)
-        else:
-            self._usage.put(pod)
+        usage_changed = self._usage.discard(pod) if event.new is None else self._usage.put(pod)
+        self._others = self._others or usage_changed
         # What other pods request is looked at with everything else: there may be thousands of changes a second.
         if event.new is not None and pods.concerned(pod):
             self._concerned[pod.metadata.uid] = pod

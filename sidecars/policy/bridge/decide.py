@@ -52,10 +52,10 @@ def decide(view: View) -> tuple[Action, ...]:
     for job in view.jobs.values():
         if job.phase is Phase.SUBMITTED and _is_theirs(job, view):
             submitted[_key(job)].append(job)
-    blockers = _blockers(view)
+    blockers, used = _blockers(view), _present(view)
     adoptable: set[int] = set()
     for key, pods in groups.items():
-        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
+        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, used, adoptable)
     actions += _orphans(view, adoptable)
     return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
 
@@ -93,8 +93,23 @@ def _blockers(view: View) -> dict[str, str]:
     return found
 
 
+def _present(view: View) -> dict[int, list[Pod]]:
+    """The pods that may use resources, by the job of their label."""
+    found: defaultdict[int, list[Pod]] = defaultdict(list)
+    for pod in view.pods:
+        if pod.job is not None and pod.present:
+            found[pod.job].append(pod)
+    return found
+
+
 def _group(
-    key: GroupKey, pods: list[Pod], view: View, submitted: list[Job], blockers: Mapping[str, str], adoptable: set[int]
+    key: GroupKey,
+    pods: list[Pod],
+    view: View,
+    submitted: list[Job],
+    blockers: Mapping[str, str],
+    used: Mapping[int, list[Pod]],
+    adoptable: set[int],
 ) -> Iterator[Action]:
     live = [pod for pod in pods if pod.live]
     labelled: list[tuple[Pod, Job]] = []
@@ -116,7 +131,8 @@ def _group(
         job = min((job for _, job in labelled), key=lambda it: it.job_id)
         members = [pod for pod, its in labelled if its is job]
         adoptable.add(job.job_id)
-        yield from _with_job(job, members, waiting, view, blockers)
+        its = [pod for pod in used.get(job.job_id, ()) if pod.key == key]
+        yield from _with_job(job, members, waiting, its, view, blockers)
     elif waiting:
         yield from _without_job(key, waiting, pods, view, submitted, adoptable)
 
@@ -161,10 +177,9 @@ def _without_job(
 
 
 def _with_job(
-    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str]
+    job: Job, members: list[Pod], waiting: list[Pod], used: list[Pod], view: View, blockers: Mapping[str, str]
 ) -> Iterator[Action]:
     size = next((pod.shape.pods for pod in (*members, *waiting) if pod.shape is not None), 1)
-    used = [pod for pod in view.pods if pod.present and pod.job == job.job_id and pod.key == _key(job)]
     free = max(0, size - len(used))
     for index, pod in enumerate(waiting):
         if index < free and pod.shape is not None:

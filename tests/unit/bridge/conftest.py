@@ -26,6 +26,7 @@ def no_source() -> Iterator[None]:
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(passes, "INTERVAL", 0.2)
     monkeypatch.setattr(passes, "CALM_SECONDS", 1.0)
+    monkeypatch.setattr(passes, "OTHERS_SECONDS", 0.5)
     (tmp_path / "jwt.key").write_bytes(KEY)
     model = slurm()
     async with KubeDouble() as kube, serve(model) as url:

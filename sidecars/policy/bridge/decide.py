@@ -132,7 +132,7 @@ def _group(
         members = [pod for pod, its in labelled if its is job]
         adoptable.add(job.job_id)
         its = [pod for pod in used.get(job.job_id, ()) if pod.key == key]
-        yield from _with_job(job, members, waiting, its, view, blockers)
+        yield from _with_job(job, members, waiting, view, blockers, its)
     elif waiting:
         yield from _without_job(key, waiting, pods, view, submitted, adoptable)
 
@@ -177,7 +177,7 @@ def _without_job(
 
 
 def _with_job(
-    job: Job, members: list[Pod], waiting: list[Pod], used: list[Pod], view: View, blockers: Mapping[str, str]
+    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str], used: list[Pod]
 ) -> Iterator[Action]:
     size = next((pod.shape.pods for pod in (*members, *waiting) if pod.shape is not None), 1)
     free = max(0, size - len(used))

@@ -7,5 +7,6 @@
 - `effects`: the requests that apply decisions about pods and jobs.
 - `owners`: the objects that have the sizes of groups.
 - `node_records`: the records of Kubernetes nodes in Slurm.
+- `metrics`: what Prometheus reads.
 - `main`: puts the parts together.
 """

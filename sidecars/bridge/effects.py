@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from sidecars.bridge import metrics
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
@@ -33,6 +34,7 @@ from sidecars.policy.bridge.records import (
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.reasons.bridge import BridgeEvent
 from sidecars.slurm.errors import Rejected, SlurmError
+from sidecars.slurm.external import STATES_ENDED
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +121,7 @@ class Effects:
             job_id = await self._slurm.submit(action.user, requests_of(action, excluded))
         except SlurmError as error:
             log.warning("submission for %s/%s: %s", key.namespace, key.group, error)
+            metrics.REFUSED.labels(type(error).__name__).inc()
             self._memory.refuse(key, str(error), self._now())
             if isinstance(error, Rejected):
                 # Only then is it certain that no job exists.
@@ -168,7 +171,10 @@ class Effects:
             return
         # Before anything is sent: another pod of the group must not get this place.
         self._memory.sent[pod.metadata.uid] = action.node
+        self._memory.released[pod.metadata.uid] = self._now()
         await self._patch(pod, pods.release_patch(pod, action.node, action.end_time, self._wall()))
+        if pod.metadata.creation_timestamp is not None:
+            metrics.WAIT_SECONDS.observe(max(0.0, self._wall() - pod.metadata.creation_timestamp.timestamp()))
         text = f"Slurm job {action.job} runs on Kubernetes node {action.node}"
         self._event(pod, "Normal", BridgeEvent.RELEASED, text)
         log.info("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, text)
@@ -190,6 +196,7 @@ class Effects:
             return
         log.info("job %d is cancelled: %s", action.job, action.message)
         if action.avoid is not None:
+            metrics.NOT_BOUND.inc()
             for pod in (pod for job_id in (action.job, *action.rest) for pod in self._store.by(BY_JOB, job_id)):
                 self._event(pod, "Warning", BridgeEvent.NOT_BOUND, action.message)
         for job_id in (action.job, *action.rest):
@@ -202,6 +209,7 @@ class Effects:
             return
         meta = pod.metadata
         await self._kube.delete(PODS, meta.namespace, meta.name, uid=meta.uid)
+        metrics.ENDED.labels(min(STATES_ENDED & set(action.state.split(",")), default="OTHER")).inc()
         self._event(pod, "Normal", BridgeEvent.JOB_ENDED, action.message)
         log.info("pod %s/%s is deleted: %s", meta.namespace, meta.name, action.message)
 

@@ -3,9 +3,10 @@
 import asyncio
 import dataclasses
 import logging
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 
+from sidecars.bridge import metrics
 from sidecars.bridge.effects import BY_JOB, Effects
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
@@ -15,11 +16,12 @@ from sidecars.contract import bridge
 from sidecars.kube import Event, Store
 from sidecars.kube.records import ConfigMap
 from sidecars.policy.bridge import groups, pods, shape, tenants
+from sidecars.policy.bridge.causes import cause_of
 from sidecars.policy.bridge.decide import decide
 from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
-from sidecars.policy.bridge.records import Job, View
+from sidecars.policy.bridge.records import Job, Phase, View, Why
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.usage import UsageBook
@@ -32,8 +34,10 @@ INTERVAL = 1.0
 """Seconds between two looks at Slurm's jobs."""
 LEAST_PAUSE = 0.1
 """Seconds between two passes, however much changes."""
-CALM_SECONDS = 10.0
+CALM_SECONDS = 60.0
 """Seconds after which everything is looked at, even if nothing has changed."""
+OTHERS_SECONDS = 5.0
+"""Seconds after which everything is looked at when other pods have changed what they request of nodes."""
 _READS = 5
 """How many waiting jobs are read again each second for Slurm's reason."""
 
@@ -73,12 +77,15 @@ class Passes:
         self._dirty = True
         self._looked_at = float("-inf")
         self._busy = False
+        self._others = False
         self._concerned: dict[str, Pod] = {}
         self._shapes: dict[str, tuple[object, Group, Shape | None, str]] = {}
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._again: deque[int] = deque()
         self._listed_at = now()
+        self._answered_at: float | None = None
+        self._jobs: Mapping[int, Job] = {}
         self._read_again_at = float("-inf")
         self._fault = ""
         self.last_pass = now()
@@ -107,11 +114,44 @@ class Passes:
 
     async def one(self) -> None:
         """One pass. A fault of Slurm is logged, and nothing is decided then."""
+        begun = self._now()
         changed = await self._read_jobs()
-        if changed or self._dirty or self._busy or self._now() - self._looked_at >= CALM_SECONDS:
-            self._dirty, self._looked_at = False, self._now()
+        calm = OTHERS_SECONDS if self._others else CALM_SECONDS
+        if changed or self._dirty or self._busy or self._now() - self._looked_at >= calm:
+            self._dirty, self._others, self._looked_at = False, False, self._now()
             await self._decide()
         self.last_pass = self._now()
+        metrics.SECONDS.observe(self.last_pass - begun)
+
+    # --- counting, for metrics
+
+    def waiting(self) -> Counter[tuple[str, str]]:
+        """The pods that wait, by the reason of their condition and the class of Slurm's reason."""
+        found = Counter({(why.value, ""): 0 for why in Why if why not in (Why.RELEASED, Why.WAITING)})
+        for pod in self._concerned.values():
+            gated = any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
+            if not gated or pod.finished or pod.metadata.deletion_timestamp is not None:
+                continue
+            shown = pod.status.condition(bridge.CONDITION)
+            reason = shown.reason if shown is not None else Why.WAITING.value
+            job = self._jobs.get(pods.job_id_of(pod) or 0)
+            pending = reason == Why.WAITING.value and job is not None and job.phase is Phase.PENDING
+            found[reason, cause_of(job.reason).value if pending and job is not None else ""] += 1
+        return found
+
+    def phases(self) -> Counter[str]:
+        """The jobs by phase, but those that have ended."""
+        found = Counter({phase.value: 0 for phase in Phase if phase is not Phase.ENDED})
+        found.update(job.phase.value for job in self._jobs.values() if job.phase is not Phase.ENDED)
+        return found
+
+    def node_states(self) -> Counter[str]:
+        """The Kubernetes nodes for Slurm by the state of their record."""
+        return self._node_records.states()
+
+    def answer_age(self) -> float | None:
+        """Seconds since Slurm's last good answer about its jobs."""
+        return None if self._answered_at is None else self._now() - self._answered_at
 
     # --- reading
 
@@ -136,7 +176,9 @@ class Passes:
 
     async def _list(self) -> bool:
         self._listed_at = self._now()
-        return self._book.states(await self._slurm.call(protocol.get_job_states()), self._listed_at)
+        listed = await self._slurm.call(protocol.get_job_states())
+        self._answered_at = self._listed_at
+        return self._book.states(listed, self._listed_at)
 
     def _due_again(self) -> list[int]:
         now = self._now()
@@ -164,10 +206,12 @@ class Passes:
 
     def _pod_changed(self, event: Event[Pod]) -> None:
         pod = event.object
-        if event.new is None:
-            self._usage.discard(pod)
-        else:
-            self._usage.put(pod)
+        if pod.spec.node_name:
+            released = self._memory.released.pop(pod.metadata.uid, None)
+            if released is not None:
+                metrics.BIND_SECONDS.observe(self._now() - released)
+        usage_changed = self._usage.discard(pod) if event.new is None else self._usage.put(pod)
+        self._others = self._others or usage_changed
         # What other pods request is looked at with everything else: there may be thousands of changes a second.
         if event.new is not None and pods.concerned(pod):
             self._concerned[pod.metadata.uid] = pod
@@ -205,7 +249,7 @@ class Passes:
         )
         await self._node_records.apply(keys)
         self._effects.slurm_nodes = self._node_records.slurm_nodes
-        jobs = self._book.jobs(shapes, self._node_records.kube_nodes)
+        jobs = self._jobs = self._book.jobs(shapes, self._node_records.kube_nodes)
         if self._book.known:
             self._memory.settle(jobs.values(), self._listed_at, SUBMIT_SECONDS)
             self._refuse_root(jobs)

@@ -8,6 +8,7 @@ queue. When the job runs, the pod is released to the job's node.
 - `groups`: which pods start together, and how many they are.
 - `shape`: what a job requests for a pod, or why it can't have one.
 - `records`: what is known of pods and jobs, and the actions.
+- `causes`: classes of Slurm's reasons.
 - `decide`: what to do about pods and jobs.
 - `nodes`: what to do about the records of nodes in Slurm.
 

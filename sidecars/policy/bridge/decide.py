@@ -59,10 +59,10 @@ def decide(view: View) -> tuple[Action, ...]:
     for job in view.jobs.values():
         if job.phase is Phase.SUBMITTED and _is_theirs(job, view):
             submitted[_key(job)].append(job)
-    blockers = _blockers(view)
+    blockers, used = _blockers(view), _present(view)
     adoptable: set[int] = set()
     for key, pods in groups.items():
-        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
+        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, used, adoptable)
     actions += _orphans(view, adoptable)
     return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
 
@@ -112,8 +112,23 @@ def _blockers(view: View) -> dict[str, str]:
     return found
 
 
+def _present(view: View) -> dict[int, list[Pod]]:
+    """The pods that may use resources, by the job of their label."""
+    found: defaultdict[int, list[Pod]] = defaultdict(list)
+    for pod in view.pods:
+        if pod.job is not None and pod.present:
+            found[pod.job].append(pod)
+    return found
+
+
 def _group(
-    key: GroupKey, pods: list[Pod], view: View, submitted: list[Job], blockers: Mapping[str, str], adoptable: set[int]
+    key: GroupKey,
+    pods: list[Pod],
+    view: View,
+    submitted: list[Job],
+    blockers: Mapping[str, str],
+    used: Mapping[int, list[Pod]],
+    adoptable: set[int],
 ) -> Iterator[Action]:
     live = [pod for pod in pods if pod.live]
     labelled: list[tuple[Pod, Job]] = []
@@ -128,14 +143,15 @@ def _group(
             text = f"Slurm doesn't know job {pod.job} of this pod. If it has ended, delete the pod."
             yield Report(pod, Why.JOB_UNKNOWN, text)
         elif job.phase is Phase.ENDED:
-            yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})")
+            yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
         else:
             labelled.append((pod, job))
     if labelled:
         job = min((job for _, job in labelled), key=lambda it: it.job_id)
         members = [pod for pod, its in labelled if its is job]
         adoptable.add(job.job_id)
-        yield from _with_job(job, members, waiting, view, blockers)
+        its = [pod for job_id in job.ids for pod in used.get(job_id, ()) if _fits(pod, job)]
+        yield from _with_job(job, members, waiting, view, blockers, its)
     elif waiting:
         yield from _without_job(key, waiting, pods, view, submitted, adoptable)
 
@@ -204,9 +220,8 @@ def _parts(pods: Iterable[Pod]) -> tuple[Part, ...]:
 
 
 def _with_job(
-    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str]
+    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str], used: list[Pod]
 ) -> Iterator[Action]:
-    used = [pod for pod in view.pods if pod.present and pod.job in job.ids and _fits(pod, job)]
     taken = Counter(pod.job for pod in used)
     free = {it.job_id: it.size - taken[it.job_id] for it in job.components}
     for pod in waiting:

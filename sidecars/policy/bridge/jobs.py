@@ -37,11 +37,16 @@ class JobBook:
         """The states that a job had in the list when its details were read."""
         self._answered = False
         self._empty_since: float | None = None
+        self._all_read = False
+        """Whether nothing is to be read until something changes."""
 
     def states(self, listed: Mapping[int, frozenset[str]], now: float) -> bool:
         """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed."""
+        if self._answered and self._empty_since is None and listed is self._states:
+            # It is the same answer as before.
+            return False
         changed = not self._answered or listed != self._states
-        self._answered = True
+        self._answered, self._all_read = True, False
         if listed or all(states & STATES_ENDED for states in self._states.values()):
             self._empty_since = None
         elif self._empty_since is None or now - self._empty_since < TRUST_EMPTY_AFTER:
@@ -76,11 +81,15 @@ class JobBook:
 
     def to_read(self) -> list[int]:
         """The jobs whose details are to be read: new ones, and placeholders that have changed."""
-        return [
+        if self._all_read:
+            return []
+        found = [
             job_id
             for job_id, states in self._states.items()
             if job_id not in self._read or (self._read[job_id] != states and self._matters(job_id, states))
         ]
+        self._all_read = not found
+        return found
 
     def _matters(self, job_id: int, states: frozenset[str]) -> bool:
         found = self._records.get(job_id)
@@ -88,6 +97,7 @@ class JobBook:
 
     def details(self, job_id: int, record: ExternalJob | None) -> bool:
         """Take in the details of a job of the last list; None if Slurm doesn't know it by now. Whether they are new."""
+        self._all_read = False
         comment = comment_of(record) if record is not None else None
         former = self._records.get(job_id)
         if record is not None and comment is not None:
@@ -106,6 +116,7 @@ class JobBook:
     def stale(self, job_id: int) -> None:
         """The details of this job have changed without its states: they are read again."""
         self._read.pop(job_id, None)
+        self._all_read = False
 
     def waiting(self) -> list[int]:
         """The pending placeholders: their reason and their priority change without their states."""

@@ -263,6 +263,8 @@ class DeletePod:
 
     pod: Pod
     message: str
+    state: str = ""
+    """Of its job: Slurm's word."""
 
 
 Action = Submit | Label | Start | Release | Report | Cancel | DeletePod

@@ -1,93 +1,20 @@
 """The whole role, against doubles of Kubernetes and of Slurm."""
 
-import asyncio
-import contextlib
-import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
-from sidecars.bridge import main, passes
+from sidecars.bridge import main
 from sidecars.bridge.owners import RESOURCES
-from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
-from sidecars.kube import CONFIG_MAPS, EVENTS, NODES, PODS, Client
+from sidecars.kube import NODES, PODS
 from sidecars.policy.bridge.groups import SourceKind
-from sidecars.simulate import SlurmModel, serve
-from sidecars.simulate.records import Fault, SimJob
+from sidecars.simulate.records import Fault
 from sidecars.slurm.states import is_drain
-from tests.support.apiserver import until
-from tests.support.bridge import KEY, live, node, pod, slurm, tenants
-from tests.support.kube_double import KubeDouble
-
-
-@dataclasses.dataclass
-class World:
-    kube: KubeDouble
-    slurm: SlurmModel
-    settings: Settings
-
-    @contextlib.asynccontextmanager
-    async def bridge(self) -> AsyncIterator[None]:
-        async with Client.connect(self.kube.credentials) as client:
-            work = asyncio.create_task(main.lead(client, self.settings))
-            try:
-                yield
-            finally:
-                assert not work.done(), work.exception()
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
-
-    def pod(self, name: str = "p") -> Any:
-        return self.kube.objects(PODS)["team", name]
-
-    def condition(self, name: str = "p") -> dict[str, Any]:
-        found = (self.pod(name).get("status") or {}).get("conditions", ())
-        return next((it for it in found if it["type"] == bridge.CONDITION), {})
-
-    def bind(self, name: str = "p") -> None:
-        """As the scheduler and the kubelet do with a released pod."""
-        item = self.pod(name)
-        item["spec"]["nodeName"] = item["metadata"]["annotations"][bridge.NODE_ANNOTATION]
-        self.kube.put(PODS, item)
-
-    async def job(self) -> SimJob:
-        """The only job, as soon as it may start."""
-        await until("a job that is not held", self.when(lambda: any(not job.blocked for job in live(self.slurm))))
-        [found] = live(self.slurm)
-        return found
-
-    def released(self, name: str = "p") -> bool:
-        return not self.pod(name)["spec"]["schedulingGates"]
-
-    def reasons(self) -> set[str]:
-        return {it["reason"] for it in self.kube.objects(EVENTS).values()}
-
-    @staticmethod
-    def when(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-        async def looked() -> bool:
-            return look()
-
-        return looked
-
-    async def until(self, what: str, look: Callable[[], bool]) -> None:
-        await until(what, self.when(look), 8)
-
-
-@pytest_asyncio.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(passes, "INTERVAL", 0.2)
-    monkeypatch.setattr(passes, "CALM_SECONDS", 1.0)
-    (tmp_path / "jwt.key").write_bytes(KEY)
-    model = slurm()
-    async with KubeDouble() as kube, serve(model) as url:
-        kube.put(NODES, node("k1"))
-        kube.put(CONFIG_MAPS, tenants("slurm", team='{"user": "ada"}', rooted='{"user": "toor"}'))
-        yield World(kube, model, Settings(url, "slurm", key_file=tmp_path / "jwt.key", health_port=0))
+from tests.support.bridge import live, node, pod
+from tests.unit.bridge.world import World
 
 
 async def test_a_pod_goes_through_the_whole_protocol(world: World) -> None:

@@ -51,6 +51,32 @@ def test_nothing_is_known_while_a_listed_job_was_never_read() -> None:
     assert known(found)
 
 
+def test_an_answer_that_is_the_same_object_changes_nothing_but_ends_a_failure() -> None:
+    found = book(OURS)
+    listed = {1: PENDING}
+    assert not found.states(listed, 1)
+    assert not found.states(listed, 2)
+    found.fail()
+    assert found.states(listed, 3)
+    assert known(found)
+    found.states({}, 4)
+    assert not known(found)
+    found.states(listed, 5)
+    assert known(found)
+
+
+def test_what_becomes_stale_is_read_again_after_nothing_was_to_be_read() -> None:
+    found = book(OURS)
+    assert found.to_read() == []
+    assert found.to_read() == []
+    found.stale(1)
+    assert found.to_read() == [1]
+    found.details(1, OURS)
+    assert found.to_read() == []
+    found.states({1: PENDING, 2: PENDING}, 1)
+    assert found.to_read() == [2]
+
+
 def test_only_placeholders_are_read_again_when_their_states_change() -> None:
     found = book(OURS, OTHER)
     assert found.to_read() == []

@@ -18,6 +18,15 @@ def wire(runtime: Runtime) -> None:
         if kind == "Accounting":
             queue.add(owner)
 
+    def controllers(event: Event[Manifest]) -> None:
+        # slurmdbd has the users that a Controller declares.
+        for version in (event.old, event.new):
+            spec = (version or {}).get("spec") or {}
+            name = (spec.get("accountingRef") or {}).get("name")
+            if name and spec.get("usersRef") and has_changed(runtime, event):
+                queue.add((event.object["metadata"]["namespace"], name))
+
     store.subscribe(accountings)
+    runtime.caches.controllers.store.subscribe(controllers)
     follow_references(runtime, store, queue)
     follow_children(runtime, children)

@@ -59,7 +59,7 @@ Secrets of the site. Call with the root context.
 {{- $user = $user | default dict -}}
 {{- if not $user.accounts -}}
 {{- range $key := list "adminLevel" "defaultAccount" "defaultQos" "fairshare" "limits" "qos" -}}
-{{- if not (kindIs "invalid" (get $user $key)) -}}
+{{- if and (hasKey $user $key) (not (kindIs "invalid" (get $user $key))) -}}
 {{- include "slurm.check.line" (list (printf "%s.%s" $place $key) "slurmdbd has only users with an account" (printf "Set %s.accounts." $place)) -}}
 {{- end -}}
 {{- end -}}

@@ -19,14 +19,17 @@ def wire(runtime: Runtime) -> None:
             queue.add(owner)
 
     def controllers(event: Event[Manifest]) -> None:
-        # slurmdbd has the users that a Controller declares.
-        for version in (event.old, event.new):
-            spec = (version or {}).get("spec") or {}
-            name = (spec.get("accountingRef") or {}).get("name")
-            if name and spec.get("usersRef") and has_changed(runtime, event):
-                queue.add((event.object["metadata"]["namespace"], name))
+        before, after = _gets_users(event.old), _gets_users(event.new)
+        for name in {before, after} - {""} if before != after else ():
+            queue.add((event.object["metadata"]["namespace"], name))
 
     store.subscribe(accountings)
     runtime.caches.controllers.store.subscribe(controllers)
     follow_references(runtime, store, queue)
     follow_children(runtime, children)
+
+
+def _gets_users(controller: Manifest | None) -> str:
+    """The name of the Accounting whose slurmdbd has the users that a Controller declares; empty without one."""
+    spec = (controller or {}).get("spec") or {}
+    return str((spec.get("accountingRef") or {}).get("name") or "") if spec.get("usersRef") else ""

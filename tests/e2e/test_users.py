@@ -100,8 +100,8 @@ def ssh(slurm: Slurm, *words: str) -> str | None:
 def submit(url: str, token: str) -> dict[str, Any]:
     """Submit a job through the REST API with this token; the answer, that of an error as well."""
     job = {
-        "script": "#!/bin/sh\nid -un\n",
         "job": {
+            "script": "#!/bin/sh\nid -un\n",
             "name": "rest",
             "account": "physics",
             "current_working_directory": "/tmp",  # noqa: S108

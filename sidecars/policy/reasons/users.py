@@ -8,7 +8,7 @@ class UsersApplied(Reason):
     ([Declare users](../users.md#declare-users))."""
 
     APPLIED = "Applied", "The pods have the declared users and groups.", NOTHING, "True"
-    DISTRIBUTING = "Distributing", "The users have changed, and running pods get them within seconds.", WAIT, "True"
+    DISTRIBUTING = "Distributing", "The users have changed, and running pods get them within seconds.", WAIT, "False"
     INVALID = (
         "Invalid",
         (

@@ -30,8 +30,8 @@ def unread(message: str) -> Condition:
 
 
 def applied(declared: Declared, *, settled: bool) -> Condition:
-    """The pods have these users, or get them within seconds."""
+    """The pods have these users. Not `settled`: they get them within seconds, if they run already."""
     counts = f"{len(declared.users)} users, {len(declared.groups)} groups"
     if settled:
         return Condition(TYPE, "True", UsersApplied.APPLIED, counts)
-    return Condition(TYPE, "True", UsersApplied.DISTRIBUTING, f"{counts}; running pods get them within seconds")
+    return Condition(TYPE, "False", UsersApplied.DISTRIBUTING, f"{counts}; running pods get them within seconds")

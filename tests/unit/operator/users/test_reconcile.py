@@ -93,7 +93,7 @@ async def test_the_pods_of_the_cluster_and_no_others_are_annotated_twice_after_a
     setting.parts.restapi()
     assert await setting.run() == 3.0
     assert setting.annotated() == ["slurm-worker-0", "slurm-controller-0", "slurm-restapi-a"]
-    assert setting.condition[:2] == ("True", "Distributing")
+    assert setting.condition[:2] == ("False", "Distributing")
     setting.parts.now += 3.0
     assert await setting.run() == SETTLE_SECONDS - 3.0
     assert len(setting.annotated()) == 6

@@ -27,6 +27,7 @@ WATCHED = (
     "former",
     "guided",
     "hybrid",
+    "peopled",
     "restored",
     "upgraded",
 )

@@ -54,12 +54,13 @@ class Registry:
         return f"docker://{image.name}"
 
     def _skopeo(self, image: Image, seconds: float, verb: str, *words: str) -> str:
-        flag = "--src-tls-verify" if verb == "copy" else "--tls-verify"
-        secure = "false" if image.registry in self.insecure else "true"
-        command = ["skopeo", f"--command-timeout={seconds:g}s", verb, f"{flag}={secure}", *words]
-        authfile = self.environment.get("REGISTRY_AUTH_FILE")
-        if authfile:
-            command[3:3] = [f"--authfile={authfile}"]
+        flags = []
+        if authfile := self.environment.get("REGISTRY_AUTH_FILE"):
+            flags.append(f"--authfile={authfile}")
+        if image.registry in self.insecure:
+            # Otherwise the site's registries.conf decides, whose default is TLS.
+            flags.append("--src-tls-verify=false" if verb == "copy" else "--tls-verify=false")
+        command = ["skopeo", f"--command-timeout={seconds:g}s", verb, *flags, *words]
         done = self._run(image, command, seconds)
         if done.returncode:
             raise ContainerError(explain(image, done.stderr, self.environment.get("HOME", "")))

@@ -189,7 +189,7 @@ def test_a_tag_is_looked_up_by_one_task_and_again_after_its_time(tmp_path: Path)
     assert asked == [FIRST, THIRD, SECOND]
 
 
-def test_a_folder_that_somebody_else_has_prepared_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_another_user_has_prepared_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: user)
     with pytest.raises(ContainerError, match=f"/{user} isn't a folder of your own"):

@@ -25,8 +25,10 @@ def program(argument: str, job: Mapping[str, str]) -> str:
     """
     name = posixpath.basename(argument)
     for folder in job.get("PATH", "").split(":"):
-        if folder.startswith("/") and os.access(f"{folder}/{name}", os.X_OK):
-            return name if f"{folder.rstrip('/')}/{name}" == argument else argument
+        # slurmstepd takes the first that is no folder, whether or not it can be executed.
+        found = f"{folder}/{name}"
+        if folder.startswith("/") and os.path.exists(found) and not os.path.isdir(found):  # noqa: PTH110, PTH112
+            return name if found == argument else argument
     return argument
 
 

@@ -12,7 +12,7 @@ from sidecars.containers.mounts import Mount
 def node(tmp_path: Path) -> dict[str, str]:
     """A job whose PATH has a folder with one program."""
     (tmp_path / "python3").touch(mode=0o755)
-    (tmp_path / "data").touch(mode=0o644)
+    (tmp_path / "folder").mkdir()
     return {"PATH": f"relative:/no/such:{tmp_path}"}
 
 
@@ -25,8 +25,8 @@ def test_any_other_program_stays_as_it_is(node: dict[str, str], argument: str) -
     assert command.program(argument, node) == argument
 
 
-def test_a_file_that_is_no_program_was_not_found_by_slurm(node: dict[str, str], tmp_path: Path) -> None:
-    assert command.program(f"{tmp_path}/data", node) == f"{tmp_path}/data"
+def test_a_folder_was_not_found_by_slurm(node: dict[str, str], tmp_path: Path) -> None:
+    assert command.program(f"{tmp_path}/folder", node) == f"{tmp_path}/folder"
 
 
 HOME = (Mount("/home", "/home"), Mount("/scratch", "/data"))

@@ -22,6 +22,7 @@ WATCHED = (
     "accounted",
     "charts",
     "confined",
+    "contained",
     "defaults",
     "doubled",
     "former",

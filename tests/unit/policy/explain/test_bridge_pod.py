@@ -154,8 +154,7 @@ def test_a_job_that_slurm_refuses_is_submitted_again() -> None:
 
 
 def test_an_incomplete_group_has_its_number_of_pods() -> None:
-    shape = replace(SHAPE, pods=4)
-    shown = reported(gated(job=None, shape=shape, key=GroupKey("physics", "group/train")))
+    shown = reported(gated(job=None, size=4, group="group train", key=GroupKey("physics", "group/train")))
     finding = the_only(waiting(*shown, number=""))
     assert (finding.code, finding.cause) == ("GroupIncomplete", "1 of 4 pods of group train exist.")
     assert "group-size" in finding.remedy

@@ -48,22 +48,22 @@ def page() -> str:
             *_events(),
             "## Reasons of Slurm nodes",
             _NODE_REASONS,
-            _table("reason", NodeReason),
+            markdown.explained("reason", NodeReason),
             "## Pod conditions",
             _lines(SlurmNodeState),
-            _table("type", SlurmNodeState, "SlurmNodeState"),
+            markdown.explained("type", SlurmNodeState, "SlurmNodeState"),
             "## Pods of the Slurm Bridge",
             _lines(PodQueued),
-            _table("reason", PodQueued),
+            markdown.explained("reason", PodQueued),
             _lines(BridgeEvent),
-            _table("event", BridgeEvent),
+            markdown.explained("event", BridgeEvent),
             "## Jobs that autoscaling does not count",
             _lines(NotCounted),
-            _table("reason", NotCounted),
+            markdown.explained("reason", NotCounted),
             "## Labels and annotations",
-            _table("name", Mark),
+            markdown.explained("name", Mark),
             "## Metrics of the operator",
-            _table("metric", Metric),
+            markdown.explained("metric", Metric),
             "## Messages with a remedy of their own",
             _OTHERS,
         ],
@@ -97,8 +97,3 @@ def _events() -> Iterable[str]:
 
 def _lines(kind: type[Explained]) -> str:
     return inspect.cleandoc(kind.__doc__ or "")
-
-
-def _table(head: str, words: Iterable[Explained], prefix: str = "") -> str:
-    rows = [f"| `{prefix}{word.value}` | {word.cause} | {word.remedy} |" for word in words]
-    return "\n".join([f"| {head} | meaning | what to do |", "|---|---|---|", *rows])

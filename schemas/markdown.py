@@ -1,10 +1,13 @@
 """Markdown of the generated reference pages."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
+
+from sidecars.contract.explained import Explained
 
 LONGEST_JSON = 60
 """In characters. A longer map or list is easier to read as YAML."""
@@ -32,6 +35,12 @@ def field_table(fields: list[Field]) -> str:
     lines = ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
     lines += [f"| `{f.path}` | {f.type} | {f.default} | {_one_line(_meaning(f))} |" for f in fields]
     return "\n".join(lines)
+
+
+def explained(head: str, words: Iterable[Explained], prefix: str = "") -> str:
+    """A table with a line per word: what it means, and what to do."""
+    rows = [f"| `{prefix}{word.value}` | {word.cause} | {word.remedy} |" for word in words]
+    return "\n".join([f"| {head} | meaning | what to do |", "|---|---|---|", *rows])
 
 
 def _meaning(field: Field) -> str:

@@ -3,14 +3,16 @@
 from collections.abc import Iterable
 
 from schemas import markdown
+from sidecars.bridge.metrics import Metric as BridgeMetric
 from sidecars.exporter.compatible import REFERENCE, VPENSO
 from sidecars.exporter.families import OWN
 from sidecars.exporter.metrics import Family, Metric
 
-SOURCE = "sidecars/exporter/families.py and sidecars/exporter/compatible.py"
+SOURCE = "sidecars/exporter/families.py, sidecars/exporter/compatible.py and sidecars/bridge/metrics.py"
 
 _HEAD = """\
-This page lists the metrics of `slurm-sidecars exporter`. [Metrics of Slurm](../metrics.md) describes how they are read.
+This page lists the metrics of `slurm-sidecars exporter`, and at the end those of the
+[Slurm Bridge](#metrics-of-the-slurm-bridge). [Metrics of Slurm](../metrics.md) describes how they are read.
 
 Label values are Slurm's words in lower case, such as `idle` and `not_responding`. A word that the exporter doesn't know
 counts as `unrecognized`. A counter starts again at 0 when slurmctld resets its statistics, which it does every night at
@@ -18,6 +20,10 @@ counts as `unrecognized`. A counter starts again at 0 when slurmctld resets its 
 
 _OTHERS = """\
 Values and units are those of the other exporter. Switch these names on with `EXPORTER_NAME_SETS`."""
+
+_BRIDGE = """\
+The [Slurm Bridge](../bridge.md) serves them itself, at `/metrics` on the port of its health. Counters begin at 0 at its
+start."""
 
 
 def page() -> str:
@@ -34,6 +40,9 @@ def page() -> str:
             "## Names of vpenso's prometheus-slurm-exporter",
             f"{_OTHERS} `slurm_account_fairshare` is missing.",
             _table(VPENSO),
+            "## Metrics of the Slurm Bridge",
+            _BRIDGE,
+            markdown.explained("metric", BridgeMetric),
         ],
     )
 

@@ -63,6 +63,11 @@ class Cluster:
         found = [it for it in self.restapis.values() if it.spec.controller_ref.name == controller.name]
         return min(found, key=lambda it: (str(it.metadata.creation_timestamp), it.name), default=None)
 
+    def controllers_of(self, accounting: Accounting) -> list[Controller]:
+        """The Controllers that use it, by name."""
+        found = ((it, it.spec.accounting_ref) for it in self.controllers.values())
+        return [it for it, reference in found if reference is not None and reference.name == accounting.name]
+
     def facts(self, site: Site, controller: Controller | None = None, published: frozenset[str] = frozenset()) -> Facts:
         """What renders need beside the custom resource. Raises PostrenderError."""
         accounting = None

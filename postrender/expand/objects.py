@@ -8,6 +8,7 @@ from postrender.errors import PostrenderError
 from postrender.expand.cluster import Cluster, label
 from sidecars.contract.manifest import SLURM_JWKS
 from sidecars.policy.configuration import lint as rules
+from sidecars.policy.users import declared as users
 from sidecars.slurm import versions
 from sidecars.workloads import accounting as slurmdbd
 from sidecars.workloads import config, config_maps, names, nodeset, restapi
@@ -82,10 +83,30 @@ def of_controller(cluster: Cluster, controller: Controller, configured: Configur
         monitor = slurmctld.service_monitor(controller)
         return [
             *configured.config_maps,
+            *_users(cluster, controller, configured.facts),
             *slurmctld.workload(controller, configured.config_set, configured.facts),
             *([monitor] if monitor is not None else []),
             *nodeset.shared_objects(controller, cluster.nodesets_of(controller), configured.facts),
         ]
+
+
+def _users(cluster: Cluster, controller: Controller, facts: Facts) -> list[Manifest]:
+    """The ConfigMap with declared users; none where the Secret's content is not known. Raises PostrenderError."""
+    reference = controller.spec.users_ref
+    if reference is None:
+        return []
+    facts.secret(reference, "spec.usersRef")
+    data = cluster.secrets[reference.name]
+    if data is None:
+        return []
+    try:
+        declared = users.parse(data[reference.key])
+    except users.DeclaredError as error:
+        raise ResourceError("spec.usersRef", str(error)) from error
+    faults = list(users.faults(declared))
+    if faults:
+        raise ResourceError("spec.usersRef", "; ".join(faults))
+    return [config_maps.users(controller, users.files(declared))]
 
 
 def of_accounting(cluster: Cluster, accounting: Accounting, site: Site) -> list[Manifest]:
@@ -104,7 +125,7 @@ def of_accounting(cluster: Cluster, accounting: Accounting, site: Site) -> list[
             password=password[selector.key] if password is not None else b"unknown",
             slurm_key=shared or (slurm_key[key.key] if slurm_key is not None else b"unknown"),
         )
-        rendered = slurmdbd.objects(accounting, facts, values)
+        rendered = slurmdbd.objects(accounting, facts, values, cluster.controllers_of(accounting))
     return rendered if password is not None else [it for it in rendered if it["kind"] != "Secret"]
 
 

@@ -5,6 +5,8 @@
 - `memory`: what is remembered from pass to pass, and lost at a restart.
 - `passes`: one pass: read, decide, apply.
 - `effects`: the requests that apply decisions about pods and jobs.
+- `owners`: the objects that have the sizes of groups.
 - `node_records`: the records of Kubernetes nodes in Slurm.
+- `metrics`: what Prometheus reads.
 - `main`: puts the parts together.
 """

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from sidecars.bridge import metrics
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
@@ -18,12 +19,11 @@ from sidecars.kube import Conflict as KubeConflict
 from sidecars.policy.bridge import pods
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.placeholder import request_of
+from sidecars.policy.bridge.placeholder import requests_of
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
     DeletePod,
-    GroupKey,
     Label,
     Release,
     Report,
@@ -34,11 +34,12 @@ from sidecars.policy.bridge.records import (
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.reasons.bridge import BridgeEvent
 from sidecars.slurm.errors import Rejected, SlurmError
+from sidecars.slurm.external import STATES_ENDED
 
 log = logging.getLogger(__name__)
 
-BY_JOB, BY_GROUP = "job", "group"
-"""Indexes of the pods: by the job of their label, and by their group."""
+BY_JOB = "job"
+"""Index of the pods by the job of their label."""
 
 
 class Effects:
@@ -117,26 +118,29 @@ class Effects:
             excluded = ()
         key = action.key
         try:
-            job_id = await self._slurm.submit(action.shape.user, request_of(action, excluded))
+            job_id = await self._slurm.submit(action.user, requests_of(action, excluded))
         except SlurmError as error:
             log.warning("submission for %s/%s: %s", key.namespace, key.group, error)
+            metrics.REFUSED.labels(type(error).__name__).inc()
             self._memory.refuse(key, str(error), self._now())
             if isinstance(error, Rejected):
                 # Only then is it certain that no job exists.
                 self._memory.submitted.pop(key, None)
-            await self._report_group(key, Why.REFUSED, f"Slurm refuses the job: {error}")
+            await self._report_all(action.pods, Why.REFUSED, f"Slurm refuses the job: {error}")
         else:
             self._memory.refusals.pop(key, None)
-            log.info("job %d was submitted for %s/%s as %s", job_id, key.namespace, key.group, action.shape.user)
+            log.info("job %d was submitted for %s/%s as %s", job_id, key.namespace, key.group, action.user)
             self._wake()
 
-    async def _report_group(self, key: GroupKey, why: Why, message: str) -> None:
-        for pod in self._store.by(BY_GROUP, key):
-            if pods.job_id_of(pod) is None:
+    async def _report_all(self, seen: Iterable[SeenPod], why: Why, message: str) -> None:
+        """Of the pods that have no job by now."""
+        for it in seen:
+            pod = self._pod(it)
+            if pod is not None and pods.job_id_of(pod) is None:
                 try:
-                    await self._report(pods.pod_of(pod, None, ""), why, message)
+                    await self._report(it, why, message)
                 except KubeError as error:
-                    log.debug("condition of %s: %s", pod.metadata.name, error)
+                    log.debug("condition of %s: %s", it.name, error)
 
     async def _label(self, action: Label) -> None:
         pod = self._pod(action.pod)
@@ -148,8 +152,17 @@ class Effects:
         job = action.job
         if not self._memory.may_ask("start", job.job_id, self._now()):
             return
-        await self._slurm.start(job.job_id, bridge.encode(job.comment))
-        self._book.stale(job.job_id)
+        try:
+            # The first component comes last: while it is a held job, Slurm keeps no node free for a job with a
+            # component that no node fits.
+            for job_id in reversed(job.ids):
+                self._book.stale(job_id)
+                await self._slurm.start(job_id, bridge.encode(job.comment))
+        except SlurmError as error:
+            if not job.rest:
+                raise
+            # The component that no node fits shows Slurm's reason, and is tried again.
+            log.debug("start of job %d: %s", job.job_id, error)
         self._wake()
 
     async def _release(self, action: Release) -> None:
@@ -158,7 +171,10 @@ class Effects:
             return
         # Before anything is sent: another pod of the group must not get this place.
         self._memory.sent[pod.metadata.uid] = action.node
+        self._memory.released[pod.metadata.uid] = self._now()
         await self._patch(pod, pods.release_patch(pod, action.node, action.end_time, self._wall()))
+        if pod.metadata.creation_timestamp is not None:
+            metrics.WAIT_SECONDS.observe(max(0.0, self._wall() - pod.metadata.creation_timestamp.timestamp()))
         text = f"Slurm job {action.job} runs on Kubernetes node {action.node}"
         self._event(pod, "Normal", BridgeEvent.RELEASED, text)
         log.info("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, text)
@@ -180,9 +196,11 @@ class Effects:
             return
         log.info("job %d is cancelled: %s", action.job, action.message)
         if action.avoid is not None:
-            for pod in self._store.by(BY_JOB, action.job):
+            metrics.NOT_BOUND.inc()
+            for pod in (pod for job_id in (action.job, *action.rest) for pod in self._store.by(BY_JOB, job_id)):
                 self._event(pod, "Warning", BridgeEvent.NOT_BOUND, action.message)
-        await self._slurm.cancel(action.job)
+        for job_id in (action.job, *action.rest):
+            await self._slurm.cancel(job_id)
         self._wake()
 
     async def _delete(self, action: DeletePod) -> None:
@@ -191,6 +209,7 @@ class Effects:
             return
         meta = pod.metadata
         await self._kube.delete(PODS, meta.namespace, meta.name, uid=meta.uid)
+        metrics.ENDED.labels(min(STATES_ENDED & set(action.state.split(",")), default="OTHER")).inc()
         self._event(pod, "Normal", BridgeEvent.JOB_ENDED, action.message)
         log.info("pod %s/%s is deleted: %s", meta.namespace, meta.name, action.message)
 

@@ -13,10 +13,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from sidecars.bridge import metrics
 from sidecars.bridge.effects import Effects
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
+from sidecars.bridge.owners import Owners
 from sidecars.bridge.passes import Passes
 from sidecars.bridge.settings import Settings, parse
 from sidecars.bridge.slurm import Slurm
@@ -81,6 +84,7 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     passes: list[Passes] = []
+
     async with (
         Client.connect(load_credentials(settings.kubeconfig)) as client,
         _serving(settings.health_port, lambda: _healthy(passes)),
@@ -145,17 +149,20 @@ async def lead(
             wake=wake,
         )
         records = NodeRecords(slurm, poller, nodes.store, usage, events)
+        owners = Owners(client, time.monotonic, wake)
         passes = Passes(
-            *(slurm, effects, records, pods.store, nodes.store, tenants.store, usage, memory, book),
+            *(slurm, effects, records, owners, pods.store, nodes.store, tenants.store, usage, memory, book),
             partition=settings.partition,
             now=time.monotonic,
         )
         poller.subscribe(lambda changed, removed: wake())
         tasks.create_task(poller.run())
+        metrics.REPORTED.source = passes
         started(passes)
         try:
             await passes.run()
         finally:
+            await owners.close()
             await effects.close()
             await slurm.close()
 
@@ -167,7 +174,7 @@ def _healthy(passes: Sequence[Passes]) -> bool:
 
 @contextlib.asynccontextmanager
 async def _serving(port: int, healthy: Callable[[], bool]) -> AsyncIterator[None]:
-    """Serve /healthz and /readyz."""
+    """Serve /healthz, /readyz and /metrics."""
 
     async def health(_: web.Request) -> web.Response:
         return web.Response(text="ok\n") if healthy() else web.Response(status=503, text="no pass has ended lately\n")
@@ -175,9 +182,13 @@ async def _serving(port: int, healthy: Callable[[], bool]) -> AsyncIterator[None
     async def ready(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
+    async def measured(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
     app = web.Application()
     app.router.add_get("/healthz", health)
     app.router.add_get("/readyz", ready)
+    app.router.add_get("/metrics", measured)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -33,6 +33,8 @@ class Memory:
     refusals: dict[GroupKey, Refusal] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     """The nodes of releases that were sent, by the pod's uid."""
+    released: dict[str, float] = field(default_factory=dict)
+    """When a pod was released that has not been seen bound yet, by its uid."""
     unbound: dict[str, float] = field(default_factory=dict)
     """Since when a released pod has been seen without a node, by its uid."""
     missing: dict[str, float] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class Memory:
     def forget(self, pods: frozenset[str], keys: frozenset[GroupKey], jobs: frozenset[int], now: float) -> None:
         """Forget what concerns other pods, groups and jobs than these."""
         self.sent = {uid: node for uid, node in self.sent.items() if uid in pods}
+        self.released = {uid: at for uid, at in self.released.items() if uid in pods}
         self.unbound = {uid: since for uid, since in self.unbound.items() if uid in pods}
         self.refusals = {key: it for key, it in self.refusals.items() if key in keys}
         self.asked = {key: at for key, at in self.asked.items() if key[1] in jobs and now - at < 60.0}

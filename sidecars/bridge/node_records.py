@@ -1,6 +1,7 @@
 """The records of Kubernetes nodes in Slurm: what they should be, and the requests that bring them there."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
@@ -11,7 +12,7 @@ from sidecars.policy.bridge import nodes as policy
 from sidecars.policy.bridge.manifests import Node
 from sidecars.policy.bridge.usage import UsageBook
 from sidecars.policy.reasons.bridge import BridgeEvent
-from sidecars.slurm import protocol
+from sidecars.slurm import protocol, states
 from sidecars.slurm.errors import NotFound, SlurmError
 from sidecars.slurm.poller import Poller
 
@@ -42,6 +43,19 @@ class NodeRecords:
     def faults(self) -> dict[str, str]:
         """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
         return {node.metadata.name: _fault(node) for node in self._store.values()}
+
+    def states(self) -> Counter[str]:
+        """How many Kubernetes nodes have a record in service, a drained one, none yet, or can't have one."""
+        found = Counter({"in_service": 0, "drained": 0, "missing": 0, "refused": 0})
+        refused = {name for name, problem in self._shown.items() if problem and self._store.get(None, name) is not None}
+        found["refused"] = len(refused)
+        for name in (name for name, kube_node in self.kube_nodes.items() if kube_node not in refused):
+            record = self._poller.nodes.get(name)
+            if record is None:
+                found["missing"] += 1
+            else:
+                found["drained" if states.is_drain(record.states) else "in_service"] += 1
+        return found
 
     async def apply(self, keys: frozenset[str]) -> None:
         """Bring the records up to date. `keys`: the node labels that waiting pods select by."""

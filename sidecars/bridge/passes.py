@@ -1,22 +1,27 @@
 """One pass of the bridge: read what has changed, decide, apply."""
 
 import asyncio
+import dataclasses
 import logging
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 
-from sidecars.bridge.effects import BY_GROUP, BY_JOB, Effects
+from sidecars.bridge import metrics
+from sidecars.bridge.effects import BY_JOB, Effects
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
+from sidecars.bridge.owners import Owners
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
 from sidecars.contract import bridge
 from sidecars.kube import Event, Store
 from sidecars.kube.records import ConfigMap
-from sidecars.policy.bridge import pods, shape, tenants
+from sidecars.policy.bridge import groups, pods, shape, tenants
+from sidecars.policy.bridge.causes import cause_of
 from sidecars.policy.bridge.decide import decide
+from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
-from sidecars.policy.bridge.records import GroupKey, Job, View
+from sidecars.policy.bridge.records import Job, Phase, View, Why
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.usage import UsageBook
@@ -29,8 +34,10 @@ INTERVAL = 1.0
 """Seconds between two looks at Slurm's jobs."""
 LEAST_PAUSE = 0.1
 """Seconds between two passes, however much changes."""
-CALM_SECONDS = 10.0
+CALM_SECONDS = 60.0
 """Seconds after which everything is looked at, even if nothing has changed."""
+OTHERS_SECONDS = 5.0
+"""Seconds after which everything is looked at when other pods have changed what they request of nodes."""
 _READS = 5
 """How many waiting jobs are read again each second for Slurm's reason."""
 
@@ -43,6 +50,7 @@ class Passes:
         slurm: Slurm,
         effects: Effects,
         node_records: NodeRecords,
+        owners: Owners,
         pod_store: Store[Pod],
         node_store: Store[Node],
         config: Store[ConfigMap],
@@ -56,6 +64,7 @@ class Passes:
         self._slurm = slurm
         self._effects = effects
         self._node_records = node_records
+        self._owners = owners
         self._pods = pod_store
         self._nodes = node_store
         self._config = config
@@ -68,18 +77,20 @@ class Passes:
         self._dirty = True
         self._looked_at = float("-inf")
         self._busy = False
+        self._others = False
         self._concerned: dict[str, Pod] = {}
-        self._shapes: dict[str, tuple[object, Shape | None, str]] = {}
+        self._shapes: dict[str, tuple[object, Group, Shape | None, str]] = {}
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._again: deque[int] = deque()
         self._listed_at = now()
+        self._answered_at: float | None = None
+        self._jobs: Mapping[int, Job] = {}
         self._read_again_at = float("-inf")
         self._fault = ""
         self.last_pass = now()
         """When the last pass ended."""
         pod_store.add_index(BY_JOB, lambda pod: () if (job := pods.job_id_of(pod)) is None else (job,))
-        pod_store.add_index(BY_GROUP, lambda pod: (pods.key_of(pod),) if pods.concerned(pod) else ())
         pod_store.subscribe(self._pod_changed)
         node_store.subscribe(self._node_changed)
         config.subscribe(lambda _: self._tenants_changed())
@@ -103,11 +114,44 @@ class Passes:
 
     async def one(self) -> None:
         """One pass. A fault of Slurm is logged, and nothing is decided then."""
+        begun = self._now()
         changed = await self._read_jobs()
-        if changed or self._dirty or self._busy or self._now() - self._looked_at >= CALM_SECONDS:
-            self._dirty, self._looked_at = False, self._now()
+        calm = OTHERS_SECONDS if self._others else CALM_SECONDS
+        if changed or self._dirty or self._busy or self._now() - self._looked_at >= calm:
+            self._dirty, self._others, self._looked_at = False, False, self._now()
             await self._decide()
         self.last_pass = self._now()
+        metrics.SECONDS.observe(self.last_pass - begun)
+
+    # --- counting, for metrics
+
+    def waiting(self) -> Counter[tuple[str, str]]:
+        """The pods that wait, by the reason of their condition and the class of Slurm's reason."""
+        found = Counter({(why.value, ""): 0 for why in Why if why not in (Why.RELEASED, Why.WAITING)})
+        for pod in self._concerned.values():
+            gated = any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
+            if not gated or pod.finished or pod.metadata.deletion_timestamp is not None:
+                continue
+            shown = pod.status.condition(bridge.CONDITION)
+            reason = shown.reason if shown is not None else Why.WAITING.value
+            job = self._jobs.get(pods.job_id_of(pod) or 0)
+            pending = reason == Why.WAITING.value and job is not None and job.phase is Phase.PENDING
+            found[reason, cause_of(job.reason).value if pending and job is not None else ""] += 1
+        return found
+
+    def phases(self) -> Counter[str]:
+        """The jobs by phase, but those that have ended."""
+        found = Counter({phase.value: 0 for phase in Phase if phase is not Phase.ENDED})
+        found.update(job.phase.value for job in self._jobs.values() if job.phase is not Phase.ENDED)
+        return found
+
+    def node_states(self) -> Counter[str]:
+        """The Kubernetes nodes for Slurm by the state of their record."""
+        return self._node_records.states()
+
+    def answer_age(self) -> float | None:
+        """Seconds since Slurm's last good answer about its jobs."""
+        return None if self._answered_at is None else self._now() - self._answered_at
 
     # --- reading
 
@@ -132,7 +176,9 @@ class Passes:
 
     async def _list(self) -> bool:
         self._listed_at = self._now()
-        return self._book.states(await self._slurm.call(protocol.get_job_states()), self._listed_at)
+        listed = await self._slurm.call(protocol.get_job_states())
+        self._answered_at = self._listed_at
+        return self._book.states(listed, self._listed_at)
 
     def _due_again(self) -> list[int]:
         now = self._now()
@@ -160,10 +206,12 @@ class Passes:
 
     def _pod_changed(self, event: Event[Pod]) -> None:
         pod = event.object
-        if event.new is None:
-            self._usage.discard(pod)
-        else:
-            self._usage.put(pod)
+        if pod.spec.node_name:
+            released = self._memory.released.pop(pod.metadata.uid, None)
+            if released is not None:
+                metrics.BIND_SECONDS.observe(self._now() - released)
+        usage_changed = self._usage.discard(pod) if event.new is None else self._usage.put(pod)
+        self._others = self._others or usage_changed
         # What other pods request is looked at with everything else: there may be thousands of changes a second.
         if event.new is not None and pods.concerned(pod):
             self._concerned[pod.metadata.uid] = pod
@@ -191,7 +239,8 @@ class Passes:
 
     async def _decide(self) -> None:
         now = self._now()
-        shapes = self._group_shapes()
+        self._read_owners()
+        shapes = self._job_shapes()
         keys = frozenset(
             key
             for pod in self._concerned.values()
@@ -200,7 +249,7 @@ class Passes:
         )
         await self._node_records.apply(keys)
         self._effects.slurm_nodes = self._node_records.slurm_nodes
-        jobs = self._book.jobs(shapes, self._node_records.kube_nodes)
+        jobs = self._jobs = self._book.jobs(shapes, self._node_records.kube_nodes)
         if self._book.known:
             self._memory.settle(jobs.values(), self._listed_at, SUBMIT_SECONDS)
             self._refuse_root(jobs)
@@ -216,30 +265,43 @@ class Passes:
             users={namespace: tenant.user for namespace, tenant in self._tenants.items()},
             nodes=self._node_records.faults(),
             submitting=self._memory.open_groups(now),
+            places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.
-        self._busy = bool(actions or view.submitting or self._memory.unbound or self._memory.missing)
+        memory = self._memory
+        self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
         await self._effects.apply(actions)
 
-    def _group_shapes(self) -> dict[GroupKey, Shape]:
-        found: dict[GroupKey, Shape] = {}
+    def _read_owners(self) -> None:
+        named = {pod.metadata.uid: groups.source_of(pod) for pod in self._concerned.values()}
+        waiting = (named[uid] for uid, pod in self._concerned.items() if pods.job_id_of(pod) is None)
+        self._owners.forget(frozenset(filter(None, named.values())))
+        self._owners.read(dict.fromkeys(filter(None, waiting)))
+
+    def _job_shapes(self) -> dict[int, set[Shape]]:
+        found: defaultdict[int, set[Shape]] = defaultdict(set)
         for pod in self._concerned.values():
-            wanted, _ = self._shape(pod)
-            if wanted is not None:
-                found.setdefault(pods.key_of(pod), wanted)
+            job_id = pods.job_id_of(pod)
+            if job_id is not None:
+                _, wanted, _ = self._shape(pod)
+                if wanted is not None:
+                    found[job_id].add(wanted)
         return found
 
-    def _shape(self, pod: Pod) -> tuple[Shape | None, str]:
+    def _shape(self, pod: Pod) -> tuple[Group, Shape | None, str]:
         meta = pod.metadata
         root = self._root()
-        version = meta.resource_version, frozenset(root)
+        source = groups.source_of(pod)
+        facts = self._owners.facts
+        version = meta.resource_version, frozenset(root), facts.get(source) if source is not None else None
         cached = self._shapes.get(meta.uid)
         if cached is None or cached[0] != version:
-            cached = version, *pods.shape_or_problem(pod, self._tenants, self._problems, root)
+            group = groups.group_of(pod, facts)
+            cached = version, group, *pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name)
             self._shapes[meta.uid] = cached
-        return cached[1], cached[2]
+        return cached[1:]
 
     def _root(self) -> Mapping[str, str]:
         text = "Slurm user {} has uid 0: an administrator maps this namespace to another user"
@@ -255,17 +317,17 @@ class Passes:
 
     def _seen(self, pod: Pod, now: float) -> SeenPod:
         meta, spec, memory = pod.metadata, pod.spec, self._memory
-        wanted, problem = self._shape(pod)
+        group, wanted, problem = self._shape(pod)
         lost = False
         if spec.node_name and self._nodes.get(None, spec.node_name) is None:
             lost = memory.lost(spec.node_name, now)
         sent = memory.sent.get(meta.uid, "")
-        found = pods.pod_of(pod, wanted, problem, sent=sent, lost=lost)
+        found = pods.pod_of(pod, group, wanted, problem, sent=sent, lost=lost)
         if found.gated or found.bound or not found.live:
             memory.unbound.pop(meta.uid, None)
             return found
         since = memory.unbound.setdefault(meta.uid, now)
-        return pods.pod_of(pod, wanted, problem, sent=sent, lost=lost, unbound_seconds=now - since)
+        return dataclasses.replace(found, unbound_seconds=now - since)
 
     def _forget(self, seen: tuple[SeenPod, ...], jobs: Mapping[int, Job], now: float) -> None:
         labelled = frozenset(pod.job for pod in seen if pod.job is not None)

@@ -26,7 +26,7 @@ class Settings:
     kubeconfig: Path | None = None
     """None: the files of $KUBECONFIG, else the service account of the pod."""
     health_port: int = 8081
-    """Port of /healthz and /readyz; 0 for none."""
+    """Port of /healthz, /readyz and /metrics; 0 for none."""
     lease: str = "slurm-bridge"
     """Name of the Lease."""
     log_level: str = "info"
@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add("--tenants", default="slurm-bridge-tenants", metavar="NAME", help="ConfigMap: the Slurm user by namespace")
     add("--default-partition", default="slurm-bridge", metavar="NAME", help="of namespaces that name none")
     add("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's own account")
-    add("--health-port", type=_port, default=8081, metavar="PORT", help="of /healthz and /readyz; 0 for none")
+    add("--health-port", type=_port, default=8081, metavar="PORT", help="of /healthz, /readyz and /metrics; 0 for none")
     add("--lease", default="slurm-bridge", metavar="NAME", help="of the Lease (default: %(default)s)")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     given = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
 """Requests to Slurm: everything as SlurmUser, but a submission as the tenant's user, with a token of one minute."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sidecars.slurm import protocol
@@ -44,9 +44,9 @@ class Slurm:
             timeout = self._guard(request, timeout)
         return await self._carrier.call(request, timeout=timeout)
 
-    async def submit(self, user: str, job: ExternalRequest) -> int:
-        """Submit as that user; the job's id. Raises SlurmError: unless it is Rejected, the job may exist."""
-        request = protocol.submit_external(job)
+    async def submit(self, user: str, components: Sequence[ExternalRequest]) -> int:
+        """Submit one job as that user; its id. Raises SlurmError: unless it is Rejected, the job may exist."""
+        request = protocol.submit_external(*components)
         timeout = self._guard(request, SUBMIT_SECONDS / 2)
         if user not in self._users:
             if len(self._users) >= _MOST_USERS:

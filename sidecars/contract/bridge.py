@@ -25,7 +25,7 @@ GROUP_LABEL: Final = "scheduler.slinky.slurm.net/group"
 """Label of pods that start together or not at all, as one job."""
 
 GROUP_SIZE_LABEL: Final = "scheduler.slinky.slurm.net/group-size"
-"""Label of each of them: their number."""
+"""Label of each of them: their number. Without GROUP_LABEL, the pods of the same controller are a group."""
 
 WISHES: Final = "slurmjob.slinky.slurm.net/"
 """Prefix of a pod's annotations about its job, such as `slurmjob.slinky.slurm.net/partition`."""
@@ -63,14 +63,24 @@ class Comment:
 
     namespace: str
     group: str
-    """uid of the only pod, or `group/NAME` with the group's name."""
+    """uid of the only pod, or another id of the group with a `/`, such as `group/NAME`."""
     digest: str = ""
-    """Of what the job requests: equal for equal requests."""
+    """Of what the job requests for each pod: equal for equal requests."""
+    pods: int = 1
+    """For how many pods the job is."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Digest and pods of each component of a heterogeneous job, in their order; () for any other job.
+
+    All components have the same comment, because Slurm writes what is set on the first one on all of them.
+    """
 
 
 def encode(comment: Comment) -> str:
     """The text of a comment."""
-    fields = {"namespace": comment.namespace, "group": comment.group, "digest": comment.digest}
+    fields: dict[str, object] = {"namespace": comment.namespace, "group": comment.group, "digest": comment.digest}
+    fields["pods"] = comment.pods
+    if comment.parts:
+        fields["parts"] = comment.parts
     return json.dumps({"slurmBridge": fields}, separators=(",", ":"))
 
 
@@ -79,9 +89,16 @@ def decode(text: str) -> Comment | None:
     try:
         found = json.loads(text)["slurmBridge"] if "slurmBridge" in text else None
         fields = [found[name] for name in ("namespace", "group", "digest")] if found else []
-    except (ValueError, KeyError, TypeError):
+        pods = found.get("pods", 1) if found else 1
+        parts = tuple((digest, count) for digest, count in found.get("parts", ())) if found else ()
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Comment(*fields) if fields and all(isinstance(it, str) for it in fields) else None
+    texts = [*fields, *(digest for digest, _ in parts)]
+    numbers = [pods, *(count for _, count in parts)]
+    if not fields or not all(isinstance(it, str) for it in texts) or not all(type(it) is int for it in numbers):
+        return None
+    namespace, group, digest = fields
+    return Comment(namespace, group, digest, pods, parts)
 
 
 def node_extra(kube_node: str, labels: Mapping[str, str], keys: Iterable[str]) -> str:

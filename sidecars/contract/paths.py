@@ -26,5 +26,8 @@ JWT_KEY: Final = "/etc/slurm-jwt/jwt.key"
 ANNOTATIONS: Final = "/etc/podinfo/annotations"
 """The pod's annotations, in `register` (`sidecars.contract.annotations`)."""
 
+USERS: Final = "/var/lib/extrausers"
+"""The files of declared users, in every Slurm daemon's container: libnss-extrausers reads this folder."""
+
 HEALTH: Final = "/etc/slurm-health"
 """Slurm's HealthCheckProgram and its checks, in slurmd's container."""

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kubectl = Kubectl(tuple(options))
     now = time.time()
     try:
-        namespace = find_namespace(kubectl, given.namespace)
+        namespace = find_namespace(kubectl, given.namespace, name if subject == "pod" else "")
         seen = Reader(kubectl, namespace, now).read(Question(subject, name))
         if subject == "top":
             counts = of_top.top(seen)

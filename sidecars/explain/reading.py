@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidecars.explain import commands
 from sidecars.explain.kubectl import Forbidden, KubectlError, NotFound
-from sidecars.policy.explain import objects, pod
+from sidecars.policy.explain import bridge_pod, objects, pod
 from sidecars.policy.explain.records import Kube, Missing, Seen, Slurm
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Reader:
             operators = executor.submit(self._operators, question)
             more = [executor.submit(self._one, path) for path in self._paths(question)]
             daemons = lists["pods of Slurm's daemons"].result()
-            slurm = executor.submit(self._slurm, question, daemons)
+            slurm = executor.submit(self._slurm, question, daemons, self._namespace)
             found: dict[str, list[Object] | None] = {}
             for name, (_, field) in wanted.items():
                 listed = lists[name].result()
@@ -84,7 +84,39 @@ class Reader:
             reported, exec_in = slurm.result()
         fields = {field: None if listed is None else _once(listed) for field, listed in found.items()}
         kube = self._kube_nodes(Kube(**fields), question, reported)  # type: ignore[arg-type]
+        asked = objects.named(kube.pods, question.name) if question.subject == "pod" else None
+        if asked is not None and bridge_pod.is_bridged(asked):
+            return self._of_bridge(asked, kube)
         return Seen(self._now, self._namespace, reported, kube, tuple(self._missing), exec_in)
+
+    # --- a pod that Slurm schedules
+
+    def _of_bridge(self, asked: Object, kube: Kube) -> Seen:
+        """With its job, from the namespace of the Slurm cluster, and with the pod that it waits for."""
+        # A tenant's namespace has no Slurm cluster.
+        self._missing = [it for it in self._missing if it.part not in ("NodeSets", "Controllers")]
+        other = bridge_pod.blocker(asked)
+        more = None if other is None else self._one("/api/v1/namespaces/{}/pods/{}".format(*other))
+        if more is not None:
+            kube = replace(kube, pods=_once([*(kube.pods or ()), more]))
+        place, number = self._place(), bridge_pod.job_id(asked)
+        slurm, exec_in = Slurm(), ""
+        if place and number:
+            path, what = _LISTS["pods of Slurm's daemons"][0].format(place), f"pods of namespace {place}"
+            answer = self._get(path, what)
+            daemons = None if answer is None else _items(answer)
+            slurm, exec_in = self._slurm(Question("job", number), daemons, place)
+        return Seen(self._now, self._namespace, slurm, kube, tuple(self._missing), exec_in, place)
+
+    def _place(self) -> str:
+        """The namespace of the only Slurm cluster; "" if no or several clusters are seen."""
+        answer = self._get(f"{GROUP}/controllers", "Slurm clusters of all namespaces")
+        found = {objects.text(it, "metadata", "namespace") for it in _items(answer)} if answer is not None else set()
+        if len(found) > 1:
+            text = f"{len(found)} Slurm clusters exist: {', '.join(sorted(found)[:5])}"
+            remedy = f"Ask for the job in its namespace: kubectl slurm explain job ID -n {min(found)}"
+            self._missing.append(Missing("what Slurm knows of its job", text, remedy))
+        return found.pop() if len(found) == 1 else ""
 
     def _operators(self, question: Question) -> list[Object] | None:
         """The operator's Deployments, wherever they are."""
@@ -137,7 +169,7 @@ class Reader:
 
     # --- Slurm
 
-    def _slurm(self, question: Question, daemons: list[Object] | None) -> tuple[Slurm, str]:
+    def _slurm(self, question: Question, daemons: list[Object] | None, namespace: str) -> tuple[Slurm, str]:
         if daemons is None or question.subject in _WITHOUT_SLURM:
             return Slurm(), ""
         places = [
@@ -147,7 +179,8 @@ class Reader:
             if objects.label(it, objects.APP) == app and _runs(it, container)
         ]
         if not places:
-            text = "no pod of slurmctld or of a LoginSet runs in this namespace"
+            where = "this namespace" if namespace == self._namespace else f"namespace {namespace}"
+            text = f"no pod of slurmctld or of a LoginSet runs in {where}"
             self._missing.append(Missing("everything that Slurm knows", text, "See the pods and the conditions below."))
             return Slurm(), ""
         subject = {"top": "queue", "doctor": "queue"}.get(question.subject, question.subject)
@@ -155,9 +188,9 @@ class Reader:
         for name, container in places[:2]:
             try:
                 words = commands.script(subject, question.name if subject == "job" else "")
-                done = self._kubectl.execute(self._namespace, name, container, words, EXEC_SECONDS)
+                done = self._kubectl.execute(namespace, name, container, words, EXEC_SECONDS)
             except Forbidden as error:
-                role = f"kubectl create role slurm-explain -n {self._namespace} --verb=create --resource=pods/exec"
+                role = f"kubectl create role slurm-explain -n {namespace} --verb=create --resource=pods/exec"
                 remedy = f"An administrator grants it: {role}"
                 text = f"you lack {error}, with which Slurm's commands are run in pod {name}"
                 self._missing.append(Missing("everything that Slurm knows", text, remedy))
@@ -167,7 +200,7 @@ class Reader:
                 continue
             slurm, missing = commands.read(commands.sections(done.out, done.err), subject)
             self._missing += missing
-            return slurm, f"kubectl -n {self._namespace} exec {name} -c {container} --"
+            return slurm, f"kubectl -n {namespace} exec {name} -c {container} --"
         self._missing.append(Missing("everything that Slurm knows", f"no command runs in its pods: {why}"))
         return Slurm(), ""
 
@@ -195,11 +228,21 @@ class Reader:
         return replace(kube, kube_nodes=tuple(found), absent_kube_nodes=frozenset(absent))
 
 
-def find_namespace(kubectl: Kubectl, given: str | None) -> str:
-    """The namespace given, else that of the context, unless it has no Controller and exactly one other has one."""
+def find_namespace(kubectl: Kubectl, given: str | None, pod_name: str = "") -> str:
+    """The namespace given, else that of the context, unless it has no Controller and exactly one other has one.
+
+    The context's also if it has the pod of this name.
+    """
     if given:
         return given
     own = kubectl.namespace()
+    if pod_name:
+        try:
+            kubectl.read(f"/api/v1/namespaces/{own}/pods/{urllib.parse.quote(pod_name, safe='')}")
+        except (Forbidden, NotFound):
+            pass
+        else:
+            return own
     try:
         if not _items(kubectl.read(f"{GROUP}/namespaces/{own}/controllers")):
             everywhere = _items(kubectl.read(f"{GROUP}/controllers"))

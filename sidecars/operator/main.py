@@ -64,6 +64,8 @@ from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings, parse
 from sidecars.operator.token import reconcile as token
 from sidecars.operator.token import wiring as token_wiring
+from sidecars.operator.users import reconcile as users
+from sidecars.operator.users import wiring as users_wiring
 from sidecars.operator.worker_pod import reconcile as worker_pod
 from sidecars.operator.worker_pod import wiring as worker_pod_wiring
 from sidecars.slurm import protocol
@@ -147,6 +149,7 @@ class Operator:
     nodesets: nodeset_memory.Memories
     autoscaling: autoscaling_memory.Memories
     accounts: accounts.Memories
+    users: users.Memories
 
 
 async def lead_when_elected(
@@ -222,7 +225,9 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
         Statuses(lookup.jwt_key, wake, world.clock, world.wall_clock, world.fetch_status),
         Primaries(wake, ping, world.ask_ready),
     )
-    return Operator(runtime, controllers, loginsets={}, nodesets=nodeset_memory.Memories(), autoscaling={}, accounts={})
+    return Operator(
+        runtime, controllers, loginsets={}, nodesets=nodeset_memory.Memories(), autoscaling={}, accounts={}, users={}
+    )
 
 
 def wire(operator: Operator) -> None:
@@ -234,6 +239,7 @@ def wire(operator: Operator) -> None:
     loginset_wiring.wire(runtime)
     accounting_wiring.wire(runtime)
     accounts_wiring.wire(runtime)
+    users_wiring.wire(runtime)
     token_wiring.wire(runtime)
     nodeset_wiring.wire(runtime, operator.nodesets)
     worker_pod_wiring.wire(runtime)
@@ -268,6 +274,7 @@ def kinds(operator: Operator) -> Sequence[Kind]:
     pods = readable(caches.pods, partial(worker_pod.reconcile, runtime, operator.nodesets.defer))
     scaled = readable(caches.controllers, partial(autoscaling.reconcile, runtime, operator.autoscaling))
     declared = readable(caches.controllers, partial(accounts.reconcile, runtime, operator.accounts))
+    declared_users = readable(caches.controllers, partial(users.reconcile, runtime, operator.users))
     return (
         Kind("Controller", queues.controllers, controllers, settings.controller_workers),
         Kind("RestApi", queues.restapis, restapis, settings.restapi_workers),
@@ -278,6 +285,7 @@ def kinds(operator: Operator) -> Sequence[Kind]:
         Kind("Node", queues.kube_nodes, partial(kube_node.reconcile, runtime), 1),
         Kind("Autoscaling", queues.autoscaling, scaled, 1, lambda controller: controller),
         Kind("Accounts", queues.declared_accounts, declared, 1, lambda controller: controller),
+        Kind("Users", queues.declared_users, declared_users, 1, lambda controller: controller),
         Kind("Pod", queues.pods, pods, worker_pod.WORKERS, lookup.controller_of_pod),
     )
 

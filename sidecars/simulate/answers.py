@@ -206,6 +206,8 @@ def _external(job: SimJob) -> Json:
         "state_reason": "JobHeldUser" if job.blocked else "Resources" if "PENDING" in job.states else "None",
         "cpus_per_task": number(job.cpus),
         "tasks": number(job.tasks),
+        "het_job_id": number(job.het_id),
+        "het_job_offset": number(job.het_offset),
         "job_resources": {"nodes": {"allocation": nodes}} if nodes else None,
         "gres_detail": [],
     }

@@ -17,7 +17,7 @@ from sidecars.simulate.answers import (
     refusal,
 )
 from sidecars.simulate.power import PowerSaving
-from sidecars.simulate.records import Json, Reply, SimJob
+from sidecars.simulate.records import Json, Reply, SimJob, SimNode
 
 
 class ExternalJobs(PowerSaving):
@@ -34,13 +34,44 @@ class ExternalJobs(PowerSaving):
         job.allocation = {name: count * job.cpus for name, count in slots.items()}
         self._touch_job(job)
 
+    def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
+        """As for any job. The end of the first component of a heterogeneous job ends the others."""
+        super().job_end(job_id, state=state, completing=completing)
+        for it in self.jobs.values():
+            if it.het_id == job_id != it.job_id and it.states & {"PENDING", "RUNNING", "SUSPENDED"}:
+                super().job_end(it.job_id, state=state, completing=completing)
+
+    def _down(self, node: SimNode) -> None:
+        """As for any node. A heterogeneous job that loses one ends as a whole."""
+        before = {it.job_id for it in self.jobs.values() if it.het_id and "RUNNING" in it.states}
+        super()._down(node)
+        lost = {self.jobs[it].het_id for it in before if "NODE_FAIL" in self.jobs[it].states}
+        for it in [it for it in self.jobs.values() if it.het_id in lost and "RUNNING" in it.states]:
+            super().job_end(it.job_id, state="NODE_FAIL")
+
     def submit_job(self, content: Json, user: str) -> Reply:
         """`POST job/submit` by that user. Of external jobs alone."""
-        wanted = content.get("job")
-        if not isinstance(wanted, dict) or "EXTERNAL_JOB" not in wanted.get("flags", ()):
+        several = content.get("jobs")
+        components = several if isinstance(several, list) else [content.get("job")]
+        if not components or not all(
+            isinstance(it, dict) and "EXTERNAL_JOB" in it.get("flags", ()) for it in components
+        ):
             return refusal(400, BAD_DATA)
         if self.users is not None and user not in self.users:
             return refusal(500, BAD_USER)
+        first = 0
+        for offset, wanted in enumerate(components):
+            refused = self._submit(wanted, user)
+            if isinstance(refused, Reply):
+                for job_id in range(first, first + offset):
+                    self.job_end(job_id, state="CANCELLED")
+                return refused
+            first = first or refused.job_id
+            refused.het_id, refused.het_offset = (first, offset) if several is not None else (0, 0)
+        return ok({"job_id": first})
+
+    def _submit(self, wanted: Json, user: str) -> SimJob | Reply:
+        """One component, or the only one."""
         if wanted.get("partition", "all") not in self.partitions:
             return refusal(422, BAD_PARTITION)
         if set(wanted.get("excluded_nodes", ())) - self.nodes.keys():
@@ -49,20 +80,24 @@ class ExternalJobs(PowerSaving):
         tasks, cpus = int(wanted.get("tasks", 1)), int(wanted.get("cpus_per_task", 1))
         job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, minutes, user=user, submit_time=int(self.clock()))
         job.name, job.partition = wanted.get("name", "job"), wanted.get("partition", "all")
-        job.external, job.blocked, job.tasks = True, bool(wanted.get("hold")), tasks
+        job.external, job.blocked, job.tasks, job.requeue = True, bool(wanted.get("hold")), tasks, False
         job.comment, job.exclusive = wanted.get("comment", ""), "none" in wanted.get("shared", ())
         per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
         job.memory = wanted.get("memory_per_node", {}).get("number", 0) or per_cpu * cpus
-        return ok({"job_id": self._add_job(job)})
+        self._add_job(job)
+        return job
 
     def get_job(self, name: str) -> Reply:
         """`GET job/NAME`."""
         job = self.jobs.get(int(name)) if name.isdigit() else None
-        return refusal(404, UNKNOWN_JOB) if job is None else listing("jobs", [answers.job(job)], self.clock())
+        if job is None:
+            return refusal(404, UNKNOWN_JOB)
+        all_of_it = [it for it in self.jobs.values() if job.het_id == job.job_id == it.het_id]
+        return listing("jobs", [answers.job(it) for it in all_of_it or [job]], self.clock())
 
     def get_states(self) -> Reply:
         """`GET jobs/state/`."""
-        return ok({"jobs": [{"job_id": str(it.job_id), "state": sorted(it.states)} for it in self.jobs.values()]})
+        return ok({"jobs": [{"job_id": _listed_id(it), "state": sorted(it.states)} for it in self.jobs.values()]})
 
     def update_job(self, name: str, content: Json, *, trusted: bool) -> Reply:
         """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a held job."""
@@ -87,3 +122,7 @@ class ExternalJobs(PowerSaving):
             return refusal(500, JOB_ENDED)
         self.job_end(job.job_id, state="CANCELLED")
         return ok({})
+
+
+def _listed_id(job: SimJob) -> str:
+    return f"{job.job_id}+{job.het_offset}" if job.het_id else str(job.job_id)

@@ -132,6 +132,9 @@ class SimJob:
     """MiB of each task of an external job."""
     allocation: dict[str, int] = field(default_factory=dict)
     """CPUs of an external job by node."""
+    het_id: int = 0
+    """The id of the first component, for a component of a heterogeneous job."""
+    het_offset: int = 0
     comment: str = ""
     admin_comment: str = ""
 

@@ -42,6 +42,10 @@ class ExternalJob:
     end_time: int = 0
     """When its time limit ends it; 0: never, or not known yet."""
     cpus_per_task: int = 1
+    het_id: int = 0
+    """The id of the heterogeneous job, which is that of its first component; 0 for any other job."""
+    het_offset: int = 0
+    """The component's place in it, from 0 on."""
     allocations: tuple[Allocation, ...] = ()
     """() until it runs. Slurm still reports them after its end."""
 

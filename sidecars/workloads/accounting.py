@@ -8,10 +8,18 @@ from dataclasses import dataclass, field
 
 from sidecars.contract import manifest, ports
 from sidecars.slurm import conf
-from sidecars.workloads import assembly, names
+from sidecars.workloads import assembly, names, users
 from sidecars.workloads.assembly import text
 from sidecars.workloads.facts import Facts
-from sidecars.workloads.resources import Accounting, Json, KeySelector, Manifest, ResourceError, StorageConfig
+from sidecars.workloads.resources import (
+    Accounting,
+    Controller,
+    Json,
+    KeySelector,
+    Manifest,
+    ResourceError,
+    StorageConfig,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +69,12 @@ def slurmdbd_conf(accounting: Accounting, password: bytes) -> str:
     )
 
 
-def objects(accounting: Accounting, facts: Facts, secrets: Secrets) -> list[Manifest]:
+def objects(
+    accounting: Accounting, facts: Facts, secrets: Secrets, controllers: Iterable[Controller] = ()
+) -> list[Manifest]:
     """Secret, Service and StatefulSet, in the order to apply them; nothing for an external slurmdbd.
+
+    `controllers`: those that use it. slurmdbd gets the users of the first that declares some.
 
     Raises ResourceError for an Accounting that can't be rendered and MissingReferenceError for one whose references
     don't exist yet.
@@ -70,10 +82,11 @@ def objects(accounting: Accounting, facts: Facts, secrets: Secrets) -> list[Mani
     if accounting.spec.external:
         return []
     slurm, jwt, jwks = slurm_key(accounting), _jwt_key(accounting), accounting.spec.jwks_key_ref
+    declaring = users.first_declaring(controllers)
     text_of_conf = slurmdbd_conf(accounting, secrets.password)
     rendered = facts.site.workloads.render(
         "slurmdbd",
-        [],
+        users.overlays(declaring),
         {
             "name": accounting.name,
             "conf": base64.b64encode(text_of_conf.encode()).decode(),
@@ -87,6 +100,7 @@ def objects(accounting: Accounting, facts: Facts, secrets: Secrets) -> list[Mani
             "jwtKeyKey": jwt.key,
             "jwtKeyHash": facts.secret(jwt, "spec.jwtKeyRef"),
             "jwksSource": _jwks_source(jwks, facts) if jwks else None,
+            **users.variables(declaring),
         },
     )
     stateful_set = assembly.find(rendered, "StatefulSet")

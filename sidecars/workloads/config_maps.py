@@ -74,6 +74,11 @@ def created_accounts(controller: Controller, data: Mapping[str, str]) -> Manifes
     return _config_map(controller, names.created_accounts(controller.name), data, {})
 
 
+def users(controller: Controller, files: Mapping[str, str]) -> Manifest:
+    """The ConfigMap with the files of declared users, which pods mount whole."""
+    return _config_map(controller, names.users(controller.name), files, {})
+
+
 def _config_map(controller: Controller, name: str, data: Mapping[str, str], binary_data: Mapping[str, str]) -> Manifest:
     config_map: Manifest = {
         "apiVersion": "v1",

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from sidecars.contract import manifest, ports
-from sidecars.workloads import assembly, config, config_maps, merge, names
+from sidecars.workloads import assembly, config, config_maps, merge, names, users
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
     Controller,
@@ -191,7 +191,7 @@ def _overlays(controller: Controller) -> list[str]:
             "spec.ha", "standbys share slurmctld's state: name a ReadWriteMany claim in spec.persistence.existingClaim"
         )
     claim = "no-claim" if not persistence.enabled else "existing-claim" if persistence.existing_claim else "new-claim"
-    return [claim, *(["ha"] if controller.spec.ha.enabled else [])]
+    return [claim, *(["ha"] if controller.spec.ha.enabled else []), *users.overlays(controller)]
 
 
 def _variables(controller: Controller, config_set: config.ConfigSet, facts: Facts) -> dict[str, Any]:
@@ -222,6 +222,7 @@ def _variables(controller: Controller, config_set: config.ConfigSet, facts: Fact
         "configHash": combined({"": config_set.digests} | jwks_digest) if recreate else None,
         "claimSpec": _claim_spec(controller),
         "existingClaim": spec.persistence.existing_claim,
+        **users.variables(controller),
     }
 
 

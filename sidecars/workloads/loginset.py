@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from sidecars.workloads import assembly, names
+from sidecars.workloads import assembly, names, users
 from sidecars.workloads.controller import conf_server, slurm_key
 from sidecars.workloads.facts import NOTHING, Facts, MissingReferenceError, combined, config_map_digests
 from sidecars.workloads.resources import Controller, Json, LoginSet, Manifest
@@ -49,6 +49,7 @@ def objects(loginset: LoginSet, controller: Controller, facts: Facts) -> list[Ma
     Raises ResourceError and MissingReferenceError.
     """
     overlays = ["sssd"] if loginset.spec.sssd_conf_ref and loginset.spec.sssd_conf_ref.name else []
+    overlays += users.overlays(controller)
     variables = _variables(loginset, controller, facts)
     workloads = facts.site.workloads
     rendered = workloads.render("login", overlays, variables)
@@ -123,6 +124,8 @@ def _variables(loginset: LoginSet, controller: Controller, facts: Facts) -> dict
         "strategy": loginset.spec.strategy or None,
         "rootSshAuthorizedKeys": loginset.spec.root_ssh_authorized_keys,
         "extraSshdConfig": loginset.spec.extra_sshd_config,
+        "usersSshdConfig": users.sshd_config(controller, loginset.spec.extra_sshd_config),
+        **users.variables(controller),
         "sackdOptions": _our_options(controller),
         "slurmKeySecret": slurm.name,
         "slurmKeyKey": slurm.key,

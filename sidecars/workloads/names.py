@@ -36,6 +36,7 @@ AUTOSCALING: Final = "slinky.slurm.net/autoscaling"
 """On a NodeSet: what the operator has last decided about its replicas."""
 KEYS_SINCE: Final = "slinky.slurm.net/keys-since"
 KEYS_NUDGE: Final = "slinky.slurm.net/keys-nudge"
+USERS_NUDGE: Final = "slinky.slurm.net/users-nudge"
 KEYS_SETTLE: Final = "slinky.slurm.net/keys-settle-seconds"
 GENERATE: Final = "slinky.slurm.net/generate"
 """On a Secret: the key in its data that the operator generates."""
@@ -73,6 +74,11 @@ def accepted_config(owner: str, index: int = 0) -> str:
 def created_accounts(owner: str) -> str:
     """The ConfigMap with the names of what was created in slurmdbd from the Controller's declaration."""
     return f"{owner}-created-accounts"
+
+
+def users(owner: str) -> str:
+    """The ConfigMap with the users and groups that a Controller declares: files that its pods mount."""
+    return f"{owner}-users"
 
 
 def accounting(owner: str) -> str:

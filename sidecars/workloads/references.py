@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from sidecars.workloads import names
 
 SECRETS = {
-    "Controller": ("slurmKeyRef", "nextSlurmKeyRef", "jwtKeyRef", "jwtHs256KeyRef"),
+    "Controller": ("slurmKeyRef", "nextSlurmKeyRef", "jwtKeyRef", "jwtHs256KeyRef", "usersRef"),
     "Accounting": ("slurmKeyRef", "jwtKeyRef", "jwtHs256KeyRef", "storageConfig.passwordKeyRef"),
     "LoginSet": ("sssdConfRef",),
     "NodeSet": ("ssh.sssdConfRef",),

@@ -5,7 +5,7 @@ from functools import partial
 
 from sidecars.contract import ports
 from sidecars.slurm import conf
-from sidecars.workloads import assembly, names
+from sidecars.workloads import assembly, names, users
 from sidecars.workloads.config import included
 from sidecars.workloads.config_maps import more_sources
 from sidecars.workloads.controller import slurm_key
@@ -78,7 +78,7 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts, files: Mappi
     slurm = slurm_key(controller)
     rendered = facts.site.workloads.render(
         "slurmrestd",
-        [],
+        users.overlays(controller),
         {
             "name": restapi.name,
             "config": config_map(controller),
@@ -90,6 +90,7 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts, files: Mappi
             "configHash": combined({"": {"slurm.conf": digest(_read(files))}}),
             "fileSources": more_sources(partial(config_map, controller)),
             "arguments": _arguments(restapi, files),
+            **users.variables(controller),
         },
     )
     deployment = assembly.find(rendered, "Deployment")

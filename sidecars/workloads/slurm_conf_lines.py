@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from sidecars.contract import paths, ports
 from sidecars.slurm.conf import Conf
-from sidecars.workloads import gres, names
+from sidecars.workloads import gres, names, users
 from sidecars.workloads.resources import Accounting, Controller, NodeSet, ResourceError
 
 MIN_MAX_NODE_COUNT = 1024
@@ -99,6 +99,16 @@ def return_to_service(extra_conf: Conf) -> list[str]:
     With 1 these are workers that were cut off. With 2, a node that an administrator set DOWN is used again, too.
     """
     return [] if extra_conf.all("ReturnToService") else ["ReturnToService=1"]
+
+
+def group_updates(controller: Controller, extra_conf: Conf) -> list[str]:
+    """How often slurmctld reads the members of groups, where their changes restart nothing.
+
+    Slurm's default is ten minutes.
+    """
+    if not users.overlays(controller) or extra_conf.all("GroupUpdateTime"):
+        return []
+    return [f"GroupUpdateTime={users.GROUP_UPDATE_SECONDS}"]
 
 
 def power_saving(extra_conf: Conf, nodesets: Iterable[NodeSet]) -> list[str]:

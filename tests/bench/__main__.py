@@ -7,11 +7,24 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.bench import autoscale, charts, controlplane, exporter, figures, kube, nodeset, postrender, slurm, worker
+from tests.bench import (
+    autoscale,
+    bridge,
+    charts,
+    controlplane,
+    exporter,
+    figures,
+    kube,
+    nodeset,
+    postrender,
+    slurm,
+    worker,
+)
 from tests.bench.former import comparing
 
 BENCHES: dict[str, figures.Bench] = {
     "autoscale": autoscale.bench,
+    "bridge": bridge.bench,
     "charts": charts.bench,
     "kube": kube.bench,
     "slurm": slurm.bench,

@@ -139,7 +139,7 @@ class _Kubelets:
         owner = metadata.controller
         facts = PodFacts(metadata.uid, metadata.name, target["name"], owner.uid if owner is not None else "")
         self.slurm.node_register(pod.spec.hostname, extra=encode(facts), instance_id=target["name"])
-        await self._client.json_patch(PODS, metadata.namespace, metadata.name, _running(), dict, subresource="status")
+        await self._client.json_patch(PODS, metadata.namespace, metadata.name, running(), dict, subresource="status")
         self._ready[metadata.uid] = time.monotonic()
 
     async def _stop(self, pod: records.Pod) -> None:
@@ -149,7 +149,7 @@ class _Kubelets:
         await self._client.delete(PODS, pod.metadata.namespace, pod.metadata.name, grace_period_seconds=0)
 
 
-def _running() -> list[Manifest]:
+def running() -> list[Manifest]:
     """The patch of a kubelet: it adds conditions to PodScheduled, which the binding has set, and to those of others."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     slurmd = {"name": "slurmd", "ready": True, "started": True, "restartCount": 0, "image": "", "imageID": ""}

@@ -117,18 +117,18 @@ class _Bench:
     async def creation(self) -> list[Figure]:
         """From nothing to a complete status."""
         self._kubelets.ask("forget")
-        served, cpu = self._served(), self.operator.cpu()
+        before, cpu = served(self._plane), self.operator.cpu()
         start = time.monotonic()
         await self._world.nodeset(NODESET, self._replicas)
         status = await until("its status is complete", self._complete) - start
         created = self._kubelets.ask("pods")[2] - start
         spent = await self.operator.until_quiet() - cpu
         by_kubelets, slurm, _ = self._kubelets.ask("requests")
-        since = self._served() - served
+        since = served(self._plane) - before
         requests = sum(since.values()) - by_kubelets
         # The kubelets write to nothing but pods.
-        to_pods = _writes(since, to_pods=True) - by_kubelets
-        others = _writes(since, to_pods=False)
+        to_pods = writes(since, to_pods=True) - by_kubelets
+        others = writes(since, to_pods=False)
         # Of a few hundred the creation takes seconds, and its ratio moves by a half from run to run.
         least = 0.9 if self._replicas >= max(SIZES) else None
         rate, bare_rate = self._replicas / created, self._replicas / self._bare.created
@@ -151,14 +151,14 @@ class _Bench:
     async def idle(self) -> list[Figure]:
         """When nothing changes."""
         self._kubelets.ask("forget")
-        served, cpu, start = self._served(), self.operator.cpu(), time.monotonic()
+        before, cpu, start = served(self._plane), self.operator.cpu(), time.monotonic()
         await asyncio.sleep(IDLE_SECONDS)
         spent, seconds = self.operator.cpu() - cpu, time.monotonic() - start
         _, slurm, slurm_writes = self._kubelets.ask("requests")
-        since = self._served() - served
-        writes = _writes(since, to_pods=True) + _writes(since, to_pods=False) + slurm_writes
+        since = served(self._plane) - before
+        written = writes(since, to_pods=True) + writes(since, to_pods=False) + slurm_writes
         return [
-            figure(f"{self._name}, settled: writes", writes * 60 / seconds, "per minute", most=0),
+            figure(f"{self._name}, settled: writes", written * 60 / seconds, "per minute", most=0),
             figure(f"{self._name}, settled: requests to slurmrestd", slurm * 60 / seconds, "per minute"),
             figure(f"{self._name}, settled: CPU", 100 * spent / seconds, "% of a core", most=2),
             figure(f"{self._name}, settled: RSS", self.operator.memory("VmRSS"), "MiB", most=256),
@@ -259,20 +259,19 @@ class _Bench:
         count: int = self._kubelets.ask("pods")[0]
         return count
 
-    def _served(self) -> Served:
-        """What the API server has served so far, to all clients."""
-        metrics = run(
-            [tool("kubectl"), f"--kubeconfig={self._plane.kubeconfig}", "get", "--raw", "/metrics"], seconds=30
-        )
-        served: Served = collections.Counter()
-        for line in metrics.splitlines():
-            if line.startswith("apiserver_request_total{"):
-                labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
-                served[labels["verb"], labels["resource"]] += int(float(line.rpartition(" ")[2]))
-        return served
+
+def served(plane: ControlPlane) -> Served:
+    """What the API server has served so far, to all clients."""
+    metrics = run([tool("kubectl"), f"--kubeconfig={plane.kubeconfig}", "get", "--raw", "/metrics"], seconds=30)
+    found: Served = collections.Counter()
+    for line in metrics.splitlines():
+        if line.startswith("apiserver_request_total{"):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            found[labels["verb"], labels["resource"]] += int(float(line.rpartition(" ")[2]))
+    return found
 
 
-def _writes(served: Served, *, to_pods: bool) -> int:
+def writes(served: Served, *, to_pods: bool) -> int:
     """Writes to pods, or to everything else but leases."""
     counted = {(verb, kind): count for (verb, kind), count in served.items() if verb in WRITES and kind != "leases"}
     return sum(count for (_, kind), count in counted.items() if (kind == "pods") == to_pods)

@@ -1,4 +1,4 @@
-"""The operator as its users run it, in a process that a benchmark looks at."""
+"""The operator and other programs as their users run them, in processes that a benchmark looks at."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from tests.cluster.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT_VARIABLE = "SLURM_BENCH_OPERATOR"
-"""Environment variable: the checkout whose operator is started; without it, this one."""
+"""Environment variable: the checkout whose program is started; without it, this one."""
 QUIET_SECONDS = 2.0
 WAIT_SECONDS = 240.0
 
@@ -32,26 +32,20 @@ async def until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[boo
         raise TimeoutError(f"waited {WAIT_SECONDS:g} s until {what}") from None
 
 
-class Operator:
-    """The operator as a process, for everything in one namespace. `url` is slurmrestd's.
+class Program:
+    """One of our programs as a process, from the checkout that is measured. Its log is in `log`."""
 
-    `profile`: a file into which cProfile writes at the operator's end. `others`: namespaces that it watches, too.
-    """
-
-    def __init__(
-        self, plane: ControlPlane, namespace: str, url: str, profile: Path | None = None, others: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, arguments: Sequence[str | Path], log: Path, profile: Path | None = None) -> None:
+        """`profile`: a file into which cProfile writes at its end."""
         python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
-        command = [
-            *(*python, "-m", "sidecars", "operator", f"--kubeconfig={plane.kubeconfig}", f"--slurmrestd-url={url}"),
-            *(f"--namespaces={','.join((namespace, *others))}", "--health-addr=0", "--metrics-addr=0"),
-            *("--leader-elect", f"--leader-elect-namespace={namespace}"),
-        ]
-        self.log = plane.folder / "operator.log"
+        self.log = log
         self._begin = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as stream:
             self._process = subprocess.Popen(
-                command, cwd=os.environ.get(CHECKOUT_VARIABLE) or ROOT, stdout=log, stderr=log
+                [*python, "-m", "sidecars", *arguments],
+                cwd=os.environ.get(CHECKOUT_VARIABLE) or ROOT,
+                stdout=stream,
+                stderr=stream,
             )
 
     def cpu(self) -> float:
@@ -64,7 +58,7 @@ class Operator:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         found = re.search(rf"^{field}:\s+([0-9]+) kB$", status, re.MULTILINE)
         if found is None:
-            raise RuntimeError(f"the operator has ended: {self.log.read_text()[-2000:]}")
+            raise RuntimeError(f"it has ended: {self.log.read_text()[-2000:]}")
         return int(found[1]) / 1024
 
     async def until_quiet(self) -> float:
@@ -78,10 +72,27 @@ class Operator:
                     return before
 
     def stop(self) -> None:
-        """End it, as Kubernetes does. An operator that has ended stays as it is."""
+        """End it, as Kubernetes does. One that has ended stays as it is."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(30)
 
     def logged(self) -> str:
         """Its log since it was started."""
         return self.log.read_text()[self._begin :]
+
+
+class Operator(Program):
+    """The operator, for everything in one namespace. `url` is slurmrestd's; `others`: more namespaces to watch."""
+
+    def __init__(
+        self, plane: ControlPlane, namespace: str, url: str, profile: Path | None = None, others: Sequence[str] = ()
+    ) -> None:
+        super().__init__(
+            [
+                *("operator", f"--kubeconfig={plane.kubeconfig}", f"--slurmrestd-url={url}"),
+                *(f"--namespaces={','.join((namespace, *others))}", "--health-addr=0", "--metrics-addr=0"),
+                *("--leader-elect", f"--leader-elect-namespace={namespace}"),
+            ],
+            plane.folder / "operator.log",
+            profile,
+        )

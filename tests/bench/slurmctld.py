@@ -127,10 +127,10 @@ class Slurm:
 
 
 @contextlib.asynccontextmanager
-async def running(home: Path, most: int, *, plain: bool) -> AsyncIterator[Slurm]:
-    """slurmctld for at most so many jobs, and slurmrestd once or twice."""
+async def running(home: Path, lines: str, *, plain: bool = False) -> AsyncIterator[Slurm]:
+    """slurmctld with these lines more in slurm.conf, and slurmrestd once or twice."""
     keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    conf = f"{outside.conf(ADDRESS, PORT)}MaxJobCount={most}\n".encode()
+    conf = f"{outside.conf(ADDRESS, PORT)}{lines}".encode()
     files = {"slurm.conf": conf, "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
     more: dict[int, list[str]] = {COMPACT: ["SLURMRESTD_JSON=compact"]}
     if plain:
@@ -243,7 +243,7 @@ async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
 async def bench(count: int, times: int, *, plain: bool) -> list[Figure]:
     """Start Slurm, measure, end it."""
     with tempfile.TemporaryDirectory() as home:
-        async with running(Path(home), count + 50_000, plain=plain) as slurm:
+        async with running(Path(home), f"MaxJobCount={count + 50_000}\n", plain=plain) as slurm:
             return await measure(slurm, count, times)
 
 

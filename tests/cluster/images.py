@@ -51,6 +51,9 @@ _FORMAT = "1"
 _ARCHIVE = "3"
 """Part of every archive's name: likewise."""
 
+_KEPT_SECONDS = 86400.0
+"""How long layers and archives are kept that this checkout doesn't use: another one may."""
+
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MINIMAL = (
     "--variant=minbase",
@@ -181,8 +184,7 @@ def build_images(cache: Path, say: Callable[[str], None], only: Collection[str] 
             blobs = _Builder(folder, say).blobs(images)
             say("images: writing the archive")
             cache_folder.entry(final, lambda making: _write_all(making, images, blobs))
-            if len(images) == len(IMAGES):
-                _prune(folder, final, images)
+        prune(folder, final, images)
     return final / "images.tar"
 
 
@@ -556,13 +558,14 @@ def image_config(config: Config, chain: Iterable[Blob]) -> dict[str, Any]:
     }
 
 
-def _prune(folder: Path, archive: Path, images: Iterable[Image]) -> None:
-    """Remove layers and archives that the images no longer use."""
-    wanted = {layer.key for image in images for layer in image.top.chain}
-    wanted |= {
-        below.key for image in images for layer in image.top.chain if layer.source for below in layer.source.chain
-    }
-    for place, keep in ((folder / "layers", wanted), (folder / "archives", {archive.name})):
-        for path in place.iterdir():
-            if path.is_dir() and path.name not in keep:
+def prune(folder: Path, archive: Path, images: Iterable[Image]) -> None:
+    """Remove layers and archives that no checkout has used for a day; those of `images` are used now."""
+    used = {layer.key for image in images for layer in image.top.chain}
+    used |= {below.key for image in images for layer in image.top.chain if layer.source for below in layer.source.chain}
+    now = time.time()
+    for place, names in ((folder / "layers", used), (folder / "archives", {archive.name})):
+        for path in place.glob("*"):
+            if path.name in names:
+                os.utime(path, (now, now))
+            elif path.is_dir() and now - path.stat().st_mtime > _KEPT_SECONDS:
                 shutil.rmtree(path)

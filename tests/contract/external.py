@@ -1,17 +1,25 @@
 """What slurmctld does with external jobs, one scenario for each behaviour that the bridge builds on.
 
 They need a Slurm of their own without node records, whose partition `all` has all nodes, and the users `slurm` and
-`mail`. `run` has a started job run with its tasks on the first node; a real Slurm does that automatically.
+`mail`. `run` has a started job run with its tasks on one of the two nodes; a real Slurm does that automatically.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, ServerFault
 from sidecars.slurm.external import Allocation, ExternalJob, ExternalRequest
 from tests.contract.target import Target
 
-Run = Callable[[int, int], Awaitable[None]]
+
+class Run(Protocol):
+    """Has a started job run with that many tasks on that node, by its place in `Target.nodes`."""
+
+    async def __call__(self, job_id: int, tasks: int, node: int = 0) -> None:
+        """Until it does."""
+
+
 Placeholder = Callable[[Target, Run], Awaitable[None]]
 
 EXTERNAL: list[Placeholder] = []
@@ -29,7 +37,11 @@ async def fresh(slurm: Target) -> None:
     """No job is left, and the first node is an external one with 8 CPUs."""
     for job_id in await slurm.call(protocol.get_job_states()):
         await slurm.call(protocol.cancel_job(job_id))
-    name = slurm.nodes[0]
+    await exists(slurm, slurm.nodes[0])
+
+
+async def exists(slurm: Target, name: str) -> None:
+    """An external node of that name."""
     nodes = await slurm.call(protocol.get_nodes())
     if nodes is None or all(node.name != name for node in nodes.nodes):
         size = "CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=16000"
@@ -117,3 +129,122 @@ async def a_wrong_partition_node_or_user_is_refused(slurm: Target, run: Run) -> 
 @scenario
 async def a_job_that_slurm_does_not_know_is_not_found(slurm: Target, run: Run) -> None:
     await slurm.refused(NotFound, protocol.get_external_job(99_999))
+
+
+LEADER = ExternalRequest("leader", "all", "ours", cpus_per_task=1, memory_per_task=100, minutes=5)
+WORKERS = ExternalRequest("workers", "all", "ours", 2, 1, 2, cpus_per_task=2, memory_per_task=200, minutes=5)
+
+
+async def submitted(slurm: Target) -> tuple[int, int]:
+    """A held heterogeneous job of two components."""
+    leader = await slurm.call(protocol.submit_external(LEADER, WORKERS), user=USER)
+    return leader, leader + 1
+
+
+async def together(slurm: Target, run: Run) -> tuple[int, int]:
+    """One that runs: the last component was started first. It needs two nodes, because components share none."""
+    await exists(slurm, slurm.nodes[1])
+    leader, workers = await submitted(slurm)
+    for job_id in (workers, leader):
+        await slurm.call(protocol.start_external(job_id, "ours"))
+    await run(leader, 1)
+    await run(workers, 2, 1)
+
+    async def look() -> bool:
+        found = await slurm.call(protocol.get_job_states())
+        return found[leader] == found[workers] == {"RUNNING"}
+
+    await slurm.until("both components to run", look)
+    return leader, workers
+
+
+async def states(slurm: Target, *job_ids: int) -> list[frozenset[str]]:
+    """Of these jobs."""
+    found = await slurm.call(protocol.get_job_states())
+    return [found[it] for it in job_ids]
+
+
+@scenario
+async def the_components_of_a_heterogeneous_job_are_jobs_with_consecutive_ids(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    leader, workers = await submitted(slurm)
+    assert await states(slurm, leader, workers) == [{"PENDING"}, {"PENDING"}]
+    for offset, job_id in enumerate((leader, workers)):
+        found = await job(slurm, job_id)
+        assert (found.job_id, found.het_id, found.het_offset) == (job_id, leader, offset)
+        assert found.external
+        assert found.blocked
+        assert (found.user_name, found.comment, found.admin_comment) == (USER, "ours", "")
+    assert (await job(slurm, leader)).cpus_per_task == 1
+    assert (await job(slurm, workers)).cpus_per_task == 2
+    alone = await slurm.call(protocol.submit_external(ONE), user=USER)
+    assert (await job(slurm, alone)).het_id == 0
+
+
+@scenario
+async def each_component_is_started_by_itself_and_none_runs_before_the_last_one(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    leader, workers = await submitted(slurm)
+    await slurm.call(protocol.start_external(workers, "ours"))
+    first, second = await job(slurm, leader), await job(slurm, workers)
+    assert (first.blocked, first.admin_comment) == (True, "")
+    assert (second.blocked, second.admin_comment) == (False, "ours")
+    assert await states(slurm, leader, workers) == [{"PENDING"}, {"PENDING"}]
+    await slurm.call(protocol.cancel_job(leader))
+
+
+@scenario
+async def all_components_run_on_different_nodes_each_with_what_it_requests(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    leader, workers = await together(slurm, run)
+    [first], [second] = [(await job(slurm, it)).allocations for it in (leader, workers)]
+    assert {first.node, second.node} == set(slurm.nodes)
+    assert (first.cpus, first.memory) == (1, 100)
+    assert (second.cpus, second.memory) == (4, 400)
+    assert (await job(slurm, leader)).end_time > 0
+
+
+@scenario
+async def the_end_of_the_first_component_ends_the_others(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    leader, workers = await together(slurm, run)
+    await slurm.call(protocol.cancel_job(leader))
+    assert await states(slurm, leader, workers) == [{"CANCELLED"}, {"CANCELLED"}]
+    leader, workers = await submitted(slurm)
+    await slurm.call(protocol.cancel_job(leader))
+    assert await states(slurm, leader, workers) == [{"CANCELLED"}, {"CANCELLED"}]
+
+
+@scenario
+async def the_end_of_another_component_ends_no_other_one(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    leader, workers = await together(slurm, run)
+    await slurm.call(protocol.cancel_job(workers))
+    assert await states(slurm, leader, workers) == [{"RUNNING"}, {"CANCELLED"}]
+    await slurm.call(protocol.cancel_job(leader))
+    leader, workers = await submitted(slurm)
+    await slurm.call(protocol.cancel_job(workers))
+    assert await states(slurm, leader, workers) == [{"PENDING"}, {"CANCELLED"}]
+
+
+@scenario
+async def a_heterogeneous_job_that_loses_a_node_ends_as_a_whole(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    leader, workers = await together(slurm, run)
+    await slurm.write(slurm.nodes[:1], "DOWN", reason="lost")
+
+    async def look() -> bool:
+        return await states(slurm, leader, workers) == [{"NODE_FAIL"}, {"NODE_FAIL"}]
+
+    await slurm.until("both components to end", look)
+    await slurm.write(slurm.nodes[:1], "RESUME")
+
+
+@scenario
+async def a_heterogeneous_job_with_a_wrong_component_leaves_nothing_that_could_run(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    before = await slurm.call(protocol.get_job_states())
+    wrong = ExternalRequest("w", "all", "", excluded_nodes=("unknown",))
+    assert 2018 in await slurm.refused(NotFound, protocol.submit_external(LEADER, wrong), user=USER)
+    left = {key: it for key, it in (await slurm.call(protocol.get_job_states())).items() if key not in before}
+    assert set(left.values()) == {frozenset({"CANCELLED"})}

@@ -22,11 +22,13 @@ WATCHED = (
     "accounted",
     "charts",
     "confined",
+    "contained",
     "defaults",
     "doubled",
     "former",
     "guided",
     "hybrid",
+    "peopled",
     "restored",
     "upgraded",
 )

@@ -9,6 +9,7 @@ FIRST = (
     "test_power_saving",
     "test_states",
     "test_no_ghosts",
+    "test_horizontal_autoscaling",
     "test_default_values",
     "test_workers",
     "test_accounting",

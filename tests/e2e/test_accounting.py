@@ -75,13 +75,17 @@ def test_a_job_is_charged_to_the_account_that_was_made_for_it(accounted: Slurm) 
     )
 
 
-def test_a_restart_of_slurmdbd_loses_no_job(accounted: Slurm) -> None:
+def test_a_restart_of_slurmdbd_loses_no_job_and_no_archive(accounted: Slurm) -> None:
     before = slurmdbd(accounted)
+    inside = ("-n", accounted.namespace, "exec", "slurm-accounting-0", "-c", "slurmdbd", "--")
+    [folder] = re.findall(r"^ArchiveDir += (\S+)$", accounted.login("sacctmgr", "show", "configuration"), re.MULTILINE)
+    accounted.kubernetes.kubectl(*inside, "touch", f"{folder}/of-former-slurmdbd")
     accounted.kubernetes.kubectl("-n", accounted.namespace, "delete", "pod", "slurm-accounting-0", "--wait=false")
     names = [f"meanwhile-{number}" for number in range(3)]
     for name in names:
         accounted.login("srun", "-J", name, "true")
     until("slurmdbd to be back", lambda: slurmdbd(accounted) not in {"", before} or None, 60)
+    assert "of-former-slurmdbd" in accounted.kubernetes.kubectl(*inside, "ls", folder).split()
 
     def known() -> bool | None:
         found = accounts(accounted)

@@ -5,104 +5,38 @@ them. The one with the exporter alone is in `test_horizontal_autoscaling`.
 """
 
 import json
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.charts.examples import examples
 from tests.cluster.tools import tool
-from tests.e2e.test_states import kill_processes
 from tests.support.real import prometheus
-from tests.support.real.configuration import until_saved
+from tests.support.real.following import (
+    IDLE_SECONDS,
+    MOST,
+    TARGET,
+    Way,
+    follow_from_zero_and_back,
+    has_no_number,
+    replicas,
+    until_none,
+)
 from tests.support.real.harness import CHARTS, NODESET, REPOSITORY, Kubernetes, Slurm, condition, until
+from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD
 
 pytestmark = pytest.mark.timeout(900)
 
-TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
 EXPORTER = "slurm-exporter"
 ADAPTER = "prometheus-adapter"
-MOST = 3
-IDLE_SECONDS = 5
 QUICK = {"max": MOST, "idleSeconds": IDLE_SECONDS, "coolDownSeconds": 5, "stepSeconds": 1}
-SCRIPT = '#!/bin/sh\nuntil [ -e "/tmp/end-$SLURM_JOB_ID" ]; do sleep 1; done\n'
-"""Ends when the test says so."""
-SLURMCTLD, SLURMRESTD = ("slurm", "slurmctld"), ("slurm", "slurmrestd")
-OPERATOR = ("slinky", "slurm-operator")
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a NodeSet is scaled, ready to begin."""
-
-    victims: tuple[tuple[str, str], ...]
-    """What is killed: namespaces, and the label app.kubernetes.io/name of their pods."""
-    missing: tuple[str, str, str]
-    """What is scaled to zero, so that no data is left: its namespace, kind and name."""
-    missed: Callable[[], bool]
-    """Whether a condition reports that there is no data."""
-
-
-class Sizes:
-    """Each number of replicas that the NodeSet has had, in the order of the API server."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def all(self) -> list[int]:
-        return [int(line) for line in self._path.read_text(encoding="utf-8").split("\n")[:-1]]
-
-    def since(self, position: int) -> set[int]:
-        """Those of the time since `all` had that length, the present one included."""
-        return set(self.all()[position - 1 :])
-
-
-@contextmanager
-def recorded(kubernetes: Kubernetes) -> Iterator[Sizes]:
-    """A watch, so that no size is missed between two looks."""
-    command = [str(kubernetes.kubectl_path), "get", *TARGET, "--watch", "-o", 'jsonpath={.spec.replicas}{"\\n"}']
-    with tempfile.NamedTemporaryFile("w") as file:
-        environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
-        process = subprocess.Popen(command, stdout=file, env=environment)
-        try:
-            until("the watch to begin", lambda: Path(file.name).stat().st_size, 20)
-            yield Sizes(Path(file.name))
-            assert process.poll() is None, "the watch has ended early"
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def patch(slurm: Slurm, autoscaling: Any) -> None:
     text = json.dumps({"spec": {"autoscaling": autoscaling}})
     slurm.kubernetes.kubectl("patch", *TARGET, "--type=merge", "-p", text)
-
-
-def replicas(slurm: Slurm) -> int:
-    return int(slurm.kubernetes.get(*TARGET)["spec"]["replicas"])
-
-
-def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
-    """Kill a pod's processes, and wait for its successor."""
-    chosen = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={name}")
-    [pod] = kubernetes.items(*chosen)
-    uid = pod["metadata"]["uid"]
-    kill_processes(uid)
-    # A kubelet waits longer before each start of the same container.
-    kubernetes.kubectl("-n", namespace, "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0")
-
-    def replaced() -> bool:
-        found = [it for it in kubernetes.items(*chosen) if it["metadata"]["uid"] != uid]
-        return len(found) == 1 and condition(found[0], "Ready").get("status") == "True"
-
-    until(f"another pod of {name}", replaced, 120)
 
 
 @contextmanager
@@ -157,12 +91,6 @@ def autoscaled(slurm: Slurm, values: dict[str, Any]) -> Iterator[None]:
     finally:
         kubernetes.kubectl("-n", "slurm", "delete", "hpa", NODESET, "--ignore-not-found")
         kubernetes.helm("uninstall", EXPORTER, "-n", "slurm", "--ignore-not-found")
-
-
-def has_no_number(kubernetes: Kubernetes) -> bool:
-    """Whether the autoscaler got none at its last look."""
-    autoscaler = kubernetes.get("-n", "slurm", "hpa", NODESET)
-    return condition(autoscaler, "ScalingActive").get("reason") == "FailedGetExternalMetric"
 
 
 def adapter(kubernetes: Kubernetes) -> list[dict[str, Any]]:
@@ -240,73 +168,12 @@ def way(workers: Slurm, request: pytest.FixtureRequest) -> Iterator[Way]:
         workers.login("scancel", "--user=root")
 
 
-def until_none(slurm: Slurm) -> None:
-    """Until no worker is left, and no record of one."""
-    until("no worker to be left", lambda: not (replicas(slurm) or slurm.pods() or slurm.nodes()), 240)
-
-
-def states(slurm: Slurm, *jobs: int) -> list[str]:
-    """The state of each job and of each task of an array."""
-    return slurm.login("squeue", "-h", "-r", "-t", "all", "-j", ",".join(map(str, jobs)), "-o", "%T").split()
-
-
-def end(slurm: Slurm, job: int) -> None:
-    """Let a job end by itself."""
-    slurm.worker(f"slurm-worker-{slurm.job(job)['BatchHost']}", "touch", f"/tmp/end-{job}")  # noqa: S108
-    until(f"job {job} to complete", lambda: states(slurm, job) == ["COMPLETED"], 60)
-
-
 def test_a_nodeset_follows_the_queue_and_holds_its_size_without_data_whatever_is_killed(
     workers: Slurm, way: Way, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slurm, kubernetes = workers, workers.kubernetes
-    with recorded(kubernetes) as sizes:
-        submitted = time.monotonic()
-        wide = slurm.submit(SCRIPT, "-N2", "--exclusive", "--no-requeue")
-        until("a worker", slurm.pods, 150, 0.05)
-        first = time.monotonic() - submitted
-        with capsys.disabled():
-            print(f"\nanother worker pod {first:.2f} s after sbatch")
-        narrow = slurm.submit(SCRIPT, "-N1", "--exclusive", "--no-requeue")
-        until("both jobs to run", lambda: states(slurm, wide, narrow) == ["RUNNING"] * 2, 240)
-        array = slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4")
-        until("the watch to have shown the size for both", lambda: sizes.all()[-1] == MOST, 30)
-        full = len(sizes.all())
-
-        # A slurmctld that is killed forgets what it has not saved.
-        until_saved(slurm, narrow)
-        for namespace, name in way.victims:
-            kill(kubernetes, namespace, name)
-            until("slurmctld to answer", lambda: states(slurm, wide, narrow) == ["RUNNING"] * 2, 60)
-        assert sizes.since(full) == {MOST}, sizes.all()
-
-        namespace, kind, name = way.missing
-        scale = ("-n", namespace, "patch", kind, name, "--type=merge", "-p")
-        until("all data to be there", lambda: not way.missed(), 120)
-        kubernetes.kubectl(*scale, '{"spec":{"replicas":0}}')
-        try:
-            until("the data to be missed", way.missed, 120)
-            end(slurm, narrow)
-            until("the array to complete", lambda: states(slurm, array) == ["COMPLETED"] * 4, 60)
-            idle = time.monotonic()
-            until(
-                "a worker to be idle for longer than it would be left",
-                lambda: time.monotonic() - idle > 2 * IDLE_SECONDS,
-                60,
-            )
-            assert way.missed()
-            assert sizes.since(full) == {MOST}, sizes.all()
-        finally:
-            kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')
-
-        until("the idle worker to be removed", lambda: sizes.all()[-1] == MOST - 1, 150)
-        assert states(slurm, wide) == ["RUNNING"]
-        end(slurm, wide)
-        until_none(slurm)
-        found = sizes.all()
-    assert [slurm.job(it)["Restarts"] for it in (wide, narrow)] == ["0", "0"]
-    changes = [after > one for one, after in pairwise(found) if after != one]
-    assert sum(one != other for one, other in pairwise(changes)) <= 2, found
+    first = follow_from_zero_and_back(workers, way)
+    with capsys.disabled():
+        print(f"\nanother worker pod {first:.2f} s after sbatch")
 
 
 @pytest.mark.parametrize("way", ["spec.autoscaling"], indirect=True, scope="module")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.test_states import processes
 from tests.support.real.harness import CHARTS, NODESET, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.kills import processes
 
 pytestmark = pytest.mark.timeout(300)
 

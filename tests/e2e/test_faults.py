@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.e2e.test_states import eviction, operator_leads, processes, until_state
+from tests.e2e.test_states import eviction, operator_leads, until_state
 from tests.support.real.harness import CommandError, Slurm, until
+from tests.support.real.kills import processes
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cluster.local import existing, named_by
-from tests.e2e.test_states import kill_processes
 from tests.support.real.configuration import until_saved
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.kills import kill_processes
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -7,6 +7,22 @@ def test_every_node_is_idle_after_installation(slurm: Slurm) -> None:
     assert slurm.nodes() == {"slinky-0": "idle", "slinky-1": "idle"}
 
 
+def test_a_shell_of_the_login_node_completes_slurms_options_and_partitions(slurm: Slurm) -> None:
+    # What bash does at the Tab key after these words.
+    completed = """
+    complete_line() {
+      COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMPREPLY=()
+      _comp_load "$1" && "$(complete -p "$1" | sed 's/.* -F \\([^ ]*\\) .*/\\1/')" "$1" "${@: -1}" "${@: -2:1}"
+      printf '%s\\n' "${COMPREPLY[@]}"
+    }
+    complete_line sbatch --parti
+    complete_line sbatch -p ""
+    """
+    found = slurm.login("bash", "-ic", completed).split()
+    assert "--partition" in {word.rstrip("=") for word in found}
+    assert "slinky" in found
+
+
 def test_srun_runs_on_two_nodes(slurm: Slurm) -> None:
     assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
 

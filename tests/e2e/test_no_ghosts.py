@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from sidecars.contract.extra import pod_facts
-from tests.e2e.test_states import jobs_all_the_time, kill_processes
+from tests.e2e.test_states import jobs_all_the_time
 from tests.support.real.harness import Slurm, until
+from tests.support.real.kills import kill_processes
 
 pytestmark = pytest.mark.timeout(600)
 

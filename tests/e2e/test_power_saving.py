@@ -21,7 +21,9 @@ from tests.contract.power import POWER, Scenario, fresh, until_pending
 from tests.contract.target import Target
 from tests.support import builders
 from tests.support.real import simulated_nodes
-from tests.support.real.harness import NODESET, Slurm, condition, until
+from tests.support.real.following import UNTIL_ENDED, end, job_states, kill_each, turns, without
+from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until
+from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD
 from tests.support.real.simulated_nodes import Slurmctld
 
 pytestmark = pytest.mark.timeout(600)
@@ -29,6 +31,8 @@ pytestmark = pytest.mark.timeout(600)
 KIND = "nodesets.slinky.slurm.net"
 SAVING = {"enabled": True, "idleSeconds": 15, "startSeconds": 150, "capacityWaitSeconds": 5, "retrySeconds": 30}
 SCRIPT = "#!/bin/sh\nsleep 5\n"
+ABSENT = "127.0.0.1:1/absent:26.05"
+"""An image of a registry that doesn't answer."""
 SUSPENDED = "SuspendExcStates=EXTERNAL,DRAIN,FAIL,MAINTENANCE,PLANNED,RESERVED\n"  # as the operator composes it
 CONF = f"PartitionName=all Nodes=ALL Default=YES State=UP\nSuspendTimeout=3\n{SUSPENDED}"
 UNUSABLE = frozenset({"POWERING_UP", "POWERED_DOWN", "NOT_RESPONDING"})
@@ -167,12 +171,14 @@ async def has_started(slurm: Target, number: int) -> bool:
 # --- on a real cluster
 
 
-def create(slurm: Slurm, name: str, saving: dict[str, Any], **template: Any) -> None:
-    """A NodeSet of two nodes like the chart's, with a partition of its name."""
+def create(slurm: Slurm, name: str, saving: dict[str, Any], *, image: str = "", **template: Any) -> None:
+    """A NodeSet of two nodes like the chart's, with a partition of its name. Changes one that exists."""
     spec = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
     template = {**spec["template"], "spec": {**spec["template"].get("spec", {}), "hostname": f"{name}-", **template}}
     partition = {"enabled": True, "config": "State=UP"}
     spec |= {"replicas": 2, "template": template, "partition": partition, "powerSaving": SAVING | saving}
+    if image:
+        spec["slurmd"] = {**spec.get("slurmd", {}), "image": image}
     # Its partition isn't to stay for the minutes for which Slurm keeps ended jobs.
     spec["forceRemoval"] = True
     metadata = {"name": name, "namespace": "slurm"}
@@ -249,17 +255,86 @@ def test_a_request_of_slurms_is_fulfilled_when_the_operator_is_back(power: Slurm
     until_powered_down(power, "power")
 
 
-def test_a_nodeset_without_capacity_gives_way_to_the_next_within_a_minute(power: Slurm) -> None:
-    create(power, "full", {"node": "CPUs=1 RealMemory=500"}, nodeSelector={"e2e": "nowhere"})
+def test_nodesets_whose_pods_cant_start_give_way_within_a_minute_each_the_cheapest_first(power: Slurm) -> None:
+    declared = {"node": "CPUs=1 RealMemory=500", "retrySeconds": 60}
+    create(power, "full", declared, nodeSelector={"e2e": "nowhere"})
+    create(power, "absent", {**declared, "price": 2}, image=ABSENT)
+
+    def gives_way(name: str) -> str:
+        found = condition(power.kubernetes.get("-n", "slurm", KIND, name), "PowerSaving")
+        return str(found["message"]) if found["reason"] == "NoCapacity" else ""
+
     try:
-        until("the nodes of the NodeSet without capacity", lambda: states(power, "full") == ["idle~", "idle~"], 90)
-        job = power.submit(SCRIPT, "-p", "all", "--constraint=full|power")
-        until("Slurm to try the cheaper NodeSet", lambda: bool(pods(power, "full")), 60)
-        until("Slurm to try the next one", lambda: power.job(job).get("NodeList", "").startswith("power-"), 60)
-        found = condition(power.kubernetes.get("-n", "slurm", KIND, "full"), "PowerSaving")
-        assert found["reason"] == "NoCapacity"
+        off = ["idle~", "idle~"]
+        until("the nodes of both", lambda: [states(power, it) for it in ("full", "absent")] == [off, off], 90)
+        job = power.submit(SCRIPT, "-p", "all", "--constraint=full|absent|power")
+        until("Slurm to try the cheapest NodeSet", lambda: bool(pods(power, "full")), 60)
+        assert (pods(power, "absent"), pods(power, "power")) == ([], [])
+        until("Slurm to try the next one", lambda: bool(pods(power, "absent")), 60)
+        assert "nodes are available" in until("the first to be reported", lambda: gives_way("full"), 20)
+        assert pods(power, "power") == []
+        until("Slurm to try the last one", lambda: power.job(job).get("NodeList", "").startswith("power-"), 60)
+        assert f"{ABSENT} can't be pulled" in until("the second to be reported", lambda: gives_way("absent"), 20)
         until_completed(power, job)
         until("the NodeSet to be tried again", lambda: set(states(power, "full")) == {"idle~"}, 180)
-        assert pods(power, "full") == []
+        until("no pod to be left", lambda: not pods(power, "full") and not pods(power, "absent"), 60)
     finally:
-        power.kubernetes.kubectl("-n", "slurm", "delete", KIND, "full", "--timeout=180s", timeout=200)
+        power.kubernetes.kubectl("-n", "slurm", "delete", KIND, "full", "absent", "--timeout=180s", timeout=200)
+
+
+def staying(watch: PodWatch) -> list[int]:
+    """How many pods of the NodeSet `power` weren't asked to go, after each change of one."""
+    pods: dict[str, bool] = {}
+    found = []
+    for pod in watch.history:
+        metadata = pod["metadata"]
+        if metadata["name"].startswith("power-"):
+            pods[metadata["uid"]] = "deletionTimestamp" not in metadata
+            found.append(sum(pods.values()))
+    return found
+
+
+def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(power: Slurm) -> None:
+    kubernetes, idle_seconds = power.kubernetes, 10
+    both = ["power-0", "power-1"]
+
+    def following(reason: str) -> bool:
+        return bool(condition(kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving").get("reason") == reason)
+
+    def until_states(what: str, *wanted: set[str]) -> None:
+        def look() -> bool:
+            found = states(power, "power")
+            return len(found) == len(wanted) and all(it in some for it, some in zip(found, wanted, strict=True))
+
+        until(what, look, 180)
+
+    create(power, "power", {"price": 5, "idleSeconds": idle_seconds, "min": 1})
+    until_states("the worker that always runs", {"idle"}, {"idle~"})
+    with power.watching_pods() as watch:
+        wide = power.submit(UNTIL_ENDED, "-p", "power", "-N2", "--exclusive", "--no-requeue")
+        until("the job to run", lambda: job_states(power, wide) == ["RUNNING"], 180)
+        narrow = power.submit(UNTIL_ENDED, "-p", "power", "-w", "power-1", "--exclusive", "--no-requeue")
+        array = power.submit("#!/bin/sh\nsleep 1\n", "-p", "power", "--array=1-4")
+        kill_each(power, [SLURMCTLD], wide)
+        end(power, wide)
+        until("the next job to run", lambda: job_states(power, narrow) == ["RUNNING"], 60)
+        until("the array to complete", lambda: job_states(power, array) == ["COMPLETED"] * 4, 60)
+        idle = time.monotonic()
+        kill_each(power, [SLURMRESTD, OPERATOR], narrow)
+        until("a worker to be idle for longer than others are", lambda: time.monotonic() - idle > 2 * idle_seconds, 60)
+        assert states(power, "power")[0] == "idle"
+
+        missing = ("slurm", "restapis.slinky.slurm.net", "slurm")
+        with without(kubernetes, missing, lambda: following("NoAnswer")):
+            end(power, narrow)
+            until_states("Slurm to stop the other node", {"idle"}, {"idle%", "idle~"})
+            assert sorted(pods(power, "power")) == both
+        until("its worker to be removed", lambda: pods(power, "power") == ["power-0"], 150)
+    sizes = staying(watch)
+    assert turns(sizes) <= 1, sizes
+    assert set(sizes) == {1, 2}
+    assert [power.job(it)["Restarts"] for it in (wide, narrow)] == ["0", "0"]
+
+    # Slurm never stops the worker that always ran.
+    create(power, "power", {"price": 5})
+    until("it to be stopped", lambda: not pods(power, "power"), 120)

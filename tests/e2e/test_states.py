@@ -3,12 +3,10 @@
 import json
 import os
 import random
-import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
@@ -20,6 +18,7 @@ from tests.e2e.test_nodesets import KIND, change, marked, uids
 from tests.e2e.test_nodesets import pool as pool
 from tests.support.real.configuration import controller, patch, until_set
 from tests.support.real.harness import NODESET, CommandError, Slurm, condition, until
+from tests.support.real.kills import kill_processes, processes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -240,26 +239,6 @@ def test_a_pod_that_is_lost_with_a_job_on_it_is_healed(pool: Slurm) -> None:
     job = pool.job(number)
     assert (job["JobState"], job["Restarts"]) == ("PENDING", "1"), "it is back in the queue"
     pool.login("scancel", str(number))
-
-
-def processes(pod_uid: str) -> list[int]:
-    """Processes on this machine that run in the containers of that pod."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            groups = (folder / "cgroup").read_text()
-        except OSError:
-            continue
-        if re.search(rf"pod{pod_uid}", groups.replace("_", "-")):
-            found.append(int(folder.name))
-    return found
-
-
-def kill_processes(pod_uid: str) -> None:
-    """End them all without a warning; some end by themselves when others do."""
-    for pid in processes(pod_uid):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def operator_leads(slurm: Slurm) -> str | None:

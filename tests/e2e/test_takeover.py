@@ -109,6 +109,9 @@ class Installation:
 @pytest.fixture(scope="module")
 def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]:
     """A cluster as SchedMD's operator 1.2 leaves it, with an idle worker; no operator runs."""
+    # Without an operator, a cluster that another file of tests has deleted would never be gone, and Helm can't create
+    # a Role in a namespace that is being deleted.
+    until("the namespaces of other tests to be gone", lambda: not terminating(kubernetes), 240)
     kubernetes.kubectl(*OPERATOR, "--replicas=0")
     try:
         keys = [(f"slurm-auth-{name}", f"{name}.key", f"{name}-" + "k" * 1019) for name in ("slurm", "jwt")]
@@ -187,6 +190,12 @@ def complete(kubernetes: Kubernetes, script: str) -> str:
     return number
 
 
+def terminating(kubernetes: Kubernetes) -> list[str]:
+    """The namespaces that are being deleted."""
+    found = kubernetes.items("namespaces")
+    return [it["metadata"]["name"] for it in found if it["metadata"].get("deletionTimestamp")]
+
+
 def worker(kubernetes: Kubernetes) -> dict[str, Any]:
     """The worker pod; {} while none exists."""
     found = kubernetes.items("-n", NAMESPACE, "pods", "-l", "app.kubernetes.io/name=slurmd")
@@ -238,8 +247,8 @@ def test_a_job_outlives_that_schedmds_operator_gets_its_cluster_back(
     until("a worker of this operator", ours, 300)
     held = hold(kubernetes)
     pods = {name: uid(kubernetes, "pod", name) for name in ("slurm-controller-0", "slinky-0")}
-    kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky", "--wait")
     try:
+        kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky", "--wait")
         for kind, name in (("controllers", "slurm"), ("restapis", "slurm"), ("nodesets", "slinky")):
             metadata = kubernetes.get("-n", NAMESPACE, f"{kind}.slinky.slurm.net", name)["metadata"]
             assert (metadata.get("finalizers"), metadata.get("deletionTimestamp")) == (None, None)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_states import kill_processes, processes, until_state
+from tests.e2e.test_states import until_state
 from tests.support.real.harness import Slurm, until
+from tests.support.real.kills import kill_processes, processes
 
 pytestmark = pytest.mark.timeout(240)
 

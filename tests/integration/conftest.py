@@ -6,10 +6,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster import debian
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.tools import tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+PROGRAMS = ("kube", "kubectl", "helm", "kustomize")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Build the programs first, once for all processes: it would take a test longer than a test may take."""
+    if hasattr(session.config, "workerinput"):
+        return
+    debian.unpacked()
+    for name in PROGRAMS:
+        tool(name)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -108,6 +109,14 @@ class Requests:
     def of(self, verb: str, kind: str) -> list[Any]:
         """The bodies of such requests, in order."""
         return [body for made, body in zip(self.made, self.bodies, strict=True) if made[:2] == (verb, kind)]
+
+    async def list(
+        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", type: Any = dict
+    ) -> tuple[Sequence[Any], str]:
+        """All that is stored of the kind, whatever the selector."""
+        await self._make("list", resource.kind, label_selector)
+        found = [it for (kind, _), it in self.stored.items() if kind == resource.kind]
+        return (found if type is dict else [msgspec.convert(it, type) for it in found]), "1"
 
 
 class SlurmConnection(ModelCarrier):

@@ -26,13 +26,20 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- end -}}
 {{- end -}}
 {{- include "slurm.faults.exporter" . -}}
+{{- include "slurm.users.faults" . -}}
 {{- $declared := .Values.accounting.declared | default dict -}}
-{{- range $place, $entries := dict "users" .Values.users "accounting.declared.accounts" $declared.accounts "accounting.declared.qos" $declared.qos -}}
+{{- $accountUsers := dict -}}
+{{- range $name, $user := .Values.users -}}
+{{- if $user.accounts }}{{ $_ := set $accountUsers $name $user }}{{ end -}}
+{{- end -}}
+{{- range $place, $entries := dict "users" $accountUsers "accounting.declared.accounts" $declared.accounts "accounting.declared.qos" $declared.qos -}}
 {{- if and $entries (not $.Values.accounting.enabled) -}}
 {{- include "slurm.check.line" (list $place "without accounting, no slurmdbd can have them" "Set accounting.enabled.") -}}
 {{- end -}}
 {{- end -}}
+{{- include "slurm.faults.archive" . -}}
 {{- include "slurm.faults.backup" . -}}
+{{- include "slurm.faults.containers" . -}}
 {{- $persistence := $controller.persistence | default dict -}}
 {{- if and (not $controller.external) ($controller.ha | default dict).enabled (not (and $persistence.enabled $persistence.existingClaim)) -}}
 {{- include "slurm.check.line" (list "controller.ha.enabled" "standbys need a volume that all slurmctld share"

@@ -29,6 +29,9 @@ Maps are merged, lists are replaced, null removes a default. The argument is the
 {{- if $.Values.vendor.nvidia.dcgm.enabled -}}
 {{- $set = include "slurm.withJobMapping" (list $ $set) | fromYaml -}}
 {{- end -}}
+{{- if $.Values.containers.enabled -}}
+{{- $set = include "slurm.withContainers" (list $ $set) | fromYaml -}}
+{{- end -}}
 {{- $_ := set $sets $key $set -}}
 {{- end -}}
 {{- end -}}

@@ -31,7 +31,8 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
         def objects() -> list[Manifest]:
             if accounting.spec.external:
                 return []
-            return render.objects(accounting, facts, observe.secrets(runtime, accounting, facts))
+            secrets = observe.secrets(runtime, accounting, facts)
+            return render.objects(accounting, facts, secrets, runtime.lookup.controllers_of(*key))
 
         with workload.usable():
             rendered = objects()

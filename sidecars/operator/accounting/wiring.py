@@ -18,6 +18,18 @@ def wire(runtime: Runtime) -> None:
         if kind == "Accounting":
             queue.add(owner)
 
+    def controllers(event: Event[Manifest]) -> None:
+        before, after = _gets_users(event.old), _gets_users(event.new)
+        for name in {before, after} - {""} if before != after else ():
+            queue.add((event.object["metadata"]["namespace"], name))
+
     store.subscribe(accountings)
+    runtime.caches.controllers.store.subscribe(controllers)
     follow_references(runtime, store, queue)
     follow_children(runtime, children)
+
+
+def _gets_users(controller: Manifest | None) -> str:
+    """The name of the Accounting whose slurmdbd has the users that a Controller declares; empty without one."""
+    spec = (controller or {}).get("spec") or {}
+    return str((spec.get("accountingRef") or {}).get("name") or "") if spec.get("usersRef") else ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sidecars.kube import Manifest
 from sidecars.operator.accounts import effects
 from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.contents import NotReadError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.accounts import report
@@ -19,10 +20,13 @@ from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import AccountsApplied, EventReason
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import references
+from sidecars.workloads.facts import digest as text_digest
 from sidecars.workloads.resources import Controller, ResourceError
 
 EVERY = 60.0
 """Seconds between two readings of slurmdbd."""
+USERS_SECONDS = 0.5
+"""Seconds until the pass over declared users has surely looked at them."""
 ROUNDS = 4
 """A deletion may become possible only after other changes."""
 
@@ -55,6 +59,8 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
     if data is None or KEY not in data:
         _report(runtime, key, report.missing(reference.name, exists=data is not None))
         return None
+    if (seconds := _until_users_settle(runtime, key, controller)) > 0:
+        return seconds
     if cluster is None:
         _report(runtime, key, report.no_rest_api())
         return None
@@ -120,6 +126,26 @@ async def _apply(
 async def _store(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller, record: Record) -> None:
     await effects.store(runtime, manifest, controller, record)
     memory.record = record
+
+
+def _until_users_settle(runtime: Runtime, key: Key, controller: Controller) -> float:
+    """Seconds until slurmctld can have the users of the operating system that are declared beside these, 0 if it has.
+
+    slurmctld looks the number of a user up when slurmdbd reports the user, and of one that doesn't exist then only once
+    an hour. Users that are declared wrongly, or nowhere, are not waited for.
+    """
+    reference = controller.spec.users_ref
+    try:
+        secret = runtime.contents.secret(key[0], reference.name) if reference is not None else None
+    except NotReadError:
+        return USERS_SECONDS
+    text = secret.data.get(reference.key) if secret is not None and reference is not None else None
+    if text is None:
+        return 0.0
+    known, settled_at = runtime.users_settle.get(key, ("", 0.0))
+    if known != text_digest(text):
+        return USERS_SECONDS
+    return max(0.0, settled_at - runtime.now())
 
 
 def _controller(runtime: Runtime, key: Key) -> Controller | None:

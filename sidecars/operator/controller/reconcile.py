@@ -53,7 +53,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     except NotUsableError as error:
         failure, ready = error, workload.refused(runtime, manifest, error)
     effects.emit_events(runtime, manifest, conditions)
-    for reported in (runtime.autoscaled.get(("Controller", key)), runtime.accounts.get(key)):
+    for reported in (runtime.autoscaled.get(("Controller", key)), runtime.accounts.get(key), runtime.users.get(key)):
         conditions += [] if reported is None else [reported]
     await runtime.status.report(CONTROLLERS, manifest, [ready, *conditions, observe.slurm_reachable(runtime, key)])
     workload.raise_retried(failure)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from sidecars.contract.text import printable
 from sidecars.kube import records
-from sidecars.operator.runtime.pods import CONTAINER, has_started, slurm_node, waits_for
+from sidecars.operator.runtime.pods import CONTAINER, PULLING, has_started, slurm_node, waits_for
 from sidecars.policy import failover, placement
 from sidecars.policy.conditions import seconds
 from sidecars.policy.nodeset import lost
@@ -12,7 +12,7 @@ from sidecars.policy.nodeset.claims import Claim
 from sidecars.policy.nodeset.records import WorkerPod
 from sidecars.workloads import names
 
-_NO_IMAGE = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
+_NO_IMAGE = PULLING | {"ErrImageNeverPull", "ImageInspectError", "InvalidImageName"}
 """Reasons with which a container waits for its image in vain (kubelet, images/types.go)."""
 
 SLURMCTLD = "slurmctld"

@@ -73,6 +73,18 @@ class Lookup:
         """The LoginSets that refer to the Controller; unreadable ones are left out and logged."""
         return _readable(self._caches.loginsets.store.values(), resources.LoginSet, namespace, controller)
 
+    def controllers_of(self, namespace: str, accounting: str) -> list[resources.Controller]:
+        """The Controllers that use the Accounting; unreadable ones are left out and logged."""
+        found = []
+        for manifest in self._caches.controllers.store.values():
+            metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+            if (metadata["namespace"], (spec.get("accountingRef") or {}).get("name")) == (namespace, accounting):
+                try:
+                    found.append(resources.read(resources.Controller, manifest))
+                except resources.ResourceError as error:
+                    log.warning("Controller %s/%s can't be read: %s", namespace, metadata["name"], error)
+        return found
+
     def users_of(self, namespace: str, controller: str) -> list[str]:
         """Names of the NodeSets that refer to the Controller, readable or not."""
         nodesets = self._caches.nodesets.store.values()

@@ -25,6 +25,8 @@ class Queues:
     kube_nodes: WorkQueue[Key] = field(default_factory=WorkQueue)
     declared_accounts: WorkQueue[Key] = field(default_factory=WorkQueue)
     """Controllers, for what they declare for slurmdbd."""
+    declared_users: WorkQueue[Key] = field(default_factory=WorkQueue)
+    """Controllers, for the users that they declare for their pods."""
     autoscaling: WorkQueue[Key] = field(default_factory=WorkQueue)
     """Controllers, for all of their NodeSets that are scaled."""
 

@@ -45,6 +45,12 @@ class Runtime:
     accounts: dict[Key, Condition] = field(default_factory=dict)
     """The condition of the declared accounts of a Controller, likewise."""
 
+    users: dict[Key, Condition] = field(default_factory=dict)
+    """The condition of the declared users of a Controller, likewise."""
+
+    users_settle: dict[Key, tuple[str, float]] = field(default_factory=dict)
+    """By Controller that declares users: the digest of the declaration and when its pods have them, by `now`."""
+
     def forget_deleted(self) -> None:
         """Have what is remembered of an object dropped when it is deleted. Call it once, before the reflectors run."""
         for reflector in self.caches.custom_resources():

@@ -5,8 +5,10 @@ queue. When the job runs, the pod is released to the job's node.
 
 - `manifests`: the fields of pods and nodes that decisions need.
 - `tenants`: which Slurm user, accounts, partitions and QOS a namespace has.
-- `shape`: what the job of a pod requests, or why it can't have one.
+- `groups`: which pods start together, and how many they are.
+- `shape`: what a job requests for a pod, or why it can't have one.
 - `records`: what is known of pods and jobs, and the actions.
+- `causes`: classes of Slurm's reasons.
 - `decide`: what to do about pods and jobs.
 - `nodes`: what to do about the records of nodes in Slurm.
 
@@ -26,6 +28,9 @@ Observed with Slurm 26.05.5 (slurmctld and slurmrestd alone):
 - slurmctld finds the uid of the token's user; a name that it lacks is refused with 6010. It accepts root.
 - `Extra` in node_conf, quoted in any way, fails ("Failure to create node"). `POST node/NAME` with `extra` sets it.
 - excluded_nodes with a name that Slurm lacks refuses the job (2018): exclude only nodes that have a record.
+- Each component of a heterogeneous job has its own comment and admin comment, is started alone, and can be cancelled
+  alone. The end of the first one ends the others, and so does the loss of a node.
+- A heterogeneous job is started by the backfill scheduler alone (bf_interval, 30 s).
 - The end of an external job doesn't wake the scheduler: the next job waits for sched_interval (60 s), for the backfill
   scheduler (30 s), or for a submission.
 - A job that Slurm lacks: 404 with number 2017. Cancelling one that has ended, or none: 200.

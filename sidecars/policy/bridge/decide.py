@@ -11,6 +11,9 @@ What keeps two owners from one core, byte or device: Slurm frees the resources o
 which it ends, while its pods still run. No pod is released to a node where a pod of such a job exists. `View.jobs`
 has to show the states at a time *after* those when the slots of the running jobs were read.
 
+Unequal pods of one group have a heterogeneous job: each component is for equal pods. All of it runs, or none of it:
+pods are released when every component runs, and when one of them has ended, the others are cancelled.
+
 Unknown is never an end: a job that Slurm doesn't list, or that has another owner than the pod's group, deletes nothing.
 """
 
@@ -25,6 +28,7 @@ from sidecars.policy.bridge.records import (
     GroupKey,
     Job,
     Label,
+    Part,
     Phase,
     Pod,
     Release,
@@ -35,6 +39,9 @@ from sidecars.policy.bridge.records import (
     Why,
     avoid_key,
 )
+
+MOST_PARTS = 32
+"""Components of a heterogeneous job."""
 
 BIND_SECONDS = 15.0
 """A released pod has to be bound within this time. Otherwise its job is cancelled, and its node is avoided."""
@@ -52,10 +59,10 @@ def decide(view: View) -> tuple[Action, ...]:
     for job in view.jobs.values():
         if job.phase is Phase.SUBMITTED and _is_theirs(job, view):
             submitted[_key(job)].append(job)
-    blockers = _blockers(view)
+    blockers, used = _blockers(view), _present(view)
     adoptable: set[int] = set()
     for key, pods in groups.items():
-        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
+        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, used, adoptable)
     actions += _orphans(view, adoptable)
     return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
 
@@ -71,8 +78,20 @@ def _is_theirs(job: Job, view: View) -> bool:
 
 def job_of(pod: Pod, view: View) -> Job | None:
     """The job that the pod's label names; None for an unknown one, and for one of another group."""
-    job = view.jobs.get(pod.job) if pod.job is not None else None
-    return job if job is not None and (_key(job) == pod.key) else None
+    found = _found(pod, view)
+    return found[0] if found is not None else None
+
+
+def _found(pod: Pod, view: View) -> tuple[Job, Job] | None:
+    """The job that the pod's label names, and its component."""
+    found = view.components.get(pod.job) if pod.job is not None else None
+    return found if found is not None and _fits(pod, found[0]) else None
+
+
+def _fits(pod: Pod, job: Job) -> bool:
+    """Whether the job is of the pod's group. The ids of parts of an object begin with the object's own."""
+    key = _key(job)
+    return key == pod.key or (key.namespace == pod.namespace and key.group.startswith(f"{pod.key.group}/"))
 
 
 def _blockers(view: View) -> dict[str, str]:
@@ -81,20 +100,35 @@ def _blockers(view: View) -> dict[str, str]:
     for pod in view.pods:
         if not pod.present or pod.job is None:
             continue
-        job = job_of(pod, view)
-        if job is not None and job.phase is not Phase.ENDED:
-            on = {node for node, _ in job.slots}
-            if not pod.node or not on or pod.node in on:
-                continue
+        found_job = _found(pod, view)
+        on = {node for node, _ in found_job[1].slots} if found_job is not None else set()
+        alive = found_job is not None and found_job[0].phase is not Phase.ENDED
+        if alive and (not pod.node or not on or pod.node in on):
+            continue
         # What a cache still shows gated may have been released a moment ago: all of the job's nodes count.
-        nodes = {pod.node} if pod.node else {node for node, _ in job.slots} if job is not None else set()
+        nodes = {pod.node} if pod.node else on
         for node in nodes:
             found.setdefault(node, f"{pod.namespace}/{pod.name}")
     return found
 
 
+def _present(view: View) -> dict[int, list[Pod]]:
+    """The pods that may use resources, by the job of their label."""
+    found: defaultdict[int, list[Pod]] = defaultdict(list)
+    for pod in view.pods:
+        if pod.job is not None and pod.present:
+            found[pod.job].append(pod)
+    return found
+
+
 def _group(
-    key: GroupKey, pods: list[Pod], view: View, submitted: list[Job], blockers: Mapping[str, str], adoptable: set[int]
+    key: GroupKey,
+    pods: list[Pod],
+    view: View,
+    submitted: list[Job],
+    blockers: Mapping[str, str],
+    used: Mapping[int, list[Pod]],
+    adoptable: set[int],
 ) -> Iterator[Action]:
     live = [pod for pod in pods if pod.live]
     labelled: list[tuple[Pod, Job]] = []
@@ -109,14 +143,15 @@ def _group(
             text = f"Slurm doesn't know job {pod.job} of this pod. If it has ended, delete the pod."
             yield Report(pod, Why.JOB_UNKNOWN, text)
         elif job.phase is Phase.ENDED:
-            yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})")
+            yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
         else:
             labelled.append((pod, job))
     if labelled:
         job = min((job for _, job in labelled), key=lambda it: it.job_id)
         members = [pod for pod, its in labelled if its is job]
         adoptable.add(job.job_id)
-        yield from _with_job(job, members, waiting, view, blockers)
+        its = [pod for job_id in job.ids for pod in used.get(job_id, ()) if _fits(pod, job)]
+        yield from _with_job(job, members, waiting, view, blockers, its)
     elif waiting:
         yield from _without_job(key, waiting, pods, view, submitted, adoptable)
 
@@ -125,60 +160,89 @@ def _without_job(
     key: GroupKey, waiting: list[Pod], pods: list[Pod], view: View, submitted: list[Job], adoptable: set[int]
 ) -> Iterator[Action]:
     first = waiting[0]
+    unsized = next((pod for pod in waiting if not pod.size and not pod.problem), None)
+    if unsized is not None:
+        for pod in waiting if unsized.unsized else ():
+            yield Report(pod, Why.INCOMPLETE, unsized.unsized)
+        return
     wrong = next((pod for pod in waiting if pod.shape is None), None)
     if wrong is not None:
         for pod in waiting:
             yield Report(pod, Why.REFUSED, wrong.problem if pod is wrong else f"{wrong.name}: {wrong.problem}")
         return
-    shapes = {pod.shape for pod in waiting}
-    shape = first.shape
-    if shape is None or len(shapes) > 1:
+    sizes = sorted({pod.size for pod in waiting})
+    if len(sizes) > 1:
         for pod in waiting:
-            text = "the pods of this group request different things: pods of one group must be equal"
+            text = f"the pods of {first.group} have different sizes of their group: {', '.join(map(str, sizes))}"
             yield Report(pod, Why.REFUSED, text)
         return
     others = [pod for pod in pods if pod.present and pod.job is not None]
-    if len(waiting) < shape.pods or any(pod.blocked for pod in waiting) or others:
-        text = f"{len(waiting)} of {shape.pods} pods of group {key.group.removeprefix('group/')} exist"
+    earlier = view.remaining.get(key)
+    if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier is not None:
+        text = f"{len(waiting)} of {first.size} pods of {first.group} exist"
         if others:
             text = f"pod {others[0].name} of an earlier job of this group still exists"
+        elif earlier is not None:
+            text = f"job {earlier}, a component of an earlier job of this group, has not ended yet"
         elif any(pod.blocked for pod in waiting):
             text = "another scheduling gate is on the pod"
         for pod in waiting:
             yield Report(pod, Why.INCOMPLETE, text)
         return
-    if len(waiting) > shape.pods:
-        for pod in waiting[shape.pods :]:
-            yield Report(pod, Why.REFUSED, f"the group has more pods than its size, which is {shape.pods}")
-        waiting = waiting[: shape.pods]
-    fitting = [job.job_id for job in submitted if job.comment.digest == shape.digest and job.user == shape.user]
-    if fitting:
-        adoptable.add(min(fitting))
+    for pod in waiting[first.size :]:
+        yield Report(pod, Why.REFUSED, f"{first.group} has more pods than its size, which is {first.size}")
+    waiting = waiting[: first.size]
+    parts = _parts(waiting)
+    # Slurm places no two components on one node. It keeps nodes free for a heterogeneous job that waits, even for ever.
+    most = MOST_PARTS if view.places is None else max(1, min(MOST_PARTS, view.places))
+    if len(parts) > most:
+        text = f"the pods of {first.group} request {len(parts)} different things, each of which needs a node of its own"
         for pod in waiting:
-            yield Label(pod, min(fitting))
+            yield Report(pod, Why.REFUSED, f"{text}: at most {most} are possible")
+        return
+    wanted = tuple((it.shape.digest, it.pods) for it in parts)
+    fitting = [job for job in submitted if job.requested == wanted and job.user == parts[0].shape.user]
+    if fitting:
+        job = min(fitting, key=lambda it: it.job_id)
+        adoptable.add(job.job_id)
+        for pod in waiting:
+            its = next(it for it in job.components if pod.shape is not None and it.digest == pod.shape.digest)
+            yield Label(pod, its.job_id)
     elif key not in view.submitting:
-        yield Submit(key, shape, view.avoided.get(avoid_key(first), ()))
+        avoided = {node: None for pod in waiting for node in view.avoided.get(avoid_key(pod), ())}
+        yield Submit(key, parts, tuple(avoided), tuple(waiting))
+
+
+def _parts(pods: Iterable[Pod]) -> tuple[Part, ...]:
+    """The equal ones among the pods together, in an order that doesn't depend on their names."""
+    counts = Counter(pod.shape for pod in pods if pod.shape is not None)
+    return tuple(Part(shape, count) for shape, count in sorted(counts.items(), key=lambda it: it[0].digest))
 
 
 def _with_job(
-    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str]
+    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str], used: list[Pod]
 ) -> Iterator[Action]:
-    size = next((pod.shape.pods for pod in (*members, *waiting) if pod.shape is not None), 1)
-    used = [pod for pod in view.pods if pod.present and pod.job == job.job_id and pod.key == _key(job)]
-    free = max(0, size - len(used))
-    for index, pod in enumerate(waiting):
-        if index < free and pod.shape is not None:
-            yield Label(pod, job.job_id)
+    taken = Counter(pod.job for pod in used)
+    free = {it.job_id: it.size - taken[it.job_id] for it in job.components}
+    for pod in waiting:
+        its = next((it for it in job.components if free[it.job_id] > 0 and _is_for(it, pod, job)), None)
+        if its is not None:
+            free[its.job_id] -= 1
+            yield Label(pod, its.job_id)
         else:
             text = pod.problem or f"job {job.job_id} of this group has as many pods as it is for"
             yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, text)
     if job.phase is Phase.SUBMITTED:
+        size = sum(it.size for it in job.components)
         if len(members) >= size:
             yield Start(job)
+            stuck = next((it for it in job.rest if it.confirmed and it.phase is Phase.PENDING), None)
+            if stuck is not None and stuck.reason not in _NO_REASON:
+                for pod in members:
+                    yield Report(pod, Why.WAITING, waiting_words(stuck))
             return
         for pod in members:
-            text = f"{len(members)} of {size} pods of group {job.comment.group.removeprefix('group/')} exist"
-            yield Report(pod, Why.INCOMPLETE, text)
+            yield Report(pod, Why.INCOMPLETE, f"{len(members)} of {size} pods of {pod.group} exist")
         return
     if job.phase is Phase.RUNNING:
         yield from _running(job, members, used, view, blockers)
@@ -186,6 +250,18 @@ def _with_job(
     for pod in members:
         if pod.gated:
             yield Report(pod, Why.WAITING, waiting_words(job))
+
+
+def _is_for(component: Job, pod: Pod, job: Job) -> bool:
+    """Whether the component has requested what the pod does.
+
+    The requests of a namespace may have changed since the submission. The pods of a job of equal pods are known even
+    so, and it has no place for one that requests more than it got.
+    """
+    return pod.shape is not None and (not job.rest or component.digest == pod.shape.digest)
+
+
+_NO_REASON = frozenset({"", "None", "JobHeldUser", "JobHeldAdmin"})
 
 
 def waiting_words(job: Job) -> str:
@@ -204,18 +280,20 @@ def _running(
     if late is not None:
         reason = late.unbound_reason or "the scheduler gives no reason"
         text = f"pod {late.name} was not bound to {late.node} within {BIND_SECONDS:.0f} s: {reason}"
-        yield Cancel(job.job_id, text, (avoid_key(late), late.node) if late.node else None)
+        yield _cancel(job, text, (avoid_key(late), late.node) if late.node else None)
         return
     for pod in members:
         # A pod that has never waited needs no condition.
         if not pod.gated and pod.reported[0] not in ("", Why.RELEASED.value):
             yield Report(pod, Why.RELEASED, f"Slurm job {job.job_id} runs")
-    taken = Counter(pod.node for pod in used if pod.node)
-    places = [node for node, slots in job.slots for _ in range(slots - taken[node])]
     gated = [pod for pod in members if pod.gated]
     # A release that was sent, and that isn't seen yet, is sent again to the same node, whose place it has.
     pairs = [(pod, pod.node) for pod in gated if pod.node]
-    pairs += zip([pod for pod in gated if not pod.node], places, strict=False)
+    for its in job.components:
+        taken = Counter(pod.node for pod in used if pod.node and pod.job == its.job_id)
+        places = [node for node, slots in its.slots for _ in range(slots - taken[node])]
+        new = [pod for pod in gated if not pod.node and pod.job == its.job_id]
+        pairs += zip(new, places, strict=False)
     for _, node in pairs:
         fault = view.nodes.get(node, f"Kubernetes has no node {node}")
         if not fault and node in blockers:
@@ -235,14 +313,21 @@ def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
     """Cancel the jobs none of whose pods exists, and superfluous held jobs. Terminating pods keep their job."""
     present = {pod.job for pod in view.pods if pod.present and pod.job is not None}
     for job in view.jobs.values():
-        if job.phase is Phase.ENDED or job.job_id in adoptable:
+        if job.phase is Phase.ENDED:
+            if job.remaining and (_is_theirs(job, view) or job.confirmed):
+                text = f"a component of this heterogeneous job has ended ({job.state})"
+                yield Cancel(job.remaining[0], text, rest=job.remaining[1:])
+            continue
+        if job.job_id in adoptable:
             continue
         if job.root and view.users.get(job.comment.namespace) == job.user:
-            yield Cancel(job.job_id, f"its user {job.user} has uid 0")
+            yield _cancel(job, f"its user {job.user} has uid 0")
             continue
         if not _is_theirs(job, view) and not job.confirmed:
             continue
-        if job.phase is Phase.SUBMITTED and job.job_id in present:
-            continue
-        if job.job_id not in present:
-            yield Cancel(job.job_id, "none of its pods exists")
+        if present.isdisjoint(job.ids):
+            yield _cancel(job, "none of its pods exists")
+
+
+def _cancel(job: Job, message: str, avoid: tuple[str, str] | None = None) -> Cancel:
+    return Cancel(job.job_id, message, avoid, job.ids[1:])

@@ -6,11 +6,12 @@ had is never seen without the end of that one.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.placeholder import comment_of, job_of
-from sidecars.policy.bridge.records import GroupKey, Job
+from sidecars.policy.bridge.placeholder import comment_of, job_of, together
+from sidecars.policy.bridge.records import Job
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import STATES_ENDED, ExternalJob
 
@@ -36,11 +37,16 @@ class JobBook:
         """The states that a job had in the list when its details were read."""
         self._answered = False
         self._empty_since: float | None = None
+        self._all_read = False
+        """Whether nothing is to be read until something changes."""
 
     def states(self, listed: Mapping[int, frozenset[str]], now: float) -> bool:
         """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed."""
+        if self._answered and self._empty_since is None and listed is self._states:
+            # It is the same answer as before.
+            return False
         changed = not self._answered or listed != self._states
-        self._answered = True
+        self._answered, self._all_read = True, False
         if listed or all(states & STATES_ENDED for states in self._states.values()):
             self._empty_since = None
         elif self._empty_since is None or now - self._empty_since < TRUST_EMPTY_AFTER:
@@ -75,11 +81,15 @@ class JobBook:
 
     def to_read(self) -> list[int]:
         """The jobs whose details are to be read: new ones, and placeholders that have changed."""
-        return [
+        if self._all_read:
+            return []
+        found = [
             job_id
             for job_id, states in self._states.items()
             if job_id not in self._read or (self._read[job_id] != states and self._matters(job_id, states))
         ]
+        self._all_read = not found
+        return found
 
     def _matters(self, job_id: int, states: frozenset[str]) -> bool:
         found = self._records.get(job_id)
@@ -87,6 +97,7 @@ class JobBook:
 
     def details(self, job_id: int, record: ExternalJob | None) -> bool:
         """Take in the details of a job of the last list; None if Slurm doesn't know it by now. Whether they are new."""
+        self._all_read = False
         comment = comment_of(record) if record is not None else None
         former = self._records.get(job_id)
         if record is not None and comment is not None:
@@ -105,6 +116,7 @@ class JobBook:
     def stale(self, job_id: int) -> None:
         """The details of this job have changed without its states: they are read again."""
         self._read.pop(job_id, None)
+        self._all_read = False
 
     def waiting(self) -> list[int]:
         """The pending placeholders: their reason and their priority change without their states."""
@@ -116,12 +128,23 @@ class JobBook:
             del self._gone[job_id]
             self._records.pop(job_id, None)
 
-    def jobs(self, shapes: Mapping[GroupKey, Shape], kube_nodes: Mapping[str, str]) -> dict[int, Job]:
-        """The placeholders by id. `kube_nodes`: the Kubernetes nodes by the names of their records in Slurm."""
+    def jobs(self, shapes: Mapping[int, Collection[Shape]], kube_nodes: Mapping[str, str]) -> dict[int, Job]:
+        """The placeholders by id, a heterogeneous job by that of its first component.
+
+        `shapes` and `kube_nodes`: see `job_of`.
+        """
         found: dict[int, Job] = {}
+        components: defaultdict[int, list[Job]] = defaultdict(list)
         for job_id, (record, comment) in self._records.items():
             states = self._states.get(job_id) or self._gone.get(job_id)
             if states is not None:
                 current = self._read.get(job_id) == states
-                found[job_id] = job_of(record, comment, states, current=current, shapes=shapes, kube_nodes=kube_nodes)
+                job = job_of(record, comment, states, current=current, shapes=shapes, kube_nodes=kube_nodes)
+                if record.het_id:
+                    components[record.het_id].append(job)
+                else:
+                    found[job_id] = job
+        for its in components.values():
+            whole = together(its)
+            found[whole.job_id] = whole
         return found

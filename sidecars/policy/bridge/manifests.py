@@ -16,6 +16,7 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
     """metadata.ownerReferences[*]."""
 
     kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool = False
 
@@ -30,6 +31,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     owner_references: tuple[Owner, ...] = ()
+    creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
 
     @property

@@ -1,26 +1,42 @@
 """A placeholder job in Slurm: the request for it, and what its record means."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.records import GroupKey, Job, Phase, Submit
+from sidecars.policy.bridge.records import Job, Part, Phase, Submit
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
 
 _GPU = "gres/gpu:"
 
 
-def request_of(submit: Submit, excluded: tuple[str, ...]) -> ExternalRequest:
-    """The request for the job. `excluded` are the names in Slurm of the nodes to avoid."""
-    shape = submit.shape
+def requests_of(submit: Submit, excluded: tuple[str, ...]) -> tuple[ExternalRequest, ...]:
+    """The requests for the job's components. `excluded` are the names in Slurm of the nodes to avoid."""
+    comment = bridge.encode(comment_for(submit))
+    return tuple(_request(part, comment, excluded) for part in submit.parts)
+
+
+def comment_for(submit: Submit) -> Comment:
+    """The comment of the job, in which each component has the digest of what it requests."""
+    parts = tuple((it.shape.digest, it.pods) for it in submit.parts)
+    pods = sum(it.pods for it in submit.parts)
+    key = submit.key
+    if len(parts) == 1:
+        return Comment(key.namespace, key.group, parts[0][0], pods)
+    return Comment(key.namespace, key.group, "", pods, parts)
+
+
+def _request(part: Part, comment: str, excluded: tuple[str, ...]) -> ExternalRequest:
+    shape, pods = part
     return ExternalRequest(
         name=shape.name,
         partition=shape.partition,
-        comment=bridge.encode(Comment(submit.key.namespace, submit.key.group, shape.digest)),
-        tasks=shape.pods,
-        min_nodes=min(max(1, shape.min_nodes), shape.pods),
-        max_nodes=min(shape.max_nodes or shape.pods, shape.pods),
+        comment=comment,
+        tasks=pods,
+        min_nodes=min(max(1, shape.min_nodes), pods),
+        max_nodes=min(shape.max_nodes or pods, pods),
         cpus_per_task=shape.cpus,
         memory_per_task=shape.memory,
         gres_per_task=shape.gres,
@@ -50,16 +66,17 @@ def job_of(
     states: frozenset[str],
     *,
     current: bool,
-    shapes: Mapping[GroupKey, Shape],
+    shapes: Mapping[int, Collection[Shape]],
     kube_nodes: Mapping[str, str],
 ) -> Job:
     """The job, with the states of the last list. `current`: the details were read when it had these states.
 
-    `kube_nodes` are the Kubernetes nodes by the names of their records in Slurm.
+    `shapes`: what the pods with a job's label request, by the job's id. `kube_nodes` are the Kubernetes nodes by the
+    names of their records in Slurm.
     """
     confirmed = bridge.decode(record.admin_comment) is not None
-    shape = shapes.get(GroupKey(comment.namespace, comment.group))
-    slots = [(kube_nodes.get(it.node, it.node), _slots(it, shape, record)) for it in record.allocations]
+    its = shapes.get(record.job_id, ())
+    slots = [(kube_nodes.get(it.node, it.node), _slots(it, its, record)) for it in record.allocations]
     return Job(
         job_id=record.job_id,
         phase=_phase(record, states, confirmed=confirmed, current=current),
@@ -72,7 +89,42 @@ def job_of(
         confirmed=confirmed,
         state=",".join(sorted(states)),
         root=record.user_id == 0,
+        offset=record.het_offset,
     )
+
+
+def together(components: Iterable[Job]) -> Job:
+    """A heterogeneous job: all of its components run, or it doesn't. It has ended as soon as one of them has.
+
+    A component that Slurm doesn't list is neither running nor ended.
+    """
+    first, *rest = sorted(components, key=lambda it: it.offset)
+    every = (first, *rest)
+    phases = {it.phase for it in every}
+    ended = next((it for it in every if it.phase is Phase.ENDED), None)
+    complete = [it.offset for it in every] == list(range(len(first.requested)))
+    if ended is not None:
+        phase = Phase.ENDED
+    elif not complete:
+        phase = Phase.STARTING
+    else:
+        phase = next((it for it in _FIRST if it in phases), Phase.RUNNING)
+    waiting = next((it for it in every if it.phase is phase), first)
+    return dataclasses.replace(
+        first,
+        phase=phase,
+        rest=tuple(rest),
+        reason=waiting.reason,
+        start_time=max(it.start_time for it in every),
+        end_time=min((it.end_time for it in every if it.end_time), default=0),
+        confirmed=all(it.confirmed for it in every),
+        state=(ended or first).state,
+        root=any(it.root for it in every),
+        remaining=tuple(it.job_id for it in every if it.phase is not Phase.ENDED) if ended is not None else (),
+    )
+
+
+_FIRST = (Phase.SUBMITTED, Phase.STOPPED, Phase.PENDING, Phase.STARTING)
 
 
 def _phase(record: ExternalJob, states: frozenset[str], *, confirmed: bool, current: bool) -> Phase:
@@ -87,10 +139,14 @@ def _phase(record: ExternalJob, states: frozenset[str], *, confirmed: bool, curr
     return Phase.STARTING
 
 
-def _slots(it: Allocation, shape: Shape | None, record: ExternalJob) -> int:
+def _slots(it: Allocation, shapes: Collection[Shape], record: ExternalJob) -> int:
     """How many pods fit into what the job really has: its user may have reduced it after the submission."""
-    if shape is None:
+    if not shapes:
         return it.cpus // record.cpus_per_task
+    return min(_fits(it, shape) for shape in shapes)
+
+
+def _fits(it: Allocation, shape: Shape) -> int:
     fits = it.cpus // shape.cpus
     if shape.memory and it.memory:
         fits = min(fits, it.memory // shape.memory)

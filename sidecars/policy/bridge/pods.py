@@ -9,9 +9,10 @@ from typing import Any
 from sidecars.contract import bridge
 from sidecars.contract.text import printable
 from sidecars.policy.bridge import records
+from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import GroupKey, Why
-from sidecars.policy.bridge.shape import Shape, ShapeError, group_of, shape_of
+from sidecars.policy.bridge.records import Why
+from sidecars.policy.bridge.shape import Shape, ShapeError, shape_of
 from sidecars.policy.bridge.tenants import Tenant
 from sidecars.policy.conditions import timestamp
 
@@ -29,15 +30,13 @@ def concerned(pod: Pod) -> bool:
     return bridge.JOB_LABEL in pod.metadata.labels or any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
 
 
-def key_of(pod: Pod) -> GroupKey:
-    """The group that it starts with."""
-    return GroupKey(pod.metadata.namespace, group_of(pod))
-
-
 def shape_or_problem(
-    pod: Pod, tenants: Mapping[str, Tenant], problems: Mapping[str, str], refused: Mapping[str, str]
+    pod: Pod, tenants: Mapping[str, Tenant], problems: Mapping[str, str], refused: Mapping[str, str], group: str = ""
 ) -> tuple[Shape | None, str]:
-    """What its job requests, or why it can't have one. `refused`: why Slurm users can't be used, by name."""
+    """What its job requests, or why it can't have one. `refused`: why Slurm users can't be used, by name.
+
+    `group`: the name of the pod's group, if it has one.
+    """
     namespace = pod.metadata.namespace
     tenant = tenants.get(namespace)
     if tenant is None:
@@ -46,13 +45,20 @@ def shape_or_problem(
     if tenant.user in refused:
         return None, refused[tenant.user]
     try:
-        return shape_of(pod, tenant), ""
+        return shape_of(pod, tenant, group), ""
     except ShapeError as error:
         return None, str(error)
 
 
 def pod_of(
-    pod: Pod, shape: Shape | None, problem: str, *, sent: str = "", unbound_seconds: float = 0.0, lost: bool = False
+    pod: Pod,
+    group: Group,
+    shape: Shape | None,
+    problem: str,
+    *,
+    sent: str = "",
+    unbound_seconds: float = 0.0,
+    lost: bool = False,
 ) -> records.Pod:
     """The pod for `decide`. `sent`: the node of a release that was sent; `lost`: its Kubernetes node is gone."""
     meta, spec = pod.metadata, pod.spec
@@ -62,20 +68,26 @@ def pod_of(
     released = "" if gated else meta.annotations.get(bridge.NODE_ANNOTATION, "")
     scheduled = pod.status.condition("PodScheduled")
     shown = pod.status.condition(bridge.CONDITION)
+    job = job_id_of(pod)
+    if group.refused and job is None:
+        shape, problem = None, problem or group.problem
     return records.Pod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        key=key_of(pod),
+        key=group.key,
         gated=gated,
         blocked=bool(gates - {bridge.GATE}),
-        job=job_id_of(pod),
+        job=job,
         node=spec.node_name or released or sent,
         bound=bool(spec.node_name),
         deleting=meta.deletion_timestamp is not None,
         finished=pod.finished,
         lost=lost,
         owner=meta.controller,
+        group=group.words,
+        size=group.size,
+        unsized=group.problem,
         shape=shape,
         problem=problem,
         unbound_seconds=unbound_seconds,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 from sidecars.contract.bridge import Comment
@@ -59,9 +60,15 @@ class Pod:
     """Whether its Kubernetes node is gone."""
     owner: str = ""
     """uid of what creates it again; "" for nothing."""
+    group: str = ""
+    """Its group, as messages name it; "" for a pod alone."""
+    size: int = 1
+    """The number of pods of its group; 0: not known."""
+    unsized: str = ""
+    """Why the size isn't known; "" while it is being read."""
     shape: Shape | None = None
     problem: str = ""
-    """Why it has no shape."""
+    """Why it can't have a job."""
     unbound_seconds: float = 0.0
     """For how long it has been released without being bound."""
     unbound_reason: str = ""
@@ -82,10 +89,11 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An external job of Slurm with a comment of the bridge."""
+    """An external job of Slurm with a comment of the bridge, or a heterogeneous job: then its first component."""
 
     job_id: int
     phase: Phase
+    """Of all components together. ENDED: at least one has ended."""
     user: str
     comment: Comment
     slots: tuple[tuple[str, int], ...] = ()
@@ -102,15 +110,50 @@ class Job:
     """Slurm's word."""
     root: bool = False
     """Whether its user has uid 0: no pod may run by it."""
+    offset: int = 0
+    """The place among the components of a heterogeneous job."""
+    rest: "tuple[Job, ...]" = ()
+    """The other components in their order, each with its own phase."""
+    remaining: tuple[int, ...] = ()
+    """The components that have not ended, of a heterogeneous job of which one has."""
+
+    @property
+    def components(self) -> "tuple[Job, ...]":
+        """Itself alone, or the components of a heterogeneous job."""
+        return (self, *self.rest)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Of all components."""
+        return tuple(it.job_id for it in self.components)
+
+    @property
+    def requested(self) -> tuple[tuple[str, int], ...]:
+        """Digest and pods of each component, as submitted."""
+        return self.comment.parts or ((self.comment.digest, self.comment.pods),)
+
+    @property
+    def digest(self) -> str:
+        """Of what this component requests for each pod."""
+        return self._own[0]
+
+    @property
+    def size(self) -> int:
+        """For how many pods this component is."""
+        return self._own[1]
+
+    @property
+    def _own(self) -> tuple[str, int]:
+        return self.requested[self.offset] if self.offset < len(self.requested) else ("", 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """What is known at one moment."""
 
     pods: tuple[Pod, ...]
     jobs: Mapping[int, Job]
-    """The bridge's jobs."""
+    """The bridge's jobs by id; of a heterogeneous job the id of its first component alone."""
     known: bool
     """Whether every job of Slurm's last answer was looked at, and the answer is fresh."""
     users: Mapping[str, str] = field(default_factory=dict)
@@ -122,18 +165,50 @@ class View:
     avoided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes to avoid, by `avoid_key`."""
 
+    places: int | None = None
+    """How many nodes Slurm has for the bridge's jobs; None: any number."""
+
+    @cached_property
+    def remaining(self) -> Mapping[GroupKey, int]:
+        """A component that has not ended, of a heterogeneous job that has, by its group."""
+        return {
+            GroupKey(job.comment.namespace, job.comment.group): job.remaining[0]
+            for job in self.jobs.values()
+            # Anyone can write the comment of a job of his own.
+            if job.remaining and (job.confirmed or self.users.get(job.comment.namespace) == job.user)
+        }
+
+    @cached_property
+    def components(self) -> Mapping[int, tuple[Job, Job]]:
+        """Each component of each job by its own id, after its job."""
+        return {it.job_id: (job, it) for job in self.jobs.values() for it in job.components}
+
 
 Why = PodQueued
 """The reason of the condition `Queued`."""
 
 
+class Part(NamedTuple):
+    """Equal pods of a group: one component of its job."""
+
+    shape: Shape
+    pods: int
+
+
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit a held job for the group."""
+    """Submit a held job for the group: a heterogeneous job if it has several parts."""
 
     key: GroupKey
-    shape: Shape
+    parts: tuple[Part, ...]
     excluded: tuple[str, ...] = ()
+    pods: tuple[Pod, ...] = field(default=(), compare=False)
+    """The pods that wait for it."""
+
+    @property
+    def user(self) -> str:
+        """Who submits it."""
+        return self.parts[0].shape.user
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +221,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Let the held job start, and write its admin comment."""
+    """Let the held job start, with all of its components, and write its admin comment."""
 
     job: Job
 
@@ -172,12 +247,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the job."""
+    """Cancel the job, with all of its components."""
 
     job: int
     message: str
     avoid: tuple[str, str] | None = None
     """What is to avoid which node from now on."""
+    rest: tuple[int, ...] = ()
+    """The ids of the other components."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +263,8 @@ class DeletePod:
 
     pod: Pod
     message: str
+    state: str = ""
+    """Of its job: Slurm's word."""
 
 
 Action = Submit | Label | Start | Release | Report | Cancel | DeletePod

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 
@@ -22,13 +22,7 @@ GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 """Extended resources that are Slurm's GRES `gpu`."""
 
 _MEBIBYTE = 1 << 20
-_MOST_PODS = 10_000
 _TEXT = re.compile(r"[A-Za-z0-9_.:,=@+*&|()\[\]/-]+")
-_LATER = {
-    "scheduling.x-k8s.io/pod-group": "a PodGroup of scheduler-plugins",
-    "jobset.sigs.k8s.io/jobset-name": "a JobSet",
-    "leaderworkerset.sigs.k8s.io/name": "a LeaderWorkerSet",
-}
 _REFUSED = {
     "user-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
     "group-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
@@ -58,21 +52,18 @@ class ShapeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the job of one pod or of a group of equal pods requests."""
+    """What a job requests for each of its pods."""
 
     user: str
     partition: str
     account: str = ""
     qos: str = ""
     name: str = ""
-    pods: int = 1
-    """Tasks of the job: one for each pod."""
     cpus: int = 1
-    """Of each pod."""
     memory: int = 0
-    """MiB of each pod; 0: what Slurm gives a job that requests none."""
+    """MiB; 0: what Slurm gives a job that requests none."""
     gres: str = ""
-    """Of each pod, as `gres/gpu:2`."""
+    """As `gres/gpu:2`."""
     extra: str = ""
     """The constraint on the node's Extra."""
     features: str = ""
@@ -93,35 +84,16 @@ class Shape:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def group_of(pod: Pod) -> str:
-    """The group in the pod's namespace that it starts with: `group/NAME`, or its own uid."""
-    name = pod.metadata.labels.get(bridge.GROUP_LABEL, "")
-    return f"group/{name}" if name else pod.metadata.uid
-
-
-def size_of(pod: Pod) -> int:
-    """The number of pods of its group. Raises ShapeError."""
-    if bridge.GROUP_LABEL not in pod.metadata.labels:
-        return 1
-    text = pod.metadata.labels.get(bridge.GROUP_SIZE_LABEL, "")
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_PODS:
-        raise ShapeError(
-            f"label {bridge.GROUP_SIZE_LABEL} is {text!r}: a pod of a group needs the number of its pods there, "
-            f"1 to {_MOST_PODS}"
-        )
-    return int(text)
-
-
-def shape_of(pod: Pod, tenant: Tenant) -> Shape:
-    """What the job of the pod, and of the pods in its group, requests. Raises ShapeError."""
+def shape_of(pod: Pod, tenant: Tenant, group: str = "") -> Shape:
+    """What a job requests for the pod. `group`: the name of its group, if it has one. Raises ShapeError."""
     _supported(pod)
     wishes = _wishes(pod)
     try:
         cpus, memory, gpus = _resources(pod)
         if "cpu-per-task" in wishes:
-            cpus = max(1, math.ceil(quantity(wishes["cpu-per-task"], f"{bridge.WISHES}cpu-per-task")))
+            cpus = max(cpus, math.ceil(quantity(wishes["cpu-per-task"], f"{bridge.WISHES}cpu-per-task")))
         if "mem-per-node" in wishes:
-            memory = mebibytes(wishes["mem-per-node"], f"{bridge.WISHES}mem-per-node")
+            memory = max(memory, mebibytes(wishes["mem-per-node"], f"{bridge.WISHES}mem-per-node"))
     except ResourceError as error:
         raise ShapeError(str(error)) from None
     gres = ",".join(f"gres/{it.removeprefix('gres/')}" for it in wishes.get("gres", "").split(",") if it)
@@ -134,8 +106,7 @@ def shape_of(pod: Pod, tenant: Tenant) -> Shape:
         partition=_chosen(wishes, "partition", tenant.partitions, pod),
         account=_chosen(wishes, "account", tenant.accounts, pod),
         qos=_chosen(wishes, "qos", tenant.qos, pod),
-        name=wishes.get("job-name") or pod.metadata.labels.get(bridge.GROUP_LABEL) or pod.metadata.name,
-        pods=size_of(pod),
+        name=wishes.get("job-name") or group or pod.metadata.name,
         cpus=cpus,
         memory=memory,
         gres=gres or (f"gres/gpu:{gpus}" if gpus else ""),
@@ -205,14 +176,6 @@ def _terms(pod: Pod) -> tuple[Term, ...]:
 
 def _supported(pod: Pod) -> None:
     """Raises ShapeError for a pod that wants what isn't supported yet."""
-    for label, what in _LATER.items():
-        if label in pod.metadata.labels and bridge.GROUP_LABEL not in pod.metadata.labels:
-            raise ShapeError(
-                f"{what} (label {label}) isn't supported yet: pods of equal size can start together by the labels "
-                f"{bridge.GROUP_LABEL} and {bridge.GROUP_SIZE_LABEL}"
-            )
-    if pod.spec.scheduling_group is not None or pod.spec.workload_ref is not None:
-        raise ShapeError(f"a Workload or PodGroup isn't supported yet: use the label {bridge.GROUP_LABEL}")
     if pod.spec.resource_claims or any(it.resources.claims for it in (*pod.spec.containers, *pod.spec.init_containers)):
         raise ShapeError("resource claims (DRA) aren't supported yet: request GPUs in the limits, as nvidia.com/gpu")
     for term in _terms(pod):
@@ -288,8 +251,3 @@ def _container(container: Container, name: str) -> Decimal:
 def _of(first: Mapping[str, str], second: Mapping[str, str], name: str) -> Decimal | None:
     text = first.get(name, second.get(name))
     return None if text is None else quantity(text, f"request of {name}")
-
-
-def differs(shapes: Iterable[Shape]) -> bool:
-    """Whether pods of one group don't request the same, apart from the names of their jobs."""
-    return len(set(shapes)) > 1

@@ -21,30 +21,39 @@ class UsageBook:
         self._cpus: dict[str, Decimal] = {}
         self._memory: Counter[str] = Counter()
 
-    def put(self, pod: Pod) -> None:
-        """A pod was created or has changed."""
+    def put(self, pod: Pod) -> bool:
+        """A pod was created or has changed. Whether a sum has changed."""
+        former, present = self._pods.get(pod.metadata.uid), _counted(pod)
+        if former == present:
+            return False
         self.discard(pod)
-        if not pod.spec.node_name or pod.finished or bridge.JOB_LABEL in pod.metadata.labels:
-            return
-        try:
-            cpus, memory = requests(pod)
-        except ResourceError:
-            # The API server accepts no such quantity.
-            return
-        node = pod.spec.node_name
-        self._pods[pod.metadata.uid] = node, cpus, memory
-        self._cpus[node] = self._cpus.get(node, Decimal(0)) + cpus
-        self._memory[node] += memory
+        if present is not None:
+            node, cpus, memory = self._pods[pod.metadata.uid] = present
+            self._cpus[node] = self._cpus.get(node, Decimal(0)) + cpus
+            self._memory[node] += memory
+        return True
 
-    def discard(self, pod: Pod) -> None:
-        """A pod was deleted."""
+    def discard(self, pod: Pod) -> bool:
+        """A pod was deleted. Whether a sum has changed."""
         found = self._pods.pop(pod.metadata.uid, None)
         if found is not None:
             node, cpus, memory = found
             self._cpus[node] -= cpus
             self._memory[node] -= memory
+        return found is not None
 
     def of(self, node: str) -> Usage:
         """What is requested of a node."""
         cpus = math.ceil(self._cpus.get(node, Decimal(0)))
         return Usage(cpus, math.ceil(self._memory[node] / _MEBIBYTE))
+
+
+def _counted(pod: Pod) -> tuple[str, Decimal, int] | None:
+    """The node, and what the pod requests of it; None for one that requests nothing, or whose job does."""
+    if not pod.spec.node_name or pod.finished or bridge.JOB_LABEL in pod.metadata.labels:
+        return None
+    try:
+        return pod.spec.node_name, *requests(pod)
+    except ResourceError:
+        # The API server accepts no such quantity.
+        return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecars.policy.explain import objects
+from sidecars.policy.explain import bridge_pod, objects
 from sidecars.policy.explain.records import Answer, Finding, Level, ranked
 
 if TYPE_CHECKING:
-    from sidecars.policy.explain.records import Object, Seen
+    from sidecars.policy.explain.records import Moment, Object, Seen
 
 _IMAGE = frozenset(
     {
@@ -42,9 +42,17 @@ def explain(seen: Seen, name: str) -> Answer:
     if pod is None:
         return Answer(about, "does not exist", missing=seen.missing, known=False)
     findings = trouble(pod, seen)
+    happened: tuple[Moment, ...] = ()
+    words = state(pod)
+    if bridge_pod.is_bridged(pod):
+        # Only what has a Kubernetes node, or is being deleted, can have other troubles than those of its job.
+        of_job = bridge_pod.findings(pod, seen) if not objects.terminating(pod) else []
+        findings = of_job + (findings if _placed(pod) else [])
+        happened = bridge_pod.timeline(seen)
+        words = ", ".join(filter(None, (words, bridge_pod.state(pod, seen))))
     events = objects.events_of(seen.kube.events, "Pod", name)
-    timeline = sorted(objects.moments(events, about), key=lambda it: it.at)
-    return Answer(about, state(pod), ranked(findings), timeline=tuple(timeline), missing=seen.missing)
+    timeline = sorted((*objects.moments(events, about), *happened), key=lambda it: it.at)
+    return Answer(about, words, ranked(findings), timeline=tuple(timeline), missing=seen.missing)
 
 
 def state(pod: Object) -> str:
@@ -57,6 +65,10 @@ def state(pod: Object) -> str:
         words.append("and ready")
     where = objects.text(pod, "spec", "nodeName")
     return " ".join(words) + (f" on Kubernetes node {where}" if where else ", not scheduled")
+
+
+def _placed(pod: Object) -> bool:
+    return bool(objects.text(pod, "spec", "nodeName")) or objects.terminating(pod)
 
 
 def is_ready(pod: Object) -> bool:

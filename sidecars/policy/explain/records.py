@@ -169,6 +169,8 @@ class Seen:
     missing: tuple[Missing, ...] = ()
     exec_in: str = ""
     """What a command for Slurm begins with: `kubectl -n slurm exec slurm-controller-0 -c slurmctld --`."""
+    slurm_namespace: str = ""
+    """The namespace of the Slurm cluster that schedules the pod which was asked for; "" for any other question."""
 
     def command(self, words: str) -> str:
         """A command of Slurm as the user types it."""

@@ -75,7 +75,7 @@ class PowerDown:
 
 @dataclass(frozen=True, slots=True)
 class PowerDownWhenIdle:
-    """Have Slurm stop drained nodes whose records are to be replaced. No job ends."""
+    """Have Slurm stop nodes without work whose records are to be replaced. No job ends."""
 
     slurm_nodes: tuple[str, ...]
 

@@ -48,6 +48,18 @@ scheduler plans (bf_interval)."""
 REFUSED_SECONDS = 60.0
 """A record that Slurm has refused is created again so many seconds later."""
 
+_OCCUPIED = states.BASE_STATES | {
+    "COMPLETING",
+    "MAINTENANCE",
+    "PLANNED",
+    "POWERED_DOWN",
+    "POWERING_DOWN",
+    "POWERING_UP",
+    "POWER_DOWN",
+    "RESERVED",
+}
+"""Of these states, a node has IDLE alone while it is up and unused."""
+
 _NAMED = 3
 """Nodes that a message names."""
 
@@ -75,7 +87,7 @@ class PowerPlan:
     resume: tuple[str, ...] = ()
     """Powered-down nodes that are DOWN because they didn't start in time, or for a former pod."""
     release: tuple[str, ...] = ()
-    """Nodes that slurmctld has drained because their workers offer less than their records, to be replaced."""
+    """Nodes without work that Slurm wouldn't stop, and whose records are to be replaced."""
     condition: Condition | None = None
     needs_jobs: bool = False
     """What it would start or stop depends on the jobs, which have to be read first."""
@@ -240,7 +252,7 @@ class _Planner:
             # Powering down has ended the drain of some, but not its reason.
             open=tuple(it.name for it in ours) if not reason else (),
             resume=tuple(it.name for it in off if self._may_resume(it)),
-            release=tuple(it.name for it in self.settled if self._may_release(it)),
+            release=tuple(it.name for it in self.settled if self._may_release(it) or self._outlived_min(it)),
             condition=self._condition(stuck, closed, over=over),
             needs_jobs=jobs is None or self.unread,
             planned=self.read,
@@ -342,6 +354,13 @@ class _Planner:
         if not small or states.is_powered_down(node.states) or "POWER_DOWN" in node.states:
             return False
         return node.name in self.lines and render.would_suffice(node, self.lines[node.name])
+
+    def _outlived_min(self, node: Node) -> bool:
+        """Whether the node is idle and free, and its record has no SuspendTime because it was one of `min`."""
+        idle = node.states & _OCCUPIED == {"IDLE"} and not node.reservation
+        if node.suspend_time is not None or not idle or not _is_free(node) or node.name not in self.lines:
+            return False
+        return self.slots[node.name] >= self.saving.min and self._is_outdated(node)
 
     def _may_resume(self, node: Node) -> bool:
         if not states.is_down(node.states) or node.name in self.pods or states.is_drain(node.states):

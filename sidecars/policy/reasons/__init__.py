@@ -20,6 +20,7 @@ from sidecars.policy.reasons.others import (
 )
 from sidecars.policy.reasons.pods import Mark, SlurmNodeState
 from sidecars.policy.reasons.ready import Ready
+from sidecars.policy.reasons.users import UsersApplied
 
 CONDITION_TYPES: tuple[type[Reason], ...] = (
     Ready,
@@ -32,6 +33,7 @@ CONDITION_TYPES: tuple[type[Reason], ...] = (
     ReservationCreated,
     ServiceMonitor,
     AccountsApplied,
+    UsersApplied,
     Autoscaled,
     JobsCounted,
     PowerSaving,
@@ -58,4 +60,5 @@ __all__ = [
     "SlurmNodeState",
     "SlurmReachable",
     "StartGated",
+    "UsersApplied",
 ]

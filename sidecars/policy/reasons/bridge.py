@@ -12,7 +12,7 @@ class PodQueued(Explained):
     INCOMPLETE = (
         "GroupIncomplete",
         "The job of a group is submitted when all pods of the group exist. The message has their number.",
-        "Create the other pods, or correct the label `scheduler.slinky.slurm.net/group-size`.",
+        "Create the other pods, or correct the [size of the group](../bridge.md#groups).",
     )
     REFUSED = (
         "Refused",

@@ -2,6 +2,11 @@
 
 Observed with Slurm 26.05:
 - `GET jobs/state/` has the ids as texts. It is much cheaper than `GET jobs/`, and has nothing but the states.
+- The components of a heterogeneous job have the ids N, N+1, …; the list of states names them by id and place,
+  `7+0` and `8+1`. `GET job/N` has the records of all components, `GET job/N+1` that of one.
+- A heterogeneous job starts when no component is a held job; each is started alone. The end of the first component ends
+  the others; the end of another one ends no other, not even of a job that waits. The loss of a node ends all.
+- Components never share a node.
 - The CPUs, the memory and the GRES that a job has on its nodes remain in its record after its end.
 - A user's own token submits a held job, but can't set its admin comment. One update with SlurmUser's token sets the
   admin comment and lets the held job start.
@@ -27,17 +32,25 @@ def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
 
 
 def get_external_job(job_id: int) -> Request[ExternalJob]:
-    """One job, external or not. An unknown one is NotFound."""
-    return Request("GET", f"job/{job_id}", read=_one)
+    """One job, external or not, or one component of a heterogeneous job. An unknown one is NotFound."""
+    return Request("GET", f"job/{job_id}", read=lambda answer: _one(answer, job_id))
 
 
-def submit_external(job: ExternalRequest) -> Request[int]:
-    """Submit an external job, a held job, of the token's user; its id."""
-    return Request("POST", "job/submit", body={"job": _body(job)}, read=lambda answer: answer.number("job_id"))
+def submit_external(job: ExternalRequest, *others: ExternalRequest) -> Request[int]:
+    """Submit an external job, a held job, of the token's user; its id.
+
+    With `others`, it is a heterogeneous job. If Slurm refuses one of its components, the ones before it are
+    cancelled jobs.
+    """
+    body = {"jobs": [_body(it) for it in (job, *others)]} if others else {"job": _body(job)}
+    return Request("POST", "job/submit", body=body, read=lambda answer: answer.number("job_id"))
 
 
 def start_external(job_id: int, admin_comment: str) -> Request[None]:
-    """Write the admin comment and let the held job start."""
+    """Write the admin comment and let the held job start; of a heterogeneous job this component alone.
+
+    Rejected with 2015 when no node could ever run it; it isn't a held job afterwards, all the same.
+    """
     return Request("POST", f"job/{job_id}", body={"hold": False, "admin_comment": admin_comment}, read=nothing)
 
 
@@ -49,16 +62,16 @@ def cancel_job(job_id: int) -> Request[None]:
 def _states(answer: Fields) -> Mapping[int, frozenset[str]]:
     found: dict[int, frozenset[str]] = {}
     for job in answer.items("jobs"):
-        text = job.text("job_id", required=True)
+        text = job.text("job_id", required=True).partition("+")[0]
         if text.isdecimal():
             found[int(text)] = job.states("state")
     return found
 
 
-def _one(answer: Fields) -> ExternalJob:
-    jobs = answer.records("jobs", ExternalJob, _job)
+def _one(answer: Fields, job_id: int) -> ExternalJob:
+    jobs = [it for it in answer.records("jobs", ExternalJob, _job) if it.job_id == job_id]
     if len(jobs) != 1:
-        raise WrongField("jobs", f"should contain one job, contains {len(jobs)}")
+        raise WrongField("jobs", f"should contain job {job_id} once, contains it {len(jobs)} times")
     return jobs[0]
 
 
@@ -77,6 +90,8 @@ def _job(job: Fields) -> ExternalJob:
         start_time=job.number("start_time"),
         end_time=job.number("end_time"),
         cpus_per_task=max(1, job.number("cpus_per_task")),
+        het_id=job.number("het_job_id"),
+        het_offset=job.number("het_job_offset"),
         allocations=_allocations(job),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sidecars.workloads import assembly, merge, names
+from sidecars.workloads import assembly, merge, names, users
 from sidecars.workloads.controller import conf_server, slurm_key
 from sidecars.workloads.facts import Facts, digest
 from sidecars.workloads.nodeset.naming import selector
@@ -43,6 +43,11 @@ class Revision:
         """What distinguishes revisions: the NodeSet's choices, and what slurmd reads when it starts."""
         return _effective(self.data["spec"]), self.data.get("reads")
 
+    @property
+    def users_overlays(self) -> list[str]:
+        """The overlay of pods with declared users, if those of this revision have them; see `users.overlays`."""
+        return [users.OVERLAY] if (self.data.get("reads") or {}).get("users") else []
+
 
 def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions: int | None = None) -> Revision:
     """The revision that the NodeSet's spec describes, with the current base.
@@ -59,6 +64,9 @@ def revision(nodeset: NodeSet, controller: Controller, facts: Facts, collisions:
     reads = {"slurm.jwks": names.slurm_jwks(slurm.name), "confServer": conf_server(controller)}
     if sssd is not None:
         reads["sssd.conf"] = facts.secret(sssd, "spec.ssh.sssdConfRef")
+    if users.overlays(controller):
+        # Which ConfigMap is mounted. Its contents change without a restart.
+        reads["users"] = names.users(controller.name)
     salt = collisions if collisions is not None else nodeset.status.collision_count or 0
     text = json.dumps([_effective(choices), reads, salt], sort_keys=True, separators=(",", ":"))
     base = {

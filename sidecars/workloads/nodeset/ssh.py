@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sidecars.workloads import users
 from sidecars.workloads.facts import NOTHING, Facts, combined, config_map_digests
 from sidecars.workloads.resources import Controller, KeySelector, Manifest, NodeSet, ResourceError
 from sidecars.workloads.structure import Workloads
@@ -15,6 +16,7 @@ def variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[st
         "name": nodeset.name,
         "controller": controller.name,
         "extraSshdConfig": ssh.extra_sshd_config,
+        "usersSshdConfig": users.sshd_config(controller, ssh.extra_sshd_config),
         "sssdConfSecret": sssd.name if sssd else "",
         "sssdConfKey": sssd.key if sssd else "",
         "sssdConfHash": facts.secret(sssd, "spec.ssh.sssdConfRef") if sssd else NOTHING,

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from sidecars.workloads import assembly, gres, names, quantities, restapi
+from sidecars.workloads import assembly, gres, names, quantities, restapi, users
 from sidecars.workloads.controller import conf_server, jwt_key, slurm_key
 from sidecars.workloads.facts import Facts
 from sidecars.workloads.nodeset import ssh
@@ -42,7 +42,9 @@ def pod_template(nodeset: NodeSet, controller: Controller, facts: Facts, revisio
     # It is the prefix of the pods' hostnames, not a hostname.
     user.pop("hostname", None)
     variables = _variables(nodeset, controller, facts) | {"sidecarsImage": sidecars_image}
-    pod = assembly.find(workloads.render("slurmd", _overlays(nodeset), variables), "Pod")
+    has_users = users.overlays(controller) if revision is None else revision.users_overlays
+    overlays = [*_overlays(nodeset), *has_users]
+    pod = assembly.find(workloads.render("slurmd", overlays, variables), "Pod")
     return assembly.pod_template(
         pod,
         nodeset,
@@ -90,6 +92,7 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
     slurmd_limits = limits(nodeset)
     return (
         ssh.variables(nodeset, controller, facts)
+        | users.variables(controller)
         | gres.variables(nodeset, slurmd_limits)
         | {
             "namespace": nodeset.namespace,

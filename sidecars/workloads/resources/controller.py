@@ -89,6 +89,8 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     accounting_ref: LocalObjectReference | None = None
     declared_accounts_ref: LocalObjectReference | None = None
     """The ConfigMap that declares accounts, users and QOS; None: sacctmgr alone manages them."""
+    users_ref: KeySelector | None = None
+    """The Secret that declares users of the operating system; None: the pods have those of their images and SSSD."""
     external: bool = False
     """Whether slurmctld runs outside Kubernetes, at the address in `external_config`."""
     external_config: ExternalConfig | None = None

@@ -1,91 +1,20 @@
 """The whole role, against doubles of Kubernetes and of Slurm."""
 
-import asyncio
-import contextlib
-import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
-from sidecars.bridge import main, passes
-from sidecars.bridge.settings import Settings
+from sidecars.bridge import main
+from sidecars.bridge.owners import RESOURCES
 from sidecars.contract import bridge
-from sidecars.kube import CONFIG_MAPS, EVENTS, NODES, PODS, Client
-from sidecars.simulate import SlurmModel, serve
-from sidecars.simulate.records import Fault, SimJob
+from sidecars.kube import NODES, PODS
+from sidecars.policy.bridge.groups import SourceKind
+from sidecars.simulate.records import Fault
 from sidecars.slurm.states import is_drain
-from tests.support.apiserver import until
-from tests.support.bridge import KEY, live, node, pod, slurm, tenants
-from tests.support.kube_double import KubeDouble
-
-
-@dataclasses.dataclass
-class World:
-    kube: KubeDouble
-    slurm: SlurmModel
-    settings: Settings
-
-    @contextlib.asynccontextmanager
-    async def bridge(self) -> AsyncIterator[None]:
-        async with Client.connect(self.kube.credentials) as client:
-            work = asyncio.create_task(main.lead(client, self.settings))
-            try:
-                yield
-            finally:
-                assert not work.done(), work.exception()
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
-
-    def pod(self, name: str = "p") -> Any:
-        return self.kube.objects(PODS)["team", name]
-
-    def condition(self, name: str = "p") -> dict[str, Any]:
-        found = (self.pod(name).get("status") or {}).get("conditions", ())
-        return next((it for it in found if it["type"] == bridge.CONDITION), {})
-
-    def bind(self, name: str = "p") -> None:
-        """As the scheduler and the kubelet do with a released pod."""
-        item = self.pod(name)
-        item["spec"]["nodeName"] = item["metadata"]["annotations"][bridge.NODE_ANNOTATION]
-        self.kube.put(PODS, item)
-
-    async def job(self) -> SimJob:
-        """The only job, as soon as it may start."""
-        await until("a job that is not held", self.when(lambda: any(not job.blocked for job in live(self.slurm))))
-        [found] = live(self.slurm)
-        return found
-
-    def released(self, name: str = "p") -> bool:
-        return not self.pod(name)["spec"]["schedulingGates"]
-
-    def reasons(self) -> set[str]:
-        return {it["reason"] for it in self.kube.objects(EVENTS).values()}
-
-    @staticmethod
-    def when(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-        async def looked() -> bool:
-            return look()
-
-        return looked
-
-    async def until(self, what: str, look: Callable[[], bool]) -> None:
-        await until(what, self.when(look), 8)
-
-
-@pytest_asyncio.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(passes, "INTERVAL", 0.2)
-    monkeypatch.setattr(passes, "CALM_SECONDS", 1.0)
-    (tmp_path / "jwt.key").write_bytes(KEY)
-    model = slurm()
-    async with KubeDouble() as kube, serve(model) as url:
-        kube.put(NODES, node("k1"))
-        kube.put(CONFIG_MAPS, tenants("slurm", team='{"user": "ada"}', rooted='{"user": "toor"}'))
-        yield World(kube, model, Settings(url, "slurm", key_file=tmp_path / "jwt.key", health_port=0))
+from tests.support.bridge import live, node, pod
+from tests.unit.bridge.world import World
 
 
 async def test_a_pod_goes_through_the_whole_protocol(world: World) -> None:
@@ -124,6 +53,76 @@ async def test_a_group_is_one_job_and_each_pod_gets_a_place(world: World) -> Non
         await world.until("the release", lambda: all(world.released(f"p{i}") for i in range(3)))
     nodes = [world.pod(f"p{i}")["metadata"]["annotations"][bridge.NODE_ANNOTATION] for i in range(3)]
     assert sorted(nodes) == ["k1", "k1", "k2"]
+
+
+def of_job_set(name: str, replicated_job: str, cpu: str) -> dict[str, Any]:
+    """A pod as the JobSet controller's Jobs create it."""
+    item = pod("team", name, cpu=cpu)
+    prefix = "jobset.sigs.k8s.io/"
+    item["metadata"]["labels"] = {
+        f"{prefix}jobset-name": "js",
+        f"{prefix}jobset-uid": "s",
+        f"{prefix}replicatedjob-name": replicated_job,
+    }
+    return item
+
+
+JOB_SET = {
+    "metadata": {"namespace": "team", "name": "js", "uid": "s"},
+    "spec": {
+        "replicatedJobs": [
+            {"name": "driver", "replicas": 1, "template": {"spec": {"parallelism": 1, "completions": 1}}},
+            {"name": "workers", "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2}}},
+        ]
+    },
+}
+
+
+async def test_a_job_set_of_a_driver_and_workers_is_one_heterogeneous_job(world: World) -> None:
+    world.kube.put(NODES, node("k2"))
+    names = ("d", "w0", "w1")
+    async with world.bridge():
+        await world.until("the records", lambda: {"k1", "k2"} <= world.slurm.nodes.keys())
+        world.kube.put(PODS, of_job_set("d", "driver", "1"))
+        await world.until("the condition", lambda: "doesn't exist" in world.condition("d").get("message", ""))
+        world.kube.put(RESOURCES[SourceKind.JOB_SET], JOB_SET)
+        world.kube.put(PODS, of_job_set("w0", "workers", "3"))
+        await world.until(
+            "the condition", lambda: "2 of 3 pods of JobSet js" in world.condition("d").get("message", "")
+        )
+        assert not live(world.slurm)
+        world.kube.put(PODS, of_job_set("w1", "workers", "3"))
+        await world.until("the start", lambda: [it.blocked for it in live(world.slurm)] == [False, False])
+        components = {it.cpus: it for it in live(world.slurm)}
+        assert {cpus: it.tasks for cpus, it in components.items()} == {1: 1, 3: 2}
+        assert {it.name for it in components.values()} == {"js"}
+        labels = [int(world.pod(it)["metadata"]["labels"][bridge.JOB_LABEL]) for it in names]
+        assert labels == [components[1].job_id, components[3].job_id, components[3].job_id]
+        world.slurm.job_run(components[1].job_id, {"k1": 1})
+        asked = len(world.slurm.requests("GET", "jobs/state/"))
+        await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) > asked + 3)
+        assert not any(world.released(it) for it in names)
+        world.slurm.job_run(components[3].job_id, {"k1": 1, "k2": 1})
+        await world.until("the release", lambda: all(world.released(it) for it in names))
+        for name in names:
+            world.bind(name)
+        world.slurm.job_end(components[3].job_id, state="TIMEOUT")
+        world.slurm.job_end(components[1].job_id, state="TIMEOUT")
+        await world.until("the pods to be gone", lambda: not world.kube.objects(PODS))
+    assert len(world.slurm.jobs) == 2
+
+
+async def test_the_end_of_one_component_by_itself_ends_the_whole_job(world: World) -> None:
+    world.kube.put(RESOURCES[SourceKind.JOB_SET], JOB_SET)
+    world.kube.put(NODES, node("k2"))
+    for name, job, cpu in (("d", "driver", "1"), ("w0", "workers", "3"), ("w1", "workers", "3")):
+        world.kube.put(PODS, of_job_set(name, job, cpu))
+    async with world.bridge():
+        await world.until("the start", lambda: [it.blocked for it in live(world.slurm)] == [False, False])
+        last = max(it.job_id for it in live(world.slurm))
+        world.slurm.job_end(last, state="CANCELLED")
+        await world.until("the pods to be gone", lambda: not world.kube.objects(PODS))
+        await world.until("the other component's end", lambda: not live(world.slurm))
 
 
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.NO_SLURMCTLD, Fault.EMPTY, Fault.RESET, Fault.BAD_TOKEN])

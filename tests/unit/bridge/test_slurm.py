@@ -52,7 +52,7 @@ class Parts:
 
 async def test_only_a_submission_is_sent_as_the_tenants_user() -> None:
     parts = Parts()
-    job_id = await parts.slurm.submit("ada", JOB)
+    job_id = await parts.slurm.submit("ada", [JOB])
     await parts.slurm.start(job_id, "admin")
     await parts.slurm.cancel(job_id)
     await parts.slurm.call(protocol.get_job_states())
@@ -62,7 +62,7 @@ async def test_only_a_submission_is_sent_as_the_tenants_user() -> None:
 async def test_a_users_connection_is_kept_and_closed_at_the_end() -> None:
     parts = Parts()
     for _ in range(2):
-        await parts.slurm.submit("ada", JOB)
+        await parts.slurm.submit("ada", [JOB])
     assert parts.opened == ["ada"]
     await parts.slurm.close()
     assert parts.closed == ["ada"]
@@ -71,13 +71,13 @@ async def test_a_users_connection_is_kept_and_closed_at_the_end() -> None:
 async def test_connections_of_many_users_are_not_kept() -> None:
     parts = Parts()
     for index in range(65):
-        await parts.slurm.submit(f"u{index}", JOB)
+        await parts.slurm.submit(f"u{index}", [JOB])
     assert len(parts.closed) == 64
 
 
 async def test_what_has_ended_or_is_unknown_can_be_cancelled_and_started() -> None:
     parts = Parts()
-    job_id = await parts.slurm.submit("ada", JOB)
+    job_id = await parts.slurm.submit("ada", [JOB])
     for _ in range(2):
         await parts.slurm.cancel(job_id)
     await parts.slurm.cancel(99)
@@ -88,7 +88,7 @@ async def test_a_bridge_that_does_not_lead_writes_nothing_and_may_read() -> None
     parts = Parts()
     parts.left = 0.0
     with pytest.raises(Unreachable, match="does not lead"):
-        await parts.slurm.submit("ada", JOB)
+        await parts.slurm.submit("ada", [JOB])
     with pytest.raises(Unreachable, match="does not lead"):
         await parts.slurm.cancel(1)
     assert await parts.slurm.call(protocol.get_job_states()) == {}
@@ -98,4 +98,4 @@ async def test_a_bridge_that_does_not_lead_writes_nothing_and_may_read() -> None
 async def test_a_refusal_is_told_from_a_lost_answer() -> None:
     parts = Parts()
     with pytest.raises(Rejected, match="Invalid partition name"):
-        await parts.slurm.submit("ada", ExternalRequest("pod", "nowhere", ""))
+        await parts.slurm.submit("ada", [ExternalRequest("pod", "nowhere", "")])

@@ -147,3 +147,20 @@ def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, 
             assert [process.stdout.readline() for _ in range(2)] == ["told\n", "over\n"]
         finally:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+HOMES = REPOSITORY / "images/ssh/rootfs/usr/local/lib/homes.bash"
+
+
+@pytest.mark.parametrize(("mounted", "added"), [("true", 1), ("false", 0)])
+def test_sshd_creates_home_directories_only_where_declared_users_are_mounted(
+    tmp_path: Path, mounted: str, added: int
+) -> None:
+    pam = tmp_path / "pam"
+    pam.write_text("session required pam_limits.so\n")
+    script = HOMES.read_text().replace("/etc/pam.d/sshd", str(pam))
+    # A container that is restarted has the line already.
+    words = f"mountpoint() {{ {mounted}; }}; {script}\ncreate_homes_at_login; create_homes_at_login"
+    subprocess.run(["bash", "-uc", words], check=False)
+    lines = pam.read_text().splitlines()
+    assert [line.split() for line in lines[1:]] == [["session", "optional", "pam_mkhomedir.so", "umask=0077"]] * added

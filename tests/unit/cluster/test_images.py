@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,21 @@ def test_a_changed_definition_makes_its_layer_anew_and_those_above_it(tmp_path: 
     (tmp_path / "images/slurm/setup.sh").write_text("echo other\n")
     after = chains(tmp_path)
     assert changed(before["slurmd"], after["slurmd"]) == [2, 3]
+
+
+def test_layers_and_archives_that_another_checkout_has_used_within_a_day_are_kept(tmp_path: Path) -> None:
+    wanted = plan(context(tmp_path / "checkout"))
+    used = {key for image in wanted for key in keys(image)}
+    made = [tmp_path / "layers" / name for name in (*used, "of-another-checkout", "of-nobody")]
+    made += [tmp_path / "archives" / name for name in ("this", "of-another-checkout", "of-nobody")]
+    week_ago = time.time() - 7 * 86400
+    for folder in made:
+        folder.mkdir(parents=True)
+        if folder.name != "of-another-checkout":
+            os.utime(folder, (week_ago, week_ago))
+    images.prune(tmp_path, tmp_path / "archives/this", wanted)
+    assert [folder.name for folder in made if not folder.is_dir()] == ["of-nobody", "of-nobody"]
+    assert all(folder.stat().st_mtime > week_ago + 86400 for folder in made if folder.is_dir())
 
 
 def test_an_executable_bit_makes_a_layer_anew(tmp_path: Path) -> None:

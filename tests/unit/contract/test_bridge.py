@@ -7,15 +7,28 @@ import pytest
 from sidecars.contract import bridge
 from sidecars.contract.extra import pod_facts
 
+WHOLE = '{"slurmBridge":{"namespace":"n","group":"g","digest":"d",%s}}'
+DAMAGED = [WHOLE % it for it in ('"pods":"1"', '"pods":true', '"parts":1', '"parts":[["a"]]', '"parts":[[1,"a"]]')]
+
 
 def test_a_comment_is_read_back() -> None:
-    comment = bridge.Comment("team", "group/g", "abc")
+    comment = bridge.Comment("team", "group/g", "abc", 4)
+    assert bridge.decode(bridge.encode(comment)) == comment
+    comment = bridge.Comment("team", "group/g", "", 3, (("abc", 1), ("def", 2)))
     assert bridge.decode(bridge.encode(comment)) == comment
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hello", '{"slurmBridge":1}', '{"slurmBridge":{}}', '["slurmBridge"]', '{"slurmBridge":{"namespace":1}}'],
+    [
+        "",
+        "hello",
+        '{"slurmBridge":1}',
+        '{"slurmBridge":{}}',
+        '["slurmBridge"]',
+        '{"slurmBridge":{"namespace":1}}',
+        *DAMAGED,
+    ],
 )
 def test_a_text_that_the_bridge_has_not_written_is_no_comment(text: str) -> None:
     assert bridge.decode(text) is None

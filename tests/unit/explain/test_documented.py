@@ -11,18 +11,21 @@ import pytest
 from sidecars.contract.extra import PodFacts, encode
 from sidecars.explain.text import lines
 from sidecars.policy.explain import job as subject
+from sidecars.policy.explain import pod as of_pod
 from sidecars.policy.explain.records import Ending, Missing, Object, Seen, Slurm
 from sidecars.slurm.details import JobDetail
 from sidecars.slurm.records import Node
 from tests.unit.policy.explain.building import busy, event, job, node, nodeset, partition, seen
+from tests.unit.policy.explain.test_bridge_pod import blocking, old_pod
+from tests.unit.policy.explain.test_bridge_pod import waiting as waiting_pod
 
 PAGE = Path(__file__).parents[3] / "docs" / "explain.md"
 NODESET = "slurm-worker-slinky"
 
 
-def printed(number: int) -> list[str]:
-    """What the page shows below the command about this job."""
-    [block] = re.findall(rf"```console\n\$ kubectl slurm explain job {number}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def printed(command: str) -> list[str]:
+    """What the page shows below this command."""
+    [block] = re.findall(rf"```console\n\$ kubectl {command}\n(.*?)```", PAGE.read_text(), re.DOTALL)
     found: list[str] = block.splitlines()
     return found
 
@@ -89,4 +92,18 @@ def without_rights() -> Seen:
 )
 def test_an_example_of_the_page_is_what_is_printed_in_its_situation(number: int, found: Seen) -> None:
     shown = lines(subject.explain(found, str(number)), found.now)
-    assert shown == printed(number)
+    assert shown == printed(f"slurm explain job {number}")
+
+
+def test_the_example_of_a_pod_of_the_bridge_is_what_is_printed_in_its_situation() -> None:
+    asked = waiting_pod(*blocking())
+    submitted = event("Pod", "train-0", "Submitted", "Slurm job 7 waits for this pod's resources")
+    submitted |= {"lastTimestamp": "2026-11-23T22:59:40Z", "type": "Normal"}
+    old = old_pod(0)
+    old["metadata"]["deletionTimestamp"] = "2026-11-23T23:00:25Z"
+    cannot = "you lack the right to list controllers.slinky.slurm.net at the cluster scope"
+    remedy = "Ask for this right, or use an account that has it."
+    missing = (Missing("Slurm clusters of all namespaces", cannot, remedy),)
+    read = seen(kube={"pods": (asked, old), "events": (submitted,)}, missing=missing)
+    found = replace(read, now=clock("23:00:00"), namespace="physics", slurm=Slurm())
+    assert lines(of_pod.explain(found, "train-0"), found.now) == printed("slurm explain pod train-0 -n physics")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract import bridge
 from sidecars.explain.kubectl import KubectlError, NoKubectl
 from sidecars.explain.reading import GROUP, Question, Reader, find_namespace
 from sidecars.policy.explain.records import Seen
@@ -135,6 +136,73 @@ def test_the_pod_that_was_asked_for_is_read_by_its_name(fake: FakeKubectl) -> No
     fake.paths[f"{PODS}/slurm-worker-cpu-900"] = (0, json.dumps(asked), "")
     seen = read(fake, Question("pod", "slurm-worker-cpu-900"))
     assert asked in (seen.kube.pods or ())
+
+
+def bridged(name: str = "train-0", why: str = "Waiting", message: str = "Slurm job 12 waits: Resources") -> Any:
+    conditions = [{"type": bridge.CONDITION, "status": "True", "reason": why, "message": message}]
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "physics", "uid": name, "labels": {bridge.JOB_LABEL: "12"}},
+        "spec": {"schedulingGates": [{"name": bridge.GATE}]},
+        "status": {"phase": "Pending", "conditions": conditions},
+    }
+
+
+def tenant(fake: FakeKubectl, asked: Any, *clusters: str) -> Seen:
+    """What is read for the pod of a tenant."""
+    others = ({"metadata": {"name": "x", "namespace": it}} for it in clusters)
+    fake.lists(f"{GROUP}/controllers", "Controller", *others)
+    fake.paths[f"/api/v1/namespaces/physics/pods/{asked['metadata']['name']}"] = (0, json.dumps(asked), "")
+    return Reader(fake.kubectl(), "physics", 1000.0).read(Question("pod", asked["metadata"]["name"]))
+
+
+def test_the_job_of_a_pod_of_the_bridge_is_read_in_the_namespace_of_the_only_slurm_cluster(fake: FakeKubectl) -> None:
+    seen = tenant(fake, bridged(), "slurm")
+    [command] = [it for it in fake.asked() if "exec" in it]
+    assert command[:4] == ["-n", "slurm", "exec", "slurm-controller-0"]
+    assert command[-1] == "12"
+    assert seen.slurm.jobs
+    assert (seen.namespace, seen.slurm_namespace, seen.missing) == ("physics", "slurm", ())
+
+
+def test_of_several_slurm_clusters_none_is_asked_for_the_job_of_a_pod(fake: FakeKubectl) -> None:
+    seen = tenant(fake, bridged(), "a", "b")
+    assert not [it for it in fake.asked() if "exec" in it]
+    [missing] = seen.missing
+    assert "2 Slurm clusters exist: a, b" in missing.why
+
+
+def test_a_tenant_without_rights_elsewhere_gets_what_its_namespace_shows(fake: FakeKubectl) -> None:
+    tenants_own = f"{GROUP}/namespaces/physics/nodesets"
+    fake.paths[tenants_own] = forbidden("list", "nodesets", "slinky.slurm.net")
+    asked = bridged()
+    fake.paths["/api/v1/namespaces/physics/pods/train-0"] = (0, json.dumps(asked), "")
+    fake.paths[f"{GROUP}/controllers"] = forbidden("list", "controllers", "slinky.slurm.net")
+    seen = Reader(fake.kubectl(), "physics", 1000.0).read(Question("pod", "train-0"))
+    assert [it.part for it in seen.missing] == ["Slurm clusters of all namespaces"]
+    assert asked in (seen.kube.pods or ())
+
+
+def test_the_pod_that_a_pod_of_the_bridge_waits_for_is_read(fake: FakeKubectl) -> None:
+    message = "Slurm job 12 has its nodes, but pod other/old-0 of an ended job is still on node k1"
+    old = bridged("old-0")
+    fake.paths["/api/v1/namespaces/other/pods/old-0"] = (0, json.dumps(old), "")
+    assert old in (tenant(fake, bridged(why="NodeNotFree", message=message), "slurm").kube.pods or ())
+
+
+def test_a_label_that_is_no_job_id_is_not_asked_for(fake: FakeKubectl) -> None:
+    asked = bridged()
+    asked["metadata"]["labels"][bridge.JOB_LABEL] = "12;reboot"
+    tenant(fake, asked, "slurm")
+    assert not [it for it in fake.asked() if "exec" in it]
+
+
+def test_the_namespace_of_the_context_counts_if_it_has_the_pod(fake: FakeKubectl) -> None:
+    fake.namespace = "physics"
+    fake.lists(f"{GROUP}/controllers", "Controller", {"metadata": {"name": "x", "namespace": "slurm"}})
+    assert find_namespace(fake.kubectl(), None, "train-0") == "physics"
+    fake.paths["/api/v1/namespaces/physics/pods/train-0"] = NOT_FOUND
+    assert find_namespace(fake.kubectl(), None, "train-0") == "slurm"
 
 
 def test_the_node_that_was_asked_for_is_read_with_its_worker(fake: FakeKubectl) -> None:

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from schemas import conditions as page
+from schemas import metrics as metrics_page
 from sidecars.contract import reasons
 from sidecars.contract.explained import Explained
 from sidecars.contract.reasons import NodeReason
@@ -130,7 +131,7 @@ def test_each_listed_reason_is_used() -> None:
 
 
 def test_the_page_has_a_heading_for_each_reason_and_a_row_for_each_other_word() -> None:
-    text = page.page()
+    text = page.page() + metrics_page.page()
     for word in WORDS:
         kind = "Event" if isinstance(word, EventReason) else type(word).__name__
         heading = f"\n### {kind}: {word.value}\n"

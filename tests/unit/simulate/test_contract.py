@@ -32,7 +32,7 @@ async def test_the_simulator_keeps_the_contract_of_external_jobs(scenario: Place
         for name in target.nodes:
             model.node_lose(name)
 
-        async def run(job_id: int, tasks: int) -> None:
-            model.job_run(job_id, {target.nodes[0]: tasks})
+        async def run(job_id: int, tasks: int, node: int = 0) -> None:
+            model.job_run(job_id, {target.nodes[node]: tasks})
 
         await scenario(target, run)

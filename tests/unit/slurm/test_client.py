@@ -1,6 +1,7 @@
 """The decoder of the aiohttp carrier: the same answers as `protocol.decode`, with less work for what stays the same."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -53,6 +54,31 @@ def test_only_the_last_list_is_held() -> None:
     (again,) = read(decoder, {"name": "a"})
     assert again == a
     assert again is not a
+
+
+def states(decoder: Decoder, *jobs: dict[str, Any], **more: Any) -> Mapping[int, frozenset[str]]:
+    return decoder(protocol.get_job_states(), 200, json.dumps({"jobs": jobs, "meta": {"n": 1}} | more).encode())
+
+
+def test_states_of_jobs_that_did_not_change_are_the_same_object() -> None:
+    decoder = Decoder()
+    running, ended = {"job_id": "1", "state": ["RUNNING"]}, {"job_id": "1", "state": ["COMPLETED"]}
+    first = states(decoder, running)
+    assert first == {1: {"RUNNING"}}
+    assert states(decoder, running, meta={"n": 2}) is first
+    assert states(decoder, ended) == {1: {"COMPLETED"}}
+    again = states(decoder, running)
+    assert (again, again is first) == (first, False)
+
+
+def test_errors_beside_the_same_states_are_errors() -> None:
+    decoder, running = Decoder(), {"job_id": "1", "state": ["RUNNING"]}
+    first = states(decoder, running)
+    with pytest.raises(SlurmError):
+        states(decoder, running, errors=[{"error_number": 1800}])
+    with pytest.raises(Malformed):
+        decoder(protocol.get_job_states(), 200, b"{")
+    assert states(decoder, running) == first
 
 
 def test_reading_one_node_and_a_broken_answer_leave_the_list_as_it_is() -> None:

@@ -44,6 +44,28 @@ def test_tasks_of_an_array_without_ids_of_their_own_are_left_out() -> None:
     assert decode(protocol.get_job_states(), 200, jobs) == {6: {"RUNNING"}}
 
 
+def test_components_of_a_heterogeneous_job_are_in_the_list_by_their_own_ids() -> None:
+    jobs = b'{"jobs": [{"job_id": "7+0", "state": ["RUNNING"]}, {"job_id": "8+1", "state": ["PENDING"]}]}'
+    assert decode(protocol.get_job_states(), 200, jobs) == {7: {"RUNNING"}, 8: {"PENDING"}}
+
+
+def test_a_component_is_found_among_the_records_of_all_of_the_job() -> None:
+    for job_id, offset, cpus in ((1, 0, 1), (2, 1, 2)):
+        job = answer(protocol.get_external_job(job_id), "v0.0.45-external_components")
+        assert (job.job_id, job.het_id, job.het_offset, job.cpus_per_task) == (job_id, 1, offset, cpus)
+    with pytest.raises(Malformed):
+        answer(protocol.get_external_job(3), "v0.0.45-external_components")
+
+
+def test_a_heterogeneous_job_is_submitted_as_a_list_of_components() -> None:
+    other = ExternalRequest("other", "bridge", "comment", cpus_per_task=9)
+    found = protocol.submit_external(ONE, other).body
+    assert found is not None
+    assert [it["cpus_per_task"] for it in found["jobs"]] == [2, 9]
+    assert all(it["hold"] and it["flags"] == ["EXTERNAL_JOB"] for it in found["jobs"])
+    assert "job" not in found
+
+
 @pytest.mark.parametrize("text", [b"{}", b'{"jobs": [{"state": ["RUNNING"]}]}', b'{"jobs": null}'])
 def test_a_list_that_is_damaged_is_no_empty_list(text: bytes) -> None:
     with pytest.raises(Malformed):

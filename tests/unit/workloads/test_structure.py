@@ -119,6 +119,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 def test_a_part_is_a_base_with_its_overlays() -> None:
     assert set(builders.workloads().part("slurmctld").files) == {
         "slurmctld", "slurmctld-existing-claim", "slurmctld-ha", "slurmctld-new-claim", "slurmctld-no-claim",
+        "slurmctld-users",
     }  # fmt: skip
 
 

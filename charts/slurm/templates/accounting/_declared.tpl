@@ -4,7 +4,13 @@ with an exponent. Call with the root context.
 */}}
 {{- define "slurm.declaredAccounts" -}}
 {{- $declared := .Values.accounting.declared | default dict -}}
-{{- $kinds := dict "accounts" $declared.accounts "qos" $declared.qos "users" .Values.users -}}
+{{- $users := dict -}}
+{{- range $name, $user := .Values.users -}}
+{{- if $user.accounts -}}
+{{- $_ := set $users $name (omit $user "uid" "group" "groups" "fullName" "shell" "home" "sshKeys") -}}
+{{- end -}}
+{{- end -}}
+{{- $kinds := dict "accounts" $declared.accounts "qos" $declared.qos "users" $users -}}
 {{- $result := dict -}}
 {{- range $kind, $entries := $kinds -}}
 {{- $kept := dict -}}

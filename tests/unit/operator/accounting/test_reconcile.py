@@ -56,3 +56,15 @@ async def test_slurmdbd_waits_for_the_keys_of_the_controller_that_shares_its_own
     parts.custom("Accounting", "db", KEYS | {"storageConfig": STORAGE})
     await reconcile(parts.runtime, KEY)
     assert parts.condition("Accounting")["reason"] == "WaitingForKeys"
+
+
+async def test_slurmdbd_has_the_users_that_its_controller_declares() -> None:
+    parts = Parts()
+    parts.keys()
+    parts.secret("password", {"password": b"secret"})
+    parts.controller(accountingRef={"name": "db"}, usersRef={"name": "users", "key": "users.yaml"})
+    parts.custom("Accounting", "db", KEYS | {"storageConfig": STORAGE})
+    await reconcile(parts.runtime, KEY)
+    [stateful_set] = parts.requests.of("apply", "StatefulSet")
+    volumes = stateful_set["spec"]["template"]["spec"]["volumes"]
+    assert [it["configMap"]["name"] for it in volumes if it["name"] == "users"] == ["slurm-users"]

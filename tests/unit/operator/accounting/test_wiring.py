@@ -37,3 +37,16 @@ async def test_its_statefulset_wakes_it_and_that_of_another_kind_does_not() -> N
         await parts.woken()
         parts.runtime.caches.stateful_sets.store.put({**manifest, "metadata": metadata})
         assert (await parts.woken()).get("accountings", set()) == want
+
+
+async def test_a_controller_that_uses_it_wakes_it_when_it_begins_or_ceases_to_declare_users() -> None:
+    parts = await settled()
+    users = {"usersRef": {"name": "users", "key": "users.yaml"}}
+    parts.controller(accountingRef={"name": "db"})
+    assert "accountings" not in await parts.woken()
+    parts.controller(accountingRef={"name": "db"}, **users)
+    assert (await parts.woken())["accountings"] == DB
+    parts.controller(accountingRef={"name": "db"})
+    assert (await parts.woken())["accountings"] == DB
+    parts.controller(**users)
+    assert "accountings" not in await parts.woken()

@@ -65,6 +65,24 @@ def test_why_a_pod_is_not_scheduled_is_observed_bounded_and_printable() -> None:
     assert worker_pod(pod(phase="Pending"), None, now=0.0).unscheduled == ""
 
 
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("ErrImagePull", "the image a/b:1 can't be pulled, see the pod's events"),
+        ("ImagePullBackOff", "the image a/b:1 can't be pulled, see the pod's events"),
+        ("RegistryUnavailable", "the image a/b:1 can't be pulled, see the pod's events"),
+        ("ErrImageNeverPull", "ErrImageNeverPull"),
+        ("ImageInspectError", "ImageInspectError"),
+        ("InvalidImageName", "InvalidImageName"),
+        ("PodInitializing", ""),
+    ],
+)
+def test_that_an_image_can_t_be_pulled_is_observed(kind: str, reason: str, why: str) -> None:
+    waiting = [{"name": "slurmd", "image": "a/b:1", "restartCount": 0, "state": {"waiting": {"reason": reason}}}]
+    assert worker_pod(pod(phase="Pending", **{kind: waiting}), None, now=0.0).no_image == why
+
+
 def test_a_ready_pod_is_available_after_min_ready_seconds() -> None:
     ready = pod(conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}])
     now = READY_AT.timestamp()

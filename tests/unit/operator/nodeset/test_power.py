@@ -47,6 +47,30 @@ def test_workers_come_with_jobs_and_go_when_slurm_stops_them_and_the_records_sta
     run(scenario())
 
 
+def test_so_many_workers_as_min_always_run_and_the_others_stop_after_it_was_reduced() -> None:
+    async def scenario() -> None:
+        async with world(8) as w:
+            model = begin(w, min=2)
+            w.each_second.append(model.advance)
+            await w.until("the workers", lambda: len(w.pods()) == 2 and powered_down(model) == 1)
+            await w.run(300)
+            assert len(w.pods()) == 2
+            job = w.job(1, 200)
+            await w.until("the job to run", lambda: bool(job.processes), 120)
+            w.change("slinky", {"powerSaving": {"min": 0}})
+            await w.until("the idle worker to be gone", lambda: len(w.pods()) == 1, 120)
+            assert not job.over
+            await w.until("the job to end", lambda: job.over, 300)
+            await w.until("no pod", lambda: not w.pods(), 120)
+            await w.until("the records", lambda: [it.suspend_time for it in model.nodes.values()] == [30] * 3, 120)
+            no_drain(w, model)
+            w.change("slinky", {"powerSaving": {"min": 1}})
+            await w.until("the worker that always runs again", lambda: powered_down(model) == 2, 120)
+            no_drain(w, model)
+
+    run(scenario())
+
+
 def test_nothing_is_lost_while_the_operator_is_down_or_slurmctld_restarts() -> None:
     async def scenario() -> None:
         async with world(2) as w:
@@ -201,6 +225,16 @@ def no_reason(model: SlurmModel) -> bool:
     return not any(node.reason for node in model.nodes.values())
 
 
+def always_on(model: SlurmModel) -> int:
+    """Nodes that Slurm never stops."""
+    return sum(node.suspend_time is None for node in model.nodes.values())
+
+
+def are_named(model: SlurmModel) -> bool:
+    """Whether all records name their NodeSet, which is the last step of their creation."""
+    return all(node.extra for node in model.nodes.values())
+
+
 def ended(model: SlurmModel, state: str) -> set[int]:
     return {number for number, job in model.jobs.items() if state in job.states}
 
@@ -211,7 +245,8 @@ def test_in_random_runs_no_job_is_lost_and_each_node_gets_its_pod_in_time(seed: 
     async def scenario() -> None:
         async with world(seed) as w:
             rng = random.Random(seed)  # noqa: S311 - a reproducible run
-            model = begin(w, replicas=4, min=seed % 2, **({"startSeconds": 60} if failures else {}))
+            least = seed % 2
+            model = begin(w, replicas=4, min=2 - least, **({"startSeconds": 60} if failures else {}))
             model.resume_timeout = 60.0 if failures else model.resume_timeout
             await w.until("the records", lambda: len(model.nodes) == 4)
             waiting: dict[str, float] = {}
@@ -225,9 +260,11 @@ def test_in_random_runs_no_job_is_lost_and_each_node_gets_its_pod_in_time(seed: 
                         w.watchdog.note(f"{name} is powered up since {waiting[name]:.0f}, and has no pod")
 
             w.each_second += [model.advance, check]
-            for _ in range(12):
+            for number in range(12):
                 if failures:
                     fail(w, rng)
+                if number == 6:
+                    w.change("slinky", {"powerSaving": {"min": least}})
                 w.job(rng.randint(1, 3), rng.uniform(5, 60))
                 await w.run(rng.uniform(1, 40))
                 w.restarts_after = rng.uniform(1, 50)
@@ -242,10 +279,9 @@ def test_in_random_runs_no_job_is_lost_and_each_node_gets_its_pod_in_time(seed: 
             # Each has completed, but those whose processes have ended with their pod.
             excused = {job.job_id for job in w.jobs.all if job.excuse}
             assert len(ended(model, "COMPLETED")) + len(excused & ended(model, "NODE_FAIL")) == 12
-            await w.until("the idle workers to be gone", lambda: len(w.pods()) == seed % 2, 600)
-            await w.until(
-                "nothing but idle nodes", lambda: powered_down(model) == 4 - seed % 2 and no_reason(model), 120
-            )
+            await w.until("the idle workers to be gone", lambda: len(w.pods()) == least, 600)
+            await w.until("nothing but idle nodes", lambda: powered_down(model) == 4 - least and no_reason(model), 120)
+            await w.until("records by the new minimum", lambda: always_on(model) == least and are_named(model), 120)
             begun = len(model.requests("POST", "nodes/"))
             await w.run(300)
             assert model.requests("POST", "nodes/")[begun:] == []  # nothing oscillates

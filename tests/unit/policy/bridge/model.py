@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import decide
+from sidecars.policy.bridge.placeholder import comment_for, together
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
@@ -38,9 +39,15 @@ FORGET = 6
 
 @dataclass
 class SimJob:
+    """A job, or a component of a heterogeneous one."""
+
     job_id: int
     key: GroupKey
     shape: Shape
+    pods: int
+    comment: Comment
+    lead: int
+    """The first component."""
     phase: Phase = Phase.SUBMITTED
     confirmed: bool = False
     slots: dict[str, int] = field(default_factory=dict)
@@ -77,22 +84,24 @@ class World:
     avoided: dict[str, tuple[str, ...]] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     """The nodes of releases that the bridge has sent, by pod."""
+    seen: set[tuple[Phase, ...]] = field(default_factory=set)
+    """The phases that components of one job had at the same time."""
 
     # --- users
 
-    def create(self, pods: int, cpus: int, *, owner: str = "", unbindable: bool = False) -> None:
-        """A group of pods that wait."""
+    def create(self, *cpus: int, owner: str = "", unbindable: bool = False) -> None:
+        """A group of pods that wait: what each requests."""
         self.serial += 1
-        group = f"group/g{self.serial}" if pods > 1 else ""
-        shape = Shape(user=USER, partition="p", pods=pods, cpus=cpus)
-        for _ in range(pods):
-            self._pod(group, shape, owner, unbindable=unbindable)
+        group = f"group/g{self.serial}" if len(cpus) > 1 else ""
+        for each in cpus:
+            shape = Shape(user=USER, partition="p", cpus=each)
+            self._pod(group, shape, owner, len(cpus), unbindable=unbindable)
 
-    def _pod(self, group: str, shape: Shape, owner: str, *, unbindable: bool = False) -> None:
+    def _pod(self, group: str, shape: Shape, owner: str, size: int, *, unbindable: bool = False) -> None:
         self.serial += 1
         uid = f"u{self.serial}"
         key = GroupKey(NAMESPACE, group or uid)
-        pod = Pod(uid, NAMESPACE, uid, key, gated=True, owner=owner, shape=shape)
+        pod = Pod(uid, NAMESPACE, uid, key, gated=True, owner=owner, shape=shape, size=size)
         self.pods[uid] = SimPod(pod, shape.cpus, unbindable)
 
     def change(self, uid: str, **values: object) -> None:
@@ -115,17 +124,25 @@ class World:
         found = self.pods.pop(uid)
         if found.pod.owner and not found.pod.finished and found.pod.shape is not None:
             group = found.pod.key.group if found.pod.key.group.startswith("group/") else ""
-            self._pod(group, found.pod.shape, found.pod.owner)
+            self._pod(group, found.pod.shape, found.pod.owner, found.pod.size)
 
     # --- Slurm
 
     def submit(self, action: Submit) -> None:
-        job_id = max([*self.jobs, *self.forgotten, 0]) + 1
-        self.jobs[job_id] = SimJob(job_id, action.key, action.shape, excluded=action.excluded)
+        lead = max([*self.jobs, *self.forgotten, 0]) + 1
+        comment = comment_for(action)
+        for job_id, part in enumerate(action.parts, lead):
+            self.jobs[job_id] = SimJob(job_id, action.key, *part, comment, lead, excluded=action.excluded)
+
+    def components(self, job: SimJob) -> list[SimJob]:
+        """All of the job."""
+        return [it for it in self.jobs.values() if it.lead == job.lead]
 
     def end(self, job: SimJob) -> None:
-        if job.phase is not Phase.ENDED:
-            job.phase, job.ended = Phase.ENDED, self.step
+        """The end of the first component ends the others."""
+        for it in self.components(job) if job.lead == job.job_id else [job]:
+            if it.phase is not Phase.ENDED:
+                it.phase, it.ended = Phase.ENDED, self.step
 
     def used(self, node: str) -> int:
         """CPUs that Slurm has given away."""
@@ -136,29 +153,43 @@ class World:
         for job in sorted(self.jobs.values(), key=lambda it: it.job_id):
             if job.phase is Phase.STARTING:
                 job.phase = Phase.RUNNING
-            if job.phase is not Phase.PENDING:
-                continue
-            slots, left = {}, job.shape.pods
-            for node, cpus in self.nodes.items():
+            if job.phase is Phase.PENDING and job.lead == job.job_id:
+                self._place([it for it in self.components(job) if it.phase is not Phase.ENDED])
+        for job in list(self.jobs.values()):
+            if all(it.phase is Phase.ENDED and self.step - it.ended > FORGET for it in self.components(job)):
+                self.forgotten.add(job.job_id)
+                del self.jobs[job.job_id]
+
+    def _place(self, components: list[SimJob]) -> None:
+        """All of them start, or none does."""
+        if any(it.phase is not Phase.PENDING for it in components):
+            return
+        free = {node: cpus - self.used(node) for node, cpus in self.nodes.items()}
+        found: list[dict[str, int]] = []
+        for job in components:
+            slots, left = {}, job.pods
+            for node in free:
                 if node in job.excluded and set(self.nodes) - set(job.excluded):
                     continue
-                fit = min(left, (cpus - self.used(node)) // job.shape.cpus)
+                fit = min(left, free[node] // job.shape.cpus)
                 if fit > 0:
                     slots[node] = fit
                     left -= fit
-            if not left:
-                job.slots, job.phase = slots, self.rng.choice((Phase.STARTING, Phase.RUNNING))
-        for job in list(self.jobs.values()):
-            if job.phase is Phase.ENDED and self.step - job.ended > FORGET:
-                self.forgotten.add(job.job_id)
-                del self.jobs[job.job_id]
+                    free[node] -= fit * job.shape.cpus
+            if left:
+                return
+            found.append(slots)
+        for job, slots in zip(components, found, strict=True):
+            job.slots, job.phase = slots, self.rng.choice((Phase.STARTING, Phase.RUNNING))
 
     def lose_node(self, node: str) -> None:
         """The Kubernetes node and its record are gone: so are its pods."""
         self.nodes.pop(node, None)
-        for job in self.jobs.values():
+        for job in list(self.jobs.values()):
             if node in job.slots:
-                self.end(job)
+                # A heterogeneous job ends as a whole then.
+                for it in self.components(job):
+                    self.end(it)
         for uid in [uid for uid, it in self.pods.items() if it.pod.bound and it.pod.node == node]:
             self._gone(uid)
 
@@ -176,7 +207,7 @@ class World:
     def observe(self, *, all_of: bool = False) -> None:
         """The bridge's cache catches up with some of the pods, or with all."""
         for uid in {*self.pods, *self.cache}:
-            if all_of or self.rng.random() < 0.6:
+            if all_of or self.rng.random() < 0.2:
                 if uid in self.pods:
                     self.cache[uid] = self.pods[uid].pod
                 else:
@@ -187,10 +218,11 @@ class World:
     def view(self) -> View:
         known = self.step >= self.down
         jobs = {}
-        for it in self.jobs.values():
-            comment = Comment(it.key.namespace, it.key.group, it.shape.digest)
-            slots = tuple(it.slots.items())
-            jobs[it.job_id] = Job(it.job_id, it.phase, USER, comment, slots, confirmed=it.confirmed, state="X")
+        for lead in {it.lead for it in self.jobs.values()}:
+            its = [self._job(it) for it in self.jobs.values() if it.lead == lead]
+            whole = together(its) if its[0].comment.parts else its[0]
+            self.seen.add(tuple(it.phase for it in its))
+            jobs[whole.job_id] = whole
         for key, since in list(self.submitting.items()):
             # A late submission arrives within two steps.
             if self.step > since + 2 or any(
@@ -215,6 +247,15 @@ class World:
             nodes=dict.fromkeys(self.nodes, ""),
             submitting=frozenset(self.submitting),
             avoided=dict(self.avoided),
+        )
+
+    @staticmethod
+    def _job(it: SimJob) -> Job:
+        return Job(
+            *(it.job_id, it.phase, USER, it.comment, tuple(it.slots.items())),
+            confirmed=it.confirmed,
+            state="X",
+            offset=it.job_id - it.lead,
         )
 
     def run_bridge(self, *, kill: bool = False) -> list[Action]:
@@ -246,12 +287,19 @@ class World:
                 if found is not None and found.pod.job is None:
                     self.change(action.pod.uid, job=action.job)
             case Start():
-                job = self.jobs.get(action.job.job_id)
-                if job is not None and job.phase is Phase.SUBMITTED:
-                    job.phase, job.confirmed = Phase.PENDING, True
+                # Each component is started by itself, and the bridge may be killed between two of them.
+                for job_id in action.job.ids[:: -1 if self.rng.random() < 0.8 else 1]:
+                    if self.rng.random() < 0.1:
+                        break
+                    job = self.jobs.get(job_id)
+                    if job is not None and job.phase is Phase.SUBMITTED:
+                        job.phase, job.confirmed = Phase.PENDING, True
             case Release():
                 self.sent[action.pod.uid] = action.node
                 found = self.pods.get(action.pod.uid)
+                job = self.jobs.get(action.job)
+                if job is not None and not all(it.slots for it in self.components(job)):
+                    raise AssertionError(f"{action} while a component of {job} has no node")
                 if found is not None and found.pod.gated and not found.pod.deleting:
                     self.change(action.pod.uid, gated=False, node=action.node)
                     found.released = self.step
@@ -261,16 +309,20 @@ class World:
                 if action.avoid is not None:
                     owner, node = action.avoid
                     self.avoided[owner] = (*self.avoided.get(owner, ()), node)[-2:]
-                job = self.jobs.get(action.job)
-                if job is not None:
-                    self.end(job)
+                for job_id in (action.job, *action.rest):
+                    job = self.jobs.get(job_id)
+                    if job is not None and self.rng.random() < 0.2:
+                        self.end(job)
             case DeletePod():
                 found = self.pods.get(action.pod.uid)
-                job_id = found.pod.job if found is not None else None
-                job = self.jobs.get(job_id) if job_id is not None else None
-                if found is not None and job is not None and job.phase is not Phase.ENDED:
+                job = self.jobs.get(found.pod.job or 0) if found is not None else None
+                if found is not None and job is not None and not self.partly_ended(job):
                     raise AssertionError(f"{action} while job {job} runs")
                 self.delete(action.pod.uid)
+
+    def partly_ended(self, job: SimJob) -> bool:
+        """Whether a component has ended."""
+        return any(it.phase is Phase.ENDED for it in self.components(job))
 
     # --- time
 
@@ -290,5 +342,5 @@ class World:
         seen: dict[GroupKey, int] = {}
         for job in self.jobs.values():
             if job.phase not in (Phase.SUBMITTED, Phase.ENDED):
-                other = seen.setdefault(job.key, job.job_id)
-                assert other == job.job_id, f"step {self.step}: jobs {other} and {job.job_id} of {job.key}"
+                other = seen.setdefault(job.key, job.lead)
+                assert other == job.lead, f"step {self.step}: jobs {other} and {job.lead} of {job.key}"

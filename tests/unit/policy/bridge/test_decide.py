@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge import decide as decide_module
 from sidecars.policy.bridge.decide import decide
+from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
@@ -14,6 +16,7 @@ from sidecars.policy.bridge.records import (
     GroupKey,
     Job,
     Label,
+    Part,
     Phase,
     Pod,
     Release,
@@ -26,6 +29,7 @@ from sidecars.policy.bridge.records import (
 from sidecars.policy.bridge.shape import Shape
 
 SHAPE = Shape("ada", "p")
+ONE = (Part(SHAPE, 1),)
 KEY = GroupKey("team", "u")
 POD = Pod("u", "team", "pod", KEY, gated=True, shape=SHAPE)
 JOB = Job(7, Phase.SUBMITTED, "ada", Comment("team", "u", SHAPE.digest))
@@ -40,14 +44,15 @@ def act(*pods: Pod, jobs: tuple[Job, ...] = (), **values: Any) -> tuple[Action, 
 
 
 def group(size: int, **values: Any) -> tuple[Pod, ...]:
-    key, shape = GroupKey("team", "group/g"), dataclasses.replace(SHAPE, pods=size)
+    key = GroupKey("team", "group/g")
     return tuple(
-        dataclasses.replace(POD, uid=f"u{i}", name=f"p{i}", key=key, shape=shape, **values) for i in range(size)
+        dataclasses.replace(POD, uid=f"u{i}", name=f"p{i}", key=key, size=size, group="group g", **values)
+        for i in range(size)
     )
 
 
 def test_each_step_of_the_protocol_follows_the_one_before() -> None:
-    assert act(POD) == (Submit(KEY, SHAPE),)
+    assert act(POD) == (Submit(KEY, ONE),)
     assert act(POD, jobs=(JOB,)) == (Label(POD, 7),)
     assert act(LABELLED, jobs=(JOB,)) == (Start(JOB),)
     assert act(LABELLED, jobs=(RUNNING,)) == (Release(LABELLED, 7, "a", 1000),)
@@ -65,7 +70,7 @@ def test_of_two_held_jobs_the_first_is_adopted_and_the_other_cancelled() -> None
 
 @pytest.mark.parametrize("change", [{"user": "eve"}, {"comment": Comment("team", "u", "other")}])
 def test_a_job_of_another_user_or_of_other_requests_is_not_adopted(change: dict[str, Any]) -> None:
-    assert Submit(KEY, SHAPE) in act(POD, jobs=(dataclasses.replace(JOB, **change),))
+    assert Submit(KEY, ONE) in act(POD, jobs=(dataclasses.replace(JOB, **change),))
 
 
 def test_a_forged_comment_does_not_get_a_foreign_job_cancelled() -> None:
@@ -134,7 +139,7 @@ def test_a_pod_that_is_not_bound_in_time_costs_its_job_and_the_node_is_avoided()
     assert action.avoid == ("rs", "a")
     assert "taint" in action.message
     fresh = dataclasses.replace(POD, owner="rs")
-    assert act(fresh, avoided={"rs": ("a",)}) == (Submit(KEY, SHAPE, ("a",)),)
+    assert act(fresh, avoided={"rs": ("a",)}) == (Submit(KEY, ONE, ("a",)),)
 
 
 @pytest.mark.parametrize("nodes", [{}, {"a": "node a is cordoned"}])
@@ -151,7 +156,7 @@ def test_a_group_waits_until_all_of_its_pods_exist() -> None:
 
 def test_a_group_is_released_together_or_not_at_all() -> None:
     pods = group(3, job=7)
-    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g"), slots=(("a", 2), ("b", 1)))
+    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=3), slots=(("a", 2), ("b", 1)))
     assert [it.node for it in act(*pods, jobs=(job,)) if isinstance(it, Release)] == ["a", "a", "b"]
     actions = act(*pods, jobs=(job,), nodes={"a": "", "b": "node b is cordoned"})
     assert [type(it) for it in actions] == [Report] * 3
@@ -159,7 +164,7 @@ def test_a_group_is_released_together_or_not_at_all() -> None:
 
 def test_a_release_that_is_not_seen_yet_keeps_its_place() -> None:
     first, second = group(2, job=7)
-    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g"), slots=(("a", 1), ("b", 1)))
+    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1)))
     sent = dataclasses.replace(second, node="a")
     assert [(it.pod, it.node) for it in act(first, sent, jobs=(job,)) if isinstance(it, Release)] == [
         (sent, "a"),
@@ -168,22 +173,16 @@ def test_a_release_that_is_not_seen_yet_keeps_its_place() -> None:
 
 
 def test_a_job_starts_only_when_all_pods_of_the_group_have_its_label() -> None:
-    pods, job = group(2, job=7), dataclasses.replace(JOB, comment=Comment("team", "group/g"))
+    pods, job = group(2, job=7), dataclasses.replace(JOB, comment=Comment("team", "group/g", pods=2))
     half = (pods[0], dataclasses.replace(pods[1], job=None))
     assert [type(it) for it in act(*half, jobs=(job,))] == [Label, Report]
     assert act(*pods, jobs=(job,)) == (Start(job),)
 
 
-def test_unequal_pods_of_one_group_are_refused() -> None:
-    first, second = group(2)
-    other = dataclasses.replace(second, shape=dataclasses.replace(SHAPE, pods=2, cpus=9))
-    assert {it.why for it in act(first, other) if isinstance(it, Report)} == {Why.REFUSED}
-
-
 def test_a_replacement_takes_the_place_of_a_pod_only_when_that_one_is_gone() -> None:
     first, second = (dataclasses.replace(it, gated=False, node="a", bound=True) for it in group(2, job=7))
     new = dataclasses.replace(group(2)[0], uid="n", name="n")
-    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g"), slots=(("a", 2),))
+    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 2),))
     leaving = dataclasses.replace(second, deleting=True)
     assert not any(isinstance(it, Label) for it in act(first, leaving, new, jobs=(job,)))
     assert act(first, new, jobs=(job,)) == (Label(new, 7),)
@@ -203,3 +202,171 @@ def test_a_job_of_uid_0_is_cancelled_and_never_started() -> None:
     root = dataclasses.replace(JOB, root=True)
     assert act(POD, jobs=(root,), submitting=frozenset({KEY})) == (Cancel(7, "its user ada has uid 0"),)
     assert act(jobs=(dataclasses.replace(root, user="eve"),)) == ()
+
+
+BIG = dataclasses.replace(SHAPE, cpus=4)
+MIXED = tuple(sorted((Part(SHAPE, 2), Part(BIG, 1)), key=lambda it: it.shape.digest))
+FIRST, SECOND = (7, 8) if MIXED[0].shape == SHAPE else (8, 7)
+"""The components of the small pods and of the big one."""
+
+
+def unequal(**values: Any) -> tuple[Pod, Pod, Pod]:
+    """Two small pods and a big one."""
+    small, other, big = group(3, **values)
+    return small, other, dataclasses.replace(big, shape=BIG)
+
+
+def labelled(**values: Any) -> tuple[Pod, Pod, Pod]:
+    small, other, big = unequal(**values)
+    return tuple(dataclasses.replace(it, job=FIRST if it.shape == SHAPE else SECOND) for it in (small, other, big))  # type: ignore[return-value]
+
+
+def mixed(phase: Phase = Phase.SUBMITTED, second: Phase | None = None, slots: tuple[tuple[str, int], ...] = ()) -> Job:
+    """A heterogeneous job for them. `slots`: of the small pods; the big one is on b."""
+    comment = Comment("team", "group/g", "", 3, tuple((it.shape.digest, it.pods) for it in MIXED))
+    confirmed = phase is not Phase.SUBMITTED
+    its = []
+    for offset, state in enumerate((phase, phase if second is None else second)):
+        where = slots if 7 + offset == FIRST else (("b", 1),) if slots else ()
+        its.append(Job(7 + offset, state, "ada", comment, where, offset=offset, confirmed=confirmed, state=state.name))
+    return together(its)
+
+
+def test_unequal_pods_of_one_group_get_one_heterogeneous_job_with_a_component_for_the_equal_ones() -> None:
+    assert act(*unequal()) == (Submit(GroupKey("team", "group/g"), MIXED),)
+    labels = act(*unequal(), jobs=(mixed(),))
+    assert [(it.pod.name, it.job) for it in labels if isinstance(it, Label)] == [
+        *(("p0", FIRST), ("p1", FIRST), ("p2", SECOND))
+    ]
+    assert act(*labelled(), jobs=(mixed(),)) == (Start(mixed()),)
+
+
+def test_a_heterogeneous_job_of_other_requests_is_not_adopted() -> None:
+    small = tuple(dataclasses.replace(it, shape=BIG) for it in unequal())
+    actions = act(*small, jobs=(mixed(),))
+    assert [type(it) for it in actions] == [Submit, Cancel]
+
+
+def test_pods_are_released_only_when_every_component_runs() -> None:
+    waits = mixed(Phase.RUNNING, Phase.STARTING, slots=(("a", 2),))
+    assert {it.why for it in act(*labelled(), jobs=(waits,)) if isinstance(it, Report)} == {Why.WAITING}
+    runs = mixed(Phase.RUNNING, slots=(("a", 2),))
+    released = [(it.pod.name, it.node) for it in act(*labelled(), jobs=(runs,)) if isinstance(it, Release)]
+    assert sorted(released) == [("p0", "a"), ("p1", "a"), ("p2", "b")]
+
+
+def test_a_pod_gets_no_place_of_another_component() -> None:
+    runs = mixed(Phase.RUNNING, slots=(("a", 1), ("b", 1)))
+    released = {it.pod.name: it.node for it in act(*labelled(), jobs=(runs,)) if isinstance(it, Release)}
+    assert released == {"p0": "a", "p1": "b", "p2": "b"}
+    fewer = mixed(Phase.RUNNING, slots=(("a", 1),))
+    assert [it.pod.name for it in act(*labelled(), jobs=(fewer,)) if isinstance(it, Release)] == ["p0", "p2"]
+
+
+@pytest.mark.parametrize(("first", "second"), [(Phase.ENDED, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)])
+def test_the_end_of_one_component_deletes_all_pods_and_cancels_the_others(first: Phase, second: Phase) -> None:
+    ended = mixed(first, second, slots=(("a", 2),))
+    pods = [dataclasses.replace(it, gated=False, bound=True, node="a") for it in labelled()]
+    actions = act(*pods, jobs=(ended,))
+    assert [it.pod.name for it in actions if isinstance(it, DeletePod)] == ["p0", "p1", "p2"]
+    assert [it.job for it in actions if isinstance(it, Cancel)] == [7 if second is Phase.ENDED else 8]
+
+
+def test_a_group_gets_no_other_job_while_a_component_of_its_earlier_one_has_not_ended() -> None:
+    *reports, cancel = act(*unequal(), jobs=(mixed(Phase.RUNNING, Phase.ENDED, slots=(("a", 2),)),))
+    assert {it.message for it in reports if isinstance(it, Report)} == {
+        "job 7, a component of an earlier job of this group, has not ended yet"
+    }
+    assert isinstance(cancel, Cancel)
+    forged = dataclasses.replace(mixed(Phase.RUNNING, Phase.ENDED), user="eve", confirmed=False)
+    assert [type(it) for it in act(*unequal(), jobs=(forged,))] == [Submit]
+
+
+def test_a_pod_of_a_component_that_has_not_ended_blocks_its_node_when_another_one_has() -> None:
+    big = dataclasses.replace(labelled()[2], gated=False, bound=True, node="b", deleting=True)
+    runs = dataclasses.replace(RUNNING, job_id=20, slots=(("b", 1),))
+    waiting = dataclasses.replace(LABELLED, job=20)
+    jobs = (mixed(Phase.ENDED, Phase.ENDED, slots=(("a", 2),)), runs)
+    assert not any(isinstance(it, Release) for it in act(big, waiting, jobs=jobs))
+
+
+def test_a_heterogeneous_job_with_a_component_that_slurm_does_not_list_is_neither_started_nor_ended() -> None:
+    first = dataclasses.replace(mixed(), rest=())
+    alone = together([first])
+    assert alone.phase is Phase.STARTING
+    assert {type(it) for it in act(*labelled()[:2], jobs=(alone,))} <= {Report}
+
+
+def test_a_heterogeneous_job_none_of_whose_pods_exists_is_cancelled_with_all_components() -> None:
+    assert act(jobs=(mixed(Phase.PENDING),)) == (Cancel(7, "none of its pods exists", rest=(8,)),)
+    assert not any(isinstance(it, Cancel) for it in act(labelled()[2], jobs=(mixed(Phase.PENDING),)))
+
+
+def test_a_replacement_takes_the_place_of_a_pod_of_its_own_component() -> None:
+    small, _, big = (dataclasses.replace(it, gated=False, node="a", bound=True) for it in labelled())
+    runs = mixed(Phase.RUNNING, slots=(("a", 2),))
+    new = dataclasses.replace(unequal()[1], uid="n", name="n")
+    assert act(small, big, new, jobs=(runs,)) == (Label(new, FIRST),)
+    other = dataclasses.replace(new, shape=BIG)
+    assert [type(it) for it in act(small, big, other, jobs=(runs,))] == [Report]
+
+
+def test_a_component_that_no_node_fits_shows_slurms_reason_and_is_started_again() -> None:
+    job = mixed()
+    stuck = dataclasses.replace(job.rest[0], phase=Phase.PENDING, confirmed=True, reason="PartitionConfig")
+    start, *reports = act(*labelled(), jobs=(together([dataclasses.replace(job, rest=()), stuck]),))
+    assert isinstance(start, Start)
+    assert {it.message for it in reports if isinstance(it, Report)} == {"Slurm job 8 waits: PartitionConfig"}
+
+
+def test_a_group_with_too_many_kinds_of_pods_is_refused() -> None:
+    size = decide_module.MOST_PARTS + 1
+    pods = [dataclasses.replace(it, shape=dataclasses.replace(SHAPE, cpus=i + 1)) for i, it in enumerate(group(size))]
+    actions = act(*pods)
+    assert {it.why for it in actions if isinstance(it, Report)} == {Why.REFUSED}
+    assert len(actions) == size
+
+
+def test_unequal_pods_wait_while_slurm_has_fewer_nodes_than_components() -> None:
+    actions = act(*unequal(), places=1)
+    assert {it.why for it in actions if isinstance(it, Report)} == {Why.REFUSED}
+    assert len(actions) == 3
+    assert [type(it) for it in act(*unequal(), places=2)] == [Submit]
+    assert [type(it) for it in act(POD, places=0)] == [Submit]
+
+
+def test_a_group_waits_for_its_size_and_says_why_it_is_not_known() -> None:
+    pods = tuple(dataclasses.replace(it, size=0) for it in group(2))
+    assert act(*pods) == ()
+    told = tuple(dataclasses.replace(it, unsized="JobSet js doesn't exist") for it in pods)
+    assert {(it.why, it.message) for it in act(*told) if isinstance(it, Report)} == {
+        (Why.INCOMPLETE, "JobSet js doesn't exist")
+    }
+
+
+def test_pods_that_disagree_about_the_size_of_their_group_are_refused() -> None:
+    first, second = group(2)
+    actions = act(first, second, dataclasses.replace(second, uid="x", name="x", size=3))
+    assert {(it.why, it.message) for it in actions if isinstance(it, Report)} == {
+        (Why.REFUSED, "the pods of group g have different sizes of their group: 2, 3")
+    }
+    assert len(actions) == 3
+
+
+def test_a_pod_beyond_the_size_of_its_group_is_told_so_and_the_others_get_their_job() -> None:
+    pods = (*group(2), dataclasses.replace(group(2)[0], uid="x", name="x"))
+    report, submit = act(*pods)
+    assert isinstance(report, Report)
+    assert report.message == "group g has more pods than its size, which is 2"
+    assert isinstance(submit, Submit)
+    assert submit.parts == (Part(SHAPE, 2),)
+
+
+def test_pods_of_a_part_of_an_object_are_known_by_their_job_when_the_object_is_gone() -> None:
+    job = dataclasses.replace(RUNNING, comment=Comment("team", "jobset/s/workers"))
+    pod = dataclasses.replace(BOUND, key=GroupKey("team", "jobset/s"), size=0)
+    assert act(pod, jobs=(job,)) == ()
+    [deleted] = act(pod, jobs=(dataclasses.replace(job, phase=Phase.ENDED),))
+    assert isinstance(deleted, DeletePod)
+    [unknown] = act(dataclasses.replace(pod, key=GroupKey("team", "jobset/sx")), jobs=(job,))
+    assert isinstance(unknown, Report)

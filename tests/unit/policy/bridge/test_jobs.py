@@ -51,6 +51,32 @@ def test_nothing_is_known_while_a_listed_job_was_never_read() -> None:
     assert known(found)
 
 
+def test_an_answer_that_is_the_same_object_changes_nothing_but_ends_a_failure() -> None:
+    found = book(OURS)
+    listed = {1: PENDING}
+    assert not found.states(listed, 1)
+    assert not found.states(listed, 2)
+    found.fail()
+    assert found.states(listed, 3)
+    assert known(found)
+    found.states({}, 4)
+    assert not known(found)
+    found.states(listed, 5)
+    assert known(found)
+
+
+def test_what_becomes_stale_is_read_again_after_nothing_was_to_be_read() -> None:
+    found = book(OURS)
+    assert found.to_read() == []
+    assert found.to_read() == []
+    found.stale(1)
+    assert found.to_read() == [1]
+    found.details(1, OURS)
+    assert found.to_read() == []
+    found.states({1: PENDING, 2: PENDING}, 1)
+    assert found.to_read() == [2]
+
+
 def test_only_placeholders_are_read_again_when_their_states_change() -> None:
     found = book(OURS, OTHER)
     assert found.to_read() == []
@@ -143,3 +169,28 @@ def test_details_that_are_the_same_are_no_news() -> None:
     assert found.waiting() == [1]
     assert not found.details(1, STARTED)
     assert found.details(1, dataclasses.replace(STARTED, reason="Priority"))
+
+
+COMMENT = Comment("team", "group/g", "", 3, (("x", 1), ("y", 2)))
+LEAD = dataclasses.replace(STARTED, het_id=1, comment="", admin_comment=bridge.encode(COMMENT))
+OTHER_PART = dataclasses.replace(LEAD, job_id=2, het_offset=1)
+
+
+def test_the_components_of_a_heterogeneous_job_are_one_job() -> None:
+    found = book(LEAD, OTHER_PART).jobs({}, {})
+    assert list(found) == [1]
+    assert found[1].ids == (1, 2)
+    assert [(it.digest, it.size) for it in found[1].components] == [("x", 1), ("y", 2)]
+    assert found[1].phase is Phase.PENDING
+
+
+def test_a_heterogeneous_job_has_ended_as_soon_as_the_list_shows_the_end_of_one_component() -> None:
+    found = book(dataclasses.replace(LEAD, states=RUNNING), dataclasses.replace(OTHER_PART, states=RUNNING))
+    found.states({1: RUNNING, 2: CANCELLED}, 1)
+    job = found.jobs({}, {})[1]
+    assert (job.phase, job.state, job.remaining) == (Phase.ENDED, "CANCELLED", (1,))
+
+
+def test_a_heterogeneous_job_one_of_whose_components_is_missing_has_no_end_and_does_not_run() -> None:
+    lead = dataclasses.replace(LEAD, states=RUNNING, allocations=(Allocation("n1", 2),))
+    assert phases(book(lead)) == {1: Phase.STARTING}

@@ -6,8 +6,8 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.placeholder import comment_of, job_of, request_of
-from sidecars.policy.bridge.records import GroupKey, Job, Phase, Submit
+from sidecars.policy.bridge.placeholder import comment_of, job_of, requests_of, together
+from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import Allocation, ExternalJob
 
@@ -22,7 +22,7 @@ STARTED = dataclasses.replace(HELD, admin_comment=bridge.encode(COMMENT), blocke
 
 def job(record: ExternalJob, *words: str, current: bool = True, shape: Shape | None = SHAPE) -> Job:
     states = frozenset(words) or record.states
-    shapes = {} if shape is None else {KEY: shape}
+    shapes = {} if shape is None else {7: [shape]}
     return job_of(record, COMMENT, states, current=current, shapes=shapes, kube_nodes={"n1": "k1"})
 
 
@@ -31,17 +31,17 @@ def running(*allocations: Allocation) -> ExternalJob:
 
 
 def test_a_single_pod_is_one_task_on_one_node() -> None:
-    request = request_of(Submit(KEY, SHAPE), ("n2",))
+    [request] = requests_of(Submit(KEY, (Part(SHAPE, 1),)), ("n2",))
     assert (request.tasks, request.min_nodes, request.max_nodes) == (1, 1, 1)
     assert request.excluded_nodes == ("n2",)
     assert bridge.decode(request.comment) == COMMENT
 
 
 def test_a_group_may_get_as_many_nodes_as_it_has_pods_and_no_more() -> None:
-    shape = dataclasses.replace(SHAPE, pods=4, min_nodes=9)
-    request = request_of(Submit(KEY, shape), ())
+    shape = dataclasses.replace(SHAPE, min_nodes=9)
+    [request] = requests_of(Submit(KEY, (Part(shape, 4),)), ())
     assert (request.tasks, request.min_nodes, request.max_nodes) == (4, 4, 4)
-    request = request_of(Submit(KEY, dataclasses.replace(shape, min_nodes=0, max_nodes=2)), ())
+    [request] = requests_of(Submit(KEY, (Part(dataclasses.replace(shape, min_nodes=0, max_nodes=2), 4),)), ())
     assert (request.min_nodes, request.max_nodes) == (1, 2)
 
 
@@ -101,3 +101,41 @@ def test_without_the_request_of_its_pods_the_tasks_of_the_job_count() -> None:
 def test_a_job_of_uid_0_is_known_as_such() -> None:
     assert job(dataclasses.replace(HELD, user_id=0)).root
     assert not job(HELD).root
+
+
+def test_unequal_pods_are_components_with_one_comment_that_tells_them_apart() -> None:
+    big = dataclasses.replace(SHAPE, cpus=8)
+    first, second = requests_of(Submit(KEY, (Part(SHAPE, 2), Part(big, 1))), ())
+    assert (first.tasks, first.cpus_per_task) == (2, 2)
+    assert (second.tasks, second.cpus_per_task) == (1, 8)
+    assert first.comment == second.comment
+    assert bridge.decode(first.comment) == Comment("team", "u", "", 3, ((SHAPE.digest, 2), (big.digest, 1)))
+
+
+def test_the_most_demanding_of_the_pods_of_a_job_counts() -> None:
+    big = dataclasses.replace(SHAPE, cpus=3)
+    record, states = running(Allocation("n1", 6)), frozenset({"RUNNING"})
+    found = job_of(record, COMMENT, states, current=True, shapes={7: [SHAPE, big]}, kube_nodes={})
+    assert found.slots == (("n1", 2),)
+
+
+ONE = Job(1, Phase.RUNNING, "ada", Comment("team", "g", "", 2, (("x", 1), ("y", 1))), end_time=90, confirmed=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        (Phase.RUNNING, Phase.RUNNING, Phase.RUNNING),
+        (Phase.RUNNING, Phase.STARTING, Phase.STARTING),
+        (Phase.STARTING, Phase.PENDING, Phase.PENDING),
+        (Phase.RUNNING, Phase.STOPPED, Phase.STOPPED),
+        (Phase.PENDING, Phase.SUBMITTED, Phase.SUBMITTED),
+        (Phase.RUNNING, Phase.ENDED, Phase.ENDED),
+        (Phase.ENDED, Phase.SUBMITTED, Phase.ENDED),
+    ],
+)
+def test_the_phase_of_a_heterogeneous_job_is_that_of_all_of_it(first: Phase, second: Phase, whole: Phase) -> None:
+    other = dataclasses.replace(ONE, job_id=2, offset=1, phase=second, end_time=50, root=True, confirmed=False)
+    found = together([other, dataclasses.replace(ONE, phase=first)])
+    assert (found.job_id, found.phase, found.ids) == (1, whole, (1, 2))
+    assert (found.end_time, found.root, found.confirmed) == (50, True, False)

@@ -8,11 +8,14 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.policy.bridge import pods
+from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import GroupKey, Why
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.tenants import Tenant
 from tests.support.kube_double import operated
+
+GROUP = Group(GroupKey("team", "u"))
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 FIELDS = [{"key": "metadata.name", "operator": "In", "values": ["k1"]}]
@@ -37,11 +40,11 @@ def released(now: float = 0.0, end_time: int = 0, **values: Any) -> Any:
 
 def seen(**values: Any) -> Any:
     sent = values.pop("sent", "")
-    return pods.pod_of(pod(**values), None, "", sent=sent)
+    return pods.pod_of(pod(**values), GROUP, None, "", sent=sent)
 
 
 def test_a_waiting_pod() -> None:
-    found = pods.pod_of(pod(), Shape("ada", "p"), "")
+    found = pods.pod_of(pod(), GROUP, Shape("ada", "p"), "")
     assert (found.uid, found.key, found.gated, found.blocked) == ("u", GroupKey("team", "u"), True, False)
     assert (found.job, found.node, found.bound, found.live) == (None, "", False, True)
     assert seen(gates=(bridge.GATE, "other")).blocked
@@ -150,5 +153,5 @@ def test_a_pod_without_conditions_gets_the_list() -> None:
 
 def test_what_is_shown_can_be_compared_with_what_is_reported() -> None:
     item = operated(manifest(), pods.condition_patch(pod(), Why.REFUSED, "no", 0))
-    assert pods.pod_of(msgspec.convert(item, Pod), None, "").reported == ("Refused", "no")
+    assert pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").reported == ("Refused", "no")
     assert dataclasses.replace(seen(), reported=("", "")) == seen()

@@ -1,6 +1,8 @@
 """Random runs: pods, jobs, deletions, scancel, time limits, preemption, lost nodes, outages, kills of the bridge."""
 
+import dataclasses
 import random
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.policy.bridge import decide
-from sidecars.policy.bridge.records import Phase, Report, Start
+from sidecars.policy.bridge.placeholder import together
+from sidecars.policy.bridge.records import Job, Phase, Report, Start
+from tests.unit.policy.bridge import model
 from tests.unit.policy.bridge.model import CPUS, World
 
 STEPS = 40
@@ -20,9 +24,13 @@ def disturb(world: World) -> None:
     jobs = [job for job in world.jobs.values() if job.phase is not Phase.ENDED]
     match rng.randrange(9):
         case 0 | 1:
-            cpus = rng.randrange(1, CPUS + 1)
+            size = rng.choice((1, 1, 1, 2, 3))
+            cpus = [rng.randrange(1, CPUS + 1)] * size
+            if rng.random() < 0.5:
+                # Unequal pods: a heterogeneous job.
+                cpus = [rng.randrange(1, CPUS + 1) for _ in range(size)]
             owner = rng.choice(("", f"owner{world.serial}"))
-            world.create(rng.choice((1, 1, 1, 2, 3)), cpus, owner=owner, unbindable=rng.random() < 0.1)
+            world.create(*cpus, owner=owner, unbindable=rng.random() < 0.1)
         case 2 if world.pods:
             world.delete(rng.choice(sorted(world.pods)))
         case 3 | 4 if jobs:
@@ -68,25 +76,30 @@ def run(seed: int) -> World:
     return world
 
 
-def run_many() -> None:
+def run_many(look: Callable[[World], None] = lambda _: None) -> None:
     """Enough runs to find a defect."""
     for seed in range(300):
-        run(seed)
+        look(run(seed))
 
 
 @given(seed=st.integers(0, 2**32))
 def test_no_cpu_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
-    world = run(seed)
+    settled(run(seed))
+
+
+def settled(world: World) -> None:
+    """Nothing is left to do, each pod has its job and each job its pods."""
     world.observe(all_of=True)
     assert not world.run_bridge(), "a settled bridge still acts"
     present = {it.pod.job for it in world.pods.values() if not it.pod.finished}
     for job in world.jobs.values():
-        assert job.phase is Phase.ENDED or job.job_id in present, f"{job} has no pod"
+        ids = {it.job_id for it in world.components(job)}
+        assert job.phase is Phase.ENDED or ids & present, f"{job} has no pod"
     for it in world.pods.values():
         its = world.jobs.get(it.pod.job or 0)
         if it.pod.bound and not it.pod.finished and it.pod.job not in world.forgotten:
             assert its is not None
-            assert its.phase is not Phase.ENDED, f"{it.pod} runs without a job"
+            assert not world.partly_ended(its), f"{it.pod} runs without a job"
         elif it.pod.gated and its is not None and not it.pod.finished:
             reported = it.pod.reported[0]
             waits = reported == ("GroupIncomplete" if its.phase is Phase.SUBMITTED else "NodeNotFree")
@@ -118,9 +131,35 @@ def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
         run_many()
 
 
+def test_the_model_finds_a_bridge_that_looks_at_the_first_component_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_alone(components: Iterable[Job]) -> Job:
+        its = sorted(components, key=lambda it: it.offset)
+        whole = together(its)
+        return whole if whole.phase is Phase.SUBMITTED else dataclasses.replace(whole, phase=its[0].phase)
+
+    monkeypatch.setattr(model, "together", first_alone)
+    with pytest.raises(AssertionError):
+        run_many()
+
+
+def test_the_model_finds_a_bridge_that_leaves_components_running_when_another_one_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model, "together", lambda its: dataclasses.replace(together(its), remaining=()))
+    with pytest.raises(AssertionError, match=r"has no pod|jobs .* of"):
+        run_many(settled)
+
+
+def test_the_runs_reach_heterogeneous_jobs_that_run_and_lose_a_component() -> None:
+    seen: set[tuple[Phase, ...]] = set()
+    for seed in range(30):
+        seen |= run(seed).seen
+    assert {(Phase.RUNNING, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)} <= seen
+
+
 def test_nothing_happens_while_slurm_is_unknown() -> None:
     world = World(random.Random(1))  # noqa: S311 - reproducible
-    world.create(2, 1)
+    world.create(1, 1)
     world.down = 10
     world.observe(all_of=True)
     assert world.run_bridge() == []
@@ -128,7 +167,7 @@ def test_nothing_happens_while_slurm_is_unknown() -> None:
 
 def test_a_waiting_group_is_reported_once() -> None:
     world = World(random.Random(1))  # noqa: S311 - reproducible
-    world.create(2, 1)
+    world.create(1, 1)
     del world.pods[min(world.pods)]
     world.observe(all_of=True)
     first = world.run_bridge()

@@ -30,13 +30,27 @@ def container(limits: dict[str, str] | None = None, **requests: str) -> dict[str
 
 def test_a_job_requests_what_the_containers_do_together_rounded_up() -> None:
     found = shape.shape_of(pod({"containers": [container(cpu="1500m", memory="1Gi"), container(cpu="1")]}), TENANT)
-    assert (found.cpus, found.memory, found.pods) == (3, 1024, 1)
+    assert (found.cpus, found.memory) == (3, 1024)
 
 
 def test_an_init_container_counts_alone_and_a_sidecar_beside_all() -> None:
     sidecar = {**container(cpu="1"), "restartPolicy": "Always"}
     spec = {"containers": [container(cpu="2")], "initContainers": [sidecar, container(cpu="4")]}
     assert shape.shape_of(pod(spec), TENANT).cpus == 5
+
+
+def test_an_annotation_can_raise_what_a_pod_requests_and_not_reduce_it() -> None:
+    spec = {"containers": [container(cpu="4", memory="1Gi")]}
+    more = shape.shape_of(pod(spec, cpu_per_task="6", mem_per_node="2Gi"), TENANT)
+    assert (more.cpus, more.memory) == (6, 2048)
+    less = shape.shape_of(pod(spec, cpu_per_task="1", mem_per_node="1Mi"), TENANT)
+    assert (less.cpus, less.memory) == (4, 1024)
+
+
+def test_pods_with_the_same_raised_requests_are_equal() -> None:
+    spec = {"containers": [container(cpu="4", memory="1Gi")]}
+    first, second = (shape.shape_of(pod(it, cpu_per_task="6", mem_per_node="2Gi"), TENANT, "g") for it in (spec, {}))
+    assert first == second
 
 
 def test_gpus_are_taken_from_the_limits() -> None:
@@ -79,22 +93,15 @@ def test_a_wrong_wish_is_refused_with_its_place_and_remedy(wishes: dict[str, str
     assert bridge.WISHES + next(iter(wishes)).replace("_", "-") in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("spec", "labels", "words"),
-    [
-        ({}, {"scheduling.x-k8s.io/pod-group": "g"}, "a PodGroup of scheduler-plugins"),
-        ({}, {"jobset.sigs.k8s.io/jobset-name": "j"}, "a JobSet"),
-        ({}, {"leaderworkerset.sigs.k8s.io/name": "l"}, "a LeaderWorkerSet"),
-        ({"schedulingGroup": {"podGroupName": "g"}}, {}, "a Workload or PodGroup"),
-        ({"workloadRef": {"name": "w"}}, {}, "a Workload or PodGroup"),
-        ({"resourceClaims": [{"name": "c"}]}, {}, "DRA"),
-        ({}, {bridge.GROUP_LABEL: "g"}, bridge.GROUP_SIZE_LABEL),
-        ({}, {bridge.GROUP_LABEL: "g", bridge.GROUP_SIZE_LABEL: "0"}, bridge.GROUP_SIZE_LABEL),
-    ],
-)
-def test_what_is_not_supported_yet_is_refused_by_name(spec: dict[str, Any], labels: dict[str, str], words: str) -> None:
-    with pytest.raises(ShapeError, match=words):
-        shape.shape_of(pod(spec, labels), TENANT)
+def test_resource_claims_are_refused() -> None:
+    with pytest.raises(ShapeError, match="DRA"):
+        shape.shape_of(pod({"resourceClaims": [{"name": "c"}]}), TENANT)
+
+
+def test_the_job_of_a_group_has_the_groups_name() -> None:
+    assert shape.shape_of(pod(), TENANT).name == "p"
+    assert shape.shape_of(pod(), TENANT, "train").name == "train"
+    assert shape.shape_of(pod(job_name="mine"), TENANT, "train").name == "mine"
 
 
 def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:

@@ -36,6 +36,17 @@ def test_a_pod_that_changes_or_goes_is_not_counted_twice() -> None:
     assert book.of("k1") == Usage()
 
 
+def test_only_a_change_of_what_is_requested_is_one() -> None:
+    book = UsageBook()
+    assert book.put(pod("a", "1", "1Gi"))
+    assert not book.put(pod("a", "1", "1Gi", status={"phase": "Running"}))
+    assert book.put(pod("a", "2", "1Gi"))
+    assert book.put(pod("a", "2", "1Gi", status={"phase": "Succeeded"}))
+    assert not book.discard(pod("a", "2", "1Gi"))
+    assert book.put(pod("a", "2", "1Gi"))
+    assert book.discard(pod("a", "2", "1Gi"))
+
+
 def test_neither_pods_that_slurm_schedules_nor_finished_ones_count() -> None:
     book = UsageBook()
     book.put(pod("a", "1", "1Gi", metadata={"labels": {bridge.JOB_LABEL: "5"}}))

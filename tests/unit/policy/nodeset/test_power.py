@@ -147,6 +147,45 @@ def test_workers_that_always_run_have_records_that_slurm_never_stops_and_are_sta
     assert again.actions == (actions.PowerUp(("slinky-0",)),)
 
 
+def test_a_worker_beyond_min_whose_record_never_lets_slurm_stop_it_is_stopped_when_it_is_idle() -> None:
+    # Its record has no SuspendTime, so Slurm would never stop it.
+    always = cloud(0, "IDLE", suspend_time=None)
+    assert decided(2, [worker(0)], always, off(1), min=0).actions == (actions.PowerDownWhenIdle(("slinky-0",)),)
+    stopped = decided(1, (), off(0, suspend_time=None), min=0)
+    assert kinds(stopped) == [actions.ReplaceRecords]
+    assert decided(1, [worker(0)], always, min=1).actions == ()
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        cloud(0, "MIXED", suspend_time=None),
+        cloud(0, "IDLE", "COMPLETING", suspend_time=None),
+        cloud(0, "IDLE", "PLANNED", suspend_time=None),
+        cloud(0, "IDLE", suspend_time=None, reservation="maintenance"),
+        cloud(0, "IDLE", "RESERVED", suspend_time=None),
+        cloud(0, "IDLE", "DRAIN", suspend_time=None, reason="bad disk"),
+        cloud(0, "IDLE", "POWER_DOWN", suspend_time=None),
+        cloud(0, "IDLE", "NOT_RESPONDING", "POWERING_UP", suspend_time=None),
+    ],
+)
+def test_a_worker_beyond_min_whose_record_never_lets_slurm_stop_it_is_not_stopped_while_it_is_used_or_kept(
+    kept: Node,
+) -> None:
+    assert actions.PowerDownWhenIdle not in kinds(decided(1, [worker(0, ready_since=NOW - 1)], kept, min=0))
+
+
+def test_a_worker_is_not_stopped_for_a_record_that_slurm_has_refused_or_shows_in_other_words() -> None:
+    pods, view = (worker(0),), slurm(cloud(0, "IDLE", suspend_time=None))
+    desired = asked(1, pods, view)
+    line = desired.record_lines[False]
+    for memory in (
+        Memory(refused_records={line: (NOW - 10, "HTTP 500: Invalid argument")}),
+        Memory(created_records={"slinky-0": line}),
+    ):
+        assert decide(desired, Observed(pods, view, clock=CLOCK), memory, NOW).actions == ()
+
+
 def test_a_record_that_is_out_of_date_is_replaced_while_the_node_is_powered_down_and_free() -> None:
     line = "State=CLOUD Weight={} CPUs=4 RealMemory=8000 Features=slinky SuspendTime=300"
     [found] = decided(1, (), off(0), price=5).actions

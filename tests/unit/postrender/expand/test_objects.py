@@ -92,3 +92,26 @@ def test_login_pods_are_a_deployment_once_their_host_keys_exist() -> None:
     cluster = streams.cluster(*documents, secrets=("slurm-login-slinky-ssh-host-keys",))
     found = objects.of_loginset(cluster, cluster.loginsets["slurm-login-slinky"], configured(cluster))
     assert [it["kind"] for it in found] == ["ConfigMap", "Service", "Deployment"]
+
+
+def declaring(text: str) -> tuple[Cluster, list[str]]:
+    """A cluster that declares users with this text, and the names of the ConfigMaps."""
+    reference = {"name": "site-users", "key": "users.yaml"}
+    secret = streams.secret("site-users", **{"users.yaml": text})
+    cluster = streams.cluster(*streams.known_keys(), secret, streams.controller(usersRef=reference))
+    found = objects.of_controller(cluster, cluster.controllers["slurm"], configured(cluster))
+    return cluster, [it["data"]["passwd"] for it in found if it["metadata"]["name"] == "slurm-users"]
+
+
+def test_declared_users_are_the_files_that_the_operator_would_apply() -> None:
+    assert declaring("users: {alice: {uid: 10001}}")[1] == ["alice:*:10001:10001::/home/alice:/bin/bash\n"]
+    for wrong in ("users: {alice: {uid: 1}}", "users: ["):
+        with pytest.raises(PostrenderError, match=r"Controller slurm/slurm: spec\.usersRef: "):
+            declaring(wrong)
+
+
+def test_declared_users_of_a_secret_that_only_exists_in_the_namespace_are_not_known() -> None:
+    reference = {"name": "site-users", "key": "users.yaml"}
+    cluster = streams.cluster(*streams.known_keys(), streams.controller(usersRef=reference), secrets=("site-users",))
+    found = objects.of_controller(cluster, cluster.controllers["slurm"], configured(cluster))
+    assert "slurm-users" not in [it["metadata"]["name"] for it in found]

@@ -1,0 +1,281 @@
+"""The user's unpacked images: one import of each image, however many tasks on however many nodes ask for it.
+
+Each user has a folder of their own in the cache, which nobody else can read or change: an image that another user
+unpacked can't be trusted, and one from a private registry isn't for everyone. Layout of that folder:
+
+    images/KEY/rootfs       the unpacked image, complete as soon as the folder KEY exists
+    images/KEY/config.json  the image's configuration
+    images/.KEY.…           one that is being unpacked, or was when its job ended
+    tags/…                  digests of tags
+    locks/KEY.import        locked by the task that unpacks KEY
+    locks/KEY.use           locked by all that use KEY, or by the one that deletes it
+
+Locks are flock(2), which NFS and most cluster file systems pass on to all nodes, and which end with their process.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sidecars.containers.errors import ContainerError
+
+_ROOTFS: Final = "rootfs"
+_CONFIG: Final = "config.json"
+_PAUSE: Final = 0.1
+"""Seconds between two attempts to get a lock."""
+
+_NEEDED: Final = ("dev", "etc", "proc", "sys", "tmp")
+_NEEDED_FILES: Final = ("group", "hosts", "passwd", "resolv.conf")
+"""Of /etc. ch-run mounts these folders and files, which images for a single program may lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When an unpacked image that nobody uses is deleted."""
+
+    max_bytes: int
+    """Of all of a user's images. 0: no limit."""
+
+    max_age_seconds: float
+    """Since its last use. 0: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """An unpacked image."""
+
+    root: Path
+    config: dict[str, Any]
+    """Its configuration: `Env`, `WorkingDir` and others."""
+
+    lock: int
+    """A file descriptor. The image isn't deleted while a process has it open."""
+
+
+class Cache:
+    """The user's part of the cache in the folder `root`."""
+
+    def __init__(self, root: Path, limits: Limits, wait_seconds: float, clock: Callable[[], float] = time.time) -> None:
+        """`wait_seconds`: the longest time that another task's import may take. Raises ContainerError."""
+        self._root = root
+        self._limits = limits
+        self._wait = wait_seconds
+        self._clock = clock
+        self._own = root / str(os.geteuid())
+        try:
+            for folder in (self._own, *(self._own / name for name in ("images", "tags", "locks"))):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _failed(self._own, error) from None
+        found = self._own.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise ContainerError(
+                f"image cache: {self._own} isn't a folder of your own that nobody else can read: an administrator must "
+                "delete it"
+            )
+
+    def digest(self, name: str, seconds: float, resolve: Callable[[], str]) -> str:
+        """The digest of an image's tag: the known one for `seconds`, else what `resolve` returns. One task asks."""
+        key = hashlib.sha256(name.encode()).hexdigest()
+        file = self._own / "tags" / key
+        with self._locked(f"{key}.tag", "the digest of the tag"):
+            with suppress(OSError):
+                age = self._clock() - file.stat().st_mtime
+                known = file.read_text()
+                # The nodes' clocks may differ a little.
+                if abs(age) < seconds and known.startswith("sha256:"):
+                    return known
+            digest = resolve()
+            try:
+                _replace(file, digest)
+                os.utime(file, (self._clock(), self._clock()))
+            except OSError as error:
+                raise _failed(file, error) from None
+            return digest
+
+    def get(self, digest: str, fetch: Callable[[Path], dict[str, Any]]) -> Unpacked:
+        """The image with this digest. If it doesn't exist, `fetch` unpacks it into an empty folder and returns its
+        configuration; other tasks wait for that. Raises ContainerError.
+        """
+        key = f"{digest.removeprefix('sha256:')}-{os.uname().machine}"
+        folder = self._own / "images" / key
+        while True:
+            lock = self._open(f"{key}.use")
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            try:
+                config = json.loads((folder / _CONFIG).read_text())
+                os.utime(folder, (self._clock(), self._clock()))
+            except FileNotFoundError:
+                os.close(lock)
+            except (OSError, ValueError) as error:
+                os.close(lock)
+                raise ContainerError(f"image cache: {folder}: {error}: delete this folder") from None
+            else:
+                return Unpacked(folder / _ROOTFS, config, lock)
+            with self._locked(f"{key}.import", "the import of the image by another task"):
+                if not folder.exists():
+                    self._import(key, folder, fetch)
+            self.collect(keep=key)
+
+    def _import(self, key: str, folder: Path, fetch: Callable[[Path], dict[str, Any]]) -> None:
+        """Unpack under another name, so that a folder with the right name is complete. The caller holds the lock."""
+        self._remove_partial(key)
+        try:
+            making = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=folder.parent))
+        except OSError as error:
+            raise _failed(folder.parent, error) from None
+        try:
+            root = making / _ROOTFS
+            root.mkdir(mode=0o755)
+            config = fetch(root)
+            complete(root)
+            (making / "bytes").write_text(str(size(root)))
+            (making / _CONFIG).write_text(json.dumps(config))
+            making.rename(folder)
+        except OSError as error:
+            raise _failed(folder.parent, error) from None
+        finally:
+            if making.exists():
+                delete(making)
+
+    def _remove_partial(self, key: str) -> None:
+        for abandoned in (self._own / "images").glob(f".{key}.*"):
+            delete(abandoned)
+
+    def collect(self, keep: str = "") -> list[str]:
+        """Delete what was abandoned, images that are too old, and the least recently used ones of too many.
+
+        Never one that is in use, or `keep`. Returns the keys of those that were deleted.
+        """
+        images = self._own / "images"
+        for abandoned in images.glob(".*"):
+            key = abandoned.name[1:].split(".")[0]
+            if key != keep:
+                with self._alone(f"{key}.import") as alone:
+                    if alone:
+                        delete(abandoned)
+        found = sorted((used, folder) for folder in images.iterdir() if (used := _used(folder)) is not None)
+        total = sum(_bytes(folder) for _, folder in found)
+        deleted = []
+        for used, folder in found:
+            old = self._limits.max_age_seconds and self._clock() - used > self._limits.max_age_seconds
+            many = self._limits.max_bytes and total > self._limits.max_bytes
+            if folder.name == keep or not (old or many):
+                continue
+            with self._alone(f"{folder.name}.use") as alone:
+                if alone:
+                    total -= _bytes(folder)
+                    gone = folder.with_name(f".{folder.name}.deleted")
+                    with suppress(OSError):
+                        folder.rename(gone)
+                        delete(gone)
+                        deleted.append(folder.name)
+        return deleted
+
+    def _open(self, name: str) -> int:
+        try:
+            return os.open(self._own / "locks" / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _failed(self._own / "locks" / name, error) from None
+
+    @contextmanager
+    def _locked(self, name: str, what: str) -> Iterator[None]:
+        """Hold a lock alone, within the time that a wait may take."""
+        lock = self._open(name)
+        try:
+            deadline = time.monotonic() + self._wait
+            while not _try_lock(lock):
+                if time.monotonic() >= deadline:
+                    raise ContainerError(
+                        f"waited {self._wait:g} s for {what}, which has not ended: see which process has "
+                        f"{self._own / 'locks' / name} open, or raise containers.importSeconds"
+                    )
+                time.sleep(_PAUSE)
+            yield
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[bool]:
+        """Whether no other task has the lock. If so, it is locked in the block."""
+        lock = self._open(name)
+        try:
+            yield _try_lock(lock)
+        finally:
+            os.close(lock)
+
+
+def complete(root: Path) -> None:
+    """Create the folders and files of an image that ch-run needs. Follows no symbolic link of the image."""
+    for name in _NEEDED:
+        with suppress(FileExistsError):
+            (root / name).mkdir(mode=0o1777 if name == "tmp" else 0o755)
+    if (root / "etc").is_dir() and not (root / "etc").is_symlink():
+        for name in _NEEDED_FILES:
+            file = root / "etc" / name
+            if file.is_symlink():
+                # It would be followed outside of the image.
+                file.unlink()
+            if not file.exists():
+                file.touch(mode=0o644)
+
+
+def size(root: Path) -> int:
+    """Bytes on disk of all files below. A file with several names counts once for each."""
+    total = 0
+    for folder, _, files in os.walk(root):
+        for name in files:
+            with suppress(OSError):
+                total += os.lstat(f"{folder}/{name}").st_blocks * 512
+    return total
+
+
+def delete(folder: Path) -> None:
+    """Delete a folder, also with folders in it that its owner can't write. What can't be deleted stays."""
+    for inner, _, _ in os.walk(folder, followlinks=False):
+        with suppress(OSError):
+            os.chmod(inner, 0o700, follow_symlinks=True)  # noqa: PTH101
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _replace(file: Path, text: str) -> None:
+    new = file.with_name(f".{file.name}.{os.getpid()}.{os.uname().nodename}")
+    new.write_text(text)
+    new.rename(file)
+
+
+def _used(folder: Path) -> float | None:
+    if folder.name.startswith("."):
+        return None
+    with suppress(OSError):
+        return folder.stat().st_mtime
+    return None
+
+
+def _bytes(folder: Path) -> int:
+    try:
+        return int((folder / "bytes").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _failed(place: Path, error: OSError) -> ContainerError:
+    return ContainerError(f"image cache: {place}: {error.strerror or error}: an administrator must look at this volume")

@@ -1,0 +1,1 @@
+"""Brings declared users and groups into the pods of a Slurm cluster."""

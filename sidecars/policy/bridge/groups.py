@@ -1,0 +1,267 @@
+"""Which pods start together, and how many they are. Pure.
+
+Labels and annotations of the pods are enough for the bridge's own labels and for a LeaderWorkerSet. The size of a
+JobSet, of a PodGroup and of a Workload is in the object that the pods name: `source_of` names it, `read` reads it.
+
+A pod of a batch Job is a job of its own, because the pods of a Job are independent of each other: the first ones run
+while the others wait. With the label of the group's size alone, all pods of the same controller are one group.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from sidecars.contract import bridge
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.records import GroupKey
+
+MOST_PODS = 10_000
+"""Pods of one group."""
+
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
+"""Label of scheduler-plugins, which Kubeflow Trainer writes, too."""
+
+JOB_SET = "jobset.sigs.k8s.io/"
+"""Prefix of the labels that the JobSet controller writes on pods."""
+
+LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io/"
+"""Prefix of the labels and annotations that the LeaderWorkerSet controller writes on pods."""
+
+_WHOLE = ""
+
+
+class SourceKind(Enum):
+    """A kind whose objects have the sizes of groups: its API group, version, kind and plural."""
+
+    JOB_SET = "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"
+    SCHEDULER_PLUGINS = "scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"
+    POD_GROUP = "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups"
+    WORKLOAD = "scheduling.k8s.io", "v1alpha1", "Workload", "workloads"
+
+    @property
+    def kind(self) -> str:
+        """As in `kind:`."""
+        return self.value[2]
+
+    @property
+    def resource(self) -> str:
+        """As in `kubectl get`, and in a role."""
+        return f"{self.value[3]}.{self.value[0]}"
+
+
+class Source(NamedTuple):
+    """An object that has the size of a group."""
+
+    kind: SourceKind
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The sizes in the object, or why they aren't known."""
+
+    sizes: Mapping[str, int | None] | None = None
+    """The number of pods by the name of what starts together: "" for the whole object. None: each pod alone."""
+    problem: str = ""
+    refused: bool = False
+    """Whether the problem remains until an administrator or the user changes something."""
+
+    def __hash__(self) -> int:
+        return hash((frozenset((self.sizes or {}).items()), self.problem, self.refused))
+
+
+UNREAD = Facts()
+"""Of an object that was not read yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The group of a pod."""
+
+    key: GroupKey
+    name: str = ""
+    """The name of its job; "" for a pod alone."""
+    words: str = ""
+    """As messages name it."""
+    size: int = 1
+    """0: not known, or not yet."""
+    problem: str = ""
+    """Why the size isn't known. "" while it is being read."""
+    refused: bool = False
+    """Whether the problem remains until someone changes something."""
+
+
+def source_of(pod: Pod) -> Source | None:
+    """The object that has the size of the pod's group; None if the pod has it, or is alone."""
+    meta, spec = pod.metadata, pod.spec
+    if bridge.GROUP_LABEL in meta.labels or bridge.GROUP_SIZE_LABEL in meta.labels:
+        return None
+    for kind, name in (
+        (SourceKind.POD_GROUP, _text(spec.scheduling_group, "podGroupName")),
+        (SourceKind.WORKLOAD, _text(spec.workload_ref, "name")),
+        (SourceKind.SCHEDULER_PLUGINS, meta.labels.get(POD_GROUP, "")),
+        (SourceKind.JOB_SET, meta.labels.get(JOB_SET + "jobset-name", "")),
+    ):
+        if name:
+            return Source(kind, meta.namespace, name)
+    return None
+
+
+def group_of(pod: Pod, found: Mapping[Source, Facts]) -> Group:
+    """The group that the pod starts with. `found`: what is known of the objects of `source_of`."""
+    source = source_of(pod)
+    if source is not None:
+        return _of_source(pod, source, found.get(source, UNREAD))
+    meta = pod.metadata
+    name = meta.labels.get(bridge.GROUP_LABEL, "")
+    if name:
+        return _labelled(pod, f"group/{name}", name, f"group {name}")
+    if bridge.GROUP_SIZE_LABEL in meta.labels:
+        owner = next((it for it in meta.owner_references if it.controller), None)
+        if owner is None:
+            return Group(
+                GroupKey(meta.namespace, meta.uid),
+                size=0,
+                problem=f"the pod has the label {bridge.GROUP_SIZE_LABEL} and no controller: add {bridge.GROUP_LABEL}",
+                refused=True,
+            )
+        return _labelled(pod, f"owner/{owner.uid}", owner.name, f"{owner.kind} {owner.name}")
+    if LEADER_WORKER_SET + "name" in meta.labels:
+        return _leader_worker_set(pod)
+    return _alone(pod)
+
+
+def read(source: Source, manifest: Mapping[str, Any]) -> Facts:
+    """The sizes in the object."""
+    spec = manifest.get("spec")
+    try:
+        return Facts(_SIZES[source.kind](spec if isinstance(spec, Mapping) else {}))
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return Facts(problem=f"{source.kind.kind} {source.name} has no size that can be read", refused=True)
+
+
+def missing(source: Source) -> Facts:
+    """The object, or its kind, doesn't exist."""
+    return Facts(problem=f"{source.kind.kind} {source.name} ({source.kind.resource}) doesn't exist")
+
+
+def forbidden(source: Source) -> Facts:
+    """The bridge has no right to read it."""
+    text = (
+        f"the Slurm Bridge may not read {source.kind.kind} {source.name}: an administrator adds `get` on "
+        f"{source.kind.resource} to its ClusterRole, or add the labels {bridge.GROUP_LABEL} and "
+        f"{bridge.GROUP_SIZE_LABEL} to the pods"
+    )
+    return Facts(problem=text, refused=True)
+
+
+def failed(source: Source, error: str) -> Facts:
+    """It could not be read."""
+    return Facts(problem=f"{source.kind.kind} {source.name} can't be read: {error}")
+
+
+def _alone(pod: Pod) -> Group:
+    return Group(GroupKey(pod.metadata.namespace, pod.metadata.uid))
+
+
+def _labelled(pod: Pod, group: str, name: str, words: str) -> Group:
+    text = pod.metadata.labels.get(bridge.GROUP_SIZE_LABEL, "")
+    problem = (
+        f"label {bridge.GROUP_SIZE_LABEL} is {text!r}: a pod of a group needs the number of its pods there, "
+        f"1 to {MOST_PODS}"
+    )
+    return _sized(pod, group, name, words, _number(text), problem)
+
+
+def _leader_worker_set(pod: Pod) -> Group:
+    labels, key = pod.metadata.labels, LEADER_WORKER_SET + "size"
+    name, index = labels[LEADER_WORKER_SET + "name"], labels.get(LEADER_WORKER_SET + "group-index", "")
+    size = pod.metadata.annotations.get(key, "")
+    problem = f"annotation {key} is {size!r}: the controller of LeaderWorkerSet writes the number of the group's pods"
+    words = f"LeaderWorkerSet {name}, group {index}"
+    return _sized(pod, f"lws/{name}/{index}", f"{name}-{index}", words, _number(size), problem)
+
+
+def _of_source(pod: Pod, source: Source, facts: Facts) -> Group:
+    labels = pod.metadata.labels
+    words = f"{source.kind.kind} {source.name}"
+    match source.kind:
+        case SourceKind.JOB_SET:
+            # The uid, because pods of a deleted JobSet may remain when another one has its name.
+            group, part = f"jobset/{labels.get(JOB_SET + 'jobset-uid', source.name)}", labels.get(_REPLICATED_JOB, "")
+        case SourceKind.WORKLOAD:
+            part = _text(pod.spec.workload_ref, "podGroup")
+            group = f"workload/{source.name}"
+        case SourceKind.POD_GROUP:
+            group, part = f"gang/{source.name}", ""
+        case SourceKind.SCHEDULER_PLUGINS:
+            group, part = f"podgroup/{source.name}", ""
+    if facts.sizes is None:
+        key = GroupKey(pod.metadata.namespace, group)
+        return Group(key, source.name, words, 0, facts.problem, facts.refused)
+    name = source.name
+    if _WHOLE in facts.sizes:
+        part = _WHOLE
+    else:
+        replica = _text(pod.spec.workload_ref, "podGroupReplicaKey")
+        group, name = "/".join(filter(None, (group, part, replica))), f"{name}-{part}"
+        words = f"{words}, {part}"
+    size = facts.sizes.get(part, 0)
+    if size is None:
+        return _alone(pod)
+    return _sized(pod, group, name, words, size, f"{source.kind.kind} {source.name} has no size for this pod")
+
+
+def _sized(pod: Pod, group: str, name: str, words: str, size: int | None, problem: str) -> Group:
+    key = GroupKey(pod.metadata.namespace, group)
+    if size is None or not 1 <= size <= MOST_PODS:
+        return Group(key, name, words, 0, problem, refused=True)
+    return Group(key, name, words, size)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else None
+
+
+def _text(fields: Mapping[str, Any] | None, key: str) -> str:
+    found = (fields or {}).get(key)
+    return found if isinstance(found, str) else ""
+
+
+def _job_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
+    """Jobs that start one after the other never wait together: each replicated job is a group then."""
+    jobs = spec["replicatedJobs"]
+    sizes = {str(job["name"]): _replicas(job) * _parallel(job["template"]["spec"]) for job in jobs}
+    order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder")
+    if order == "InOrder" or any(job.get("dependsOn") for job in jobs):
+        return sizes
+    return {_WHOLE: sum(sizes.values())}
+
+
+def _replicas(job: Mapping[str, Any]) -> int:
+    return int(job.get("replicas", 1))
+
+
+def _parallel(job: Mapping[str, Any]) -> int:
+    """How many pods of a Job exist at the same time. Later ones take the places of those that have finished."""
+    parallelism = job.get("parallelism")
+    completions = job.get("completions")
+    most = 1 if parallelism is None else int(parallelism)
+    return most if completions is None else min(most, int(completions))
+
+
+def _gang(policy: Mapping[str, Any]) -> int | None:
+    """None without a gang."""
+    gang = policy.get("gang")
+    return int(gang["minCount"]) if gang is not None else None
+
+
+_REPLICATED_JOB = JOB_SET + "replicatedjob-name"
+_SIZES: Mapping[SourceKind, Callable[[Mapping[str, Any]], Mapping[str, int | None]]] = {
+    SourceKind.JOB_SET: _job_set,
+    SourceKind.SCHEDULER_PLUGINS: lambda spec: {_WHOLE: int(spec.get("minMember", 1))},
+    SourceKind.POD_GROUP: lambda spec: {_WHOLE: _gang(spec.get("schedulingPolicy") or {})},
+    SourceKind.WORKLOAD: lambda spec: {str(it["name"]): _gang(it.get("policy") or {}) for it in spec["podGroups"]},
+}

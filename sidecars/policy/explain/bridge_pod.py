@@ -1,0 +1,195 @@
+"""Why a pod that Slurm schedules waits: its placeholder job, and what the Slurm Bridge has reported on it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sidecars.contract import bridge
+from sidecars.policy.explain import job as of_job
+from sidecars.policy.explain import objects
+from sidecars.policy.explain.records import Finding, Level, plain
+from sidecars.policy.explain.words import words
+from sidecars.policy.reasons.bridge import PodQueued
+
+if TYPE_CHECKING:
+    from sidecars.policy.explain.records import Moment, Object, Seen
+
+TENANTS = "slurm-bridge-tenants"
+NOT_SEEN_SECONDS = 30.0
+"""Time after which a pod without a condition is not merely new."""
+
+_WAITS = re.compile(r"Slurm job [0-9]+ waits: (\S+)")
+_BLOCKER = re.compile(r"pod ([a-z0-9.-]+)/([a-z0-9.-]+) of an ended job is still on node")
+_NO_USER = "has no Slurm user"
+_LEVELS = {
+    PodQueued.INCOMPLETE.value: Level.BLOCKS,
+    PodQueued.REFUSED.value: Level.BLOCKS,
+    PodQueued.JOB_UNKNOWN.value: Level.BLOCKS,
+}
+_LEFT_OUT = frozenset({"NotModelled"})
+"""Findings about jobs that say nothing about a placeholder."""
+
+
+def is_bridged(pod: Object) -> bool:
+    """Whether Slurm schedules the pod."""
+    return bridge.GATE in gates(pod) or bool(objects.label(pod, bridge.JOB_LABEL))
+
+
+def gates(pod: Object) -> list[str]:
+    """The names of its scheduling gates."""
+    return [objects.text(it, "name") for it in objects.items(pod, "spec", "schedulingGates")]
+
+
+def job_id(pod: Object) -> str:
+    """The id of its placeholder job; "" without one."""
+    text = objects.label(pod, bridge.JOB_LABEL)
+    return text if text.isascii() and text.isdecimal() else ""
+
+
+def blocker(pod: Object) -> tuple[str, str] | None:
+    """Namespace and name of the pod of an ended job that it waits for."""
+    shown = objects.condition(pod, bridge.CONDITION)
+    found = _BLOCKER.search(shown.message) if shown is not None and shown.status == "True" else None
+    return (found[1], found[2]) if found is not None else None
+
+
+def state(pod: Object, seen: Seen) -> str:
+    """Its job with its state, in a few words; "" for nothing."""
+    number = job_id(pod)
+    if not number:
+        return "no Slurm job yet" if bridge.GATE in gates(pod) else ""
+    jobs = seen.slurm.jobs
+    states = "+".join(sorted(jobs[-1].states)) if jobs else "unknown to Slurm" if jobs == () else ""
+    return f"Slurm job {number}" + (f" ({states})" if states else "")
+
+
+def findings(pod: Object, seen: Seen) -> list[Finding]:
+    """Why it waits, or that its job runs. What its containers do is not looked at."""
+    about = f"pod {seen.namespace}/{objects.name(pod)}"
+    found = [_gate(it, about) for it in gates(pod) if it != bridge.GATE]
+    if objects.text(pod, "spec", "nodeName"):
+        return [*found, *_running(pod, seen, about)]
+    if bridge.GATE not in gates(pod):
+        return [*found, _released(pod, about)]
+    shown = objects.condition(pod, bridge.CONDITION)
+    if shown is None:
+        return [*found, _not_seen(pod, seen, about)]
+    if shown.reason == PodQueued.WAITING.value:
+        return [*found, *_waiting(pod, shown.message, seen, about)]
+    return [*found, _reported(pod, shown, seen, about)]
+
+
+def timeline(seen: Seen) -> tuple[Moment, ...]:
+    """What happened to its job."""
+    jobs = seen.slurm.jobs
+    return of_job.explain(seen, str(jobs[-1].job_id)).timeline if jobs else ()
+
+
+def _gate(name: str, about: str) -> Finding:
+    text = f"The scheduling gate {name} of another program is on the pod, too."
+    return Finding(
+        "OtherGate", Level.BLOCKS, about, text, "Wait for the program that removes it, or look for its fault."
+    )
+
+
+def _not_seen(pod: Object, seen: Seen, about: str) -> Finding:
+    created = objects.time(pod, "metadata", "creationTimestamp")
+    number = job_id(pod)
+    if created is not None and seen.now - created < NOT_SEEN_SECONDS:
+        text = f"The pod is new, and has Slurm job {number}." if number else "The pod is new, and has no job yet."
+        return Finding("New", Level.WAITS, about, text, event="the Slurm Bridge reports what its job waits for")
+    text = "The Slurm Bridge has reported nothing about the pod: it does not run, or gets no answer from Slurm."
+    remedy = "See its log. It changes nothing while Slurm's answers are missing or not plausible."
+    place = f" -n {seen.slurm_namespace}" if seen.slurm_namespace else ""
+    command = f"kubectl{place} logs -l app.kubernetes.io/name=slurm-bridge --tail=50"
+    return Finding("NotReported", Level.BLOCKS, about, text, remedy, (command,))
+
+
+def _waiting(pod: Object, message: str, seen: Seen, about: str) -> list[Finding]:
+    jobs, number = seen.slurm.jobs, job_id(pod)
+    if jobs:
+        if jobs[-1].pending is not None and jobs[-1].reason.startswith("JobHeld") and jobs[-1].pending.priority == 0:
+            text = f"Slurm job {number} may not start yet: the Slurm Bridge lets it start when all pods have its id."
+            return [Finding("NotStarted", Level.WAITS, about, text, event="the Slurm Bridge lets the job start")]
+        return [it for it in of_job.explain(seen, number).findings if it.code not in _LEFT_OUT]
+    found = _WAITS.search(message)
+    if found is None:
+        return [Finding("Waiting", Level.WAITS, about, f"{message}.", event="Slurm runs the job")]
+    reason = words(found[1])
+    level = Level.WAITS if reason.waits else Level.BLOCKS
+    remedy = reason.remedy.replace("JOB", number)
+    return [Finding(found[1], level, about, f"{message}. {reason.cause}", remedy, event=reason.event)]
+
+
+def _reported(pod: Object, shown: objects.ConditionSeen, seen: Seen, about: str) -> Finding:
+    """What the bridge has reported, beside what its job waits for."""
+    known = next((it for it in PodQueued if it.value == shown.reason), None)
+    cause = f"{shown.message[:1].upper()}{shown.message[1:]}".rstrip(".") + "."
+    found = Finding(
+        shown.reason,
+        _LEVELS.get(shown.reason, Level.WAITS),
+        about,
+        cause,
+        plain(known.remedy) if known is not None else "",
+    )
+    if shown.reason == PodQueued.REFUSED.value and _NO_USER in shown.message:
+        place = seen.slurm_namespace or "NAMESPACE_OF_THE_BRIDGE"
+        remedy = f"An administrator adds the namespace {seen.namespace} to the tenants."
+        command = f"kubectl -n {place} edit configmap {TENANTS}"
+        return replace(found, code="NoTenant", remedy=remedy, commands=(command,))
+    if shown.reason == PodQueued.REFUSED.value and shown.message.startswith("Slurm refuses"):
+        return replace(found, event="the Slurm Bridge submits the job again, at most 2 minutes later")
+    if shown.reason == PodQueued.JOB_UNKNOWN.value:
+        return replace(found, commands=(f"kubectl -n {seen.namespace} delete pod {objects.name(pod)}",))
+    if shown.reason == PodQueued.NODE_NOT_FREE.value:
+        return _not_free(found, pod, seen)
+    return found
+
+
+def _not_free(found: Finding, pod: Object, seen: Seen) -> Finding:
+    other = blocker(pod)
+    if other is None:
+        return replace(found, event="the node is ready and uncordoned")
+    namespace, name = other
+    present = next(
+        (it for it in seen.kube.pods or () if (objects.text(it, "metadata", "namespace"), objects.name(it)) == other),
+        None,
+    )
+    at = objects.time(present, "metadata", "deletionTimestamp") if present is not None else None
+    late = at is not None and at < seen.now
+    remedy = f"See why it doesn't end: kubectl -n {namespace} describe pod {name}" if late else found.remedy
+    return replace(
+        found,
+        remedy=remedy,
+        event=f"pod {namespace}/{name} is gone" if late or at is None else f"pod {namespace}/{name} ends at the latest",
+        at=None if late else at,
+    )
+
+
+def _released(pod: Object, about: str) -> Finding:
+    scheduled = objects.condition(pod, "PodScheduled")
+    where = objects.annotation(pod, bridge.NODE_ANNOTATION)
+    place = f" on Kubernetes node {where}" if where else ""
+    text = f"Slurm job {job_id(pod)} runs{place}, and the scheduler has not bound the pod yet."
+    if scheduled is None or scheduled.status != "False" or not scheduled.message:
+        return Finding("Released", Level.WAITS, about, text, event="the scheduler binds it")
+    remedy = "Remove the cause that the scheduler names. The next job avoids this node for ten minutes."
+    event = "after 15 s without a binding, the Slurm Bridge cancels the job"
+    return Finding("NotBound", Level.BLOCKS, about, f"{text} Its reason: {scheduled.message}", remedy, event=event)
+
+
+def _running(pod: Object, seen: Seen, about: str) -> list[Finding]:
+    number = job_id(pod)
+    shown = objects.condition(pod, bridge.CONDITION)
+    if shown is not None and shown.reason == PodQueued.JOB_UNKNOWN.value:
+        return [_reported(pod, shown, seen, about)]
+    if objects.text(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return []
+    started = objects.time(pod, "status", "startTime")
+    seconds = objects.number(pod, "spec", "activeDeadlineSeconds")
+    ends = started + seconds if started is not None and seconds else None
+    event = "the time limit of its job ends it" if ends is not None and ends > seen.now else ""
+    text = f"Slurm job {number} runs for it. The end of the job deletes the pod."
+    return [Finding("Running", Level.SHOWS, about, text, event=event, at=ends if event else None)]

@@ -1,0 +1,66 @@
+"""Kubelets for benchmark `bridge`, in a process of their own: bound pods run, and deleted ones end, at once."""
+
+import asyncio
+import contextlib
+import multiprocessing
+from collections.abc import AsyncIterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from sidecars.kube import PODS, Client, Event, NotFound, Reflector, load_credentials, records
+from tests.bench.kubelets import START_SECONDS, WORKERS, running
+
+
+@contextlib.asynccontextmanager
+async def kubelets(kubeconfig: Path) -> AsyncIterator[None]:
+    """The process, while the block runs."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_main, args=(kubeconfig, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not await asyncio.to_thread(ours.poll, START_SECONDS):
+            raise TimeoutError(f"the kubelets didn't start within {START_SECONDS:g} s")
+        yield
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _main(kubeconfig: Path, connection: Connection) -> None:
+    async def serving() -> None:
+        async with Client.connect(load_credentials(kubeconfig), concurrency=WORKERS) as client:
+            pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod)
+            work: asyncio.Queue[records.Pod] = asyncio.Queue()
+            started: set[str] = set()
+
+            def changed(event: Event[records.Pod]) -> None:
+                pod = event.object
+                uid, terminating = pod.metadata.uid, pod.metadata.deletion_timestamp is not None
+                if event.kind == "DELETED":
+                    started.discard(uid)
+                elif pod.spec.node_name and (terminating or uid not in started):
+                    started.add(uid)
+                    work.put_nowait(pod)
+
+            async def kubelet() -> None:
+                while True:
+                    pod = await work.get()
+                    meta = pod.metadata
+                    with contextlib.suppress(NotFound):
+                        if meta.deletion_timestamp is not None:
+                            await client.delete(PODS, meta.namespace, meta.name, grace_period_seconds=0)
+                        else:
+                            patch = running()
+                            await client.json_patch(PODS, meta.namespace, meta.name, patch, dict, subresource="status")
+
+            pods.store.subscribe(changed)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(pods.run())
+                for _ in range(WORKERS):
+                    tasks.create_task(kubelet())
+                await pods.wait_synced(START_SECONDS)
+                connection.send(True)
+
+    asyncio.run(serving())

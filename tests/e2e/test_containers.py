@@ -1,0 +1,213 @@
+"""Jobs in images of a real registry, as users without rights, in a Slurm cluster of its own with three workers.
+
+The workers share the cache of images by a folder of this host, which stands in for a volume that several nodes mount.
+"""
+
+import base64
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from tests.cluster import debian
+from tests.support.real import registry
+from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until
+from tests.support.real.registry import DOWN, LOCKED, OPEN, Registry
+
+pytestmark = pytest.mark.timeout(400)
+
+WORKERS = 3
+USERS = {"alice": 2001, "bob": 2002}
+BOX = f"{OPEN}/team/box:1"
+PUSH = f"""
+set -eu
+mkdir -p /tmp/box/bin && cd /tmp/box
+base64 -d >bin/busybox
+chmod 755 bin/busybox
+for name in cat echo env id ls pwd sh sleep; do ln -s busybox bin/$name; done
+echo the image >which
+cd /tmp
+umoci init --layout layout
+umoci new --image layout:box
+umoci insert --image layout:box box /
+umoci config --image layout:box --config.env PATH=/bin --config.env COLOR=blue --config.workingdir /bin
+for number in 1 2; do
+  skopeo copy --quiet --dest-tls-verify=false oci:layout:box docker://{OPEN}/team/box:$number
+done
+skopeo copy --quiet --dest-tls-verify=false --dest-creds={registry.USER}:{registry.PASSWORD} \
+  oci:layout:box docker://{LOCKED}/secret/box:1
+"""
+
+
+def worker(number: int) -> str:
+    return f"slurm-worker-slinky-{number}"
+
+
+@pytest.fixture(scope="module")
+def images(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Registry]:
+    """The registries. The operator runs, because `slurm` does."""
+    with registry.running(kubernetes) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def contained(kubernetes: Kubernetes, images: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """The cluster with its users, and the registries with the images."""
+    folder = tmp_path_factory.mktemp("contained")
+    values = {
+        "nodesets": {"slinky": {"replicas": WORKERS, "oversubscribeNode": True}},
+        "containers": {
+            "enabled": True,
+            "cache": {"hostPath": str(folder / "images")},
+            "insecureRegistries": [OPEN, LOCKED, DOWN],
+        },
+    }
+    (folder / "values.yaml").write_text(yaml.safe_dump(values))
+    found = Slurm(kubernetes, "contained")
+    kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace),
+        *("-f", str(VALUES), "-f", str(folder / "values.yaml")),
+    )
+    found.until_idle(WORKERS, 180)
+    for name, number in USERS.items():
+        add = ("useradd", "--create-home", f"--uid={number}", name)
+        found.login(*add)
+        for index in range(WORKERS):
+            found.worker(worker(index), *add)
+    busybox = base64.b64encode(debian.program("busybox", "busybox-static").read_bytes()).decode()
+    kubernetes.kubectl(
+        *("-n", found.namespace, "exec", "-i", worker(0), "-c", "slurmd", "--", "sh", "-c", PUSH), stdin=busybox
+    )
+    yield found
+    kubernetes.helm("uninstall", "slurm", "-n", found.namespace, "--ignore-not-found")
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
+
+
+def run_as(slurm: Slurm, user: str, *words: str, stdin: str | None = None) -> str:
+    """Run a command on the login node as this user, in the home folder."""
+    number = USERS[user]
+    become = ("setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups")
+    home = ("env", f"--chdir=/home/{user}", f"HOME=/home/{user}", f"USER={user}")
+    return slurm.login(*become, *home, *words, timeout=120, stdin=stdin)
+
+
+def submit(slurm: Slurm, node: str, script: str) -> int:
+    """Submit a batch script of alice in the image; its job id. Its output is in her home folder on the node."""
+    options = ("--parsable", f"--nodelist={node}", f"--container={BOX}")
+    return int(run_as(slurm, "alice", "sbatch", *options, stdin=f"#!/bin/sh\n{script}\n"))
+
+
+def fails(slurm: Slurm, image: str, user: str = "alice") -> str:
+    """The error of a job in this image, which must come within seconds."""
+    start = time.monotonic()
+    with pytest.raises(CommandError) as caught:
+        run_as(slurm, user, "srun", f"--container={image}", "true")
+    assert time.monotonic() - start < 45
+    assert "slurm-oci-run: error: " in str(caught.value)
+    return str(caught.value)
+
+
+def test_many_tasks_on_three_nodes_import_an_image_once_and_run_in_it_as_the_user(
+    contained: Slurm, images: Registry
+) -> None:
+    before = Counter(images.downloads())
+    out = run_as(
+        contained,
+        "alice",
+        *("srun", "-N3", "-n32", "--overcommit", f"--container={BOX}"),
+        *("sh", "-c", "echo $(id -u) $(id -g) $(cat /which) $SLURMD_NODENAME $COLOR"),
+    )
+    lines = Counter(out.splitlines())
+    assert sum(lines.values()) == 32
+    assert set(lines) == {f"2001 2001 the image slinky-{number} blue" for number in range(WORKERS)}
+    assert set((Counter(images.downloads()) - before).values()) == {1}
+
+
+def test_a_job_in_a_container_has_its_home_its_folder_and_its_exit_code(contained: Slurm) -> None:
+    script = "echo $SLURM_JOB_ID >written; pwd; echo $HOME; exit 7"
+    with pytest.raises(CommandError, match=r"rc 7\n/home/alice\n/home/alice\n"):
+        run_as(contained, "alice", "srun", "-w", "slinky-1", f"--container={BOX}", "sh", "-c", script)
+    assert contained.worker(worker(1), "cat", "/home/alice/written").strip().isdigit()
+
+
+def test_what_a_task_writes_into_the_image_is_gone_with_it(contained: Slurm) -> None:
+    write = run_as(contained, "alice", "srun", f"--container={BOX}", "sh", "-c", "echo x >/new; cat /new")
+    assert write == "x\n"
+    assert run_as(contained, "alice", "srun", f"--container={BOX}", "sh", "-c", "ls /new || echo none") == "none\n"
+
+
+def test_a_batch_script_runs_in_the_image(contained: Slurm) -> None:
+    number = submit(contained, "slinky-2", "cat /which; id -u")
+    until("the batch job to complete", lambda: contained.job(number)["JobState"] == "COMPLETED", 60)
+    assert contained.worker(worker(2), "cat", f"/home/alice/slurm-{number}.out") == "the image\n2001\n"
+
+
+def test_an_image_by_its_digest_needs_no_registry_once_it_is_unpacked(contained: Slurm) -> None:
+    inspect = ("skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", f"docker://{OPEN}/team/box:1")
+    digest = contained.worker(worker(0), *inspect).strip()
+    named = f"{DOWN}/team/box@{digest}"
+    assert run_as(contained, "alice", "srun", f"--container={named}", "cat", "/which") == "the image\n"
+
+
+def test_mounts_and_folder_of_the_user_are_those_of_the_container(contained: Slurm) -> None:
+    found = run_as(
+        contained,
+        "alice",
+        *("env", "CONTAINER_MOUNTS=/etc:/node/etc", "CONTAINER_WORKDIR=/node", "srun", "-w", "slinky-0"),
+        *(f"--container={BOX}", "sh", "-c", "pwd; cat etc/hostname"),
+    )
+    assert found == "/node\nslinky-0\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (f"{OPEN}/team/none:1", "the registry has no such image"),
+        (f"{OPEN}/team/box:none", "the registry has no such image"),
+        (f"{DOWN}/team/box:1", "doesn't answer on slinky-"),
+        (f"{LOCKED}/secret/box:1", "the registry refuses you"),
+        ("../../etc", "names no image"),
+        ("--authfile=/etc/shadow", "names no image"),
+        ("box\n:1", "names no image"),
+    ],
+)
+def test_a_job_whose_image_can_not_be_had_fails_with_the_reason(contained: Slurm, image: str, reason: str) -> None:
+    assert reason in fails(contained, image)
+
+
+def test_a_private_image_is_for_those_with_its_password(contained: Slurm) -> None:
+    image = f"{LOCKED}/secret/box:1"
+    for user, password in (("alice", registry.PASSWORD), ("bob", "guess")):
+        auth = base64.b64encode(f"{registry.USER}:{password}".encode()).decode()
+        text = json.dumps({"auths": {LOCKED: {"auth": auth}}})
+        write = f"umask 077; mkdir -p ~/.config/containers; echo '{text}' >~/.config/containers/auth.json"
+        for number in range(WORKERS):
+            become = ("setpriv", f"--reuid={USERS[user]}", f"--regid={USERS[user]}", "--clear-groups")
+            contained.worker(worker(number), *become, "env", f"HOME=/home/{user}", "sh", "-c", write)
+    assert run_as(contained, "alice", "srun", f"--container={image}", "cat", "/which") == "the image\n"
+    error = fails(contained, image, "bob")
+    assert "the registry refuses you" in error
+    assert "guess" not in error
+
+
+def test_no_user_can_read_the_images_of_another(contained: Slurm) -> None:
+    listing = contained.worker(worker(0), "ls", "-ln", "/var/cache/slurm-containers")
+    assert "drwx------" in next(line for line in listing.splitlines() if line.endswith(" 2001"))
+
+
+def test_a_job_without_a_container_runs_on_the_worker(contained: Slurm) -> None:
+    assert run_as(contained, "alice", "srun", "sh", "-c", "test -e /which || echo none") == "none\n"
+
+
+def test_a_signal_reaches_the_program_itself(contained: Slurm) -> None:
+    script = "trap 'echo got it; exit 3' USR1; echo ready; while :; do sleep 1; done"
+    number = submit(contained, "slinky-1", script)
+    out = f"/home/alice/slurm-{number}.out"
+    until("the program to run", lambda: "ready" in contained.worker(worker(1), "sh", "-c", f"cat {out} || true"), 60)
+    contained.login("scancel", "--batch", "--signal=USR1", str(number))
+    until("the program to have ended", lambda: contained.job(number)["JobState"] == "FAILED", 60)
+    assert contained.worker(worker(1), "cat", out).endswith("got it\n")
+    assert contained.job(number)["ExitCode"] == "3:0"

@@ -1,0 +1,210 @@
+"""Groups of pods with the labels and annotations of their controllers, and with the rights of docs/bridge.md."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from sidecars.bridge.owners import RESOURCES
+from sidecars.contract import bridge
+from sidecars.kube import PODS, ApiError, Resource
+from sidecars.policy.bridge.groups import SourceKind
+from sidecars.simulate import serve
+from sidecars.simulate.records import SimJob
+from tests.cluster.control_plane import ControlPlane
+from tests.support.bridge import KEY, live, pod, slurm
+from tests.support.bridge_world import World, a_world, control_plane
+
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
+CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+JOB_SETS = RESOURCES[SourceKind.JOB_SET]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """With a scheduler, and without the kinds of others."""
+    with control_plane(tmp_path_factory.mktemp("groups")) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
+    """A namespace, two nodes and a simulated Slurm."""
+    key, model = tmp_path / "jwt.key", slurm()
+    key.write_bytes(KEY)
+    async with serve(model) as url, a_world(plane, url, key, model) as found:
+        yield found
+
+
+def crd(resource: Resource) -> dict[str, Any]:
+    """The kind with any fields."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    names = {"kind": resource.kind, "plural": resource.plural}
+    version = {"name": resource.version, "served": True, "storage": True, "schema": schema}
+    return {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.kind,
+        "metadata": {
+            "name": f"{resource.plural}.{resource.group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
+        },
+        "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+async def create(world: World, name: str, cpu: str, labels: dict[str, str], **annotations: str) -> None:
+    """A pod with these labels and annotations."""
+    item = pod(world.namespace, name, cpu=cpu)
+    item["metadata"] |= {"labels": labels, "annotations": annotations}
+    await world.admin.create(PODS, item)
+
+
+def of_job_set(replicated_job: str) -> dict[str, str]:
+    """The labels by which the JobSet controller marks the pods of a JobSet `js`."""
+    prefix = "jobset.sigs.k8s.io/"
+    names = {"jobset-name": "js", "jobset-uid": "0f", "replicatedjob-name": replicated_job, "job-index": "0"}
+    return {f"{prefix}{key}": value for key, value in names.items()}
+
+
+def job_set(world: World) -> dict[str, Any]:
+    """A driver and two workers."""
+    jobs = [
+        {"name": name, "replicas": 1, "template": {"spec": {"parallelism": count, "completions": count}}}
+        for name, count in (("driver", 1), ("workers", 2))
+    ]
+    metadata = {"namespace": world.namespace, "name": "js"}
+    return {
+        "apiVersion": JOB_SETS.api_version,
+        "kind": "JobSet",
+        "metadata": metadata,
+        "spec": {"replicatedJobs": jobs},
+    }
+
+
+async def components(world: World) -> dict[int, SimJob]:
+    """Those of the only job by the CPUs of each pod, as soon as all may start."""
+
+    async def look() -> bool:
+        return [job.blocked for job in live(world.slurm)] == [False, False]
+
+    await world.until("two components that may start", look)
+    return {job.cpus: job for job in live(world.slurm)}
+
+
+async def bound(world: World, **places: str) -> None:
+    """Wait until these pods are bound to these nodes."""
+
+    async def look() -> bool:
+        return {name: await world.place(name) for name in places} == places
+
+    await world.until(f"the pods to be bound to {places}", look)
+
+
+async def test_a_leader_and_its_workers_are_one_heterogeneous_job(world: World) -> None:
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    labels = {f"{prefix}name": "serve", f"{prefix}group-index": "0", f"{prefix}group-key": "5c"}
+    async with world.bridge():
+        await world.records()
+        await create(world, "serve-0", "1", {**labels, f"{prefix}worker-index": "0"}, **{f"{prefix}size": "3"})
+        for index in ("1", "2"):
+            name = f"serve-0-{index}"
+            await create(world, name, "3", {**labels, f"{prefix}worker-index": index}, **{f"{prefix}size": "3"})
+        found = await components(world)
+        assert {cpus: job.tasks for cpus, job in found.items()} == {1: 1, 3: 2}
+        first, second = world.nodes
+        world.slurm.job_run(found[1].job_id, {first: 1})
+        world.slurm.job_run(found[3].job_id, {second: 2})
+        await bound(world, **{"serve-0": first, "serve-0-1": second, "serve-0-2": second})
+        world.slurm.job_end(found[3].job_id, state="CANCELLED")
+        for name in ("serve-0", "serve-0-1", "serve-0-2"):
+            await world.gone(name)
+
+        async def over() -> bool:
+            return not live(world.slurm)
+
+        await world.until("the other component to be cancelled", over)
+    assert len(world.slurm.jobs) == 2
+
+
+async def test_a_kind_that_the_cluster_lacks_holds_up_no_other_pod_and_is_found_when_it_exists(
+    world: World,
+) -> None:
+    async with world.bridge():
+        await world.records()
+        await create(world, "driver", "1", of_job_set("driver"))
+        await world.create("other", cpu="2")
+
+        async def told() -> bool:
+            return "JobSet js (jobsets.jobset.x-k8s.io) doesn't exist" in (await world.condition("driver")).get(
+                "message", ""
+            )
+
+        await world.until("the missing JobSet to be named", told)
+        other = await world.job()
+        assert other.cpus == 2
+        world.slurm.job_run(other.job_id, {world.nodes[0]: 1})
+        await bound(world, other=world.nodes[0])
+        world.slurm.job_end(other.job_id)
+        await world.gone("other")
+
+        await world.admin.create(CRDS, crd(JOB_SETS))
+
+        async def served() -> bool:
+            try:
+                await world.admin.create(JOB_SETS, job_set(world))
+            except ApiError:
+                return False
+            return True
+
+        await world.until("the kind to be served", served)
+        for name in ("worker-0", "worker-1"):
+            await create(world, name, "3", of_job_set("workers"))
+        found = await components(world)
+        first, second = world.nodes
+        world.slurm.job_run(found[1].job_id, {first: 1})
+        world.slurm.job_run(found[3].job_id, {first: 1, second: 1})
+
+        async def all_of_them() -> bool:
+            places = [await world.place(name) for name in ("driver", "worker-0", "worker-1")]
+            return sorted(places) == sorted((first, first, second))
+
+        await world.until("the pods to be bound", all_of_them)
+
+
+async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_granted(world: World) -> None:
+    role = await world.admin.get(CLUSTER_ROLES, None, "slurm-bridge")
+    rules = role["rules"]
+    less = [rule for rule in rules if rule["apiGroups"] != ["scheduling.x-k8s.io"]]
+    await world.admin.merge_patch(CLUSTER_ROLES, None, "slurm-bridge", {"rules": less})
+    labels = {"scheduling.x-k8s.io/pod-group": "tj"}
+    async with world.bridge():
+        await world.records()
+        for name in ("a", "b"):
+            await create(world, name, "1", labels)
+
+        async def refused() -> bool:
+            found = await world.condition("a")
+            return found.get("reason") == "Refused" and "`get` on podgroups.scheduling.x-k8s.io" in found["message"]
+
+        await world.until("the missing right to be named", refused)
+        assert not live(world.slurm)
+        kind = RESOURCES[SourceKind.SCHEDULER_PLUGINS]
+        await world.admin.create(CRDS, crd(kind))
+        await world.admin.merge_patch(CLUSTER_ROLES, None, "slurm-bridge", {"rules": rules})
+        metadata = {"namespace": world.namespace, "name": "tj"}
+        group = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {"minMember": 2}}
+
+        async def created() -> bool:
+            try:
+                await world.admin.create(kind, group)
+            except ApiError:
+                return False
+            return True
+
+        await world.until("the kind to be served", created)
+        job = await world.job()
+        assert (job.tasks, job.name) == (2, "tj")
+        pods = [await world.pod(name) for name in ("a", "b")]
+        assert {(it or {})["metadata"]["labels"][bridge.JOB_LABEL] for it in pods} == {str(job.job_id)}

@@ -1,0 +1,171 @@
+"""A NodeSet that follows its queue while what it needs for that is killed, whatever scales it."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from tests.support.real.configuration import until_saved
+from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until
+from tests.support.real.kills import kill
+
+TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
+MOST = 3
+"""The highest number of workers."""
+IDLE_SECONDS = 5
+"""How long a worker is idle before it is removed."""
+UNTIL_ENDED = '#!/bin/sh\nuntil [ -e "/tmp/end-$SLURM_JOB_ID" ]; do sleep 1; done\n'
+"""Ends by `end`."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a NodeSet is scaled, ready to begin."""
+
+    victims: tuple[tuple[str, str], ...]
+    """What is killed: namespaces, and the label app.kubernetes.io/name of their pods."""
+    missing: tuple[str, str, str]
+    """What is scaled to zero, so that no data is left: its namespace, kind and name."""
+    missed: Callable[[], bool]
+    """Whether a condition reports that data is missing."""
+    forgetful: tuple[str, str] | None = None
+    """What is started again while no data is left, so that it remembers none: as in `victims`."""
+
+
+class Sizes:
+    """Each number of replicas that the NodeSet has had, in the order of the API server."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def all(self) -> list[int]:
+        return [int(line) for line in self._path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+    def since(self, position: int) -> set[int]:
+        """Those of the time since `all` had that length, the present one included."""
+        return set(self.all()[position - 1 :])
+
+
+@contextmanager
+def recorded(kubernetes: Kubernetes) -> Iterator[Sizes]:
+    """A watch, so that no size is missed between two looks."""
+    command = [str(kubernetes.kubectl_path), "get", *TARGET, "--watch", "-o", 'jsonpath={.spec.replicas}{"\\n"}']
+    with tempfile.NamedTemporaryFile("w") as file:
+        environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
+        process = subprocess.Popen(command, stdout=file, env=environment)
+        try:
+            until("the watch to begin", lambda: Path(file.name).stat().st_size, 20)
+            yield Sizes(Path(file.name))
+            assert process.poll() is None, "the watch has ended early"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def turns(sizes: Iterable[int]) -> int:
+    """How often a size that grew shrinks, or one that shrank grows."""
+    changes = [after > one for one, after in pairwise(sizes) if after != one]
+    return sum(one != other for one, other in pairwise(changes))
+
+
+def replicas(slurm: Slurm) -> int:
+    """The number of workers that the NodeSet is to have."""
+    return int(slurm.kubernetes.get(*TARGET)["spec"]["replicas"])
+
+
+def until_none(slurm: Slurm) -> None:
+    """Until no worker is left, and no record of one."""
+    until("no worker to be left", lambda: not (replicas(slurm) or slurm.pods() or slurm.nodes()), 240)
+
+
+def has_no_number(kubernetes: Kubernetes) -> bool:
+    """Whether the NodeSet's HorizontalPodAutoscaler got none at its last look."""
+    autoscaler = kubernetes.get("-n", "slurm", "hpa", NODESET)
+    return condition(autoscaler, "ScalingActive").get("reason") == "FailedGetExternalMetric"
+
+
+def job_states(slurm: Slurm, *jobs: int) -> list[str]:
+    """The state of each job and of each task of an array."""
+    return slurm.login("squeue", "-h", "-r", "-t", "all", "-j", ",".join(map(str, jobs)), "-o", "%T").split()
+
+
+def end(slurm: Slurm, job: int) -> None:
+    """Let a job of UNTIL_ENDED complete."""
+    host = slurm.job(job)["BatchHost"]
+    [pod] = [name for name, it in slurm.pods().items() if it["spec"].get("hostname") == host]
+    slurm.worker(pod, "touch", f"/tmp/end-{job}")  # noqa: S108
+    until(f"job {job} to complete", lambda: job_states(slurm, job) == ["COMPLETED"], 60)
+
+
+def kill_each(slurm: Slurm, victims: Iterable[tuple[str, str]], *jobs: int) -> None:
+    """Kill these in turn while the jobs run: they run on each time."""
+    # A slurmctld that is killed forgets what it has not saved.
+    until_saved(slurm, jobs[-1])
+    for namespace, name in victims:
+        kill(slurm.kubernetes, namespace, name)
+        until("slurmctld to answer", lambda: job_states(slurm, *jobs) == ["RUNNING"] * len(jobs), 60)
+
+
+@contextmanager
+def without(kubernetes: Kubernetes, missing: tuple[str, str, str], missed: Callable[[], bool]) -> Iterator[None]:
+    """While the block runs, the object of this namespace, kind and name has no replicas, and a condition reports it."""
+    namespace, kind, name = missing
+    scale = ("-n", namespace, "patch", kind, name, "--type=merge", "-p")
+    until("all data to be known", lambda: not missed(), 120)
+    kubernetes.kubectl(*scale, '{"spec":{"replicas":0}}')
+    try:
+        until("the data to be missed", missed, 120)
+        yield
+        assert missed(), "the data was known again before the end"
+    finally:
+        kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')
+
+
+def follow_from_zero_and_back(slurm: Slurm, way: Way) -> float:
+    """A queue of mixed jobs; no job is lost, and no size changes without data, whatever is killed.
+
+    Begins and ends without workers. Returns the seconds until the first worker pod exists.
+    """
+    kubernetes = slurm.kubernetes
+    with recorded(kubernetes) as sizes:
+        submitted = time.monotonic()
+        wide = slurm.submit(UNTIL_ENDED, "-N2", "--exclusive", "--no-requeue")
+        until("a worker", slurm.pods, 150, 0.05)
+        first = time.monotonic() - submitted
+        narrow = slurm.submit(UNTIL_ENDED, "-N1", "--exclusive", "--no-requeue")
+        until("both jobs to run", lambda: job_states(slurm, wide, narrow) == ["RUNNING"] * 2, 240)
+        array = slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4")
+        until("the watch to have shown the size for both", lambda: sizes.all()[-1] == MOST, 30)
+        full = len(sizes.all())
+
+        kill_each(slurm, way.victims, wide, narrow)
+        assert sizes.since(full) == {MOST}, sizes.all()
+
+        with without(kubernetes, way.missing, way.missed):
+            if way.forgetful is not None:
+                namespace, name = way.forgetful
+                chosen = ("-l", f"app.kubernetes.io/name={name}")
+                kubernetes.kubectl("-n", namespace, "delete", "pod", *chosen, "--force", "--grace-period=0")
+            end(slurm, narrow)
+            until("the array to complete", lambda: job_states(slurm, array) == ["COMPLETED"] * 4, 60)
+            idle = time.monotonic()
+            until(
+                "a worker to be idle for longer than it would be left",
+                lambda: time.monotonic() - idle > 2 * IDLE_SECONDS,
+                60,
+            )
+            assert sizes.since(full) == {MOST}, sizes.all()
+
+        until("the idle worker to be removed", lambda: sizes.all()[-1] == MOST - 1, 150)
+        assert job_states(slurm, wide) == ["RUNNING"], "the job ended with a worker"
+        end(slurm, wide)
+        until_none(slurm)
+        found = sizes.all()
+    assert [slurm.job(it)["Restarts"] for it in (wide, narrow)] == ["0", "0"], "a job was started twice"
+    # The recorded sizes begin and end with zero: up, and down.
+    assert turns(found) <= 2, found
+    return first

@@ -1,0 +1,123 @@
+"""Reading the objects that have the sizes of groups."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from sidecars.bridge import owners
+from sidecars.bridge.owners import AGAIN_SECONDS, FAILED_SECONDS, RESOURCES, Owners
+from sidecars.kube import Forbidden, Manifest, NotFound, Resource, Unreachable
+from sidecars.policy.bridge.groups import Source, SourceKind
+
+JOB_SET = Source(SourceKind.JOB_SET, "team", "js")
+FOUND = {"spec": {"replicatedJobs": [{"name": "w", "replicas": 3, "template": {"spec": {}}}]}}
+
+
+@dataclass
+class Kube:
+    """Answers `answer`, or raises it, when `open` is set."""
+
+    answer: Manifest | Exception
+    asked: list[tuple[Resource, str | None, str]] = field(default_factory=list)
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Manifest:
+        self.asked.append((resource, namespace, name))
+        await self.open.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class Bench:
+    def __init__(self, answer: Manifest | Exception) -> None:
+        self.time = 0.0
+        self.woken = 0
+        self.kube = Kube(answer)
+        self.owners = Owners(self.kube, lambda: self.time, self.wake)
+        self.kube.open.set()
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    async def read(self, *sources: Source) -> None:
+        """Until all that was begun is over."""
+        self.owners.read(sources)
+        await asyncio.gather(*self.owners._tasks.values())
+
+
+async def test_an_object_is_read_once_and_again_after_a_minute() -> None:
+    bench = Bench(FOUND)
+    for _ in range(3):
+        await bench.read(JOB_SET)
+    assert bench.kube.asked == [(RESOURCES[SourceKind.JOB_SET], "team", "js")]
+    assert bench.owners.facts[JOB_SET].sizes == {"": 3}
+    assert not bench.owners.waiting
+    bench.time += AGAIN_SECONDS
+    await bench.read(JOB_SET)
+    assert len(bench.kube.asked) == 2
+    assert bench.woken == 1, "the same size is no news"
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "refused"),
+    [
+        (NotFound(404), "doesn't exist", False),
+        (Forbidden(403), "may not read", True),
+        (Unreachable("cut"), "can't be read: cut", False),
+        (ValueError("'a/b' can't name a JobSet"), "can't name", True),
+    ],
+)
+async def test_a_failure_is_told_and_tried_again(error: Exception, words: str, refused: bool) -> None:
+    bench = Bench(error)
+    await bench.read(JOB_SET)
+    found = bench.owners.facts[JOB_SET]
+    assert words in found.problem
+    assert (found.sizes, found.refused) == (None, refused)
+    assert bench.owners.waiting
+    await bench.read(JOB_SET)
+    assert len(bench.kube.asked) == 1
+    bench.time += FAILED_SECONDS
+    bench.kube.answer = FOUND
+    await bench.read(JOB_SET)
+    assert bench.owners.facts[JOB_SET].sizes == {"": 3}
+    assert bench.woken == 2
+
+
+async def test_an_answer_that_does_not_come_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owners, "_SECONDS", 0.01)
+    bench = Bench(FOUND)
+    bench.kube.open.clear()
+    bench.owners.read([JOB_SET])
+    assert JOB_SET not in bench.owners.facts
+    await bench.read(JOB_SET)
+    assert "no answer within" in bench.owners.facts[JOB_SET].problem
+
+
+async def test_only_some_objects_are_read_at_the_same_time() -> None:
+    bench = Bench(FOUND)
+    many = [Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(owners._AT_ONCE + 3)]
+    await bench.read(*many)
+    assert len(bench.kube.asked) == owners._AT_ONCE
+    await bench.read(*many)
+    assert len(bench.kube.asked) == len(many)
+
+
+async def test_what_no_pod_names_is_forgotten() -> None:
+    bench = Bench(FOUND)
+    await bench.read(JOB_SET)
+    bench.owners.forget(frozenset({JOB_SET}))
+    assert JOB_SET in bench.owners.facts
+    bench.owners.forget(frozenset())
+    assert not bench.owners.facts
+    await bench.read(JOB_SET)
+    assert len(bench.kube.asked) == 2
+
+
+async def test_reading_ends_with_the_bridge() -> None:
+    bench = Bench(FOUND)
+    bench.kube.open.clear()
+    bench.owners.read([JOB_SET])
+    await bench.owners.close()
+    assert not bench.owners.facts

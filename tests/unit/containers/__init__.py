@@ -1,0 +1,1 @@
+"""Tests of the wrapper for container images in jobs."""

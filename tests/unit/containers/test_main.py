@@ -1,0 +1,129 @@
+"""The command line of oci.conf, and what becomes of a task. ch-run itself is replaced."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecars.containers import main
+
+Start = Callable[..., "list[str] | None"]
+
+
+class ReplacedError(Exception):
+    """Instead of the end of this process."""
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Start a task; ch-run's command line, or None if it couldn't start."""
+    found: list[list[str]] = []
+    environments: list[dict[str, str]] = []
+    spool = tmp_path / "spool"
+    spool.mkdir()
+
+    def replaced(_: str, line: list[str], variables: dict[str, str]) -> None:
+        found.append(line)
+        environments.append(variables)
+        raise ReplacedError
+
+    def run(image: str, *words: str, options: tuple[str, ...] = (), **job: str) -> list[str] | None:
+        text = "".join(f"{name}={value}\0" for name, value in {"PATH": "/usr/bin:/bin", **job}.items())
+        (spool / "environment").write_text(text)
+        try:
+            code = main.main([f"--image={image}", f"--environment={spool}/environment", *options, "--", *words])
+        except ReplacedError:
+            assert "SECRET" not in environments[-1]
+            return found[-1]
+        assert code == main.FAILED
+        return None
+
+    monkeypatch.setattr(os, "execvpe", replaced)
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An unpacked image."""
+    (tmp_path / "box").mkdir()
+    return tmp_path / "box"
+
+
+def variables(line: list[str]) -> dict[str, str]:
+    """What ch-run would read from the file that it gets."""
+    [descriptor] = re.findall(r"--set-env0=/proc/self/fd/([0-9]+)", " ".join(line))
+    content = os.pread(int(descriptor), 1 << 20, 0)
+    return dict(item.decode().split("=", 1) for item in content.split(b"\0") if item)
+
+
+def test_a_task_becomes_its_program_in_an_unpacked_image(start: Start, folder: Path) -> None:
+    line = start(str(folder), "/opt/thing", "--flag", SECRET="1", SLURM_JOB_ID="7")
+    assert line is not None
+    assert line[-4:] == [str(folder), "--", "/opt/thing", "--flag"]
+    found = variables(line)
+    assert (found["SECRET"], found["SLURM_JOB_ID"]) == ("1", "7")
+
+
+def test_a_bundle_is_used_by_its_rootfs(start: Start, folder: Path) -> None:
+    (folder / "rootfs").mkdir()
+    (folder / "config.json").write_text("{}")
+    line = start(f"{folder}/", "/x")
+    assert line is not None
+    assert f"{folder}/rootfs" in line
+
+
+def test_the_sites_mounts_are_omitted_where_they_are_missing_and_the_users_are_not(
+    start: Start, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    site = (f"--mount={tmp_path}/data:/data", "--mount=/no/such")
+    line = start(str(folder), "/x", options=site, CONTAINER_MOUNTS=f"{tmp_path}/data:/mine")
+    assert line is not None
+    binds = [word for word in line if word.startswith("--bind=")]
+    assert binds == [f"--bind={tmp_path}/data:/data", f"--bind={tmp_path}/data:/mine"]
+    assert start(str(folder), "/x", CONTAINER_MOUNTS="/no/such") is None
+    assert "slurm-oci-run: error: mount /no/such: it doesn't exist on" in capsys.readouterr().err
+
+
+def test_a_batch_script_is_mounted_and_called_by_its_path(start: Start, folder: Path, tmp_path: Path) -> None:
+    job = tmp_path / "job00007"
+    job.mkdir()
+    (job / "slurm_script").touch(mode=0o700)
+    line = start(str(folder), f"{job}/slurm_script", options=("--step=4294967291",), PATH=str(job))
+    assert line is not None
+    assert f"--bind={job}:{job}" in line
+    assert line[-1] == f"{job}/slurm_script"
+
+
+def test_a_program_that_slurm_found_on_the_node_is_looked_up_in_the_image(start: Start, folder: Path) -> None:
+    line = start(str(folder), "/usr/bin/env")
+    assert line is not None
+    assert line[-1] == "env"
+
+
+def test_the_folder_of_the_user_is_where_the_container_starts(start: Start, folder: Path) -> None:
+    line = start(str(folder), "/x", CONTAINER_WORKDIR="/work")
+    assert line is not None
+    assert "--cd=/work" in line
+
+
+@pytest.mark.parametrize("image", ["../etc", "-x", "/no/such", "/", "a b", ""])
+def test_a_task_whose_image_is_none_fails_with_one_error(
+    start: Start, capsys: pytest.CaptureFixture[str], image: str
+) -> None:
+    assert start(image, "/x") is None
+    assert capsys.readouterr().err.startswith("slurm-oci-run: error: --container: ")
+
+
+def test_without_ch_run_the_error_names_the_remedy(
+    start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(*_: Any) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "execvpe", missing)
+    assert start(str(folder), "/x") is None
+    assert "ch-run: No such file or directory: use this project's image of slurmd" in capsys.readouterr().err

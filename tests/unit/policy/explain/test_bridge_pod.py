@@ -157,7 +157,7 @@ def test_an_incomplete_group_has_its_number_of_pods() -> None:
     shown = reported(gated(job=None, size=4, group="group train", key=GroupKey("physics", "group/train")))
     finding = the_only(waiting(*shown, number=""))
     assert (finding.code, finding.cause) == ("GroupIncomplete", "1 of 4 pods of group train exist.")
-    assert "group-size" in finding.remedy
+    assert "bridge.md#groups" in finding.remedy
 
 
 def blocking() -> tuple[str, str]:

@@ -136,8 +136,8 @@ def _reported(pod: Object, shown: objects.ConditionSeen, seen: Seen, about: str)
     )
     if shown.reason == PodQueued.REFUSED.value and _NO_USER in shown.message:
         place = seen.slurm_namespace or "NAMESPACE_OF_THE_BRIDGE"
-        remedy = f"An administrator adds the namespace {seen.namespace} to the tenants."
-        command = f"kubectl -n {place} edit configmap {TENANTS}"
+        remedy = f"An administrator adds {seen.namespace} to `tenants` in the values of the chart slurm-bridge."
+        command = f"kubectl -n {place} get configmap {TENANTS} -o yaml"
         return replace(found, code="NoTenant", remedy=remedy, commands=(command,))
     if shown.reason == PodQueued.REFUSED.value and shown.message.startswith("Slurm refuses"):
         return replace(found, event="the Slurm Bridge submits the job again, at most 2 minutes later")

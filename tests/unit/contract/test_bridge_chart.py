@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
+import yaml
+
 from sidecars.contract import bridge, paths
+from sidecars.policy.bridge.groups import SourceKind
 
 TEMPLATES = Path(__file__).parents[3] / "charts" / "slurm-bridge" / "templates"
 
@@ -27,3 +30,15 @@ def test_the_key_is_mounted_where_the_bridge_reads_it() -> None:
     folder, _, file = paths.JWT_KEY.rpartition("/")
     assert f"mountPath: {folder}\n" in text
     assert f"path: {file}\n" in text
+
+
+def test_the_bridge_may_read_each_kind_that_has_the_size_of_a_group() -> None:
+    text = (TEMPLATES / "clusterrole.yaml").read_text(encoding="utf-8")
+    readable = {
+        f"{plural}.{group}"
+        for rule in yaml.safe_load(text.partition("rules:\n")[2])
+        for group in rule["apiGroups"]
+        for plural in rule["resources"]
+        if "get" in rule["verbs"]
+    }
+    assert {kind.resource for kind in SourceKind} <= readable

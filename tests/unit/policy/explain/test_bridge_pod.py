@@ -135,8 +135,9 @@ def test_a_missing_tenant_names_the_config_map_and_who_adds_it() -> None:
     shown = reported(gated(job=None, shape=shape, problem=problem))
     finding = the_only(waiting(*shown, number=""), slurm_namespace="slurm")
     assert (finding.code, finding.level) == ("NoTenant", Level.BLOCKS)
-    assert finding.remedy == "An administrator adds the namespace physics to the tenants."
-    assert finding.commands == ("kubectl -n slurm edit configmap slurm-bridge-tenants",)
+    # An edited ConfigMap would be that of the values again after the next upgrade of the chart.
+    assert finding.remedy == "An administrator adds physics to `tenants` in the values of the chart slurm-bridge."
+    assert finding.commands == ("kubectl -n slurm get configmap slurm-bridge-tenants -o yaml",)
     assert answered(waiting(*shown, number="")).state == "Pending, not scheduled, no Slurm job yet"
 
 

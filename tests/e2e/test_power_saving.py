@@ -308,6 +308,8 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
 
         until(what, look, 180)
 
+    # A running worker keeps its record, by which Slurm would stop it.
+    until_powered_down(power, "power")
     create(power, "power", {"price": 5, "idleSeconds": idle_seconds, "min": 1})
     until_states("the worker that always runs", {"idle"}, {"idle~"})
     with power.watching_pods() as watch:
@@ -330,6 +332,7 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
             until_states("Slurm to stop the other node", {"idle"}, {"idle%", "idle~"})
             assert sorted(pods(power, "power")) == both
         until("its worker to be removed", lambda: pods(power, "power") == ["power-0"], 150)
+    assert states(power, "power")[0] == "idle"
     sizes = staying(watch)
     assert turns(sizes) <= 1, sizes
     assert set(sizes) == {1, 2}

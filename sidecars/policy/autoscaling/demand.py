@@ -100,7 +100,7 @@ class Planner:
             outcome, added = self._corrected(first, self._fill(added), added)
             outcome, added = self._smallest(outcome, added)
         numbers, promised, unsure = {*outcome.room.used}, outcome.placed, list[Excluded]()
-        if any(needs.alone is not None for run in self._look.runs for needs in run.bundle):
+        if any([run.unsure for run in self._look.runs]):
             alone = self._fill(added, alone=True)
             numbers |= alone.room.used.keys()
             promised = tuple(map(min, outcome.placed, alone.placed))

@@ -12,10 +12,11 @@ from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecars.policy.autoscaling import fit, spread
+from sidecars.policy.autoscaling.fits import MOST_FILLS
 from sidecars.policy.autoscaling.spread import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sidecars.policy.autoscaling.features import Test
     from sidecars.policy.autoscaling.fit import Kind
@@ -140,6 +141,14 @@ class Room:
 
     def _place(self, needs: Needs, most: int) -> int:
         """A job, and more of the same on the same node; how many. Nodes are added only if no partition has room."""
+        if len(needs.partitions) == 1 and len(needs.features) <= 1:
+            # Often nothing else is to be tried before nodes are added.
+            partition, test = needs.partitions[0], needs.features[0] if needs.features else None
+            nodes = needs.min_nodes
+            if needs.max_nodes == 1:
+                return self._one_by_one(needs, partition, test, most)
+            if self._rough and nodes <= min(needs.max_nodes or needs.cpus, needs.cpus) < 2 * nodes:
+                return self._evenly(needs, self._fits.share(needs, nodes), nodes, partition, test, most, new=True)
         for new in (False, True):
             if new and not any(it.left for it in self._fresh):
                 return 0
@@ -175,6 +184,8 @@ class Room:
             if not new:
                 return 0
             opened = self._to_open(needs, share, partition, test, count - len(chosen))
+            if not chosen and len(opened) == count and opened[0] is opened[-1]:
+                return self._opened(opened[0], share, count, most)
             if len(chosen) + len(opened) < count:
                 return 0
             fills += [self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full)) for fresh in opened]
@@ -186,6 +197,59 @@ class Room:
             if number not in used:
                 used[number] = state.kind.nodeset
         return placed
+
+    def _one_by_one(self, needs: Needs, partition: str, test: Test | None, most: int) -> int:
+        """Jobs on one node each, first on the nodes that exist; how many."""
+        key = needs, partition, test
+        scan = self._scans.get(key)
+        if scan is None:
+            scan = (), (), 0, 0, self._fits.may(needs, self._kinds_for(needs, partition, test))
+        first, rest, begin, seen, may = scan
+        states, used, fill, missing = self._states, self.used, self._fits.fill, most
+        if first:
+            rest, begin = (*first, *rest[begin:]), 0
+        while True:
+            for begin in range(begin, len(rest)):
+                number = rest[begin]
+                state = states[number]
+                if state is None:
+                    continue
+                after = state.fills.get(needs)
+                while after or (after is None and (after := fill(needs, state))):
+                    placed = min(missing, len(after))
+                    states[number] = state = after[placed - 1]
+                    if number not in used:
+                        used[number] = state.kind.nodeset
+                    missing -= placed
+                    if not missing:
+                        # This node may have room for more.
+                        self._scans[key] = (), rest, begin, seen, may
+                        return most
+                    after = state.fills.get(needs)
+            chunk = self._order[seen : seen + CHUNK]
+            if not chunk:
+                break
+            seen += len(chunk)
+            rest, begin = self._maybe(chunk, needs, may), 0
+        self._scans[key] = (), (), 0, seen, may
+        opened = self._to_open(needs, needs, partition, test, 1)
+        return most - missing + (self._opened(opened[0], needs, 1, missing) if opened else 0)
+
+    def _opened(self, fresh: Fresh, share: Needs, count: int, most: int) -> int:
+        """Jobs with the same share of so many added nodes each, on as many nodes as may be added; how many."""
+        fill = self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full))
+        placed = 0
+        while True:
+            now = min(most - placed, len(fill))
+            state = fill[now - 1]
+            for _ in range(count):
+                number = self._open(fresh)
+                self._states[number] = state
+                self.used[number] = fresh.kind.nodeset
+            placed += now
+            # A node that is capped by MOST_FILLS may have room left; and the budget counts for each job.
+            if placed == most or fresh.left < count or self._budget is not None or len(fill) == MOST_FILLS:
+                return placed
 
     def _fitting(
         self, share: Needs, partition: str, test: Test | None, count: int
@@ -229,13 +293,16 @@ class Room:
             if not chunk:
                 break
             seen += len(chunk)
-            # Most nodes are left out here, at little cost. One in a state that wasn't looked at yet may fit.
-            maybe: Iterable[int] = compress(chunk, map(may.__getitem__, map(states.__getitem__, chunk)))
-            if share.excluded_nodes:
-                maybe = (number for number in maybe if self._names.get(number) not in share.excluded_nodes)
-            rest, begin = tuple(maybe), 0
+            rest, begin = self._maybe(chunk, share, may), 0
         self._scans[key] = tuple(found), rest, begin, seen, may
         return found, fills
+
+    def _maybe(self, chunk: Sequence[int], needs: Needs, may: May) -> tuple[int, ...]:
+        """Those of the nodes that may have room: most are left out at little cost. One not looked at yet may have."""
+        maybe: Iterable[int] = compress(chunk, map(may.__getitem__, map(self._states.__getitem__, chunk)))
+        if needs.excluded_nodes:
+            maybe = (number for number in maybe if self._names.get(number) not in needs.excluded_nodes)
+        return tuple(maybe)
 
     def _kinds_for(self, needs: Needs, partition: str, test: Test | None) -> frozenset[Kind]:
         return frozenset(

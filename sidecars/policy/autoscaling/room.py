@@ -146,9 +146,9 @@ class Room:
             partition, test = needs.partitions[0], needs.features[0] if needs.features else None
             nodes = needs.min_nodes
             if needs.max_nodes == 1:
-                return self._one_by_one(needs, partition, test, most)
+                return self._in_groups(needs, needs, 1, partition, test, most)
             if self._rough and nodes <= min(needs.max_nodes or needs.cpus, needs.cpus) < 2 * nodes:
-                return self._evenly(needs, self._fits.share(needs, nodes), nodes, partition, test, most, new=True)
+                return self._in_groups(needs, self._fits.share(needs, nodes), nodes, partition, test, most)
         for new in (False, True):
             if new and not any(it.left for it in self._fresh):
                 return 0
@@ -184,8 +184,6 @@ class Room:
             if not new:
                 return 0
             opened = self._to_open(needs, share, partition, test, count - len(chosen))
-            if not chosen and len(opened) == count and opened[0] is opened[-1]:
-                return self._opened(opened[0], share, count, most)
             if len(chosen) + len(opened) < count:
                 return 0
             fills += [self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full)) for fresh in opened]
@@ -198,42 +196,68 @@ class Room:
                 used[number] = state.kind.nodeset
         return placed
 
-    def _one_by_one(self, needs: Needs, partition: str, test: Test | None, most: int) -> int:
-        """Jobs on one node each, first on the nodes that exist; how many."""
-        key = needs, partition, test
+    def _in_groups(self, needs: Needs, share: Needs, count: int, partition: str, test: Test | None, most: int) -> int:
+        """The same as `_evenly` again and again, for jobs that have no other place; how many.
+
+        Not always all that could be placed: the caller asks again until none is.
+        """
+        key = share, partition, test
         scan = self._scans.get(key)
         if scan is None:
-            scan = (), (), 0, 0, self._fits.may(needs, self._kinds_for(needs, partition, test))
+            scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
         first, rest, begin, seen, may = scan
-        states, used, fill, missing = self._states, self.used, self._fits.fill, most
+        states, fill, missing = self._states, self._fits.fill, most
         if first:
             rest, begin = (*first, *rest[begin:]), 0
-        while True:
-            for begin in range(begin, len(rest)):
+        group: list[int] = []
+        fills: list[list[State]] = []
+        while missing:
+            end = len(rest)
+            while begin < end and len(group) < count:
                 number = rest[begin]
+                begin += 1
                 state = states[number]
                 if state is None:
                     continue
-                after = state.fills.get(needs)
-                while after or (after is None and (after := fill(needs, state))):
-                    placed = min(missing, len(after))
-                    states[number] = state = after[placed - 1]
-                    if number not in used:
-                        used[number] = state.kind.nodeset
-                    missing -= placed
-                    if not missing:
-                        # This node may have room for more.
-                        self._scans[key] = (), rest, begin, seen, may
-                        return most
-                    after = state.fills.get(needs)
+                after = state.fills.get(share)
+                if after or (after is None and (after := fill(share, state))):
+                    group.append(number)
+                    fills.append(after)
+            if len(group) == count:
+                missing -= self._take(share, group, fills, missing)
+                continue
             chunk = self._order[seen : seen + CHUNK]
             if not chunk:
                 break
             seen += len(chunk)
-            rest, begin = self._maybe(chunk, needs, may), 0
-        self._scans[key] = (), (), 0, seen, may
-        opened = self._to_open(needs, needs, partition, test, 1)
-        return most - missing + (self._opened(opened[0], needs, 1, missing) if opened else 0)
+            rest, begin = self._maybe(chunk, share, may), 0
+        self._scans[key] = tuple(group), rest, begin, seen, may
+        if not missing:
+            return most
+        opened = self._to_open(needs, share, partition, test, count - len(group))
+        if len(group) + len(opened) < count:
+            return most - missing
+        if not group and opened[0] is opened[-1]:
+            return most - missing + self._opened(opened[0], share, count, missing)
+        fills += [fill(share, self._fits.state(fresh.kind, fresh.kind.full)) for fresh in opened]
+        group += [self._open(fresh) for fresh in opened]
+        return most - missing + self._take(share, group, fills, missing)
+
+    def _take(self, share: Needs, group: list[int], fills: list[list[State]], most: int) -> int:
+        """Jobs on these nodes; how many. Leaves in `group` and `fills` the nodes that have room for more."""
+        placed = min(most, *map(len, fills))
+        states, used = self._states, self.used
+        at = 0
+        for number, after in zip(tuple(group), tuple(fills), strict=True):
+            states[number] = state = after[placed - 1]
+            if number not in used:
+                used[number] = state.kind.nodeset
+            left = after[placed:] if len(after) < MOST_FILLS else self._fits.fill(share, state)
+            if left:
+                group[at], fills[at] = number, left
+                at += 1
+        del group[at:], fills[at:]
+        return placed
 
     def _opened(self, fresh: Fresh, share: Needs, count: int, most: int) -> int:
         """Jobs with the same share of so many added nodes each, on as many nodes as may be added; how many."""
@@ -358,7 +382,7 @@ class Room:
         for candidate, free in chosen:
             fresh_ = sources.get(candidate.number)
             number = candidate.number if fresh_ is None else self._open(fresh_)
-            self._take(number, self._fits.state(candidate.kind, free))
+            self._use(number, self._fits.state(candidate.kind, free))
         return 1
 
     # --- one node
@@ -379,6 +403,6 @@ class Room:
         self._order.append(len(self._states) - 1)
         return len(self._states) - 1
 
-    def _take(self, number: int, state: State) -> None:
+    def _use(self, number: int, state: State) -> None:
         self._states[number] = state
         self.used.setdefault(number, state.kind.nodeset)

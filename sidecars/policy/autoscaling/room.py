@@ -244,7 +244,7 @@ class Room:
         return most - missing + self._take(share, group, fills, missing)
 
     def _take(self, share: Needs, group: list[int], fills: list[list[State]], most: int) -> int:
-        """Jobs on these nodes; how many. Leaves in `group` and `fills` the nodes that have room for more."""
+        """Jobs on these nodes; how many. `group` and `fills` keep the nodes that have room for more."""
         placed = min(most, *map(len, fills))
         states, used = self._states, self.used
         at = 0
@@ -284,25 +284,14 @@ class Room:
         if scan is None:
             scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
         first, rest, begin, seen, may = scan
-        states, fill, missing = self._states, self._fits.fill, count
+        states, fill = self._states, self._fits.fill
+        if first:
+            rest, begin = (*first, *rest[begin:]), 0
         found: list[int] = []
         fills: list[list[State]] = []
-        for looked, number in enumerate(first, 1):
-            state = states[number]
-            if state is None:
-                continue
-            after = state.fills.get(share)
-            if after or (after is None and (after := fill(share, state))):
-                found.append(number)
-                fills.append(after)
-                missing -= 1
-                if not missing:
-                    if looked > count:
-                        self._scans[key] = (*found, *first[looked:]), rest, begin, seen, may
-                    return found, fills
         while True:
             end = len(rest)
-            while missing and begin < end:
+            while begin < end and len(found) < count:
                 number = rest[begin]
                 begin += 1
                 state = states[number]
@@ -312,8 +301,7 @@ class Room:
                 if after or (after is None and (after := fill(share, state))):
                     found.append(number)
                     fills.append(after)
-                    missing -= 1
-            chunk = self._order[seen : seen + CHUNK] if missing else ()
+            chunk = self._order[seen : seen + CHUNK] if len(found) < count else ()
             if not chunk:
                 break
             seen += len(chunk)

@@ -10,10 +10,18 @@ from sidecars.exporter.samples import Samples
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.present import present, reserved
 from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import Behavior, Nodes, PresentNode, ScaledNodeSet, Settings, Shape
+from sidecars.policy.autoscaling.records import (
+    Behavior,
+    Nodes,
+    PresentNode,
+    ScaledNodeSet,
+    Settings,
+    Shape,
+    allocates,
+)
 from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
-from sidecars.slurm.errors import Unreachable
+from sidecars.slurm.errors import ServerFault, Unreachable
 from sidecars.slurm.records import Node, Partition, QueuedJobs, Reservation
 
 WITHIN = 120.0
@@ -28,10 +36,13 @@ class Cluster:
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
     reservations: tuple[Reservation, ...]
+    select_type_parameters: tuple[str, ...] = ()
+    """What Slurm allocates; () if it doesn't say so: Slurm's default is assumed, with which no job gets too little."""
 
 
 async def read(client: Carrier, former: Cluster | None) -> Cluster:
     """Read everything; only jobs that did not change are the same objects. Raises SlurmError."""
+    select_type_parameters = await _select_type_parameters(client)
     partitions = await client.call(protocol.get_partitions(), timeout=WITHIN)
     reservations = await client.call(protocol.get_reservations(), timeout=WITHIN)
     request = protocol.get_queue(None if former is None else former.queue)
@@ -42,7 +53,17 @@ async def read(client: Carrier, former: Cluster | None) -> Cluster:
     nodes = await client.call(protocol.get_nodes(), timeout=WITHIN)
     if queue is None or nodes is None:
         raise Unreachable(str(request), "it reports no change in answer to a request for everything")
-    return Cluster(queue, nodes.nodes, partitions, reservations)
+    return Cluster(queue, nodes.nodes, partitions, reservations, select_type_parameters)
+
+
+async def _select_type_parameters(client: Carrier) -> tuple[str, ...]:
+    try:
+        return await client.call(protocol.select_type_parameters(), timeout=WITHIN)
+    except ServerFault as error:
+        if error.status == protocol.STATUS_NO_SUCH_ENDPOINT:
+            # Slurm 25.11.
+            return ()
+        raise
 
 
 class Wanted:
@@ -59,7 +80,10 @@ class Wanted:
 
     def decide(self, cluster: Cluster, samples: Samples, now: float) -> None:
         """Decide, and add the samples."""
+        cores, memory = allocates(cluster.select_type_parameters)
         settings = Settings(
+            cores=cores,
+            memory=memory,
             tiers={it.name: it.tier for it in cluster.partitions},
             max_nodes={it.name: it.max_nodes for it in cluster.partitions if it.max_nodes is not None},
         )

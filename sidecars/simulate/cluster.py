@@ -41,6 +41,7 @@ class Cluster:
         self.jobs: dict[int, SimJob] = {}
         self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}
         self.started_at = clock()
+        self.select_type_parameters = ("CR_CORE_MEMORY",)
         """When slurmctld last started or was reconfigured."""
         self.return_to_service = 2
         """ReturnToService of slurm.conf: which DOWN nodes are up again when slurmd registers or answers a ping."""

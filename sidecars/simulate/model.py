@@ -229,7 +229,12 @@ class SlurmModel(ExternalJobs):
             case "licenses":
                 return ok({"licenses": [answers.license_(it) for it in self.licenses]})
             case "conf":
-                return ok({"slurm_conf_meta": {"BOOT_TIME": int(self.started_at)}})
+                return ok(
+                    {
+                        "slurm_conf": {"SelectTypeParameters": list(self.select_type_parameters)},
+                        "slurm_conf_meta": {"BOOT_TIME": int(self.started_at)},
+                    }
+                )
             case "reconfigure":
                 self.reconfigure()
                 return ok({})

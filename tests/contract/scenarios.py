@@ -553,6 +553,17 @@ async def slurmctld_tells_when_it_started_since_api_version_0_0_45(slurm: Target
 
 
 @scenario
+async def slurmctld_tells_what_it_allocates_since_api_version_0_0_45(slurm: Target) -> None:
+    if slurm.version == "v0.0.44":
+        with pytest.raises(ServerFault) as caught:
+            await slurm.call(protocol.select_type_parameters())
+        assert caught.value.status == protocol.STATUS_NO_SUCH_ENDPOINT
+        return
+    words = await slurm.call(protocol.select_type_parameters())
+    assert [word for word in words if word.startswith(("CR_CORE", "CR_CPU", "CR_SOCKET"))]
+
+
+@scenario
 async def slurmctld_reads_its_configuration_again_and_keeps_drains(slurm: Target) -> None:
     name = slurm.nodes[0]
     await slurm.write([name], "DRAIN", reason=WHY)

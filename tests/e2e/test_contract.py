@@ -26,6 +26,7 @@ READING: list[Scenario] = [
     scenarios.drain_sets_the_flag_and_the_reason,
     scenarios.an_unknown_node_is_not_found,
     scenarios.slurmctld_tells_when_it_started_since_api_version_0_0_45,
+    scenarios.slurmctld_tells_what_it_allocates_since_api_version_0_0_45,
     scenarios.jobs_are_listed_with_their_nodes_and_limits,
     scenarios.only_api_version_0_0_44_reports_that_a_job_is_exclusive,
     scenarios.no_new_job_is_answered_with_an_empty_list_of_no_time,

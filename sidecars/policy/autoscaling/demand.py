@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from math import inf
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling import fit
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from sidecars.policy.autoscaling.queue import Look
     from sidecars.policy.autoscaling.records import PresentNode, ScaledNodeSet
 
+MANY_JOBS = 10 * SHOWN
+"""Of more ids the first ones are selected."""
 MOST_CORRECTIONS = 8
 """Nodes that are added because Slurm would use the first choice of nodes in another order."""
 
@@ -52,6 +55,25 @@ class Demand:
     excluded: tuple[Excluded, ...]
     used: frozenset[str]
     """The nodes that Slurm has and that pending jobs would use."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The jobs that find no room for the same reason."""
+
+    count: int = 0
+    jobs: list[int] = field(default_factory=list)
+    """Those with the lowest ids, and others."""
+    most: float = inf
+    """No job with a higher id is wanted."""
+
+    def add(self, jobs: Sequence[int]) -> None:
+        """Add some, of which the lowest are kept."""
+        self.jobs += jobs
+        if len(self.jobs) > MANY_JOBS:
+            self.jobs = nsmallest(SHOWN, set(self.jobs))
+            if len(self.jobs) == SHOWN:
+                self.most = self.jobs[-1]
 
 
 class Planner:
@@ -100,7 +122,7 @@ class Planner:
             outcome, added = self._corrected(first, self._fill(added), added)
             outcome, added = self._smallest(outcome, added)
         numbers, promised, unsure = {*outcome.room.used}, outcome.placed, list[Excluded]()
-        if any(needs.alone is not None for run in self._look.runs for needs in run.bundle):
+        if any(run.unsure for run in self._look.runs):
             alone = self._fill(added, alone=True)
             numbers |= alone.room.used.keys()
             promised = tuple(map(min, outcome.placed, alone.placed))
@@ -188,16 +210,20 @@ class Planner:
     # --- why not
 
     def _unplaced(self, outcome: Outcome, added: Mapping[str, int]) -> list[Excluded]:
-        counts: Counter[tuple[NotCounted, str]] = Counter()
-        jobs: defaultdict[tuple[NotCounted, str], list[int]] = defaultdict(list)
+        tallies: dict[tuple[NotCounted, str], _Tally] = {}
+        of: dict[Bundle, _Tally] = {}
         for run, placed in zip(self._look.runs, outcome.placed, strict=True):
             if placed < run.count:
-                why = self._reasons.get(run.bundle)
-                if why is None:
-                    why = self._reasons[run.bundle] = self._why(run, added)
-                counts[why] += run.count - placed
-                jobs[why] += run.rest(placed)[:SHOWN]
-        return [Excluded(*why, count, tuple(jobs[why])) for why, count in counts.items()]
+                tally = of.get(run.bundle)
+                if tally is None:
+                    why = self._reasons.get(run.bundle)
+                    if why is None:
+                        why = self._reasons[run.bundle] = self._why(run, added)
+                    tally = of[run.bundle] = tallies.setdefault(why, _Tally())
+                tally.count += run.count - placed
+                if placed or run.least <= tally.most:
+                    tally.add(run.rest(placed)[:SHOWN])
+        return [Excluded(*why, it.count, tuple(it.jobs)) for why, it in tallies.items()]
 
     def _why(self, run: Run, added: Mapping[str, int]) -> tuple[NotCounted, str]:
         for needs in run.bundle:

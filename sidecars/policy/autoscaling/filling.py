@@ -50,16 +50,17 @@ class Filling:
         else:
             self._snapshots.clear()
         del self._placed[begin:], self._used[begin:]
+        placed, used, place = self._placed.append, self._used.append, room.place
         for at, run in enumerate(islice(runs, begin, None), begin):
-            if key is not None and at % EVERY == 0 and at > begin:
+            if at % EVERY == 0 and at > begin and key is not None:
                 self._snapshots.append((at, room.snapshot()))
             before = len(room.used)
-            self._placed.append(room.place(run.bundle, run.count))
+            placed(place(run.bundle, run.count))
             if len(room.used) > before:
                 new = islice(reversed(room.used.items()), len(room.used) - before)
-                self._used.append(Counter(name for number, name in new if number >= existing))
+                used(Counter(name for number, name in new if number >= existing))
             else:
-                self._used.append(NO_NODES)
+                used(NO_NODES)
         self._key, self._runs = key, runs
         return Outcome(tuple(self._placed), tuple(self._used), room)
 

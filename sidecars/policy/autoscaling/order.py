@@ -52,9 +52,15 @@ class Run:
     """Of each: the tasks of an array, 1 for another job."""
     count: int = field(init=False)
     """All of them."""
+    least: int = field(init=False)
+    """The lowest id."""
+    unsure: bool = field(init=False)
+    """Whether it is unknown of a job, or of a component, whether it is exclusive."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "count", sum(self.counts))
+        object.__setattr__(self, "least", min(self.jobs, default=0))
+        object.__setattr__(self, "unsure", any(it.alone is not None for it in self.bundle))
 
     def first(self, placed: int) -> tuple[int, ...]:
         """The jobs of which the first so many are."""

@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling.needs import Needs, Unreadable, read, rounded
@@ -120,10 +122,11 @@ class Queue:
     def replace(self, listed: QueuedJobs) -> None:
         """Have all jobs as in an answer of Slurm's. Cheap if the unchanged ones are the same objects (`get_queue`)."""
         former, now = self._last, listed.jobs
-        pairs = [(new, old) for new, old in zip(now, former, strict=False) if new is not old]
-        new = [*(it for it, _ in pairs), *now[len(former) :]]
+        # Without a step of the interpreter for each of the many that are the same objects.
+        differ = list(compress(range(len(now)), map(is_not, now, former)))
+        new = [*(now[at] for at in differ), *now[len(former) :]]
         known = self._listed
-        gone = {it.job_id for _, it in pairs} | {it.job_id for it in former[len(now) :]} if former else set(known)
+        gone = {it.job_id for it in (*(former[at] for at in differ), *former[len(now) :])} if former else set(known)
         changed = [it for it in new if (old := known.get(it.job_id)) is not it and old != it]
         if listed.exclusive_known != self._exclusive_known:
             self._exclusive_known = listed.exclusive_known

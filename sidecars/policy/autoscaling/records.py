@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sidecars.policy.reasons.autoscaling import Autoscaled, NotCounted
     from sidecars.slurm.gres import Gres
@@ -137,6 +137,12 @@ class Settings:
     """Whether Slurm allocates whole cores (CR_Core…) and not CPUs (CR_CPU…)."""
     memory: bool = True
     """Whether Slurm allocates memory (CR_…_Memory)."""
+
+
+def allocates(words: Iterable[str]) -> tuple[bool, bool]:
+    """`Settings.cores` and `Settings.memory` by the words of SelectTypeParameters, of which none is Slurm's default."""
+    found = {word.upper() for word in words} or {"CR_CORE_MEMORY"}
+    return not any(word.startswith("CR_CPU") for word in found), any(word.endswith("MEMORY") for word in found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecars.policy.autoscaling import fit, spread
+from sidecars.policy.autoscaling.fits import MOST_FILLS
 from sidecars.policy.autoscaling.spread import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sidecars.policy.autoscaling.features import Test
     from sidecars.policy.autoscaling.fit import Kind
@@ -140,6 +141,14 @@ class Room:
 
     def _place(self, needs: Needs, most: int) -> int:
         """A job, and more of the same on the same node; how many. Nodes are added only if no partition has room."""
+        if len(needs.partitions) == 1 and len(needs.features) <= 1:
+            # Often nothing else is to be tried before nodes are added.
+            partition, test = needs.partitions[0], needs.features[0] if needs.features else None
+            nodes = needs.min_nodes
+            if needs.max_nodes == 1:
+                return self._in_groups(needs, needs, 1, partition, test, most)
+            if self._rough and nodes <= min(needs.max_nodes or needs.cpus, needs.cpus) < 2 * nodes:
+                return self._in_groups(needs, self._fits.share(needs, nodes), nodes, partition, test, most)
         for new in (False, True):
             if new and not any(it.left for it in self._fresh):
                 return 0
@@ -187,6 +196,85 @@ class Room:
                 used[number] = state.kind.nodeset
         return placed
 
+    def _in_groups(self, needs: Needs, share: Needs, count: int, partition: str, test: Test | None, most: int) -> int:
+        """The same as `_evenly` again and again, for jobs that have no other place; how many.
+
+        Not always all that could be placed: the caller asks again until none is.
+        """
+        key = share, partition, test
+        scan = self._scans.get(key)
+        if scan is None:
+            scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
+        first, rest, begin, seen, may = scan
+        states, fill, missing = self._states, self._fits.fill, most
+        if first:
+            rest, begin = (*first, *rest[begin:]), 0
+        group: list[int] = []
+        fills: list[list[State]] = []
+        while missing:
+            end = len(rest)
+            while begin < end and len(group) < count:
+                number = rest[begin]
+                begin += 1
+                state = states[number]
+                if state is None:
+                    continue
+                after = state.fills.get(share)
+                if after or (after is None and (after := fill(share, state))):
+                    group.append(number)
+                    fills.append(after)
+            if len(group) == count:
+                missing -= self._take(share, group, fills, missing)
+                continue
+            chunk = self._order[seen : seen + CHUNK]
+            if not chunk:
+                break
+            seen += len(chunk)
+            rest, begin = self._maybe(chunk, share, may), 0
+        self._scans[key] = tuple(group), rest, begin, seen, may
+        if not missing:
+            return most
+        opened = self._to_open(needs, share, partition, test, count - len(group))
+        if len(group) + len(opened) < count:
+            return most - missing
+        if not group and opened[0] is opened[-1]:
+            return most - missing + self._opened(opened[0], share, count, missing)
+        fills += [fill(share, self._fits.state(fresh.kind, fresh.kind.full)) for fresh in opened]
+        group += [self._open(fresh) for fresh in opened]
+        return most - missing + self._take(share, group, fills, missing)
+
+    def _take(self, share: Needs, group: list[int], fills: list[list[State]], most: int) -> int:
+        """Jobs on these nodes; how many. `group` and `fills` keep the nodes that have room for more."""
+        placed = min(most, *map(len, fills))
+        states, used = self._states, self.used
+        at = 0
+        for number, after in zip(tuple(group), tuple(fills), strict=True):
+            states[number] = state = after[placed - 1]
+            if number not in used:
+                used[number] = state.kind.nodeset
+            left = after[placed:] if len(after) < MOST_FILLS else self._fits.fill(share, state)
+            if left:
+                group[at], fills[at] = number, left
+                at += 1
+        del group[at:], fills[at:]
+        return placed
+
+    def _opened(self, fresh: Fresh, share: Needs, count: int, most: int) -> int:
+        """Jobs with the same share of so many added nodes each, on as many nodes as may be added; how many."""
+        fill = self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full))
+        placed = 0
+        while True:
+            now = min(most - placed, len(fill))
+            state = fill[now - 1]
+            for _ in range(count):
+                number = self._open(fresh)
+                self._states[number] = state
+                self.used[number] = fresh.kind.nodeset
+            placed += now
+            # A node that is capped by MOST_FILLS may have room left; and the budget counts for each job.
+            if placed == most or fresh.left < count or self._budget is not None or len(fill) == MOST_FILLS:
+                return placed
+
     def _fitting(
         self, share: Needs, partition: str, test: Test | None, count: int
     ) -> tuple[list[int], list[list[State]]]:
@@ -196,25 +284,14 @@ class Room:
         if scan is None:
             scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
         first, rest, begin, seen, may = scan
-        states, fill, missing = self._states, self._fits.fill, count
+        states, fill = self._states, self._fits.fill
+        if first:
+            rest, begin = (*first, *rest[begin:]), 0
         found: list[int] = []
         fills: list[list[State]] = []
-        for looked, number in enumerate(first, 1):
-            state = states[number]
-            if state is None:
-                continue
-            after = state.fills.get(share)
-            if after or (after is None and (after := fill(share, state))):
-                found.append(number)
-                fills.append(after)
-                missing -= 1
-                if not missing:
-                    if looked > count:
-                        self._scans[key] = (*found, *first[looked:]), rest, begin, seen, may
-                    return found, fills
         while True:
             end = len(rest)
-            while missing and begin < end:
+            while begin < end and len(found) < count:
                 number = rest[begin]
                 begin += 1
                 state = states[number]
@@ -224,18 +301,20 @@ class Room:
                 if after or (after is None and (after := fill(share, state))):
                     found.append(number)
                     fills.append(after)
-                    missing -= 1
-            chunk = self._order[seen : seen + CHUNK] if missing else ()
+            chunk = self._order[seen : seen + CHUNK] if len(found) < count else ()
             if not chunk:
                 break
             seen += len(chunk)
-            # Most nodes are left out here, at little cost. One in a state that wasn't looked at yet may fit.
-            maybe: Iterable[int] = compress(chunk, map(may.__getitem__, map(states.__getitem__, chunk)))
-            if share.excluded_nodes:
-                maybe = (number for number in maybe if self._names.get(number) not in share.excluded_nodes)
-            rest, begin = tuple(maybe), 0
+            rest, begin = self._maybe(chunk, share, may), 0
         self._scans[key] = tuple(found), rest, begin, seen, may
         return found, fills
+
+    def _maybe(self, chunk: Sequence[int], needs: Needs, may: May) -> tuple[int, ...]:
+        """Those of the nodes that may have room: most are left out at little cost. One not looked at yet may have."""
+        maybe: Iterable[int] = compress(chunk, map(may.__getitem__, map(self._states.__getitem__, chunk)))
+        if needs.excluded_nodes:
+            maybe = (number for number in maybe if self._names.get(number) not in needs.excluded_nodes)
+        return tuple(maybe)
 
     def _kinds_for(self, needs: Needs, partition: str, test: Test | None) -> frozenset[Kind]:
         return frozenset(
@@ -291,7 +370,7 @@ class Room:
         for candidate, free in chosen:
             fresh_ = sources.get(candidate.number)
             number = candidate.number if fresh_ is None else self._open(fresh_)
-            self._take(number, self._fits.state(candidate.kind, free))
+            self._use(number, self._fits.state(candidate.kind, free))
         return 1
 
     # --- one node
@@ -312,6 +391,6 @@ class Room:
         self._order.append(len(self._states) - 1)
         return len(self._states) - 1
 
-    def _take(self, number: int, state: State) -> None:
+    def _use(self, number: int, state: State) -> None:
         self._states[number] = state
         self.used.setdefault(number, state.kind.nodeset)

@@ -52,7 +52,7 @@ from sidecars.slurm.protocol.reservations import (
     get_reservations,
     save_reservation,
 )
-from sidecars.slurm.protocol.slurmctld import ping, reconfigure, slurmctld_start
+from sidecars.slurm.protocol.slurmctld import ping, reconfigure, select_type_parameters, slurmctld_start
 from sidecars.slurm.protocol.usage import (
     get_job_usage,
     get_licenses,
@@ -92,6 +92,7 @@ __all__ = [
     "ping",
     "reconfigure",
     "save_reservation",
+    "select_type_parameters",
     "slurmctld_start",
     "start_external",
     "start_now",

@@ -18,6 +18,14 @@ def slurmctld_start() -> Request[int]:
     return Request("GET", "conf", read=lambda answer: answer.nested("slurm_conf_meta").number("BOOT_TIME"))
 
 
+def select_type_parameters() -> Request[tuple[str, ...]]:
+    """What Slurm allocates, as words of SelectTypeParameters such as `CR_CORE_MEMORY`; () if it doesn't say so.
+
+    API v0.0.45 and later.
+    """
+    return Request("GET", "conf", read=lambda answer: answer.nested("slurm_conf").words("SelectTypeParameters"))
+
+
 def reconfigure() -> Request[None]:
     """Make slurmctld read its configuration again."""
     return Request("GET", "reconfigure/", read=nothing)

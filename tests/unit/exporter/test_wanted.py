@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
 from sidecars.exporter import families
 from sidecars.exporter.declared import Declared
 from sidecars.exporter.samples import Samples
-from sidecars.exporter.wanted import Cluster, Wanted
+from sidecars.exporter.wanted import Cluster, Wanted, read
 from sidecars.policy.autoscaling.records import Shape
+from sidecars.simulate import ModelCarrier, SlurmModel
+from sidecars.simulate.records import Fault
+from sidecars.slurm.errors import ServerFault
 from sidecars.slurm.records import Node, Partition, QueuedJobs
 from tests.unit.exporter.exposition import parsed
 from tests.unit.policy.autoscaling.builders import NOW, job
@@ -85,3 +90,26 @@ def test_a_job_for_two_nodes_gets_a_second_one_although_slurm_reports_a_limit_of
     ):
         decided(wanted, Cluster(QueuedJobs((wide,), 0), (NODE,), (partition,), ()))
         assert wanted.replicas == {"cpu": size}
+
+
+def test_memory_counts_only_where_slurm_allocates_it() -> None:
+    wanted = Wanted([CPU])
+    jobs = QueuedJobs((job(1, tasks=2, memory_per_node=7000), job(2, tasks=2, memory_per_node=7000)), 0)
+    for words, size in (((), 2), (("CR_CORE_MEMORY",), 2), (("CR_CORE",), 1), (("CR_Core_Memory", "CR_LLN"), 2)):
+        decided(wanted, Cluster(jobs, (), PARTITIONS, (), words))
+        assert wanted.replicas == {"cpu": size}, words
+
+
+async def test_what_slurm_allocates_is_read_with_the_queue_where_it_says_so() -> None:
+    for version, words in (("v0.0.45", ("CR_CORE",)), ("v0.0.44", ())):
+        model = SlurmModel(lambda: NOW)
+        model.select_type_parameters = ("CR_CORE",)
+        found = await read(ModelCarrier(model, version=version), None)
+        assert found.select_type_parameters == words
+
+
+async def test_a_fault_of_slurm_is_not_taken_for_its_default() -> None:
+    model = SlurmModel(lambda: NOW)
+    model.fail(Fault.SERVER_ERROR, path="conf")
+    with pytest.raises(ServerFault):
+        await read(ModelCarrier(model), None)

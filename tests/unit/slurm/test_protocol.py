@@ -292,6 +292,19 @@ def test_the_configuration_tells_when_slurmctld_started() -> None:
     assert start(b'{"errors": []}') == 0
 
 
+def test_the_configuration_tells_what_slurm_allocates() -> None:
+    def words(body: bytes) -> tuple[str, ...]:
+        return protocol.decode(protocol.select_type_parameters(), 200, body)
+
+    assert words(b'{"slurm_conf": {"SelectTypeParameters": ["CR_CORE_MEMORY", "CR_LLN"]}}') == (
+        "CR_CORE_MEMORY",
+        "CR_LLN",
+    )
+    assert words(b'{"slurm_conf": {}, "errors": []}') == ()
+    with pytest.raises(Malformed, match="SelectTypeParameters"):
+        words(b'{"slurm_conf": {"SelectTypeParameters": 7}}')
+
+
 @BOTH
 def test_a_ping_tells_who_responds(version: str) -> None:
     (ping,) = answer(protocol.ping(), f"{version}-ping")

@@ -1,5 +1,6 @@
 """How many nodes the pending jobs could use, and for which jobs no node is added."""
 
+import random
 from typing import Any
 
 import pytest
@@ -316,3 +317,40 @@ def test_jobs_on_thousands_of_nodes_that_may_all_be_added_at_once_are_planned() 
     wide = nodeset(max=65536, behavior=Behavior(max_step_up=65536))
     jobs = [job(it, memory_per_node=it, min_nodes=2, max_nodes=65000, tasks=60000) for it in range(1, 6)]
     assert 7500 <= replicas(plan([wide], jobs))["cpu"] <= 65536
+
+
+@pytest.mark.parametrize("count", [40, 900])
+@pytest.mark.parametrize("budget", [None, 30.0])
+def test_jobs_that_have_one_place_only_are_placed_as_those_for_which_others_are_looked_at_too(
+    count: int, budget: float | None
+) -> None:
+    for seed in range(3):
+        random_ = random.Random(seed)  # noqa: S311 - no secret
+        there = [
+            node(f"w-{number}", free_cores=random_.randint(0, 4), free_memory=random_.randint(0, 8000), idle_since=None)
+            for number in range(count // 4)
+        ]
+        requests = [
+            (random_.choice([1, 2, 3]), random_.choice([1, 1, 2]), random_.choice([500, 1500])) for _ in "123456"
+        ]
+        chosen = [random_.choice(requests) for _ in range(count)]
+        found = []
+        for partitions in (("all",), ("all", "nowhere")):
+            jobs = [
+                job(
+                    number,
+                    priority=number * 7919 % 9 + 1,
+                    partitions=partitions,
+                    min_nodes=nodes,
+                    max_nodes=nodes,
+                    tasks=tasks * nodes,
+                    memory_per_node=memory,
+                )
+                for number, (tasks, nodes, memory) in enumerate(chosen, 1)
+            ]
+            sets = [nodeset(replicas=len(there), max=len(there) + 60, behavior=Behavior(max_step_up=60))]
+            found.append(plan(sets, jobs, there, settings=Settings(budget=budget and budget + len(there))))
+        one, several = found
+        assert replicas(one) == replicas(several)
+        assert one.promises == several.promises
+        assert one.promises

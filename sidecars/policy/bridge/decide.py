@@ -161,13 +161,13 @@ def _without_job(
             yield Report(pod, Why.REFUSED, text)
         return
     others = [pod for pod in pods if pod.present and pod.job is not None]
-    earlier = view.remaining.get(key)
-    if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier is not None:
+    earlier = view.started.get(key, ())
+    if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier:
         text = f"{len(waiting)} of {first.size} pods of {first.group} exist"
         if others:
             text = f"pod {others[0].name} of an earlier job of this group still exists"
-        elif earlier is not None:
-            text = f"job {earlier}, a component of an earlier job of this group, has not ended yet"
+        elif earlier:
+            text = f"job {earlier[0]} of this group, an earlier one, has not ended yet"
         elif any(pod.blocked for pod in waiting):
             text = "another scheduling gate is on the pod"
         for pod in waiting:
@@ -206,7 +206,7 @@ def _parts(pods: Iterable[Pod]) -> tuple[Part, ...]:
 def _with_job(
     job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str]
 ) -> Iterator[Action]:
-    used = [pod for pod in view.pods if pod.present and pod.job in job.ids and _fits(pod, job)]
+    used = [pod for job_id in job.ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
     taken = Counter(pod.job for pod in used)
     free = {it.job_id: it.size - taken[it.job_id] for it in job.components}
     for pod in waiting:
@@ -219,15 +219,17 @@ def _with_job(
             yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, text)
     if job.phase is Phase.SUBMITTED:
         size = sum(it.size for it in job.components)
-        if len(members) >= size:
+        if len(members) >= size and not view.started.get(_key(job)):
             yield Start(job)
             stuck = next((it for it in job.rest if it.confirmed and it.phase is Phase.PENDING), None)
             if stuck is not None and stuck.reason not in _NO_REASON:
                 for pod in members:
                     yield Report(pod, Why.WAITING, waiting_words(stuck))
             return
+        earlier = view.started.get(_key(job), ())
+        text = f"job {earlier[0]} of this group, an earlier one, has not ended yet" if earlier else ""
         for pod in members:
-            yield Report(pod, Why.INCOMPLETE, f"{len(members)} of {size} pods of {pod.group} exist")
+            yield Report(pod, Why.INCOMPLETE, text or f"{len(members)} of {size} pods of {pod.group} exist")
         return
     if job.phase is Phase.RUNNING:
         yield from _running(job, members, used, view, blockers)
@@ -296,7 +298,7 @@ def _running(
 
 def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
     """Cancel the jobs none of whose pods exists, and superfluous held jobs. Terminating pods keep their job."""
-    present = {pod.job for pod in view.pods if pod.present and pod.job is not None}
+    present = view.labelled.keys()
     for job in view.jobs.values():
         if job.phase is Phase.ENDED:
             if job.remaining and (_is_theirs(job, view) or job.confirmed):

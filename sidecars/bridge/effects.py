@@ -116,7 +116,7 @@ class Effects:
             excluded = ()
         key = action.key
         try:
-            job_id = await self._slurm.submit(action.user, requests_of(action, excluded))
+            job_id = await self._slurm.submit(action.user, requests_of(action, excluded, len(names) - len(excluded)))
         except SlurmError as error:
             log.warning("submission for %s/%s: %s", key.namespace, key.group, error)
             self._memory.refuse(key, str(error), self._now())

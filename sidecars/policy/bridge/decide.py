@@ -198,9 +198,13 @@ def _without_job(
 
 
 def _parts(pods: Iterable[Pod]) -> tuple[Part, ...]:
-    """The equal ones among the pods together, in an order that doesn't depend on their names."""
+    """The equal ones among the pods together, in an order that doesn't depend on their names: the smallest first.
+
+    Slurm places one component after the other, each on as many nodes as it may have.
+    """
     counts = Counter(pod.shape for pod in pods if pod.shape is not None)
-    return tuple(Part(shape, count) for shape, count in sorted(counts.items(), key=lambda it: it[0].digest))
+    found = [Part(shape, count) for shape, count in counts.items()]
+    return tuple(sorted(found, key=lambda it: (it.pods * it.shape.cpus, it.shape.digest)))
 
 
 def _with_job(

@@ -118,7 +118,7 @@ class Effects:
             excluded = ()
         key = action.key
         try:
-            job_id = await self._slurm.submit(action.user, requests_of(action, excluded))
+            job_id = await self._slurm.submit(action.user, requests_of(action, excluded, len(names) - len(excluded)))
         except SlurmError as error:
             log.warning("submission for %s/%s: %s", key.namespace, key.group, error)
             metrics.REFUSED.labels(type(error).__name__).inc()

@@ -18,7 +18,7 @@ from sidecars.kube.records import ConfigMap
 from sidecars.policy.bridge import groups, pods, shape, tenants
 from sidecars.policy.bridge.causes import cause_of
 from sidecars.policy.bridge.decide import decide
-from sidecars.policy.bridge.groups import Group
+from sidecars.policy.bridge.groups import Group, Source
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
 from sidecars.policy.bridge.records import Job, Phase, View, Why
@@ -80,6 +80,8 @@ class Passes:
         self._others = False
         self._concerned: dict[str, Pod] = {}
         self._shapes: dict[str, tuple[object, Group, Shape | None, str]] = {}
+        self._sources: dict[str, Source] = {}
+        """The objects with the sizes of groups, by the pod's uid."""
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._again: deque[int] = deque()
@@ -215,9 +217,13 @@ class Passes:
         # What other pods request is looked at with everything else: there may be thousands of changes a second.
         if event.new is not None and pods.concerned(pod):
             self._concerned[pod.metadata.uid] = pod
+            source = groups.source_of(pod)
+            if source is not None:
+                self._sources[pod.metadata.uid] = source
             self.wake()
         elif self._concerned.pop(pod.metadata.uid, None) is not None:
             self._shapes.pop(pod.metadata.uid, None)
+            self._sources.pop(pod.metadata.uid, None)
             self.wake()
 
     def _node_changed(self, event: Event[Node]) -> None:
@@ -275,10 +281,9 @@ class Passes:
         await self._effects.apply(actions)
 
     def _read_owners(self) -> None:
-        named = {pod.metadata.uid: groups.source_of(pod) for pod in self._concerned.values()}
-        waiting = (named[uid] for uid, pod in self._concerned.items() if pods.job_id_of(pod) is None)
-        self._owners.forget(frozenset(filter(None, named.values())))
-        self._owners.read(dict.fromkeys(filter(None, waiting)))
+        self._owners.forget(frozenset(self._sources.values()))
+        waiting = (it for uid, it in self._sources.items() if pods.job_id_of(self._concerned[uid]) is None)
+        self._owners.read(dict.fromkeys(waiting))
 
     def _job_shapes(self) -> dict[int, set[Shape]]:
         found: defaultdict[int, set[Shape]] = defaultdict(set)
@@ -293,8 +298,7 @@ class Passes:
     def _shape(self, pod: Pod) -> tuple[Group, Shape | None, str]:
         meta = pod.metadata
         root = self._root()
-        source = groups.source_of(pod)
-        facts = self._owners.facts
+        source, facts = self._sources.get(meta.uid), self._owners.facts
         version = meta.resource_version, frozenset(root), facts.get(source) if source is not None else None
         cached = self._shapes.get(meta.uid)
         if cached is None or cached[0] != version:

@@ -30,6 +30,7 @@ Observed with Slurm 26.05.5 (slurmctld and slurmrestd alone):
 - excluded_nodes with a name that Slurm lacks refuses the job (2018): exclude only nodes that have a record.
 - Each component of a heterogeneous job has its own comment and admin comment, is started alone, and can be cancelled
   alone. The end of the first one ends the others, and so does the loss of a node.
+- Slurm places the components in their order, no two on one node, each on as many nodes as its range allows.
 - A heterogeneous job is started by the backfill scheduler alone (bf_interval, 30 s).
 - The end of an external job doesn't wake the scheduler: the next job waits for sched_interval (60 s), for the backfill
   scheduler (30 s), or for a submission.

@@ -59,10 +59,10 @@ def decide(view: View) -> tuple[Action, ...]:
     for job in view.jobs.values():
         if job.phase is Phase.SUBMITTED and _is_theirs(job, view):
             submitted[_key(job)].append(job)
-    blockers, used = _blockers(view), _present(view)
+    blockers = _blockers(view)
     adoptable: set[int] = set()
     for key, pods in groups.items():
-        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, used, adoptable)
+        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
     actions += _orphans(view, adoptable)
     return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
 
@@ -112,22 +112,12 @@ def _blockers(view: View) -> dict[str, str]:
     return found
 
 
-def _present(view: View) -> dict[int, list[Pod]]:
-    """The pods that may use resources, by the job of their label."""
-    found: defaultdict[int, list[Pod]] = defaultdict(list)
-    for pod in view.pods:
-        if pod.job is not None and pod.present:
-            found[pod.job].append(pod)
-    return found
-
-
 def _group(
     key: GroupKey,
     pods: list[Pod],
     view: View,
     submitted: list[Job],
     blockers: Mapping[str, str],
-    used: Mapping[int, list[Pod]],
     adoptable: set[int],
 ) -> Iterator[Action]:
     live = [pod for pod in pods if pod.live]
@@ -150,8 +140,7 @@ def _group(
         job = min((job for _, job in labelled), key=lambda it: it.job_id)
         members = [pod for pod, its in labelled if its is job]
         adoptable.add(job.job_id)
-        its = [pod for job_id in job.ids for pod in used.get(job_id, ()) if _fits(pod, job)]
-        yield from _with_job(job, members, waiting, view, blockers, its)
+        yield from _with_job(job, members, waiting, view, blockers)
     elif waiting:
         yield from _without_job(key, waiting, pods, view, submitted, adoptable)
 
@@ -177,13 +166,13 @@ def _without_job(
             yield Report(pod, Why.REFUSED, text)
         return
     others = [pod for pod in pods if pod.present and pod.job is not None]
-    earlier = view.remaining.get(key)
-    if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier is not None:
+    earlier = view.started.get(key, ())
+    if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier:
         text = f"{len(waiting)} of {first.size} pods of {first.group} exist"
         if others:
             text = f"pod {others[0].name} of an earlier job of this group still exists"
-        elif earlier is not None:
-            text = f"job {earlier}, a component of an earlier job of this group, has not ended yet"
+        elif earlier:
+            text = f"job {earlier[0]} of this group, an earlier one, has not ended yet"
         elif any(pod.blocked for pod in waiting):
             text = "another scheduling gate is on the pod"
         for pod in waiting:
@@ -214,14 +203,19 @@ def _without_job(
 
 
 def _parts(pods: Iterable[Pod]) -> tuple[Part, ...]:
-    """The equal ones among the pods together, in an order that doesn't depend on their names."""
+    """The equal ones among the pods together, in an order that doesn't depend on their names: the smallest first.
+
+    Slurm places one component after the other, each on as many nodes as it may have.
+    """
     counts = Counter(pod.shape for pod in pods if pod.shape is not None)
-    return tuple(Part(shape, count) for shape, count in sorted(counts.items(), key=lambda it: it[0].digest))
+    found = [Part(shape, count) for shape, count in counts.items()]
+    return tuple(sorted(found, key=lambda it: (it.pods * it.shape.cpus, it.shape.digest)))
 
 
 def _with_job(
-    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str], used: list[Pod]
+    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str]
 ) -> Iterator[Action]:
+    used = [pod for job_id in job.ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
     taken = Counter(pod.job for pod in used)
     free = {it.job_id: it.size - taken[it.job_id] for it in job.components}
     for pod in waiting:
@@ -234,15 +228,17 @@ def _with_job(
             yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, text)
     if job.phase is Phase.SUBMITTED:
         size = sum(it.size for it in job.components)
-        if len(members) >= size:
+        if len(members) >= size and not view.started.get(_key(job)):
             yield Start(job)
             stuck = next((it for it in job.rest if it.confirmed and it.phase is Phase.PENDING), None)
             if stuck is not None and stuck.reason not in _NO_REASON:
                 for pod in members:
                     yield Report(pod, Why.WAITING, waiting_words(stuck))
             return
+        earlier = view.started.get(_key(job), ())
+        text = f"job {earlier[0]} of this group, an earlier one, has not ended yet" if earlier else ""
         for pod in members:
-            yield Report(pod, Why.INCOMPLETE, f"{len(members)} of {size} pods of {pod.group} exist")
+            yield Report(pod, Why.INCOMPLETE, text or f"{len(members)} of {size} pods of {pod.group} exist")
         return
     if job.phase is Phase.RUNNING:
         yield from _running(job, members, used, view, blockers)
@@ -311,7 +307,7 @@ def _running(
 
 def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
     """Cancel the jobs none of whose pods exists, and superfluous held jobs. Terminating pods keep their job."""
-    present = {pod.job for pod in view.pods if pod.present and pod.job is not None}
+    present = view.labelled.keys()
     for job in view.jobs.values():
         if job.phase is Phase.ENDED:
             if job.remaining and (_is_theirs(job, view) or job.confirmed):

@@ -12,10 +12,27 @@ from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, Exter
 _GPU = "gres/gpu:"
 
 
-def requests_of(submit: Submit, excluded: tuple[str, ...]) -> tuple[ExternalRequest, ...]:
-    """The requests for the job's components. `excluded` are the names in Slurm of the nodes to avoid."""
+def requests_of(submit: Submit, excluded: tuple[str, ...], places: int = 0) -> tuple[ExternalRequest, ...]:
+    """The requests for the job's components. `excluded` are the names in Slurm of the nodes to avoid.
+
+    `places`: the number of the other nodes; 0: not known. A component may only have so many of them that the others get
+    theirs: Slurm gives each as many as it may have, and no two components the same one.
+    """
     comment = bridge.encode(comment_for(submit))
-    return tuple(_request(part, comment, excluded) for part in submit.parts)
+    most = _most_nodes(submit.parts, places)
+    return tuple(_request(part, most[index], comment, excluded) for index, part in enumerate(submit.parts))
+
+
+def _most_nodes(parts: tuple[Part, ...], places: int) -> list[int]:
+    """How many nodes each component may have: its pods, or its part of the nodes by what it requests."""
+    if len(parts) == 1 or places < len(parts) or places >= sum(it.pods for it in parts):
+        return [it.pods for it in parts]
+    most = [1] * len(parts)
+    for _ in range(places - len(parts)):
+        open_ones = [index for index, it in enumerate(parts) if most[index] < it.pods]
+        neediest = max(open_ones, key=lambda index: parts[index].pods * parts[index].shape.cpus / most[index])
+        most[neediest] += 1
+    return most
 
 
 def comment_for(submit: Submit) -> Comment:
@@ -28,7 +45,7 @@ def comment_for(submit: Submit) -> Comment:
     return Comment(key.namespace, key.group, "", pods, parts)
 
 
-def _request(part: Part, comment: str, excluded: tuple[str, ...]) -> ExternalRequest:
+def _request(part: Part, most: int, comment: str, excluded: tuple[str, ...]) -> ExternalRequest:
     shape, pods = part
     return ExternalRequest(
         name=shape.name,
@@ -36,7 +53,7 @@ def _request(part: Part, comment: str, excluded: tuple[str, ...]) -> ExternalReq
         comment=comment,
         tasks=pods,
         min_nodes=min(max(1, shape.min_nodes), pods),
-        max_nodes=min(shape.max_nodes or pods, pods),
+        max_nodes=max(min(shape.max_nodes or most, most), min(shape.min_nodes, pods)),
         cpus_per_task=shape.cpus,
         memory_per_task=shape.memory,
         gres_per_task=shape.gres,

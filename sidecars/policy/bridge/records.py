@@ -169,14 +169,26 @@ class View:
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
 
     @cached_property
-    def remaining(self) -> Mapping[GroupKey, int]:
-        """A component that has not ended, of a heterogeneous job that has, by its group."""
-        return {
-            GroupKey(job.comment.namespace, job.comment.group): job.remaining[0]
-            for job in self.jobs.values()
+    def labelled(self) -> Mapping[int, list[Pod]]:
+        """The pods that are not gone by the job of their label."""
+        found: dict[int, list[Pod]] = {}
+        for pod in self.pods:
+            if pod.present and pod.job is not None:
+                found.setdefault(pod.job, []).append(pod)
+        return found
+
+    @cached_property
+    def started(self) -> Mapping[GroupKey, tuple[int, ...]]:
+        """The jobs that were started and have not ended, or not all of their components, by their group."""
+        found: dict[GroupKey, tuple[int, ...]] = {}
+        for job in self.jobs.values():
+            ended = job.phase is Phase.ENDED and not job.remaining
             # Anyone can write the comment of a job of his own.
-            if job.remaining and (job.confirmed or self.users.get(job.comment.namespace) == job.user)
-        }
+            ours = job.confirmed or self.users.get(job.comment.namespace) == job.user
+            if job.phase is not Phase.SUBMITTED and not ended and ours:
+                key = GroupKey(job.comment.namespace, job.comment.group)
+                found[key] = (*found.get(key, ()), job.job_id)
+        return found
 
     @cached_property
     def components(self) -> Mapping[int, tuple[Job, Job]]:

@@ -206,7 +206,7 @@ class World:
 
     def observe(self, *, all_of: bool = False) -> None:
         """The bridge's cache catches up with some of the pods, or with all."""
-        for uid in {*self.pods, *self.cache}:
+        for uid in sorted({*self.pods, *self.cache}):
             if all_of or self.rng.random() < 0.2:
                 if uid in self.pods:
                     self.cache[uid] = self.pods[uid].pod

@@ -205,8 +205,8 @@ def test_a_job_of_uid_0_is_cancelled_and_never_started() -> None:
 
 
 BIG = dataclasses.replace(SHAPE, cpus=4)
-MIXED = tuple(sorted((Part(SHAPE, 2), Part(BIG, 1)), key=lambda it: it.shape.digest))
-FIRST, SECOND = (7, 8) if MIXED[0].shape == SHAPE else (8, 7)
+MIXED = (Part(SHAPE, 2), Part(BIG, 1))
+FIRST, SECOND = 7, 8
 """The components of the small pods and of the big one."""
 
 
@@ -275,9 +275,12 @@ def test_the_end_of_one_component_deletes_all_pods_and_cancels_the_others(first:
 def test_a_group_gets_no_other_job_while_a_component_of_its_earlier_one_has_not_ended() -> None:
     *reports, cancel = act(*unequal(), jobs=(mixed(Phase.RUNNING, Phase.ENDED, slots=(("a", 2),)),))
     assert {it.message for it in reports if isinstance(it, Report)} == {
-        "job 7, a component of an earlier job of this group, has not ended yet"
+        "job 7 of this group, an earlier one, has not ended yet"
     }
     assert isinstance(cancel, Cancel)
+    old = dataclasses.replace(RUNNING, job_id=5, comment=Comment("team", "group/g", pods=3))
+    assert [type(it) for it in act(*unequal(), jobs=(old,))] == [*[Report] * 3, Cancel]
+    assert [type(it) for it in act(*labelled(), jobs=(old, mixed()))] == [*[Report] * 3, Cancel]
     forged = dataclasses.replace(mixed(Phase.RUNNING, Phase.ENDED), user="eve", confirmed=False)
     assert [type(it) for it in act(*unequal(), jobs=(forged,))] == [Submit]
 

@@ -112,6 +112,14 @@ def test_unequal_pods_are_components_with_one_comment_that_tells_them_apart() ->
     assert bridge.decode(first.comment) == Comment("team", "u", "", 3, ((SHAPE.digest, 2), (big.digest, 1)))
 
 
+@pytest.mark.parametrize(
+    ("places", "most"), [(0, (1, 2, 4)), (2, (1, 2, 4)), (3, (1, 1, 1)), (4, (1, 1, 2)), (6, (1, 1, 4)), (7, (1, 2, 4))]
+)
+def test_a_component_leaves_nodes_to_the_others(places: int, most: tuple[int, ...]) -> None:
+    parts = tuple(Part(dataclasses.replace(SHAPE, cpus=cpus), pods) for cpus, pods in ((1, 1), (1, 2), (8, 4)))
+    assert tuple(it.max_nodes for it in requests_of(Submit(KEY, parts), (), places)) == most
+
+
 def test_the_most_demanding_of_the_pods_of_a_job_counts() -> None:
     big = dataclasses.replace(SHAPE, cpus=3)
     record, states = running(Allocation("n1", 6)), frozenset({"RUNNING"})

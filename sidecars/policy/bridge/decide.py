@@ -287,6 +287,8 @@ def _running(
         if not pod.gated and pod.reported[0] not in ("", Why.RELEASED.value):
             yield Report(pod, Why.RELEASED, f"Slurm job {job.job_id} runs")
     gated = [pod for pod in members if pod.gated]
+    if not gated:
+        return
     # A release that was sent, and that isn't seen yet, is sent again to the same node, whose place it has.
     pairs = [(pod, pod.node) for pod in gated if pod.node]
     for its in job.components:

@@ -154,11 +154,10 @@ def test_a_job_that_slurm_refuses_is_submitted_again() -> None:
 
 
 def test_an_incomplete_group_has_its_number_of_pods() -> None:
-    shape = replace(SHAPE, pods=4)
-    shown = reported(gated(job=None, shape=shape, key=GroupKey("physics", "group/train")))
+    shown = reported(gated(job=None, group="group train", size=4, key=GroupKey("physics", "group/train")))
     finding = the_only(waiting(*shown, number=""))
     assert (finding.code, finding.cause) == ("GroupIncomplete", "1 of 4 pods of group train exist.")
-    assert "group-size" in finding.remedy
+    assert "the size of the group" in finding.remedy
 
 
 def blocking() -> tuple[str, str]:

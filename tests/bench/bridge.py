@@ -65,7 +65,7 @@ LINES = """\
 MaxNodeCount=1024
 MaxJobCount=50000
 SelectTypeParameters=CR_Core_Memory
-SchedulerParameters=extra_constraints,sched_interval=5
+SchedulerParameters=extra_constraints,sched_interval=2
 NodeSet=bridge Feature=slurm-bridge
 PartitionName=slurm-bridge Nodes=bridge State=UP
 """

@@ -67,6 +67,20 @@ GPUS_TYPE: Final = "REGISTER_GPUS_TYPE"
 GPUS_ON_MISMATCH: Final = "REGISTER_GPUS_ON_MISMATCH"
 """Drain or Refuse: what happens with another number of GPUs than expected."""
 
+# ---- logs ----------------------------------------------------------------------------------------------------------
+
+LOGS_FOLDERS: Final = "LOGS_FOLDERS"
+"""Folders in which output files of jobs may lie, one on each line: where the container has volumes of slurmd's."""
+
+LOGS_PRIVATE_FILES: Final = "LOGS_PRIVATE_FILES"
+"""true: files are printed that only their owner or its group may read."""
+
+LOGS_BYTES_PER_SECOND: Final = "LOGS_BYTES_PER_SECOND"
+"""Bytes that are printed at most, averaged over a second."""
+
+LOGS_BACKLOG_BYTES: Final = "LOGS_BACKLOG_BYTES"
+"""Bytes of a file that may wait to be printed."""
+
 # ---- reconfigure ---------------------------------------------------------------------------------------------------
 
 STATE_SAVE_LOCATION: Final = "STATE_SAVE_LOCATION"
@@ -129,6 +143,7 @@ KEYS_DIR: Final = "KEYS_DIR"
 LIVE_DIR: Final = "LIVE_DIR"
 CHECK_DIR: Final = "CHECK_DIR"
 SLURM_NODE_DIR: Final = "SLURM_NODE_DIR"
+SLURM_LOGS_DIR: Final = "SLURM_LOGS_DIR"
 SLURM_JWT_KEY_FILE: Final = "SLURM_JWT_KEY_FILE"
 SLURMD_PORT: Final = "SLURMD_PORT"
 SLURMCTLD_PORT: Final = "SLURMCTLD_PORT"
@@ -140,6 +155,7 @@ BY_ROLE: Final[Mapping[str, frozenset[str]]] = {
         {POD_NAME, POD_NAMESPACE, POD_UID, POD_IP, NODESET_UID, NODESET_CONF, CPUS, MEMORY_MIB, SLINKY_TOPOLOGY}
         | {POD_MEMORY_MIB, KUBE_NODE_NAME, GPUS, GPUS_EXPECTED, GPUS_TYPE, GPUS_ON_MISMATCH}
     ),
+    "logs": frozenset({SLURM_NODE_NAME, LOGS_FOLDERS, LOGS_PRIVATE_FILES, LOGS_BYTES_PER_SECOND, LOGS_BACKLOG_BYTES}),
     "reconfigure": frozenset({POD_NAME, POD_IP, STATE_SAVE_LOCATION, CONFIG_UPDATE, START_GATE}),
 }
 """The variables that the pod templates set for each role."""

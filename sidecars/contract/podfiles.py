@@ -30,6 +30,12 @@ RELEASED = "released"
 LOG = "log/slurmd"
 """The folder of slurmd's log, on a volume of its own. slurmd mounts only this folder of it."""
 
+JOBS = "logs/slurmd"
+"""The same for job logs, in pods with the container `logs`: where prolog and epilog announce jobs."""
+
+LOGS_FOLDER = "/run/slurm-logs"
+"""Where slurmd and `logs` mount that folder."""
+
 
 def folder(environment: Mapping[str, str]) -> Path:
     """The shared folder: FOLDER unless the environment's SLURM_NODE_DIR names another."""

@@ -203,6 +203,12 @@ class Edge:
             raise FileNotFoundError(f"{self.places.live}: no {dryrun.SLURM_CONF} yet")
         return dryrun.hosts(files)
 
+    def has_accounting(self) -> bool:
+        """Whether the slurmctld of the configuration that lies there uses slurmdbd. Raises OSError."""
+        files = _read(self.places.live)
+        type_ = dryrun.setting(files, "AccountingStorageType") if dryrun.SLURM_CONF in files else None
+        return type_ is not None and type_.lower().endswith("slurmdbd")
+
     def end_if_leading(self) -> str:
         """Have slurmctld save its state and end if it is the primary; why it doesn't, empty if it does or isn't."""
         if not self._one_at_a_time.acquire(blocking=False):

@@ -23,6 +23,7 @@ from sidecars.reconfigure.actions import Keep, Log
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.firststart import FirstStart
 from sidecars.reconfigure.machine import Phase, Seen, Settings, State
 from sidecars.slurm import health
 
@@ -165,20 +166,30 @@ def end_with_container(work: Callable[[], object], end: Callable[[int], object] 
         end(1)
 
 
+def answers_at(port: int) -> bool | None:
+    """Whether slurmctld answers at its port; False if nothing listens, None if that is not known."""
+    try:
+        return health.answers("127.0.0.1", port, 1.0)
+    except OSError:
+        return None
+
+
 def open_start_gate(
     folder: Path, slurmctld_port: int, peers: handover.Peers, publish: Callable[[startgate.State], None]
 ) -> None:
     """Serve the start gate in `folder`, in threads of their own."""
-
-    def answers() -> bool | None:
-        try:
-            return health.answers("127.0.0.1", slurmctld_port, 1.0)
-        except OSError:
-            return None
-
     gate = startgate.Server(folder, peers, publish)
-    for work in (gate.serve, lambda: gate.watch(answers)):
+    for work in (gate.serve, lambda: gate.watch(lambda: answers_at(slurmctld_port))):
         threading.Thread(target=end_with_container, args=(work,), daemon=True).start()
+
+
+def look_after_first_start(
+    first_start: FirstStart, edge: Edge, now: Callable[[], float], pause: Callable[[float], None]
+) -> None:
+    """Look until slurmctld has saved all of its state once."""
+    while first_start.pending():
+        first_start.look(now(), answers_at(edge.places.port), edge.has_accounting)
+        pause(startgate.LOOK)
 
 
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
@@ -195,6 +206,11 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     key = edge.places.keys / manifest.JWT_KEY
     server = status.Server(host, port, edge.places.host, key.read_bytes, time.time, edge.end_if_leading)
     system = RealSystem(server)
+    # slurmctld starts only when `run` has brought it a configuration.
+    first_start = FirstStart(edge.places.state, system.log_line)
+    first_start.begin()
+    looks = (first_start, edge, system.now, time.sleep)
+    threading.Thread(target=look_after_first_start, args=looks, daemon=True).start()
     if folder := environment.get(variables.START_GATE):
         open_start_gate(Path(folder), edge.places.port, Peers(edge, port, system), server.publish_start_gate)
     run(settings, edge, system)

@@ -47,6 +47,8 @@ def main(
         found = registration(read_facts(environment, host(), read_gpus(environment, vendor)))
         podfiles.create_private(folder / podfiles.HOOK)
         podfiles.create_private(folder / podfiles.LOG)
+        if (folder / podfiles.JOBS).parent.is_dir():
+            podfiles.create_private(folder / podfiles.JOBS)
         for name in (podfiles.CONF, podfiles.STOP):
             (folder / name).unlink(missing_ok=True)
         record = _wait_for_record(folder, clock, sleep)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sidecars.contract import manifest, paths
 from sidecars.slurm import conf
-from sidecars.workloads import gres, health, slurm_conf_lines
+from sidecars.workloads import gres, health, job_logs, slurm_conf_lines
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
     Controller,
@@ -152,6 +152,9 @@ class _Composer:
             self._add(slurm_conf_lines.accounting(self._facts.accounting))
         else:
             lists = slurm_conf_lines.lists(controller)
+            if job_logs.is_on(nodesets):
+                self._files[job_logs.FILE] = self._facts.site.workloads.scripts[job_logs.SCRIPT]
+                self._origins[job_logs.FILE] = (Origin(1, OPERATOR),)
             prologs = self._scripts("Prolog", "spec.prologScriptRefs", controller.spec.prolog_script_refs)
             epilogs = self._scripts("Epilog", "spec.epilogScriptRefs", controller.spec.epilog_script_refs)
             ctld_prologs = self._scripts(
@@ -181,6 +184,9 @@ class _Composer:
             self._script_section(
                 "### SLURMCTLD PROLOG & EPILOG ###", ctld_prologs + ctld_epilogs, f"{paths.SLURM_CONF_FOLDER}/"
             )
+            if job_logs.is_on(nodesets):
+                # Before the site's, whose output it prepares for.
+                self._section("### JOB LOGS ###", [f"Prolog={job_logs.FILE}", f"Epilog={job_logs.FILE}"])
             # Bare names: slurmctld hands these files to every slurmd (configless).
             self._script_section("### PROLOG & EPILOG ###", prologs + epilogs, "")
             self._nodesets(nodesets)

@@ -23,7 +23,9 @@ print(peak, time.process_time())
 """
 
 
-@pytest.mark.parametrize("module", ["sidecars.register.main", "sidecars.register.nvidia", "sidecars.node.main"])
+@pytest.mark.parametrize(
+    "module", ["sidecars.register.main", "sidecars.register.nvidia", "sidecars.node.main", "sidecars.logs.main"]
+)
 def test_a_role_in_a_worker_pod_loads_little(module: str) -> None:
     command = [sys.executable, "-c", PROBE.format(module=module)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
@@ -54,7 +56,7 @@ def test_no_role_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_the_roles(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert (
-        "{operator,register,node,reconfigure,release,simulate,doctor,exporter,plugin,secrets,backup,bridge}"
+        "{operator,register,node,reconfigure,release,simulate,doctor,exporter,plugin,secrets,backup,bridge,logs}"
         in capsys.readouterr().out
     )
 

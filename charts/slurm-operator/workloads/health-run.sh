@@ -16,6 +16,7 @@ own='slurm-node: health: '
 here=${0%/*}
 node=${SLURMD_NODENAME:-$(uname -n)}
 pod=${SLURM_NODE_DIR:-/run/slurm-node}
+logs=${SLURM_LOGS_DIR:-/run/slurm-logs}
 SLURM_HEALTH_STATE=${SLURM_HEALTH_STATE:-/run/slurm-health}
 state=$SLURM_HEALTH_STATE
 CHECKS='' CHECK_SECONDS=10 BUDGET_SECONDS=25
@@ -63,6 +64,12 @@ examine() {
   echo "$1: $(words "$out")"
 }
 
+# Prints a line to slurmd's log and, on workers with job logs, to their log.
+say() {
+  printf '%s\n' "$1"
+  test ! -d "$logs" || (umask 022 && printf '%s\n' "$1" >>"$logs/health")
+}
+
 scontrol_() { timeout -k 1 8 scontrol "$@"; }
 
 # Reads the node's states and reason. Fails if Slurm has no such node or doesn't answer.
@@ -83,17 +90,17 @@ drain() {
   if is_drained && test "$reason" = "$1"; then
     return
   elif is_drained && ! is_own; then
-    echo "not drained, because it already is: $reason"
+    say "not drained, because it already is: $reason"
   elif is_down && test -n "$reason" && ! is_own; then
-    echo "not drained, because it is DOWN: $reason"
+    say "not drained, because it is DOWN: $reason"
   else
-    scontrol_ update "NodeName=$node" State=DRAIN "Reason=$1" && echo "drained $node"
+    scontrol_ update "NodeName=$node" State=DRAIN "Reason=$1" && say "drained $node"
   fi
 }
 
 undrain() {
   is_drained && is_own || return 0
-  scontrol_ update "NodeName=$node" State=UNDRAIN && echo "undrained $node: it is healthy again"
+  scontrol_ update "NodeName=$node" State=UNDRAIN && say "undrained $node: it is healthy again"
 }
 
 mkdir -p "$state" || exit 1
@@ -122,7 +129,7 @@ done
 
 if test -n "$failed"; then
   failed=$(printf '%s' "$own$failed" | cut -c1-250)
-  echo "$failed"
+  say "$failed"
   : >"$state/failed"
 fi
 if "$first"; then
@@ -134,7 +141,7 @@ if "$first"; then
 elif is_leaving; then
   :
 elif test -n "$failed"; then
-  look && drain "$failed" || echo "Slurm doesn't answer: the next run repeats the request"
+  look && drain "$failed" || say "Slurm doesn't answer: the next run repeats the request"
 elif test -e "$state/failed" || test ! -e "$state/known"; then
   # An earlier pod of this name may have left its drain.
   look && undrain && rm -f "$state/failed" && : >"$state/known"

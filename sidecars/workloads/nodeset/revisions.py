@@ -22,6 +22,7 @@ CHOICES = (
     "ordinalPadding",
     "oversubscribeNode",
     "powerSaving",
+    "jobLogs",
 )
 """The fields of NodeSet.spec whose change is a new revision."""
 
@@ -86,6 +87,8 @@ def _effective(spec: Json) -> Json:
     saving = _map(choices.pop("powerSaving", None))
     if saving.get("enabled"):
         choices["powerSaving"] = {"enabled": True}
+    if not _map(spec.get("jobLogs")).get("enabled"):
+        choices.pop("jobLogs", None)
     if not _map(spec.get("ssh")).get("enabled"):
         choices.pop("ssh", None)
     if template := _map(spec.get("template")):

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from sidecars.workloads import assembly, gres, names, quantities, restapi, users
+from sidecars.workloads import assembly, gres, job_logs, names, quantities, restapi, users
 from sidecars.workloads.controller import conf_server, jwt_key, slurm_key
 from sidecars.workloads.facts import Facts
 from sidecars.workloads.nodeset import ssh
@@ -82,6 +82,7 @@ def _overlays(nodeset: NodeSet) -> list[str]:
         "daemonset": daemon_set and not host_network,
         "daemonset-hostnetwork": daemon_set and host_network,
         "ssh": nodeset.spec.ssh.enabled,
+        **job_logs.overlays(nodeset),
     }
     return [overlay for overlay, on in needed.items() if on]
 
@@ -94,6 +95,7 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
         ssh.variables(nodeset, controller, facts)
         | users.variables(controller)
         | gres.variables(nodeset, slurmd_limits)
+        | job_logs.variables(nodeset)
         | {
             "namespace": nodeset.namespace,
             "clusterDomain": facts.site.cluster_domain,

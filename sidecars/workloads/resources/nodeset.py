@@ -102,6 +102,18 @@ class Health(Part, frozen=True, kw_only=True):
     """The site's own programs, by the name of the check."""
 
 
+class JobLogs(Part, frozen=True, kw_only=True):
+    """NodeSet.spec.jobLogs."""
+
+    enabled: bool = False
+    private_files: bool = False
+    """Whether files are printed that not all users may read."""
+    bytes_per_second: int = 10_485_760
+    """Bytes that a worker prints at most, averaged over a second."""
+    backlog_bytes: int = 268_435_456
+    """Bytes of a file that may wait to be printed."""
+
+
 class AutoscalingWindow(Part, frozen=True, kw_only=True):
     """Other limits at some times of the week. Times are UTC, as "08:00"."""
 
@@ -166,6 +178,7 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     """A container, merged into that of slurmd."""
     gpu: Gpu = Gpu()
     health: Health = Health()
+    job_logs: JobLogs = JobLogs()
     power_saving: PowerSaving = PowerSaving()
     ssh: Ssh = Ssh()
     logfile: Json = {}

@@ -280,3 +280,19 @@ def test_the_other_slurmctld_are_those_of_the_installed_set(edge: Edge) -> None:
 
 def test_what_slurm_takes_only_on_a_restart_are_keys_of_slurm() -> None:
     assert set(keys.READ_AT_START) <= set(keys.spelled("slurm.conf"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("AccountingStorageType=accounting_storage/slurmdbd\n", True),
+        ("accountingstoragetype=ACCOUNTING_STORAGE/SLURMDBD\n", True),
+        ("AccountingStorageType=accounting_storage/none\n", False),
+        ("ClusterName=lab\n", False),
+        (None, False),
+    ],
+)
+def test_it_knows_whether_slurmctld_uses_slurmdbd(edge: Edge, lines: str | None, *, expected: bool) -> None:
+    if lines is not None:
+        (edge.places.live / "slurm.conf").write_text(lines)
+    assert edge.has_accounting() is expected

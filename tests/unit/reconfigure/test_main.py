@@ -25,6 +25,7 @@ from sidecars.reconfigure.actions import (
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.firststart import NEEDED, FirstStart
 from sidecars.reconfigure.machine import Settings, State
 from sidecars.reconfigure.main import run
 from tests.unit.reconfigure.simulation import config
@@ -160,3 +161,26 @@ def test_a_wrong_environment_or_an_argument_ends_it(capsys: pytest.CaptureFixtur
     assert main.main(environment={}) == 2
     assert main.main(["--verbose"], environment={}) == 2
     assert "unexpected argument '--verbose'" in capsys.readouterr().err
+
+
+def test_a_slurmctld_that_ended_in_its_first_minutes_is_looked_after_until_it_has_saved_all(
+    tmp_path: Path,
+) -> None:
+    live, state = tmp_path / "live", tmp_path / "state"
+    for folder in (live, state):
+        folder.mkdir()
+    (live / "slurm.conf").write_text("AccountingStorageType=accounting_storage/slurmdbd\n")
+    places = Places(tmp_path, tmp_path, live, tmp_path, tmp_path, state, "slurm-controller-0", port=1)
+    first_start, now = FirstStart(state, print), iter(range(10))
+    looks: list[str] = []
+    first_start.begin()
+    (state / "clustername").write_text("slurm_slurm|4711")
+
+    def pause(seconds: float) -> None:
+        looks.append((state / "clustername").read_text())
+        if len(looks) == 3:
+            for name in NEEDED:
+                (state / name).touch()
+
+    main.look_after_first_start(first_start, Edge(places), lambda: next(now), pause)
+    assert looks == ["slurm_slurm|4711", "slurm_slurm", "slurm_slurm", "slurm_slurm|4711"]

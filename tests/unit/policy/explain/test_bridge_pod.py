@@ -154,10 +154,10 @@ def test_a_job_that_slurm_refuses_is_submitted_again() -> None:
 
 
 def test_an_incomplete_group_has_its_number_of_pods() -> None:
-    shown = reported(gated(job=None, group="group train", size=4, key=GroupKey("physics", "group/train")))
+    shown = reported(gated(job=None, size=4, group="group train", key=GroupKey("physics", "group/train")))
     finding = the_only(waiting(*shown, number=""))
     assert (finding.code, finding.cause) == ("GroupIncomplete", "1 of 4 pods of group train exist.")
-    assert "the size of the group" in finding.remedy
+    assert "bridge.md#groups" in finding.remedy
 
 
 def blocking() -> tuple[str, str]:

@@ -34,6 +34,7 @@ def revision(of: NodeSet, facts: Facts | None = None) -> render.Revision:
         {"ordinalPadding": 2},
         {"oversubscribeNode": True},
         {"powerSaving": {"enabled": True}},
+        {"jobLogs": {"enabled": True}},
     ],
 )
 def test_what_the_pods_are_made_of_makes_a_new_revision(change: dict[str, Any]) -> None:
@@ -48,6 +49,7 @@ def test_what_the_pods_are_made_of_makes_a_new_revision(change: dict[str, Any]) 
         {"pinToNode": True},
         {"powerSaving": {"enabled": False, "min": 3}},
         {"minReadySeconds": 5},
+        {"jobLogs": {"enabled": False, "privateFiles": True}},
         {"volumeClaimTemplates": [CLAIM]},
         {"updateStrategy": {"type": "OnDelete"}},
         {"slurmd": {"resources": {}, "env": None}, "template": {"spec": {"affinity": {}}}, "extraConf": ""},

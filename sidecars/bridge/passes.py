@@ -84,7 +84,7 @@ class Passes:
         self._sources: dict[str, tuple[Pod, Source | None]] = {}
         self._shapes: dict[str, tuple[object, _Shaped]] = {}
         self._views: dict[str, tuple[Pod, _Shaped, str, bool, SeenPod]] = {}
-        """The pods as `decide` looks at them, each after what it was made from."""
+        """The pods as `decide` looks at them, each after what it depends on."""
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._again: deque[int] = deque()

@@ -1,6 +1,7 @@
 """Single decisions about pods and their placeholder jobs."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -370,3 +371,29 @@ def test_pods_of_a_part_of_an_object_are_known_by_their_job_when_the_object_is_g
     assert isinstance(deleted, DeletePod)
     [unknown] = act(dataclasses.replace(pod, key=GroupKey("team", "jobset/sx")), jobs=(job,))
     assert isinstance(unknown, Report)
+
+
+class Counted(tuple[Pod, ...]):
+    """Counts how often all pods are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Pod]:
+        Counted.looks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("phase", [Phase.SUBMITTED, Phase.PENDING, Phase.RUNNING, Phase.ENDED])
+def test_all_pods_are_looked_at_equally_often_however_many_groups_exist(phase: Phase) -> None:
+    looks = []
+    for count in (1, 50):
+        keys = [GroupKey("team", f"u{number}") for number in range(count)]
+        pods = Counted(dataclasses.replace(BOUND, uid=it.group, key=it, job=n) for n, it in enumerate(keys, 1))
+        jobs = {
+            n: dataclasses.replace(RUNNING, job_id=n, phase=phase, comment=Comment("team", it.group, SHAPE.digest))
+            for n, it in enumerate(keys, 1)
+        }
+        Counted.looks = 0
+        decide(View(pods, jobs, True, {"team": "ada"}, {"a": ""}))
+        looks.append(Counted.looks)
+    assert looks[0] == looks[1] > 0

@@ -317,7 +317,34 @@ def test_a_component_that_no_node_fits_shows_slurms_reason_and_is_started_again(
     stuck = dataclasses.replace(job.rest[0], phase=Phase.PENDING, confirmed=True, reason="PartitionConfig")
     start, *reports = act(*labelled(), jobs=(together([dataclasses.replace(job, rest=()), stuck]),))
     assert isinstance(start, Start)
-    assert {it.message for it in reports if isinstance(it, Report)} == {"Slurm job 8 waits: PartitionConfig"}
+    [message] = {it.message for it in reports if isinstance(it, Report)}
+    assert message.startswith("Slurm job 8 waits: PartitionConfig. The partition's configuration excludes the job")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("", "Slurm job 7 waits: Slurm has not looked at it yet"),
+        (
+            "Resources",
+            "Slurm job 7 waits: Resources. It is the first in its partition, and the resources that it requests are "
+            "not free",
+        ),
+        ("OfALaterSlurm", "Slurm job 7 waits: OfALaterSlurm"),
+    ],
+)
+def test_a_waiting_pod_shows_slurms_reason_in_words(reason: str, message: str) -> None:
+    pending = dataclasses.replace(JOB, phase=Phase.PENDING, reason=reason)
+    assert act(LABELLED, jobs=(pending,)) == (Report(LABELLED, Why.WAITING, message),)
+
+
+def test_a_waiting_pod_shows_when_slurm_expects_the_start_and_small_changes_of_it_are_no_writes() -> None:
+    messages = set()
+    for start in (1_790_000_401, 1_790_000_700, 1_790_000_900):
+        pending = dataclasses.replace(JOB, phase=Phase.PENDING, reason="Priority", start_time=start)
+        messages |= {it.message for it in act(LABELLED, jobs=(pending,)) if isinstance(it, Report)}
+    [message] = messages
+    assert message.endswith(". Slurm expects it to start by 2026-09-21T14:30:00Z")
 
 
 def test_a_group_with_too_many_kinds_of_pods_is_refused() -> None:

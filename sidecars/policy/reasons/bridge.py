@@ -10,7 +10,7 @@ class PodQueued(Explained):
 
     WAITING = (
         "Waiting",
-        "Slurm has the pod's job in its queue. The message has Slurm's reason in words, and when Slurm expects the job to start.",
+        "Slurm has the pod's job in its queue. The message has Slurm's reason, and when Slurm expects it to start.",
         WAIT,
     )
     INCOMPLETE = (

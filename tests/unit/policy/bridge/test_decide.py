@@ -325,11 +325,7 @@ def test_a_component_that_no_node_fits_shows_slurms_reason_and_is_started_again(
     ("reason", "message"),
     [
         ("", "Slurm job 7 waits: Slurm has not looked at it yet"),
-        (
-            "Resources",
-            "Slurm job 7 waits: Resources. It is the first in its partition, and the resources that it requests are "
-            "not free",
-        ),
+        ("Licenses", "Slurm job 7 waits: Licenses. The job waits for licenses"),
         ("OfALaterSlurm", "Slurm job 7 waits: OfALaterSlurm"),
     ],
 )

@@ -40,6 +40,8 @@ OTHERS_SECONDS = 5.0
 """Seconds after which everything is looked at when other pods have changed what they request of nodes."""
 _READS = 5
 """How many waiting jobs are read again each second for Slurm's reason."""
+_Shaped = tuple[Group, Shape | None, str]
+"""The group of a pod, what it requests, and why it can't have a job."""
 
 
 class Passes:
@@ -79,9 +81,10 @@ class Passes:
         self._busy = False
         self._others = False
         self._concerned: dict[str, Pod] = {}
-        self._shapes: dict[str, tuple[object, Group, Shape | None, str]] = {}
-        self._sources: dict[str, Source] = {}
-        """The objects with the sizes of groups, by the pod's uid."""
+        self._sources: dict[str, tuple[Pod, Source | None]] = {}
+        self._shapes: dict[str, tuple[object, _Shaped]] = {}
+        self._views: dict[str, tuple[Pod, _Shaped, str, bool, SeenPod]] = {}
+        """The pods as `decide` looks at them, each after what it depends on."""
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._again: deque[int] = deque()
@@ -130,13 +133,14 @@ class Passes:
     def waiting(self) -> Counter[tuple[str, str]]:
         """The pods that wait, by the reason of their condition and the class of Slurm's reason."""
         found = Counter({(why.value, ""): 0 for why in Why if why not in (Why.RELEASED, Why.WAITING)})
+        jobs = {job_id: job for job in self._jobs.values() for job_id in job.ids}
         for pod in self._concerned.values():
             gated = any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
             if not gated or pod.finished or pod.metadata.deletion_timestamp is not None:
                 continue
             shown = pod.status.condition(bridge.CONDITION)
             reason = shown.reason if shown is not None else Why.WAITING.value
-            job = self._jobs.get(pods.job_id_of(pod) or 0)
+            job = jobs.get(pods.job_id_of(pod) or 0)
             pending = reason == Why.WAITING.value and job is not None and job.phase is Phase.PENDING
             found[reason, cause_of(job.reason).value if pending and job is not None else ""] += 1
         return found
@@ -217,13 +221,10 @@ class Passes:
         # What other pods request is looked at with everything else: there may be thousands of changes a second.
         if event.new is not None and pods.concerned(pod):
             self._concerned[pod.metadata.uid] = pod
-            source = groups.source_of(pod)
-            if source is not None:
-                self._sources[pod.metadata.uid] = source
             self.wake()
         elif self._concerned.pop(pod.metadata.uid, None) is not None:
-            self._shapes.pop(pod.metadata.uid, None)
-            self._sources.pop(pod.metadata.uid, None)
+            for known in (self._sources, self._shapes, self._views):
+                known.pop(pod.metadata.uid, None)
             self.wake()
 
     def _node_changed(self, event: Event[Node]) -> None:
@@ -281,9 +282,10 @@ class Passes:
         await self._effects.apply(actions)
 
     def _read_owners(self) -> None:
-        self._owners.forget(frozenset(self._sources.values()))
-        waiting = (it for uid, it in self._sources.items() if pods.job_id_of(self._concerned[uid]) is None)
-        self._owners.read(dict.fromkeys(waiting))
+        named = {uid: self._source(pod) for uid, pod in self._concerned.items()}
+        waiting = (named[uid] for uid, pod in self._concerned.items() if pods.job_id_of(pod) is None)
+        self._owners.forget(frozenset(filter(None, named.values())))
+        self._owners.read(dict.fromkeys(filter(None, waiting)))
 
     def _job_shapes(self) -> dict[int, set[Shape]]:
         found: defaultdict[int, set[Shape]] = defaultdict(set)
@@ -295,17 +297,25 @@ class Passes:
                     found[job_id].add(wanted)
         return found
 
-    def _shape(self, pod: Pod) -> tuple[Group, Shape | None, str]:
+    def _source(self, pod: Pod) -> Source | None:
+        cached = self._sources.get(pod.metadata.uid)
+        if cached is None or cached[0] is not pod:
+            cached = self._sources[pod.metadata.uid] = pod, groups.source_of(pod)
+        return cached[1]
+
+    def _shape(self, pod: Pod) -> _Shaped:
+        """The same object until something of it changes."""
         meta = pod.metadata
         root = self._root()
-        source, facts = self._sources.get(meta.uid), self._owners.facts
+        source = self._source(pod)
+        facts = self._owners.facts
         version = meta.resource_version, frozenset(root), facts.get(source) if source is not None else None
         cached = self._shapes.get(meta.uid)
         if cached is None or cached[0] != version:
             group = groups.group_of(pod, facts)
-            cached = version, group, *pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name)
-            self._shapes[meta.uid] = cached
-        return cached[1:]
+            found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name)
+            cached = self._shapes[meta.uid] = version, (group, *found)
+        return cached[1]
 
     def _root(self) -> Mapping[str, str]:
         text = "Slurm user {} has uid 0: an administrator maps this namespace to another user"
@@ -321,12 +331,17 @@ class Passes:
 
     def _seen(self, pod: Pod, now: float) -> SeenPod:
         meta, spec, memory = pod.metadata, pod.spec, self._memory
-        group, wanted, problem = self._shape(pod)
+        shaped = self._shape(pod)
         lost = False
         if spec.node_name and self._nodes.get(None, spec.node_name) is None:
             lost = memory.lost(spec.node_name, now)
         sent = memory.sent.get(meta.uid, "")
-        found = pods.pod_of(pod, group, wanted, problem, sent=sent, lost=lost)
+        known = self._views.get(meta.uid)
+        if known is not None and known[0] is pod and known[1] is shaped and known[2:4] == (sent, lost):
+            found = known[4]
+        else:
+            found = pods.pod_of(pod, *shaped, sent=sent, lost=lost)
+            self._views[meta.uid] = pod, shaped, sent, lost, found
         if found.gated or found.bound or not found.live:
             memory.unbound.pop(meta.uid, None)
             return found

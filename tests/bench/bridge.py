@@ -54,7 +54,7 @@ from tests.support.bridge_world import ACCOUNTS, BRIDGE, control_plane, status
 
 PODS_IN_ALL = 5_000
 BURST = 1_000
-SINGLE = 15
+SINGLE = 10
 UNSATISFIABLE = 500
 IDLE_SECONDS = 30.0
 ON_A_NODE = 100
@@ -65,7 +65,7 @@ LINES = """\
 MaxNodeCount=1024
 MaxJobCount=50000
 SelectTypeParameters=CR_Core_Memory
-SchedulerParameters=extra_constraints,sched_interval=5
+SchedulerParameters=extra_constraints,sched_interval=2
 NodeSet=bridge Feature=slurm-bridge
 PartitionName=slurm-bridge Nodes=bridge State=UP
 """
@@ -96,12 +96,11 @@ async def _run(folder: Path, plane: ControlPlane, pods: int, profile: Path | Non
         await it.prepare(folder / "jwt.key", profile)
         try:
             async with _Stalls(rest) as stalls:
-                found = [
-                    *await it.singles(),
-                    *await it.burst(),
-                    *await it.beside_unsatisfiable(),
-                    *await it.settled(),
-                ]
+                found: list[Figure] = []
+                for step in (it.singles, it.burst, it.beside_unsatisfiable, it.settled):
+                    figures = await step()
+                    print(table(figures), file=sys.stderr, flush=True)
+                    found += figures
             return [*found, figure("slurmctld: the slowest answer", stalls.longest, "s", most=1)]
         except TimeoutError:
             print("\n".join(it.program.logged().splitlines()[-40:]), file=sys.stderr)

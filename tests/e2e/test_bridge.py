@@ -18,7 +18,7 @@ from tests.support.bridge import slurm as simulated
 from tests.support.bridge_world import World, a_world, control_plane
 
 LINES = """\
-SchedulerParameters=extra_constraints,sched_interval=5,bf_interval=1
+SchedulerParameters=extra_constraints,sched_interval=2,bf_interval=1
 NodeSet=bridge Feature=slurm-bridge
 PartitionName=slurm-bridge Nodes=bridge State=UP
 """

@@ -39,9 +39,14 @@ from sidecars.policy.bridge.records import (
     Why,
     avoid_key,
 )
+from sidecars.policy.conditions import timestamp
+from sidecars.policy.explain.words import UNKNOWN, words
 
 MOST_PARTS = 32
 """Components of a heterogeneous job."""
+
+START_ROUNDING = 600
+"""Seconds to which the expected start of a job is rounded."""
 
 BIND_SECONDS = 15.0
 """A released pod has to be bound within this time. Otherwise its job is cancelled, and its node is avoided."""
@@ -261,12 +266,24 @@ _NO_REASON = frozenset({"", "None", "JobHeldUser", "JobHeldAdmin"})
 
 
 def waiting_words(job: Job) -> str:
-    """Why the job waits."""
+    """Why the job waits, with Slurm's reason in words, and when Slurm expects it to start.
+
+    The time is rounded up, because each new text is a write.
+    """
     if job.phase is Phase.STARTING:
         return f"Slurm job {job.job_id} is starting"
     if job.phase is Phase.STOPPED:
         return f"Slurm job {job.job_id} is suspended"
-    return f"Slurm job {job.job_id} waits: {job.reason or 'Slurm has not looked at it yet'}"
+    text = f"Slurm job {job.job_id} waits: "
+    if job.reason in ("", "None"):
+        text += "Slurm has not looked at it yet"
+    else:
+        known = words(job.reason)
+        text += job.reason if known is UNKNOWN else f"{job.reason}. {known.cause.rstrip('.')}"
+    if job.start_time:
+        by = timestamp(-(-job.start_time // START_ROUNDING) * START_ROUNDING)
+        text += f". Slurm expects it to start by {by}"
+    return text
 
 
 def _running(
@@ -283,6 +300,8 @@ def _running(
         if not pod.gated and pod.reported[0] not in ("", Why.RELEASED.value):
             yield Report(pod, Why.RELEASED, f"Slurm job {job.job_id} runs")
     gated = [pod for pod in members if pod.gated]
+    if not gated:
+        return
     # A release that was sent, and that isn't seen yet, is sent again to the same node, whose place it has.
     pairs = [(pod, pod.node) for pod in gated if pod.node]
     for its in job.components:

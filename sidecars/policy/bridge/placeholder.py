@@ -91,7 +91,9 @@ def job_of(
     `shapes`: what the pods with a job's label request, by the job's id. `kube_nodes` are the Kubernetes nodes by the
     names of their records in Slurm.
     """
-    confirmed = bridge.decode(record.admin_comment) is not None
+    # The bridge writes the comment itself as the admin comment.
+    admin = record.admin_comment
+    confirmed = bool(admin) and (admin == record.comment or bridge.decode(admin) is not None)
     its = shapes.get(record.job_id, ())
     slots = [(kube_nodes.get(it.node, it.node), _slots(it, its, record)) for it in record.allocations]
     return Job(

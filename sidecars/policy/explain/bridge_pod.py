@@ -20,7 +20,7 @@ TENANTS = "slurm-bridge-tenants"
 NOT_SEEN_SECONDS = 30.0
 """Time after which a pod without a condition is not merely new."""
 
-_WAITS = re.compile(r"Slurm job [0-9]+ waits: (\S+)")
+_WAITS = re.compile(r"Slurm job [0-9]+ waits: ([A-Za-z0-9_]+)(?=$|\.)")
 _BLOCKER = re.compile(r"pod ([a-z0-9.-]+)/([a-z0-9.-]+) of an ended job is still on node")
 _NO_USER = "has no Slurm user"
 _LEVELS = {
@@ -120,7 +120,7 @@ def _waiting(pod: Object, message: str, seen: Seen, about: str) -> list[Finding]
     reason = words(found[1])
     level = Level.WAITS if reason.waits else Level.BLOCKS
     remedy = reason.remedy.replace("JOB", number)
-    return [Finding(found[1], level, about, f"{message}. {reason.cause}", remedy, event=reason.event)]
+    return [Finding(found[1], level, about, f"{message}.", remedy, event=reason.event)]
 
 
 def _reported(pod: Object, shown: objects.ConditionSeen, seen: Seen, about: str) -> Finding:

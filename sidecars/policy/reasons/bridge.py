@@ -8,7 +8,11 @@ class PodQueued(Explained):
     """The reasons of the condition `slinky.slurm.net/Queued` of a pod that Slurm schedules
     ([Slurm Bridge](../bridge.md)). Its status is True while the pod waits."""
 
-    WAITING = "Waiting", "Slurm has the pod's job in its queue. The message has Slurm's reason.", WAIT
+    WAITING = (
+        "Waiting",
+        "Slurm has the pod's job in its queue. The message has Slurm's reason, and when Slurm expects it to start.",
+        WAIT,
+    )
     INCOMPLETE = (
         "GroupIncomplete",
         "The job of a group is submitted when all pods of the group exist. The message has their number.",

@@ -1,6 +1,7 @@
 """Single decisions about pods and their placeholder jobs."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -319,7 +320,30 @@ def test_a_component_that_no_node_fits_shows_slurms_reason_and_is_started_again(
     stuck = dataclasses.replace(job.rest[0], phase=Phase.PENDING, confirmed=True, reason="PartitionConfig")
     start, *reports = act(*labelled(), jobs=(together([dataclasses.replace(job, rest=()), stuck]),))
     assert isinstance(start, Start)
-    assert {it.message for it in reports if isinstance(it, Report)} == {"Slurm job 8 waits: PartitionConfig"}
+    [message] = {it.message for it in reports if isinstance(it, Report)}
+    assert message.startswith("Slurm job 8 waits: PartitionConfig. The partition's configuration excludes the job")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("", "Slurm job 7 waits: Slurm has not looked at it yet"),
+        ("Licenses", "Slurm job 7 waits: Licenses. The job waits for licenses"),
+        ("OfALaterSlurm", "Slurm job 7 waits: OfALaterSlurm"),
+    ],
+)
+def test_a_waiting_pod_shows_slurms_reason_in_words(reason: str, message: str) -> None:
+    pending = dataclasses.replace(JOB, phase=Phase.PENDING, reason=reason)
+    assert act(LABELLED, jobs=(pending,)) == (Report(LABELLED, Why.WAITING, message),)
+
+
+def test_a_waiting_pod_shows_when_slurm_expects_the_start_and_small_changes_of_it_are_no_writes() -> None:
+    messages = set()
+    for start in (1_790_000_401, 1_790_000_700, 1_790_000_900):
+        pending = dataclasses.replace(JOB, phase=Phase.PENDING, reason="Priority", start_time=start)
+        messages |= {it.message for it in act(LABELLED, jobs=(pending,)) if isinstance(it, Report)}
+    [message] = messages
+    assert message.endswith(". Slurm expects it to start by 2026-09-21T14:30:00Z")
 
 
 def test_a_group_with_too_many_kinds_of_pods_is_refused() -> None:
@@ -373,3 +397,29 @@ def test_pods_of_a_part_of_an_object_are_known_by_their_job_when_the_object_is_g
     assert isinstance(deleted, DeletePod)
     [unknown] = act(dataclasses.replace(pod, key=GroupKey("team", "jobset/sx")), jobs=(job,))
     assert isinstance(unknown, Report)
+
+
+class Counted(tuple[Pod, ...]):
+    """Counts how often all pods are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Pod]:
+        Counted.looks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("phase", [Phase.SUBMITTED, Phase.PENDING, Phase.RUNNING, Phase.ENDED])
+def test_all_pods_are_looked_at_equally_often_however_many_groups_exist(phase: Phase) -> None:
+    looks = []
+    for count in (1, 50):
+        keys = [GroupKey("team", f"u{number}") for number in range(count)]
+        pods = Counted(dataclasses.replace(BOUND, uid=it.group, key=it, job=n) for n, it in enumerate(keys, 1))
+        jobs = {
+            n: dataclasses.replace(RUNNING, job_id=n, phase=phase, comment=Comment("team", it.group, SHAPE.digest))
+            for n, it in enumerate(keys, 1)
+        }
+        Counted.looks = 0
+        decide(View(pods, jobs, True, {"team": "ada"}, {"a": ""}))
+        looks.append(Counted.looks)
+    assert looks[0] == looks[1] > 0

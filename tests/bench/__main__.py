@@ -7,7 +7,19 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.bench import autoscale, charts, controlplane, exporter, figures, kube, nodeset, postrender, slurm, worker
+from tests.bench import (
+    autoscale,
+    charts,
+    controlplane,
+    exporter,
+    figures,
+    kube,
+    logs,
+    nodeset,
+    postrender,
+    slurm,
+    worker,
+)
 from tests.bench.former import comparing
 
 BENCHES: dict[str, figures.Bench] = {
@@ -18,6 +30,7 @@ BENCHES: dict[str, figures.Bench] = {
     "controlplane": controlplane.bench,
     "nodeset": nodeset.bench,
     "worker": worker.bench,
+    "logs": logs.bench,
     "exporter": exporter.bench,
     "postrender": postrender.bench,
 }

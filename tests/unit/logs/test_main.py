@@ -158,6 +158,17 @@ def test_an_environment_that_cannot_be_used_is_named(
     assert message in capsys.readouterr().err
 
 
+def test_without_the_rights_for_private_files_it_ends_and_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_groups: list[int]) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "setgroups", refuse)
+    assert main.main(environment=environment(tmp_path, tmp_path, LOGS_PRIVATE_FILES="true")) == 2
+    assert "needs root with the capabilities SETUID and SETGID" in capsys.readouterr().err
+
+
 def test_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--fast"], environment={}) == 2
     assert "'--fast'" in capsys.readouterr().err

@@ -16,7 +16,7 @@ CHUNK = 65_536
 """Bytes of a file that are read at once."""
 PASS_BYTES = 524_288
 """Bytes after which a pass ends, about."""
-MAX_OPEN = 512
+MAX_OPEN = 1024
 """Open files. Others are read when one of these is closed."""
 RETRY_SECONDS = 0.4
 """Pause between attempts to open a file that doesn't exist yet."""

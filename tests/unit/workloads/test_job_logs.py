@@ -135,3 +135,12 @@ def test_without_job_logs_the_configuration_has_no_prolog() -> None:
     found = config.compose(controller(), [nodeset()], facts())
     assert "slurm-job-logs" not in found.files
     assert "Prolog" not in found.files["slurm.conf"]
+
+
+def test_a_file_of_the_site_with_the_name_of_the_prolog_is_refused() -> None:
+    site = facts(config_maps={"site": {"slurm-job-logs": "#!/bin/sh\nexit 1\n"}})
+    found = config.compose(controller(prologScriptRefs=[{"name": "site"}]), [nodeset(**ON)], site)
+    [problem] = found.problems
+    assert problem.origin == "ConfigMap site key slurm-job-logs"
+    assert "rename one of the two" in problem.message
+    assert "exit 1" not in found.files["slurm-job-logs"]

@@ -60,8 +60,7 @@ def bench() -> list[Figure]:
 @contextmanager
 def _running(root: Path, name: str, **more: str) -> Iterator[tuple[Path, Path, "subprocess.Popen[bytes]", Printed]]:
     inbox, home = root / name / "inbox", root / name / "home"
-    inbox.mkdir(parents=True)
-    home.mkdir()
+    home.mkdir(parents=True)
     environment = {"SLURM_NODE_NAME": "w-0", "SLURM_LOGS_DIR": str(inbox), "LOGS_FOLDERS": str(home)} | more
     process = subprocess.Popen(_python(root, ROLE + LEAVE, "logs"), env=environment, stdout=subprocess.PIPE)
     printed = Printed(process)

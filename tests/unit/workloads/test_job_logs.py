@@ -46,7 +46,8 @@ def test_the_container_starts_first_so_that_it_ends_last() -> None:
 def test_the_container_has_no_rights_and_no_credentials() -> None:
     found = logs()
     assert found["securityContext"] == assembly.container(spec(), "node")["securityContext"]
-    assert [mount["name"] for mount in found["volumeMounts"]] == ["slurm-logs"]
+    # Not by subPath: the kubelet would create a folder that jobs can enter.
+    assert found["volumeMounts"] == [{"name": "slurm-logs", "mountPath": "/run/slurm-node/logs"}]
 
 
 def test_private_files_need_the_right_to_become_their_users_and_no_other() -> None:

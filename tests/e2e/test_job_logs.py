@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.real.harness import NODESET, Slurm, until
 
+pytestmark = pytest.mark.timeout(600)
+
 KIND = "nodesets.slinky.slurm.net"
 NAME, POD, NODE = "logging", "logging-0", "logging-0"
 USER, UID = "daemon", 1

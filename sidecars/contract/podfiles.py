@@ -34,7 +34,7 @@ JOBS = "logs/slurmd"
 """The same for job logs, in pods with the container `logs`: where prolog and epilog announce jobs."""
 
 LOGS_FOLDER = "/run/slurm-logs"
-"""Where slurmd and `logs` mount that folder."""
+"""Where slurmd mounts that folder. `logs` and `register` mount the volume."""
 
 
 def folder(environment: Mapping[str, str]) -> Path:

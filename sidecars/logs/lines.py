@@ -98,9 +98,10 @@ class Lines:
         parts = data.split(b"\n")
         if self._part:
             self._line(parts.pop(0), time, out)
-        if data.isascii() and b"\x7f" not in data and not any(len(part) > ESCAPED_PART_BYTES for part in parts):
+        texts = None if any(len(part) > ESCAPED_PART_BYTES for part in parts) else _texts(parts)
+        if texts is not None:
             start = f'{{"time":"{time}"{self._head},"message":'
-            out += [f"{start}{encode_basestring(text)}}}\n" for text in _texts(parts)]
+            out += [f"{start}{encode_basestring(text)}}}\n" for text in texts]
             return
         for part in parts:
             self._line(part, time, out)
@@ -129,9 +130,17 @@ class Lines:
         return rest
 
 
-def _texts(parts: list[bytes]) -> list[str]:
-    texts = b"\n".join(parts).decode("ascii").split("\n") if parts else []
-    return [text.removesuffix("\r") for text in texts]
+def _texts(parts: list[bytes]) -> list[str] | None:
+    """The lines as text, all at once, which is fast; None if one needs more than JSON's escapes."""
+    try:
+        text = b"\n".join(parts).decode()
+    except UnicodeDecodeError:
+        return None
+    if "\x7f" in text if text.isascii() else _UNSAFE.search(text):
+        return None
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").removesuffix("\r")
+    return text.split("\n") if parts else []
 
 
 def _limit(data: bytes) -> int:

@@ -136,14 +136,11 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
             raise ValueError(f"unexpected argument {arguments[0]!r}; it is configured by its environment")
         settings, files = configure(environment)
         if settings.private_files:
-            edge.drop_root(USER)
-    except ValueError as fault:
+            _drop_root()
+        # Before slurmd mounts it: a folder that the kubelet creates is open to all users.
+        podfiles.create_private(files.inbox)
+    except (ValueError, OSError) as fault:
         print(f"logs: {fault}", file=sys.stderr)
-        return 2
-    except PermissionError:
-        print(
-            f"logs: {variables.LOGS_PRIVATE_FILES} needs root with the capabilities SETUID and SETGID", file=sys.stderr
-        )
         return 2
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES if hard < 0 else min(OPEN_FILES, hard), hard))
@@ -155,6 +152,14 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     system.write(lines.event(system.time(), start, f"prints the output of jobs in {where}"), lambda: False)
     run(settings, edge.Shelf(files, settings.node), Shipper(settings, files), system)
     return 0
+
+
+def _drop_root() -> None:
+    try:
+        edge.drop_root(USER)
+    except PermissionError as error:
+        needs = f"{variables.LOGS_PRIVATE_FILES} needs root with the capabilities SETUID and SETGID"
+        raise ValueError(needs) from error
 
 
 def configure(environment: Mapping[str, str]) -> tuple[Settings, edge.RealFiles]:
@@ -171,7 +176,7 @@ def configure(environment: Mapping[str, str]) -> tuple[Settings, edge.RealFiles]
     for folder in folders:
         if not folder.startswith("/"):
             raise ValueError(f"{variables.LOGS_FOLDERS} contains {folder!r}, which isn't an absolute path")
-    inbox = Path(environment.get(variables.SLURM_LOGS_DIR) or podfiles.LOGS_FOLDER)
+    inbox = Path(environment.get(variables.SLURM_LOGS_DIR) or podfiles.folder(environment) / podfiles.JOBS)
     return settings, edge.RealFiles(
         inbox, [os.path.realpath(folder) for folder in folders], settings.private_files, writer=0
     )

@@ -16,7 +16,7 @@ CHUNK = 65_536
 """Bytes of a file that are read at once."""
 PASS_BYTES = 524_288
 """Bytes after which a pass ends, about."""
-MAX_OPEN = 512
+MAX_OPEN = 1024
 """Open files. Others are read when one of these is closed."""
 RETRY_SECONDS = 0.4
 """Pause between attempts to open a file that doesn't exist yet."""
@@ -24,6 +24,8 @@ RECHECK_SECONDS = 5.0
 """Pause between two looks whether the file was replaced, and between attempts to open one that was refused."""
 LATE_SECONDS = 5.0
 """How long after its job's end a file may appear, as the cache of a network file system may hide it."""
+OLD_SECONDS = 30.0
+"""How long before its job a file last changed that is read from its end. More than clocks of file servers differ."""
 END_SECONDS = 300.0
 LEAVE_SECONDS = 10.0
 PROGRAM_SECONDS = 20.0
@@ -158,8 +160,7 @@ class Shipper:
             return b""
         out: list[bytes] = []
         if tail.known_size < tail.offset:
-            out.append(tail.text.mark(time, {"truncated": True}, "the file was truncated: it is read from its start"))
-            tail.offset = 0
+            out.append(self._restart(tail, time))
         if tail.waiting > self._settings.backlog_bytes:
             surplus = tail.waiting - self._settings.backlog_bytes // 2
             out.append(self._drop(tail, surplus, time, "output was written faster than it could be printed"))
@@ -171,12 +172,13 @@ class Shipper:
         return b"".join(out)
 
     def _read(self, tail: Tail, now: float, time: str) -> bytes:
-        source = tail.source
         try:
-            data = source.read(tail.offset, CHUNK) if source is not None else b""
+            data = tail.following(CHUNK)
         except OSError:
             self._lose(tail, now)
             return b""
+        if data is None:
+            return self._restart(tail, time)
         if data and data.count(0) == len(data):
             return self._drop(tail, len(data), time, "zero bytes are left out")
         data = data[: lines.consumable(data)]
@@ -184,12 +186,16 @@ class Shipper:
             # The file became shorter since it was looked at.
             tail.known_size = tail.offset
             return b""
-        tail.offset += len(data)
+        tail.advance(data)
         self.counters.read_bytes += len(data)
         before = tail.text.count
         printed = tail.text.feed(data, time)
         self.counters.lines += tail.text.count - before
         return printed
+
+    def _restart(self, tail: Tail, time: str) -> bytes:
+        tail.begin(0)
+        return tail.text.mark(time, {"truncated": True}, "the file was truncated: it is read from its start")
 
     def _flush(self, tail: Tail, time: str) -> bytes:
         before = tail.text.count
@@ -223,16 +229,16 @@ class Shipper:
         tail.source = found
         tail.next_check = now + RECHECK_SECONDS
         if tail.identity is None:
-            tail.offset = self._first_offset(found, state)
+            tail.begin(self._first_offset(found, state))
         elif tail.identity != found.identity():
-            tail.offset = 0
+            tail.begin(0)
         tail.identity, tail.reported = found.identity(), ""
         return self._advance(tail, state, now, time)
 
     def _first_offset(self, source: Source, state: JobState | None) -> int:
         """Where to begin: at the end of what was in the file before the job, for a job that appends to it."""
         try:
-            if state is not None and state.job.began and source.changed() < state.job.began:
+            if state is not None and source.changed() < state.job.began - OLD_SECONDS:
                 return source.size()
         except OSError:
             pass
@@ -257,7 +263,8 @@ class Shipper:
             found.close()
             return
         tail.source.close()
-        tail.source, tail.identity, tail.offset, tail.known_size = found, found.identity(), 0, 0
+        tail.source, tail.identity, tail.known_size = found, found.identity(), 0
+        tail.begin(0)
 
     def _look(self, tail: Tail) -> bool:
         """Read the size. Returns whether the file is open and answers."""
@@ -270,7 +277,7 @@ class Shipper:
         return True
 
     def _drop(self, tail: Tail, count: int, time: str, why: str) -> bytes:
-        tail.offset = min(tail.offset + count, tail.known_size)
+        tail.begin(min(tail.offset + count, tail.known_size))
         self.counters.dropped_bytes += count
         return tail.text.mark(time, {"droppedBytes": count}, f"{count} bytes were dropped: {why}")
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, replace
 from sidecars.logs import lines
 from sidecars.logs.records import Job, Output, Source
 
+COMPARED = 64
+"""Bytes by which a file is recognised that was truncated and written again."""
+
 
 @dataclass(slots=True)
 class Tail:
@@ -28,6 +31,32 @@ class Tail:
     reported: str = ""
     """The last reason why it wasn't opened."""
     done: bool = False
+
+    before: bytes = b""
+    """The bytes before `offset`, as far as they are known: what was truncated and written again differs there."""
+
+    def begin(self, offset: int) -> None:
+        """Continue here. What is before it was dropped, or is in the file since before the job."""
+        self.offset, self.before = offset, b""
+        if self.source is not None and offset:
+            start = max(0, offset - COMPARED)
+            try:
+                self.before = self.source.read(start, offset - start)
+            except OSError:
+                # Without it, only a shorter file is recognised.
+                return
+
+    def following(self, count: int) -> bytes | None:
+        """The next bytes, at most `count`; None if those before have changed. Raises OSError."""
+        if self.source is None:
+            return b""
+        data = self.source.read(self.offset - len(self.before), len(self.before) + count)
+        return data[len(self.before) :] if data.startswith(self.before) else None
+
+    def advance(self, data: bytes) -> None:
+        """These bytes, which followed, have been read."""
+        self.offset += len(data)
+        self.before = (self.before + data[-COMPARED:])[-COMPARED:]
 
     @property
     def waiting(self) -> int:

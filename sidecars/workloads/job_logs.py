@@ -47,7 +47,7 @@ def variables(nodeset: NodeSet) -> dict[str, Any]:
     if not logs.enabled:
         return {}
     mounts = _mounts(nodeset)
-    own = {"name": "slurm-logs", "mountPath": podfiles.LOGS_FOLDER, "subPath": PurePosixPath(podfiles.JOBS).name}
+    own = {"name": "slurm-logs", "mountPath": str(PurePosixPath(podfiles.FOLDER, podfiles.JOBS).parent)}
     return {
         "logsFolders": "\n".join(mount["mountPath"] for mount in mounts),
         "logsPrivateFiles": "true" if logs.private_files else "false",

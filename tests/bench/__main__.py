@@ -15,6 +15,7 @@ from tests.bench import (
     exporter,
     figures,
     kube,
+    logs,
     nodeset,
     postrender,
     slurm,
@@ -31,6 +32,7 @@ BENCHES: dict[str, figures.Bench] = {
     "controlplane": controlplane.bench,
     "nodeset": nodeset.bench,
     "worker": worker.bench,
+    "logs": logs.bench,
     "exporter": exporter.bench,
     "postrender": postrender.bench,
 }

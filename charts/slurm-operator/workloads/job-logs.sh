@@ -33,8 +33,9 @@ announce() {
 # The batch script runs on one node of the job only. slurmstepd creates a folder for it there.
 runs_here() {
   several_nodes || return 0
-  spool=${SLURM_CONF%/conf-cache/*}
-  test "$spool" != "$SLURM_CONF" || spool=/var/spool/slurmd
+  spool=${SLURM_CONF:-}
+  spool=${spool%/conf-cache/*}
+  test "$spool" != "${SLURM_CONF:-}" || spool=/var/spool/slurmd
   folder=$spool/$(printf 'job%05d' "$job")
   looks=0
   until test -d "$folder"; do

@@ -185,6 +185,65 @@ def test_a_name_that_is_too_long_is_missing(home: Home) -> None:
     assert isinstance(home.open("x" * 300), Missing)
 
 
+class Identity:
+    """The user and group of a process, as the kernel lets it change them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.user, self.group, self.groups = 65532, 65532, list[int]()
+        monkeypatch.setattr(os, "geteuid", lambda: self.user)
+        monkeypatch.setattr(os, "getegid", lambda: self.group)
+        monkeypatch.setattr(os, "getgroups", lambda: self.groups)
+        monkeypatch.setattr(os, "seteuid", self._become)
+        monkeypatch.setattr(os, "setegid", lambda group: self._change("group", group))
+        monkeypatch.setattr(os, "setgroups", lambda groups: self._change("groups", groups))
+
+    def _become(self, user: int) -> None:
+        # The saved user is root. Another one can become root only.
+        assert self.user == 0 or user == 0
+        self.user = user
+
+    def _change(self, name: str, value: object) -> None:
+        assert self.user == 0
+        setattr(self, name, value)
+
+    @property
+    def now(self) -> tuple[int, int, list[int]]:
+        return self.user, self.group, self.groups
+
+
+def test_a_private_file_is_opened_as_its_user_and_nothing_else_is(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.write(mode=0o600)
+    files = RealFiles(home.inbox, [str(home.folder)], private=True, writer=ME)
+    identity, opened = Identity(monkeypatch), list[tuple[int, int, list[int]]]()
+    real = os.open
+
+    def noting(path: str, flags: int) -> int:
+        opened.append(identity.now)
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", noting)
+    found = files.open_output(job(), Output(os.fsencode(home.folder / "out"), "stdout"))
+    assert not isinstance(found, Missing | Refused)
+    assert opened == [(ME, os.getgid(), [os.getgid()])] * 2
+    assert identity.now == (65532, 65532, [])
+    assert found.read(0, 5) == b"hello"
+    found.close()
+
+
+def test_the_process_is_itself_again_after_an_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = Identity(monkeypatch)
+
+    def fail(_path: str, _flags: int) -> int:
+        assert identity.now == (1000, 1000, [1000])
+        raise ValueError("embedded null byte")
+
+    monkeypatch.setattr(os, "open", fail)
+    files = RealFiles(home.inbox, [str(home.folder)], private=True)
+    with pytest.raises(ValueError, match="null byte"):
+        files.open_output(Job(7, 1000, 1000, "ada", "all"), Output(os.fsencode(home.folder / "out"), "stdout"))
+    assert identity.now == (65532, 65532, [])
+
+
 # ---- the shared folder ----------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,7 @@ class VirtualSystem:
 
 def folders(root: Path) -> tuple[Path, Path]:
     inbox, home = root / "inbox", root / "home"
-    inbox.mkdir()
+    inbox.mkdir(mode=0o700)
     home.mkdir()
     return inbox, home
 
@@ -158,6 +158,24 @@ def test_an_environment_that_cannot_be_used_is_named(
     assert message in capsys.readouterr().err
 
 
+def test_without_the_rights_for_private_files_it_ends_and_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_groups: list[int]) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "setgroups", refuse)
+    assert main.main(environment=environment(tmp_path, tmp_path, LOGS_PRIVATE_FILES="true")) == 2
+    assert "needs root with the capabilities SETUID and SETGID" in capsys.readouterr().err
+
+
+def test_a_folder_that_jobs_could_enter_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inbox, home = folders(tmp_path)
+    inbox.chmod(0o777)
+    assert main.main(environment=environment(inbox, home)) == 2
+    assert "users other than its owner can enter it" in capsys.readouterr().err
+
+
 def test_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--fast"], environment={}) == 2
     assert "'--fast'" in capsys.readouterr().err
@@ -172,6 +190,7 @@ def test_folders_are_those_that_the_links_of_the_image_lead_to(tmp_path: Path) -
 
 def test_the_process_prints_json_lines_and_ends_at_sigterm(tmp_path: Path) -> None:
     inbox, home = folders(tmp_path)
+    inbox.rmdir()
     command = [sys.executable, "-m", "sidecars", "logs"]
     with subprocess.Popen(
         command,
@@ -184,6 +203,7 @@ def test_the_process_prints_json_lines_and_ends_at_sigterm(tmp_path: Path) -> No
         first: dict[str, Any] = json.loads(process.stdout.readline())
         assert first["stream"] == "logs"
         assert str(home) in first["message"]
+        assert inbox.stat().st_mode & 0o777 == 0o700
         process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + DEADLINE
         process.wait(timeout=deadline - time.monotonic())

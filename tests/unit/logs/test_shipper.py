@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read_for_a_while_is_continued() -> None:
 def test_a_job_that_appends_is_printed_from_where_it_begins() -> None:
     world = World(files={PATH: File(b"of yesterday\n", modified=50.0)})
     shipper = Shipper(world.settings, world)
-    shipper.announce(replace(JOB, began=60.0))
+    shipper.announce(replace(JOB, began=90.0))
     world.pass_time(shipper, 1)
     content(world).data += b"of today\n"
     world.pass_time(shipper, 1)
@@ -147,11 +147,32 @@ def test_a_job_that_appends_is_printed_from_where_it_begins() -> None:
 def test_a_job_that_replaces_an_old_file_is_printed_whole() -> None:
     world = World(files={PATH: File(b"of yesterday\n", modified=50.0)})
     shipper = Shipper(world.settings, world)
-    shipper.announce(replace(JOB, began=60.0))
+    shipper.announce(replace(JOB, began=90.0))
     world.pass_time(shipper, 1)
     content(world).data = b"new\n"
     world.pass_time(shipper, 1)
     assert world.messages()[-1] == "new"
+
+
+def test_a_file_that_was_truncated_and_is_longer_again_is_read_from_its_start() -> None:
+    world = World(files={PATH: File(b"of yesterday\n", modified=50.0)})
+    shipper = Shipper(world.settings, world)
+    shipper.announce(replace(JOB, began=90.0))
+    world.pass_time(shipper, 1)
+    content(world).data = b"a job of today with more output\n"
+    world.pass_time(shipper, 1)
+    content(world).data = b"and once more, with more than that, in one go\n"
+    world.pass_time(shipper, 1)
+    found = [line["message"] for line in world.lines if "truncated" not in line]
+    assert found == ["a job of today with more output", "and once more, with more than that, in one go"]
+
+
+def test_a_file_that_changed_shortly_before_the_job_is_read_whole_because_clocks_differ() -> None:
+    world = World(files={PATH: File(b"first words\n", modified=88.0)})
+    shipper = Shipper(world.settings, world)
+    shipper.announce(replace(JOB, began=90.0))
+    world.pass_time(shipper, 1)
+    assert world.messages() == ["first words"]
 
 
 def test_a_record_that_is_completed_later_adds_its_files() -> None:

@@ -96,7 +96,7 @@ def test_only_the_user_of_the_sidecars_and_root_can_enter_what_slurmd_can_write(
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("name", ["hook", "log/slurmd"])
+@pytest.mark.parametrize("name", ["hook", "log/slurmd", "logs/slurmd"])
 def test_slurmd_does_not_start_when_jobs_could_write_what_it_shares(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +106,14 @@ def test_slurmd_does_not_start_when_jobs_could_write_what_it_shares(
     assert register(tmp_path)[0] == 1
     assert f"{path}: users other than its owner can enter it" in capsys.readouterr().err
     assert not (tmp_path / "conf").exists()
+
+
+def test_the_folder_of_job_logs_is_private_and_exists_only_in_pods_with_them(tmp_path: Path) -> None:
+    assert register(tmp_path)[0] == 0
+    assert not (tmp_path / "logs").exists()
+    (tmp_path / "logs").mkdir()
+    assert register(tmp_path)[0] == 0
+    assert (tmp_path / "logs" / "slurmd").stat().st_mode & 0o777 == 0o700
 
 
 def test_what_cannot_be_told_stops_the_pod_with_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

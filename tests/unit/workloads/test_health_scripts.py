@@ -412,3 +412,15 @@ def test_folders_that_must_be_there_are_asked_for(tmp_path: Path) -> None:
     made = Worker(tmp_path, health={"enabled": True, "paths": [str(tmp_path), "/no/such/folder"]})
     none = mounts(tmp_path)
     assert made.check("mounts", MOUNTS=none) == (1, "/no/such/folder: No such file or directory")
+
+
+def test_on_workers_with_job_logs_the_container_gets_each_line_too(worker: Worker, tmp_path: Path) -> None:
+    folder = tmp_path / "job-logs"
+    folder.mkdir()
+    worker.run(SLURM_LOGS_DIR=str(folder))
+    assert list(folder.iterdir()) == []
+    broken(worker)
+    ran = worker.run(SLURM_LOGS_DIR=str(folder))
+    assert (folder / "health").read_text() == ran.output
+    assert f"{OWN}broken: its broken\n" in ran.output
+    assert (folder / "health").stat().st_mode & 0o777 == 0o644

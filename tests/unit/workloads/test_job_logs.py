@@ -46,7 +46,8 @@ def test_the_container_starts_first_so_that_it_ends_last() -> None:
 def test_the_container_has_no_rights_and_no_credentials() -> None:
     found = logs()
     assert found["securityContext"] == assembly.container(spec(), "node")["securityContext"]
-    assert [mount["name"] for mount in found["volumeMounts"]] == ["slurm-logs"]
+    # Not by subPath: the kubelet would create a folder that jobs can enter.
+    assert found["volumeMounts"] == [{"name": "slurm-logs", "mountPath": "/run/slurm-node/logs"}]
 
 
 def test_private_files_need_the_right_to_become_their_users_and_no_other() -> None:
@@ -135,3 +136,12 @@ def test_without_job_logs_the_configuration_has_no_prolog() -> None:
     found = config.compose(controller(), [nodeset()], facts())
     assert "slurm-job-logs" not in found.files
     assert "Prolog" not in found.files["slurm.conf"]
+
+
+def test_a_file_of_the_site_with_the_name_of_the_prolog_is_refused() -> None:
+    site = facts(config_maps={"site": {"slurm-job-logs": "#!/bin/sh\nexit 1\n"}})
+    found = config.compose(controller(prologScriptRefs=[{"name": "site"}]), [nodeset(**ON)], site)
+    [problem] = found.problems
+    assert problem.origin == "ConfigMap site key slurm-job-logs"
+    assert "rename one of the two" in problem.message
+    assert "exit 1" not in found.files["slurm-job-logs"]

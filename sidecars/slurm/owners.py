@@ -100,3 +100,13 @@ def has_less_than_its_record(node: Node) -> bool:
     """Whether the node's slurmd registered with less than the record shows: slurmctld drains such a node."""
     by_slurmctld = node.reason_set_by_user in _SLURMCTLDS_USERS
     return "INVALID_REG" in node.states and by_slurmctld and _LESS.match(node.reason) is not None
+
+
+def is_free(node: Node) -> bool:
+    """Whether nobody has drained the node, set it DOWN or given it a reason, besides the operator an earlier one.
+
+    Powering a node down that slurmctld has drained because of its worker keeps the reason.
+    """
+    unavailable = states.is_drain(node.states) or states.is_down(node.states)
+    ours = owner_of(node) in (Owner.NOBODY, Owner.OPERATOR) or has_less_than_its_record(node)
+    return ours and not unavailable

@@ -34,6 +34,9 @@ BASE_STATES = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED"
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _NOT_KNOWN = frozenset({"UNKNOWN", "FUTURE"})
+_WANTED = frozenset(
+    {"COMPLETING", "MAINTENANCE", "PLANNED", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "RESERVED"}
+)
 
 
 def base_state(states: AbstractSet[str]) -> str | None:
@@ -83,6 +86,11 @@ def is_vacant(states: AbstractSet[str]) -> bool:
     if is_drained(states):
         return True
     return is_powered_down(states) and not is_busy(states) and not states.isdisjoint({"IDLE", "DOWN"})
+
+
+def is_unused(states: AbstractSet[str]) -> bool:
+    """Whether the node is up, without work, and neither planned for a job nor reserved."""
+    return states & (BASE_STATES | _WANTED) == {"IDLE"}
 
 
 def is_down(states: AbstractSet[str]) -> bool:

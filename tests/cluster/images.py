@@ -188,6 +188,18 @@ def build_images(cache: Path, say: Callable[[str], None], only: Collection[str] 
     return final / "images.tar"
 
 
+def trees(cache: Path, name: str) -> list[Path]:
+    """The folders with the files of one image, the topmost layer first, built where they are missing.
+
+    `cache` and errors are those of `build_images`.
+    """
+    folder = cache / "images"
+    [image] = [it for it in plan() if it.reference.startswith(f"{REGISTRY}/{name}:")]
+    with cache_folder.locked(folder / "build.lock"):
+        _Builder(folder, lambda _: None).blobs([image])
+    return [folder / "layers" / layer.key / "tree" for layer in reversed(image.top.chain)]
+
+
 def _top(stage: Stage, earlier: dict[str, Layer], context: Path) -> Layer:
     """The topmost layer of a stage."""
     top = earlier.get(stage.base)

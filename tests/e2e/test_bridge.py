@@ -1,11 +1,10 @@
 """The bridge with a real slurmctld, kube-apiserver and kube-scheduler. No kubelet runs: the test ends the pods."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from sidecars.contract import bridge
 from sidecars.kube import PODS
@@ -13,7 +12,6 @@ from sidecars.slurm import protocol
 from tests.contract.target import Target
 from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
-from tests.support.bridge import pod
 from tests.support.bridge import slurm as simulated
 from tests.support.bridge_world import World, a_world, control_plane
 
@@ -26,26 +24,24 @@ PartitionName=slurm-bridge Nodes=bridge State=UP
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Target]:
-    """slurmctld with the lines of docs/bridge.md, and a backfill scheduler that doesn't let heterogeneous jobs wait."""
+    """slurmctld with the lines of docs/bridge.md."""
     with daemons(tmp_path / "slurm", 7837, LINES) as target:
         asyncio.run(answers(target))
         yield target
 
 
-@pytest_asyncio.fixture
-async def world(slurm: Target, tmp_path: Path) -> AsyncIterator[World]:
-    """A tenant's namespace and two nodes, with a bridge."""
+async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(slurm: Target, tmp_path: Path) -> None:
     # A list of nodes that is empty counts only after a minute.
     other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
     await slurm.call(protocol.create_nodes(other))
     key = tmp_path / "jwt.key"
     key.write_bytes(slurm.key)
     with control_plane(tmp_path / "kubernetes") as plane:
-        async with a_world(plane, slurm.url, key, simulated(), user="mail") as found, found.bridge():
-            yield found
+        async with a_world(plane, slurm.url, key, simulated(), user="mail") as world, world.bridge():
+            await schedule(slurm, world)
 
 
-async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(slurm: Target, world: World) -> None:
+async def schedule(slurm: Target, world: World) -> None:
     for name in ("first", "second", "third"):
         await world.create(name, cpu="6")
 
@@ -85,37 +81,3 @@ async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(s
     await until("the next pod to be bound", followed)
     states = (await slurm.call(protocol.get_job_states())).values()
     assert sorted(map(sorted, states)) == [["CANCELLED"], ["RUNNING"], ["RUNNING"]]
-
-
-async def test_a_leader_and_its_workers_start_and_end_together(slurm: Target, world: World) -> None:
-    prefix = "leaderworkerset.sigs.k8s.io/"
-    cpus = {"serve-0": "1", "serve-0-1": "3", "serve-0-2": "3"}
-    for name, cpu in cpus.items():
-        item = pod(world.namespace, name, cpu=cpu)
-        item["metadata"] |= {
-            "labels": {f"{prefix}name": "serve", f"{prefix}group-index": "0"},
-            "annotations": {f"{prefix}size": "3"},
-        }
-        await world.admin.create(PODS, item)
-
-    async def bound() -> bool:
-        return all([await world.place(name) for name in cpus])
-
-    await until("the leader and its workers to be bound", bound, 60)
-    places = {name: await world.place(name) for name in cpus}
-    assert places["serve-0"] not in {places["serve-0-1"], places["serve-0-2"]}, "components share no node"
-    labels = {name: int(((await world.pod(name)) or {})["metadata"]["labels"][bridge.JOB_LABEL]) for name in cpus}
-    leader, workers = labels["serve-0"], labels["serve-0-1"]
-    assert labels["serve-0-2"] == workers
-    found = [await slurm.call(protocol.get_external_job(it)) for it in (leader, workers)]
-    assert {it.het_id for it in found} == {min(leader, workers)}
-    assert {it.user_name for it in found} == {"mail"}
-
-    await slurm.call(protocol.cancel_job(max(leader, workers)))
-    for name in cpus:
-        await world.gone(name)
-
-    async def ended() -> bool:
-        return set((await slurm.call(protocol.get_job_states())).values()) == {frozenset({"CANCELLED"})}
-
-    await until("the other component to be cancelled", ended)

@@ -102,8 +102,8 @@ def _not_seen(pod: Object, seen: Seen, about: str) -> Finding:
         return Finding("New", Level.WAITS, about, text, event="the Slurm Bridge reports what its job waits for")
     text = "The Slurm Bridge has reported nothing about the pod: it does not run, or gets no answer from Slurm."
     remedy = "See its log. It changes nothing while Slurm's answers are missing or not plausible."
-    place = f" -n {seen.slurm_namespace}" if seen.slurm_namespace else ""
-    command = f"kubectl{place} logs -l app.kubernetes.io/name=slurm-bridge --tail=50"
+    place = f"-n {seen.slurm_namespace} " if seen.slurm_namespace else ""
+    command = f"kubectl {place}logs -l app.kubernetes.io/name=slurm-bridge --tail=50"
     return Finding("NotReported", Level.BLOCKS, about, text, remedy, (command,))
 
 

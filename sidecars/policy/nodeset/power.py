@@ -21,7 +21,7 @@ from sidecars.policy.nodeset.needs import Jobs, Known
 from sidecars.policy.reasons import PowerSaving
 from sidecars.slurm import states
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.owners import has_less_than_its_record, owner_of
+from sidecars.slurm.owners import has_less_than_its_record, is_free, owner_of
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.resources import ResourceError
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from sidecars.workloads.resources import NodeSet
 
 STALE_SECONDS = 30.0
-"""A pod that has been ready for so long while its node is POWERING_UP was started before Slurm's request: slurmctld
-waits for a later boot."""
+"""A pod that has been ready for so long while its node is POWERING_UP was started before Slurm's request."""
 
 JOBS_AGAIN = 1.0
 """Seconds until the jobs, which could not be read, are read again."""
@@ -47,18 +46,6 @@ scheduler plans (bf_interval)."""
 
 REFUSED_SECONDS = 60.0
 """A record that Slurm has refused is created again so many seconds later."""
-
-_OCCUPIED = states.BASE_STATES | {
-    "COMPLETING",
-    "MAINTENANCE",
-    "PLANNED",
-    "POWERED_DOWN",
-    "POWERING_DOWN",
-    "POWERING_UP",
-    "POWER_DOWN",
-    "RESERVED",
-}
-"""Of these states, a node has IDLE alone while it is up and unused."""
 
 _NAMED = 3
 """Nodes that a message names."""
@@ -233,8 +220,8 @@ class _Planner:
         jobs = self._waiting_jobs({*stale, *stuck})
         stop = tuple(it for it in (*stale, *stuck)) if jobs is not None else ()
         # A drain requeues the jobs of a node that is being started, so its own comes with the jobs that wait for it.
-        close = tuple(stuck if stop else ()) + tuple(it.name for it in unused if reason and _is_free(it))
-        free = [it for it in unused if _is_free(it) and not reason and not it.reservation]
+        close = tuple(stuck if stop else ()) + tuple(it.name for it in unused if reason and is_free(it))
+        free = [it for it in unused if is_free(it) and not reason and not it.reservation]
         outdated: dict[str, dict[str, str]] = {}
         for node in free:
             if self._is_outdated(node):
@@ -357,8 +344,8 @@ class _Planner:
 
     def _outlived_min(self, node: Node) -> bool:
         """Whether the node is idle and free, and its record has no SuspendTime because it was one of `min`."""
-        idle = node.states & _OCCUPIED == {"IDLE"} and not node.reservation
-        if node.suspend_time is not None or not idle or not _is_free(node) or node.name not in self.lines:
+        unused = states.is_unused(node.states) and not node.reservation
+        if node.suspend_time is not None or not unused or not is_free(node) or node.name not in self.lines:
             return False
         return self.slots[node.name] >= self.saving.min and self._is_outdated(node)
 
@@ -407,13 +394,3 @@ class _Planner:
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"Slurm nodes {', '.join(names[:_NAMED])}{more}"
-
-
-def _is_free(node: Node) -> bool:
-    """Whether nobody has drained the node, set it DOWN or given it a reason, besides the operator an earlier one.
-
-    Powering a node down that slurmctld has drained because of its worker keeps the reason.
-    """
-    unavailable = states.is_drain(node.states) or states.is_down(node.states)
-    ours = owner_of(node) in (Owner.NOBODY, Owner.OPERATOR) or has_less_than_its_record(node)
-    return ours and not unavailable

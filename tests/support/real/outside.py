@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.cache import root
-from tests.cluster.images import plan
+from tests.cluster.images import trees
 
 PORT = 7817
 SLURM, NOBODY = 401, 65534
@@ -76,9 +76,7 @@ def daemon(
         path = home / "etc" / name
         path.write_bytes(content)
         path.chmod(0o600)
-    [found] = [it for it in plan() if f"/{image}:" in it.reference]
-    layers = root() / "images" / "layers"
-    lower = ":".join(str(layers / layer.key / "tree") for layer in reversed(found.top.chain))
+    lower = ":".join(map(str, trees(root(), image)))
     namespace = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
     start = ("sh", "-c", _START, image, lower, str(home), str(user), *command)
     with (home / "log").open("wb") as log:

@@ -72,3 +72,16 @@ def test_the_table_of_power_saving(words: str, powered_down: bool, vacant: bool,
     assert states.is_powered_down(node) is powered_down
     assert states.is_vacant(node) is vacant
     assert states.is_under_power_saving(node) is kept
+
+
+@pytest.mark.parametrize("more", ["", "CLOUD", "DYNAMIC_NORM", "CLOUD DRAIN"])
+def test_a_node_that_is_idle_and_up_is_unused(more: str) -> None:
+    assert states.is_unused(frozenset(f"IDLE {more}".split()))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "MIXED", "DOWN", "IDLE MIXED", *(f"IDLE {it}" for it in ("COMPLETING", "PLANNED", "RESERVED", "POWER_DOWN"))],
+)
+def test_a_node_with_work_or_a_plan_is_not_unused(words: str) -> None:
+    assert not states.is_unused(frozenset(words.split()))

@@ -37,6 +37,7 @@ async def test_a_controller_that_changes_wakes_what_refers_to_it_and_nothing_of_
     parts.custom("Controller", "other", {}, generation=2)
     assert await parts.woken() == {
         "controllers": {key("other")},
+        "declared_users": {key("other")},
         "restapis": {key("other-api")},
         "loginsets": {key("other-login")},
         "nodesets": {key("other-workers")},

@@ -76,14 +76,12 @@ def exporter_values() -> dict[str, Any]:
 
 @contextmanager
 def autoscaled(slurm: Slurm, values: dict[str, Any]) -> Iterator[None]:
-    """The exporter, and an autoscaler that begins with one worker."""
+    """The exporter, and an autoscaler."""
     kubernetes = slurm.kubernetes
     autoscaler = next(it for it in documents() if it.get("kind") == "HorizontalPodAutoscaler")
     autoscaler["spec"] |= {"minReplicas": 0, "maxReplicas": MOST}
     autoscaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
     install = ("install", EXPORTER, str(CHARTS / EXPORTER), "-n", "slurm", "--wait", "--timeout=3m", "-f", "-")
-    slurm.scale(1)
-    slurm.until_idle(1)
     try:
         kubernetes.helm(*install, stdin=json.dumps(values))
         kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler))
@@ -115,7 +113,10 @@ def adapter(kubernetes: Kubernetes) -> list[dict[str, Any]]:
 def by_adapter(slurm: Slurm) -> Iterator[Way]:
     """A HorizontalPodAutoscaler with Prometheus and prometheus-adapter, to and from zero."""
     kubernetes, values = slurm.kubernetes, exporter_values()
-    [node] = json.loads(slurm.login("scontrol", "--json", "show", "node", "slinky-0"))["nodes"]
+    # The exporter is told what a worker offers, which one of them shows.
+    slurm.scale(1)
+    slurm.until_idle(1, 240)
+    [node] = json.loads(slurm.login("scontrol", "--json", "show", "node"))["nodes"]
     values["exporter"]["autoscaling"]["nodeSets"]["slinky"]["shape"] = {
         "sockets": node["sockets"],
         "coresPerSocket": node["cores"],

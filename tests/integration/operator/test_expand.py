@@ -96,6 +96,12 @@ APART: dict[str, Any] = {
         *ALL["extraObjects"],
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mariadb"}, "stringData": {"password": "secret"}},
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "full-jwks"}, "data": {"jwks.json": "{}"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "site-users"},
+            "stringData": {"users.yaml": "users:\n  alice: {uid: 10001}\n"},
+        },
         *(
             {
                 "apiVersion": "v1",

@@ -95,7 +95,7 @@ def job_of(
     admin = record.admin_comment
     confirmed = bool(admin) and (admin == record.comment or bridge.decode(admin) is not None)
     its = shapes.get(record.job_id, ())
-    slots = [(kube_nodes.get(it.node, it.node), _slots(it, its, record)) for it in record.allocations]
+    slots = [(kube_nodes.get(it.node, it.node), slots_of(it, its, record)) for it in record.allocations]
     return Job(
         job_id=record.job_id,
         phase=_phase(record, states, confirmed=confirmed, current=current),
@@ -158,7 +158,7 @@ def _phase(record: ExternalJob, states: frozenset[str], *, confirmed: bool, curr
     return Phase.STARTING
 
 
-def _slots(it: Allocation, shapes: Collection[Shape], record: ExternalJob) -> int:
+def slots_of(it: Allocation, shapes: Collection[Shape], record: ExternalJob) -> int:
     """How many pods fit into what the job really has: its user may have reduced it after the submission."""
     if not shapes:
         return it.cpus // record.cpus_per_task

@@ -39,6 +39,7 @@ from sidecars.policy.bridge.records import (
     Why,
     avoid_key,
 )
+from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.conditions import timestamp
 from sidecars.policy.explain.words import UNKNOWN, words
 
@@ -142,8 +143,12 @@ def _group(
         else:
             labelled.append((pod, job))
     if labelled:
-        job = min((job for _, job in labelled), key=lambda it: it.job_id)
+        job = min((job for _, job in labelled), key=lambda it: (it.phase is Phase.SUBMITTED, it.job_id))
         members = [pod for pod, its in labelled if its is job]
+        for pod, its in labelled:
+            if its is not job and pod.gated:
+                text = f"other pods of this group have job {job.job_id}, this one has {its.job_id}: delete this pod"
+                yield Report(pod, Why.INCOMPLETE, text)
         adoptable.add(job.job_id)
         yield from _with_job(job, members, waiting, view, blockers)
     elif waiting:
@@ -223,14 +228,20 @@ def _with_job(
     used = [pod for job_id in job.ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
     taken = Counter(pod.job for pod in used)
     free = {it.job_id: it.size - taken[it.job_id] for it in job.components}
+    known = {(pod.job, pod.shape) for pod in used} if waiting else set()
     for pod in waiting:
-        its = next((it for it in job.components if free[it.job_id] > 0 and _is_for(it, pod, job)), None)
+        its = next((it for it in job.components if free[it.job_id] > 0 and _is_for(it, pod, known)), None)
         if its is not None:
             free[its.job_id] -= 1
             yield Label(pod, its.job_id)
         else:
-            text = pod.problem or f"job {job.job_id} of this group has as many pods as it is for"
-            yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, text)
+            text = f"job {job.job_id} of this group has as many pods as it is for"
+            if any(it > 0 for it in free.values()):
+                text = (
+                    f"job {job.job_id} of this group has no place for what this pod requests: "
+                    "delete the other pods of the group, and all of them get another job"
+                )
+            yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, pod.problem or text)
     if job.phase is Phase.SUBMITTED:
         size = sum(it.size for it in job.components)
         if len(members) >= size and not view.started.get(_key(job)):
@@ -253,13 +264,16 @@ def _with_job(
             yield Report(pod, Why.WAITING, waiting_words(job))
 
 
-def _is_for(component: Job, pod: Pod, job: Job) -> bool:
+def _is_for(component: Job, pod: Pod, known: AbstractSet[tuple[int | None, Shape | None]]) -> bool:
     """Whether the component has requested what the pod does.
 
-    The requests of a namespace may have changed since the submission. The pods of a job of equal pods are known even
-    so, and it has no place for one that requests more than it got.
+    `known`: what the pods with the label of a component request now. The requests of a namespace may have changed since
+    the submission, and then theirs have, too. A pod that requests more than they do would have no place when the job
+    runs, and the others would start without it.
     """
-    return pod.shape is not None and (not job.rest or component.digest == pod.shape.digest)
+    if pod.shape is None:
+        return False
+    return (component.job_id, pod.shape) in known or component.digest == pod.shape.digest
 
 
 _NO_REASON = frozenset({"", "None", "JobHeldUser", "JobHeldAdmin"})

@@ -189,6 +189,34 @@ def test_a_replacement_takes_the_place_of_a_pod_only_when_that_one_is_gone() -> 
     assert act(first, new, jobs=(job,)) == (Label(new, 7),)
 
 
+@pytest.mark.parametrize("phase", [Phase.SUBMITTED, Phase.RUNNING])
+def test_a_pod_that_requests_something_else_gets_no_place_in_a_job_of_equal_pods(phase: Phase) -> None:
+    first, second = group(2)
+    job = dataclasses.replace(RUNNING, phase=phase, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    larger = dataclasses.replace(second, shape=dataclasses.replace(SHAPE, cpus=64))
+    actions = act(dataclasses.replace(first, job=7), larger, jobs=(job,))
+    [message] = [it.message for it in actions if isinstance(it, Report) and it.pod is larger]
+    assert message.startswith("job 7 of this group has no place for what this pod requests: delete the other pods")
+    assert not any(isinstance(it, Label | Start) for it in actions)
+
+
+def test_what_an_administrator_changes_for_all_pods_of_a_group_parts_none_of_them_from_its_job() -> None:
+    first, second = group(2, shape=dataclasses.replace(SHAPE, account="new"))
+    job = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    assert Label(second, 7) in act(dataclasses.replace(first, job=7), second, jobs=(job,))
+
+
+def test_a_pod_with_another_job_than_the_others_of_its_group_is_told_so() -> None:
+    first, second = group(2)
+    pods = dataclasses.replace(first, job=8), dataclasses.replace(second, job=7)
+    held = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    runs = dataclasses.replace(RUNNING, job_id=8, comment=held.comment, slots=(("a", 2),))
+    for other, told in ((dataclasses.replace(held, job_id=8), pods[0]), (runs, pods[1])):
+        [message] = [it.message for it in act(*pods, jobs=(held, other)) if isinstance(it, Report) and it.pod is told]
+        assert message.endswith("delete this pod")
+    assert Release(pods[0], 8, "a", 1000) in act(*pods, jobs=(held, runs))
+
+
 def test_a_refused_pod_is_told_why() -> None:
     bad = dataclasses.replace(POD, shape=None, problem="no tenant")
     assert act(bad) == (Report(bad, Why.REFUSED, "no tenant"),)

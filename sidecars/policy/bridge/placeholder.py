@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.records import Job, Part, Phase, Submit
-from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
-
-_GPU = "gres/gpu:"
 
 
 def requests_of(submit: Submit, excluded: tuple[str, ...], places: int = 0) -> tuple[ExternalRequest, ...]:
@@ -169,7 +167,7 @@ def _fits(it: Allocation, shape: Shape) -> int:
     fits = it.cpus // shape.cpus
     if shape.memory and it.memory:
         fits = min(fits, it.memory // shape.memory)
-    gpus = shape.gres.removeprefix(_GPU) if shape.gres.startswith(_GPU) else ""
-    if gpus.isdecimal() and int(gpus):
-        fits = min(fits, it.gpus // int(gpus))
+    gpus = gpus_of(shape.gres)
+    if gpus:
+        fits = min(fits, it.gpus // gpus)
     return fits

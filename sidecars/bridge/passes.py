@@ -293,8 +293,7 @@ class Passes:
             job_id = pods.job_id_of(pod)
             if job_id is not None:
                 _, wanted, _ = self._shape(pod)
-                if wanted is not None:
-                    found[job_id].add(wanted)
+                found[job_id].add(shape.own(pod) if wanted is None else wanted)
         return found
 
     def _source(self, pod: Pod) -> Source | None:

@@ -127,7 +127,7 @@ def _group(
     adoptable: set[int],
 ) -> Iterator[Action]:
     live = [pod for pod in pods if pod.live]
-    labelled: list[tuple[Pod, Job]] = []
+    labelled: defaultdict[GroupKey, list[tuple[Pod, Job]]] = defaultdict(list)
     waiting: list[Pod] = []
     for pod in live:
         if pod.job is None:
@@ -141,17 +141,18 @@ def _group(
         elif job.phase is Phase.ENDED:
             yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
         else:
-            labelled.append((pod, job))
-    if labelled:
-        job = min((job for _, job in labelled), key=lambda it: (it.phase is Phase.SUBMITTED, it.job_id))
-        members = [pod for pod, its in labelled if its is job]
-        for pod, its in labelled:
+            labelled[_key(job)].append((pod, job))
+    # Until their object is read, the pods of all of its parts have the same key, and those that wait have no size.
+    for part, theirs in labelled.items():
+        job = min((job for _, job in theirs), key=lambda it: (it.phase is Phase.SUBMITTED, it.job_id))
+        adoptable.add(job.job_id)
+        for pod, its in theirs:
             if its is not job and pod.gated:
                 text = f"other pods of this group have job {job.job_id}, this one has {its.job_id}: delete this pod"
                 yield Report(pod, Why.INCOMPLETE, text)
-        adoptable.add(job.job_id)
-        yield from _with_job(job, members, waiting, view, blockers)
-    elif waiting:
+        members = [pod for pod, its in theirs if its is job]
+        yield from _with_job(job, members, waiting if part == key else [], view, blockers)
+    if waiting and key not in labelled:
         yield from _without_job(key, waiting, pods, view, submitted, adoptable)
 
 

@@ -427,6 +427,24 @@ def test_pods_of_a_part_of_an_object_are_known_by_their_job_when_the_object_is_g
     assert isinstance(unknown, Report)
 
 
+def test_each_part_of_an_object_keeps_its_own_job_while_the_object_is_not_read() -> None:
+    """After a restart nothing reads the object of pods that have their jobs: they have one key until then."""
+    key = GroupKey("team", "jobset/s")
+    driver, worker = (dataclasses.replace(it, key=key, size=0) for it in (BOUND, dataclasses.replace(LABELLED, job=8)))
+    drives = dataclasses.replace(RUNNING, comment=Comment("team", "jobset/s/driver"))
+    works = dataclasses.replace(RUNNING, job_id=8, comment=Comment("team", "jobset/s/workers"), slots=(("b", 1),))
+    assert act(driver, worker, jobs=(drives, works)) == (Release(worker, 8, "b", 1000),)
+    held = dataclasses.replace(works, phase=Phase.SUBMITTED, slots=(), confirmed=False)
+    assert act(driver, worker, jobs=(drives, held)) == (Start(held),)
+
+
+def test_a_pod_gets_no_place_in_the_job_of_another_part_of_its_object() -> None:
+    key = GroupKey("team", "jobset/s")
+    driver, worker = (dataclasses.replace(it, key=key, size=0) for it in (BOUND, POD))
+    drives = dataclasses.replace(RUNNING, comment=Comment("team", "jobset/s/driver", SHAPE.digest, 2))
+    assert act(driver, worker, jobs=(drives,)) == ()
+
+
 class Counted(tuple[Pod, ...]):
     """Counts how often all pods are looked at."""
 

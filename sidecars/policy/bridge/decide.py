@@ -8,8 +8,9 @@ A held job never runs. Therefore a job that was submitted twice, or whose answer
 adopted or cancelled before it can use anything.
 
 What keeps two owners from one core, byte or device: Slurm frees the resources of an external job in the moment in
-which it ends, while its pods still run. No pod is released to a node where a pod of such a job exists. `View.jobs`
-has to show the states at a time *after* those when the slots of the running jobs were read.
+which it ends, while its pods still run, and its cores while it is suspended. No pod is released to a node where a pod
+of such a job exists. `View.jobs` has to show the states at a time *after* those when the slots of the running jobs
+were read.
 
 Unequal pods of one group have a heterogeneous job: each component is for equal pods. All of it runs, or none of it:
 pods are released when every component runs, and when one of them has ended, the others are cancelled.
@@ -101,20 +102,25 @@ def _fits(pod: Pod, job: Job) -> bool:
 
 
 def _blockers(view: View) -> dict[str, str]:
-    """The nodes with a pod whose job has ended or is unknown, each with the pod's name."""
+    """The nodes with a pod whose job has ended, is unknown or is suspended, each with words about the pod.
+
+    Slurm gives the cores of a suspended job to others.
+    """
     found: dict[str, str] = {}
     for pod in view.pods:
         if not pod.present or pod.job is None:
             continue
         found_job = _found(pod, view)
         on = {node for node, _ in found_job[1].slots} if found_job is not None else set()
-        alive = found_job is not None and found_job[0].phase is not Phase.ENDED
+        phase = found_job[0].phase if found_job is not None else Phase.ENDED
+        alive = phase not in (Phase.ENDED, Phase.STOPPED)
         if alive and (not pod.node or not on or pod.node in on):
             continue
         # What a cache still shows gated may have been released a moment ago: all of the job's nodes count.
         nodes = {pod.node} if pod.node else on
         for node in nodes:
-            found.setdefault(node, f"{pod.namespace}/{pod.name}")
+            kind = "a suspended job is" if phase is Phase.STOPPED else "an ended job is still"
+            found.setdefault(node, f"pod {pod.namespace}/{pod.name} of {kind}")
     return found
 
 
@@ -327,7 +333,7 @@ def _running(
     for _, node in pairs:
         fault = view.nodes.get(node, f"Kubernetes has no node {node}")
         if not fault and node in blockers:
-            fault = f"pod {blockers[node]} of an ended job is still on node {node}"
+            fault = f"{blockers[node]} on node {node}"
         if fault:
             for pod in gated:
                 yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {fault}")

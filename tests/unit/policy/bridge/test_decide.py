@@ -94,6 +94,15 @@ def test_a_pod_is_not_released_to_a_node_with_a_pod_of_an_ended_job() -> None:
     assert "team/old" in action.message
 
 
+def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None:
+    """Slurm gives the cores of a suspended job to others, and its pods run on."""
+    old = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
+    suspended = Job(3, Phase.STOPPED, "ada", Comment("team", "o"), (("a", 1),))
+    [action] = act(LABELLED, old, jobs=(RUNNING, suspended))
+    assert isinstance(action, Report)
+    assert action.message == "Slurm job 7 has its nodes, but pod team/old of a suspended job is on node a"
+
+
 def test_a_pod_whose_release_a_cache_may_not_show_yet_blocks_the_nodes_of_its_ended_job() -> None:
     old = Pod("o", "team", "old", GroupKey("team", "o"), gated=True, job=3, shape=SHAPE)
     ended = Job(3, Phase.ENDED, "ada", Comment("team", "o"), (("a", 1),))

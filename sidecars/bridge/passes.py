@@ -88,6 +88,8 @@ class Passes:
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._again: deque[int] = deque()
+        self._begun: set[int] = set()
+        """The jobs that were read, and may have begun to run, since the jobs beside them were read."""
         self._listed_at = now()
         self._answered_at: float | None = None
         self._jobs: Mapping[int, Job] = {}
@@ -162,11 +164,17 @@ class Passes:
     # --- reading
 
     async def _read_jobs(self) -> bool:
-        """Read the states, then the details of what has changed, and then the states again."""
+        """Read the states, then the details of what has changed and of what is beside it, and then the states again."""
         try:
             changed = await self._list()
             due = {*self._book.to_read(), *self._due_again()}
-            if due and await self._details(due):
+            # Until all of this has been answered: a failure must not leave out the jobs beside them.
+            self._begun |= due
+            new = bool(due) and await self._details(due)
+            beside = self._book.beside(self._begun)
+            await self._details(beside)
+            self._begun.clear()
+            if new or beside:
                 changed = True
                 await self._list()
         except SlurmError as error:
@@ -293,8 +301,7 @@ class Passes:
             job_id = pods.job_id_of(pod)
             if job_id is not None:
                 _, wanted, _ = self._shape(pod)
-                if wanted is not None:
-                    found[job_id].add(wanted)
+                found[job_id].add(shape.own(pod) if wanted is None else wanted)
         return found
 
     def _source(self, pod: Pod) -> Source | None:

@@ -8,8 +8,9 @@ A held job never runs. Therefore a job that was submitted twice, or whose answer
 adopted or cancelled before it can use anything.
 
 What keeps two owners from one core, byte or device: Slurm frees the resources of an external job in the moment in
-which it ends, while its pods still run. No pod is released to a node where a pod of such a job exists. `View.jobs`
-has to show the states at a time *after* those when the slots of the running jobs were read.
+which it ends, while its pods still run, and its cores while it is suspended. No pod is released to a node where a pod
+of such a job exists. `View.jobs` has to show the states at a time *after* those when the slots of the running jobs
+were read.
 
 Unequal pods of one group have a heterogeneous job: each component is for equal pods. All of it runs, or none of it:
 pods are released when every component runs, and when one of them has ended, the others are cancelled.
@@ -39,6 +40,7 @@ from sidecars.policy.bridge.records import (
     Why,
     avoid_key,
 )
+from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.conditions import timestamp
 from sidecars.policy.explain.words import UNKNOWN, words
 
@@ -100,20 +102,25 @@ def _fits(pod: Pod, job: Job) -> bool:
 
 
 def _blockers(view: View) -> dict[str, str]:
-    """The nodes with a pod whose job has ended or is unknown, each with the pod's name."""
+    """The nodes with a pod whose job has ended, is unknown or is suspended, each with words about the pod.
+
+    Slurm gives the cores of a suspended job to others.
+    """
     found: dict[str, str] = {}
     for pod in view.pods:
         if not pod.present or pod.job is None:
             continue
         found_job = _found(pod, view)
         on = {node for node, _ in found_job[1].slots} if found_job is not None else set()
-        alive = found_job is not None and found_job[0].phase is not Phase.ENDED
+        phase = found_job[0].phase if found_job is not None else Phase.ENDED
+        alive = phase not in (Phase.ENDED, Phase.STOPPED)
         if alive and (not pod.node or not on or pod.node in on):
             continue
         # What a cache still shows gated may have been released a moment ago: all of the job's nodes count.
         nodes = {pod.node} if pod.node else on
         for node in nodes:
-            found.setdefault(node, f"{pod.namespace}/{pod.name}")
+            kind = "a suspended job is" if phase is Phase.STOPPED else "an ended job is still"
+            found.setdefault(node, f"pod {pod.namespace}/{pod.name} of {kind}")
     return found
 
 
@@ -126,7 +133,7 @@ def _group(
     adoptable: set[int],
 ) -> Iterator[Action]:
     live = [pod for pod in pods if pod.live]
-    labelled: list[tuple[Pod, Job]] = []
+    labelled: defaultdict[GroupKey, list[tuple[Pod, Job]]] = defaultdict(list)
     waiting: list[Pod] = []
     for pod in live:
         if pod.job is None:
@@ -140,13 +147,18 @@ def _group(
         elif job.phase is Phase.ENDED:
             yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
         else:
-            labelled.append((pod, job))
-    if labelled:
-        job = min((job for _, job in labelled), key=lambda it: it.job_id)
-        members = [pod for pod, its in labelled if its is job]
+            labelled[_key(job)].append((pod, job))
+    # Until their object is read, the pods of all of its parts have the same key, and those that wait have no size.
+    for part, theirs in labelled.items():
+        job = min((job for _, job in theirs), key=lambda it: (it.phase is Phase.SUBMITTED, it.job_id))
         adoptable.add(job.job_id)
-        yield from _with_job(job, members, waiting, view, blockers)
-    elif waiting:
+        for pod, its in theirs:
+            if its is not job and pod.gated:
+                text = f"other pods of this group have job {job.job_id}, this one has {its.job_id}: delete this pod"
+                yield Report(pod, Why.INCOMPLETE, text)
+        members = [pod for pod, its in theirs if its is job]
+        yield from _with_job(job, members, waiting if part == key else [], view, blockers)
+    if waiting and key not in labelled:
         yield from _without_job(key, waiting, pods, view, submitted, adoptable)
 
 
@@ -223,14 +235,20 @@ def _with_job(
     used = [pod for job_id in job.ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
     taken = Counter(pod.job for pod in used)
     free = {it.job_id: it.size - taken[it.job_id] for it in job.components}
+    known = {(pod.job, pod.shape) for pod in used} if waiting else set()
     for pod in waiting:
-        its = next((it for it in job.components if free[it.job_id] > 0 and _is_for(it, pod, job)), None)
+        its = next((it for it in job.components if free[it.job_id] > 0 and _is_for(it, pod, known)), None)
         if its is not None:
             free[its.job_id] -= 1
             yield Label(pod, its.job_id)
         else:
-            text = pod.problem or f"job {job.job_id} of this group has as many pods as it is for"
-            yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, text)
+            text = f"job {job.job_id} of this group has as many pods as it is for"
+            if any(it > 0 for it in free.values()):
+                text = (
+                    f"job {job.job_id} of this group has no place for what this pod requests: "
+                    "delete the other pods of the group, and all of them get another job"
+                )
+            yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, pod.problem or text)
     if job.phase is Phase.SUBMITTED:
         size = sum(it.size for it in job.components)
         if len(members) >= size and not view.started.get(_key(job)):
@@ -253,13 +271,16 @@ def _with_job(
             yield Report(pod, Why.WAITING, waiting_words(job))
 
 
-def _is_for(component: Job, pod: Pod, job: Job) -> bool:
+def _is_for(component: Job, pod: Pod, known: AbstractSet[tuple[int | None, Shape | None]]) -> bool:
     """Whether the component has requested what the pod does.
 
-    The requests of a namespace may have changed since the submission. The pods of a job of equal pods are known even
-    so, and it has no place for one that requests more than it got.
+    `known`: what the pods with the label of a component request now. The requests of a namespace may have changed since
+    the submission, and then theirs have, too. A pod that requests more than they do would have no place when the job
+    runs, and the others would start without it.
     """
-    return pod.shape is not None and (not job.rest or component.digest == pod.shape.digest)
+    if pod.shape is None:
+        return False
+    return (component.job_id, pod.shape) in known or component.digest == pod.shape.digest
 
 
 _NO_REASON = frozenset({"", "None", "JobHeldUser", "JobHeldAdmin"})
@@ -312,7 +333,7 @@ def _running(
     for _, node in pairs:
         fault = view.nodes.get(node, f"Kubernetes has no node {node}")
         if not fault and node in blockers:
-            fault = f"pod {blockers[node]} of an ended job is still on node {node}"
+            fault = f"{blockers[node]} on node {node}"
         if fault:
             for pod in gated:
                 yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {fault}")

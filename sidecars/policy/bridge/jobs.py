@@ -13,7 +13,7 @@ from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.placeholder import comment_of, job_of, together
 from sidecars.policy.bridge.records import Job
 from sidecars.policy.bridge.shape import Shape
-from sidecars.slurm.external import STATES_ENDED, ExternalJob
+from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob
 
 TRUST_EMPTY_AFTER = 60.0
 """Seconds for which an empty list has to last before it counts, when a job was listed before that had not ended.
@@ -112,6 +112,31 @@ class JobBook:
             new = new or self._read[job_id] != self._states[job_id]
             self._read[job_id] = self._states[job_id]
         return new
+
+    def beside(self, begun: Iterable[int]) -> list[int]:
+        """The running placeholders on several nodes, of which another job of these that has `begun` to run has one.
+
+        The owner of a running job may give up nodes of it, which changes no state, and the next job gets them: read
+        after the details of that one, the details of these show it. One node remains to a job until its end.
+        """
+        on: defaultdict[str, set[int]] = defaultdict(set)
+        for job_id in begun:
+            for it in self._has(job_id):
+                on[it.node].add(job_id)
+        if not on:
+            return []
+        return [
+            job_id
+            for job_id in self._records
+            if len(has := self._has(job_id)) > 1 and any(on.get(it.node, set()) - {job_id} for it in has)
+        ]
+
+    def _has(self, job_id: int) -> tuple[Allocation, ...]:
+        """What a placeholder has that has not ended; () for any other job."""
+        found = self._records.get(job_id)
+        if found is None or self._states.get(job_id, STATES_ENDED) & STATES_ENDED:
+            return ()
+        return found[0].allocations
 
     def stale(self, job_id: int) -> None:
         """The details of this job have changed without its states: they are read again."""

@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.records import Job, Part, Phase, Submit
-from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
-
-_GPU = "gres/gpu:"
 
 
 def requests_of(submit: Submit, excluded: tuple[str, ...], places: int = 0) -> tuple[ExternalRequest, ...]:
@@ -95,7 +93,7 @@ def job_of(
     admin = record.admin_comment
     confirmed = bool(admin) and (admin == record.comment or bridge.decode(admin) is not None)
     its = shapes.get(record.job_id, ())
-    slots = [(kube_nodes.get(it.node, it.node), _slots(it, its, record)) for it in record.allocations]
+    slots = [(kube_nodes.get(it.node, it.node), slots_of(it, its, record)) for it in record.allocations]
     return Job(
         job_id=record.job_id,
         phase=_phase(record, states, confirmed=confirmed, current=current),
@@ -158,7 +156,7 @@ def _phase(record: ExternalJob, states: frozenset[str], *, confirmed: bool, curr
     return Phase.STARTING
 
 
-def _slots(it: Allocation, shapes: Collection[Shape], record: ExternalJob) -> int:
+def slots_of(it: Allocation, shapes: Collection[Shape], record: ExternalJob) -> int:
     """How many pods fit into what the job really has: its user may have reduced it after the submission."""
     if not shapes:
         return it.cpus // record.cpus_per_task
@@ -169,7 +167,7 @@ def _fits(it: Allocation, shape: Shape) -> int:
     fits = it.cpus // shape.cpus
     if shape.memory and it.memory:
         fits = min(fits, it.memory // shape.memory)
-    gpus = shape.gres.removeprefix(_GPU) if shape.gres.startswith(_GPU) else ""
-    if gpus.isdecimal() and int(gpus):
-        fits = min(fits, it.gpus // int(gpus))
+    gpus = gpus_of(shape.gres)
+    if gpus:
+        fits = min(fits, it.gpus // gpus)
     return fits

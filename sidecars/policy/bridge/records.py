@@ -22,7 +22,7 @@ class Phase(Enum):
     """It has nodes, and its prolog still runs."""
     RUNNING = "running"
     STOPPED = "stopped"
-    """Suspended: it keeps its nodes."""
+    """Suspended: others get its cores, and it keeps everything else."""
     ENDED = "ended"
 
 

@@ -96,7 +96,7 @@ def shape_of(pod: Pod, tenant: Tenant, group: str = "") -> Shape:
             memory = max(memory, mebibytes(wishes["mem-per-node"], f"{bridge.WISHES}mem-per-node"))
     except ResourceError as error:
         raise ShapeError(str(error)) from None
-    gres = ",".join(f"gres/{it.removeprefix('gres/')}" for it in wishes.get("gres", "").split(",") if it)
+    gres = _gres(wishes.get("gres", ""), gpus)
     minutes = _number(wishes, "timelimit", None)
     seconds = pod.spec.active_deadline_seconds
     if minutes is None and seconds is not None:
@@ -109,7 +109,7 @@ def shape_of(pod: Pod, tenant: Tenant, group: str = "") -> Shape:
         name=wishes.get("job-name") or group or pod.metadata.name,
         cpus=cpus,
         memory=memory,
-        gres=gres or (f"gres/gpu:{gpus}" if gpus else ""),
+        gres=gres,
         extra=constraint(pod),
         features=wishes.get("constraints", ""),
         minutes=minutes,
@@ -120,6 +120,31 @@ def shape_of(pod: Pod, tenant: Tenant, group: str = "") -> Shape:
         reservation=wishes.get("reservation", ""),
         wckey=wishes.get("wckey", ""),
     )
+
+
+def own(pod: Pod) -> Shape:
+    """What the pod itself requests, of nobody: whatever its annotations are, and whether or not it can have a job."""
+    try:
+        cpus, memory, gpus = _resources(pod)
+    except ResourceError:
+        # More than any job has.
+        cpus, memory, gpus = 2**31, 0, 0
+    return Shape("", "", cpus=cpus, memory=memory, gres=_gres("", gpus))
+
+
+def gpus_of(gres: str) -> int:
+    """The GPUs in a request such as `gres/gpu:2` or `gpu:h100:1,gres/nic:1`: at least so many.
+
+    Of two requests for the same GPUs, Slurm takes one.
+    """
+    counts: dict[str, int] = {}
+    for it in gres.split(","):
+        name, *words = re.split("[:=]", it.removeprefix("gres/"))
+        if name == "gpu":
+            count = int(words.pop()) if words and words[-1].isdecimal() else 1
+            kind = ":".join(words)
+            counts[kind] = min(count, counts.get(kind, count))
+    return max(counts.pop("", 0), sum(counts.values()))
 
 
 def requests(pod: Pod) -> tuple[Decimal, int]:
@@ -197,6 +222,19 @@ def _wishes(pod: Pod) -> dict[str, str]:
         if key in _WORDS and not _TEXT.fullmatch(value):
             raise ShapeError(f"annotation {bridge.WISHES}{key} is {value!r}: remove spaces and special characters")
     return found
+
+
+def _gres(wish: str, gpus: int) -> str:
+    """What the annotation lists, and the GPUs in the pod's limits. Raises ShapeError if it lists fewer GPUs."""
+    found = [f"gres/{it.removeprefix('gres/')}" for it in wish.split(",") if it]
+    if gpus and not any(re.match("gres/gpu([:=]|$)", it) for it in found):
+        found.append(f"gres/gpu:{gpus}")
+    text = ",".join(found)
+    if gpus_of(text) < gpus:
+        raise ShapeError(
+            f"annotation {bridge.WISHES}gres is {wish!r}, and the pod has {gpus} GPUs in its limits: request as many"
+        )
+    return text
 
 
 def _number(wishes: Mapping[str, str], key: str, default: int | None) -> int | None:

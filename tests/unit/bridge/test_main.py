@@ -205,6 +205,41 @@ async def test_the_next_pod_waits_until_the_pod_of_an_ended_job_is_gone(world: W
         await world.until("the release", lambda: world.released("next"))
 
 
+async def test_the_next_pod_waits_for_a_pod_on_a_node_that_its_job_has_given_up(world: World) -> None:
+    world.kube.put(NODES, node("k2"))
+    for name in ("p0", "p1"):
+        world.kube.put(PODS, pod("team", name, group=("g", 2)))
+    async with world.bridge():
+        await world.until("the records", lambda: {"k1", "k2"} <= world.slurm.nodes.keys())
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {"k1": 1, "k2": 1})
+        await world.until("the release", lambda: world.released("p0") and world.released("p1"))
+        world.bind("p0")
+        world.bind("p1")
+        # As `scontrol update` of its owner does it: the job runs on.
+        del job.allocation["k2"]
+        world.kube.put(PODS, pod("team", "next"))
+        await world.until("the start", lambda: [it.blocked for it in live(world.slurm)] == [False, False])
+        world.slurm.job_run(live(world.slurm)[-1].job_id, {"k2": 1})
+        await world.until("the reason", lambda: world.condition("next").get("reason") == "NodeNotFree")
+        assert not world.released("next")
+
+
+async def test_a_pod_whose_annotations_became_wrong_gets_no_more_than_its_job_has(world: World) -> None:
+    async with world.bridge():
+        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        # Its owner may do both while it waits.
+        job.memory = 10
+        item = world.pod()
+        item["metadata"]["annotations"] = {f"{bridge.WISHES}partition": "secret"}
+        world.kube.put(PODS, item)
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the reason", lambda: "no place left" in world.condition().get("message", ""))
+        assert not world.released()
+
+
 async def test_pods_that_can_have_no_job_show_the_reason(world: World) -> None:
     world.slurm.users = frozenset({"slurm"})
     world.kube.put(PODS, pod("nobody", "p"))

@@ -7,11 +7,13 @@ details, as the bridge does.
 
 import dataclasses
 import random
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import decide
-from sidecars.policy.bridge.placeholder import comment_for, together
+from sidecars.policy.bridge.placeholder import comment_for, slots_of, together
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
@@ -28,6 +30,7 @@ from sidecars.policy.bridge.records import (
     View,
 )
 from sidecars.policy.bridge.shape import Shape
+from sidecars.slurm.external import Allocation, ExternalJob
 
 CPUS = 4
 NAMESPACE, USER = "team", "ada"
@@ -146,8 +149,14 @@ class World:
 
     def used(self, node: str) -> int:
         """CPUs that Slurm has given away."""
-        on = (Phase.RUNNING, Phase.STARTING, Phase.STOPPED)
+        on = (Phase.RUNNING, Phase.STARTING)
         return sum(job.slots.get(node, 0) * job.shape.cpus for job in self.jobs.values() if job.phase in on)
+
+    def resume(self, job: SimJob) -> bool:
+        """Have a suspended job run again, if nobody has its cores. Slurm itself would not ask."""
+        fits = all(self.used(node) + count * job.shape.cpus <= CPUS for node, count in job.slots.items())
+        job.phase = Phase.RUNNING if fits else Phase.STOPPED
+        return fits
 
     def schedule(self) -> None:
         for job in sorted(self.jobs.values(), key=lambda it: it.job_id):
@@ -217,9 +226,13 @@ class World:
 
     def view(self) -> View:
         known = self.step >= self.down
+        shapes: defaultdict[int, set[Shape]] = defaultdict(set)
+        for pod in self.cache.values():
+            if pod.job is not None and pod.shape is not None:
+                shapes[pod.job].add(pod.shape)
         jobs = {}
         for lead in {it.lead for it in self.jobs.values()}:
-            its = [self._job(it) for it in self.jobs.values() if it.lead == lead]
+            its = [self._job(it, shapes[it.job_id]) for it in self.jobs.values() if it.lead == lead]
             whole = together(its) if its[0].comment.parts else its[0]
             self.seen.add(tuple(it.phase for it in its))
             jobs[whole.job_id] = whole
@@ -250,9 +263,14 @@ class World:
         )
 
     @staticmethod
-    def _job(it: SimJob) -> Job:
+    def _job(it: SimJob, shapes: Collection[Shape]) -> Job:
+        """As the bridge makes it of Slurm's record, with places for the largest of the pods with its label."""
+        record = ExternalJob(it.job_id, cpus_per_task=it.shape.cpus)
+        slots = {
+            node: slots_of(Allocation(node, count * it.shape.cpus), shapes, record) for node, count in it.slots.items()
+        }
         return Job(
-            *(it.job_id, it.phase, USER, it.comment, tuple(it.slots.items())),
+            *(it.job_id, it.phase, USER, it.comment, tuple(slots.items())),
             confirmed=it.confirmed,
             state="X",
             offset=it.job_id - it.lead,

@@ -94,6 +94,15 @@ def test_a_pod_is_not_released_to_a_node_with_a_pod_of_an_ended_job() -> None:
     assert "team/old" in action.message
 
 
+def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None:
+    """Slurm gives the cores of a suspended job to others, and its pods run on."""
+    old = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
+    suspended = Job(3, Phase.STOPPED, "ada", Comment("team", "o"), (("a", 1),))
+    [action] = act(LABELLED, old, jobs=(RUNNING, suspended))
+    assert isinstance(action, Report)
+    assert action.message == "Slurm job 7 has its nodes, but pod team/old of a suspended job is on node a"
+
+
 def test_a_pod_whose_release_a_cache_may_not_show_yet_blocks_the_nodes_of_its_ended_job() -> None:
     old = Pod("o", "team", "old", GroupKey("team", "o"), gated=True, job=3, shape=SHAPE)
     ended = Job(3, Phase.ENDED, "ada", Comment("team", "o"), (("a", 1),))
@@ -187,6 +196,34 @@ def test_a_replacement_takes_the_place_of_a_pod_only_when_that_one_is_gone() -> 
     leaving = dataclasses.replace(second, deleting=True)
     assert not any(isinstance(it, Label) for it in act(first, leaving, new, jobs=(job,)))
     assert act(first, new, jobs=(job,)) == (Label(new, 7),)
+
+
+@pytest.mark.parametrize("phase", [Phase.SUBMITTED, Phase.RUNNING])
+def test_a_pod_that_requests_something_else_gets_no_place_in_a_job_of_equal_pods(phase: Phase) -> None:
+    first, second = group(2)
+    job = dataclasses.replace(RUNNING, phase=phase, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    larger = dataclasses.replace(second, shape=dataclasses.replace(SHAPE, cpus=64))
+    actions = act(dataclasses.replace(first, job=7), larger, jobs=(job,))
+    [message] = [it.message for it in actions if isinstance(it, Report) and it.pod is larger]
+    assert message.startswith("job 7 of this group has no place for what this pod requests: delete the other pods")
+    assert not any(isinstance(it, Label | Start) for it in actions)
+
+
+def test_what_an_administrator_changes_for_all_pods_of_a_group_parts_none_of_them_from_its_job() -> None:
+    first, second = group(2, shape=dataclasses.replace(SHAPE, account="new"))
+    job = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    assert Label(second, 7) in act(dataclasses.replace(first, job=7), second, jobs=(job,))
+
+
+def test_a_pod_with_another_job_than_the_others_of_its_group_is_told_so() -> None:
+    first, second = group(2)
+    pods = dataclasses.replace(first, job=8), dataclasses.replace(second, job=7)
+    held = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    runs = dataclasses.replace(RUNNING, job_id=8, comment=held.comment, slots=(("a", 2),))
+    for other, told in ((dataclasses.replace(held, job_id=8), pods[0]), (runs, pods[1])):
+        [message] = [it.message for it in act(*pods, jobs=(held, other)) if isinstance(it, Report) and it.pod is told]
+        assert message.endswith("delete this pod")
+    assert Release(pods[0], 8, "a", 1000) in act(*pods, jobs=(held, runs))
 
 
 def test_a_refused_pod_is_told_why() -> None:
@@ -397,6 +434,24 @@ def test_pods_of_a_part_of_an_object_are_known_by_their_job_when_the_object_is_g
     assert isinstance(deleted, DeletePod)
     [unknown] = act(dataclasses.replace(pod, key=GroupKey("team", "jobset/sx")), jobs=(job,))
     assert isinstance(unknown, Report)
+
+
+def test_each_part_of_an_object_keeps_its_own_job_while_the_object_is_not_read() -> None:
+    """After a restart nothing reads the object of pods that have their jobs: they have one key until then."""
+    key = GroupKey("team", "jobset/s")
+    driver, worker = (dataclasses.replace(it, key=key, size=0) for it in (BOUND, dataclasses.replace(LABELLED, job=8)))
+    drives = dataclasses.replace(RUNNING, comment=Comment("team", "jobset/s/driver"))
+    works = dataclasses.replace(RUNNING, job_id=8, comment=Comment("team", "jobset/s/workers"), slots=(("b", 1),))
+    assert act(driver, worker, jobs=(drives, works)) == (Release(worker, 8, "b", 1000),)
+    held = dataclasses.replace(works, phase=Phase.SUBMITTED, slots=(), confirmed=False)
+    assert act(driver, worker, jobs=(drives, held)) == (Start(held),)
+
+
+def test_a_pod_gets_no_place_in_the_job_of_another_part_of_its_object() -> None:
+    key = GroupKey("team", "jobset/s")
+    driver, worker = (dataclasses.replace(it, key=key, size=0) for it in (BOUND, POD))
+    drives = dataclasses.replace(RUNNING, comment=Comment("team", "jobset/s/driver", SHAPE.digest, 2))
+    assert act(driver, worker, jobs=(drives,)) == ()
 
 
 class Counted(tuple[Pod, ...]):

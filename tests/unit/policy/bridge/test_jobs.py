@@ -194,3 +194,14 @@ def test_a_heterogeneous_job_has_ended_as_soon_as_the_list_shows_the_end_of_one_
 def test_a_heterogeneous_job_one_of_whose_components_is_missing_has_no_end_and_does_not_run() -> None:
     lead = dataclasses.replace(LEAD, states=RUNNING, allocations=(Allocation("n1", 2),))
     assert phases(book(lead)) == {1: Phase.STARTING}
+
+
+def test_a_job_on_several_nodes_is_read_again_after_one_that_has_begun_on_one_of_them() -> None:
+    both = (Allocation("n1", 2), Allocation("n2", 2))
+    two = dataclasses.replace(RUNS, job_id=3, allocations=both)
+    alone = dataclasses.replace(RUNS, job_id=4, allocations=both[1:])
+    ended = dataclasses.replace(two, job_id=5, states=CANCELLED)
+    far = dataclasses.replace(two, job_id=6, allocations=(Allocation("n8", 2), Allocation("n9", 2)))
+    found = book(RUNS, two, alone, ended, far, OTHER)
+    assert found.beside([1]) == found.beside([4, 2]) == found.beside([1, 3]) == [3]
+    assert found.beside([3]) == found.beside([2]) == found.beside([5]) == []

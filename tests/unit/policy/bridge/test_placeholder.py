@@ -127,6 +127,14 @@ def test_the_most_demanding_of_the_pods_of_a_job_counts() -> None:
     assert found.slots == (("n1", 2),)
 
 
+@pytest.mark.parametrize(
+    "gres", ["gres/gpu:2", "gres/gpu:h100:2", "gres/nic:9,gres/gpu:2", "gres/gpu:h100,gres/gpu:a100:1"]
+)
+def test_the_gpus_of_a_job_count_whatever_their_type(gres: str) -> None:
+    found = job(running(Allocation("n1", 8, 9000, gpus=3)), shape=dataclasses.replace(SHAPE, gres=gres))
+    assert found.slots == (("k1", 1),)
+
+
 ONE = Job(1, Phase.RUNNING, "ada", Comment("team", "g", "", 2, (("x", 1), ("y", 1))), end_time=90, confirmed=True)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sidecars.policy.bridge import decide
 from sidecars.policy.bridge.placeholder import together
-from sidecars.policy.bridge.records import Job, Phase, Report, Start
+from sidecars.policy.bridge.records import Job, Phase, Report, Start, View
 from tests.unit.policy.bridge import model
 from tests.unit.policy.bridge.model import CPUS, World
 
@@ -49,7 +49,7 @@ def disturb(world: World) -> None:
             if job.phase is Phase.RUNNING:
                 job.phase = Phase.STOPPED
             elif job.phase is Phase.STOPPED:
-                job.phase = Phase.RUNNING
+                world.resume(job)
 
 
 def run(seed: int) -> World:
@@ -63,8 +63,8 @@ def run(seed: int) -> World:
         world.advance()
         world.check()
     for job in world.jobs.values():
-        if job.phase is Phase.STOPPED:
-            job.phase = Phase.RUNNING
+        if job.phase is Phase.STOPPED and not world.resume(job):
+            world.end(job)
     for it in world.pods.values():
         it.unbindable = False
     for _ in range(60):
@@ -108,6 +108,19 @@ def settled(world: World) -> None:
 
 def test_the_model_finds_a_bridge_that_ignores_the_pods_of_ended_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "_blockers", lambda view: {})
+    with pytest.raises(AssertionError, match=r"has \["):
+        run_many()
+
+
+def test_the_model_finds_a_bridge_that_lets_pods_of_suspended_jobs_share_their_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blockers = decide._blockers
+
+    def ignores(view: View) -> dict[str, str]:
+        return {node: words for node, words in blockers(view).items() if "suspended" not in words}
+
+    monkeypatch.setattr(decide, "_blockers", ignores)
     with pytest.raises(AssertionError, match=r"has \["):
         run_many()
 

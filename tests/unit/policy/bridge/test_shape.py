@@ -58,6 +58,35 @@ def test_gpus_are_taken_from_the_limits() -> None:
     assert shape.shape_of(pod(spec), TENANT).gres == "gres/gpu:2"
 
 
+@pytest.mark.parametrize(
+    ("gres", "requested"),
+    [
+        ("nic:1", "gres/nic:1,gres/gpu:2"),
+        ("gpu:h100:2", "gres/gpu:h100:2"),
+        ("gres/gpu:3,nic:1", "gres/gpu:3,gres/nic:1"),
+        ("gpu:a100:1,gpu:h100=1", "gres/gpu:a100:1,gres/gpu:h100=1"),
+    ],
+)
+def test_the_annotation_of_gres_adds_to_the_gpus_of_the_limits(gres: str, requested: str) -> None:
+    spec = {"containers": [container({"nvidia.com/gpu": "2"})]}
+    assert shape.shape_of(pod(spec, gres=gres), TENANT).gres == requested
+
+
+@pytest.mark.parametrize("gres", ["gpu", "gpu:1", "gpu:h100:1", "gpu:h100", "gpu:2,gpu:1", "gpu:0", "gpu:-2", "gpu:1K"])
+def test_fewer_gpus_by_annotation_than_in_the_limits_are_refused(gres: str) -> None:
+    """The other GPUs would belong to the pod in Kubernetes, and to another job in Slurm."""
+    spec = {"containers": [container({"nvidia.com/gpu": "2"})]}
+    with pytest.raises(ShapeError, match=r"gres is .* 2 GPUs in its limits"):
+        shape.shape_of(pod(spec, gres=gres), TENANT)
+
+
+def test_what_a_pod_requests_is_known_whatever_its_annotations_are() -> None:
+    spec = {"containers": [container({"nvidia.com/gpu": "2"}, cpu="3", memory="1Gi")]}
+    found = shape.own(pod(spec, colour="red"))
+    assert (found.cpus, found.memory, found.gres) == (3, 1024, "gres/gpu:2")
+    assert shape.own(pod({"containers": [container(cpu="many")]})).cpus >= 2**31
+
+
 def test_overhead_and_resources_of_the_pod_count() -> None:
     spec = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "6"}}, "overhead": {"cpu": "500m"}}
     assert shape.shape_of(pod(spec), TENANT).cpus == 7

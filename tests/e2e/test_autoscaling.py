@@ -158,6 +158,8 @@ def workers(slurm: Slurm) -> Iterator[Slurm]:
     until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes(), 240)
     slurm.scale(2)
     slurm.until_idle(2)
+    # The record of the numbers that autoscaling set, which tells others from it.
+    slurm.kubernetes.kubectl("annotate", *TARGET, "slinky.slurm.net/autoscaling-")
 
 
 @pytest.fixture(scope="module", params=WAYS)

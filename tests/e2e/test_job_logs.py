@@ -51,7 +51,8 @@ def printed(slurm: Slurm, job: int, message: str) -> dict[str, Any]:
 
 
 def until_forgotten(slurm: Slurm, job: int) -> None:
-    """The container has read all of an ended job."""
+    """The job has ended, and the container has read all of it."""
+    until(f"job {job} to complete", lambda: slurm.job(job)["JobState"] == "COMPLETED", 60)
     until(
         f"the record of job {job} to be deleted",
         lambda: f"{job}-0.job" not in slurm.worker(POD, "ls", "/run/slurm-logs").split() or None,

@@ -77,6 +77,8 @@ outputs() {
 several_nodes() { case ${SLURM_JOB_NODELIST:-} in *[,[]*) ;; *) false ;; esac }
 
 if test "${1:-}" = outputs; then
+  # Who started this continues when nothing has its pipe any more.
+  exec >/dev/null
   outputs
 elif test "${SLURM_SCRIPT_CONTEXT:-}" = epilog_slurmd; then
   for record in "$logs/$job"-*.job; do
@@ -90,8 +92,9 @@ elif test "${SLURM_SCRIPT_CONTEXT:-}" = prolog_slurmd; then
     announce
   elif several_nodes || needs_slurmctld; then
     announce
-    # Not with the output of this script: slurmd waits until no process has it.
-    setsid "$0" outputs </dev/null >/dev/null 2>&1 &
+    # slurmd kills the processes of this script at its end, and waits until none has its output. So this one gets a session
+    # and a pipe of its own, and the script continues when that one runs.
+    : "$(setsid "$0" outputs </dev/null 2>/dev/null &)"
   else
     outputs
   fi

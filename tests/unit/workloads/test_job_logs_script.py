@@ -1,6 +1,9 @@
 """The script that is prolog and epilog of clusters with job logs, run by sh as slurmd runs it."""
 
+import contextlib
 import os
+import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -47,6 +50,12 @@ class Node:
         file = self.programs / "asked"
         return file.read_text().splitlines() if file.exists() else []
 
+    def slow(self, name: str) -> None:
+        """This program takes its time before it begins."""
+        program = self.programs / name
+        program.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which(name)} "$@"\n')
+        program.chmod(0o755)
+
     def run(self, context: str, **changes: str) -> subprocess.CompletedProcess[str]:
         environment = JOB | {
             "PATH": f"{self.programs}:{os.environ['PATH']}",
@@ -55,7 +64,21 @@ class Node:
             "SLURM_SCRIPT_CONTEXT": context,
         }
         found = {key: value for key, value in (environment | changes).items() if value}
-        return subprocess.run([self.script], env=found, capture_output=True, text=True, check=True, timeout=DEADLINE)
+        process = subprocess.Popen(
+            [self.script],
+            env=found,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        code = process.wait(DEADLINE)
+        # slurmd ends what is left of the script's process group (common/run_command.c).
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        out, errors = process.communicate(timeout=DEADLINE)
+        assert code == 0, errors
+        return subprocess.CompletedProcess(self.script, code, out, errors)
 
     def prolog(self, **changes: str) -> None:
         assert self.run("prolog_slurmd", **changes).stderr == ""
@@ -92,6 +115,13 @@ def test_a_batch_job_on_one_node_is_announced_at_once_and_without_a_request(node
     assert [output.path for output in job.outputs] == [b"/home/ada/slurm-7.out"]
     assert names(node.logs) == {"7-0.job", "7-0.prolog"}
     assert node.asked == []
+
+
+def test_a_request_outlives_the_end_of_the_script_with_which_slurmd_ends_its_processes(node: Node) -> None:
+    node.slow("setsid")
+    node.answer("echo '7 5 3 a job'")
+    node.prolog(SLURM_JOB_STDOUT="%x-%A_%a.out")
+    assert [output.path for output in node.job_with_output().outputs] == [b"/home/ada/a job-5_3.out"]
 
 
 def test_what_the_container_reads_is_readable_for_it(node: Node) -> None:

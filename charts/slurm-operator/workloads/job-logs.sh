@@ -77,7 +77,7 @@ outputs() {
 several_nodes() { case ${SLURM_JOB_NODELIST:-} in *[,[]*) ;; *) false ;; esac }
 
 if test "${1:-}" = outputs; then
-  # Who started this continues when nothing has its pipe any more.
+  # The prolog continues when its pipe is closed.
   exec >/dev/null
   outputs
 elif test "${SLURM_SCRIPT_CONTEXT:-}" = epilog_slurmd; then

@@ -49,7 +49,7 @@ from tests.bench.operator import Program, until
 from tests.bench.running_pods import kubelets
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
-from tests.support.bridge import node, pod, tenants
+from tests.support.bridge import node, pod
 from tests.support.bridge_world import ACCOUNTS, BRIDGE, control_plane, status
 
 PODS_IN_ALL = 5_000
@@ -218,7 +218,9 @@ class _Bench:
         names = [f"slurm-{number}" for number in range(managed)]
         names += [f"bare-{number}" for number in range(-(-self._burst // ON_A_NODE) + 1)]
         await bulk.each(partial(self._node, name, managed=name.startswith("slurm")) for name in names)
-        await self._client.create(CONFIG_MAPS, tenants("slurm", **{TENANT: f'{{"user": "{USER}"}}'}))
+        # The chart's ConfigMap, without the tenants of the values.
+        data = {"data": {TENANT: f'{{"user": "{USER}"}}'}}
+        await self._client.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", data)
         url = f"http://{slurmctld.ADDRESS}:{slurmctld.COMPACT}"
         self.program = Program(
             [

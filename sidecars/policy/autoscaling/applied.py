@@ -59,7 +59,10 @@ class Owner(NamedTuple):
     def __str__(self) -> str:
         if self.manager == "kube-controller-manager" and self.scales:
             return "a HorizontalPodAutoscaler (kube-controller-manager; that of KEDA too)"
-        return f"field manager {self.manager!r}" if self.manager else "an unknown client"
+        if self.manager:
+            return f"field manager {self.manager!r}"
+        # The API server records none for the subresource `scale` while nobody owns spec.replicas, as after a scale to zero.
+        return "a client that the API server does not record (kubectl scale, a HorizontalPodAutoscaler or another)"
 
 
 def read(annotations: Mapping[str, str]) -> Applied | None:

@@ -70,8 +70,10 @@ def test_an_autoscaler_is_no_person_and_is_named_as_what_it_is() -> None:
     assert "HorizontalPodAutoscaler" in str(found)
 
 
-def test_a_number_of_unknown_origin_has_an_unknown_owner() -> None:
-    assert applied.other_owner({}, 4, RECORD) == Owner("", None, scales=False)
+def test_a_number_of_unknown_origin_has_an_unknown_owner_which_is_named_as_what_it_may_be() -> None:
+    owner = applied.other_owner({}, 4, RECORD)
+    assert owner == Owner("", None, scales=False)
+    assert "kubectl scale, a HorizontalPodAutoscaler or another" in str(owner)
 
 
 def test_autoscaling_begins_with_the_number_that_stands_there_unless_a_program_scales() -> None:

@@ -61,7 +61,7 @@ class Owner(NamedTuple):
             return "a HorizontalPodAutoscaler (kube-controller-manager; that of KEDA too)"
         if self.manager:
             return f"field manager {self.manager!r}"
-        # The API server records none for the subresource `scale` while nobody owns spec.replicas, as after a scale to zero.
+        # The API server records none for writes to `scale` while nobody owns spec.replicas, as after a scale to zero.
         return "a client that the API server does not record (kubectl scale, a HorizontalPodAutoscaler or another)"
 
 

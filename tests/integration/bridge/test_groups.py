@@ -1,21 +1,18 @@
 """Groups of pods with the labels and annotations of their controllers, and with the rights of docs/bridge.md."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from sidecars.bridge.owners import RESOURCES
 from sidecars.contract import bridge
 from sidecars.kube import PODS, ApiError, Resource
 from sidecars.policy.bridge.groups import SourceKind
-from sidecars.simulate import serve
 from sidecars.simulate.records import SimJob
 from tests.cluster.control_plane import ControlPlane
-from tests.support.bridge import KEY, live, pod, slurm
-from tests.support.bridge_world import World, a_world, control_plane
+from tests.support.bridge import live, pod
+from tests.support.bridge_world import World, control_plane
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
 CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
@@ -26,15 +23,6 @@ JOB_SETS = RESOURCES[SourceKind.JOB_SET]
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """With a scheduler, and without the kinds of others."""
     with control_plane(tmp_path_factory.mktemp("groups")) as found:
-        yield found
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
-    """A namespace, two nodes and a simulated Slurm."""
-    key, model = tmp_path / "jwt.key", slurm()
-    key.write_bytes(KEY)
-    async with serve(model) as url, a_world(plane, url, key, model) as found:
         yield found
 
 

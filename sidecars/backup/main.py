@@ -1,6 +1,6 @@
 """The role `backup`: `slurm-sidecars backup state|finish|copy|fetch|list|check|restore`.
 
-The pod of a backup runs `state`, then mariadb-dump, then `finish`, then `copy` if there is a store outside. The state
+The pod of a backup runs `state`, then mariadb-dump, then `finish`, then `copy` with a store outside. The state
 comes first, because it contains the records that slurmctld still has to send to slurmdbd: those that it has sent since
 are in the dump.
 """
@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     begin = command("state", "copy slurmctld's state to a new backup")
     end = command("finish", "complete the new backup, and delete the oldest ones")
     away = command("copy", "copy the backups to an S3-compatible store, and delete the oldest ones there")
-    home = command("fetch", "copy a backup of the store to the volume, if it isn't there")
+    home = command("fetch", "copy a backup of the store to the volume, unless the volume has it")
     command("list", "list the complete backups, oldest first")
     check = command("check", "check the files of a backup with a database, before it is restored")
     back = command("restore", "replace slurmctld's state with that of a backup, while slurmctld doesn't run")

@@ -67,7 +67,7 @@ def copy(folder: Path, store: Store, keep: int) -> tuple[list[str], list[str]]:
             _send(folder / name / file, store, f"{name}/{file}")
     deleted = [name for name in there if name in gone]
     for name in deleted:
-        with _told(store, f"delete {name} of"):
+        with _reported(store, f"delete {name} of"):
             obstore.delete(store.client, f"{name}/{volume.MANIFEST}")
             obstore.delete(store.client, [f"{name}/{file}" for file in (volume.STATE, volume.DATABASE)])
     return copied, deleted
@@ -75,14 +75,14 @@ def copy(folder: Path, store: Store, keep: int) -> tuple[list[str], list[str]]:
 
 def complete(store: Store) -> list[str]:
     """The names of the complete backups in the store, oldest first."""
-    with _told(store, "list"):
+    with _reported(store, "list"):
         found = obstore.list(store.client, chunk_size=1000)
         paths = [meta["path"].split("/") for page in found for meta in page]
     return sorted(path[0] for path in paths if len(path) == 2 and path[1] == volume.MANIFEST and volume.named(path[0]))
 
 
 def fetch(folder: Path, store: Store, name: str, pod: str) -> str | None:
-    """Bring the backup with this name to the volume unless it is there; the name of what was brought, or None.
+    """Bring the backup with this name to the volume unless it has it; the name of what was copied, or None.
 
     "latest" is the newest of the volume, and the newest of the store only if the volume has none. A backup that was
     damaged on the way is refused.
@@ -103,12 +103,12 @@ def fetch(folder: Path, store: Store, name: str, pod: str) -> str | None:
 
 
 def _send(path: Path, store: Store, target: str) -> None:
-    with _told(store, f"write {target} to"):
+    with _reported(store, f"write {target} to"):
         obstore.put(store.client, target, path, chunk_size=_CHUNK, max_concurrency=2)
 
 
 def _receive(store: Store, source: str, path: Path, *, required: bool) -> None:
-    with _told(store, f"read {source} of"):
+    with _reported(store, f"read {source} of"):
         try:
             answer = obstore.get(store.client, source)
         except FileNotFoundError:
@@ -121,8 +121,8 @@ def _receive(store: Store, source: str, path: Path, *, required: bool) -> None:
 
 
 @contextlib.contextmanager
-def _told(store: Store, doing: str) -> Iterator[None]:
-    """Errors of the store as a BackupError that says what was not possible, why, and the remedy."""
+def _reported(store: Store, doing: str) -> Iterator[None]:
+    """Errors of the store as a BackupError that names the failed step, the cause and the remedy."""
     try:
         yield
     except (BaseError, FileNotFoundError, PermissionError, ValueError) as error:
@@ -139,8 +139,8 @@ def _reason(text: str) -> str:
     """
     if found := dict(_WORDS.findall(text)):
         return ": ".join(found[key].rstrip(".") for key in ("Code", "Message") if key in found)
-    said, _, detail = text.partition("Debug source:")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    words, _, detail = text.partition("Debug source:")
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
     cause = _CAUSE.search(detail)
     causes = [part for part in cause.groups() if part] if cause else []
     return ": ".join([(lines[0] if lines else "no reason is known")[:300].rstrip("."), *causes])

@@ -75,7 +75,7 @@ The spec of a Job, up to its containers, which the caller appends. Call with a l
 backoffLimit: 1
 activeDeadlineSeconds: {{ $backup.timeoutSeconds }}
 {{- if and $backup.s3.bucket (eq (index . 1) "backup") }}
-# The backup on the volume is complete. Another pod would make one more of them; the next backup copies this one too.
+# The backup on the volume is complete. Another pod would create one more; the next backup copies this one too.
 podFailurePolicy:
   rules:
     - action: FailJob

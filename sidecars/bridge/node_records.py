@@ -72,8 +72,8 @@ class NodeRecords:
             found = policy.wanted_of(node, self._usage.of(node.metadata.name), self._keys)
             if isinstance(found, policy.Wanted) and found.kube_node in guarded:
                 found = (
-                    f"node {found.kube_node} has the worker of Slurm node {guarded[found.kube_node]}, which schedules its "
-                    f"pods: remove the label {bridge.EXTERNAL_NODE}"
+                    f"node {found.kube_node} has the worker of Slurm node {guarded[found.kube_node]}, which "
+                    f"schedules its pods: remove the label {bridge.EXTERNAL_NODE}"
                 )
             if isinstance(found, policy.Wanted):
                 wanted.append(found)

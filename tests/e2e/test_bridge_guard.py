@@ -26,7 +26,7 @@ from tests.support.bridge_world import World, a_world, control_plane
 from tests.support.real import outside
 
 ROOT = Path(__file__).parents[2]
-PORT = 7847
+PORT = 7887
 LINES = """\
 SchedulerParameters=extra_constraints,sched_interval=2,bf_interval=1
 SlurmdTimeout=10
@@ -137,6 +137,16 @@ async def native(slurm: Target, cpus: int) -> int:
     return await slurm.call(found, user="mail")
 
 
+async def registered(slurm: Target, *names: str) -> None:
+    """Their slurmd have."""
+
+    async def look() -> bool:
+        found = await slurm.call(protocol.get_nodes())
+        return found is not None and {it.name for it in found.nodes if "IDLE" in it.states} >= set(names)
+
+    await until(f"{names} to be idle", look, 60)
+
+
 async def states(slurm: Target, job_id: int) -> frozenset[str]:
     return (await slurm.call(protocol.get_job_states()))[job_id]
 
@@ -149,8 +159,7 @@ async def job_of(world: World, name: str) -> int:
 async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slurm: Target, tmp_path: Path) -> None:
     async with cluster(slurm, tmp_path) as (world, [first, second]), first.slurmd(), second.slurmd():
         async with world.bridge():
-            await slurm.until_node("w0", "idle", lambda it: "IDLE" in it)
-            await slurm.until_node("w1", "idle", lambda it: "IDLE" in it)
+            await registered(slurm, "w0", "w1")
             for name in ("a", "b"):
                 await world.admin.create(PODS, bounded(world, name, "3", ("g", 2)))
 
@@ -229,7 +238,7 @@ async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_u
 ) -> None:
     async with cluster(slurm, tmp_path) as (world, [first, _]), world.bridge():
         async with first.slurmd():
-            await slurm.until_node("w0", "idle", lambda it: "IDLE" in it)
+            await registered(slurm, "w0")
             await world.admin.create(PODS, bounded(world, "p", "3"))
 
             async def bound() -> bool:

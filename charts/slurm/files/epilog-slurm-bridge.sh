@@ -14,7 +14,7 @@ test "${SLURM_JOB_STDOUT:-}" = /dev/./null || exit 0
 job=${SLURM_JOB_ID:-}
 
 gone() {
-  test -r "$file" || return 1
+  test -n "$job" && test -r "$file" || return 1
   while read -r line; do
     case $line in
       scheduler.slinky.slurm.net/guards-gone=*)
@@ -39,8 +39,8 @@ drain() {
 
 waited=0
 until gone; do
-  test "$waited" -ne 600 || drain
   waited=$((waited + 1))
+  test $((waited % 600)) -ne 0 || drain
   sleep 1
 done
 exit 0

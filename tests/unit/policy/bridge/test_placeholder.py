@@ -80,7 +80,10 @@ def test_details_that_are_older_than_the_states_let_no_pod_be_released_and_no_jo
 
 
 def test_a_slot_is_what_one_pod_requests_of_what_the_job_has_on_a_kubernetes_node() -> None:
-    assert job(running(Allocation("n1", 6, 3000), Allocation("n2", 2, 1000))).slots == (("k1", 3), ("of Slurm node n2", 1))
+    assert job(running(Allocation("n1", 6, 3000), Allocation("n2", 2, 1000))).slots == (
+        ("k1", 3),
+        ("of Slurm node n2", 1),
+    )
 
 
 def test_a_job_whose_user_has_made_it_smaller_has_fewer_slots() -> None:

@@ -132,6 +132,8 @@ class SimJob:
     """MiB of each task of an external job."""
     allocation: dict[str, int] = field(default_factory=dict)
     """CPUs of an external job by node."""
+    gres: dict[str, str] = field(default_factory=dict)
+    """What an external job has of the GRES of each node, as Slurm writes it."""
     het_id: int = 0
     """The id of the first component, for a component of a heterogeneous job."""
     het_offset: int = 0

@@ -12,6 +12,16 @@ STATES_ENDED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Gres:
+    """What a job has of one GRES on one node."""
+
+    name: str
+    """With its type, as `gpu:h100`."""
+    indices: frozenset[int] | None = None
+    """The places of these devices among all of the GRES on the node, of any type. None: Slurm only counts them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """What a job has on one node."""
 
@@ -20,6 +30,7 @@ class Allocation:
     memory: int = 0
     """MiB; 0 where Slurm doesn't allocate memory."""
     gpus: int = 0
+    gres: tuple[Gres, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

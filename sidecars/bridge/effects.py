@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from sidecars.bridge import metrics
+from sidecars.bridge.devices import Devices
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
@@ -23,7 +24,9 @@ from sidecars.policy.bridge.placeholder import requests_of
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
+    Deallocate,
     DeletePod,
+    Grant,
     Label,
     Release,
     Report,
@@ -53,6 +56,7 @@ class Effects:
         events: EventRecorder,
         memory: Memory,
         book: JobBook,
+        devices: Devices,
         *,
         now: Callable[[], float],
         wall: Callable[[], float],
@@ -64,6 +68,7 @@ class Effects:
         self._events = events
         self._memory = memory
         self._book = book
+        self._devices = devices
         self._now = now
         self._wall = wall
         self._wake = wake
@@ -92,6 +97,8 @@ class Effects:
                     await self._label(action)
                 case Start():
                     await self._start(action)
+                case Grant() | Deallocate():
+                    await self._claim(action)
                 case Release():
                     await self._release(action)
                 case Report():
@@ -166,6 +173,15 @@ class Effects:
             # The component that no node fits shows Slurm's reason, and is tried again.
             log.debug("start of job %d: %s", job.job_id, error)
         self._wake()
+
+    async def _claim(self, action: Grant | Deallocate) -> None:
+        pod = self._pod(action.pod)
+        if pod is None or all(it.name != bridge.GATE for it in pod.spec.scheduling_gates):
+            return
+        if isinstance(action, Grant):
+            await self._devices.grant(pod, action)
+        else:
+            await self._devices.deallocate(pod, action)
 
     async def _release(self, action: Release) -> None:
         pod = self._pod(action.pod)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sidecars.contract import paths
+from sidecars.policy.bridge.devices import NO_RULES, DevicesError, Rules
+from sidecars.policy.bridge.devices import parse as parse_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Settings:
     lease: str = "slurm-bridge"
     """Name of the Lease."""
     log_level: str = "info"
+    devices: Rules = NO_RULES
+    """Which devices are which GRES."""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -48,6 +52,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add("--health-port", type=_port, default=8081, metavar="PORT", help="of /healthz, /readyz and /metrics; 0 for none")
     add("--lease", default="slurm-bridge", metavar="NAME", help="of the Lease (default: %(default)s)")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    add("--devices", type=_devices, default=NO_RULES, metavar="JSON", help="which devices are which GRES")
     given = parser.parse_args(arguments)
     return Settings(
         slurmrestd_url=given.slurmrestd_url,
@@ -60,6 +65,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         health_port=given.health_port,
         lease=given.lease,
         log_level=given.log_level,
+        devices=given.devices,
     )
 
 
@@ -67,6 +73,13 @@ def _url(text: str) -> str:
     if not text.startswith(("http://", "https://")):
         raise argparse.ArgumentTypeError(f"{text!r} is not slurmrestd's address; give http://HOST:PORT")
     return text.rstrip("/")
+
+
+def _devices(text: str) -> Rules:
+    try:
+        return parse_devices(text)
+    except DevicesError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _port(text: str) -> int:

@@ -30,12 +30,16 @@ class ExternalJobs(PowerSaving):
     users: frozenset[str] | None = None
     """The users whom slurmctld can resolve; None for any."""
 
-    def job_run(self, job_id: int, slots: Mapping[str, int]) -> None:
-        """A pending external job starts, with that many tasks on each of these nodes."""
+    def job_run(self, job_id: int, slots: Mapping[str, int], gres: Mapping[str, str] | None = None) -> None:
+        """A pending external job starts, with that many tasks on each of these nodes.
+
+        `gres`: what it has of their GRES, as in `gpu:h100:2(IDX:0-1)`.
+        """
         job = self.jobs[job_id]
         now = int(self.clock())
         job.states, job.nodes, job.start_time = {"RUNNING"}, list(slots), now
         job.allocation = {name: count * job.cpus for name, count in slots.items()}
+        job.gres = dict(gres or {})
         self._touch_job(job)
 
     def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:

@@ -40,7 +40,9 @@ def daemons(home: Path, port: int, lines: str = "") -> Iterator[Target]:
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """slurmctld and slurmrestd."""
     # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s.
-    with daemons(tmp_path_factory.mktemp("slurm"), 7827, "SchedulerParameters=bf_interval=1\n") as target:
+    with daemons(
+        tmp_path_factory.mktemp("slurm"), 7827, "SchedulerParameters=bf_interval=1\nGresTypes=gpu,mig\n"
+    ) as target:
         asyncio.run(answers(target))
         yield target
 
@@ -66,7 +68,7 @@ async def answers(target: Target) -> None:
 
 @pytest.mark.parametrize("scenario", EXTERNAL, ids=lambda scenario: scenario.__name__)
 async def test_slurm_does_as_the_simulator_with_external_jobs(scenario: Placeholder, slurm: Target) -> None:
-    async def run(job_id: int, tasks: int, node: int = 0) -> None:
+    async def run(job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
         """slurmctld does."""
 
     await scenario(slurm, run)

@@ -38,6 +38,7 @@ from tests.cluster.install import helm_environment
 from tests.cluster.tools import tool
 from tests.support.apiserver import until
 from tests.support.bridge import live, node, pod
+from tests.support.bridge_devices import RULES
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "slurm-bridge"
@@ -69,13 +70,15 @@ def install(plane: ControlPlane, release: str, values: str, *words: str) -> None
 def control_plane(folder: Path) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
 
-    No controllers run: the Deployment has no pods.
+    No controllers run: the Deployment has no pods. If they are started, they are those of ResourceClaims alone.
     """
     found = ControlPlane.temporary(folder, options=MUTATING)
+    found.manager_options = ["--controllers=resourceclaim-controller,garbage-collector-controller"]
     try:
         found.scheduler.start()
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={found.kubeconfig}"]
-        install(found, "slurm-bridge", documented(), "--create-namespace")
+        values = {**yaml.safe_load(documented()), "devices": RULES}
+        install(found, "slurm-bridge", yaml.safe_dump(values), "--create-namespace")
         edit = ["create", "clusterrolebinding", "tenant", "--clusterrole=edit", "--user=tenant"]
         run([*kubectl, *edit], seconds=30)
         yield found

@@ -132,3 +132,10 @@ v1beta1
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* "true" if pods can have devices of a DRA driver; empty otherwise. */}}
+{{- define "slurm-bridge.claims" -}}
+{{- range .Values.devices -}}
+{{- if .driver -}}true{{- end -}}
+{{- end -}}
+{{- end }}

@@ -22,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
+from sidecars.policy.bridge import grants
 from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.records import (
     Action,
@@ -342,6 +343,12 @@ def _running(
         taken = Counter(pod.node for pod in used if pod.node and pod.job == its.job_id)
         places = [node for node, slots in its.slots for _ in range(slots - taken[node])]
         new = [pod for pod in gated if not pod.node and pod.job == its.job_id]
+        # What has devices of a node already stays there.
+        for pod, node in [(pod, grants.node_of(pod, its)) for pod in new]:
+            if node in places:
+                places.remove(node)
+                new.remove(pod)
+                pairs.append((pod, node))
         pairs += zip(new, places, strict=False)
     for _, node in pairs:
         fault = view.nodes.get(node, f"Kubernetes has no node {node}")
@@ -351,7 +358,13 @@ def _running(
             for pod in gated:
                 yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {fault}")
             return
-    for pod, node in pairs:
+    plan = grants.plan(job, pairs, view)
+    if plan.fault:
+        for pod in gated:
+            yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {plan.fault}")
+        return
+    yield from plan.actions
+    for pod, node in pairs if not plan.actions else ():
         yield Release(pod, job.job_id, node, job.end_time)
     placed = {pod.uid for pod, _ in pairs}
     for pod in (it for it in gated if it.uid not in placed):

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.placeholder import comment_of, job_of, together
+from sidecars.policy.bridge.devices import Numbered
+from sidecars.policy.bridge.placeholder import NO_DEVICES, comment_of, job_of, together
 from sidecars.policy.bridge.records import Job
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob
@@ -159,10 +160,11 @@ class JobBook:
         shapes: Mapping[int, Collection[Shape]],
         kube_nodes: Mapping[str, str],
         guard_nodes: Mapping[str, str] = MappingProxyType({}),
+        devices: Mapping[str, tuple[Numbered, ...]] = NO_DEVICES,
     ) -> dict[int, Job]:
         """The placeholders by id, a heterogeneous job by that of its first component.
 
-        `shapes`, `kube_nodes` and `guard_nodes`: see `job_of`.
+        `shapes`, `kube_nodes`, `guard_nodes` and `devices`: see `job_of`.
         """
         found: dict[int, Job] = {}
         components: defaultdict[int, list[Job]] = defaultdict(list)
@@ -170,8 +172,14 @@ class JobBook:
             states = self._states.get(job_id) or self._gone.get(job_id)
             if states is not None:
                 current = self._read.get(job_id) == states
-                names = {"kube_nodes": kube_nodes, "guard_nodes": guard_nodes}
-                job = job_of(record, comment, states, current=current, shapes=shapes, **names)
+                job = job_of(
+                    *(record, comment, states),
+                    current=current,
+                    shapes=shapes,
+                    kube_nodes=kube_nodes,
+                    guard_nodes=guard_nodes,
+                    devices=devices,
+                )
                 if record.het_id:
                     components[record.het_id].append(job)
                 else:

@@ -1,14 +1,17 @@
 """A placeholder job in Slurm: the request for it, and what its record means."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.devices import Device, Numbered, by_index
 from sidecars.policy.bridge.records import Job, Part, Phase, Submit
 from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
+
+NO_DEVICES: Mapping[str, tuple[Numbered, ...]] = {}
 
 
 def requests_of(submit: Submit, excluded: tuple[str, ...], places: int = 0) -> tuple[ExternalRequest, ...]:
@@ -96,12 +99,14 @@ def job_of(
     shapes: Mapping[int, Collection[Shape]],
     kube_nodes: Mapping[str, str],
     guard_nodes: Mapping[str, str] = MappingProxyType({}),
+    devices: Mapping[str, tuple[Numbered, ...]] = NO_DEVICES,
 ) -> Job:
     """The job, with the states of the last list. `current`: the details were read when it had these states.
 
     `shapes`: what the pods with a job's label request, by the job's id. `kube_nodes` are the Kubernetes nodes by the
     names of their external records in Slurm, `guard_nodes` those by the names of their nodes with a slurmd. A job that
-    Slurm has run on a node of the other kind has no place there.
+    Slurm has run on a node of the other kind has no place there. `devices` are those that the external records have, by
+    index.
     """
     # The bridge writes the comment itself as the admin comment.
     admin = record.admin_comment
@@ -117,6 +122,7 @@ def job_of(
         slots=tuple(slots),
         guard=record.guard,
         completing="COMPLETING" in states,
+        devices=tuple(_devices(record, kube_nodes, devices)),
         reason=record.reason,
         start_time=record.start_time,
         end_time=record.end_time,
@@ -125,6 +131,20 @@ def job_of(
         root=record.user_id == 0,
         offset=record.het_offset,
     )
+
+
+def _devices(
+    record: ExternalJob, kube_nodes: Mapping[str, str], devices: Mapping[str, tuple[Numbered, ...]]
+) -> Iterator[tuple[str, str, tuple[Device, ...]]]:
+    for it in record.allocations:
+        for gres in it.gres:
+            known = by_index(devices.get(it.node, ()), gres.name)
+            places = sorted(gres.indices or ())
+            found = [known[place] for place in places if place < len(known)]
+            named = tuple(device for device in found if device is not None)
+            # An index without a device of this type: the record is another one than its Extra describes.
+            if named and len(named) == len(places):
+                yield kube_nodes.get(it.node, it.node), gres.name, named
 
 
 def together(components: Iterable[Job]) -> Job:

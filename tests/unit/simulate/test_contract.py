@@ -32,7 +32,7 @@ async def test_the_simulator_keeps_the_contract_of_external_jobs(scenario: Place
         for name in target.nodes:
             model.node_lose(name)
 
-        async def run(job_id: int, tasks: int, node: int = 0) -> None:
-            model.job_run(job_id, {target.nodes[node]: tasks})
+        async def run(job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
+            model.job_run(job_id, {target.nodes[node]: tasks}, {target.nodes[node]: gres} if gres else None)
 
         await scenario(target, run)

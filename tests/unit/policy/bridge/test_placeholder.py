@@ -6,10 +6,11 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.placeholder import comment_of, job_of, requests_of, together
 from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit
 from sidecars.policy.bridge.shape import Shape
-from sidecars.slurm.external import Allocation, ExternalJob
+from sidecars.slurm.external import Allocation, ExternalJob, Gres
 
 SHAPE = Shape("ada", "p", cpus=2, memory=1000)
 KEY = GroupKey("team", "u")
@@ -158,3 +159,36 @@ def test_the_phase_of_a_heterogeneous_job_is_that_of_all_of_it(first: Phase, sec
     found = together([other, dataclasses.replace(ONE, phase=first)])
     assert (found.job_id, found.phase, found.ids) == (1, whole, (1, 2))
     assert (found.end_time, found.root, found.confirmed) == (50, True, False)
+
+
+DEVICES = (
+    *(("gpu:1g.5gb", Device("d", "p", f"part-{index}")) for index in range(2)),
+    *(("gpu:h100", Device("d", "p", f"gpu-{index}")) for index in range(2)),
+)
+
+
+def named(*gres: Gres) -> list[tuple[str, str, list[str]]]:
+    record = running(Allocation("n1", 4, gres=gres))
+    found = job_of(
+        *(record, COMMENT, record.states),
+        current=True,
+        shapes={},
+        kube_nodes={"n1": "k1"},
+        devices={"n1": DEVICES},
+    )
+    return [(node, name, [it.name for it in devices]) for node, name, devices in found.devices]
+
+
+def test_the_devices_of_a_job_are_those_of_its_indices() -> None:
+    found = named(Gres("gpu:h100", frozenset({3})), Gres("gpu:1g.5gb", frozenset({0, 1})))
+    assert found == [("k1", "gpu:h100", ["gpu-1"]), ("k1", "gpu:1g.5gb", ["part-0", "part-1"])]
+
+
+def test_an_index_without_a_device_of_its_type_names_nothing() -> None:
+    for gres in (
+        Gres("gpu:h100", frozenset({1, 2})),
+        Gres("gpu:h100", frozenset({3, 4})),
+        Gres("gpu:h100"),
+        Gres("nic"),
+    ):
+        assert named(gres) == []

@@ -7,6 +7,8 @@
 - `effects`: the requests that apply decisions about pods and jobs.
 - `owners`: the objects that have the sizes of groups.
 - `node_records`: the records of Kubernetes nodes in Slurm.
+- `certificate`: the certificate of the admission webhook.
+- `webhook`: the role `webhook`, which runs in pods of its own.
 - `metrics`: what Prometheus reads.
 - `main`: puts the parts together.
 """

@@ -16,6 +16,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sidecars.bridge import metrics
+from sidecars.bridge.certificate import Certificates
 from sidecars.bridge.effects import Effects
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
@@ -137,6 +138,8 @@ async def lead(
     async with connect(settings.slurm_user, 900) as carrier, asyncio.TaskGroup() as tasks:
         for task in (pods.run(), nodes.run(), tenants.run()):
             tasks.create_task(task)
+        if settings.webhook:
+            tasks.create_task(Certificates(client, settings.namespace, settings.webhook, time.time).run())
         await asyncio.gather(*(it.wait_synced(SYNC_SECONDS) for it in (pods, nodes, tenants)))
         if not tenants.store:
             log.warning("ConfigMap %s/%s is missing: no pod gets a job", settings.namespace, settings.tenants)

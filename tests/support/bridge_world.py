@@ -6,7 +6,7 @@ With the rights and the admission policies of the chart, as docs/bridge.md insta
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,19 +58,19 @@ def documented() -> str:
     return yaml.safe_dump_all(values.documents)
 
 
-def install(plane: ControlPlane, release: str, values: str, *words: str) -> None:
-    """Install the chart in the namespace `slurm`."""
-    command: list[str | Path] = [tool("helm"), "install", release, CHART, "-n", "slurm", "--values=-", *words]
+def install(plane: ControlPlane, release: str, values: str, *words: str, verb: str = "install") -> None:
+    """Install or `upgrade` the chart in the namespace `slurm`."""
+    command: list[str | Path] = [tool("helm"), verb, release, CHART, "-n", "slurm", "--values=-", *words]
     run([*command, f"--kubeconfig={plane.kubeconfig}"], env=helm_environment(), stdin=values, seconds=60)
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
+def control_plane(folder: Path, options: Sequence[str] = MUTATING) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
 
-    No controllers run: the Deployment has no pods.
+    No controllers run: the Deployments have no pods. `options`: of kube-apiserver.
     """
-    found = ControlPlane.temporary(folder, options=MUTATING)
+    found = ControlPlane.temporary(folder, options=options)
     try:
         found.scheduler.start()
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={found.kubeconfig}"]

@@ -10,6 +10,8 @@ queue. When the job runs, the pod is released to the job's node.
 - `records`: what is known of pods and jobs, and the actions.
 - `causes`: classes of Slurm's reasons.
 - `decide`: what to do about pods and jobs.
+- `admission`: what the webhook answers that adds the gate.
+- `certificate`: when its certificate is renewed.
 - `nodes`: what to do about the records of nodes in Slurm.
 
 What the caller has to do, so that the decisions are right:

@@ -220,7 +220,7 @@ async def test_a_namespace_without_the_label_is_not_concerned(world: World, tena
 
 
 def test_the_policies_fit_the_schemas_of_kubernetes_1_36() -> None:
-    words = ["template", "slurm-bridge", str(CHART), "--set=admission.addGate=true", "--kube-version=1.36.0"]
+    words = ["template", "slurm-bridge", str(CHART), "--set=admission.mode=policy", "--kube-version=1.36.0"]
     rendered = run([tool("helm"), *words], env=helm_environment())
     policies = [it for it in yaml.safe_load_all(rendered) if "AdmissionPolicy" in it["kind"]]
     assert {it["apiVersion"] for it in policies} == {"admissionregistration.k8s.io/v1"}

@@ -48,6 +48,7 @@ MUTATING = (
 BRIDGE = ("system:serviceaccount:slurm:slurm-bridge", "system:serviceaccounts", "system:authenticated")
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
@@ -203,3 +204,28 @@ def status(item: dict[str, Any]) -> dict[str, Any]:
     """The status of a node whose kubelet runs."""
     pods = {**item["status"]["allocatable"], "pods": "110"}
     return {**item["status"], "allocatable": pods, "capacity": pods}
+
+
+def without_gate(namespace: str, name: str = "p", **spec: Any) -> dict[str, Any]:
+    """A pod as a tenant writes it."""
+    found = pod(namespace, name)
+    del found["spec"]["schedulingGates"]
+    found["spec"] |= spec
+    return found
+
+
+async def all_rights(admin: Client, namespace: str, user: str = "tenant") -> None:
+    """Give the tenant, or another user, all rights in a namespace."""
+    binding = {
+        "metadata": {"name": user, "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    await admin.create(ROLE_BINDINGS, binding)
+
+
+async def another_namespace(admin: Client, name: str, user: str = "tenant") -> None:
+    """A namespace without the label, in which the tenant, or another user, has all rights."""
+    await admin.create(NAMESPACES, {"metadata": {"name": name}})
+    await admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
+    await all_rights(admin, name, user)

@@ -177,3 +177,22 @@ namespace: {{ include "slurm-bridge.namespace" $root }}
 labels:
   {{- merge (include "slurm-bridge.webhookSelectorLabels" $root | fromYaml) (include "slurm-bridge.labels" $root | fromYaml) | toYaml | nindent 2 }}
 {{- end }}
+
+{{/* Binds a ValidatingAdmissionPolicy, and denies. Call with a list: root context, name of both. */}}
+{{- define "slurm-bridge.policyBinding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  {{- include "slurm-bridge.clusterMetadata" . | nindent 2 }}
+spec:
+  policyName: {{ index . 1 }}
+  validationActions: [Deny]
+{{- end }}
+
+{{/* The keys of labels that select the managed namespaces, as a JSON list. The name of a namespace can't change. */}}
+{{- define "slurm-bridge.namespaceKeys" -}}
+{{- $selector := include "slurm-bridge.namespaceSelector" . | fromYaml }}
+{{- $keys := keys ($selector.matchLabels | default dict) }}
+{{- range $selector.matchExpressions }}{{ $keys = append $keys .key }}{{ end }}
+{{- without ($keys | uniq | sortAlpha) "kubernetes.io/metadata.name" | toJson }}
+{{- end }}

@@ -18,7 +18,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.support.apiserver import until
 from tests.support.bridge import KEY, pod, slurm
 from tests.support.bridge_webhook import Webhook
-from tests.support.bridge_world import ACCOUNTS, World, a_world, control_plane, documented, install
+from tests.support.bridge_world import ACCOUNTS, World, a_world, control_plane, documented, install, without_gate
 
 NAME = "slurm-bridge-webhook"
 GATE = [{"name": bridge.GATE}]
@@ -49,14 +49,6 @@ async def webhook(world: World, tmp_path: Path) -> Webhook:
     """Not running."""
     found = Webhook(world.admin, NAME, tmp_path)
     await found.redirect()
-    return found
-
-
-def without_gate(namespace: str, name: str = "p", **spec: Any) -> dict[str, Any]:
-    """A pod as a tenant writes it."""
-    found = pod(namespace, name)
-    del found["spec"]["schedulingGates"]
-    found["spec"] |= spec
     return found
 
 

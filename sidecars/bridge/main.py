@@ -16,6 +16,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sidecars.bridge import devices, metrics
+from sidecars.bridge.certificate import Certificates
 from sidecars.bridge.effects import Effects
 from sidecars.bridge.guards import Guards
 from sidecars.bridge.memory import Memory
@@ -140,6 +141,8 @@ async def lead(
         read = (pods, nodes, tenants, *((claims, slices, classes) if settings.devices.claims else ()))
         for it in read:
             tasks.create_task(it.run())
+        if settings.webhook:
+            tasks.create_task(Certificates(client, settings.namespace, settings.webhook, time.time).run())
         await asyncio.gather(*(it.wait_synced(SYNC_SECONDS) for it in read))
         stores = devices.Stores(claims.store, slices.store, classes.store) if settings.devices.claims else None
         known = devices.Devices(settings.devices, stores, client, time.monotonic)

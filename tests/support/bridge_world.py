@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ MUTATING = (
 BRIDGE = ("system:serviceaccount:slurm:slurm-bridge", "system:serviceaccounts", "system:authenticated")
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
@@ -60,19 +61,20 @@ def documented() -> str:
     return yaml.safe_dump_all(values.documents)
 
 
-def install(plane: ControlPlane, release: str, values: str, *words: str) -> None:
-    """Install the chart in the namespace `slurm`."""
-    command: list[str | Path] = [tool("helm"), "install", release, CHART, "-n", "slurm", "--values=-", *words]
+def install(plane: ControlPlane, release: str, values: str, *words: str, verb: str = "install") -> None:
+    """Install or `upgrade` the chart in the namespace `slurm`."""
+    command: list[str | Path] = [tool("helm"), verb, release, CHART, "-n", "slurm", "--values=-", *words]
     run([*command, f"--kubeconfig={plane.kubeconfig}"], env=helm_environment(), stdin=values, seconds=60)
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
+def control_plane(folder: Path, options: Sequence[str] = MUTATING) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
 
-    No controllers run: the Deployment has no pods. If they are started, they are those of ResourceClaims alone.
+    No controllers run: the Deployments have no pods. If they are started, they are those of ResourceClaims alone.
+    `options`: of kube-apiserver.
     """
-    found = ControlPlane.temporary(folder, options=MUTATING)
+    found = ControlPlane.temporary(folder, options=options)
     found.manager_options = ["--controllers=resourceclaim-controller,garbage-collector-controller"]
     try:
         found.scheduler.start()
@@ -207,3 +209,28 @@ def status(item: dict[str, Any]) -> dict[str, Any]:
     """The status of a node whose kubelet runs."""
     pods = {**item["status"]["allocatable"], "pods": "110"}
     return {**item["status"], "allocatable": pods, "capacity": pods}
+
+
+def without_gate(namespace: str, name: str = "p", **spec: Any) -> dict[str, Any]:
+    """A pod as a tenant writes it."""
+    found = pod(namespace, name)
+    del found["spec"]["schedulingGates"]
+    found["spec"] |= spec
+    return found
+
+
+async def all_rights(admin: Client, namespace: str, user: str = "tenant") -> None:
+    """Give the tenant, or another user, all rights in a namespace."""
+    binding = {
+        "metadata": {"name": user, "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    await admin.create(ROLE_BINDINGS, binding)
+
+
+async def another_namespace(admin: Client, name: str, user: str = "tenant") -> None:
+    """A namespace without the label, in which the tenant, or another user, has all rights."""
+    await admin.create(NAMESPACES, {"metadata": {"name": name}})
+    await admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
+    await all_rights(admin, name, user)

@@ -60,6 +60,10 @@ def shape_or_problem(
         return None, str(error)
 
 
+def _unguarded(pod: Pod, shape: Shape, claims: PodClaims) -> str:
+    return guards.problem_of(pod, exclusive=shape.exclusive, gres=shape.gres, claims=bool(claims.claims))
+
+
 def pod_of(
     pod: Pod,
     group: Group,
@@ -103,7 +107,7 @@ def pod_of(
         unsized=claims.missing if waits else group.problem,
         shape=shape,
         problem=problem,
-        unguarded=guards.problem_of(pod, exclusive=shape.exclusive) if shape is not None and gated else "",
+        unguarded=_unguarded(pod, shape, claims) if shape is not None and gated else "",
         unbound_seconds=unbound_seconds,
         unbound_reason=scheduled.message if scheduled is not None and scheduled.status == "False" else "",
         claims=claims.claims,

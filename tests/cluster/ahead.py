@@ -28,6 +28,8 @@ PROGRAMS = (
     "kustomize",
     "deviceplugin",
     "prometheus-adapter",
+    "jobset",
+    "lws",
 )
 
 

@@ -23,6 +23,7 @@ from sidecars.kube import (
     NODES,
     PODS,
     Client,
+    Conflict,
     Manifest,
     NotFound,
     Resource,
@@ -56,6 +57,15 @@ def documented() -> str:
     page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
     [values] = [it for it in examples("docs/bridge.md", page) if it.title == "bridge-values.yaml"]
     return yaml.safe_dump_all(values.documents)
+
+
+def slurm_conf(*parameters: str) -> str:
+    """The lines of slurm.conf that docs/bridge.md asks for, with these SchedulerParameters more."""
+    page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
+    [values] = [it for it in examples("docs/bridge.md", page) if it.title == "values.yaml"]
+    lines = str(values.documents[0]["controller"]["extraConf"])
+    [scheduler] = [it for it in lines.splitlines() if it.startswith("SchedulerParameters=")]
+    return lines.replace(scheduler, ",".join([scheduler, *parameters]))
 
 
 def install(plane: ControlPlane, release: str, values: str, *words: str) -> None:
@@ -131,6 +141,52 @@ class World:
         await until("a job that may start", look)
         [found] = live(self.slurm)
         return found
+
+    @contextlib.asynccontextmanager
+    async def kubelet(self) -> AsyncIterator[None]:
+        """A kubelet: bound pods run, and those that are being deleted end."""
+
+        async def serve() -> None:
+            while True:
+                for item in await self.pods():
+                    with contextlib.suppress(NotFound, Conflict):
+                        await self._serve(item)
+                await asyncio.sleep(0.1)
+
+        work = asyncio.create_task(serve())
+        try:
+            yield
+        finally:
+            assert not work.done(), work.exception()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _serve(self, item: Manifest) -> None:
+        meta = item["metadata"]
+        if not item["spec"].get("nodeName"):
+            return
+        if meta.get("deletionTimestamp"):
+            if item["status"].get("phase") == "Running":
+                await self.finish(meta["name"], "Failed")
+            await self.admin.delete(PODS, self.namespace, meta["name"], grace_period_seconds=0)
+        elif item["status"].get("phase") == "Pending":
+            now = meta["creationTimestamp"]
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+            patch: list[dict[str, Any]] = [
+                {"op": "add", "path": "/status/phase", "value": "Running"},
+                {"op": "add", "path": "/status/conditions/-", "value": ready},
+            ]
+            await self.admin.json_patch(PODS, self.namespace, meta["name"], patch, dict, subresource="status")
+
+    async def finish(self, name: str, phase: str = "Succeeded") -> None:
+        """The containers of the pod end."""
+        patch = [{"op": "add", "path": "/status/phase", "value": phase}]
+        await self.admin.json_patch(PODS, self.namespace, name, patch, dict, subresource="status")
+
+    async def pods(self) -> list[Manifest]:
+        """All of the namespace."""
+        items, _ = await self.admin.list(PODS, self.namespace)
+        return items
 
     async def gone(self, name: str = "p") -> None:
         """A kubelet ends the pod that is being deleted."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.placeholder import comment_of, job_of, together
-from sidecars.policy.bridge.records import Job
+from sidecars.policy.bridge.records import GroupKey, Job
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob
 
@@ -153,7 +153,9 @@ class JobBook:
             del self._gone[job_id]
             self._records.pop(job_id, None)
 
-    def jobs(self, shapes: Mapping[int, Collection[Shape]], kube_nodes: Mapping[str, str]) -> dict[int, Job]:
+    def jobs(
+        self, shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]], kube_nodes: Mapping[str, str]
+    ) -> dict[int, Job]:
         """The placeholders by id, a heterogeneous job by that of its first component.
 
         `shapes` and `kube_nodes`: see `job_of`.
@@ -165,7 +167,8 @@ class JobBook:
             if states is not None:
                 current = self._read.get(job_id) == states
                 job = job_of(record, comment, states, current=current, shapes=shapes, kube_nodes=kube_nodes)
-                if record.het_id:
+                # The other components of a job that a user has submitted need not be external ones.
+                if record.het_id and not comment.by_user:
                     components[record.het_id].append(job)
                 else:
                     found[job_id] = job

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.records import Job, Part, Phase, Submit
+from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit, concerns
 from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
 
@@ -72,7 +72,8 @@ def comment_of(record: ExternalJob) -> Comment | None:
     """The comment of a placeholder; None for any other job. The admin comment counts where both have one."""
     if not record.external:
         return None
-    return bridge.decode(record.admin_comment) or bridge.decode(record.comment)
+    found = bridge.decode(record.admin_comment) or bridge.decode(record.comment)
+    return found or bridge.decode_by_user(record.comment)
 
 
 def job_of(
@@ -81,22 +82,27 @@ def job_of(
     states: frozenset[str],
     *,
     current: bool,
-    shapes: Mapping[int, Collection[Shape]],
+    shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]],
     kube_nodes: Mapping[str, str],
 ) -> Job:
     """The job, with the states of the last list. `current`: the details were read when it had these states.
 
-    `shapes`: what the pods with a job's label request, by the job's id. `kube_nodes` are the Kubernetes nodes by the
+    `shapes`: what the pods with a job's label request, each after its group, by the job's id: after a loss of Slurm's
+    state, pods of other groups may have the same id. `kube_nodes` are the Kubernetes nodes by the
     names of their records in Slurm.
     """
     # The bridge writes the comment itself as the admin comment.
     admin = record.admin_comment
     confirmed = bool(admin) and (admin == record.comment or bridge.decode(admin) is not None)
-    its = shapes.get(record.job_id, ())
+    its = {shape for key, shape in shapes.get(record.job_id, ()) if concerns(comment, key)}
     slots = [(kube_nodes.get(it.node, it.node), slots_of(it, its, record)) for it in record.allocations]
+    phase = _phase(record, states, confirmed=confirmed, current=current)
+    if comment.by_user and phase is Phase.SUBMITTED:
+        # Whoever has submitted it lets it start.
+        phase = Phase.PENDING
     return Job(
         job_id=record.job_id,
-        phase=_phase(record, states, confirmed=confirmed, current=current),
+        phase=phase,
         user=record.user_name,
         comment=comment,
         slots=tuple(slots),
@@ -107,6 +113,7 @@ def job_of(
         state=",".join(sorted(states)),
         root=record.user_id == 0,
         offset=record.het_offset,
+        whole=record.het_id if comment.by_user else 0,
     )
 
 

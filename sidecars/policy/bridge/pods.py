@@ -86,6 +86,7 @@ def pod_of(
         lost=lost,
         owner=meta.controller,
         group=group.words,
+        submit=meta.annotations.get(bridge.NO_SUBMISSION) != "false",
         size=group.size,
         unsized=group.problem,
         shape=shape,

@@ -22,7 +22,7 @@ STARTED = dataclasses.replace(HELD, admin_comment=bridge.encode(COMMENT), blocke
 
 def job(record: ExternalJob, *words: str, current: bool = True, shape: Shape | None = SHAPE) -> Job:
     states = frozenset(words) or record.states
-    shapes = {} if shape is None else {7: [shape]}
+    shapes = {} if shape is None else {7: [(KEY, shape)]}
     return job_of(record, COMMENT, states, current=current, shapes=shapes, kube_nodes={"n1": "k1"})
 
 
@@ -123,8 +123,15 @@ def test_a_component_leaves_nodes_to_the_others(places: int, most: tuple[int, ..
 def test_the_most_demanding_of_the_pods_of_a_job_counts() -> None:
     big = dataclasses.replace(SHAPE, cpus=3)
     record, states = running(Allocation("n1", 6)), frozenset({"RUNNING"})
-    found = job_of(record, COMMENT, states, current=True, shapes={7: [SHAPE, big]}, kube_nodes={})
+    found = job_of(record, COMMENT, states, current=True, shapes={7: [(KEY, SHAPE), (KEY, big)]}, kube_nodes={})
     assert found.slots == (("n1", 2),)
+
+
+def test_pods_of_others_with_the_same_job_id_of_a_lost_state_do_not_count() -> None:
+    big = dataclasses.replace(SHAPE, cpus=6)
+    record, states = running(Allocation("n1", 4)), frozenset({"RUNNING"})
+    shapes = {7: [(KEY, SHAPE), (GroupKey("other", "u"), big), (GroupKey("team", "v"), big)]}
+    assert job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes={}).slots == (("n1", 2),)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from sidecars.bridge.owners import RESOURCES
 from sidecars.contract import bridge
-from sidecars.kube import PODS, ApiError, Manifest, Resource
+from sidecars.kube import PODS, ApiError, Manifest, NotFound, Resource
 from sidecars.policy.bridge.groups import SourceKind
 from sidecars.slurm import protocol
 from sidecars.slurm.external import STATES_ENDED, ExternalJob
@@ -27,7 +27,7 @@ from tests.contract.target import Target
 from tests.e2e.test_external_jobs import ADDRESS, answers, daemons
 from tests.support.apiserver import until
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import CHART, World, a_world, control_plane, slurm_conf
+from tests.support.bridge_world import CHART, CRDS, World, a_world, control_plane, crd, slurm_conf
 from tests.support.group_controllers import controllers
 from tests.support.real import outside
 
@@ -38,6 +38,7 @@ ROOT, MAIL = 0, 8
 """Users of the images."""
 JOBS = Resource("batch", "v1", "Job", "jobs")
 JOB_SETS = RESOURCES[SourceKind.JOB_SET]
+POD_GROUPS = RESOURCES[SourceKind.SCHEDULER_PLUGINS]
 LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
 
 
@@ -257,6 +258,53 @@ async def test_a_job_set_of_unequal_pods_is_one_job_that_ends_and_starts_again_a
             return found.get("status", {}).get("terminalState") == "Failed" and not await world.pods()
 
         await until("the JobSet to fail after its last restart, and its pods to be gone", over, SECONDS)
+        await no_job_remains(slurm)
+
+
+async def test_replicated_jobs_that_depend_on_each_other_are_jobs_of_their_own(slurm: Target, world: World) -> None:
+    manifest = job_set(world, restarts=0)
+    manifest["spec"]["replicatedJobs"][1]["dependsOn"] = [{"name": "driver", "status": "Ready"}]
+    async with world.kubelet():
+        await create(world, JOB_SETS, manifest)
+        driver, *workers = [int(pod["metadata"]["labels"][bridge.JOB_LABEL]) for pod in await group_of_three(world)]
+        found = {job.job_id: job.het_id for job in await live(slurm)}
+        assert found == {driver: 0, workers[0]: 0}
+        assert workers[0] == workers[1] != driver
+        await world.admin.delete(JOB_SETS, world.namespace, "train")
+        await no_job_remains(slurm)
+
+
+async def test_the_pods_of_a_job_set_with_a_pod_group_as_kubeflow_trainer_writes_it_are_one_job(
+    slurm: Target, world: World
+) -> None:
+    manifest = job_set(world, restarts=0)
+    for job in manifest["spec"]["replicatedJobs"]:
+        job["template"]["spec"]["template"]["metadata"] = {"labels": {"scheduling.x-k8s.io/pod-group": "trainjob"}}
+    metadata = {"namespace": world.namespace, "name": "trainjob"}
+    group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
+    await world.admin.create(CRDS, crd(POD_GROUPS))
+
+    async def served() -> bool:
+        with contextlib.suppress(NotFound):
+            await world.admin.create(POD_GROUPS, group)
+            return True
+        return False
+
+    await until("the kind PodGroup to be served", served)
+    async with world.kubelet():
+        await create(world, JOB_SETS, manifest)
+        pods = await group_of_three(world)
+        await are_one_job(slurm, pods)
+        comments = [bridge.decode(job.comment) for job in await live(slurm)]
+        assert {comment.group for comment in comments if comment is not None} == {"podgroup/trainjob"}
+        for pod in pods:
+            await world.finish(pod["metadata"]["name"])
+
+        async def over() -> bool:
+            found = await world.admin.get(JOB_SETS, world.namespace, "train")
+            return found.get("status", {}).get("terminalState") == "Completed"
+
+        await until("the JobSet to be complete", over, SECONDS)
         await no_job_remains(slurm)
 
 

@@ -6,7 +6,7 @@ With the rights and the admission policies of the chart, as docs/bridge.md insta
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ MUTATING = (
 BRIDGE = ("system:serviceaccount:slurm:slurm-bridge", "system:serviceaccounts", "system:authenticated")
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
+CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
@@ -75,12 +76,12 @@ def install(plane: ControlPlane, release: str, values: str, *words: str) -> None
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
+def control_plane(folder: Path, options: Sequence[str] = MUTATING) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
 
     No controllers run: the Deployment has no pods.
     """
-    found = ControlPlane.temporary(folder, options=MUTATING)
+    found = ControlPlane.temporary(folder, options=options)
     try:
         found.scheduler.start()
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={found.kubeconfig}"]
@@ -253,6 +254,22 @@ async def a_world(
             await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {namespace: None}})
             for name in nodes:
                 await admin.delete(NODES, None, name)
+
+
+def crd(resource: Resource) -> dict[str, Any]:
+    """The kind with any fields."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    names = {"kind": resource.kind, "plural": resource.plural}
+    version = {"name": resource.version, "served": True, "storage": True, "schema": schema}
+    return {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.kind,
+        "metadata": {
+            "name": f"{resource.plural}.{resource.group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
+        },
+        "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
 
 
 def status(item: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from sidecars.policy.bridge.decide import decide
 from sidecars.policy.bridge.groups import Group, Source
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
-from sidecars.policy.bridge.records import Job, Phase, View, Why
+from sidecars.policy.bridge.records import GroupKey, Job, Phase, View, Why
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.usage import UsageBook
@@ -311,13 +311,13 @@ class Passes:
         self._owners.forget(frozenset(filter(None, named.values())))
         self._owners.read(dict.fromkeys(filter(None, waiting)))
 
-    def _job_shapes(self) -> dict[int, set[Shape]]:
-        found: defaultdict[int, set[Shape]] = defaultdict(set)
+    def _job_shapes(self) -> dict[int, set[tuple[GroupKey, Shape]]]:
+        found: defaultdict[int, set[tuple[GroupKey, Shape]]] = defaultdict(set)
         for pod in self._concerned.values():
             job_id = pods.job_id_of(pod)
             if job_id is not None:
-                _, wanted, _ = self._shape(pod)
-                found[job_id].add(shape.own(pod) if wanted is None else wanted)
+                group, wanted, _ = self._shape(pod)
+                found[job_id].add((group.key, shape.own(pod) if wanted is None else wanted))
         return found
 
     def _source(self, pod: Pod) -> Source | None:

@@ -30,6 +30,12 @@ GROUP_SIZE_LABEL: Final = "scheduler.slinky.slurm.net/group-size"
 WISHES: Final = "slurmjob.slinky.slurm.net/"
 """Prefix of a pod's annotations about its job, such as `slurmjob.slinky.slurm.net/partition`."""
 
+NO_SUBMISSION: Final = f"{WISHES}submit"
+"""Annotation of the pods of a group, "false": their user submits their job, and the bridge none."""
+
+BY_USER: Final = "slurm-bridge:"
+"""Begins the comment of an external job that a user submits for a group: `slurm-bridge:NAMESPACE/GROUP`."""
+
 TAINT: Final = "slinky.slurm.net/managed-node"
 """Key of the taint of Kubernetes nodes whose pods Slurm schedules. Released pods get a toleration of it."""
 
@@ -89,6 +95,8 @@ class Comment:
 
     All components have the same comment, because Slurm writes what is set on the first one on all of them.
     """
+    by_user: bool = False
+    """Whether the user has submitted the job, for any number of equal pods."""
 
 
 def encode(comment: Comment) -> str:
@@ -115,6 +123,19 @@ def decode(text: str) -> Comment | None:
         return None
     namespace, group, digest = fields
     return Comment(namespace, group, digest, pods, parts)
+
+
+def decode_by_user(text: str) -> Comment | None:
+    """What the user of a job has written in its comment; None for any other text."""
+    namespace, _, group = text.removeprefix(BY_USER).partition("/")
+    if not text.startswith(BY_USER) or not namespace or not group:
+        return None
+    return Comment(namespace, group_id(group), by_user=True)
+
+
+def group_id(name: str) -> str:
+    """Of the pods with GROUP_LABEL, in a Comment."""
+    return f"group/{name}"
 
 
 def node_extra(

@@ -50,7 +50,7 @@ from tests.bench.running_pods import kubelets
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
 from tests.support.bridge import node, pod
-from tests.support.bridge_world import ACCOUNTS, BRIDGE, control_plane, status
+from tests.support.bridge_world import ACCOUNTS, BRIDGE, control_plane, slurm_conf, status
 
 PODS_IN_ALL = 5_000
 BURST = 1_000
@@ -61,14 +61,7 @@ ON_A_NODE = 100
 USER = "mail"
 """A user of the image."""
 TENANT, BARE = "team", "bare"
-LINES = """\
-MaxNodeCount=1024
-MaxJobCount=50000
-SelectTypeParameters=CR_Core_Memory
-SchedulerParameters=extra_constraints,sched_interval=2
-NodeSet=bridge Feature=slurm-bridge
-PartitionName=slurm-bridge Nodes=bridge State=UP
-"""
+LINES = f"MaxNodeCount=1024\nMaxJobCount=50000\n{slurm_conf()}"
 """Those of docs/bridge.md, and what so many pods need."""
 
 

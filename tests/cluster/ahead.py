@@ -29,6 +29,8 @@ PROGRAMS = (
     "versitygw",
     "deviceplugin",
     "prometheus-adapter",
+    "jobset",
+    "lws",
 )
 
 

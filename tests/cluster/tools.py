@@ -16,6 +16,7 @@ from tests.cluster.errors import ClusterError
 
 HERE = Path(__file__).parent
 KUBERNETES = "1.35.4"
+MANIFESTS = "manifests.yaml"
 _VERSION = "k8s.io/component-base/version"
 _STAMP = {
     f"{_VERSION}.gitVersion": f"v{KUBERNETES}",
@@ -43,13 +44,16 @@ class Module:
     package: str
     names: tuple[str, ...]
     stamp: Mapping[str, str]
+    manifests: tuple[str, str] | None = None
+    """Path of a required module, and the folder in it that kustomize renders into MANIFESTS, beside the program."""
 
     def key(self) -> str:
         """Changes with anything that the program is made of."""
         files = [
             path for path in sorted((HERE / self.folder).rglob("*")) if path.name in {"go.mod", "go.sum", "main.go"}
         ]
-        return _digest(self.package, *self.stamp.values(), *(path.read_text() for path in files))
+        parts = self.manifests or ()
+        return _digest(self.package, *parts, *self.stamp.values(), *(path.read_text() for path in files))
 
     def build(self, folder: Path) -> None:
         """Build into `folder`."""
@@ -58,6 +62,12 @@ class Module:
         _go(words, cwd=HERE / self.folder)
         for name in self.names[1:]:
             (folder / name).symlink_to(program.name)
+        if self.manifests is not None:
+            module, within = self.manifests
+            # The modules themselves may be missing from a cache that has this program.
+            source = _go(["list", "-m", "-f", "{{.Dir}}", module], cwd=HERE / self.folder).strip()
+            rendered = run([tool("kustomize"), "build", Path(source) / within], seconds=60)
+            (folder / MANIFESTS).write_text(rendered)
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,8 @@ _GO: dict[str, Module | Published] = {
     "prometheus-adapter": Module(
         "tools/prometheus-adapter", "sigs.k8s.io/prometheus-adapter/cmd/adapter", ("prometheus-adapter",), {}
     ),
+    "jobset": Module("tools/jobset", "sigs.k8s.io/jobset", ("jobset",), {}, ("sigs.k8s.io/jobset", "config/default")),
+    "lws": Module("tools/lws", "sigs.k8s.io/lws/cmd", ("lws",), {}, ("sigs.k8s.io/lws", "config/default")),
     "helm-unittest": Module(
         "tools/helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", ("helm-unittest",), {}
     ),
@@ -150,7 +162,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def _go(words: list[str | Path], cwd: Path | None = None, gobin: Path | None = None) -> None:
+def _go(words: list[str | Path], cwd: Path | None = None, gobin: Path | None = None) -> str:
     home = cache.root() / "go"
     env = {name: value for name, value in os.environ.items() if name not in {"GOBIN", "GOOS", "GOARCH", "GOWORK"}}
     env |= {
@@ -167,4 +179,4 @@ def _go(words: list[str | Path], cwd: Path | None = None, gobin: Path | None = N
     }
     if gobin is not None:
         env["GOBIN"] = str(gobin)
-    run(["go", *words], cwd=cwd or HERE, env=env, seconds=1800)
+    return run(["go", *words], cwd=cwd or HERE, env=env, seconds=1800)

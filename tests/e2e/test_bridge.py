@@ -1,47 +1,79 @@
-"""The bridge with a real slurmctld, kube-apiserver and kube-scheduler. No kubelet runs: the test ends the pods."""
+"""The bridge with a real slurmctld, kube-apiserver and kube-scheduler, and the controllers of groups of pods.
+
+The kubelets are simulated: in the first test nothing ends the pods but the test itself.
+"""
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+import re
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
+from sidecars.bridge.owners import RESOURCES
 from sidecars.contract import bridge
-from sidecars.kube import PODS
+from sidecars.kube import PODS, ApiError, Manifest, NotFound, Resource
+from sidecars.policy.bridge.groups import SourceKind
 from sidecars.slurm import protocol
+from sidecars.slurm.external import STATES_ENDED, ExternalJob
+from tests.charts.examples import examples
+from tests.cluster.commands import run
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.errors import ClusterError
 from tests.contract.target import Target
-from tests.e2e.test_external_jobs import answers, daemons
+from tests.e2e.test_external_jobs import ADDRESS, answers, daemons
 from tests.support.apiserver import until
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import World, a_world, control_plane
+from tests.support.bridge_world import CHART, CRDS, World, a_world, control_plane, crd, slurm_conf
+from tests.support.group_controllers import controllers
+from tests.support.real import outside
 
-LINES = """\
-SchedulerParameters=extra_constraints,sched_interval=2,bf_interval=1
-NodeSet=bridge Feature=slurm-bridge
-PartitionName=slurm-bridge Nodes=bridge State=UP
-"""
+SECONDS = 90
+"""What a loaded machine may take."""
+PORT = 7837
+ROOT, MAIL = 0, 8
+"""Users of the images."""
+JOBS = Resource("batch", "v1", "Job", "jobs")
+JOB_SETS = RESOURCES[SourceKind.JOB_SET]
+POD_GROUPS = RESOURCES[SourceKind.SCHEDULER_PLUGINS]
+LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """With the controllers of JobSet and LeaderWorkerSet."""
+    with control_plane(tmp_path_factory.mktemp("kubernetes")) as found, controllers(found):
+        yield found
 
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Target]:
-    """slurmctld with the lines of docs/bridge.md."""
-    with daemons(tmp_path / "slurm", 7837, LINES) as target:
+    """slurmctld with the lines of docs/bridge.md, and a backfill scheduler that doesn't let heterogeneous jobs wait."""
+    with daemons(
+        tmp_path / "slurm",
+        PORT,
+        slurm_conf("bf_interval=1"),
+    ) as target:
         asyncio.run(answers(target))
         yield target
 
 
-async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(slurm: Target, tmp_path: Path) -> None:
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, slurm: Target, tmp_path: Path) -> AsyncIterator[World]:
+    """A tenant's namespace and two nodes of eight CPUs, with a bridge."""
     # A list of nodes that is empty counts only after a minute.
     other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
     await slurm.call(protocol.create_nodes(other))
     key = tmp_path / "jwt.key"
     key.write_bytes(slurm.key)
-    with control_plane(tmp_path / "kubernetes") as plane:
-        async with a_world(plane, slurm.url, key, simulated(), user="mail") as world, world.bridge():
-            await schedule(slurm, world)
+    async with a_world(plane, slurm.url, key, simulated(), user="mail") as found, found.bridge():
+        yield found
 
 
-async def schedule(slurm: Target, world: World) -> None:
+async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(slurm: Target, world: World) -> None:
     for name in ("first", "second", "third"):
         await world.create(name, cpu="6")
 
@@ -81,3 +113,300 @@ async def schedule(slurm: Target, world: World) -> None:
     await until("the next pod to be bound", followed)
     states = (await slurm.call(protocol.get_job_states())).values()
     assert sorted(map(sorted, states)) == [["CANCELLED"], ["RUNNING"], ["RUNNING"]]
+
+
+def template(cpus: int) -> dict[str, Any]:
+    """That of a pod that requests so many CPUs."""
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": str(cpus), "memory": "100Mi"}}}
+    return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
+
+
+def job_set(world: World, restarts: int) -> Manifest:
+    """A driver of one CPU and two workers of three, which start again so often after a failure."""
+
+    def replicated(name: str, cpus: int, pods: int) -> dict[str, Any]:
+        pod = template(cpus)
+        pod["spec"]["restartPolicy"] = "Never"
+        spec = {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": pod}
+        return {"name": name, "replicas": 1, "template": {"spec": spec}}
+
+    return {
+        "apiVersion": JOB_SETS.api_version,
+        "kind": JOB_SETS.kind,
+        "metadata": {"namespace": world.namespace, "name": "train"},
+        "spec": {
+            "failurePolicy": {"maxRestarts": restarts},
+            "replicatedJobs": [replicated("driver", 1, 1), replicated("workers", 3, 2)],
+        },
+    }
+
+
+def leader_worker_set(world: World) -> Manifest:
+    """One group: a leader of one CPU and two workers of three."""
+    return {
+        "apiVersion": LEADER_WORKER_SETS.api_version,
+        "kind": LEADER_WORKER_SETS.kind,
+        "metadata": {"namespace": world.namespace, "name": "serve"},
+        "spec": {
+            "replicas": 1,
+            "leaderWorkerTemplate": {"size": 3, "leaderTemplate": template(1), "workerTemplate": template(3)},
+        },
+    }
+
+
+async def create(world: World, resource: Resource, manifest: Manifest) -> None:
+    """As soon as the webhooks answer."""
+
+    async def created() -> bool:
+        try:
+            await world.admin.create(resource, manifest)
+        except ApiError as error:
+            if "webhook" in str(error):
+                return False
+            raise
+        return True
+
+    await until(f"{resource.kind} to be created", created, SECONDS)
+
+
+def placed(pods: Sequence[Manifest]) -> list[str]:
+    """The Kubernetes nodes of those that are bound."""
+    return [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")]
+
+
+async def group_of_three(world: World, before: Collection[str] = ()) -> list[Manifest]:
+    """The three pods of the group when all run, the smallest first, without those `before`."""
+
+    async def look() -> list[Manifest] | None:
+        pods = [pod for pod in await world.pods() if pod["metadata"]["uid"] not in before]
+        running = [
+            pod
+            for pod in pods
+            if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+        ]
+        return running if len(running) == len(pods) == 3 else None
+
+    return sorted(await until("the three pods of the group to run", look, SECONDS), key=cpus)
+
+
+def cpus(pod: Manifest) -> int:
+    """What the pod requests."""
+    return int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+
+def uids(pods: Sequence[Manifest]) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+async def jobs(slurm: Target) -> list[ExternalJob]:
+    """All that Slurm knows."""
+    return [await slurm.call(protocol.get_external_job(it)) for it in await slurm.call(protocol.get_job_states())]
+
+
+async def live(slurm: Target) -> list[ExternalJob]:
+    return [job for job in await jobs(slurm) if not job.states & STATES_ENDED]
+
+
+async def are_one_job(slurm: Target, pods: Sequence[Manifest]) -> tuple[int, int]:
+    """The ids of the components for the first pod and for the two others, the only jobs that have not ended."""
+    first, *others = [int(pod["metadata"]["labels"][bridge.JOB_LABEL]) for pod in pods]
+    [other] = set(others)
+    assert first != other
+    found = await live(slurm)
+    assert {it.job_id for it in found} == {first, other}
+    assert {it.het_id for it in found} == {min(first, other)}
+    assert {it.user_name for it in found} == {"mail"}
+    smallest, *rest = placed(pods)
+    assert smallest not in rest, "components share no node"
+    return first, other
+
+
+async def test_a_job_set_of_unequal_pods_is_one_job_that_ends_and_starts_again_as_a_whole(
+    slurm: Target, world: World
+) -> None:
+    async with world.kubelet():
+        await world.create("before", cpu="8")
+
+        async def running() -> bool:
+            return bool(await world.place("before"))
+
+        await until("the pod before it to be bound", running, SECONDS)
+        await create(world, JOB_SETS, job_set(world, restarts=1))
+
+        async def waiting() -> bool:
+            pods = [pod for pod in await world.pods() if pod["metadata"]["name"] != "before"]
+            names = [pod["metadata"]["name"] for pod in pods]
+            reasons = [(await world.condition(name)).get("reason") for name in names]
+            return reasons == ["Waiting"] * 3
+
+        await until("the three pods to wait for Slurm", waiting, SECONDS)
+        assert len(placed(await world.pods())) == 1, (
+            "the driver would fit on the other node, and waits with its workers"
+        )
+        await world.admin.delete(PODS, world.namespace, "before", grace_period_seconds=0)
+        first = await group_of_three(world)
+        _, workers = await are_one_job(slurm, first)
+
+        await slurm.call(protocol.cancel_job(workers))
+        second = await group_of_three(world, uids(first))
+        driver, _ = await are_one_job(slurm, second)
+
+        await slurm.call(protocol.cancel_job(driver))
+
+        async def over() -> bool:
+            found = await world.admin.get(JOB_SETS, world.namespace, "train")
+            return found.get("status", {}).get("terminalState") == "Failed" and not await world.pods()
+
+        await until("the JobSet to fail after its last restart, and its pods to be gone", over, SECONDS)
+        await no_job_remains(slurm)
+
+
+async def test_replicated_jobs_that_depend_on_each_other_are_jobs_of_their_own(slurm: Target, world: World) -> None:
+    manifest = job_set(world, restarts=0)
+    manifest["spec"]["replicatedJobs"][1]["dependsOn"] = [{"name": "driver", "status": "Ready"}]
+    async with world.kubelet():
+        await create(world, JOB_SETS, manifest)
+        driver, *workers = [int(pod["metadata"]["labels"][bridge.JOB_LABEL]) for pod in await group_of_three(world)]
+        found = {job.job_id: job.het_id for job in await live(slurm)}
+        assert found == {driver: 0, workers[0]: 0}
+        assert workers[0] == workers[1] != driver
+        await world.admin.delete(JOB_SETS, world.namespace, "train")
+        await no_job_remains(slurm)
+
+
+async def test_the_pods_of_a_job_set_with_a_pod_group_as_kubeflow_trainer_writes_it_are_one_job(
+    slurm: Target, world: World
+) -> None:
+    manifest = job_set(world, restarts=0)
+    for job in manifest["spec"]["replicatedJobs"]:
+        job["template"]["spec"]["template"]["metadata"] = {"labels": {"scheduling.x-k8s.io/pod-group": "trainjob"}}
+    metadata = {"namespace": world.namespace, "name": "trainjob"}
+    group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
+    await world.admin.create(CRDS, crd(POD_GROUPS))
+
+    async def served() -> bool:
+        with contextlib.suppress(NotFound):
+            await world.admin.create(POD_GROUPS, group)
+            return True
+        return False
+
+    await until("the kind PodGroup to be served", served)
+    async with world.kubelet():
+        await create(world, JOB_SETS, manifest)
+        pods = await group_of_three(world)
+        await are_one_job(slurm, pods)
+        comments = [bridge.decode(job.comment) for job in await live(slurm)]
+        assert {comment.group for comment in comments if comment is not None} == {"podgroup/trainjob"}
+        for pod in pods:
+            await world.finish(pod["metadata"]["name"])
+
+        async def over() -> bool:
+            found = await world.admin.get(JOB_SETS, world.namespace, "train")
+            return bool(found.get("status", {}).get("terminalState") == "Completed")
+
+        await until("the JobSet to be complete", over, SECONDS)
+        await no_job_remains(slurm)
+
+
+async def test_a_group_of_a_leader_worker_set_is_one_job_and_is_created_again_after_its_end(
+    slurm: Target, world: World
+) -> None:
+    async with world.kubelet():
+        await create(world, LEADER_WORKER_SETS, leader_worker_set(world))
+        first = await group_of_three(world)
+        _, workers = await are_one_job(slurm, first)
+
+        await slurm.call(protocol.cancel_job(workers))
+        second = await group_of_three(world, uids(first))
+        await are_one_job(slurm, second)
+
+        await world.admin.delete(LEADER_WORKER_SETS, world.namespace, "serve")
+
+        async def over() -> bool:
+            return not await world.pods()
+
+        await until("the pods of the LeaderWorkerSet to be gone", over, SECONDS)
+        await no_job_remains(slurm)
+
+
+async def no_job_remains(slurm: Target) -> None:
+    """Wait until all jobs have ended."""
+
+    async def look() -> bool:
+        return not await live(slurm)
+
+    await until("all jobs to have ended", look, SECONDS)
+    assert {frozenset(job.states) for job in await jobs(slurm)} == {frozenset({"CANCELLED"})}
+
+
+@contextlib.contextmanager
+def slurmd(home: Path, files: Mapping[str, bytes]) -> Iterator[int]:
+    """A node for batch jobs, whose /etc/slurm has these files. Gives a pid in its mount namespace."""
+    words = ["-D", "-Z", "-N", "batch", "--conf-server", f"{ADDRESS}:{PORT}"]
+    node = f"NodeAddr={ADDRESS} Port={PORT + 2} Feature=batch"
+    with outside.daemon(home, "slurmd", ROOT, files, ["/usr/sbin/slurmd", *words, "--conf", node]) as process:
+        yield process.pid
+
+
+async def sbatch(home: Path, pid: int, script: str) -> None:
+    """Submit a script of /etc/slurm as the tenant's user, as soon as that is possible."""
+    (home / "etc" / script).chmod(0o644)
+    within = ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "chroot", str(home / "root")]
+    user = ["setpriv", f"--reuid={MAIL}", f"--regid={MAIL}", "--clear-groups"]
+
+    async def submitted() -> bool:
+        try:
+            await asyncio.to_thread(run, [*within, *user, "sbatch", "--chdir=/tmp", f"/etc/slurm/{script}"], seconds=30)
+        except ClusterError as error:
+            (home / "sbatch").write_text(str(error))
+            return False
+        return True
+
+    await until(f"{script} to be submitted, see {home}", submitted, SECONDS)
+
+
+def brought_along(world: World) -> tuple[Manifest, str]:
+    """The Job and the script of docs/bridge.md, for the namespace of the test."""
+    page = (CHART.parents[1] / "docs" / "bridge.md").read_text(encoding="utf-8").replace("physics", world.namespace)
+    [section] = re.findall(r"^## A Slurm job that brings pods along$.*?^## ", page, re.MULTILINE | re.DOTALL)
+    [example] = examples("docs/bridge.md", section)
+    [script] = re.findall(r"```sh title=\"[^\"]+\"\n(.*?)```", section, re.DOTALL)
+    assert script.splitlines()[-1] == "solver"
+    return example.documents[0], script.replace("\nsolver\n", "\nuntil [ -e /etc/slurm/stop ]; do sleep 0.2; done\n")
+
+
+async def test_a_slurm_job_brings_the_pods_of_a_job_along_and_ends_them_with_it(
+    slurm: Target, world: World, tmp_path: Path
+) -> None:
+    manifest, script = brought_along(world)
+    key = (tmp_path / "slurm" / "slurmctld" / "etc" / "slurm.key").read_bytes()
+    home, files = tmp_path / "slurmd", {"slurm.key": key, "with-pods.sh": script.encode()}
+    with slurmd(home, files) as pid:
+        async with world.kubelet():
+            await world.admin.create(JOBS, manifest)
+
+            async def without() -> bool:
+                pods = await world.pods()
+                reasons = [(await world.condition(pod["metadata"]["name"])).get("reason") for pod in pods]
+                return reasons == ["NoJob"] * 2
+
+            await until("the pods to wait for a job of their user", without, SECONDS)
+            await sbatch(home, pid, "with-pods.sh")
+
+            async def running() -> bool:
+                return [pod["status"].get("phase") for pod in await world.pods()] == ["Running"] * 2
+
+            await until("the pods to run with the Slurm job", running, SECONDS)
+            [first, second] = await live(slurm)
+            assert first.het_id == second.het_id != 0
+            labels = {pod["metadata"]["labels"][bridge.JOB_LABEL] for pod in await world.pods()}
+            assert labels == {str(it.job_id) for it in (first, second) if it.external}
+            assert all("RUNNING" in it.states for it in (first, second))
+            (home / "etc" / "stop").touch()
+
+            async def ended() -> bool:
+                found = await world.admin.get(JOBS, world.namespace, manifest["metadata"]["name"])
+                return bool(found["status"].get("failed")) and not await world.pods()
+
+            await until("the pods to end with the Slurm job", ended, SECONDS)
+            assert not await live(slurm)

@@ -24,6 +24,7 @@ from sidecars.kube import (
     NODES,
     PODS,
     Client,
+    Conflict,
     Manifest,
     NotFound,
     Resource,
@@ -51,6 +52,7 @@ BRIDGE = ("system:serviceaccount:slurm:slurm-bridge", "system:serviceaccounts", 
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
@@ -59,6 +61,15 @@ def documented() -> str:
     page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
     [values] = [it for it in examples("docs/bridge.md", page) if it.title == "bridge-values.yaml"]
     return yaml.safe_dump_all(values.documents)
+
+
+def slurm_conf(*parameters: str) -> str:
+    """The lines of slurm.conf that docs/bridge.md asks for, with these SchedulerParameters more."""
+    page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
+    [values] = [it for it in examples("docs/bridge.md", page) if it.title == "values.yaml"]
+    lines = str(values.documents[0]["controller"]["extraConf"])
+    [scheduler] = [it for it in lines.splitlines() if it.startswith("SchedulerParameters=")]
+    return lines.replace(scheduler, ",".join([scheduler, *parameters]))
 
 
 def install(plane: ControlPlane, release: str, values: str, *words: str, verb: str = "install") -> None:
@@ -138,6 +149,52 @@ class World:
         [found] = live(self.slurm)
         return found
 
+    @contextlib.asynccontextmanager
+    async def kubelet(self) -> AsyncIterator[None]:
+        """A kubelet: bound pods run, and those that are being deleted end."""
+
+        async def serve() -> None:
+            while True:
+                for item in await self.pods():
+                    with contextlib.suppress(NotFound, Conflict):
+                        await self._serve(item)
+                await asyncio.sleep(0.1)
+
+        work = asyncio.create_task(serve())
+        try:
+            yield
+        finally:
+            assert not work.done(), work.exception()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _serve(self, item: Manifest) -> None:
+        meta = item["metadata"]
+        if not item["spec"].get("nodeName"):
+            return
+        if meta.get("deletionTimestamp"):
+            if item["status"].get("phase") == "Running":
+                await self.finish(meta["name"], "Failed")
+            await self.admin.delete(PODS, self.namespace, meta["name"], grace_period_seconds=0)
+        elif item["status"].get("phase") == "Pending":
+            now = meta["creationTimestamp"]
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+            patch: list[dict[str, Any]] = [
+                {"op": "add", "path": "/status/phase", "value": "Running"},
+                {"op": "add", "path": "/status/conditions/-", "value": ready},
+            ]
+            await self.admin.json_patch(PODS, self.namespace, meta["name"], patch, dict, subresource="status")
+
+    async def finish(self, name: str, phase: str = "Succeeded") -> None:
+        """The containers of the pod end."""
+        patch = [{"op": "add", "path": "/status/phase", "value": phase}]
+        await self.admin.json_patch(PODS, self.namespace, name, patch, dict, subresource="status")
+
+    async def pods(self) -> list[Manifest]:
+        """All of the namespace."""
+        items, _ = await self.admin.list(PODS, self.namespace)
+        return items
+
     async def gone(self, name: str = "p") -> None:
         """A kubelet ends the pod that is being deleted."""
 
@@ -203,6 +260,22 @@ async def a_world(
             await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {namespace: None}})
             for name in nodes:
                 await admin.delete(NODES, None, name)
+
+
+def crd(resource: Resource) -> dict[str, Any]:
+    """The kind with any fields."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    names = {"kind": resource.kind, "plural": resource.plural}
+    version = {"name": resource.version, "served": True, "storage": True, "schema": schema}
+    return {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.kind,
+        "metadata": {
+            "name": f"{resource.plural}.{resource.group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
+        },
+        "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
 
 
 def status(item: dict[str, Any]) -> dict[str, Any]:

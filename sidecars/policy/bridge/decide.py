@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from sidecars.policy.bridge import grants
+from sidecars.policy.bridge import by_user, grants
 from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.records import (
     Action,
@@ -41,6 +41,7 @@ from sidecars.policy.bridge.records import (
     View,
     Why,
     avoid_key,
+    concerns,
 )
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.conditions import timestamp
@@ -98,9 +99,7 @@ def _found(pod: Pod, view: View) -> tuple[Job, Job] | None:
 
 
 def _fits(pod: Pod, job: Job) -> bool:
-    """Whether the job is of the pod's group. The ids of parts of an object begin with the object's own."""
-    key = _key(job)
-    return key == pod.key or (key.namespace == pod.namespace and key.group.startswith(f"{pod.key.group}/"))
+    return concerns(job.comment, pod.key)
 
 
 def _blockers(view: View) -> dict[str, str]:
@@ -192,7 +191,8 @@ def _without_job(
             yield Report(pod, Why.REFUSED, text)
         return
     others = [pod for pod in pods if pod.present and pod.job is not None]
-    earlier = view.started.get(key, ())
+    theirs = view.by_user.get(key)
+    earlier = [it for it in view.started.get(key, ()) if theirs is None or it != theirs.job_id]
     if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier:
         text = f"{len(waiting)} of {first.size} pods of {first.group} exist"
         if others:
@@ -208,6 +208,9 @@ def _without_job(
         yield Report(pod, Why.REFUSED, f"{first.group} has more pods than its size, which is {first.size}")
     waiting = waiting[: first.size]
     parts = _parts(waiting)
+    if theirs is not None or not all(pod.submit for pod in waiting):
+        yield from by_user.join(key, theirs, waiting, parts)
+        return
     # Slurm places no two components on one node. It keeps nodes free for a heterogeneous job that waits, even for ever.
     most = MOST_PARTS if view.places is None else max(1, min(MOST_PARTS, view.places))
     if len(parts) > most:
@@ -249,6 +252,9 @@ def _with_job(
     used = [pod for job_id in job.ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
     taken = Counter(pod.job for pod in used)
     free = {it.job_id: it.size - taken[it.job_id] for it in job.components}
+    if job.comment.by_user and used:
+        # What it is for is known when it runs.
+        free[job.job_id] = used[0].size - taken[job.job_id]
     known = {(pod.job, pod.shape) for pod in used} if waiting else set()
     for pod in waiting:
         its = next((it for it in job.components if free[it.job_id] > 0 and _is_for(it, pod, known)), None)
@@ -322,7 +328,7 @@ def waiting_words(job: Job) -> str:
 
 
 def _running(
-    job: Job, members: list[Pod], used: Iterable[Pod], view: View, blockers: Mapping[str, str]
+    job: Job, members: list[Pod], used: list[Pod], view: View, blockers: Mapping[str, str]
 ) -> Iterator[Action]:
     late = next((it for it in members if not it.gated and not it.bound and it.unbound_seconds >= BIND_SECONDS), None)
     if late is not None:
@@ -350,6 +356,10 @@ def _running(
                 new.remove(pod)
                 pairs.append((pod, node))
         pairs += zip(new, places, strict=False)
+    unready = by_user.unready(job, gated, used, len(pairs))
+    if unready is not None:
+        yield from unready
+        return
     for _, node in pairs:
         fault = view.nodes.get(node, f"Kubernetes has no node {node}")
         if not fault and node in blockers:
@@ -373,23 +383,24 @@ def _running(
 
 def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
     """Cancel the jobs none of whose pods exists, and superfluous held jobs. Terminating pods keep their job."""
-    present = view.labelled.keys()
     for job in view.jobs.values():
         if job.phase is Phase.ENDED:
             if job.remaining and (_is_theirs(job, view) or job.confirmed):
                 text = f"a component of this heterogeneous job has ended ({job.state})"
                 yield Cancel(job.remaining[0], text, rest=job.remaining[1:])
             continue
-        if job.job_id in adoptable:
+        if job.job_id in adoptable or job.comment.by_user:
             continue
         if job.root and view.users.get(job.comment.namespace) == job.user:
             yield _cancel(job, f"its user {job.user} has uid 0")
             continue
         if not _is_theirs(job, view) and not job.confirmed:
             continue
-        if present.isdisjoint(job.ids):
+        # Pods of other namespaces have the ids of a state that Slurm has lost.
+        present = (pod.namespace for job_id in job.ids for pod in view.labelled.get(job_id, ()))
+        if job.comment.namespace not in present:
             yield _cancel(job, "none of its pods exists")
 
 
 def _cancel(job: Job, message: str, avoid: tuple[str, str] | None = None) -> Cancel:
-    return Cancel(job.job_id, message, avoid, job.ids[1:])
+    return Cancel(job.whole or job.job_id, message, avoid, (job.job_id,) if job.whole else job.ids[1:])

@@ -117,7 +117,7 @@ def group_of(pod: Pod, found: Mapping[Source, Facts]) -> Group:
     meta = pod.metadata
     name = meta.labels.get(bridge.GROUP_LABEL, "")
     if name:
-        return _labelled(pod, f"group/{name}", name, f"group {name}")
+        return _labelled(pod, bridge.group_id(name), name, f"group {name}")
     if bridge.GROUP_SIZE_LABEL in meta.labels:
         owner = next((it for it in meta.owner_references if it.controller), None)
         if owner is None:

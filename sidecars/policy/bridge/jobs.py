@@ -13,7 +13,7 @@ from types import MappingProxyType
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.devices import Numbered
 from sidecars.policy.bridge.placeholder import NO_DEVICES, comment_of, job_of, together
-from sidecars.policy.bridge.records import Job
+from sidecars.policy.bridge.records import GroupKey, Job
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob
 
@@ -157,7 +157,7 @@ class JobBook:
 
     def jobs(
         self,
-        shapes: Mapping[int, Collection[Shape]],
+        shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]],
         kube_nodes: Mapping[str, str],
         guard_nodes: Mapping[str, str] = MappingProxyType({}),
         devices: Mapping[str, tuple[Numbered, ...]] = NO_DEVICES,
@@ -180,7 +180,8 @@ class JobBook:
                     guard_nodes=guard_nodes,
                     devices=devices,
                 )
-                if record.het_id:
+                # The other components of a job that a user has submitted need not be external ones.
+                if record.het_id and not comment.by_user:
                     components[record.het_id].append(job)
                 else:
                     found[job_id] = job

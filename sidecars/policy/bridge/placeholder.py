@@ -7,7 +7,7 @@ from types import MappingProxyType
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.devices import Device, Numbered, by_index
-from sidecars.policy.bridge.records import Job, Part, Phase, Submit
+from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit, concerns
 from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
 
@@ -83,7 +83,9 @@ def comment_of(record: ExternalJob) -> Comment | None:
     if not record.external and not record.guard:
         return None
     found = bridge.decode(record.admin_comment) or bridge.decode(record.comment)
-    return found if found is not None or not record.guard else NOBODY
+    if record.guard:
+        return found or NOBODY
+    return found or bridge.decode_by_user(record.comment)
 
 
 NOBODY = Comment("", "", pods=0)
@@ -96,27 +98,31 @@ def job_of(
     states: frozenset[str],
     *,
     current: bool,
-    shapes: Mapping[int, Collection[Shape]],
+    shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]],
     kube_nodes: Mapping[str, str],
     guard_nodes: Mapping[str, str] = MappingProxyType({}),
     devices: Mapping[str, tuple[Numbered, ...]] = NO_DEVICES,
 ) -> Job:
     """The job, with the states of the last list. `current`: the details were read when it had these states.
 
-    `shapes`: what the pods with a job's label request, by the job's id. `kube_nodes` are the Kubernetes nodes by the
-    names of their external records in Slurm, `guard_nodes` those by the names of their nodes with a slurmd. A job that
-    Slurm has run on a node of the other kind has no place there. `devices` are those that the external records have, by
-    index.
+    `shapes`: what the pods with a job's label request, each after its group, by the job's id: after a loss of Slurm's
+    state, pods of other groups may have the same id. `kube_nodes` are the Kubernetes nodes by the names of their
+    external records in Slurm, `guard_nodes` those by the names of their nodes with a slurmd. A job that Slurm has run
+    on a node of the other kind has no place there. `devices` are those that the external records have, by index.
     """
     # The bridge writes the comment itself as the admin comment.
     admin = record.admin_comment
     confirmed = bool(admin) and (admin == record.comment or bridge.decode(admin) is not None)
-    its = shapes.get(record.job_id, ())
+    its = {shape for key, shape in shapes.get(record.job_id, ()) if concerns(comment, key)}
     names = guard_nodes if record.guard else kube_nodes
     slots = [(names.get(it.node, f"of Slurm node {it.node}"), slots_of(it, its, record)) for it in record.allocations]
+    phase = _phase(record, states, confirmed=confirmed, current=current)
+    if comment.by_user and phase is Phase.SUBMITTED:
+        # Whoever has submitted it lets it start.
+        phase = Phase.PENDING
     return Job(
         job_id=record.job_id,
-        phase=_phase(record, states, confirmed=confirmed, current=current),
+        phase=phase,
         user=record.user_name,
         comment=comment,
         slots=tuple(slots),
@@ -130,6 +136,7 @@ def job_of(
         state=",".join(sorted(states)),
         root=record.user_id == 0,
         offset=record.het_offset,
+        whole=record.het_id if comment.by_user else 0,
     )
 
 

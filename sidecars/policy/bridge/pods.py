@@ -102,6 +102,7 @@ def pod_of(
         lost=lost,
         owner=meta.controller,
         group=group.words,
+        submit=meta.annotations.get(bridge.NO_SUBMISSION) != "false",
         # Like a group that isn't complete: its job is submitted when its claims exist.
         size=0 if waits else group.size,
         unsized=claims.missing if waits else group.problem,

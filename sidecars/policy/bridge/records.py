@@ -65,6 +65,16 @@ class Claim:
     deleting: bool = False
 
 
+def concerns(comment: Comment, key: GroupKey) -> bool:
+    """Whether a job with the comment is of the pods' group.
+
+    The ids of parts of an object begin with the object's own.
+    """
+    if comment.namespace != key.namespace:
+        return False
+    return comment.group == key.group or comment.group.startswith(f"{key.group}/")
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod with our gate or with the label of a job."""
@@ -94,6 +104,8 @@ class Pod:
     """uid of what creates it again; "" for nothing."""
     group: str = ""
     """Its group, as messages name it; "" for a pod alone."""
+    submit: bool = True
+    """Whether the bridge submits its job. Otherwise its user does."""
     size: int = 1
     """The number of pods of its group; 0: not known."""
     unsized: str = ""
@@ -157,6 +169,8 @@ class Job:
     """The place among the components of a heterogeneous job."""
     rest: "tuple[Job, ...]" = ()
     """The other components in their order, each with its own phase."""
+    whole: int = 0
+    """The heterogeneous job that a user has submitted, and of which this is a component; 0 for any other job."""
     remaining: tuple[int, ...] = ()
     """The components that have not ended, of a heterogeneous job of which one has."""
 
@@ -247,6 +261,16 @@ class View:
                 key = GroupKey(job.comment.namespace, job.comment.group)
                 found[key] = (*found.get(key, ()), job.job_id)
         return found
+
+    @cached_property
+    def by_user(self) -> Mapping[GroupKey, Job]:
+        """The first job that has not ended, of those which the user of a namespace has submitted for a group there."""
+        return {
+            GroupKey(job.comment.namespace, job.comment.group): job
+            for job in sorted(self.jobs.values(), key=lambda it: -it.job_id)
+            if job.comment.by_user and job.phase is not Phase.ENDED and not job.root
+            if self.users.get(job.comment.namespace) == job.user
+        }
 
     @cached_property
     def components(self) -> Mapping[int, tuple[Job, Job]]:

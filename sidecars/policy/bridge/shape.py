@@ -39,6 +39,7 @@ _KNOWN = (
         "min-nodes",
         "partition",
         "qos",
+        "submit",
         "timelimit",
     }
 )
@@ -105,6 +106,7 @@ def shape_of(
         raise ShapeError(str(error)) from None
     for name, count in claimed:
         counts[name] = counts.get(name, 0) + count
+    _submission(pod, wishes)
     gres = _gres(wishes.get("gres", ""), counts)
     minutes = _number(wishes, "timelimit", None)
     seconds = pod.spec.active_deadline_seconds
@@ -129,6 +131,18 @@ def shape_of(
         reservation=wishes.get("reservation", ""),
         wckey=wishes.get("wckey", ""),
     )
+
+
+def _submission(pod: Pod, wishes: Mapping[str, str]) -> None:
+    """Raises ShapeError for a pod whose user can't name it in the job's comment."""
+    text = wishes.get("submit", "true")
+    if text not in ("true", "false"):
+        raise ShapeError(f"annotation {bridge.NO_SUBMISSION} is {text!r}: write true or false")
+    if text == "false" and bridge.GROUP_LABEL not in pod.metadata.labels:
+        raise ShapeError(
+            f"annotation {bridge.NO_SUBMISSION} is {text!r}: add the labels {bridge.GROUP_LABEL} and "
+            f"{bridge.GROUP_SIZE_LABEL}, because the comment of the job names the group"
+        )
 
 
 def own(pod: Pod) -> Shape:

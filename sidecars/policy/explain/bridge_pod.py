@@ -27,6 +27,7 @@ _LEVELS = {
     PodQueued.INCOMPLETE.value: Level.BLOCKS,
     PodQueued.REFUSED.value: Level.BLOCKS,
     PodQueued.JOB_UNKNOWN.value: Level.BLOCKS,
+    PodQueued.NO_JOB.value: Level.BLOCKS,
 }
 _LEFT_OUT = frozenset({"NotModelled"})
 """Findings about jobs that say nothing about a placeholder."""

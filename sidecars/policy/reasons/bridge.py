@@ -23,6 +23,11 @@ class PodQueued(Explained):
         "The pod can't have a job, or Slurm refuses it. The message names the field or quotes Slurm.",
         "Correct what the message names. Create the pod again for another specification.",
     )
+    NO_JOB = (
+        "NoJob",
+        "The annotation `submit` of the pod asks for a job that its user submits, and Slurm has none.",
+        "Submit [a job that brings the pods along](../bridge.md#a-slurm-job-that-brings-pods-along).",
+    )
     NODE_NOT_FREE = (
         "NodeNotFree",
         "The job runs, and its node isn't ready, is cordoned, or still has a pod of a job that has ended.",

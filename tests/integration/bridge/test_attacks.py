@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -17,6 +17,9 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 from tests.support.bridge_world import World, all_rights, another_namespace, without_gate
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ATTACKER = ("attacker", "system:authenticated")
 KUBELET = ("system:nodes", "system:authenticated")
@@ -48,12 +51,10 @@ async def run_a_pod(world: World, name: str = "p", *, bound: bool = True, **spec
         # A node that another pod has already. The scheduler waits for it.
         spec["nodeSelector"] = {"never": "there"}
     await world.admin.create(PODS, without_gate(world.namespace, name, **spec))
-    for patch in (
-        lambda it: pods.label_patch(it, 7),
-        lambda it: pods.release_patch(it, world.nodes[0], 0, 0.0),
-    ):
+    for released in (False, True):
         found = msgspec.convert(await world.admin.get(PODS, world.namespace, name), Pod)
-        await world.account.json_patch(PODS, world.namespace, name, patch(found), msgspec.Raw)
+        patch = pods.release_patch(found, world.nodes[0], 0, 0.0) if released else pods.label_patch(found, 7)
+        await world.account.json_patch(PODS, world.namespace, name, patch, msgspec.Raw)
     if bound:
         await world.until("the scheduler to bind the pod", lambda: world.place(name))
         running = {"status": {"phase": "Running"}}
@@ -176,7 +177,8 @@ async def test_finalizing_a_namespace_does_not_take_it_out_of_slurms_hands(
     item = await attacker.get(NAMESPACES, None, world.namespace)
     del item["metadata"]["labels"]["slurm-bridge"]
     path = f"/api/v1/namespaces/{world.namespace}/finalize"
-    words = [tool("kubectl"), f"--kubeconfig={plane.client('attacker', *ATTACKER)}", "replace", "--raw", path, "-f-"]
+    credentials = f"--kubeconfig={plane.client('attacker', *ATTACKER)}"
+    words: list[str | Path] = [tool("kubectl"), credentials, "replace", "--raw", path, "-f-"]
     with pytest.raises(ClusterError, match=NAMESPACE_LABEL):
         run(words, stdin=json.dumps(item), seconds=30)
 

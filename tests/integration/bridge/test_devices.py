@@ -12,7 +12,6 @@ from sidecars.bridge.devices import CLAIMS, CLASSES, SLICES
 from sidecars.kube import PODS, AlreadyExists, ApiError, Client, Manifest, load_credentials
 from sidecars.policy.bridge.claims import FINALIZER
 from tests.cluster.control_plane import ControlPlane
-from tests.integration.bridge.test_admission import all_rights
 from tests.support.bridge import live
 from tests.support.bridge_devices import (
     PARSED,
@@ -24,7 +23,7 @@ from tests.support.bridge_devices import (
     template,
     with_gpu,
 )
-from tests.support.bridge_world import TENANT, World
+from tests.support.bridge_world import TENANT, World, all_rights
 
 SCHEDULER = ("system:kube-scheduler",)
 

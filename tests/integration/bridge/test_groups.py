@@ -12,34 +12,23 @@ from sidecars.policy.bridge.groups import SourceKind
 from sidecars.simulate.records import SimJob
 from tests.cluster.control_plane import ControlPlane
 from tests.support.bridge import live, pod
-from tests.support.bridge_world import World, control_plane
+from tests.support.bridge_world import CRDS, World, control_plane, crd
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
-CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+WORKLOADS = RESOURCES[SourceKind.WORKLOAD]
+OPTIONS = (
+    "--feature-gates=MutatingAdmissionPolicy=true,GenericWorkload=true",
+    "--runtime-config=admissionregistration.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha1=true",
+)
+"""Of a kube-apiserver that has the kind Workload."""
 JOB_SETS = RESOURCES[SourceKind.JOB_SET]
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """With a scheduler, and without the kinds of others."""
-    with control_plane(tmp_path_factory.mktemp("groups")) as found:
+    with control_plane(tmp_path_factory.mktemp("groups"), OPTIONS) as found:
         yield found
-
-
-def crd(resource: Resource) -> dict[str, Any]:
-    """The kind with any fields."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    names = {"kind": resource.kind, "plural": resource.plural}
-    version = {"name": resource.version, "served": True, "storage": True, "schema": schema}
-    return {
-        "apiVersion": CRDS.api_version,
-        "kind": CRDS.kind,
-        "metadata": {
-            "name": f"{resource.plural}.{resource.group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
-        },
-        "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]},
-    }
 
 
 async def create(world: World, name: str, cpu: str, labels: dict[str, str], **annotations: str) -> None:
@@ -196,3 +185,29 @@ async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_g
         assert (job.tasks, job.name) == (2, "tj")
         pods = [await world.pod(name) for name in ("a", "b")]
         assert {(it or {})["metadata"]["labels"][bridge.JOB_LABEL] for it in pods} == {str(job.job_id)}
+
+
+async def test_the_pods_of_a_workload_start_together_if_it_asks_for_that(world: World) -> None:
+    policies: dict[str, Any] = {"workers": {"gang": {"minCount": 2}}, "others": {"basic": {}}}
+    workload = {
+        "apiVersion": WORKLOADS.api_version,
+        "kind": WORKLOADS.kind,
+        "metadata": {"namespace": world.namespace, "name": "w"},
+        "spec": {"podGroups": [{"name": name, "policy": policy} for name, policy in policies.items()]},
+    }
+    await world.admin.create(WORKLOADS, workload)
+    async with world.bridge():
+        await world.records()
+        for name, group in (("a", "workers"), ("b", "workers"), ("c", "others")):
+            item = pod(world.namespace, name, cpu="2")
+            item["spec"]["workloadRef"] = {"name": "w", "podGroup": group}
+            await world.admin.create(PODS, item)
+
+        async def both() -> bool:
+            return len([job for job in live(world.slurm) if not job.blocked]) == 2
+
+        await world.until("two jobs that may start", both)
+        found = {job.tasks: str(job.job_id) for job in live(world.slurm)}
+        assert set(found) == {1, 2}
+        labels = {name: ((await world.pod(name)) or {})["metadata"]["labels"][bridge.JOB_LABEL] for name in "abc"}
+        assert labels == {"a": found[2], "b": found[2], "c": found[1]}

@@ -201,6 +201,12 @@ def test_a_job_is_cancelled_when_its_last_pod_is_gone_and_not_while_it_terminate
     assert [type(it) for it in act(jobs=(RUNNING,))] == [Cancel]
 
 
+def test_a_pod_of_another_namespace_with_the_id_from_a_lost_state_keeps_no_job() -> None:
+    other = dataclasses.replace(BOUND, namespace="other", key=GroupKey("other", "v"), uid="v", node="c")
+    assert Cancel(7, "none of its pods exists") in act(other, jobs=(RUNNING,))
+    assert not [it for it in act(other, BOUND, jobs=(RUNNING,)) if isinstance(it, Cancel)]
+
+
 def test_a_pod_that_is_not_bound_in_time_costs_its_job_and_the_node_is_avoided() -> None:
     late = dataclasses.replace(BOUND, bound=False, unbound_seconds=15, unbound_reason="taint", owner="rs")
     [action] = act(late, jobs=(RUNNING,))

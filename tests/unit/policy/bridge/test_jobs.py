@@ -205,3 +205,12 @@ def test_a_job_on_several_nodes_is_read_again_after_one_that_has_begun_on_one_of
     found = book(RUNS, two, alone, ended, far, OTHER)
     assert found.beside([1]) == found.beside([4, 2]) == found.beside([1, 3]) == [3]
     assert found.beside([3]) == found.beside([2]) == found.beside([5]) == []
+
+
+def test_a_component_that_its_user_has_submitted_is_a_job_of_its_own_without_the_other_components() -> None:
+    text = f"{bridge.BY_USER}team/g"
+    batch = ExternalJob(1, RUNNING, user_name="ada", user_id=8, comment="", het_id=1)
+    beside = dataclasses.replace(RUNS, job_id=2, comment=text, admin_comment="", het_id=1, het_offset=1)
+    found = book(batch, beside).jobs({}, {"n1": "k1"})
+    assert list(found) == [2]
+    assert (found[2].phase, found[2].whole, found[2].comment.group) == (Phase.RUNNING, 1, "group/g")

@@ -15,6 +15,7 @@ from sidecars.slurm.external import Allocation, ExternalJob, Gres
 SHAPE = Shape("ada", "p", cpus=2, memory=1000)
 KEY = GroupKey("team", "u")
 COMMENT = Comment("team", "u", SHAPE.digest)
+NODES = {"n1": "k1"}
 HELD = ExternalJob(
     7, frozenset({"PENDING"}), external=True, user_name="ada", user_id=8, comment=bridge.encode(COMMENT), blocked=True
 )
@@ -23,8 +24,8 @@ STARTED = dataclasses.replace(HELD, admin_comment=bridge.encode(COMMENT), blocke
 
 def job(record: ExternalJob, *words: str, current: bool = True, shape: Shape | None = SHAPE) -> Job:
     states = frozenset(words) or record.states
-    shapes = {} if shape is None else {7: [shape]}
-    return job_of(record, COMMENT, states, current=current, shapes=shapes, kube_nodes={"n1": "k1"})
+    shapes = {} if shape is None else {7: [(KEY, shape)]}
+    return job_of(record, COMMENT, states, current=current, shapes=shapes, kube_nodes=NODES)
 
 
 def running(*allocations: Allocation) -> ExternalJob:
@@ -127,8 +128,15 @@ def test_a_component_leaves_nodes_to_the_others(places: int, most: tuple[int, ..
 def test_the_most_demanding_of_the_pods_of_a_job_counts() -> None:
     big = dataclasses.replace(SHAPE, cpus=3)
     record, states = running(Allocation("n1", 6)), frozenset({"RUNNING"})
-    found = job_of(record, COMMENT, states, current=True, shapes={7: [SHAPE, big]}, kube_nodes={"n1": "k1"})
+    found = job_of(record, COMMENT, states, current=True, shapes={7: [(KEY, SHAPE), (KEY, big)]}, kube_nodes=NODES)
     assert found.slots == (("k1", 2),)
+
+
+def test_pods_of_others_with_the_same_job_id_of_a_lost_state_do_not_count() -> None:
+    big = dataclasses.replace(SHAPE, cpus=6)
+    record, states = running(Allocation("n1", 4)), frozenset({"RUNNING"})
+    shapes = {7: [(KEY, SHAPE), (GroupKey("other", "u"), big), (GroupKey("team", "v"), big)]}
+    assert job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes=NODES).slots == (("k1", 2),)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +181,7 @@ def named(*gres: Gres) -> list[tuple[str, str, list[str]]]:
         *(record, COMMENT, record.states),
         current=True,
         shapes={},
-        kube_nodes={"n1": "k1"},
+        kube_nodes=NODES,
         devices={"n1": DEVICES},
     )
     return [(node, name, [it.name for it in devices]) for node, name, devices in found.devices]

@@ -113,6 +113,8 @@ def test_a_pod_chooses_among_what_its_namespace_may_use() -> None:
         ({"timelimit": "soon"}, "write a whole number above 0"),
         ({"gres": "gpu 1"}, "remove spaces"),
         ({"mem_per_node": "lots"}, "isn't a quantity"),
+        ({"submit": "no"}, "write true or false"),
+        ({"submit": "false"}, "add the labels"),
         ({"colour": "red"}, "doesn't exist; choose from"),
     ],
 )

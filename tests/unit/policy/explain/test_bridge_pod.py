@@ -204,6 +204,13 @@ def test_a_job_that_slurm_does_not_list_leaves_the_pod_to_its_user() -> None:
     assert the_only(bound).code == "JobUnknown"
 
 
+def test_a_pod_whose_job_its_user_submits_shows_the_comment_of_such_a_job() -> None:
+    finding = the_only(waiting("NoJob", "user ada has no external job with the comment slurm-bridge:physics/g"))
+    assert (finding.code, finding.level) == ("NoJob", Level.BLOCKS)
+    assert "slurm-bridge:physics/g" in finding.cause
+    assert "bridge.md#a-slurm-job-that-brings-pods-along" in finding.remedy
+
+
 @pytest.mark.parametrize(
     ("age", "number", "code", "level"),
     [

@@ -51,7 +51,13 @@ START_ROUNDING = 600
 """Seconds to which the expected start of a job is rounded."""
 
 BIND_SECONDS = 15.0
-"""A released pod has to be bound within this time. Otherwise its job is cancelled, and its node is avoided."""
+"""A pod that the scheduler can't bind within this time after its release costs its job, and its node is avoided."""
+
+UNTRIED_SECONDS = 300.0
+"""The same for a pod about which the scheduler has said nothing.
+
+It binds tens of pods a second, and thousands may be released at once. It also says nothing while a volume is provided.
+"""
 
 
 def decide(view: View) -> tuple[Action, ...]:
@@ -310,10 +316,10 @@ def waiting_words(job: Job) -> str:
 def _running(
     job: Job, members: list[Pod], used: Iterable[Pod], view: View, blockers: Mapping[str, str]
 ) -> Iterator[Action]:
-    late = next((it for it in members if not it.gated and not it.bound and it.unbound_seconds >= BIND_SECONDS), None)
+    late = next((it for it in members if not it.gated and not it.bound and it.unbound_seconds >= _patience(it)), None)
     if late is not None:
         reason = late.unbound_reason or "the scheduler gives no reason"
-        text = f"pod {late.name} was not bound to {late.node} within {BIND_SECONDS:.0f} s: {reason}"
+        text = f"pod {late.name} was not bound to {late.node} within {_patience(late):.0f} s: {reason}"
         yield _cancel(job, text, (avoid_key(late), late.node) if late.node else None)
         return
     for pod in members:
@@ -343,6 +349,10 @@ def _running(
     placed = {pod.uid for pod, _ in pairs}
     for pod in (it for it in gated if it.uid not in placed):
         yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has no place left for this pod")
+
+
+def _patience(pod: Pod) -> float:
+    return BIND_SECONDS if pod.unbound_reason else UNTRIED_SECONDS
 
 
 def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:

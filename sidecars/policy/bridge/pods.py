@@ -10,7 +10,7 @@ from sidecars.contract import bridge
 from sidecars.contract.text import printable
 from sidecars.policy.bridge import records
 from sidecars.policy.bridge.groups import Group
-from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.manifests import Condition, Pod
 from sidecars.policy.bridge.records import Why
 from sidecars.policy.bridge.shape import Shape, ShapeError, shape_of
 from sidecars.policy.bridge.tenants import Tenant
@@ -66,7 +66,6 @@ def pod_of(
     gated = bridge.GATE in gates
     # The annotation of a pod that waits can't be the bridge's.
     released = "" if gated else meta.annotations.get(bridge.NODE_ANNOTATION, "")
-    scheduled = pod.status.condition("PodScheduled")
     shown = pod.status.condition(bridge.CONDITION)
     job = job_id_of(pod)
     if group.refused and job is None:
@@ -91,9 +90,16 @@ def pod_of(
         shape=shape,
         problem=problem,
         unbound_seconds=unbound_seconds,
-        unbound_reason=scheduled.message if scheduled is not None and scheduled.status == "False" else "",
+        unbound_reason=_tried(pod.status.condition("PodScheduled")),
         reported=(shown.reason, shown.message) if shown is not None else ("", ""),
     )
+
+
+def _tried(scheduled: Condition | None) -> str:
+    """The scheduler's words; "" while it has not tried to bind the pod: the gate's own condition remains until then."""
+    if scheduled is None or scheduled.status != "False" or scheduled.reason == "SchedulingGated":
+        return ""
+    return scheduled.message or scheduled.reason
 
 
 def job_id_of(pod: Pod) -> int | None:

@@ -173,7 +173,8 @@ def _released(pod: Object, about: str) -> Finding:
     where = objects.annotation(pod, bridge.NODE_ANNOTATION)
     place = f" on Kubernetes node {where}" if where else ""
     text = f"Slurm job {job_id(pod)} runs{place}, and the scheduler has not bound the pod yet."
-    if scheduled is None or scheduled.status != "False" or not scheduled.message:
+    tried = scheduled is not None and scheduled.status == "False" and scheduled.reason != "SchedulingGated"
+    if scheduled is None or not tried or not scheduled.message:
         return Finding("Released", Level.WAITS, about, text, event="the scheduler binds it")
     remedy = "Remove the cause that the scheduler names. The next job avoids this node for ten minutes."
     event = "after 15 s without a binding, the Slurm Bridge cancels the job"

@@ -44,7 +44,7 @@ class BridgeEvent(Explained):
     JOB_ENDED = "JobEnded", "The job has ended, and the pod is deleted. The note has the job's state.", NOTHING
     NOT_BOUND = (
         "NotBound",
-        "A released pod was not bound within 15 s. Its job is cancelled, and the node is avoided for a while.",
+        "The scheduler could not bind a released pod within 15 s. Its job is cancelled, and the node is avoided for a while.",
         "The note quotes the scheduler.",
     )
     REFUSED = (

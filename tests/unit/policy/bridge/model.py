@@ -251,7 +251,8 @@ class World:
             if not pod.gated:
                 self.sent.pop(uid, None)
             node = pod.node or self.sent.get(uid, "")
-            pods.append(dataclasses.replace(pod, unbound_seconds=unbound, node=node))
+            reason = "taint" if true is not None and true.unbindable else ""
+            pods.append(dataclasses.replace(pod, unbound_seconds=unbound, unbound_reason=reason, node=node))
         return View(
             pods=tuple(pods),
             jobs=jobs,

@@ -152,6 +152,14 @@ def test_a_pod_that_is_not_bound_in_time_costs_its_job_and_the_node_is_avoided()
     assert act(fresh, avoided={"rs": ("a",)}) == (Submit(KEY, ONE, ("a",)),)
 
 
+def test_a_pod_that_the_scheduler_has_not_tried_yet_keeps_its_job_for_minutes() -> None:
+    """With thousands of pods released at once, the last one is tried after a minute."""
+    late = dataclasses.replace(BOUND, bound=False, unbound_seconds=299)
+    assert act(late, jobs=(RUNNING,)) == ()
+    [action] = act(dataclasses.replace(late, unbound_seconds=300), jobs=(RUNNING,))
+    assert isinstance(action, Cancel)
+
+
 @pytest.mark.parametrize("nodes", [{}, {"a": "node a is cordoned"}])
 def test_a_pod_is_not_released_to_a_node_that_is_gone_or_takes_no_pods(nodes: dict[str, str]) -> None:
     [action] = act(LABELLED, jobs=(RUNNING,), nodes=nodes)

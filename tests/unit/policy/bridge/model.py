@@ -31,6 +31,7 @@ from sidecars.policy.bridge.records import (
 )
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import Allocation, ExternalJob
+from tests.support.owners import Claim, Component, leaked, overbooked, rivals
 
 CPUS = 4
 NAMESPACE, USER = "team", "ada"
@@ -355,11 +356,23 @@ class World:
 
     def check(self) -> None:
         """No CPU has two owners, and no group two jobs that may run."""
-        for node in self.nodes:
-            using = [it for it in self.pods.values() if it.pod.bound and it.pod.node == node and not it.pod.finished]
-            assert sum(it.cpus for it in using) <= CPUS, f"step {self.step}: {node} has {[it.pod for it in using]}"
-        seen: dict[GroupKey, int] = {}
-        for job in self.jobs.values():
-            if job.phase not in (Phase.SUBMITTED, Phase.ENDED):
-                other = seen.setdefault(job.key, job.lead)
-                assert other == job.lead, f"step {self.step}: jobs {other} and {job.lead} of {job.key}"
+        claims = [
+            Claim(uid, it.pod.node, {"cpus": it.cpus})
+            for uid, it in self.pods.items()
+            if it.pod.bound and not it.pod.finished
+        ]
+        started = [
+            (job.key, job.lead) for job in self.jobs.values() if job.phase not in (Phase.SUBMITTED, Phase.ENDED)
+        ]
+        wrong = overbooked(dict.fromkeys(self.nodes, {"cpus": CPUS}), claims) + rivals(started)
+        assert not wrong, f"step {self.step}: {wrong}"
+
+    def leaks(self) -> list[str]:
+        """What is left when all is settled; see `leaked`."""
+        jobs = [Component(it.job_id, it.lead, it.phase is not Phase.ENDED) for it in self.jobs.values()]
+        pods = {
+            uid: (it.pod.job, it.pod.bound and it.pod.job not in self.forgotten)
+            for uid, it in self.pods.items()
+            if not it.pod.finished
+        }
+        return leaked(jobs, pods)

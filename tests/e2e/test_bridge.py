@@ -13,6 +13,7 @@ from tests.contract.target import Target
 from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
 from tests.support.bridge import slurm as simulated
+from tests.support.bridge_run import prepared
 from tests.support.bridge_world import World, a_world, control_plane
 
 LINES = """\
@@ -81,3 +82,14 @@ async def schedule(slurm: Target, world: World) -> None:
     await until("the next pod to be bound", followed)
     states = (await slurm.call(protocol.get_job_states())).values()
     assert sorted(map(sorted, states)) == [["CANCELLED"], ["RUNNING"], ["RUNNING"]]
+
+
+@pytest.mark.timeout(600)
+async def test_no_core_byte_or_device_has_two_owners_in_a_random_run_and_nothing_is_left_at_its_end(
+    tmp_path: Path,
+) -> None:
+    """The short form of `make soak`: pods, groups, scancel, lost nodes, kills of the bridge and of Slurm's daemons."""
+    async with prepared(tmp_path, 7857, seed=7) as run:
+        await run.run(25)
+    assert run.stays.counts["compared"] > 0
+    assert run.done["kill the bridge"] > 0

@@ -5,7 +5,6 @@ slurmctld and slurmrestd run alone, outside of the Kubernetes cluster: external 
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,24 +15,17 @@ from sidecars.slurm.errors import SlurmError
 from tests.contract.external import EXTERNAL, Placeholder
 from tests.contract.simulated import ModelJobs
 from tests.contract.target import Target
-from tests.support.real import outside
-
-ADDRESS = "127.0.0.1"
+from tests.support.real.external_slurm import ExternalSlurm
 
 
 @contextlib.contextmanager
 def daemons(home: Path, port: int, lines: str = "") -> Iterator[Target]:
-    """slurmctld at this port with these lines more in slurm.conf, and slurmrestd at the next one."""
-    keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    conf = outside.conf(ADDRESS, port).replace("CR_Core", "CR_Core_Memory") + lines
-    files = {"slurm.conf": conf.encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
-    environment = ["SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv"]
-    rest = ["env", *environment, "slurmrestd", "-s", "slurmctld", f"{ADDRESS}:{port + 1}"]
-    with (
-        outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, ["/usr/sbin/slurmctld", "-D"]),
-        outside.daemon(home / "slurmrestd", "slurmrestd", outside.NOBODY, files, rest),
-    ):
-        yield Target(f"http://{ADDRESS}:{port + 1}", keys["jwt.key"], ("external-1", "external-2"), NoJobs())
+    """See `ExternalSlurm`."""
+    slurm = ExternalSlurm(home, port, lines)
+    with contextlib.closing(slurm):
+        for name in ("slurmctld", "slurmrestd"):
+            slurm.start(name)
+        yield Target(slurm.url, slurm.key, ("external-1", "external-2"), NoJobs())
 
 
 @pytest.fixture(scope="module")

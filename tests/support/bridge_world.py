@@ -183,12 +183,7 @@ async def a_world(
         default = {"name": "default", "namespace": namespace}
         await admin.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
         for name in nodes:
-            item = node(name)
-            await admin.create(NODES, item)
-            await admin.merge_patch(NODES, None, name, {"status": status(item)}, subresource="status")
-            # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
-            taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
-            await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
+            await add_node(admin, node(name))
         tenants = {"data": {namespace: f'{{"user": "{user}"}}'}}
         await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", tenants)
         try:
@@ -197,6 +192,16 @@ async def a_world(
             await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {namespace: None}})
             for name in nodes:
                 await admin.delete(NODES, None, name)
+
+
+async def add_node(admin: Client, item: Manifest) -> None:
+    """A Kubernetes node whose kubelet runs."""
+    name = item["metadata"]["name"]
+    await admin.create(NODES, item)
+    await admin.merge_patch(NODES, None, name, {"status": status(item)}, subresource="status")
+    # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
+    taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
+    await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
 
 
 def status(item: dict[str, Any]) -> dict[str, Any]:

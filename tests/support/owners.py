@@ -77,7 +77,9 @@ def leaked(jobs: Iterable[Component], pods: Mapping[str, tuple[int | None, bool]
         parts[it.whole].append(it)
     present = {job for job, _ in pods.values()}
     wrong = [
-        f"job {it.job_id} has no pod" for it in jobs if it.live and present.isdisjoint(p.job_id for p in parts[it.whole])
+        f"job {it.job_id} has no pod"
+        for it in jobs
+        if it.live and present.isdisjoint(part.job_id for part in parts[it.whole])
     ]
     for name, (job, bound) in pods.items():
         its = known.get(job) if job is not None else None

@@ -361,10 +361,8 @@ class World:
             for uid, it in self.pods.items()
             if it.pod.bound and not it.pod.finished
         ]
-        started = [
-            (job.key, job.lead) for job in self.jobs.values() if job.phase not in (Phase.SUBMITTED, Phase.ENDED)
-        ]
-        wrong = overbooked(dict.fromkeys(self.nodes, {"cpus": CPUS}), claims) + rivals(started)
+        started = [(job.key, job.lead) for job in self.jobs.values() if job.phase not in (Phase.SUBMITTED, Phase.ENDED)]
+        wrong = overbooked({node: {"cpus": CPUS} for node in self.nodes}, claims) + rivals(started)
         assert not wrong, f"step {self.step}: {wrong}"
 
     def leaks(self) -> list[str]:

@@ -317,7 +317,7 @@ class Run:
         self._after(self._rng.uniform(0, 6), back)
         return True
 
-    # --- what goes on meanwhile
+    # --- meanwhile
 
     async def _looking(self) -> None:
         """What must never be."""
@@ -332,7 +332,7 @@ class Run:
                     assert not wrong, f"{wrong}\n{self.logged()}"
             if self._program is not None and self._program.returncode is not None:
                 assert "Traceback" not in self.logged(), self.logged()
-                # It has lost its lease on a machine with too much to do.
+                # Under load it may lose its lease.
                 self.done["bridges that ended"] += 1
                 await self._start_bridge()
             await asyncio.sleep(1)
@@ -397,7 +397,7 @@ class Run:
             if found["status"].get("phase") in ("Succeeded", "Failed"):
                 continue
             if job is not None and job not in known:
-                # slurmctld that was killed has forgotten it. A user deletes such a pod, as its condition says.
+                # slurmctld that was killed has forgotten it. A user deletes such a pod, as its condition describes.
                 self.done["pods of forgotten jobs"] += name not in self._forgotten
                 self._forgotten.add(name)
                 with contextlib.suppress(NotFound):

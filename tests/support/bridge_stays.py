@@ -74,7 +74,7 @@ class Stays:
             await asyncio.gather(*work, return_exceptions=True)
 
     def lose(self, node: str) -> None:
-        """Nothing runs there any more."""
+        """From now on nothing runs there."""
         self._tick += 1
         for stay in self._all.values():
             if stay.node == node and stay.ended is None:

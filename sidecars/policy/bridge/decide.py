@@ -54,9 +54,9 @@ BIND_SECONDS = 15.0
 """A pod that the scheduler can't bind within this time after its release costs its job, and its node is avoided."""
 
 UNTRIED_SECONDS = 300.0
-"""The same for a pod about which the scheduler has said nothing.
+"""The same for a pod that the scheduler has not tried to bind.
 
-It binds tens of pods a second, and thousands may be released at once. It also says nothing while a volume is provided.
+It binds tens of pods a second, and thousands may be released at once. It reports nothing while a volume is provided, too.
 """
 
 

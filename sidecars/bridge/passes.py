@@ -282,6 +282,7 @@ class Passes:
             submitting=self._memory.open_groups(now),
             places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
+            cpus=self._node_records.cpus(),
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.

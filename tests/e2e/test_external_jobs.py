@@ -43,7 +43,7 @@ def target(slurm: ExternalSlurm) -> Target:
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
     """slurmctld and slurmrestd."""
-    # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s. The end of an external job wakes none.
+    # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s. The end of external jobs wakes none.
     lines = "SchedulerParameters=bf_interval=1,sched_interval=2\n"
     with running(tmp_path_factory.mktemp("slurm"), 7827, lines) as daemons:
         asyncio.run(answers(target(daemons)))

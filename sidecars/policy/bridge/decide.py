@@ -9,8 +9,8 @@ adopted or cancelled before it can use anything.
 
 What keeps two owners from one core, byte or device: Slurm frees the resources of an external job in the moment in
 which it ends, while its pods still run, and its cores while it is suspended. No pod is released to a node where a pod
-of such a job exists. `View.jobs` has to show the states at a time *after* those when the slots of the running jobs
-were read.
+of such a job exists, and none to a node of which running jobs have more CPUs than it has. `View.jobs` has to show the
+states at a time *after* those when the slots of the running jobs were read.
 
 Unequal pods of one group have a heterogeneous job: each component is for equal pods. All of it runs, or none of it:
 pods are released when every component runs, and when one of them has ended, the others are cancelled.
@@ -41,6 +41,7 @@ from sidecars.policy.bridge.records import (
     avoid_key,
 )
 from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.bridge.twice import given_twice
 from sidecars.policy.conditions import timestamp
 from sidecars.policy.explain.words import UNKNOWN, words
 
@@ -56,7 +57,8 @@ BIND_SECONDS = 15.0
 UNTRIED_SECONDS = 300.0
 """The same for a pod that the scheduler has not tried to bind.
 
-It binds tens of pods a second, and thousands may be released at once. It reports nothing while a volume is provided, too.
+It binds tens of pods a second, and thousands may be released at once. It reports nothing while a volume is provided,
+too.
 """
 
 
@@ -127,7 +129,7 @@ def _blockers(view: View) -> dict[str, str]:
         for node in nodes:
             kind = "a suspended job is" if phase is Phase.STOPPED else "an ended job is still"
             found.setdefault(node, f"pod {pod.namespace}/{pod.name} of {kind}")
-    return found
+    return {**given_twice(view), **found}
 
 
 def _group(

@@ -107,6 +107,7 @@ def job_of(
         state=",".join(sorted(states)),
         root=record.user_id == 0,
         offset=record.het_offset,
+        cpus=tuple((kube_nodes.get(it.node, it.node), it.cpus) for it in record.allocations),
     )
 
 

@@ -114,6 +114,8 @@ class Job:
     """The place among the components of a heterogeneous job."""
     rest: "tuple[Job, ...]" = ()
     """The other components in their order, each with its own phase."""
+    cpus: tuple[tuple[str, int], ...] = ()
+    """What it has on each of its Kubernetes nodes."""
     remaining: tuple[int, ...] = ()
     """The components that have not ended, of a heterogeneous job of which one has."""
 
@@ -164,6 +166,9 @@ class View:
     """Groups of which a submission was sent whose job is not in `jobs` yet, or may not be."""
     avoided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes to avoid, by `avoid_key`."""
+
+    cpus: Mapping[str, int] = field(default_factory=dict)
+    """Those of the nodes' records in Slurm, by Kubernetes node."""
 
     places: int | None = None
     """How many nodes Slurm has for the bridge's jobs; None: any number."""

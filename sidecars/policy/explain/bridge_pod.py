@@ -151,7 +151,8 @@ def _reported(pod: Object, shown: objects.ConditionSeen, seen: Seen, about: str)
 def _not_free(found: Finding, pod: Object, seen: Seen) -> Finding:
     other = blocker(pod)
     if other is None:
-        return replace(found, event="the node is ready and uncordoned")
+        twice = "more CPUs than it has" in found.cause
+        return replace(found, event="one of these jobs has ended" if twice else "the node is ready and uncordoned")
     namespace, name = other
     present = next(
         (it for it in seen.kube.pods or () if (objects.text(it, "metadata", "namespace"), objects.name(it)) == other),

@@ -10,11 +10,12 @@ Observed with Slurm 26.05:
 - The CPUs, the memory and the GRES that a job has on its nodes remain in its record after its end.
 - A user's own token submits a held job, but can't set its admin comment. One update with SlurmUser's token sets the
   admin comment and lets the held job start.
-- A running job can give up nodes (`scontrol update NumNodes=`) without a change of its states, but not change its CPUs or
-  tasks. It is never requeued. A hold changes nothing of it.
-- A suspended job keeps what it had in its record, and others get its cores. It continues beside them when it is resumed.
-- slurmctld sends both, and the nodes that a job gives up, to a slurmd that doesn't exist: the node is NOT_RESPONDING seconds
-  later, until its record is deleted and created again.
+- A running job can give up nodes (`scontrol update NumNodes=`) without a change of its states, but not change its CPUs
+  or tasks. It is never requeued. A hold changes nothing of it.
+- A suspended job keeps what it had in its record, and others get its cores. It continues beside them when it is
+  resumed.
+- slurmctld sends both to a slurmd that doesn't exist, also for nodes that a job gives up: such a node is
+  NOT_RESPONDING seconds later, until its record is deleted and created again.
 - To cancel a job that has ended, or none, is answered with HTTP 200.
 """
 

@@ -153,11 +153,9 @@ class World:
         on = (Phase.RUNNING, Phase.STARTING)
         return sum(job.slots.get(node, 0) * job.shape.cpus for job in self.jobs.values() if job.phase in on)
 
-    def resume(self, job: SimJob) -> bool:
-        """Have a suspended job run again, if nobody has its cores. Slurm itself would not ask."""
-        fits = all(self.used(node) + count * job.shape.cpus <= CPUS for node, count in job.slots.items())
-        job.phase = Phase.RUNNING if fits else Phase.STOPPED
-        return fits
+    def resume(self, job: SimJob) -> None:
+        """Have a suspended job run again, even if another one has got its cores, as Slurm does."""
+        job.phase = Phase.RUNNING
 
     def schedule(self) -> None:
         for job in sorted(self.jobs.values(), key=lambda it: it.job_id):
@@ -262,6 +260,7 @@ class World:
             nodes=dict.fromkeys(self.nodes, ""),
             submitting=frozenset(self.submitting),
             avoided=dict(self.avoided),
+            cpus=dict(self.nodes),
         )
 
     @staticmethod
@@ -276,6 +275,7 @@ class World:
             confirmed=it.confirmed,
             state="X",
             offset=it.job_id - it.lead,
+            cpus=tuple((node, count * it.shape.cpus) for node, count in it.slots.items()),
         )
 
     def run_bridge(self, *, kill: bool = False) -> list[Action]:

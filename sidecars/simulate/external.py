@@ -45,9 +45,9 @@ class ExternalJobs(PowerSaving):
         super().job_resume(job_id)
         self._send_to_slurmd(job_id, self.jobs[job_id].nodes)
 
-    def job_hold(self, job_id: int, held: bool) -> None:
-        """An administrator holds a job, or releases it. One that runs continues."""
-        self.jobs[job_id].blocked = held
+    def job_block(self, job_id: int, blocked: bool) -> None:
+        """An administrator makes it a held job, or releases it. One that runs continues."""
+        self.jobs[job_id].blocked = blocked
         self._touch_job(self.jobs[job_id])
 
     def job_requeue(self, job_id: int) -> bool:

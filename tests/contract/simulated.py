@@ -49,7 +49,7 @@ class ModelRun:
             case ["resume"]:
                 self._model.job_resume(job_id)
             case ["hold" | "release"]:
-                self._model.job_hold(job_id, command == "hold")
+                self._model.job_block(job_id, command == "hold")
             case ["requeue" | "requeuehold"]:
                 return self._model.job_requeue(job_id)
             case ["update", change]:

@@ -44,6 +44,12 @@ log = logging.getLogger(__name__)
 BY_JOB = "job"
 """Index of the pods by the job of their label."""
 
+REPORTS_SECONDS = 5.0
+"""Seconds between two times when conditions of pods are written beside other changes.
+
+A pod that starts meanwhile needs no condition: with many pods at once, each would cost the API server two writes more.
+"""
+
 
 class Effects:
     """`store` has the pods; `now` gives monotonic seconds, `wall` seconds since the epoch."""
@@ -73,13 +79,22 @@ class Effects:
         self._wall = wall
         self._wake = wake
         self._submissions: set[asyncio.Task[None]] = set()
+        self._reported_at = float("-inf")
         self.slurm_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes that have an external record."""
         self.guard_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes with a slurmd."""
 
     async def apply(self, actions: Iterable[Action]) -> None:
-        """Apply the actions, all at the same time. Submissions continue after this returns."""
+        """Apply the actions, all at the same time. Submissions continue after this returns.
+
+        Conditions are written with other changes every few seconds alone: what is left out is decided again.
+        """
+        actions, now = tuple(actions), self._now()
+        if now - self._reported_at < REPORTS_SECONDS and not all(isinstance(it, Report) for it in actions):
+            actions = tuple(it for it in actions if not isinstance(it, Report))
+        elif any(isinstance(it, Report) for it in actions):
+            self._reported_at = now
         await asyncio.gather(*(self._apply(action) for action in actions))
 
     async def close(self) -> None:
@@ -161,12 +176,14 @@ class Effects:
         job = action.job
         if not self._memory.may_ask("start", job.job_id, self._now()):
             return
+        comment = bridge.encode(job.comment)
         try:
             # The first component comes last: while it is a held job, Slurm keeps no node free for a job with a
             # component that no node fits.
             for job_id in reversed(job.ids):
                 self._book.stale(job_id)
-                await self._slurm.start(job_id, bridge.encode(job.comment))
+                if await self._slurm.start(job_id, comment):
+                    self._book.started(job_id, comment)
         except SlurmError as error:
             if not job.rest:
                 raise

@@ -130,7 +130,8 @@ async def lead(
     nodes = Reflector(client, NODES, type=Node)
     namespaces, name = [settings.namespace], f"metadata.name={settings.tenants}"
     tenants = Reflector(client, CONFIG_MAPS, type=ConfigMap, namespaces=namespaces, field_selector=name)
-    events = EventRecorder(client, COMPONENT, lambda: datetime.now(UTC))
+    # With a few request slots of its own: the changes of pods must not wait for many Events.
+    events = EventRecorder(client.apart(), COMPONENT, lambda: datetime.now(UTC))
     memory, book, usage = Memory(), JobBook(), UsageBook()
 
     def wake() -> None:

@@ -55,6 +55,11 @@ class NodeRecords:
         """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
         return {node.metadata.name: _fault(node) for node in self._store.values()}
 
+    def cpus(self) -> dict[str, int]:
+        """What the records have, by Kubernetes node."""
+        known = self._poller.nodes
+        return {kube_node: known[name].cpus for kube_node, name in self.slurm_nodes.items() if name in known}
+
     def states(self) -> Counter[str]:
         """How many Kubernetes nodes have a record in service, a drained one, none yet, or can't have one."""
         found = Counter({"in_service": 0, "drained": 0, "missing": 0, "refused": 0})

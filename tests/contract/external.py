@@ -2,6 +2,8 @@
 
 They need a Slurm of their own without node records, whose partition `all` has all nodes, and the users `slurm` and
 `mail`. `run` has a started job run with its tasks on one of the two nodes; a real Slurm does that automatically.
+
+What makes a node of a real Slurm NOT_RESPONDING for good comes last.
 """
 
 import dataclasses
@@ -20,6 +22,9 @@ class Run(Protocol):
 
     async def __call__(self, job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
         """Until it does. `gres`: what it gets of the node's GRES, as a real Slurm writes it."""
+
+    async def scontrol(self, *words: str) -> bool:
+        """Run scontrol as an administrator: whether Slurm does it."""
 
 
 Placeholder = Callable[[Target, Run], Awaitable[None]]
@@ -301,3 +306,97 @@ async def a_heterogeneous_job_with_a_wrong_component_leaves_nothing_that_could_r
     assert 2018 in await slurm.refused(NotFound, protocol.submit_external(LEADER, wrong), user=USER)
     left = {key: it for key, it in (await slurm.call(protocol.get_job_states())).items() if key not in before}
     assert set(left.values()) == {frozenset({"CANCELLED"})}
+
+
+TWO_NODES = ExternalRequest("g", "all", "mine", 2, 2, 2, cpus_per_task=2, memory_per_task=500, minutes=5)
+
+
+async def on_both_nodes(slurm: Target, run: Run) -> ExternalJob:
+    """A job that runs with a task on each of them."""
+    await fresh(slurm)
+    await exists(slurm, slurm.nodes[1])
+    job_id = await slurm.call(protocol.submit_external(TWO_NODES), user=USER)
+    await slurm.call(protocol.start_external(job_id, "ours"))
+    await run(job_id, 1)
+    await run(job_id, 1, 1)
+
+    async def look() -> ExternalJob | None:
+        found = await job(slurm, job_id)
+        return found if len(found.allocations) == 2 else None
+
+    return await slurm.until("the job to run", look)
+
+
+@scenario
+async def the_cpus_of_a_running_job_stay_as_they_are(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    found = await started(slurm, run, ONE)
+    for change in ("numcpus=1", "numtasks=2"):
+        assert not await run.scontrol("update", f"jobid={found.job_id}", change)
+    assert (await job(slurm, found.job_id)).allocations == found.allocations
+
+
+@scenario
+async def a_running_external_job_is_never_requeued(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    found = await started(slurm, run, ONE)
+    for command in ("requeue", "requeuehold"):
+        assert not await run.scontrol(command, str(found.job_id))
+    now = await job(slurm, found.job_id)
+    assert (now.states, now.allocations) == ({"RUNNING"}, found.allocations)
+
+
+@scenario
+async def a_hold_keeps_a_job_that_waits_and_changes_nothing_of_one_that_runs(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    found = await started(slurm, run, ONE)
+    assert await run.scontrol("hold", str(found.job_id))
+    now = await job(slurm, found.job_id)
+    assert (now.states, now.blocked, now.allocations) == ({"RUNNING"}, False, found.allocations)
+    waiting = await slurm.call(protocol.submit_external(LARGE), user=USER)
+    await slurm.call(protocol.start_external(waiting, "ours"))
+    assert await run.scontrol("hold", str(waiting))
+    now = await job(slurm, waiting)
+    assert (now.states, now.blocked, now.admin_comment) == ({"PENDING"}, True, "ours")
+    assert await run.scontrol("release", str(waiting))
+    assert not (await job(slurm, waiting)).blocked
+
+
+LARGE = ExternalRequest("large", "all", "mine", cpus_per_task=8, memory_per_task=500, minutes=5)
+"""It needs a node for itself."""
+
+
+@scenario
+async def a_running_job_that_gives_up_a_node_keeps_its_states_and_the_node_stops_responding(
+    slurm: Target, run: Run
+) -> None:
+    found = await on_both_nodes(slurm, run)
+    assert await run.scontrol("update", f"jobid={found.job_id}", "numnodes=1")
+    now = await job(slurm, found.job_id)
+    assert now.states == {"RUNNING"}
+    assert now.allocations == found.allocations[:1]
+    await slurm.until_node(slurm.nodes[1], "silent", lambda states: "NOT_RESPONDING" in states)
+    await slurm.call(protocol.cancel_job(found.job_id))
+    await slurm.call(protocol.delete_node(slurm.nodes[1]))
+
+
+@scenario
+async def the_cores_of_a_suspended_job_are_given_to_others_and_it_continues_beside_them(
+    slurm: Target, run: Run
+) -> None:
+    await fresh(slurm)
+    found = await started(slurm, run, ONE)
+    assert await run.scontrol("suspend", str(found.job_id))
+    now = await job(slurm, found.job_id)
+    assert (now.states, now.allocations) == ({"SUSPENDED"}, found.allocations)
+    other = await started(slurm, run, LARGE)
+    [place] = other.allocations
+    assert (place.node, place.cpus) == (slurm.nodes[0], 8)
+    assert await run.scontrol("resume", str(found.job_id))
+    assert await states(slurm, found.job_id, other.job_id) == [{"RUNNING"}, {"RUNNING"}]
+    await slurm.until_node(slurm.nodes[0], "silent", lambda states: "NOT_RESPONDING" in states)
+    assert await run.scontrol("suspend", str(found.job_id))
+    await slurm.call(protocol.cancel_job(found.job_id))
+    assert await states(slurm, found.job_id, other.job_id) == [{"CANCELLED"}, {"RUNNING"}]
+    await slurm.call(protocol.cancel_job(other.job_id))
+    await slurm.call(protocol.delete_node(slurm.nodes[0]))

@@ -246,12 +246,7 @@ async def a_world(
         default = {"name": "default", "namespace": namespace}
         await admin.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
         for name in nodes:
-            item = node(name)
-            await admin.create(NODES, item)
-            await admin.merge_patch(NODES, None, name, {"status": status(item)}, subresource="status")
-            # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
-            taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
-            await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
+            await add_node(admin, node(name))
         tenants = {"data": {namespace: json.dumps({"user": user, "partitions": [partition]})}}
         await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", tenants)
         try:
@@ -276,6 +271,16 @@ def crd(resource: Resource) -> dict[str, Any]:
         },
         "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]},
     }
+
+
+async def add_node(admin: Client, item: Manifest) -> None:
+    """A Kubernetes node whose kubelet runs."""
+    name = item["metadata"]["name"]
+    await admin.create(NODES, item)
+    await admin.merge_patch(NODES, None, name, {"status": status(item)}, subresource="status")
+    # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
+    taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
+    await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
 
 
 def status(item: dict[str, Any]) -> dict[str, Any]:

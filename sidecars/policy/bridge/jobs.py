@@ -23,6 +23,7 @@ TRUST_EMPTY_AFTER = 60.0
 slurmctld forgets jobs some minutes after their end. One that has lost its state answers with an empty list, too."""
 
 _NONE: frozenset[str] = frozenset()
+_PENDING = frozenset({"PENDING"})
 _Placeholder = tuple[ExternalJob, Comment]
 
 
@@ -144,6 +145,14 @@ class JobBook:
         """The details of this job have changed without its states: they are read again."""
         self._read.pop(job_id, None)
         self._all_read = False
+
+    def started(self, job_id: int, admin_comment: str) -> None:
+        """Slurm has answered that this held job may start: its details are known until its states change."""
+        found = self._records.get(job_id)
+        if found is not None:
+            record = dataclasses.replace(found[0], blocked=False, admin_comment=admin_comment, reason="")
+            self._records[job_id] = record, comment_of(record) or found[1]
+            self._read[job_id] = _PENDING
 
     def waiting(self) -> list[int]:
         """The pending placeholders: their reason and their priority change without their states."""

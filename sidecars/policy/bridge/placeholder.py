@@ -137,6 +137,7 @@ def job_of(
         root=record.user_id == 0,
         offset=record.het_offset,
         whole=record.het_id if comment.by_user else 0,
+        cpus=tuple((names.get(it.node, f"of Slurm node {it.node}"), it.cpus) for it in record.allocations),
     )
 
 

@@ -12,7 +12,7 @@ from sidecars.policy.bridge import guards, records
 from sidecars.policy.bridge.claims import NONE, PodClaims
 from sidecars.policy.bridge.devices import NO_RULES, Rules
 from sidecars.policy.bridge.groups import Group
-from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.manifests import Condition, Pod
 from sidecars.policy.bridge.records import Why
 from sidecars.policy.bridge.shape import Shape, ShapeError, shape_of
 from sidecars.policy.bridge.tenants import Tenant
@@ -81,7 +81,6 @@ def pod_of(
     gated = bridge.GATE in gates
     # The annotation of a pod that waits can't be the bridge's.
     released = "" if gated else meta.annotations.get(bridge.NODE_ANNOTATION, "")
-    scheduled = pod.status.condition("PodScheduled")
     shown = pod.status.condition(bridge.CONDITION)
     job = job_id_of(pod)
     if group.refused and job is None:
@@ -110,10 +109,17 @@ def pod_of(
         problem=problem,
         unguarded=_unguarded(pod, shape, claims) if shape is not None and gated else "",
         unbound_seconds=unbound_seconds,
-        unbound_reason=scheduled.message if scheduled is not None and scheduled.status == "False" else "",
+        unbound_reason=_tried(pod.status.condition("PodScheduled")),
         claims=claims.claims,
         reported=(shown.reason, shown.message) if shown is not None else ("", ""),
     )
+
+
+def _tried(scheduled: Condition | None) -> str:
+    """The scheduler's words; "" while it has not tried to bind the pod: the gate's own condition remains until then."""
+    if scheduled is None or scheduled.status != "False" or scheduled.reason == "SchedulingGated":
+        return ""
+    return scheduled.message or scheduled.reason
 
 
 def job_id_of(pod: Pod) -> int | None:

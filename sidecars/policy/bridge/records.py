@@ -171,6 +171,8 @@ class Job:
     """The other components in their order, each with its own phase."""
     whole: int = 0
     """The heterogeneous job that a user has submitted, and of which this is a component; 0 for any other job."""
+    cpus: tuple[tuple[str, int], ...] = ()
+    """What it has on each of its Kubernetes nodes."""
     remaining: tuple[int, ...] = ()
     """The components that have not ended, of a heterogeneous job of which one has."""
 
@@ -237,6 +239,9 @@ class View:
 
     holders: Mapping[Device, AbstractSet[str]] = field(default_factory=dict)
     """The uids of the ResourceClaims that have each device, or to which it was sent."""
+    cpus: Mapping[str, int] = field(default_factory=dict)
+    """Those of the nodes' records in Slurm, by Kubernetes node."""
+
     places: int | None = None
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
 

@@ -11,6 +11,12 @@ Observed with Slurm 26.05:
 - A user's own token submits a held job, but can't set its admin comment. One update with SlurmUser's token sets the
   admin comment and lets the held job start.
 - The user of a running job can't change where its output goes (422), but its comment and its name.
+- A running job can give up nodes (`scontrol update NumNodes=`) without a change of its states, but not change its CPUs
+  or tasks. It is never requeued. To make it a held job changes nothing of it.
+- A suspended job keeps what it had in its record, and others get its cores. It continues beside them when it is
+  resumed.
+- slurmctld sends both to a slurmd that doesn't exist, also for nodes that a job gives up: such a node is
+  NOT_RESPONDING seconds later, until its record is deleted and created again.
 - To cancel a job that has ended, or none, is answered with HTTP 200.
 """
 

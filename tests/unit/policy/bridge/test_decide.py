@@ -153,6 +153,19 @@ def test_a_pod_is_not_released_to_a_node_with_a_pod_of_an_ended_job() -> None:
     assert "team/old" in action.message
 
 
+def test_a_pod_is_not_released_to_cores_that_slurm_has_given_to_two_jobs() -> None:
+    """Slurm gives the cores of a suspended job to others, and resumes it all the same."""
+    resumed = Job(3, Phase.RUNNING, "ada", Comment("team", "o"), (("a", 1),), confirmed=True, cpus=(("a", 2),))
+    theirs = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
+    job = dataclasses.replace(RUNNING, cpus=(("a", 1),))
+    [action] = act(LABELLED, theirs, jobs=(job, resumed), cpus={"a": 2})
+    assert isinstance(action, Report)
+    words = "jobs 3, 7 have more CPUs than it has, as after the resumption of a suspended job: cancel one of them"
+    assert action.message == f"Slurm job 7 has its nodes, but {words} on node a"
+    for values in ({"cpus": {"a": 3}}, {"cpus": {}}):
+        assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), **values)] == [Release]
+
+
 def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None:
     """Slurm gives the cores of a suspended job to others, and its pods run on."""
     old = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
@@ -215,6 +228,14 @@ def test_a_pod_that_is_not_bound_in_time_costs_its_job_and_the_node_is_avoided()
     assert "taint" in action.message
     fresh = dataclasses.replace(POD, owner="rs")
     assert act(fresh, avoided={"rs": ("a",)}) == (Submit(KEY, ONE, ("a",)),)
+
+
+def test_a_pod_that_the_scheduler_has_not_tried_yet_keeps_its_job_for_minutes() -> None:
+    """With thousands of pods released at once, the last one is tried after a minute."""
+    late = dataclasses.replace(BOUND, bound=False, unbound_seconds=299)
+    assert act(late, jobs=(RUNNING,)) == ()
+    [action] = act(dataclasses.replace(late, unbound_seconds=300), jobs=(RUNNING,))
+    assert isinstance(action, Cancel)
 
 
 @pytest.mark.parametrize("nodes", [{}, {"a": "node a is cordoned"}])

@@ -39,6 +39,7 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- end -}}
 {{- include "slurm.faults.archive" . -}}
 {{- include "slurm.faults.backup" . -}}
+{{- include "slurm.faults.checks" . -}}
 {{- include "slurm.faults.containers" . -}}
 {{- $persistence := $controller.persistence | default dict -}}
 {{- if and (not $controller.external) ($controller.ha | default dict).enabled (not (and $persistence.enabled $persistence.existingClaim)) -}}

@@ -11,7 +11,7 @@ their partitions are cancelled, and their nodes tested later in the run.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecars.checks.slurm import Slurm
 from sidecars.policy.checks import nodes as rules
@@ -68,6 +68,7 @@ class Run:
         self._tests: list[_Test] = []
         self._reacted: set[str] = set()
         self._stopping = False
+        self._drains = 0
         self._script = batch_script(check)
 
     def stop(self) -> None:
@@ -233,10 +234,18 @@ class Run:
         nodes = await self._slurm.nodes()
         for name in sorted(new):
             self._reacted.add(name)
-            await self._apply(name, nodes.get(name), work.verdicts[name])
+            await self._apply(name, nodes.get(name), work.verdicts[name], self._check.most_drains)
 
-    async def _apply(self, name: str, node: Node | None, verdict: Verdict) -> None:
+    async def _apply(self, name: str, node: Node | None, verdict: Verdict, most: int | None = None) -> None:
+        """React to a verdict. With `most`, the run drains no more nodes that are in service."""
         found = rules.reaction(self._check, node, verdict)
+        if found.drain is not None and most is not None and node is not None and not states.is_drain(node.states):
+            self._drains += 1
+            if self._drains > most:
+                log.error(
+                    "%s is not drained: the run has drained %d nodes. Check the script: %s", name, most, found.drain
+                )
+                found = replace(found, drain=None)
         if found.drain is not None:
             log.warning("draining %s: %s", name, found.drain)
             await self._slurm.drain(name, found.drain)

@@ -45,6 +45,8 @@ class Check:
     """Seconds after which a run ends, with nodes that were busy untested."""
     at_once: int = 4
     """The most nodes that are under test at a time."""
+    most_drains: int = 3
+    """The most nodes that a run drains: a script that fails everywhere must not take the cluster out of service."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Of the script, besides PATH and what Slurm sets."""
     limits: Mapping[str, Limit] = field(default_factory=dict)
@@ -57,7 +59,18 @@ class Check:
 
 
 _KEYS = {
-    *("name", "script", "strategy", "partition", "features", "gpus", "timeoutSeconds", "windowSeconds", "maxNodes"),
+    *(
+        "name",
+        "script",
+        "strategy",
+        "partition",
+        "features",
+        "gpus",
+        "timeoutSeconds",
+        "windowSeconds",
+        "maxNodes",
+        "maxDrains",
+    ),
     *("limits", "env", "drain", "undrain", "comment"),
 }
 
@@ -105,6 +118,7 @@ def declared(text: str) -> Check:
         timeout,
         window,
         at_once,
+        _number(value, "maxDrains", 3),
         _env(value.get("env") or {}),
         _limits(value.get("limits") or {}),
         _flag(value, "drain", True),

@@ -169,6 +169,13 @@ async def test_no_more_nodes_are_tested_at_a_time_than_declared() -> None:
     assert (found.most_busy, len(found.jobs)) == (4, 10)
 
 
+async def test_a_script_that_fails_everywhere_drains_few_nodes() -> None:
+    found = world(*(node(f"n{number}") for number in range(9)), fails=lambda _: True)
+    verdicts = await a_run(found).run()
+    assert {it.kind for it in verdicts.values()} == {Kind.FAILED}
+    assert sum("DRAIN" in it.states for it in found.nodes.values()) == 3
+
+
 async def test_its_own_drain_is_lifted_in_a_reservation_alone() -> None:
     found = world(node("a", "IDLE", "DRAIN", reason=OWN))
     await a_run(found).run()

@@ -2,7 +2,7 @@
 
 A node that the check has drained is tested in a reservation for the jobs' user: the reservation exists before the
 drain is lifted, and is deleted after the node has passed or is drained again. So no user's job gets a node in doubt,
-and a run that was cut off leaves the reservation. The next run drains such nodes again before anything else.
+and the reservation of a run that was cut off remains. The next run drains such nodes again before anything else.
 
 While jobs of the check run, users' jobs that wait are looked for each `POLL_SECONDS`. The check's jobs on nodes of
 their partitions are cancelled, and their nodes tested later in the run.
@@ -29,7 +29,7 @@ POLL_SECONDS = 0.3
 IDLE_POLL_SECONDS = 5.0
 """Between two looks while no job of the check runs and no idle node is left."""
 START_SECONDS = 15.0
-"""After which a job that waits is cancelled: its nodes are no longer idle."""
+"""After which a job that waits is cancelled: something else uses its nodes."""
 GRACE_SECONDS = 30.0
 """Beyond the script's time, after which a job is cancelled and counts as hung."""
 
@@ -141,7 +141,7 @@ class Run:
                 break
 
     async def _begin(self, work: Plan, nodes: dict[str, Node], contested: frozenset[str]) -> bool:
-        """Submit the next job; False if there is none now."""
+        """Submit the next job; False if none can start now."""
         busy = {name for test in self._tests for name in test.item.nodes}
         free = [
             name
@@ -194,7 +194,7 @@ class Run:
             if not job.waits and test.began is None:
                 test.began = now
             if test.began is None and now - test.submitted > START_SECONDS:
-                found = Outcome(Kind.INTERRUPTED, "its nodes were no longer idle")
+                found = Outcome(Kind.INTERRUPTED, "something else used its nodes")
             elif test.began is not None and now - test.began > self._check.timeout + GRACE_SECONDS:
                 found = Outcome(Kind.HUNG, f"did not end within {self._check.timeout} s")
             if found is None:

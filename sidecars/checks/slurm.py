@@ -60,7 +60,7 @@ class Slurm:
         return await self._submitter.call(protocol.submit_check(request))
 
     async def job(self, job_id: int) -> CheckJob | None:
-        """The job; None if Slurm no longer has it."""
+        """The job; None if Slurm has no record of it."""
         try:
             return await self._admin.call(protocol.get_check_job(job_id))
         except NotFound:

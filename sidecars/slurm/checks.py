@@ -53,4 +53,5 @@ class WaitingJob:
     name: str = ""
     partitions: tuple[str, ...] = ()
     reason: str = ""
-    held: bool = False
+    blocked: bool = False
+    """Whether it is a held job."""

@@ -97,7 +97,7 @@ def partition_of(check: Check, nodes: Iterable[Node]) -> str | None:
 
 
 def reaction(check: Check, node: Node | None, verdict: Verdict) -> Reaction:
-    """What to write to a node as it is now; None is a node that Slurm no longer has.
+    """What to write to a node as it is now; None is a node without a record.
 
     A drain, or a DOWN, of another owner is never changed.
     """
@@ -118,7 +118,7 @@ def wants_nodes(job: WaitingJob) -> bool:
     reason = job.reason
     return (
         job.waits
-        and not job.held
+        and not job.blocked
         and reason not in _WAITS_FOR_OTHERS
         and not reason.startswith(("Assoc", "QOS", "Max"))
     )

@@ -38,7 +38,7 @@ class Kind(StrEnum):
     SKIPPED = "skipped"
     """The node lacks what the check tests: neither passed nor failed."""
     INTERRUPTED = "interrupted"
-    """The job was cancelled, preempted or requeued: it says nothing about the node."""
+    """The job was cancelled, preempted or requeued: nothing follows for the node."""
 
 
 BAD = frozenset({Kind.FAILED, Kind.HUNG})
@@ -54,7 +54,7 @@ class Outcome:
 
 
 def outcome(check: Check, job: CheckJob | None) -> Outcome | None:
-    """How the job ended; None while it waits or runs. `job` is None when Slurm no longer has it."""
+    """How the job ended; None while it waits or runs. `job` is None when Slurm has no record of it."""
     if job is None:
         return Outcome(Kind.INTERRUPTED, "Slurm has no record of the job")
     if job.restarts:

@@ -49,7 +49,7 @@ class Plan(Protocol):
         """Record how the test of an item ended. A second report of an item changes nothing."""
 
     def close(self) -> None:
-        """End the run: nodes without a verdict get one that says why."""
+        """End the run: nodes without a verdict get one with the cause."""
 
 
 def plan(check: Check, nodes: Collection[str], drained: Collection[str]) -> Plan:

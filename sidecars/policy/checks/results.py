@@ -10,7 +10,7 @@ from sidecars.policy.checks.outcome import Kind
 from sidecars.policy.checks.plan import Verdict
 
 MOST_NODES = 2000
-"""Nodes in a result, those that didn't pass first: a ConfigMap holds one MiB."""
+"""Nodes in a result, those that didn't pass first: a ConfigMap has at most one MiB."""
 
 
 @dataclass(frozen=True, slots=True)

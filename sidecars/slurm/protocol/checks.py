@@ -73,7 +73,7 @@ def _waiting(job: Fields) -> WaitingJob:
         name=job.text("name"),
         partitions=job.words("partition"),
         reason=job.text("state_reason"),
-        held=job.number_or_none("priority") == 0,
+        blocked=job.number_or_none("priority") == 0,
     )
 
 

@@ -139,6 +139,9 @@ CHECK_JOB_TOKEN_FILE: Final = "CHECK_JOB_TOKEN_FILE"  # noqa: S105 - a path
 CHECK_RESULTS: Final = "CHECK_RESULTS"
 """NAMESPACE/NAME of the ConfigMap with the results of checks."""
 
+EXPORTER_CHECKS_FOLDER: Final = "EXPORTER_CHECKS_FOLDER"
+"""The folder with the results of checks that run as Slurm jobs, a file for each."""
+
 EXPORTER_PORT: Final = "EXPORTER_PORT"
 """The TCP port of /metrics, /healthz and /readyz."""
 

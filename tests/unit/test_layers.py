@@ -115,6 +115,7 @@ TESTED_BY = {
     "policy/accounts/declared.py": "policy/accounts/test_plan.py",
     "policy/accounts/live.py": "policy/accounts/test_plan.py",
     "policy/accounts/report.py": "operator/accounts/test_reconcile.py",
+    "policy/accounts/step.py": "policy/accounts/test_plan.py",
     "policy/autoscaling/fit.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/fits.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/needs.py": "policy/autoscaling/test_demand.py",

@@ -33,7 +33,7 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- range $name, $user := .Values.users -}}
 {{- if $user.accounts }}{{ $_ := set $accountUsers $name $user }}{{ end -}}
 {{- end -}}
-{{- range $place, $entries := dict "users" $accountUsers "accounting.declared.accounts" $declared.accounts "accounting.declared.qos" $declared.qos -}}
+{{- range $place, $entries := dict "users" $accountUsers "accounting.declared.accounts" $declared.accounts "accounting.declared.qos" $declared.qos "accounting.declared.reservations" $declared.reservations -}}
 {{- if and $entries (not $.Values.accounting.enabled) -}}
 {{- include "slurm.check.line" (list $place "without accounting, no slurmdbd can have them" "Set accounting.enabled.") -}}
 {{- end -}}

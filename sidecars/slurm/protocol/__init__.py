@@ -49,6 +49,7 @@ from sidecars.slurm.protocol.request import (
     versions_to_try,
 )
 from sidecars.slurm.protocol.reservations import (
+    UNLIMITED,
     delete_reservation,
     get_reservations,
     save_reservation,
@@ -67,6 +68,7 @@ __all__ = [
     "ONE_NODES_FAULT",
     "STATUS_NO_SUCH_ENDPOINT",
     "TOKEN_HEADER",
+    "UNLIMITED",
     "VERSIONS",
     "Fields",
     "Request",

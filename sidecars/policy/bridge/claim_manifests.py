@@ -62,13 +62,15 @@ class ClaimSpec(msgspec.Struct, frozen=True):
     devices: ClaimDevices = ClaimDevices()
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, rename="camel"):
     """status.allocation.devices.results[*]."""
 
     request: str = ""
     driver: str = ""
     device_pool: str = msgspec.field(default="", name="pool")
     device: str = ""
+    admin_access: bool | None = None
+    """Whether it only looks at the device, which others have."""
 
 
 class AllocatedDevices(msgspec.Struct, frozen=True):

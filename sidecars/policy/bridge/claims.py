@@ -153,7 +153,9 @@ def _granted(claim: ResourceClaim) -> tuple[Granted, ...] | None:
     if claim.status is None or claim.status.allocation is None:
         return None
     results = claim.status.allocation.devices.results
-    return tuple(Granted(it.request, Device(it.driver, it.device_pool, it.device)) for it in results)
+    return tuple(
+        Granted(it.request, Device(it.driver, it.device_pool, it.device)) for it in results if not it.admin_access
+    )
 
 
 def _wish(request: Asked, place: str, rules: Rules) -> Wish:

@@ -154,7 +154,10 @@ async def test_kubernetes_gives_each_pod_the_gpu_that_slurm_has_given_to_its_job
 
 async def share_gpus(slurm: Target, world: World) -> None:
     for name in PODS_WITH_GPUS:
-        await world.admin.create(PODS, with_gpu(world.namespace, name))
+        item = with_gpu(world.namespace, name)
+        # Slurm compares labels with an Extra that has the devices as well.
+        item["spec"]["nodeSelector"] = {bridge.EXTERNAL_NODE: "true"}
+        await world.admin.create(PODS, item)
 
     async def bound() -> set[str]:
         return {name for name in PODS_WITH_GPUS if await world.place(name)}

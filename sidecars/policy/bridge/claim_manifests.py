@@ -21,6 +21,11 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     finalizers: tuple[str, ...] = ()
     deletion_timestamp: str | None = None
 
+    @property
+    def controller(self) -> str:
+        """uid of the pod for which the claim was created; "" without one."""
+        return next((it.uid for it in self.owner_references if it.controller), "")
+
 
 class ExactRequest(msgspec.Struct, frozen=True, rename="camel"):
     """spec.devices.requests[*].exactly."""

@@ -22,7 +22,7 @@ CLAIMS = Resource(_GROUP, "v1", "ResourceClaim", "resourceclaims")
 SLICES = Resource(_GROUP, "v1", "ResourceSlice", "resourceslices", namespaced=False)
 CLASSES = Resource(_GROUP, "v1", "DeviceClass", "deviceclasses", namespaced=False)
 BY_OWNER = "owner"
-"""Index of the claims by the uid of the pod for which they were created."""
+"""Index of the claims by the uid of the pod that controls them."""
 REPEAT_AFTER = 5.0
 """Seconds after which an allocation is sent again that is not seen yet."""
 
@@ -64,7 +64,7 @@ class Devices:
         self._sent: dict[str, _Sent] = {}
         self._numbered: dict[str, tuple[Numbered, ...]] | None = None
         if stores is not None:
-            stores.claims.add_index(BY_OWNER, lambda it: [owner.uid for owner in it.metadata.owner_references])
+            stores.claims.add_index(BY_OWNER, lambda it: [it.metadata.controller] if it.metadata.controller else [])
             stores.slices.subscribe(lambda _: self._forget_numbers())
 
     def subscribe(self, wake: Callable[[], None]) -> None:

@@ -59,7 +59,7 @@ ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 def documented() -> str:
     """The values that docs/bridge.md installs the chart with."""
     page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
-    [values] = [it for it in examples("docs/bridge.md", page) if it.title == "bridge-values.yaml"]
+    values, *_ = [it for it in examples("docs/bridge.md", page) if it.title == "bridge-values.yaml"]
     return yaml.safe_dump_all(values.documents)
 
 

@@ -31,6 +31,25 @@
 {{- if and .Values.tenants .Values.tenantsConfigMap -}}
 {{- include "slurm-bridge.check.line" (list "tenants" "with tenantsConfigMap, the chart creates no ConfigMap" "Set one of the two.") -}}
 {{- end -}}
+{{- $seen := dict -}}
+{{- range $index, $rule := .Values.devices -}}
+{{- $place := printf "devices[%d]" $index -}}
+{{- $name := index (splitList ":" $rule.gres) 0 -}}
+{{- if eq (not $rule.driver) (not $rule.extendedResource) -}}
+{{- include "slurm-bridge.check.line" (list $place "a rule is for the devices of a driver, or for an extended resource" "Set either driver and deviceClasses, or extendedResource.") -}}
+{{- else if and $rule.driver (not $rule.deviceClasses) -}}
+{{- include "slurm-bridge.check.line" (list (printf "%s.deviceClasses" $place) "without a DeviceClass no claim requests these devices" "Set the names of DeviceClasses.") -}}
+{{- else if and $rule.extendedResource (or $rule.deviceClasses $rule.attributes) -}}
+{{- include "slurm-bridge.check.line" (list $place "deviceClasses and attributes belong to a driver" "Remove them, or set driver instead of extendedResource.") -}}
+{{- end -}}
+{{- if hasKey $seen $rule.gres -}}
+{{- include "slurm-bridge.check.line" (list (printf "%s.gres" $place) (printf "`%s` has a rule already" $rule.gres) "Set another type, such as gpu:TYPE.") -}}
+{{- else if and (hasKey $seen $name) (ne (get $seen $name) (eq $name $rule.gres)) -}}
+{{- include "slurm-bridge.check.line" (list (printf "%s.gres" $place) (printf "`%s` has rules with and without a type" $name) "Give each rule a type, or none.") -}}
+{{- end -}}
+{{- $_ := set $seen $rule.gres true -}}
+{{- $_ := set $seen $name (eq $name $rule.gres) -}}
+{{- end -}}
 {{- if has $namespace (.Values.admission.managedNamespaces | default list) -}}
 {{- include "slurm-bridge.check.line" (list "admission.managedNamespaces" (printf "`%s` is the namespace of the bridge, whose pods can't wait for it" $namespace) "Remove it.") -}}
 {{- end -}}

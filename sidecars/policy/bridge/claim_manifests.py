@@ -21,6 +21,11 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     finalizers: tuple[str, ...] = ()
     deletion_timestamp: str | None = None
 
+    @property
+    def controller(self) -> str:
+        """uid of the pod for which the claim was created; "" without one."""
+        return next((it.uid for it in self.owner_references if it.controller), "")
+
 
 class ExactRequest(msgspec.Struct, frozen=True, rename="camel"):
     """spec.devices.requests[*].exactly."""
@@ -62,13 +67,15 @@ class ClaimSpec(msgspec.Struct, frozen=True):
     devices: ClaimDevices = ClaimDevices()
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, rename="camel"):
     """status.allocation.devices.results[*]."""
 
     request: str = ""
     driver: str = ""
     device_pool: str = msgspec.field(default="", name="pool")
     device: str = ""
+    admin_access: bool | None = None
+    """Whether it only looks at the device, which others have."""
 
 
 class AllocatedDevices(msgspec.Struct, frozen=True):

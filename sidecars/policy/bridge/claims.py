@@ -63,7 +63,7 @@ def claims_of(
             return PodClaims(None, problem=f"resource claim {it.name}: {text}")
         name = names.get(it.name)
         claim = found.get(name) if name else None
-        if claim is None or all(owner.uid != pod.metadata.uid for owner in claim.metadata.owner_references):
+        if claim is None or claim.metadata.controller != pod.metadata.uid:
             text = f"the ResourceClaim of {it.name}, template {it.resource_claim_template_name}, doesn't exist yet"
             return PodClaims(None, missing=f"{text}: kube-controller-manager creates it")
         try:
@@ -153,7 +153,9 @@ def _granted(claim: ResourceClaim) -> tuple[Granted, ...] | None:
     if claim.status is None or claim.status.allocation is None:
         return None
     results = claim.status.allocation.devices.results
-    return tuple(Granted(it.request, Device(it.driver, it.device_pool, it.device)) for it in results)
+    return tuple(
+        Granted(it.request, Device(it.driver, it.device_pool, it.device)) for it in results if not it.admin_access
+    )
 
 
 def _wish(request: Asked, place: str, rules: Rules) -> Wish:

@@ -75,7 +75,8 @@ def _fits(claim: Claim, given: Mapping[str, tuple[Device, ...]], taken: Mapping[
 
 
 def _taken_back(pod: Pod, claim: Claim, job: Job, found: Plan) -> Iterator[Action]:
-    if claim.others or not pod.gated:
+    # A cache may still show a gate that was removed a moment ago: such a pod has a node.
+    if claim.others or not pod.gated or pod.node:
         found.fault = f"ResourceClaim {claim.name} has other devices than Slurm job {job.job_id}: delete the pod"
         return
     yield Deallocate(pod, claim)

@@ -22,11 +22,18 @@ def test_flags_become_settings() -> None:
     assert found == Settings(URL, "n", Path("/k"), "admin", "t", "p", health_port=0, lease="l")
 
 
+def test_rules_for_devices_are_parsed() -> None:
+    rules = '[{"gres": "gpu:1g", "extendedResource": "nvidia.com/mig-1g.5gb"}]'
+    found = parse(["--slurmrestd-url", URL, f"--devices={rules}"], {})
+    assert found.devices.extended == {"nvidia.com/mig-1g.5gb": "gpu:1g"}
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--slurmrestd-url", "slurm:6820"], "'slurm:6820' is not slurmrestd's address; give http://HOST:PORT"),
         (["--slurmrestd-url", URL, "--health-port", "70000"], "'70000' is not a port"),
+        (["--slurmrestd-url", URL, "--devices", '[{"gres": "gpu"}]'], "devices[0] (gpu): name either extendedResource"),
     ],
 )
 def test_a_bad_value_is_named(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,8 @@
 """A small Slurm and a small Kubernetes around `decide`, with everything that can go wrong between its steps.
 
 The scheduler of this Kubernetes binds a released pod whatever else is on the node: only the bridge prevents that two
-pods use the same CPU. Every reader sees pods late, each by itself, as in a cache; Slurm's states are read after its
-details, as the bridge does.
+pods use the same CPU or device. Every reader sees pods late, each by itself, as in a cache; Slurm's states are read
+after its details, as the bridge does.
 """
 
 import dataclasses
@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import decide
+from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.placeholder import comment_for, slots_of, together
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
+    Deallocate,
     DeletePod,
+    Grant,
     GroupKey,
     Job,
     Label,
@@ -29,9 +32,10 @@ from sidecars.policy.bridge.records import (
     Submit,
     View,
 )
-from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import Allocation, ExternalJob
 from tests.support.owners import Claim, Component, leaked, overbooked, rivals
+from tests.unit.policy.bridge.model_claims import GPUS, GRES, SimClaims, gpu
 
 CPUS = 4
 NAMESPACE, USER = "team", "ada"
@@ -55,6 +59,8 @@ class SimJob:
     phase: Phase = Phase.SUBMITTED
     confirmed: bool = False
     slots: dict[str, int] = field(default_factory=dict)
+    indices: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of its GPUs, by node."""
     ended: int = 0
     excluded: tuple[str, ...] = ()
 
@@ -63,6 +69,7 @@ class SimJob:
 class SimPod:
     pod: Pod
     cpus: int
+    gpus: int = 0
     unbindable: bool = False
     released: int = 0
     terminating: int = 0
@@ -91,14 +98,17 @@ class World:
     seen: set[tuple[Phase, ...]] = field(default_factory=set)
     """The phases that components of one job had at the same time."""
 
+    def __post_init__(self) -> None:
+        self.claims = SimClaims(self.rng)
+
     # --- users
 
-    def create(self, *cpus: int, owner: str = "", unbindable: bool = False) -> None:
-        """A group of pods that wait: what each requests."""
+    def create(self, *cpus: int, owner: str = "", unbindable: bool = False, gpus: int = 0) -> None:
+        """A group of pods that wait: what each requests, and GPUs by a claim."""
         self.serial += 1
         group = f"group/g{self.serial}" if len(cpus) > 1 else ""
         for each in cpus:
-            shape = Shape(user=USER, partition="p", cpus=each)
+            shape = Shape(user=USER, partition="p", cpus=each, gres=f"gres/{GRES}:{gpus}" if gpus else "")
             self._pod(group, shape, owner, len(cpus), unbindable=unbindable)
 
     def _pod(self, group: str, shape: Shape, owner: str, size: int, *, unbindable: bool = False) -> None:
@@ -106,7 +116,10 @@ class World:
         uid = f"u{self.serial}"
         key = GroupKey(NAMESPACE, group or uid)
         pod = Pod(uid, NAMESPACE, uid, key, gated=True, owner=owner, shape=shape, size=size)
-        self.pods[uid] = SimPod(pod, shape.cpus, unbindable)
+        gpus = gpus_of(shape.gres)
+        self.pods[uid] = SimPod(pod, shape.cpus, gpus, unbindable)
+        if gpus:
+            self.claims.create(uid, gpus)
 
     def change(self, uid: str, **values: object) -> None:
         found = self.pods.get(uid)
@@ -126,6 +139,7 @@ class World:
 
     def _gone(self, uid: str) -> None:
         found = self.pods.pop(uid)
+        self.claims.end(uid, self.step)
         if found.pod.owner and not found.pod.finished and found.pod.shape is not None:
             group = found.pod.key.group if found.pod.key.group.startswith("group/") else ""
             self._pod(group, found.pod.shape, found.pod.owner, found.pod.size)
@@ -153,6 +167,12 @@ class World:
         on = (Phase.RUNNING, Phase.STARTING)
         return sum(job.slots.get(node, 0) * job.shape.cpus for job in self.jobs.values() if job.phase in on)
 
+    def free_gpus(self, node: str) -> list[int]:
+        """A suspended job keeps them."""
+        on = (Phase.RUNNING, Phase.STARTING, Phase.STOPPED)
+        given = {index for job in self.jobs.values() if job.phase in on for index in job.indices.get(node, ())}
+        return [index for index in range(GPUS) if index not in given]
+
     def resume(self, job: SimJob) -> None:
         """Have a suspended job run again, even if another one has got its cores, as Slurm does."""
         job.phase = Phase.RUNNING
@@ -173,22 +193,27 @@ class World:
         if any(it.phase is not Phase.PENDING for it in components):
             return
         free = {node: cpus - self.used(node) for node, cpus in self.nodes.items()}
-        found: list[dict[str, int]] = []
+        gpus = {node: self.free_gpus(node) for node in self.nodes}
+        found: list[tuple[dict[str, int], dict[str, tuple[int, ...]]]] = []
         for job in components:
-            slots, left = {}, job.pods
+            slots: dict[str, int] = {}
+            indices: dict[str, tuple[int, ...]] = {}
+            left, each = job.pods, gpus_of(job.shape.gres)
             for node in free:
                 if node in job.excluded and set(self.nodes) - set(job.excluded):
                     continue
-                fit = min(left, free[node] // job.shape.cpus)
+                fit = min(left, free[node] // job.shape.cpus, len(gpus[node]) // each if each else left)
                 if fit > 0:
                     slots[node] = fit
                     left -= fit
                     free[node] -= fit * job.shape.cpus
+                    indices[node] = tuple(sorted(self.rng.sample(gpus[node], fit * each)))
+                    gpus[node] = [index for index in gpus[node] if index not in indices[node]]
             if left:
                 return
-            found.append(slots)
-        for job, slots in zip(components, found, strict=True):
-            job.slots, job.phase = slots, self.rng.choice((Phase.STARTING, Phase.RUNNING))
+            found.append((slots, indices))
+        for job, its in zip(components, found, strict=True):
+            (job.slots, job.indices), job.phase = its, self.rng.choice((Phase.STARTING, Phase.RUNNING))
 
     def lose_node(self, node: str) -> None:
         """The Kubernetes node and its record are gone: so are its pods."""
@@ -207,13 +232,17 @@ class World:
         for uid, it in list(self.pods.items()):
             pod = it.pod
             if not pod.gated and not pod.bound and pod.node in self.nodes and not it.unbindable:
-                if self.rng.random() < 0.7:
+                # kube-scheduler would allocate a claim without devices itself, and any policy refuses that.
+                if self.rng.random() < 0.7 and (not it.gpus or self.claims.has(uid)):
                     self.change(uid, bound=True)
+            elif pod.finished:
+                self.claims.end(uid, self.step)
             elif pod.deleting and self.step >= it.terminating:
                 self._gone(uid)
 
     def observe(self, *, all_of: bool = False) -> None:
         """The bridge's cache catches up with some of the pods, or with all."""
+        self.claims.observe(all_of=all_of)
         for uid in sorted({*self.pods, *self.cache}):
             if all_of or self.rng.random() < 0.2:
                 if uid in self.pods:
@@ -251,7 +280,13 @@ class World:
                 self.sent.pop(uid, None)
             node = pod.node or self.sent.get(uid, "")
             reason = "taint" if true is not None and true.unbindable else ""
-            pods.append(dataclasses.replace(pod, unbound_seconds=unbound, unbound_reason=reason, node=node))
+            claims = self.claims.of(uid)
+            lacks = {} if claims is not None else {"shape": None, "size": 0}
+            pods.append(
+                dataclasses.replace(
+                    pod, unbound_seconds=unbound, unbound_reason=reason, node=node, claims=claims, **lacks
+                )
+            )
         return View(
             pods=tuple(pods),
             jobs=jobs,
@@ -261,6 +296,7 @@ class World:
             submitting=frozenset(self.submitting),
             avoided=dict(self.avoided),
             cpus=dict(self.nodes),
+            holders=self.claims.holders(),
         )
 
     @staticmethod
@@ -268,7 +304,8 @@ class World:
         """As the bridge makes it of Slurm's record, with places for the largest of the pods with its label."""
         record = ExternalJob(it.job_id, cpus_per_task=it.shape.cpus)
         slots = {
-            node: slots_of(Allocation(node, count * it.shape.cpus), shapes, record) for node, count in it.slots.items()
+            node: slots_of(Allocation(node, count * it.shape.cpus, gpus=len(it.indices.get(node, ()))), shapes, record)
+            for node, count in it.slots.items()
         }
         return Job(
             *(it.job_id, it.phase, USER, it.comment, tuple(slots.items())),
@@ -276,6 +313,11 @@ class World:
             state="X",
             offset=it.job_id - it.lead,
             cpus=tuple((node, count * it.shape.cpus) for node, count in it.slots.items()),
+            devices=tuple(
+                (node, GRES, tuple(gpu(node, index) for index in indices))
+                for node, indices in it.indices.items()
+                if indices
+            ),
         )
 
     def run_bridge(self, *, kill: bool = False) -> list[Action]:
@@ -289,6 +331,7 @@ class World:
             self.submitting.clear()
             self.avoided.clear()
             self.sent.clear()
+            self.claims.sent.clear()
             self.observe(all_of=True)
         return actions
 
@@ -314,6 +357,10 @@ class World:
                     job = self.jobs.get(job_id)
                     if job is not None and job.phase is Phase.SUBMITTED:
                         job.phase, job.confirmed = Phase.PENDING, True
+            case Grant():
+                self.claims.grant(action)
+            case Deallocate():
+                self.claims.deallocate(action)
             case Release():
                 self.sent[action.pod.uid] = action.node
                 found = self.pods.get(action.pod.uid)
@@ -321,6 +368,8 @@ class World:
                 if job is not None and not all(it.slots for it in self.components(job)):
                     raise AssertionError(f"{action} while a component of {job} has no node")
                 if found is not None and found.pod.gated and not found.pod.deleting:
+                    if found.gpus and not self.claims.has(action.pod.uid):
+                        raise AssertionError(f"{action} without its devices")
                     self.change(action.pod.uid, gated=False, node=action.node)
                     found.released = self.step
             case Report():
@@ -352,18 +401,34 @@ class World:
             self.late.remove((due, action))
             self.submit(action)
         self.schedule()
+        self.claims.advance(self.step)
         self.kubelets()
 
     def check(self) -> None:
-        """No CPU has two owners, and no group two jobs that may run."""
-        claims = [
-            Claim(uid, it.pod.node, {"cpus": it.cpus})
-            for uid, it in self.pods.items()
-            if it.pod.bound and not it.pod.finished
-        ]
+        """No CPU and no device has two owners, each device is the job's, and no group has two jobs that may run."""
+        using = [(uid, it) for uid, it in self.pods.items() if it.pod.bound and not it.pod.finished]
+        claims = [Claim(uid, it.pod.node, {"cpus": it.cpus}) for uid, it in using]
         started = [(job.key, job.lead) for job in self.jobs.values() if job.phase not in (Phase.SUBMITTED, Phase.ENDED)]
         wrong = overbooked({node: {"cpus": CPUS} for node in self.nodes}, claims) + rivals(started)
         assert not wrong, f"step {self.step}: {wrong}"
+        owners: dict[Device, str] = {}
+        for _, it in using:
+            self._check_devices(it, it.pod.node, owners)
+
+    def _check_devices(self, it: SimPod, node: str, owners: dict[Device, str]) -> None:
+        """Of a pod that runs: `owners` are the pods that are known to have a device."""
+        if not it.gpus:
+            return
+        has = self.claims.has(it.pod.uid)
+        assert has is not None, f"step {self.step}: {it.pod} runs without devices"
+        assert len(has) == it.gpus, f"step {self.step}: {it.pod} has {has}"
+        for device in has:
+            other = owners.setdefault(device, it.pod.uid)
+            assert other == it.pod.uid, f"step {self.step}: {device} has two owners, {other} and {it.pod.uid}"
+        job = self.jobs.get(it.pod.job or 0)
+        if job is not None and job.phase is not Phase.ENDED:
+            given = {gpu(node, index) for index in job.indices.get(node, ())}
+            assert set(has) <= given, f"step {self.step}: {it.pod} has {has}, and its job {given}"
 
     def leaks(self) -> list[str]:
         """What is left when all is settled; see `leaked`."""

@@ -102,6 +102,13 @@ def test_a_device_is_held_by_the_claims_that_show_it_and_by_those_it_was_sent_to
     assert claims.holders([claim(), other], {"c": GRANTED}) == {GPU: {"c", "d"}}
 
 
+def test_a_claim_with_access_of_an_administrator_has_no_device() -> None:
+    """Monitoring looks at devices that others have."""
+    status = allocated()
+    status["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    assert claims.holders([claim(status=status)], {}) == {}
+
+
 def test_an_allocation_is_for_the_pod_on_its_node_and_has_the_settings_of_the_class() -> None:
     spec = claim_spec()
     spec["devices"]["config"] = [{"requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"a": 1}}}]

@@ -84,6 +84,13 @@ def test_devices_of_an_earlier_job_are_taken_back_and_only_then_replaced() -> No
     assert action == Deallocate(this, claim("c1", 0))
 
 
+def test_nothing_is_taken_back_from_a_pod_whose_release_was_sent() -> None:
+    sent = dataclasses.replace(pod("a", claim("c1", 0)), node="k1")
+    found = plan(job(1), sent)
+    assert found.fault
+    assert not found.actions
+
+
 def test_fewer_devices_than_the_claim_requests_are_taken_back() -> None:
     [action] = plan(job(0, 1), pod("a", claim("c1", 0, number=2))).actions
     assert isinstance(action, Deallocate)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.policy.bridge import decide
+from sidecars.policy.bridge import decide, grants
+from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import Job, Phase, Report, Start, View
 from tests.unit.policy.bridge import model
@@ -22,7 +23,7 @@ def disturb(world: World) -> None:
     """One thing that users, Slurm or hardware do."""
     rng = world.rng
     jobs = [job for job in world.jobs.values() if job.phase is not Phase.ENDED]
-    match rng.randrange(9):
+    match rng.randrange(10):
         case 0 | 1:
             size = rng.choice((1, 1, 1, 2, 3))
             cpus = [rng.randrange(1, CPUS + 1)] * size
@@ -30,7 +31,7 @@ def disturb(world: World) -> None:
                 # Unequal pods: a heterogeneous job.
                 cpus = [rng.randrange(1, CPUS + 1) for _ in range(size)]
             owner = rng.choice(("", f"owner{world.serial}"))
-            world.create(*cpus, owner=owner, unbindable=rng.random() < 0.1)
+            world.create(*cpus, owner=owner, unbindable=rng.random() < 0.1, gpus=rng.choice((0, 0, 1, 1, 2)))
         case 2 if world.pods:
             world.delete(rng.choice(sorted(world.pods)))
         case 3 | 4 if jobs:
@@ -44,6 +45,11 @@ def disturb(world: World) -> None:
             world.lose_node(rng.choice(sorted(world.nodes)))
         case 7 if rng.random() < 0.3:
             world.down = world.step + rng.randrange(1, 6)
+        case 9 if world.pods and world.nodes:
+            # Someone with the rights of an administrator.
+            uid = rng.choice(sorted(world.pods))
+            if world.pods[uid].pod.gated:
+                world.claims.forge(uid, rng.choice(sorted(world.nodes)), rng.randrange(model.GPUS))
         case 8 if jobs:
             job = rng.choice(jobs)
             if job.phase is Phase.RUNNING:
@@ -87,7 +93,7 @@ def run_many(look: Callable[[World], None] = lambda _: None) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_no_cpu_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
+def test_no_cpu_and_no_device_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
     settled(run(seed))
 
 
@@ -167,6 +173,42 @@ def test_the_model_finds_a_bridge_that_leaves_components_running_when_another_on
     monkeypatch.setattr(model, "together", lambda its: dataclasses.replace(together(its), remaining=()))
     with pytest.raises(AssertionError, match=r"has no pod|jobs .* of"):
         run_many(settled)
+
+
+def test_the_model_finds_a_bridge_that_gives_devices_by_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a scheduler does that doesn't know which devices Slurm has given to the job."""
+    by_node = grants._by_node
+
+    def any_of_the_node(component: Job) -> dict[str, dict[str, tuple[Device, ...]]]:
+        return {
+            node: {gres: tuple(model.gpu(node, index) for index in range(model.GPUS)) for gres in found}
+            for node, found in by_node(component).items()
+        }
+
+    monkeypatch.setattr(grants, "_by_node", any_of_the_node)
+    with pytest.raises(AssertionError, match=r"and its job|two owners"):
+        run_many()
+
+
+def test_the_model_finds_a_bridge_that_does_not_look_at_what_other_claims_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model.SimClaims, "holders", lambda self: {})
+    with pytest.raises(AssertionError, match="two owners"):
+        run_many()
+
+
+def test_the_model_finds_a_bridge_that_releases_before_the_claims_show_their_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grants, "plan", lambda *_: grants.Plan())
+    with pytest.raises(AssertionError, match="without its devices"):
+        run_many()
+
+
+def test_the_runs_reach_devices_that_are_taken_back() -> None:
+    taken_back = 0
+    for seed in range(60):
+        taken_back += run(seed).claims.taken_back
+    assert taken_back
 
 
 def test_the_runs_reach_heterogeneous_jobs_that_run_and_lose_a_component() -> None:

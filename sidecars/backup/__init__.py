@@ -5,5 +5,6 @@
     VOLUME/2026-11-24T023000Z/database.sql.gz   the dump of the accounting database, with accounting
     VOLUME/.unfinished-POD/                     a backup that isn't complete
 
-A folder with a date is complete: it gets its name when all its files are on the disk. Standard library only.
+A folder with a date is complete: it gets its name when all its files are on the disk. The same
+folders can be in an S3-compatible store.
 """

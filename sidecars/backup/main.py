@@ -1,7 +1,8 @@
-"""The role `backup`: `slurm-sidecars backup state|finish|list|check|restore`.
+"""The role `backup`: `slurm-sidecars backup state|finish|copy|fetch|list|check|restore`.
 
-The pod of a backup runs `state`, then mariadb-dump, then `finish`. The state comes first, because it contains the
-records that slurmctld still has to send to slurmdbd: those that it has sent since are in the dump.
+The pod of a backup runs `state`, then mariadb-dump, then `finish`, then `copy` with a store outside. The state
+comes first, because it contains the records that slurmctld still has to send to slurmdbd: those that it has sent since
+are in the dump.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sidecars.backup import state, volume
+from sidecars.backup import state, store, volume
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,10 @@ def main(arguments: Sequence[str]) -> int:
             _state(options)
         elif options.command == "finish":
             _finish(options)
+        elif options.command == "copy":
+            _copy(options)
+        elif options.command == "fetch":
+            _fetch(options)
         elif options.command == "list":
             _list(options)
         elif options.command == "check":
@@ -57,6 +62,25 @@ def _finish(options: argparse.Namespace) -> None:
     log.info("backup %s is complete: %s", backup.name, parts)
     for name in volume.delete_expired(options.volume, options.keep):
         log.info("deleted backup %s: %d are kept", name, options.keep)
+
+
+def _copy(options: argparse.Namespace) -> None:
+    place = _store(options)
+    copied, deleted = store.copy(options.volume, place, options.keep)
+    for name in copied:
+        log.info("copied backup %s to %s", name, place.name)
+    for name in deleted:
+        log.info("deleted backup %s of %s: %d are kept", name, place.name, options.keep)
+
+
+def _fetch(options: argparse.Namespace) -> None:
+    place = _store(options)
+    name = store.fetch(options.volume, place, options.name, options.pod)
+    log.info("copied backup %s from %s", name, place.name) if name else log.info("the backup is on the volume")
+
+
+def _store(options: argparse.Namespace) -> store.Store:
+    return store.opened(options.bucket, options.prefix, options.endpoint, options.region)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -116,10 +140,12 @@ def _parser() -> argparse.ArgumentParser:
 
     begin = command("state", "copy slurmctld's state to a new backup")
     end = command("finish", "complete the new backup, and delete the oldest ones")
+    away = command("copy", "copy the backups to an S3-compatible store, and delete the oldest ones there")
+    home = command("fetch", "copy a backup of the store to the volume, unless the volume has it")
     command("list", "list the complete backups, oldest first")
     check = command("check", "check the files of a backup with a database, before it is restored")
     back = command("restore", "replace slurmctld's state with that of a backup, while slurmctld doesn't run")
-    for each in (begin, end):
+    for each in (begin, end, home):
         each.add_argument("--pod", required=True, help="name of the pod")
     begin.add_argument("--state", type=Path, help="folder of slurmctld's state; without it, only the database is saved")
     begin.add_argument("--accounting", action="store_true", help="slurmctld uses slurmdbd, so its state has the usage")
@@ -130,10 +156,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="age at which an unfinished backup is deleted (default: 86400)",
     )
-    end.add_argument("--keep", type=_positive, required=True, help="number of backups to keep")
+    for each in (end, away):
+        each.add_argument("--keep", type=_positive, required=True, help="number of backups to keep")
+    for each in (away, home):
+        each.add_argument("--bucket", required=True, help="name of the bucket")
+        each.add_argument("--prefix", default="", metavar="FOLDER", help="folder of the bucket (default: none)")
+        each.add_argument("--endpoint", metavar="URL", help="where the store is (default: AWS)")
+        each.add_argument("--region", default="us-east-1", help="region of the bucket (default: us-east-1)")
     end.add_argument("--database", action="store_true", help="the backup has a dump of the database")
-    for each in (check, back):
+    for each in (home, check, back):
         each.add_argument("name", nargs="?", default=volume.LATEST, help="name of the backup (default: latest)")
+    for each in (check, back):
         each.add_argument(
             "--stopped", action="append", default=[], metavar="HOST:PORT", help="where nothing may answer"
         )

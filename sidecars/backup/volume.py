@@ -1,5 +1,6 @@
 """The volume of the backups: their names, whether they are complete, and which are deleted."""
 
+import errno
 import gzip
 import hashlib
 import json
@@ -50,6 +51,11 @@ def name_at(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H%M%SZ")
 
 
+def named(text: str) -> bool:
+    """Whether this is the name of a backup."""
+    return _NAME.fullmatch(text) is not None
+
+
 def expired(names: Sequence[str], keep: int) -> tuple[str, ...]:
     """The names of the backups that go when `keep` remain: the oldest."""
     return tuple(sorted(names)[: max(0, len(names) - keep)])
@@ -57,12 +63,35 @@ def expired(names: Sequence[str], keep: int) -> tuple[str, ...]:
 
 def begin(volume: Path, pod: str, now: float, abandoned_after: float) -> Path:
     """The folder for a new backup. Deletes unfinished ones: of this pod, and after `abandoned_after` seconds."""
-    own = volume / f"{UNFINISHED}{pod}"
     for folder in sorted(volume.glob(f"{UNFINISHED}*")):
-        if folder == own or now - folder.stat().st_mtime > abandoned_after:
+        if now - folder.stat().st_mtime > abandoned_after:
             shutil.rmtree(folder)
+    return begin_copy(volume, pod)
+
+
+def begin_copy(volume: Path, pod: str) -> Path:
+    """The empty folder for a backup that comes from elsewhere. Deletes an unfinished one of this pod."""
+    own = volume / f"{UNFINISHED}{pod}"
+    if own.exists():
+        shutil.rmtree(own)
     own.mkdir(mode=0o700)
     return own
+
+
+def finish_copy(volume: Path, folder: Path, name: str) -> Backup:
+    """Give the folder the name of the backup that it is a copy of. Raises BackupError if it isn't as it was saved.
+
+    State and database may be restored at the same time, by pods that each bring the backup: the first one's stays.
+    """
+    backup = Backup(name, _read(folder).files)
+    _check(folder, backup)
+    try:
+        _settle(volume, folder, backup)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        shutil.rmtree(folder)
+    return backup
 
 
 def finish(volume: Path, pod: str, database: bool, now: float) -> Backup:
@@ -78,10 +107,7 @@ def finish(volume: Path, pod: str, database: bool, now: float) -> Backup:
     entries = {name: {"size": file.size, "sha256": file.sha256} for name, file in files.items()}
     text = json.dumps({"name": backup.name, "files": entries}, indent=2)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
-    for path in (*(folder / name for name in names), folder / MANIFEST, folder):
-        _to_disk(path)
-    folder.rename(volume / backup.name)
-    _to_disk(volume)
+    _settle(volume, folder, backup)
     return backup
 
 
@@ -100,12 +126,7 @@ def choose(volume: Path, name: str) -> Backup:
     if not chosen:
         there = ", ".join(backup.name for backup in found[-3:]) or "none"
         raise BackupError(f"{volume} has no backup `{name}`. The newest there: {there}.")
-    for file, recorded in chosen[0].files.items():
-        path = volume / chosen[0].name / file
-        if not path.exists() or _measured(path) != recorded:
-            raise BackupError(
-                f"{path} isn't the file that was saved: it was changed or is damaged. Choose another backup."
-            )
+    _check(volume / chosen[0].name, chosen[0])
     return chosen[0]
 
 
@@ -115,6 +136,24 @@ def delete_expired(volume: Path, keep: int) -> tuple[str, ...]:
     for name in names:
         shutil.rmtree(volume / name)
     return names
+
+
+def _check(folder: Path, backup: Backup) -> None:
+    """Raises BackupError if a file isn't as the backup records it."""
+    for file, recorded in backup.files.items():
+        path = folder / file
+        if not path.exists() or _measured(path) != recorded:
+            raise BackupError(
+                f"{path} isn't the file that was saved: it was changed or is damaged. Choose another backup."
+            )
+
+
+def _settle(volume: Path, folder: Path, backup: Backup) -> None:
+    """All of it on the disk, and then under its name."""
+    for path in (*(folder / name for name in backup.files), folder / MANIFEST, folder):
+        _to_disk(path)
+    folder.rename(volume / backup.name)
+    _to_disk(volume)
 
 
 def _read(folder: Path) -> Backup:

@@ -7,6 +7,7 @@
 - `effects`: the requests that apply decisions about pods and jobs.
 - `owners`: the objects that have the sizes of groups.
 - `node_records`: the records of Kubernetes nodes in Slurm.
+- `guards`: the workers of nodes with a slurmd, and what is written on them.
 - `metrics`: what Prometheus reads.
 - `main`: puts the parts together.
 """

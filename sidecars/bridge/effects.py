@@ -69,7 +69,9 @@ class Effects:
         self._wake = wake
         self._submissions: set[asyncio.Task[None]] = set()
         self.slurm_nodes: Mapping[str, str] = {}
-        """The names in Slurm of the Kubernetes nodes that have a record."""
+        """The names in Slurm of the Kubernetes nodes that have an external record."""
+        self.guard_nodes: Mapping[str, str] = {}
+        """The names in Slurm of the Kubernetes nodes with a slurmd."""
 
     async def apply(self, actions: Iterable[Action]) -> None:
         """Apply the actions, all at the same time. Submissions continue after this returns."""
@@ -112,7 +114,7 @@ class Effects:
         task.add_done_callback(self._submissions.discard)
 
     async def _submitted(self, action: Submit) -> None:
-        names = self.slurm_nodes
+        names = self.guard_nodes if action.guard else self.slurm_nodes
         excluded = tuple(names[node] for node in action.excluded if node in names)
         if len(excluded) >= len(names):
             excluded = ()

@@ -17,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sidecars.bridge import metrics
 from sidecars.bridge.effects import Effects
+from sidecars.bridge.guards import Guards
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import Owners
@@ -149,9 +150,10 @@ async def lead(
             wake=wake,
         )
         records = NodeRecords(slurm, poller, nodes.store, usage, events)
+        guards = Guards(client, slurm, poller, pods.store)
         owners = Owners(client, time.monotonic, wake)
         passes = Passes(
-            *(slurm, effects, records, owners, pods.store, nodes.store, tenants.store, usage, memory, book),
+            *(slurm, effects, records, guards, owners, pods.store, nodes.store, tenants.store, usage, memory, book),
             partition=settings.partition,
             now=time.monotonic,
         )

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from sidecars.bridge.slurm import Slurm
@@ -57,8 +57,12 @@ class NodeRecords:
                 found["drained" if states.is_drain(record.states) else "in_service"] += 1
         return found
 
-    async def apply(self, keys: frozenset[str]) -> None:
-        """Bring the records up to date. `keys`: the node labels that waiting pods select by."""
+    async def apply(self, keys: frozenset[str], guarded: Mapping[str, str]) -> None:
+        """Bring the records up to date. `keys`: the node labels that waiting pods select by.
+
+        `guarded`: the Slurm nodes with a slurmd by their Kubernetes nodes, which have no other record: two would give
+        away the same CPUs.
+        """
         poller = self._poller
         known = [bridge.labels_of(it.extra) or {} for it in poller.nodes.values()]
         older = sorted({*self._keys, *(key for labels in known for key in labels)} - keys - {bridge.KUBE_NODE})
@@ -66,6 +70,11 @@ class NodeRecords:
         wanted: list[policy.Wanted] = []
         for node in self._store.values():
             found = policy.wanted_of(node, self._usage.of(node.metadata.name), self._keys)
+            if isinstance(found, policy.Wanted) and found.kube_node in guarded:
+                found = (
+                    f"node {found.kube_node} has the worker of Slurm node {guarded[found.kube_node]}, which "
+                    f"schedules its pods: remove the label {bridge.EXTERNAL_NODE}"
+                )
             if isinstance(found, policy.Wanted):
                 wanted.append(found)
             else:

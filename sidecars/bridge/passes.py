@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sidecars.bridge import metrics
 from sidecars.bridge.effects import BY_JOB, Effects
+from sidecars.bridge.guards import Guards
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import Owners
@@ -52,6 +53,7 @@ class Passes:
         slurm: Slurm,
         effects: Effects,
         node_records: NodeRecords,
+        guards: Guards,
         owners: Owners,
         pod_store: Store[Pod],
         node_store: Store[Node],
@@ -66,6 +68,7 @@ class Passes:
         self._slurm = slurm
         self._effects = effects
         self._node_records = node_records
+        self._guards = guards
         self._owners = owners
         self._pods = pod_store
         self._nodes = node_store
@@ -262,9 +265,11 @@ class Passes:
             if any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
             for key in shape.selector_keys(pod)
         )
-        await self._node_records.apply(keys)
+        self._guards.look()
+        await self._node_records.apply(keys, self._guards.slurm_nodes)
         self._effects.slurm_nodes = self._node_records.slurm_nodes
-        jobs = self._jobs = self._book.jobs(shapes, self._node_records.kube_nodes)
+        self._effects.guard_nodes = self._guards.slurm_nodes
+        jobs = self._jobs = self._book.jobs(shapes, self._node_records.kube_nodes, self._guards.kube_nodes)
         if self._book.known:
             self._memory.settle(jobs.values(), self._listed_at, SUBMIT_SECONDS)
             self._refuse_root(jobs)
@@ -280,6 +285,7 @@ class Passes:
             users={namespace: tenant.user for namespace, tenant in self._tenants.items()},
             nodes=self._node_records.faults(),
             submitting=self._memory.open_groups(now),
+            kinds=self._guards.kinds,
             places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
         )
@@ -288,6 +294,7 @@ class Passes:
         memory = self._memory
         self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
         await self._effects.apply(actions)
+        self._busy = await self._guards.apply(view) or self._busy
 
     def _read_owners(self) -> None:
         named = {uid: self._source(pod) for uid, pod in self._concerned.items()}

@@ -48,6 +48,16 @@ NODE_NAME: Final = "slinky.slurm.net/slurm-nodename"
 NODE_FEATURES: Final = "scheduler.slinky.slurm.net/external-node-partitions"
 """Annotation of a Kubernetes node: features of its Slurm node, separated by commas."""
 
+GUARD: Final = "scheduler.slinky.slurm.net/guard-epilog"
+"""Annotation of a worker pod, by the chart slurm: GUARD_VERSION if the Epilog of its slurmd waits for pods."""
+
+GUARD_VERSION: Final = "1"
+
+GONE: Final = "scheduler.slinky.slurm.net/guards-gone"
+"""Annotation of a worker pod, by the bridge: the ids of the ended guards whose pods are gone from its Kubernetes node,
+as `12,15`. The Epilog of such a job ends when it reads the job's id there (a file of the downward API).
+"""
+
 DRAIN_PREFIX: Final = "slurm-bridge: "
 """Begins the reasons of the drains that the bridge sets and lifts."""
 

@@ -7,6 +7,7 @@ import msgspec
 
 from sidecars.contract import ports
 from sidecars.simulate.records import Json, Reply, SimJob, SimLicense, SimNode, SimPartition, SimReservation
+from sidecars.slurm.external import GUARD_OUTPUT
 from sidecars.slurm.hostlists import compress
 
 BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
@@ -167,7 +168,7 @@ def job(job: SimJob) -> Json:
     end = job.start_time + 60 * job.time_limit if job.time_limit else 0
     return (
         (_pending(job) if "PENDING" in job.states else {})
-        | (_external(job) if job.external else {})
+        | (_external(job) if job.external or job.guard else {})
         | {
             "job_id": job.job_id,
             "job_state": sorted(job.states),
@@ -190,7 +191,7 @@ def job(job: SimJob) -> Json:
 
 
 def _external(job: SimJob) -> Json:
-    """What is read of an external job alone. Its nodes remain after its end."""
+    """What is read of an external job or a guard alone. Its nodes remain after its end."""
     nodes = [
         {
             "index": index,
@@ -201,7 +202,8 @@ def _external(job: SimJob) -> Json:
         for index, (name, cpus) in enumerate(job.allocation.items())
     ]
     return {
-        "flags": ["EXTERNAL_JOB"],
+        "flags": [] if job.guard else ["EXTERNAL_JOB"],
+        "standard_output": GUARD_OUTPUT if job.guard else "",
         "priority": number(0 if job.blocked else 100),
         "state_reason": "JobHeldUser" if job.blocked else "Resources" if "PENDING" in job.states else "None",
         "cpus_per_task": number(job.cpus),

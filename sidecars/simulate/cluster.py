@@ -304,4 +304,7 @@ class Cluster:
         return {it.name: self.nodes.keys() & self._nodes_of(it) for it in self.partitions.values()}
 
     def _nodes_of(self, partition: SimPartition) -> Iterable[str]:
-        return self.nodes if partition.nodes is None else expand(partition.nodes)
+        names = self.nodes if partition.nodes is None else expand(partition.nodes)
+        if not partition.feature:
+            return names
+        return [it for it in names if it in self.nodes and partition.feature in self.nodes[it].features]

@@ -1,4 +1,7 @@
-"""Jobs by slurmrestd in a simulated cluster: external jobs are submitted, started, cancelled. The caller runs them."""
+"""Jobs by slurmrestd in a simulated cluster: external jobs and guards are submitted, started, cancelled.
+
+The caller runs them. A guard that has run is COMPLETING after its end, until the caller ends its Epilog (`job_end`).
+"""
 
 from collections.abc import Mapping
 
@@ -18,6 +21,7 @@ from sidecars.simulate.answers import (
 )
 from sidecars.simulate.power import PowerSaving
 from sidecars.simulate.records import Json, Reply, SimJob, SimNode
+from sidecars.slurm.external import GUARD_OUTPUT
 
 
 class ExternalJobs(PowerSaving):
@@ -50,12 +54,10 @@ class ExternalJobs(PowerSaving):
             super().job_end(it.job_id, state="NODE_FAIL")
 
     def submit_job(self, content: Json, user: str) -> Reply:
-        """`POST job/submit` by that user. Of external jobs alone."""
+        """`POST job/submit` by that user. Of external jobs and guards alone."""
         several = content.get("jobs")
         components = several if isinstance(several, list) else [content.get("job")]
-        if not components or not all(
-            isinstance(it, dict) and "EXTERNAL_JOB" in it.get("flags", ()) for it in components
-        ):
+        if not components or not all(isinstance(it, dict) and (_external(it) or _guard(it)) for it in components):
             return refusal(400, BAD_DATA)
         if self.users is not None and user not in self.users:
             return refusal(500, BAD_USER)
@@ -80,7 +82,8 @@ class ExternalJobs(PowerSaving):
         tasks, cpus = int(wanted.get("tasks", 1)), int(wanted.get("cpus_per_task", 1))
         job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, minutes, user=user, submit_time=int(self.clock()))
         job.name, job.partition = wanted.get("name", "job"), wanted.get("partition", "all")
-        job.external, job.blocked, job.tasks, job.requeue = True, bool(wanted.get("hold")), tasks, False
+        job.external, job.guard = _external(wanted), _guard(wanted)
+        job.blocked, job.tasks, job.requeue = bool(wanted.get("hold")), tasks, False
         job.comment, job.exclusive = wanted.get("comment", ""), "none" in wanted.get("shared", ())
         per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
         job.memory = wanted.get("memory_per_node", {}).get("number", 0) or per_cpu * cpus
@@ -120,8 +123,16 @@ class ExternalJobs(PowerSaving):
             return refusal(500, UNKNOWN_JOB)
         if not job.states & {"PENDING", "RUNNING", "SUSPENDED"}:
             return refusal(500, JOB_ENDED)
-        self.job_end(job.job_id, state="CANCELLED")
+        self.job_end(job.job_id, state="CANCELLED", completing=job.guard and "RUNNING" in job.states)
         return ok({})
+
+
+def _external(wanted: Json) -> bool:
+    return "EXTERNAL_JOB" in wanted.get("flags", ())
+
+
+def _guard(wanted: Json) -> bool:
+    return bool(wanted.get("script")) and wanted.get("standard_output") == GUARD_OUTPUT
 
 
 def _listed_id(job: SimJob) -> str:

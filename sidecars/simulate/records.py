@@ -131,7 +131,9 @@ class SimJob:
     memory: int = 0
     """MiB of each task of an external job."""
     allocation: dict[str, int] = field(default_factory=dict)
-    """CPUs of an external job by node."""
+    """CPUs of an external job or a guard by node."""
+    guard: bool = False
+    """Whether it is a batch job that waits, with GUARD_OUTPUT. Otherwise as an external job."""
     het_id: int = 0
     """The id of the first component, for a component of a heterogeneous job."""
     het_offset: int = 0
@@ -152,6 +154,8 @@ class SimPartition:
     nodes: str | None = None
     """A hostlist; None: all nodes."""
     states: tuple[str, ...] = ("UP",)
+    feature: str = ""
+    """Of these nodes alone, those with this feature, as of a NodeSet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""External jobs as Slurm reports them, and what is requested for a new one. No HTTP and no JSON here."""
+"""External jobs and guards as Slurm reports them, and what is requested for a new one. No HTTP and no JSON here.
+
+A guard is a batch job that only waits: it has what a pod uses on a node with a slurmd.
+"""
 
 from dataclasses import dataclass
 
@@ -8,7 +11,15 @@ STATES_ENDED = frozenset(
         *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
     }
 )
-"""Base states of a job that has ended. An external job uses nothing from that moment on."""
+"""Base states of a job that has ended. An external job uses nothing from that moment on. A guard retains what it had
+on each of its nodes until the Epilog there has ended; until all have, it is COMPLETING as well."""
+
+GUARD_OUTPUT = "/dev/./null"
+"""Where the output of a guard goes, by which it is one.
+
+The Epilog needs something that it is told (SLURM_JOB_STDOUT), and that the job's user can't change while the job runs.
+The comment and the name can be changed. The path is that of /dev/null, and one that nobody else writes like this.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,8 @@ class ExternalJob:
     job_id: int
     states: frozenset[str] = frozenset()
     external: bool = False
+    guard: bool = False
+    """Whether it has GUARD_OUTPUT: its Epilog waits, whoever has submitted it."""
     user_name: str = ""
     user_id: int = 0
     comment: str = ""
@@ -52,7 +65,10 @@ class ExternalJob:
 
 @dataclass(frozen=True, slots=True)
 class ExternalRequest:
-    """What is requested for a new external job of `tasks` equal tasks. It is a held job until it is started."""
+    """What is requested for a new external job, or guard, of `tasks` equal tasks.
+
+    It is a held job until it is started.
+    """
 
     name: str
     partition: str
@@ -77,3 +93,5 @@ class ExternalRequest:
     licenses: str = ""
     reservation: str = ""
     wckey: str = ""
+    guard: bool = False
+    """A guard instead of an external job."""

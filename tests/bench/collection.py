@@ -1,8 +1,10 @@
 """What a collection of the exporter costs a real slurmctld, beside the commands of vpenso's exporter, in the same run.
 
-The commands are those that prometheus-slurm-exporter runs for each scrape. slurmctld has nodes that are only records
-and pending jobs. Its CPU time is that of /proc, without what it uses anyway in the same time. Needs root and the images
-of the local cluster. A part of the benchmark `exporter`; `python -m tests.bench.collection` takes other sizes.
+The commands are those that prometheus-slurm-exporter runs for each scrape. The third way is a scrape of slurmctld's own
+endpoints of metrics, by which it would have to be asked beside the REST API for what they don't have. slurmctld has
+nodes that are only records and pending jobs. Its CPU time is that of /proc, without what it uses anyway in the same
+time. Needs root and the images of the local cluster. A part of the benchmark `exporter`;
+`python -m tests.bench.collection` takes other sizes.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -22,6 +25,7 @@ from sidecars.exporter.collector import Collector
 from sidecars.exporter.settings import Settings
 from sidecars.slurm.client import Client
 from sidecars.slurm.tokens import TokenSource
+from sidecars.workloads.controller import METRICS_PATHS
 from tests.bench.figures import Figure, figure, table
 from tests.support.real import simulated_nodes
 from tests.support.real.simulated_nodes import Slurmctld
@@ -38,6 +42,9 @@ COMMANDS = (
 NODES, JOBS, TIMES = 5_000, 10_000, 2
 """Not more jobs: slurmrestd needs about half a MiB of memory for each."""
 SUBMITTERS = 16
+NUMBER = 9
+"""Of the simulated cluster among those that may run at once."""
+PORT = simulated_nodes.FIRST_PORT + 2 * NUMBER
 IDLE_SECONDS = 10.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -113,16 +120,32 @@ def measured(slurm: Slurmctld, times: int, size: str) -> list[Figure]:
         if b"slurm_exporter_up 1" not in page:
             raise RuntimeError("a collection failed")
 
+    def own() -> None:
+        for path in METRICS_PATHS:
+            with urllib.request.urlopen(f"http://{simulated_nodes.ADDRESS}:{PORT}{path}") as answer:
+                if b"slurm_" not in answer.read():
+                    raise RuntimeError(f"{path}: no figures of slurmctld's own")
+
     before = peak("self", reset=True)
     exporter, wall = spent(slurmctld, lambda: asyncio.run(collected()), times, idle)
     grown = peak("self") - before
     rest, _ = spent(slurmrestd, lambda: asyncio.run(collected()), times, 0.0)
     theirs, their_wall = spent(slurmctld, commands, times, idle)
+    native, native_wall = spent(slurmctld, own, times, idle)
     against = f"{len(COMMANDS)} commands of one scrape", theirs * 1e3
     return [
         figure(f"collection, {size}: CPU of slurmctld", exporter * 1e3, "ms", against=against),
+        figure(
+            f"collection: CPU of slurmctld, beside {len(METRICS_PATHS)} endpoints of its own",
+            exporter * 1e3,
+            "ms",
+            against=("those endpoints", native * 1e3),
+        ),
         figure("collection: CPU of slurmrestd", rest * 1e3, "ms"),
         figure("collection: wall", wall, "s", against=("the same commands", their_wall)),
+        figure(
+            "collection: wall, beside slurmctld's own endpoints", wall, "s", against=("those endpoints", native_wall)
+        ),
         figure("collection: memory of the exporter beside its code, at most", grown, "MiB"),
         figure("memory of slurmrestd, at most", peak(slurmrestd), "MiB"),
         figure("memory of slurmctld, at most", peak(slurmctld), "MiB"),
@@ -134,9 +157,10 @@ def bench(nodes: int = NODES, jobs: int = JOBS, times: int = TIMES) -> list[Figu
     """The figures for so many nodes and pending jobs, of so many collections of each kind."""
     more = (
         f"NodeName=n[0-{nodes - 1}] NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=CLOUD\n"
+        f"MetricsType=metrics/openmetrics\n"
         f"MaxNodeCount={nodes}\nMaxJobCount={2 * jobs}\nPartitionName=all Nodes=ALL Default=YES State=UP\n"
     )
-    with tempfile.TemporaryDirectory() as home, simulated_nodes.running(Path(home), more, "", 9) as slurm:
+    with tempfile.TemporaryDirectory() as home, simulated_nodes.running(Path(home), more, "", NUMBER) as slurm:
         with ThreadPoolExecutor(SUBMITTERS) as threads:
             for _ in threads.map(lambda _: slurm.submit({"tasks": 1, "hold": True, "partition": "all"}), range(jobs)):
                 pass

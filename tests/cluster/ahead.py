@@ -26,6 +26,7 @@ PROGRAMS = (
     "ct",
     "kube",
     "kustomize",
+    "versitygw",
     "deviceplugin",
     "prometheus-adapter",
     "jobset",

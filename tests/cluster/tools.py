@@ -113,6 +113,7 @@ _GO: dict[str, Module | Published] = {
     "actionlint": Published("github.com/rhysd/actionlint/cmd/actionlint", "v1.7.12", "actionlint", {}),
     "crane": Published("github.com/google/go-containerregistry/cmd/crane", "v0.22.1", "crane", {}),
     "kustomize": Published("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1", "kustomize", {}),
+    "versitygw": Published("github.com/versity/versitygw/cmd/versitygw", "v1.2.0", "versitygw", {}),
     "ct": Module("tools/ct", "github.com/helm/chart-testing/v3/ct", ("ct",), {}),
     "prometheus-adapter": Module(
         "tools/prometheus-adapter", "sigs.k8s.io/prometheus-adapter/cmd/adapter", ("prometheus-adapter",), {}

@@ -15,6 +15,7 @@ from tests.contract.scenarios import Scenario
 from tests.contract.target import Target
 from tests.e2e import upgrading
 from tests.e2e.test_contract import jwt_key, slurmrestd
+from tests.support.real import object_store
 from tests.support.real.configuration import until_saved
 from tests.support.real.foreign import address, foreign_pod
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
@@ -42,12 +43,19 @@ def accounted(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
 
 
-def install(slurm: Slurm, **tags: str) -> None:
-    """Install or upgrade the release, with these tags of the daemons' images and else those of the values files."""
+def install(slurm: Slurm, *values: str, **tags: str) -> None:
+    """Install or upgrade the release, with these values, these tags of the daemons' images and the values files."""
     images = [f"{upgrading.IMAGES[daemon]}={upgrading.reference(daemon, tag)}" for daemon, tag in tags.items()]
     slurm.kubernetes.helm(
         *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace),
-        *("-f", str(VALUES), "-f", str(ACCOUNTING), "--set", ",".join(["nodesets.slinky.replicas=1", *images])),
+        *(
+            "-f",
+            str(VALUES),
+            "-f",
+            str(ACCOUNTING),
+            "--set",
+            ",".join(["nodesets.slinky.replicas=1", *values, *images]),
+        ),
     )
 
 
@@ -129,8 +137,21 @@ def until_job(slurm: Slurm, name: str, end: str) -> None:
     until(f"Job {name}: {end}", ended, 120)
 
 
-def test_state_and_database_of_a_backup_are_restored(accounted: Slurm) -> None:
+@pytest.fixture
+def outside(accounted: Slurm) -> Iterator[tuple[str, ...]]:
+    """A store for copies of the backups, and the values with which they go there."""
+    keys = [f"--from-literal={name}={value}" for name, value in object_store.KEYS.items()]
+    with object_store.running(accounted.kubernetes):
+        accounted.kubernetes.kubectl("-n", accounted.namespace, "create", "secret", "generic", "backup-store", *keys)
+        store = {"bucket": object_store.BUCKET, "endpoint": object_store.ENDPOINT, "secretName": "backup-store"}
+        yield tuple(f"backup.s3.{name}={value}" for name, value in store.items())
+
+
+def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_backups_is_lost_too(
+    accounted: Slurm, outside: tuple[str, ...]
+) -> None:
     """With the commands of docs/backup.md."""
+    install(accounted, *outside)
     kubectl, here = accounted.kubernetes.kubectl, ("-n", accounted.namespace)
     held = accounted.submit("#!/bin/sh\ntrue\n", "--hold")
     running = accounted.submit("#!/bin/sh\nsleep 600\n")
@@ -141,7 +162,9 @@ def test_state_and_database_of_a_backup_are_restored(accounted: Slurm) -> None:
     kubectl(*here, "delete", "pod", "slurm-controller-0")
     until("slurmctld to be back", lambda: accounted.job(held)["JobState"] == "PENDING", 60)
     until_job(accounted, "backup-now", "Complete")
-    assert "database.sql.gz" in kubectl(*here, "logs", "job/backup-now")
+    logs = kubectl(*here, "logs", "job/backup-now", "--all-containers")
+    assert "database.sql.gz" in logs
+    assert re.search(r"copied backup \S+ to s3://backups/accounted/slurm", logs)
     accounted.login("sacctmgr", "-i", "add", "account", "chemistry")
     lost = accounted.submit("#!/bin/sh\ntrue\n", "--hold")
 
@@ -149,6 +172,10 @@ def test_state_and_database_of_a_backup_are_restored(accounted: Slurm) -> None:
     until_job(accounted, "too-early", "Failed")
     assert "Stop it first" in kubectl(*here, "logs", "job/too-early")
     assert "PENDING" in accounted.login("squeue", "--noheader", "--format=%T", f"--jobs={lost}")
+
+    kubectl(*here, "delete", "job", "backup-now", "too-early", "--wait=true")
+    kubectl(*here, "delete", "persistentvolumeclaim", "slurm-backup", "--wait=true")
+    install(accounted, *outside)
 
     daemons = ("slurm-controller", "slurm-accounting")
     kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=0")

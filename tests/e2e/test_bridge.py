@@ -302,7 +302,7 @@ async def test_the_pods_of_a_job_set_with_a_pod_group_as_kubeflow_trainer_writes
 
         async def over() -> bool:
             found = await world.admin.get(JOB_SETS, world.namespace, "train")
-            return found.get("status", {}).get("terminalState") == "Completed"
+            return bool(found.get("status", {}).get("terminalState") == "Completed")
 
         await until("the JobSet to be complete", over, SECONDS)
         await no_job_remains(slurm)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-PROGRAMS = ("kube", "kubectl", "helm", "kustomize")
+PROGRAMS = ("kube", "kubectl", "helm", "kustomize", "versitygw")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

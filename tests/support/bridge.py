@@ -14,7 +14,7 @@ def slurm() -> SlurmModel:
     model = SlurmModel()
     model.node_register("worker")
     model.key = KEY
-    model.partitions["slurm-bridge"] = SimPartition("slurm-bridge")
+    model.partitions["slurm-bridge"] = SimPartition("slurm-bridge", feature="slurm-bridge")
     return model
 
 

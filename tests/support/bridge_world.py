@@ -6,6 +6,7 @@ With the rights and the admission policies of the chart, as docs/bridge.md insta
 import asyncio
 import contextlib
 import itertools
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,7 +225,7 @@ class World:
 
 @contextlib.asynccontextmanager
 async def a_world(
-    plane: ControlPlane, url: str, key: Path, model: SlurmModel, user: str = "ada"
+    plane: ControlPlane, url: str, key: Path, model: SlurmModel, user: str = "ada", partition: str = "slurm-bridge"
 ) -> AsyncIterator[World]:
     """A namespace and two nodes, for a bridge of the slurmrestd at `url`. `model`: the simulated one."""
     number = next(NUMBERS)
@@ -246,7 +247,7 @@ async def a_world(
             # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
             taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
             await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
-        tenants = {"data": {namespace: f'{{"user": "{user}"}}'}}
+        tenants = {"data": {namespace: json.dumps({"user": user, "partitions": [partition]})}}
         await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", tenants)
         try:
             yield World(admin, client, model, Settings(url, "slurm", key), namespace, nodes)

@@ -108,7 +108,7 @@ Call with a list: the map of scripts, the prefix.
 {{- /*
 The references to ConfigMaps of scripts, as YAML, empty without scripts. Call with a list: root context, name of the list in
 the custom resource and in the values, the map of scripts, the name of the release's ConfigMap of them, and optionally the
-name of the ConfigMap with dcgm-exporter's script.
+names of the ConfigMaps with dcgm-exporter's script and with the one for the Slurm Bridge.
 */}}
 {{- define "slurm.scriptRefs" -}}
 {{- $root := index . 0 -}}
@@ -120,6 +120,9 @@ name of the ConfigMap with dcgm-exporter's script.
 {{- $refs = concat $refs (get $root.Values $field | default list) -}}
 {{- if and (gt (len .) 4) $root.Values.vendor.nvidia.dcgm.enabled -}}
 {{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 4)))) -}}
+{{- end -}}
+{{- if and (gt (len .) 5) $root.Values.slurmBridge.guard.enabled -}}
+{{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 5)))) -}}
 {{- end -}}
 {{- with $refs | uniq -}}
 {{- dict $field . | toYaml -}}

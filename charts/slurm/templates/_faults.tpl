@@ -40,6 +40,10 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- include "slurm.faults.archive" . -}}
 {{- include "slurm.faults.backup" . -}}
 {{- include "slurm.faults.containers" . -}}
+{{- if and .Values.slurmBridge.guard.enabled $controller.external -}}
+{{- include "slurm.check.line" (list "slurmBridge.guard.enabled" "workers get their Epilog from slurmctld, which is external"
+  "Set slurmBridge.guard.enabled to false, and use external nodes for the Slurm Bridge.") -}}
+{{- end -}}
 {{- $persistence := $controller.persistence | default dict -}}
 {{- if and (not $controller.external) ($controller.ha | default dict).enabled (not (and $persistence.enabled $persistence.existingClaim)) -}}
 {{- include "slurm.check.line" (list "controller.ha.enabled" "standbys need a volume that all slurmctld share"

@@ -32,6 +32,9 @@ Maps are merged, lists are replaced, null removes a default. The argument is the
 {{- if $.Values.containers.enabled -}}
 {{- $set = include "slurm.withContainers" (list $ $set) | fromYaml -}}
 {{- end -}}
+{{- if $.Values.slurmBridge.guard.enabled -}}
+{{- $set = include "slurm.withGuard" $set | fromYaml -}}
+{{- end -}}
 {{- $_ := set $sets $key $set -}}
 {{- end -}}
 {{- end -}}
@@ -55,6 +58,20 @@ Call with a list: root context, the nodeset.
 {{- $set = mergeOverwrite $set (dict "slurmd" $slurmd "podSpec" $podSpec) -}}
 {{- end -}}
 {{- toYaml $set -}}
+{{- end }}
+
+{{- /*
+A nodeset whose Epilog (files/epilog-slurm-bridge.sh) sees the annotations of its pod, and whose annotation tells the Slurm
+Bridge that the Epilog waits. Call with the nodeset.
+*/}}
+{{- define "slurm.withGuard" -}}
+{{- $metadata := .metadata | default dict -}}
+{{- $slurmd := .slurmd | default dict -}}
+{{- $annotations := merge (dict "scheduler.slinky.slurm.net/guard-epilog" "1") ($metadata.annotations | default dict) -}}
+{{- $mount := dict "name" "podinfo" "mountPath" "/etc/podinfo" "readOnly" true -}}
+{{- $_ := set $slurmd "volumeMounts" (append ($slurmd.volumeMounts | default list) $mount) -}}
+{{- $_ := set $metadata "annotations" $annotations -}}
+{{- toYaml (mergeOverwrite . (dict "slurmd" $slurmd "metadata" $metadata)) -}}
 {{- end }}
 
 {{- /* "true" if slurmd or the pod as a whole requests NVIDIA GPUs. Call with the nodeset. */}}

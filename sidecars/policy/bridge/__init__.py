@@ -1,7 +1,7 @@
 """Slurm schedules Kubernetes pods: what the role `bridge` decides. Pure: records and the time in, actions out.
 
-A pod waits behind a scheduling gate. A placeholder job (an external job, which needs no slurmd) waits for it in Slurm's
-queue. When the job runs, the pod is released to the job's node.
+A pod waits behind a scheduling gate. A placeholder job waits for it in Slurm's queue: an external job, which needs no
+slurmd, or on nodes with a slurmd a batch job, the guard. When the job runs, the pod is released to the job's node.
 
 - `manifests`: the fields of pods and nodes that decisions need.
 - `tenants`: which Slurm user, accounts, partitions and QOS a namespace has.
@@ -11,6 +11,7 @@ queue. When the job runs, the pod is released to the job's node.
 - `causes`: classes of Slurm's reasons.
 - `decide`: what to do about pods and jobs.
 - `nodes`: what to do about the records of nodes in Slurm.
+- `guards`: nodes with a slurmd: where a pod gets a guard, and what the Epilog is told.
 
 What the caller has to do, so that the decisions are right:
 - Read the details of jobs that are new or have changed state first, and then the states of all jobs
@@ -34,6 +35,11 @@ Observed with Slurm 26.05.5 (slurmctld and slurmrestd alone):
 - A heterogeneous job is started by the backfill scheduler alone (bf_interval, 30 s).
 - The end of an external job doesn't wake the scheduler: the next job waits for sched_interval (60 s), for the backfill
   scheduler (30 s), or for a submission.
+- The cores, the memory and the GRES of a batch job are those of another one only when its Epilog has ended. Meanwhile
+  Slurm starts nothing else on the node, and the next job waits with the reason Resources.
+- The Epilog runs again when slurmd is killed and starts within SlurmdTimeout. After it, the node is DOWN and the job
+  has ended: without a drain, the node accepts jobs as soon as slurmd is back.
+- The Epilog sees the comment that the job has at its end, which the job's user may have changed.
 - A job that Slurm lacks: 404 with number 2017. Cancelling one that has ended, or none: 200.
 - `DELETE job/ID` with the token of a user who neither owns the job nor is an operator did not return within 10 s, and
   slurmctld answered nobody after that. Cancel with the token of SlurmUser alone.

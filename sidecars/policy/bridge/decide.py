@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from sidecars.policy.bridge import by_user
+from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
@@ -146,6 +147,9 @@ def _group(
             yield Report(pod, Why.JOB_UNKNOWN, text)
         elif job.phase is Phase.ENDED:
             yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
+        elif job.guard and job.phase is Phase.PENDING and not pod.gated:
+            # An administrator can have it queued again. Until its pods are gone, its former nodes are COMPLETING.
+            yield DeletePod(pod, f"Slurm job {job.job_id} was queued again", job.state)
         else:
             labelled[_key(job)].append((pod, job))
     # Until their object is read, the pods of all of its parts have the same key, and those that wait have no size.
@@ -175,6 +179,10 @@ def _without_job(
     if wrong is not None:
         for pod in waiting:
             yield Report(pod, Why.REFUSED, wrong.problem if pod is wrong else f"{wrong.name}: {wrong.problem}")
+        return
+    if view.kinds is None:
+        for pod in waiting:
+            yield Report(pod, Why.INCOMPLETE, "Slurm's nodes are not known yet")
         return
     sizes = sorted({pod.size for pod in waiting})
     if len(sizes) > 1:
@@ -210,8 +218,13 @@ def _without_job(
         for pod in waiting:
             yield Report(pod, Why.REFUSED, f"{text}: at most {most} are possible")
         return
+    guard, problem = kind_of(waiting, parts, view.kinds)
+    if problem:
+        for pod in waiting:
+            yield Report(pod, Why.REFUSED, problem)
+        return
     wanted = tuple((it.shape.digest, it.pods) for it in parts)
-    fitting = [job for job in submitted if job.requested == wanted and job.user == parts[0].shape.user]
+    fitting = [job for job in submitted if (job.requested, job.user, job.guard) == (wanted, parts[0].shape.user, guard)]
     if fitting:
         job = min(fitting, key=lambda it: it.job_id)
         adoptable.add(job.job_id)
@@ -220,7 +233,7 @@ def _without_job(
             yield Label(pod, its.job_id)
     elif key not in view.submitting:
         avoided = {node: None for pod in waiting for node in view.avoided.get(avoid_key(pod), ())}
-        yield Submit(key, parts, tuple(avoided), tuple(waiting))
+        yield Submit(key, parts, tuple(avoided), guard, tuple(waiting))
 
 
 def _parts(pods: Iterable[Pod]) -> tuple[Part, ...]:

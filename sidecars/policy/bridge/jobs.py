@@ -8,6 +8,7 @@ had is never seen without the end of that one.
 import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.placeholder import comment_of, job_of, together
@@ -154,11 +155,14 @@ class JobBook:
             self._records.pop(job_id, None)
 
     def jobs(
-        self, shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]], kube_nodes: Mapping[str, str]
+        self,
+        shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]],
+        kube_nodes: Mapping[str, str],
+        guard_nodes: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[int, Job]:
         """The placeholders by id, a heterogeneous job by that of its first component.
 
-        `shapes` and `kube_nodes`: see `job_of`.
+        `shapes`, `kube_nodes` and `guard_nodes`: see `job_of`.
         """
         found: dict[int, Job] = {}
         components: defaultdict[int, list[Job]] = defaultdict(list)
@@ -166,7 +170,8 @@ class JobBook:
             states = self._states.get(job_id) or self._gone.get(job_id)
             if states is not None:
                 current = self._read.get(job_id) == states
-                job = job_of(record, comment, states, current=current, shapes=shapes, kube_nodes=kube_nodes)
+                names = {"kube_nodes": kube_nodes, "guard_nodes": guard_nodes}
+                job = job_of(record, comment, states, current=current, shapes=shapes, **names)
                 # The other components of a job that a user has submitted need not be external ones.
                 if record.het_id and not comment.by_user:
                     components[record.het_id].append(job)

@@ -57,6 +57,7 @@ class Requirements(msgspec.Struct, frozen=True):
 class Container(msgspec.Struct, frozen=True, rename="camel"):
     """spec.containers[*] and spec.initContainers[*]."""
 
+    name: str = ""
     resources: Requirements = Requirements()
     restart_policy: str = ""
     """`Always` for an init container that runs beside the others (a sidecar)."""

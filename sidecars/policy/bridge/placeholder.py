@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
@@ -18,7 +19,9 @@ def requests_of(submit: Submit, excluded: tuple[str, ...], places: int = 0) -> t
     """
     comment = bridge.encode(comment_for(submit))
     most = _most_nodes(submit.parts, places)
-    return tuple(_request(part, most[index], comment, excluded) for index, part in enumerate(submit.parts))
+    return tuple(
+        _request(part, most[index], comment, excluded, guard=submit.guard) for index, part in enumerate(submit.parts)
+    )
 
 
 def _most_nodes(parts: tuple[Part, ...], places: int) -> list[int]:
@@ -43,7 +46,7 @@ def comment_for(submit: Submit) -> Comment:
     return Comment(key.namespace, key.group, "", pods, parts)
 
 
-def _request(part: Part, most: int, comment: str, excluded: tuple[str, ...]) -> ExternalRequest:
+def _request(part: Part, most: int, comment: str, excluded: tuple[str, ...], *, guard: bool) -> ExternalRequest:
     shape, pods = part
     return ExternalRequest(
         name=shape.name,
@@ -65,15 +68,25 @@ def _request(part: Part, most: int, comment: str, excluded: tuple[str, ...]) -> 
         licenses=shape.licenses,
         reservation=shape.reservation,
         wckey=shape.wckey,
+        guard=guard,
     )
 
 
 def comment_of(record: ExternalJob) -> Comment | None:
-    """The comment of a placeholder; None for any other job. The admin comment counts where both have one."""
-    if not record.external:
+    """The comment of a placeholder; None for any other job. The admin comment counts where both have one.
+
+    The Epilog of a guard waits whatever its comment is, so one of nobody is known, too.
+    """
+    if not record.external and not record.guard:
         return None
     found = bridge.decode(record.admin_comment) or bridge.decode(record.comment)
-    return found or bridge.decode_by_user(record.comment)
+    if found is None and record.external:
+        found = bridge.decode_by_user(record.comment)
+    return found if found is not None or not record.guard else NOBODY
+
+
+NOBODY = Comment("", "", pods=0)
+"""The comment of a guard that has none of the bridge's."""
 
 
 def job_of(
@@ -84,18 +97,21 @@ def job_of(
     current: bool,
     shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]],
     kube_nodes: Mapping[str, str],
+    guard_nodes: Mapping[str, str] = MappingProxyType({}),
 ) -> Job:
     """The job, with the states of the last list. `current`: the details were read when it had these states.
 
     `shapes`: what the pods with a job's label request, each after its group, by the job's id: after a loss of Slurm's
-    state, pods of other groups may have the same id. `kube_nodes` are the Kubernetes nodes by the
-    names of their records in Slurm.
+    state, pods of other groups may have the same id. `kube_nodes` are the Kubernetes nodes by the names of their
+    external records in Slurm, `guard_nodes` those by the names of their nodes with a slurmd. A job that Slurm has run
+    on a node of the other kind has no place there.
     """
     # The bridge writes the comment itself as the admin comment.
     admin = record.admin_comment
     confirmed = bool(admin) and (admin == record.comment or bridge.decode(admin) is not None)
     its = {shape for key, shape in shapes.get(record.job_id, ()) if concerns(comment, key)}
-    slots = [(kube_nodes.get(it.node, it.node), slots_of(it, its, record)) for it in record.allocations]
+    names = guard_nodes if record.guard else kube_nodes
+    slots = [(names.get(it.node, f"of Slurm node {it.node}"), slots_of(it, its, record)) for it in record.allocations]
     phase = _phase(record, states, confirmed=confirmed, current=current)
     if comment.by_user and phase is Phase.SUBMITTED:
         # Whoever has submitted it lets it start.
@@ -106,6 +122,8 @@ def job_of(
         user=record.user_name,
         comment=comment,
         slots=tuple(slots),
+        guard=record.guard,
+        completing="COMPLETING" in states,
         reason=record.reason,
         start_time=record.start_time,
         end_time=record.end_time,

@@ -8,7 +8,7 @@ from typing import Any
 
 from sidecars.contract import bridge
 from sidecars.contract.text import printable
-from sidecars.policy.bridge import records
+from sidecars.policy.bridge import guards, records
 from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import Why
@@ -91,6 +91,7 @@ def pod_of(
         unsized=group.problem,
         shape=shape,
         problem=problem,
+        unguarded=guards.problem_of(pod, exclusive=shape.exclusive) if shape is not None and gated else "",
         unbound_seconds=unbound_seconds,
         unbound_reason=scheduled.message if scheduled is not None and scheduled.status == "False" else "",
         reported=(shown.reason, shown.message) if shown is not None else ("", ""),
@@ -127,6 +128,13 @@ def release_patch(pod: Pod, node: str, end_time: int, now: float) -> Patch:
             patch.append({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": seconds})
     patch += _entry("/metadata/annotations", pod.metadata.annotations, bridge.NODE_ANNOTATION, node)
     return [*patch, {"op": "test", "path": f"{gate}/name", "value": bridge.GATE}, {"op": "remove", "path": gate}]
+
+
+def annotation_patch(pod: Pod, key: str, value: str) -> Patch:
+    """Writes one annotation, if the pod is still this one."""
+    meta = pod.metadata
+    same: Patch = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}]
+    return [*same, *_entry("/metadata/annotations", meta.annotations, key, value)]
 
 
 def condition_patch(pod: Pod, why: Why, message: str, now: float) -> Patch:

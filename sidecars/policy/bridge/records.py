@@ -81,6 +81,8 @@ class Pod:
     shape: Shape | None = None
     problem: str = ""
     """Why it can't have a job."""
+    unguarded: str = ""
+    """Why it can't run beside Slurm's own jobs, on a node with a slurmd."""
     unbound_seconds: float = 0.0
     """For how long it has been released without being bound."""
     unbound_reason: str = ""
@@ -101,7 +103,9 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An external job of Slurm with a comment of the bridge, or a heterogeneous job: then its first component."""
+    """A guard, or an external job of Slurm with a comment of the bridge, or a heterogeneous job: then its first
+    component.
+    """
 
     job_id: int
     phase: Phase
@@ -110,6 +114,9 @@ class Job:
     comment: Comment
     slots: tuple[tuple[str, int], ...] = ()
     """How many pods fit on each of its Kubernetes nodes."""
+    guard: bool = False
+    completing: bool = False
+    """Whether the Epilog of a node may still run. Until it has ended, a guard retains what it had on the node."""
     reason: str = ""
     """Slurm's reason while it waits."""
     start_time: int = 0
@@ -161,6 +168,16 @@ class Job:
         return self.requested[self.offset] if self.offset < len(self.requested) else ("", 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the pods of a partition get as a placeholder."""
+
+    guard: bool = False
+    """A guard; otherwise an external job."""
+    problem: str = ""
+    """Why they get none."""
+
+
 @dataclass(frozen=True)
 class View:
     """What is known at one moment."""
@@ -178,6 +195,9 @@ class View:
     """Groups of which a submission was sent whose job is not in `jobs` yet, or may not be."""
     avoided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes to avoid, by `avoid_key`."""
+
+    kinds: Mapping[str, Kind] | None = field(default_factory=dict)
+    """What the pods of each partition get, an external job in others; None: not known."""
 
     places: int | None = None
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
@@ -238,6 +258,7 @@ class Submit:
     key: GroupKey
     parts: tuple[Part, ...]
     excluded: tuple[str, ...] = ()
+    guard: bool = False
     pods: tuple[Pod, ...] = field(default=(), compare=False)
     """The pods that wait for it."""
 

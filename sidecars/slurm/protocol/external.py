@@ -1,4 +1,4 @@
-"""Requests about external jobs, which need no slurmd.
+"""Requests about external jobs, which need no slurmd, and about guards, which are batch jobs.
 
 Observed with Slurm 26.05:
 - `GET jobs/state/` has the ids as texts. It is much cheaper than `GET jobs/`, and has nothing but the states.
@@ -10,6 +10,7 @@ Observed with Slurm 26.05:
 - The CPUs, the memory and the GRES that a job has on its nodes remain in its record after its end.
 - A user's own token submits a held job, but can't set its admin comment. One update with SlurmUser's token sets the
   admin comment and lets the held job start.
+- The user of a running job can't change where its output goes (422), but its comment and its name.
 - To cancel a job that has ended, or none, is answered with HTTP 200.
 """
 
@@ -18,9 +19,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sidecars.slurm.external import Allocation, ExternalJob, ExternalRequest
+from sidecars.slurm.external import GUARD_OUTPUT, Allocation, ExternalJob, ExternalRequest
 from sidecars.slurm.protocol.fields import Fields, WrongField
 from sidecars.slurm.protocol.request import Request, nothing
+
+_GUARD = "#!/bin/sh\nexec sleep infinity\n"
+"""The script of a guard. It ends at the first signal."""
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,():]+)?(?:\(CNT:(\d+)|:(\d+)\(IDX:)")
 """The GPUs in a detail such as `gpu(CNT:2)` or `gpu:h100:2(IDX:0,3)`."""
@@ -37,7 +41,7 @@ def get_external_job(job_id: int) -> Request[ExternalJob]:
 
 
 def submit_external(job: ExternalRequest, *others: ExternalRequest) -> Request[int]:
-    """Submit an external job, a held job, of the token's user; its id.
+    """Submit an external job or a guard, a held job, of the token's user; its id.
 
     With `others`, it is a heterogeneous job. If Slurm refuses one of its components, the ones before it are
     cancelled jobs.
@@ -81,6 +85,7 @@ def _job(job: Fields) -> ExternalJob:
         job_id=job.number("job_id"),
         states=states,
         external="EXTERNAL_JOB" in job.states("flags"),
+        guard=job.text("standard_output") == GUARD_OUTPUT,
         user_name=job.text("user_name"),
         user_id=job.number("user_id"),
         comment=job.text("comment"),
@@ -114,7 +119,7 @@ def _allocations(job: Fields) -> tuple[Allocation, ...]:
 
 def _body(job: ExternalRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "flags": ["EXTERNAL_JOB"],
+        **(_guard() if job.guard else {"flags": ["EXTERNAL_JOB"]}),
         "hold": True,
         "name": job.name,
         "comment": job.comment,
@@ -148,6 +153,12 @@ def _body(job: ExternalRequest) -> dict[str, Any]:
         "wckey": job.wckey,
     }
     return {**body, **{key: text for key, text in texts.items() if text}}
+
+
+def _guard() -> dict[str, Any]:
+    """What makes a job a guard. It is never queued again: its pods end with it."""
+    output = {"standard_output": GUARD_OUTPUT, "standard_error": "/dev/null", "standard_input": "/dev/null"}
+    return {"script": _GUARD, "current_working_directory": "/", "requeue": False, **output}
 
 
 def _number(value: int) -> dict[str, Any]:

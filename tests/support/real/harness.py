@@ -75,6 +75,8 @@ class Kubernetes:
         slurmctld = ("-l", "app.kubernetes.io/name=slurmctld", "-c", "logfile", "--prefix", "--tail=60")
         looks = (
             ("get", "pods,slurm", "--all-namespaces", "-o", "wide"),
+            ("exec", "-n", "slurm", "deploy/slurm-login-slinky", "--", "squeue", "--all"),
+            ("exec", "-n", "slurm", "deploy/slurm-login-slinky", "--", "sinfo", "--all", "-N", "-o", "%N %T %E"),
             ("get", "events", "-n", "slurm", "--sort-by=.lastTimestamp"),
             ("logs", "-n", "slinky", "deploy/slurm-operator", "--tail=60"),
             *(("logs", "-n", namespace, *slurmctld) for namespace in ("slurm", "doubled")),

@@ -63,6 +63,19 @@ async def test_the_first_candidate_leads_and_renews(server: KubeDouble, client: 
     await end(one.task)
 
 
+@pytest.mark.parametrize("rest", [{}, {"spec": {}}])
+async def test_a_lease_that_nobody_has_held_is_taken(
+    server: KubeDouble, client: Client, rest: dict[str, dict[str, str]]
+) -> None:
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "lock", "namespace": "ns"}}
+    await client.create(LEASES, lease | rest)
+    one = Candidate(client, "one")
+    await asyncio.sleep(1)
+    assert one.election.leading
+    assert holder(server) == "one"
+    await end(one.task)
+
+
 async def test_a_second_candidate_waits(server: KubeDouble, client: Client) -> None:
     one = Candidate(client, "one")
     await asyncio.sleep(1)

@@ -74,12 +74,25 @@ The spec of a Job, up to its containers, which the caller appends. Call with a l
 {{- $stem := include "slurm.fullname" $root -}}
 backoffLimit: 1
 activeDeadlineSeconds: {{ $backup.timeoutSeconds }}
+{{- if and $backup.s3.bucket (eq (index . 1) "backup") }}
+# The backup on the volume is complete. Another pod would create one more; the next backup copies this one too.
+podFailurePolicy:
+  rules:
+    - action: FailJob
+      onExitCodes:
+        containerName: copy
+        operator: NotIn
+        values: [0]
+{{- end }}
 template:
   metadata:
     labels:
       {{- include "slurm.identityLabels" (list (index . 1) $stem) | nindent 6 }}
   spec:
     restartPolicy: Never
+    {{- with $backup.serviceAccountName }}
+    serviceAccountName: {{ . }}
+    {{- end }}
     automountServiceAccountToken: false
     enableServiceLinks: false
     {{- with include "slurm.imagePullSecrets" $root }}
@@ -117,6 +130,14 @@ template:
       - name: backup
         persistentVolumeClaim:
           claimName: {{ include "slurm.backup.claim" $root }}
+      {{- if and $backup.s3.bucket $backup.s3.caConfigMapName }}
+      - name: ca
+        configMap:
+          name: {{ $backup.s3.caConfigMapName }}
+          items:
+            - key: ca.crt
+              path: ca.crt
+      {{- end }}
       {{- if and (ne (index . 1) "restore-database") (include "slurm.backup.state" $root) }}
       - name: statesave
         persistentVolumeClaim:
@@ -204,21 +225,88 @@ initContainers:
         mountPath: /run/password
         readOnly: true
   {{- end }}
+{{- $finish := include "slurm.backup.finish" . -}}
+{{- if $backup.s3.bucket }}
+  {{- $finish | nindent 2 }}
 containers:
-  - name: finish
-    image: {{ include "slurm.backup.image" . }}
-    args:
-      - backup
-      - finish
-      - --pod=$(POD)
-      - --keep={{ $backup.keep }}
-      {{- if include "slurm.backup.database" . }}
-      - --database
-      {{- end }}
-    env:
-      {{- include "slurm.backup.pod" . | nindent 6 }}
-    {{- include "slurm.backup.confined" . | nindent 4 }}
-    volumeMounts:
-      - name: backup
-        mountPath: /backup
+  {{- include "slurm.backup.store" (list . "copy") | nindent 2 }}
+{{- else }}
+containers:
+  {{- $finish | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "slurm.backup.finish" -}}
+{{- $backup := .Values.backup -}}
+- name: finish
+  image: {{ include "slurm.backup.image" . }}
+  args:
+    - backup
+    - finish
+    - --pod=$(POD)
+    - --keep={{ $backup.keep }}
+    {{- if include "slurm.backup.database" . }}
+    - --database
+    {{- end }}
+  env:
+    {{- include "slurm.backup.pod" . | nindent 4 }}
+  {{- include "slurm.backup.confined" . | nindent 2 }}
+  volumeMounts:
+    - name: backup
+      mountPath: /backup
+{{- end }}
+
+{{- /* A container that copies backups to or from the bucket. Call with a list: root context, `copy` or `fetch`. */}}
+{{- define "slurm.backup.store" -}}
+{{- $root := index . 0 -}}
+{{- $way := index . 1 -}}
+{{- $s3 := $root.Values.backup.s3 -}}
+- name: {{ $way }}
+  image: {{ include "slurm.backup.image" $root }}
+  args:
+    - backup
+    - {{ $way }}
+    - {{ printf "--bucket=%s" $s3.bucket | quote }}
+    - {{ printf "--prefix=%s" ($s3.prefix | default (printf "%s/%s" (include "slurm.namespace" $root) (include "slurm.fullname" $root))) | quote }}
+    {{- with $s3.endpoint }}
+    - {{ printf "--endpoint=%s" . | quote }}
+    {{- end }}
+    - {{ printf "--region=%s" $s3.region | quote }}
+    {{- if eq $way "copy" }}
+    - --keep={{ $s3.keep }}
+    {{- else }}
+    - --pod=$(POD)
+    - $(BACKUP)
+    {{- end }}
+  {{- if or (eq $way "fetch") $s3.secretName $s3.caConfigMapName }}
+  env:
+    {{- if eq $way "fetch" }}
+    {{- include "slurm.backup.pod" $root | nindent 4 }}
+    - name: BACKUP
+      value: latest
+    {{- end }}
+    {{- with $s3.secretName }}
+    {{- $secret := . }}
+    {{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" }}
+    - name: {{ . }}
+      valueFrom:
+        secretKeyRef:
+          name: {{ $secret }}
+          key: {{ . }}
+    {{- end }}
+    {{- end }}
+    {{- if $s3.caConfigMapName }}
+    - name: SSL_CERT_FILE
+      value: /run/ca/ca.crt
+    {{- end }}
+  {{- end }}
+  {{- include "slurm.backup.confined" $root | nindent 2 }}
+  volumeMounts:
+    - name: backup
+      mountPath: /backup
+    {{- if $s3.caConfigMapName }}
+    - name: ca
+      mountPath: /run/ca
+      readOnly: true
+    {{- end }}
 {{- end }}

@@ -98,7 +98,7 @@ def test_an_ended_job_keeps_what_it_had() -> None:
     found = book(RUNS)
     found.states({1: CANCELLED}, 1)
     found.details(1, dataclasses.replace(RUNS, states=CANCELLED, allocations=()))
-    assert found.jobs({}, {})[1].slots == (("n1", 2),)
+    assert found.jobs({}, {"n1": "k1"})[1].slots == (("k1", 2),)
     assert found.to_read() == []
 
 

@@ -80,7 +80,10 @@ def test_details_that_are_older_than_the_states_let_no_pod_be_released_and_no_jo
 
 
 def test_a_slot_is_what_one_pod_requests_of_what_the_job_has_on_a_kubernetes_node() -> None:
-    assert job(running(Allocation("n1", 6, 3000), Allocation("n2", 2, 1000))).slots == (("k1", 3), ("n2", 1))
+    assert job(running(Allocation("n1", 6, 3000), Allocation("n2", 2, 1000))).slots == (
+        ("k1", 3),
+        ("of Slurm node n2", 1),
+    )
 
 
 def test_a_job_whose_user_has_made_it_smaller_has_fewer_slots() -> None:
@@ -123,15 +126,17 @@ def test_a_component_leaves_nodes_to_the_others(places: int, most: tuple[int, ..
 def test_the_most_demanding_of_the_pods_of_a_job_counts() -> None:
     big = dataclasses.replace(SHAPE, cpus=3)
     record, states = running(Allocation("n1", 6)), frozenset({"RUNNING"})
-    found = job_of(record, COMMENT, states, current=True, shapes={7: [(KEY, SHAPE), (KEY, big)]}, kube_nodes={})
-    assert found.slots == (("n1", 2),)
+    shapes = {7: [(KEY, SHAPE), (KEY, big)]}
+    found = job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes={"n1": "k1"})
+    assert found.slots == (("k1", 2),)
 
 
 def test_pods_of_others_with_the_same_job_id_of_a_lost_state_do_not_count() -> None:
     big = dataclasses.replace(SHAPE, cpus=6)
     record, states = running(Allocation("n1", 4)), frozenset({"RUNNING"})
     shapes = {7: [(KEY, SHAPE), (GroupKey("other", "u"), big), (GroupKey("team", "v"), big)]}
-    assert job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes={}).slots == (("n1", 2),)
+    found = job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes={"n1": "k1"})
+    assert found.slots == (("k1", 2),)
 
 
 @pytest.mark.parametrize(

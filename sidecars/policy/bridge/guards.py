@@ -1,0 +1,194 @@
+"""Pods on nodes with a slurmd, beside Slurm's own jobs. Pure.
+
+There the placeholder of a pod is a guard: a batch job that only waits. When it ends, the Epilog of each of its nodes
+waits until the bridge has written the job's id in an annotation of the node's worker pod. The kubelet shows it to the
+Epilog as a file. Until then Slurm keeps the node COMPLETING, and gives nothing of the job to another one.
+
+Silence keeps the node COMPLETING: an id is written when it is known that no pod of the job is on the node, nor will be.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sidecars.contract import bridge, extra
+from sidecars.policy.bridge.manifests import Container, Pod
+from sidecars.policy.bridge.nodes import Drain, Undrain
+from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View
+from sidecars.policy.bridge.records import Pod as SeenPod
+from sidecars.policy.bridge.shape import GPUS, constraint
+from sidecars.slurm import states
+from sidecars.slurm.records import Node
+
+EXTERNAL, GUARD = Kind(), Kind(guard=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The worker pod of a Slurm node."""
+
+    slurm_node: str
+    kube_node: str
+    pod: Pod
+
+    @property
+    def gone(self) -> str:
+        """What is written of jobs whose pods are gone."""
+        return self.pod.metadata.annotations.get(bridge.GONE, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Write the ids of the jobs whose pods are gone from the worker's Kubernetes node."""
+
+    worker: Worker
+    text: str
+
+
+def worker_of(record: Node, facts: extra.PodFacts | None, pod: Pod | None) -> Worker | None:
+    """The worker of a Slurm node, by what the node's Extra says; None without one whose Epilog waits for pods.
+
+    `pod`: the pod of that namespace and name.
+    """
+    if facts is None or pod is None or pod.metadata.uid != facts.pod_uid or not pod.spec.node_name:
+        return None
+    if pod.metadata.annotations.get(bridge.GUARD) != bridge.GUARD_VERSION:
+        return None
+    return Worker(record.name, pod.spec.node_name, pod)
+
+
+def kinds(records: Iterable[Node], workers: Mapping[str, Worker]) -> dict[str, Kind]:
+    """What the pods of each partition get, by what Slurm says of its nodes. `workers` by their Slurm nodes.
+
+    A partition without nodes isn't among them.
+    """
+    external: dict[str, str] = {}
+    native: dict[str, str] = {}
+    unready: dict[str, str] = {}
+    for it in sorted(records, key=lambda it: it.name):
+        for partition in it.partitions:
+            if "EXTERNAL" in it.states:
+                external.setdefault(partition, it.name)
+                continue
+            native.setdefault(partition, it.name)
+            # A node that power saving has stopped has no pod. It gets one before a job runs there.
+            if it.name not in workers and not states.is_under_power_saving(it.states):
+                unready.setdefault(partition, it.name)
+    found = dict.fromkeys(external, EXTERNAL) | dict.fromkeys(native, GUARD)
+    for partition, name in unready.items():
+        found[partition] = Kind(
+            problem=f"Slurm node {name} of partition {partition} has a slurmd, and no worker pod whose Epilog waits "
+            "for pods: set slurmBridge.guard.enabled in the values of the chart slurm, or use another partition"
+        )
+    for partition in external.keys() & native.keys():
+        found[partition] = Kind(
+            problem=f"partition {partition} has external nodes, such as {external[partition]}, and nodes with a "
+            f"slurmd, such as {native[partition]}: an administrator separates them, or use another partition"
+        )
+    return found
+
+
+def kind_of(waiting: Iterable[SeenPod], parts: tuple[Part, ...], kinds: Mapping[str, Kind]) -> tuple[bool, str]:
+    """Whether the pods get a guard, and why they get nothing."""
+    found = [kinds.get(it.shape.partition, Kind()) for it in parts]
+    problem = next((it.problem for it in found if it.problem), "")
+    guard = any(it.guard for it in found)
+    if problem or not guard:
+        return guard, problem
+    if len(parts) > 1:
+        return guard, (
+            f"partition {parts[0].shape.partition} has nodes with a slurmd, where all pods of a group have to request "
+            "the same: use another partition, or give them the same requests"
+        )
+    return guard, next((f"{it.name}: {it.unguarded}" for it in waiting if it.unguarded), "")
+
+
+def problem_of(pod: Pod, *, exclusive: bool) -> str:
+    """Why the pod can't run beside Slurm's own jobs; "" if it can. `exclusive`: its job has whole nodes."""
+    if constraint(pod):
+        return (
+            "Slurm can't compare node selectors with the labels of a node with a slurmd: select features of Slurm "
+            f"nodes with the annotation {bridge.WISHES}constraints instead of nodeSelector and affinity"
+        )
+    for it in (*pod.spec.containers, *pod.spec.init_containers):
+        if not exclusive and any(name in it.resources.limits or name in it.resources.requests for name in GPUS):
+            return (
+                "the device plugin doesn't know which GPUs Slurm gives to its own jobs on this node: request the whole "
+                f'node with the annotation {bridge.WISHES}exclusive: "true"'
+            )
+    level = pod.spec.resources
+    if all(_bounded(level.requests, level.limits, name) for name in _BOUNDED):
+        return ""
+    for it in (*pod.spec.containers, *pod.spec.init_containers):
+        name = _unbounded(it)
+        if name:
+            return (
+                f"container {it.name} can use more {name} than it requests, which Slurm may give to its own jobs on "
+                f"this node: set limits.{name} to the requests"
+            )
+    return ""
+
+
+_BOUNDED = ("cpu", "memory")
+
+
+def _unbounded(container: Container) -> str:
+    """The first resource of which the container may use more than it requests."""
+    its = container.resources
+    return next((name for name in _BOUNDED if not _bounded(its.requests, its.limits, name)), "")
+
+
+def _bounded(requests: Mapping[str, str], limits: Mapping[str, str], name: str) -> bool:
+    # The API server writes the limit as the request where there is none.
+    return name in limits and requests.get(name, limits[name]) == limits[name]
+
+
+def decide(view: View, workers: Iterable[Worker], records: Mapping[str, Node]) -> tuple[Gone | Drain | Undrain, ...]:
+    """What to write on the workers and about their nodes. None while Slurm is unknown."""
+    if not view.known:
+        return ()
+    completing: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in (it for whole in view.jobs.values() for it in whole.components if _is_over(it)):
+        for node, _ in job.slots:
+            completing[node].append(job)
+    left: dict[str, SeenPod] = {}
+    for pod in view.pods:
+        if pod.present and pod.node and pod.job is not None and _is_left(pod, view):
+            left.setdefault(pod.node, pod)
+    found: list[Gone | Drain | Undrain] = []
+    for worker in workers:
+        its = completing.get(worker.kube_node, [])
+        over = sorted(job.job_id for job in its if _is_gone(job, worker.kube_node, view))
+        text = ",".join(map(str, over))
+        if text != worker.gone:
+            found.append(Gone(worker, text))
+        if worker.slurm_node in records:
+            found += _drain(records[worker.slurm_node], left.get(worker.kube_node), its)
+    return tuple(found)
+
+
+def _is_over(job: Job) -> bool:
+    """Whether Epilogs of the job may run."""
+    return job.guard and job.completing and job.phase not in (Phase.STARTING, Phase.RUNNING)
+
+
+def _is_gone(job: Job, kube_node: str, view: View) -> bool:
+    """Whether no pod of the job is on the node, nor will be: those that are left are on its other nodes."""
+    others = {node for node, _ in job.slots} - {kube_node}
+    return all(pod.node in others for pod in view.labelled.get(job.job_id, ()))
+
+
+def _is_left(pod: SeenPod, view: View) -> bool:
+    """Whether nothing in Slurm has what the pod uses: its job has ended, and no Epilog waits for the pod."""
+    job, component = view.components.get(pod.job or 0, (None, None))
+    if job is None or component is None:
+        return True
+    return component.phase is Phase.ENDED and not component.completing
+
+
+def _drain(record: Node, left: SeenPod | None, completing: Iterable[Job]) -> Iterator[Drain | Undrain]:
+    drained = states.is_drain(record.states)
+    if left is not None and not drained:
+        yield Drain(record.name, f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} of an ended job still runs")
+    elif left is None and drained and record.reason.startswith(bridge.DRAIN_PREFIX) and not any(completing):
+        yield Undrain(record.name)

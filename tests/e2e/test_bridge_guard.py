@@ -1,0 +1,258 @@
+"""The bridge on nodes with a slurmd: real slurmctld, slurmd, kube-apiserver and kube-scheduler, and the chart's Epilog.
+
+No kubelet runs: the test shows the annotations of the worker pods to the Epilogs, and ends the pods.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecars.contract import bridge, extra
+from sidecars.kube import NODES, PODS
+from sidecars.slurm import protocol
+from sidecars.slurm.external import ExternalRequest
+from tests.contract.target import Target
+from tests.e2e.test_external_jobs import ADDRESS, answers, daemons
+from tests.support.apiserver import until
+from tests.support.bridge import pod
+from tests.support.bridge import slurm as simulated
+from tests.support.bridge_world import World, a_world, control_plane
+from tests.support.real import outside
+
+ROOT = Path(__file__).parents[2]
+PORT = 7887
+LINES = """\
+SchedulerParameters=extra_constraints,sched_interval=2,bf_interval=1
+SlurmdTimeout=10
+Epilog=/etc/slurm/epilog.sh
+PartitionName=pods Nodes=ALL State=UP
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[Target]:
+    """slurmctld."""
+    with daemons(tmp_path / "slurm", PORT, LINES) as target:
+        asyncio.run(answers(target))
+        yield target
+
+
+@dataclass
+class Worker:
+    """A slurmd of four CPUs, and the worker pod that it would be in."""
+
+    world: World
+    name: str
+    kube_node: str
+    home: Path
+    port: int
+
+    async def create(self) -> None:
+        annotations = {bridge.GUARD: bridge.GUARD_VERSION}
+        # The only account that exists here.
+        account = {"serviceAccountName": "slurm-bridge", "automountServiceAccountToken": False}
+        spec = {"nodeName": self.kube_node, "containers": [{"name": "slurmd", "image": "x"}], **account}
+        metadata = {"namespace": "slurm", "name": self.name, "annotations": annotations}
+        await self.world.admin.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    async def pod(self) -> dict[str, Any]:
+        return dict(await self.world.admin.get(PODS, "slurm", self.name))
+
+    @contextlib.asynccontextmanager
+    async def slurmd(self, number: int = 0) -> AsyncIterator[None]:
+        """With the Epilog, which sees the pod's annotations as a kubelet would show them."""
+        there = self.home.parent / "slurm" / "slurmctld" / "etc"
+        script = (ROOT / "charts" / "slurm" / "files" / "epilog-slurm-bridge.sh").read_text()
+        assert "file=/etc/podinfo/annotations\n" in script
+        files = {
+            "slurm.conf": (there / "slurm.conf").read_bytes().replace(b"SlurmctldParameters=enable_configless\n", b""),
+            "slurm.key": (there / "slurm.key").read_bytes(),
+            "cgroup.conf": b"CgroupPlugin=disabled\n",
+            "epilog.sh": script.replace("/etc/podinfo/annotations", "/etc/slurm/annotations").encode(),
+            "annotations": b"",
+        }
+        facts = extra.encode(extra.PodFacts((await self.pod())["metadata"]["uid"], self.name, "slurm"))
+        size = "CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000"
+        start = "chmod 755 /etc/slurm /etc/slurm/epilog.sh; exec /usr/sbin/slurmd -D -Z -b"
+        items = f"NodeAddr={ADDRESS} Port={self.port} {size}"
+        command = ["sh", "-c", f"{start} -N {self.name} --conf '{items}' --extra '{facts}'"]
+        home = self.home / str(number)
+        with outside.daemon(home, "slurmd", 0, files, command):
+            shows = asyncio.create_task(self._show(home / "etc" / "annotations"))
+            try:
+                yield
+            finally:
+                shows.cancel()
+                await asyncio.gather(shows, return_exceptions=True)
+
+    async def _show(self, path: Path) -> None:
+        while True:
+            annotations = (await self.pod())["metadata"].get("annotations", {})
+            draft = path.with_suffix(".new")
+            draft.write_text("".join(f"{key}={json.dumps(value)}\n" for key, value in annotations.items()))
+            draft.rename(path)
+            await asyncio.sleep(0.2)
+
+
+@contextlib.asynccontextmanager
+async def cluster(slurm: Target, tmp_path: Path) -> AsyncIterator[tuple[World, list[Worker]]]:
+    """Two Kubernetes nodes, each with a worker whose slurmd the test starts."""
+    key = tmp_path / "jwt.key"
+    key.write_bytes(slurm.key)
+    with control_plane(tmp_path / "kubernetes") as plane:
+        async with a_world(plane, slurm.url, key, simulated(), user="mail", partition="pods") as world:
+            workers = []
+            for index, kube_node in enumerate(world.nodes):
+                await world.admin.merge_patch(
+                    NODES, None, kube_node, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}}
+                )
+                worker = Worker(world, f"w{index}", kube_node, tmp_path / f"w{index}", PORT + 2 + index)
+                worker.home.mkdir()
+                await worker.create()
+                workers.append(worker)
+            yield world, workers
+
+
+def bounded(world: World, name: str, cpu: str, group: tuple[str, int] | None = None) -> dict[str, Any]:
+    """A pod that waits, and can't use more than it requests."""
+    found = pod(world.namespace, name, cpu=cpu, group=group)
+    [container] = found["spec"]["containers"]
+    container["resources"]["limits"] = dict(container["resources"]["requests"])
+    return found
+
+
+async def native(slurm: Target, cpus: int) -> int:
+    """A job of a user that has started, or waits; its id."""
+    request = ExternalRequest("native", "all", "", cpus_per_task=cpus, memory_per_task=100, minutes=5)
+    body = dict(protocol.submit_external(request).body or {})
+    job = {key: value for key, value in body["job"].items() if key not in ("flags", "hold")}
+    job |= {"script": "#!/bin/sh\nexec sleep 600\n", "current_working_directory": "/", "standard_output": "/dev/null"}
+    found = protocol.Request("POST", "job/submit", body={"job": job}, read=lambda answer: answer.number("job_id"))
+    return await slurm.call(found, user="mail")
+
+
+async def registered(slurm: Target, *names: str) -> None:
+    """Their slurmd have."""
+
+    async def look() -> bool:
+        found = await slurm.call(protocol.get_nodes())
+        return found is not None and {it.name for it in found.nodes if "IDLE" in it.states} >= set(names)
+
+    await until(f"{names} to be idle", look, 60)
+
+
+async def states(slurm: Target, job_id: int) -> frozenset[str]:
+    return (await slurm.call(protocol.get_job_states()))[job_id]
+
+
+async def job_of(world: World, name: str) -> int:
+    found = await world.pod(name)
+    return int((found or {})["metadata"]["labels"][bridge.JOB_LABEL])
+
+
+async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slurm: Target, tmp_path: Path) -> None:
+    async with cluster(slurm, tmp_path) as (world, [first, second]), first.slurmd(), second.slurmd():
+        async with world.bridge():
+            await registered(slurm, "w0", "w1")
+            for name in ("a", "b"):
+                await world.admin.create(PODS, bounded(world, name, "3", ("g", 2)))
+
+            async def bound() -> bool:
+                return {await world.place("a"), await world.place("b")} == set(world.nodes)
+
+            await until("both pods of the group, one on each node, to be bound", bound, 60)
+            job_id = await job_of(world, "a")
+            # Beside the pods, a job of one CPU runs, and one of two waits.
+            beside, waits = await native(slurm, 1), await native(slurm, 2)
+
+            async def runs() -> bool:
+                return "RUNNING" in await states(slurm, beside)
+
+            await until("a job to run beside a pod", runs, 60)
+            # The user of a job can change its comment at any time.
+            forged = protocol.Request("POST", f"job/{job_id}", body={"comment": "other"}, read=lambda answer: None)
+            await slurm.call(forged, user="mail")
+            await slurm.call(protocol.cancel_job(job_id))
+            nodes = {name: await world.place(name) for name in ("a", "b")}
+
+            async def terminating(name: str) -> bool:
+                found = await world.pod(name)
+                return found is not None and "deletionTimestamp" in found["metadata"]
+
+            await until("a pod to be deleted", lambda: terminating("a"))
+            await until("the other pod to be deleted", lambda: terminating("b"))
+            await world.admin.delete(PODS, world.namespace, "a", grace_period_seconds=0)
+            workers = {it.kube_node: it for it in (first, second)}
+            free, held = workers[nodes["a"]].name, workers[nodes["b"]].name
+            await slurm.until_node(free, "without the job", lambda it: "COMPLETING" not in it)
+            assert "COMPLETING" in (await slurm.node(held)).states
+            assert "COMPLETING" in await states(slurm, job_id)
+            await until_job(slurm, waits, free)
+            full = await native(slurm, 4)
+            await slurm.call(protocol.cancel_job(waits))
+            await slurm.call(protocol.cancel_job(beside))
+            await until_job(slurm, full, free)
+            last = await native(slurm, 2)
+            before = await cycles(slurm)
+
+            async def scheduled() -> bool:
+                return await cycles(slurm) > before + 2
+
+            await until("Slurm to look at its queue", scheduled, 60)
+            assert "PENDING" in await states(slurm, last)
+        # Without a bridge, the node remains as it is.
+        await world.admin.delete(PODS, world.namespace, "b", grace_period_seconds=0)
+        before = await cycles(slurm)
+        await until("Slurm to look at its queue", scheduled, 60)
+        assert "COMPLETING" in (await slurm.node(held)).states
+        async with world.bridge():
+            await slurm.until_node(held, "without the job", lambda it: "COMPLETING" not in it)
+            await until_job(slurm, last, held)
+
+
+async def until_job(slurm: Target, job_id: int, node: str) -> None:
+    """The job runs on that node."""
+
+    async def look() -> bool:
+        found = await slurm.call(protocol.get_external_job(job_id))
+        return "RUNNING" in found.states and [it.node for it in found.allocations] == [node]
+
+    await until(f"job {job_id} to run on {node}", look, 60)
+
+
+async def cycles(slurm: Target) -> int:
+    """How often the main scheduler has run."""
+    return await slurm.call(
+        protocol.Request("GET", "diag/", read=lambda it: it.nested("statistics").number("schedule_cycle_total"))
+    )
+
+
+async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_until_the_pod_is_gone(
+    slurm: Target, tmp_path: Path
+) -> None:
+    async with cluster(slurm, tmp_path) as (world, [first, _]), world.bridge():
+        async with first.slurmd():
+            await registered(slurm, "w0")
+            await world.admin.create(PODS, bounded(world, "p", "3"))
+
+            async def bound() -> bool:
+                return await world.place("p") == first.kube_node
+
+            await until("the pod to be bound", bound, 60)
+            await slurm.call(protocol.cancel_job(await job_of(world, "p")))
+            await slurm.until_node("w0", "COMPLETING", lambda it: "COMPLETING" in it)
+        node = await slurm.until_node("w0", "lost and drained", lambda it: {"DOWN", "DRAIN"} <= it)
+        assert f"pod {world.namespace}/p" in (await slurm.node("w0")).reason or "DRAIN" in node.states
+        async with first.slurmd(1):
+            await slurm.until_node("w0", "back", lambda it: "DOWN" not in it and "NOT_RESPONDING" not in it)
+            waits = await native(slurm, 2)
+            assert "DRAIN" in (await slurm.node("w0")).states
+            assert (await slurm.node("w0")).reason.startswith(bridge.DRAIN_PREFIX)
+            await world.admin.delete(PODS, world.namespace, "p", grace_period_seconds=0)
+            await until_job(slurm, waits, "w0")

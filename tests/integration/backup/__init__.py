@@ -1,0 +1,1 @@
+"""Backups with a real store."""

@@ -1,0 +1,176 @@
+"""Copies of the backups in a real S3-compatible store, versitygw, and what it refuses."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sidecars.__main__ import main
+from sidecars.backup import volume
+from tests.cluster.certificates import Authority
+from tests.cluster.control_plane import free_ports
+from tests.cluster.tools import tool
+from tests.unit.backup.test_volume import NOW, made
+
+KEYS = {"AWS_ACCESS_KEY_ID": "slurm-backup", "AWS_SECRET_ACCESS_KEY": "the-secret-of-the-store"}
+BUCKET = "backups"
+SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """versitygw with a bucket, whose objects are files of `bucket`."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    bucket: Path
+    scheme: str
+
+    def words(self, *others: str) -> list[str]:
+        """Options of `copy` and `fetch`."""
+        return [
+            f"--bucket={BUCKET}",
+            "--prefix=clusters/berlin",
+            f"--endpoint={self.scheme}://127.0.0.1:{self.port}",
+            *others,
+        ]
+
+    def objects(self) -> list[str]:
+        folder = self.bucket / "clusters" / "berlin"
+        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    """Without TLS; the environment has its keys."""
+    with_keys(monkeypatch)
+    yield from gateway(tmp_path, "http")
+
+
+def with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+
+
+def gateway(folder: Path, scheme: str, *options: str) -> Iterator[Gateway]:
+    (port,) = free_ports(1)
+    bucket = folder / "store" / BUCKET
+    bucket.mkdir(parents=True)
+    (folder / "attributes").mkdir()
+    environment = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
+    with (folder / "versitygw.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                tool("versitygw"),
+                f"--port=127.0.0.1:{port}",
+                *options,
+                "posix",
+                "--sidecar",
+                folder / "attributes",
+                bucket.parent,
+            ],
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        until_it_answers(port, process)
+        yield Gateway(process, port, bucket, scheme)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until_it_answers(port: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=2).close()
+        except OSError:
+            assert process.poll() is None, "versitygw has ended"
+            assert time.monotonic() < deadline, "versitygw doesn't answer"
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    (tmp_path / "volume").mkdir()
+    return tmp_path / "volume"
+
+
+def test_the_newest_backups_go_to_the_store_and_come_back_to_an_empty_volume(
+    store: Gateway, disk: Path, tmp_path: Path
+) -> None:
+    # More than one part of a multipart upload.
+    large = os.urandom(20 << 20)
+    old, new = made(disk, NOW, None), volume.begin(disk, "pod", NOW + 60, 3600)
+    (new / volume.STATE).write_bytes(large)
+    newest = volume.finish(disk, "pod", False, NOW + 60).name
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]) == 0
+    files = (volume.MANIFEST, volume.STATE)
+    assert store.objects() == [f"{name}/{file}" for name in (old.name, newest) for file in files]
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=1", *store.words()]) == 0
+    assert store.objects() == [f"{newest}/{file}" for file in files]
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert main(["backup", "fetch", f"--volume={empty}", "--pod=restore", *store.words(), "latest"]) == 0
+    assert (empty / newest / volume.STATE).read_bytes() == large
+    assert volume.choose(empty, newest) == volume.choose(disk, newest)
+
+
+def test_a_wrong_password_is_told_and_not_shown(
+    store: Gateway, disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made(disk)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-one")
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]) == 1
+    assert "SignatureDoesNotMatch" in caplog.text
+    assert "Check backup.s3 in the values" in caplog.text
+    assert "a-wrong-one" not in caplog.text
+    assert len(volume.backups(disk)) == 1
+
+
+def test_a_bucket_that_doesnt_exist_is_named(store: Gateway, disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made(disk)
+    words = [f"--bucket={BUCKET}-2" if word.startswith("--bucket") else word for word in store.words()]
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *words]) == 1
+    assert "s3://backups-2/clusters/berlin: NoSuchBucket" in caplog.text
+
+
+def test_a_store_that_is_down_fails_the_copy_within_seconds_and_the_next_one_makes_up_for_it(
+    store: Gateway, disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = made(disk, NOW).name
+    store.process.kill()
+    store.process.wait()
+    begun = time.monotonic()
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]) == 1
+    assert time.monotonic() - begun < SECONDS
+    assert "can't list s3://backups/clusters/berlin" in caplog.text
+    assert "Connection refused" in caplog.text
+    assert [backup.name for backup in volume.backups(disk)] == [first]
+
+
+def test_a_store_with_a_certificate_of_the_site_is_trusted_only_with_its_authority(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_keys(monkeypatch)
+    authority = Authority(tmp_path / "pki")
+    certificate, key = authority.issue("store", "store", hosts=["127.0.0.1"])
+    made(disk)
+    for found in gateway(tmp_path, "https", f"--cert={certificate}", f"--key={key}"):
+        copy = ["backup", "copy", f"--volume={disk}", "--keep=2", *found.words()]
+        assert main(copy) == 1
+        assert found.objects() == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+        assert main(copy) == 0
+        assert len(found.objects()) == 3
+    assert "InvalidCertificate: UnknownIssuer" in caplog.text

@@ -1,0 +1,198 @@
+"""Pods on nodes with a slurmd: where they get a guard, and what the Epilogs are told."""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+
+from sidecars.contract import bridge, extra
+from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge import guards
+from sidecars.policy.bridge.guards import Gone, Worker, kinds, problem_of, worker_of
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.nodes import Drain, Undrain
+from sidecars.policy.bridge.records import DeletePod, Job, Kind, Phase, Report, Submit, View, Why
+from sidecars.policy.bridge.shape import Shape
+from sidecars.slurm.records import Node
+from tests.unit.policy.bridge.test_decide import BOUND, JOB, LABELLED, POD, RUNNING, act
+
+FACTS = extra.PodFacts("w-uid", "w0", "slurm")
+NATIVE = Node("w0", frozenset({"IDLE", "DYNAMIC_NORM"}), partitions=("pods", "all"))
+EXTERNAL = Node("k1", frozenset({"IDLE", "EXTERNAL"}), partitions=("bridge", "all"))
+GUARD = {"pods": Kind(guard=True), "p": Kind(guard=True)}
+COMPLETING = dataclasses.replace(RUNNING, phase=Phase.ENDED, guard=True, completing=True, slots=(("a", 1), ("b", 1)))
+
+
+def worker_pod(**annotations: str) -> Pod:
+    """Of the Slurm node w0, on the Kubernetes node a."""
+    metadata = {"namespace": "slurm", "name": "w0", "uid": "w-uid", "annotations": annotations}
+    return msgspec.convert({"metadata": metadata, "spec": {"nodeName": "a"}}, Pod)
+
+
+def worker(gone: str = "") -> Worker:
+    found = worker_of(NATIVE, FACTS, worker_pod(**{bridge.GUARD: "1", **({bridge.GONE: gone} if gone else {})}))
+    assert found is not None
+    return found
+
+
+def tell(*pods: Any, jobs: tuple[Job, ...] = (), gone: str = "", record: Node = NATIVE, known: bool = True) -> Any:
+    view = View(pods, {job.job_id: job for job in jobs}, known, {"team": "ada"})
+    return guards.decide(view, [worker(gone)], {"w0": record})
+
+
+def test_a_worker_is_known_by_the_pod_that_the_node_names_if_its_epilog_waits() -> None:
+    assert worker().kube_node == "a"
+    assert worker_of(NATIVE, FACTS, worker_pod()) is None
+    assert worker_of(NATIVE, None, worker_pod(**{bridge.GUARD: "1"})) is None
+    assert worker_of(NATIVE, FACTS, None) is None
+    another = dataclasses.replace(FACTS, pod_uid="other")
+    assert worker_of(NATIVE, another, worker_pod(**{bridge.GUARD: "1"})) is None
+
+
+def test_the_kind_of_a_partition_is_that_of_its_nodes() -> None:
+    found = kinds([NATIVE, EXTERNAL], {"w0": worker()})
+    assert (found["pods"], found["bridge"]) == (Kind(guard=True), Kind())
+    assert "external nodes, such as k1, and nodes with a slurmd, such as w0" in found["all"].problem
+
+
+def test_a_node_without_a_worker_that_waits_makes_its_partition_unusable_unless_power_saving_has_stopped_it() -> None:
+    assert "slurmBridge.guard.enabled" in kinds([NATIVE], {})["pods"].problem
+    stopped = dataclasses.replace(NATIVE, name="w1", states=frozenset({"IDLE", "CLOUD", "POWERED_DOWN"}))
+    assert kinds([NATIVE, stopped], {"w0": worker()})["pods"] == Kind(guard=True)
+
+
+def test_a_pod_gets_a_guard_where_the_nodes_have_a_slurmd() -> None:
+    [submit] = act(POD, kinds=GUARD)
+    assert isinstance(submit, Submit)
+    assert submit.guard
+    [adopted] = act(POD, jobs=(dataclasses.replace(JOB, guard=True),), kinds=GUARD)
+    assert not isinstance(adopted, Submit)
+    assert isinstance(act(POD, jobs=(JOB,), kinds=GUARD)[0], Submit), "an external job is no guard"
+
+
+def test_a_mixed_partition_is_refused_with_its_reason() -> None:
+    assert act(POD, kinds={"p": Kind(problem="mixed")}) == (Report(POD, Why.REFUSED, "mixed"),)
+
+
+def test_nothing_is_submitted_before_slurms_nodes_are_known() -> None:
+    assert act(POD, kinds=None) == (Report(POD, Why.INCOMPLETE, "Slurm's nodes are not known yet"),)
+
+
+def test_a_pod_that_could_use_more_than_its_job_has_gets_no_guard() -> None:
+    loose = dataclasses.replace(POD, unguarded="container c can use more memory")
+    assert act(loose, kinds=GUARD) == (Report(loose, Why.REFUSED, "pod: container c can use more memory"),)
+
+
+def test_unequal_pods_get_no_guard() -> None:
+    pods = [
+        dataclasses.replace(POD, uid=name, name=name, size=2, shape=Shape("ada", "p", cpus=cpus))
+        for name, cpus in (("p0", 1), ("p1", 2))
+    ]
+    found = act(*pods, kinds=GUARD)
+    assert all(isinstance(it, Report) and "all pods of a group have to request the same" in it.message for it in found)
+    assert len(found) == 2
+
+
+def test_a_pod_whose_guard_was_queued_again_is_deleted() -> None:
+    queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
+    assert act(BOUND, jobs=(queued,), kinds=GUARD) == (DeletePod(BOUND, "Slurm job 7 was queued again", ""),)
+    assert not any(isinstance(it, DeletePod) for it in act(LABELLED, jobs=(queued,), kinds=GUARD))
+
+
+def test_the_epilog_is_told_when_no_pod_of_the_job_is_left_on_its_node() -> None:
+    there = dataclasses.replace(BOUND, node="a")
+    elsewhere = dataclasses.replace(BOUND, node="b")
+    assert tell(there, jobs=(COMPLETING,)) == ()
+    assert tell(elsewhere, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
+    assert tell(dataclasses.replace(there, deleting=True), jobs=(COMPLETING,)) == ()
+    assert tell(dataclasses.replace(there, finished=True), jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [LABELLED, dataclasses.replace(BOUND, node="unknown"), dataclasses.replace(LABELLED, node="a")],
+    ids=["not released", "on a node that the job doesn't name", "a release that was sent"],
+)
+def test_the_epilog_is_not_told_while_a_pod_may_still_come_or_be_there(pod: Any) -> None:
+    assert not any(isinstance(it, Gone) for it in tell(pod, jobs=(COMPLETING,)))
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING])
+def test_nothing_is_said_of_jobs_that_run(phase: Phase) -> None:
+    assert tell(jobs=(dataclasses.replace(COMPLETING, phase=phase),)) == ()
+
+
+def test_nothing_is_said_while_slurm_is_unknown() -> None:
+    assert tell(jobs=(COMPLETING,), known=False) == ()
+
+
+def test_what_was_said_is_withdrawn_when_the_epilog_has_ended() -> None:
+    assert tell(jobs=(dataclasses.replace(COMPLETING, completing=False),), gone="7") == (Gone(worker("7"), ""),)
+    assert tell(jobs=(COMPLETING,), gone="7") == ()
+
+
+def test_a_guard_of_a_user_who_isnt_the_bridge_ends_at_once() -> None:
+    forged = dataclasses.replace(COMPLETING, job_id=9, user="eve", comment=Comment("", "", pods=0), confirmed=False)
+    assert tell(BOUND, jobs=(forged, dataclasses.replace(RUNNING, guard=True))) == (Gone(worker(), "9"),)
+
+
+def test_the_node_of_a_pod_for_which_no_epilog_waits_is_drained() -> None:
+    ended = dataclasses.replace(COMPLETING, completing=False)
+    [drain] = tell(BOUND, jobs=(ended,))
+    assert drain == Drain("w0", "slurm-bridge: pod team/pod of an ended job still runs")
+    assert tell(BOUND) == (drain,), "a job that Slurm doesn't list"
+    assert tell(BOUND, jobs=(ended,), record=drained(drain.reason)) == ()
+    assert tell(BOUND, jobs=(dataclasses.replace(RUNNING, guard=True),)) == ()
+
+
+def test_the_drain_ends_with_the_pod_and_that_of_others_remains() -> None:
+    assert tell(record=drained("slurm-bridge: x")) == (Undrain("w0"),)
+    assert tell(record=drained("broken")) == ()
+    told = tell(BOUND, jobs=(COMPLETING,), record=drained("slurm-bridge: not confirmed"))
+    assert told == (), "an Epilog still waits"
+
+
+def drained(reason: str) -> Node:
+    return dataclasses.replace(NATIVE, states=frozenset({"IDLE", "DRAIN"}), reason=reason)
+
+
+def spec(**container: Any) -> Pod:
+    return msgspec.convert({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", **container}]}}, Pod)
+
+
+BOUNDS = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        ({"limits": BOUNDS}, ""),
+        ({"requests": BOUNDS, "limits": BOUNDS}, ""),
+        ({"requests": BOUNDS}, "more cpu than it requests"),
+        ({"requests": BOUNDS, "limits": {"cpu": "1"}}, "set limits.memory to the requests"),
+        ({"requests": {**BOUNDS, "cpu": "500m"}, "limits": BOUNDS}, "set limits.cpu"),
+        ({"limits": {**BOUNDS, "nvidia.com/gpu": "1"}}, "request the whole node"),
+    ],
+)
+def test_a_pod_beside_slurms_own_jobs_can_use_no_more_than_its_job_has(resources: Any, words: str) -> None:
+    found = problem_of(spec(resources=resources), exclusive=False)
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+def test_a_pod_with_the_whole_node_may_have_its_gpus() -> None:
+    assert problem_of(spec(resources={"limits": {**BOUNDS, "nvidia.com/gpu": "1"}}), exclusive=True) == ""
+
+
+def test_a_node_selector_is_refused_because_slurm_cant_compare_it() -> None:
+    pod = spec(resources={"limits": BOUNDS})
+    selective = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_selector={"zone": "a"}))
+    assert f"{bridge.WISHES}constraints" in problem_of(selective, exclusive=False)
+
+
+def test_limits_of_the_whole_pod_count() -> None:
+    pod = spec()
+    level = msgspec.convert({"limits": BOUNDS}, type(pod.spec.resources))
+    whole = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=level))
+    assert problem_of(whole, exclusive=False) == ""

@@ -1,0 +1,154 @@
+"""The Epilog of workers with pods of the Slurm Bridge, run by sh as slurmd runs it."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sidecars.contract import annotations, bridge
+from sidecars.slurm.external import GUARD_OUTPUT
+
+SCRIPT = Path(__file__).parents[3] / "charts/slurm/files/epilog-slurm-bridge.sh"
+DEADLINE = 30.0
+
+SCONTROL = """\
+#!/bin/sh
+echo "$@" >>"$0.calls"
+test "$1" = update || cat "$0.node"
+"""
+SLEEP = """\
+#!/bin/sh
+echo >>"$0.calls"
+exec /bin/sleep 0.005
+"""
+
+
+@dataclass
+class Epilog:
+    """The script with its file of annotations in a folder, where scontrol and sleep are doubles."""
+
+    folder: Path
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        text = SCRIPT.read_text()
+        assert text.count("file=/etc/podinfo/annotations\n") == 1
+        assert text.count(" % 600)") == 1
+        text = text.replace("/etc/podinfo/annotations", str(self.file)).replace(" % 600)", " % 60)")
+        (self.folder / "epilog").write_text(text)
+        for name, content in (("scontrol", SCONTROL), ("sleep", SLEEP)):
+            (self.folder / name).write_text(content)
+            (self.folder / name).chmod(0o755)
+        self.node("State=IDLE+COMPLETING")
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "annotations"
+
+    def node(self, state: str) -> None:
+        (self.folder / "scontrol.node").write_text(f"NodeName=w0 Arch=x {state} Weight=1\n")
+
+    def show(self, **ids: str) -> None:
+        """As the kubelet writes the annotations of the pod."""
+        draft = self.folder / "draft"
+        values = {"a": 'with "quotes"', bridge.GUARD: "1", **({bridge.GONE: ids["gone"]} if ids else {})}
+        draft.write_text("\n".join(f"{key}={json.dumps(value)}" for key, value in values.items()) + "\n")
+        assert annotations.read(draft.read_text(), bridge.GUARD) == "1"
+        draft.rename(self.file)
+
+    def start(self, *, output: str = GUARD_OUTPUT, job: str = "7") -> subprocess.Popen[bytes]:
+        environment = {
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
+            "SLURM_JOB_ID": job,
+            "SLURM_JOB_STDOUT": output,
+            "SLURMD_NODENAME": "w0",
+        }
+        found = subprocess.Popen(["sh", str(self.folder / "epilog")], env=environment)
+        self.running.append(found)
+        return found
+
+    def waits(self, epilog: subprocess.Popen[bytes], looks: int = 20) -> None:
+        """It has looked so many times more, and still runs."""
+        before, deadline = self.looks(), time.monotonic() + DEADLINE
+        while self.looks() < before + looks:
+            assert epilog.poll() is None, "the Epilog has ended"
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def looks(self) -> int:
+        calls = self.folder / "sleep.calls"
+        return len(calls.read_text().splitlines()) if calls.exists() else 0
+
+    def scontrol(self) -> list[str]:
+        calls = self.folder / "scontrol.calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
+
+@pytest.fixture
+def epilog(tmp_path: Path) -> Iterator[Epilog]:
+    found = Epilog(tmp_path)
+    yield found
+    for it in found.running:
+        it.kill()
+        it.wait()
+
+
+@pytest.mark.parametrize("output", ["", "/dev/null", "/home/ada/slurm-7.out"])
+def test_the_epilog_of_other_jobs_ends_at_once(epilog: Epilog, output: str) -> None:
+    assert epilog.start(output=output).wait(DEADLINE) == 0
+    assert epilog.looks() == 0
+
+
+def test_the_epilog_of_a_guard_ends_when_the_bridge_has_written_its_id(epilog: Epilog) -> None:
+    epilog.show()
+    waiting = epilog.start()
+    epilog.waits(waiting)
+    epilog.show(gone="6,17,71,70")
+    epilog.waits(waiting)
+    epilog.show(gone="6,7,17")
+    assert waiting.wait(DEADLINE) == 0
+    assert not epilog.scontrol()
+
+
+@pytest.mark.parametrize("gone", ["7", "7,8", "6,7"])
+def test_an_id_counts_wherever_it_is_in_the_list(epilog: Epilog, gone: str) -> None:
+    epilog.show(gone=gone)
+    assert epilog.start().wait(DEADLINE) == 0
+
+
+def test_without_the_file_the_epilog_waits(epilog: Epilog) -> None:
+    waiting = epilog.start()
+    epilog.waits(waiting)
+    epilog.show(gone="7")
+    assert waiting.wait(DEADLINE) == 0
+
+
+@pytest.mark.parametrize("job", ["7", ""])
+def test_an_empty_list_ends_no_epilog(epilog: Epilog, job: str) -> None:
+    epilog.show(gone="")
+    epilog.waits(epilog.start(job=job))
+
+
+def test_after_a_while_the_node_is_drained_and_the_epilog_still_waits(epilog: Epilog) -> None:
+    waiting = epilog.start()
+    epilog.waits(waiting, 59)
+    assert not epilog.scontrol()
+    epilog.waits(waiting, 2)
+    show, update = epilog.scontrol()
+    assert show == "--oneliner show node w0"
+    reason = f"{bridge.DRAIN_PREFIX}the bridge has not confirmed that the pod of job 7 is gone"
+    assert update == f"update NodeName=w0 State=DRAIN Reason={reason}"
+    epilog.show(gone="7")
+    assert waiting.wait(DEADLINE) == 0
+
+
+@pytest.mark.parametrize("state", ["State=IDLE+DRAIN", ""], ids=["drained", "unknown"])
+def test_the_reason_of_another_drain_is_not_overwritten(epilog: Epilog, state: str) -> None:
+    epilog.node(state)
+    epilog.waits(epilog.start(), 121)
+    assert epilog.scontrol() == 2 * ["--oneliner show node w0"]

@@ -96,7 +96,8 @@ mutants: $(READY) ## put known defects, one at a time, into a copy of the code: 
 	@$(BIN)/python -m tests.mutants $(M)
 
 .PHONY: soak
-soak: $(READY) ## the long runs: property tests with many more examples
+soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, property tests with many more examples
+	$(BIN)/python -m tests.support.bridge_run --minutes 30
 	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=soak --timeout=3600 tests/unit
 
 ## Upkeep

@@ -55,6 +55,7 @@ def _family(family: Family) -> Iterable[str]:
 
 _MEANINGS = {
     Family.NODES: "Totals of all nodes.",
+    Family.CHECKS: "Results of the [checks that run](../checks.md) as Slurm jobs, if the cluster has any.",
     Family.NODE: "Each node on its own.",
     Family.PARTITIONS: "Each partition: its nodes and its jobs.",
     Family.JOBS: "Totals of all jobs.",

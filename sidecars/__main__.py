@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 ROLES = (
     *("operator", "register", "node", "reconfigure", "release"),
-    *("simulate", "doctor", "exporter", "plugin", "secrets", "backup", "bridge", "logs"),
+    *("simulate", "doctor", "exporter", "plugin", "secrets", "backup", "bridge", "webhook", "logs", "checks"),
 )
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
@@ -68,10 +68,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.bridge.main import main as run_bridge
 
         return run_bridge(arguments[1:])
+    if role == "webhook":
+        from sidecars.bridge.webhook import main as run_webhook
+
+        return run_webhook(arguments[1:])
     if role == "logs":
         from sidecars.logs.main import main as run_logs
 
         return run_logs(arguments[1:])
+    if role == "checks":
+        from sidecars.checks.main import main as run_checks
+
+        return run_checks(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"
     print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
     return 2

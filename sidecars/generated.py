@@ -1,4 +1,4 @@
-"""Random texts and host keys that the operator, or the role `secrets`, generates for a cluster."""
+"""Random texts, host keys and certificates that the operator, the bridge or the role `secrets` generates."""
 
 import asyncio
 import secrets
@@ -11,7 +11,7 @@ KEY_CHARACTERS, PASSWORD_CHARACTERS = 1024, 32
 
 
 class GenerationError(RuntimeError):
-    """Host keys can't be generated: the reason, and the remedy."""
+    """Host keys or a certificate can't be generated: the reason, and the remedy."""
 
 
 def text(characters: int) -> str:
@@ -43,3 +43,53 @@ async def host_keys(types: Sequence[str]) -> dict[str, str]:
             for file in (path, path.with_name(path.name + ".pub")):
                 keys[file.name] = file.read_text()
     return keys
+
+
+async def certificate(host: str, days: int) -> tuple[str, str]:
+    """A new certificate that its own key has signed, for one DNS name, and this key, as PEM. No file has the key.
+
+    Clients trust it where it is itself in their list of authorities. Raises GenerationError if openssl fails.
+    """
+    key = await _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+    words = ["req", "-x509", "-new", "-key", "/dev/stdin", "-days", str(days), "-subj", f"/CN={host.split('.')[0]}"]
+    for extension in (
+        f"subjectAltName=DNS:{host}",
+        "keyUsage=critical,digitalSignature,keyCertSign",
+        "extendedKeyUsage=serverAuth",
+    ):
+        words += ["-addext", extension]
+    return await _openssl(*words, stdin=key), key
+
+
+async def fits(certificate: str, key: str) -> bool:
+    """Whether the key is that of the certificate. Raises GenerationError if openssl is missing."""
+    try:
+        public = await _openssl("x509", "-pubkey", "-noout", stdin=certificate)
+        return public == await _openssl("pkey", "-pubout", stdin=key)
+    except UnreadableError:
+        return False
+
+
+class UnreadableError(GenerationError):
+    """openssl has failed."""
+
+
+async def _openssl(*words: str, stdin: str = "") -> str:
+    try:
+        openssl = await asyncio.create_subprocess_exec(
+            *("openssl", *words),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except FileNotFoundError as error:
+        raise GenerationError("openssl is missing: install openssl") from error
+    try:
+        out, failure = await openssl.communicate(stdin.encode())
+    finally:
+        if openssl.returncode is None:  # the program stops
+            openssl.kill()
+            await openssl.wait()
+    if openssl.returncode != 0:
+        raise UnreadableError(f"openssl {words[0]}: {failure.decode(errors='replace').strip()}")
+    return out.decode()

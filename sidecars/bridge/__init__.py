@@ -8,6 +8,8 @@
 - `owners`: the objects that have the sizes of groups.
 - `node_records`: the records of Kubernetes nodes in Slurm.
 - `guards`: the workers of nodes with a slurmd, and what is written on them.
+- `certificate`: the certificate of the admission webhook.
+- `webhook`: the role `webhook`, which runs in pods of its own.
 - `metrics`: what Prometheus reads.
 - `main`: puts the parts together.
 """

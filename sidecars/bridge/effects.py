@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from sidecars.bridge import metrics
+from sidecars.bridge.devices import Devices
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
@@ -23,7 +24,9 @@ from sidecars.policy.bridge.placeholder import requests_of
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
+    Deallocate,
     DeletePod,
+    Grant,
     Label,
     Release,
     Report,
@@ -41,6 +44,12 @@ log = logging.getLogger(__name__)
 BY_JOB = "job"
 """Index of the pods by the job of their label."""
 
+REPORTS_SECONDS = 5.0
+"""Seconds between two times when conditions of pods are written beside other changes.
+
+A pod that starts meanwhile needs no condition: with many pods at once, each would cost the API server two writes more.
+"""
+
 
 class Effects:
     """`store` has the pods; `now` gives monotonic seconds, `wall` seconds since the epoch."""
@@ -53,6 +62,7 @@ class Effects:
         events: EventRecorder,
         memory: Memory,
         book: JobBook,
+        devices: Devices,
         *,
         now: Callable[[], float],
         wall: Callable[[], float],
@@ -64,17 +74,27 @@ class Effects:
         self._events = events
         self._memory = memory
         self._book = book
+        self._devices = devices
         self._now = now
         self._wall = wall
         self._wake = wake
         self._submissions: set[asyncio.Task[None]] = set()
+        self._reported_at = float("-inf")
         self.slurm_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes that have an external record."""
         self.guard_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes with a slurmd."""
 
     async def apply(self, actions: Iterable[Action]) -> None:
-        """Apply the actions, all at the same time. Submissions continue after this returns."""
+        """Apply the actions, all at the same time. Submissions continue after this returns.
+
+        Conditions are written with other changes every few seconds alone: what is left out is decided again.
+        """
+        actions, now = tuple(actions), self._now()
+        if now - self._reported_at < REPORTS_SECONDS and not all(isinstance(it, Report) for it in actions):
+            actions = tuple(it for it in actions if not isinstance(it, Report))
+        elif any(isinstance(it, Report) for it in actions):
+            self._reported_at = now
         await asyncio.gather(*(self._apply(action) for action in actions))
 
     async def close(self) -> None:
@@ -92,6 +112,8 @@ class Effects:
                     await self._label(action)
                 case Start():
                     await self._start(action)
+                case Grant() | Deallocate():
+                    await self._claim(action)
                 case Release():
                     await self._release(action)
                 case Report():
@@ -154,18 +176,29 @@ class Effects:
         job = action.job
         if not self._memory.may_ask("start", job.job_id, self._now()):
             return
+        comment = bridge.encode(job.comment)
         try:
             # The first component comes last: while it is a held job, Slurm keeps no node free for a job with a
             # component that no node fits.
             for job_id in reversed(job.ids):
                 self._book.stale(job_id)
-                await self._slurm.start(job_id, bridge.encode(job.comment))
+                if await self._slurm.start(job_id, comment):
+                    self._book.started(job_id, comment)
         except SlurmError as error:
             if not job.rest:
                 raise
             # The component that no node fits shows Slurm's reason, and is tried again.
             log.debug("start of job %d: %s", job.job_id, error)
         self._wake()
+
+    async def _claim(self, action: Grant | Deallocate) -> None:
+        pod = self._pod(action.pod)
+        if pod is None or all(it.name != bridge.GATE for it in pod.spec.scheduling_gates):
+            return
+        if isinstance(action, Grant):
+            await self._devices.grant(pod, action)
+        else:
+            await self._devices.deallocate(pod, action)
 
     async def _release(self, action: Release) -> None:
         pod = self._pod(action.pod)

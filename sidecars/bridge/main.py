@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from sidecars.bridge import metrics
+from sidecars.bridge import devices, metrics
+from sidecars.bridge.certificate import Certificates
 from sidecars.bridge.effects import Effects
 from sidecars.bridge.guards import Guards
 from sidecars.bridge.memory import Memory
@@ -129,31 +130,51 @@ async def lead(
     nodes = Reflector(client, NODES, type=Node)
     namespaces, name = [settings.namespace], f"metadata.name={settings.tenants}"
     tenants = Reflector(client, CONFIG_MAPS, type=ConfigMap, namespaces=namespaces, field_selector=name)
-    events = EventRecorder(client, COMPONENT, lambda: datetime.now(UTC))
+    # With a few request slots of its own: the changes of pods must not wait for many Events.
+    events = EventRecorder(client.apart(), COMPONENT, lambda: datetime.now(UTC))
     memory, book, usage = Memory(), JobBook(), UsageBook()
 
     def wake() -> None:
         passes.wake()
 
     async with connect(settings.slurm_user, 900) as carrier, asyncio.TaskGroup() as tasks:
-        for task in (pods.run(), nodes.run(), tenants.run()):
-            tasks.create_task(task)
-        await asyncio.gather(*(it.wait_synced(SYNC_SECONDS) for it in (pods, nodes, tenants)))
+        claims, slices, classes = devices.reflectors(client)
+        read = (pods, nodes, tenants, *((claims, slices, classes) if settings.devices.claims else ()))
+        for it in read:
+            tasks.create_task(it.run())
+        if settings.webhook:
+            tasks.create_task(Certificates(client, settings.namespace, settings.webhook, time.time).run())
+        await asyncio.gather(*(it.wait_synced(SYNC_SECONDS) for it in read))
+        stores = devices.Stores(claims.store, slices.store, classes.store) if settings.devices.claims else None
+        known = devices.Devices(settings.devices, stores, client, time.monotonic)
         if not tenants.store:
             log.warning("ConfigMap %s/%s is missing: no pod gets a job", settings.namespace, settings.tenants)
         poller = Poller(carrier, time.monotonic)
         slurm = Slurm(carrier, connect, seconds_left)
         effects = Effects(
-            *(client, slurm, pods.store, events, memory, book),
+            *(client, slurm, pods.store, events, memory, book, known),
             now=time.monotonic,
             wall=time.time,
             wake=wake,
         )
-        records = NodeRecords(slurm, poller, nodes.store, usage, events)
+        records = NodeRecords(slurm, poller, nodes.store, usage, events, known)
         guards = Guards(client, slurm, poller, pods.store)
         owners = Owners(client, time.monotonic, wake)
         passes = Passes(
-            *(slurm, effects, records, guards, owners, pods.store, nodes.store, tenants.store, usage, memory, book),
+            *(
+                slurm,
+                effects,
+                records,
+                guards,
+                owners,
+                pods.store,
+                nodes.store,
+                tenants.store,
+                usage,
+                memory,
+                book,
+                known,
+            ),
             partition=settings.partition,
             now=time.monotonic,
         )

@@ -51,11 +51,11 @@ class Metric(Explained):
     BIND_SECONDS = (
         "slurm_bridge_bind_seconds",
         "Time from the release of a pod until the scheduler of Kubernetes has bound it.",
-        "If it exceeds seconds, check the kube-scheduler. After 15 s the job is cancelled.",
+        "If it exceeds seconds, check the kube-scheduler. If it exceeds minutes, jobs are cancelled.",
     )
     NOT_BOUND = (
         "slurm_bridge_not_bound_total",
-        "Jobs that were cancelled because a released pod was not bound within 15 s.",
+        "Jobs that were cancelled because the scheduler could not bind a released pod within 15 s.",
         "If it grows, the Events `NotBound` of the pods quote the scheduler.",
     )
     REFUSED = (
@@ -100,7 +100,7 @@ class Source(Protocol):
 _WAITS = (1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 43_200.0, 172_800.0)
 WAIT_SECONDS = Histogram(Metric.WAIT_SECONDS.value, Metric.WAIT_SECONDS.cause, buckets=_WAITS)
 BIND_SECONDS = Histogram(
-    Metric.BIND_SECONDS.value, Metric.BIND_SECONDS.cause, buckets=(0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0)
+    Metric.BIND_SECONDS.value, Metric.BIND_SECONDS.cause, buckets=(0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 )
 SECONDS = Histogram(
     Metric.SECONDS.value, Metric.SECONDS.cause, buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 2.0, 10.0, 60.0)

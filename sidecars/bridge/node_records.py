@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
+from sidecars.bridge.devices import Devices
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
 from sidecars.kube import NODES, EventRecorder, Store
+from sidecars.policy.bridge import devices as of_drivers
 from sidecars.policy.bridge import nodes as policy
 from sidecars.policy.bridge.manifests import Node
 from sidecars.policy.bridge.usage import UsageBook
@@ -26,23 +28,37 @@ class NodeRecords:
     """`store` has the Kubernetes nodes, `poller` the records."""
 
     def __init__(
-        self, slurm: Slurm, poller: Poller, store: Store[Node], usage: UsageBook, events: EventRecorder
+        self,
+        slurm: Slurm,
+        poller: Poller,
+        store: Store[Node],
+        usage: UsageBook,
+        events: EventRecorder,
+        devices: Devices,
     ) -> None:
         self._slurm = slurm
         self._poller = poller
         self._store = store
         self._usage = usage
         self._events = events
+        self._devices = devices
         self._shown: dict[str, str] = {}
         self._keys: frozenset[str] = frozenset()
         self.kube_nodes: dict[str, str] = {}
         """The Kubernetes nodes by the names of their records in Slurm."""
         self.slurm_nodes: dict[str, str] = {}
         """The names of the records that exist, by Kubernetes node."""
+        self.numbered: dict[str, tuple[of_drivers.Numbered, ...]] = {}
+        """The devices that the records have by index, by their names."""
 
     def faults(self) -> dict[str, str]:
         """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
         return {node.metadata.name: _fault(node) for node in self._store.values()}
+
+    def cpus(self) -> dict[str, int]:
+        """What the records have, by Kubernetes node."""
+        known = self._poller.nodes
+        return {kube_node: known[name].cpus for kube_node, name in self.slurm_nodes.items() if name in known}
 
     def states(self) -> Counter[str]:
         """How many Kubernetes nodes have a record in service, a drained one, none yet, or can't have one."""
@@ -68,8 +84,10 @@ class NodeRecords:
         older = sorted({*self._keys, *(key for labels in known for key in labels)} - keys - {bridge.KUBE_NODE})
         self._keys = keys | frozenset(islice(older, _MOST_KEYS))
         wanted: list[policy.Wanted] = []
+        rules, devices = self._devices.rules, self._devices.by_node()
         for node in self._store.values():
-            found = policy.wanted_of(node, self._usage.of(node.metadata.name), self._keys)
+            name = node.metadata.name
+            found = policy.wanted_of(node, self._usage.of(name), self._keys, rules, devices.get(name, ()))
             if isinstance(found, policy.Wanted) and found.kube_node in guarded:
                 found = (
                     f"node {found.kube_node} has the worker of Slurm node {guarded[found.kube_node]}, which "
@@ -78,8 +96,9 @@ class NodeRecords:
             if isinstance(found, policy.Wanted):
                 wanted.append(found)
             else:
-                self._show(node.metadata.name, found)
+                self._show(name, found)
         self.kube_nodes = {it.name: it.kube_node for it in wanted}
+        self.numbered = {it.name: policy.numbered_of(it.extra) for it in poller.nodes.values() if it.extra}
         self.slurm_nodes = {it.kube_node: it.name for it in wanted if it.name in poller.nodes}
         actions = policy.decide(wanted, poller.nodes, self._keys, known=poller.known)
         refused = {it.name: it.message for it in actions if isinstance(it, policy.Conflict)}
@@ -104,7 +123,7 @@ class NodeRecords:
         match action:
             case policy.Create(wanted):
                 await self._slurm.call(protocol.create_nodes(wanted.conf()))
-                extra = bridge.node_extra(wanted.kube_node, wanted.labels, self._keys)
+                extra = wanted.record_extra(self._keys, wanted.devices)
                 await self._slurm.call(protocol.update_nodes([wanted.name], extra=extra))
                 log.info("Slurm node %s was created: %s", wanted.name, wanted.conf())
             case policy.Delete(name):

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 
 from sidecars.bridge import metrics
+from sidecars.bridge.devices import Devices
 from sidecars.bridge.effects import BY_JOB, Effects
 from sidecars.bridge.guards import Guards
 from sidecars.bridge.memory import Memory
@@ -18,6 +19,7 @@ from sidecars.kube import Event, Store
 from sidecars.kube.records import ConfigMap
 from sidecars.policy.bridge import groups, pods, shape, tenants
 from sidecars.policy.bridge.causes import cause_of
+from sidecars.policy.bridge.claims import PodClaims
 from sidecars.policy.bridge.decide import decide
 from sidecars.policy.bridge.groups import Group, Source
 from sidecars.policy.bridge.jobs import JobBook
@@ -43,6 +45,7 @@ _READS = 5
 """How many waiting jobs are read again each second for Slurm's reason."""
 _Shaped = tuple[Group, Shape | None, str]
 """The group of a pod, what it requests, and why it can't have a job."""
+_Viewed = tuple[Pod, _Shaped, PodClaims, str, bool, SeenPod]
 
 
 class Passes:
@@ -61,6 +64,7 @@ class Passes:
         usage: UsageBook,
         memory: Memory,
         book: JobBook,
+        devices: Devices,
         *,
         partition: str,
         now: Callable[[], float],
@@ -76,6 +80,7 @@ class Passes:
         self._usage = usage
         self._memory = memory
         self._book = book
+        self._devices = devices
         self._partition = partition
         self._now = now
         self._woken = asyncio.Event()
@@ -86,7 +91,7 @@ class Passes:
         self._concerned: dict[str, Pod] = {}
         self._sources: dict[str, tuple[Pod, Source | None]] = {}
         self._shapes: dict[str, tuple[object, _Shaped]] = {}
-        self._views: dict[str, tuple[Pod, _Shaped, str, bool, SeenPod]] = {}
+        self._views: dict[str, _Viewed] = {}
         """The pods as `decide` looks at them, each after what it depends on."""
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
@@ -104,6 +109,7 @@ class Passes:
         pod_store.subscribe(self._pod_changed)
         node_store.subscribe(self._node_changed)
         config.subscribe(lambda _: self._tenants_changed())
+        devices.subscribe(self.wake)
 
     def wake(self) -> None:
         """Begin a pass soon."""
@@ -269,7 +275,9 @@ class Passes:
         await self._node_records.apply(keys, self._guards.slurm_nodes)
         self._effects.slurm_nodes = self._node_records.slurm_nodes
         self._effects.guard_nodes = self._guards.slurm_nodes
-        jobs = self._jobs = self._book.jobs(shapes, self._node_records.kube_nodes, self._guards.kube_nodes)
+        records = self._node_records
+        jobs = self._jobs = self._book.jobs(shapes, records.kube_nodes, self._guards.kube_nodes, records.numbered)
+        self._devices.forget()
         if self._book.known:
             self._memory.settle(jobs.values(), self._listed_at, SUBMIT_SECONDS)
             self._refuse_root(jobs)
@@ -286,8 +294,10 @@ class Passes:
             nodes=self._node_records.faults(),
             submitting=self._memory.open_groups(now),
             kinds=self._guards.kinds,
+            holders=self._devices.holders(),
             places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
+            cpus=self._node_records.cpus(),
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.
@@ -323,11 +333,14 @@ class Passes:
         root = self._root()
         source = self._source(pod)
         facts = self._owners.facts
-        version = meta.resource_version, frozenset(root), facts.get(source) if source is not None else None
+        claims = self._devices.of(pod)
+        known = claims.gres, claims.missing, claims.problem
+        version = meta.resource_version, frozenset(root), facts.get(source) if source is not None else None, known
         cached = self._shapes.get(meta.uid)
         if cached is None or cached[0] != version:
             group = groups.group_of(pod, facts)
-            found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name)
+            rules = self._devices.rules
+            found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name, rules, claims)
             cached = self._shapes[meta.uid] = version, (group, *found)
         return cached[1]
 
@@ -351,11 +364,12 @@ class Passes:
             lost = memory.lost(spec.node_name, now)
         sent = memory.sent.get(meta.uid, "")
         known = self._views.get(meta.uid)
-        if known is not None and known[0] is pod and known[1] is shaped and known[2:4] == (sent, lost):
-            found = known[4]
+        claims = self._devices.of(pod)
+        if known is not None and known[0] is pod and known[1] is shaped and known[2:5] == (claims, sent, lost):
+            found = known[5]
         else:
-            found = pods.pod_of(pod, *shaped, sent=sent, lost=lost)
-            self._views[meta.uid] = pod, shaped, sent, lost, found
+            found = pods.pod_of(pod, *shaped, sent=sent, lost=lost, claims=claims)
+            self._views[meta.uid] = pod, shaped, claims, sent, lost, found
         if found.gated or found.bound or not found.live:
             memory.unbound.pop(meta.uid, None)
             return found

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sidecars.contract import paths
+from sidecars.policy.bridge.devices import NO_RULES, DevicesError, Rules
+from sidecars.policy.bridge.devices import parse as parse_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,11 @@ class Settings:
     """Port of /healthz, /readyz and /metrics; 0 for none."""
     lease: str = "slurm-bridge"
     """Name of the Lease."""
+    webhook: str = ""
+    """Name of the admission webhook's MutatingWebhookConfiguration, Secret and Service; "" for no webhook."""
     log_level: str = "info"
+    devices: Rules = NO_RULES
+    """Which devices are which GRES."""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -45,9 +51,11 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add("--tenants", default="slurm-bridge-tenants", metavar="NAME", help="ConfigMap: the Slurm user by namespace")
     add("--default-partition", default="slurm-bridge", metavar="NAME", help="of namespaces that name none")
     add("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's own account")
-    add("--health-port", type=_port, default=8081, metavar="PORT", help="of /healthz, /readyz and /metrics; 0 for none")
+    add("--health-port", type=port, default=8081, metavar="PORT", help="of /healthz, /readyz and /metrics; 0 for none")
     add("--lease", default="slurm-bridge", metavar="NAME", help="of the Lease (default: %(default)s)")
+    add("--webhook", default="", metavar="NAME", help="webhook whose certificate is renewed (default: none)")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    add("--devices", type=_devices, default=NO_RULES, metavar="JSON", help="which devices are which GRES")
     given = parser.parse_args(arguments)
     return Settings(
         slurmrestd_url=given.slurmrestd_url,
@@ -59,7 +67,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         kubeconfig=given.kubeconfig,
         health_port=given.health_port,
         lease=given.lease,
+        webhook=given.webhook,
         log_level=given.log_level,
+        devices=given.devices,
     )
 
 
@@ -69,7 +79,15 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
-def _port(text: str) -> int:
+def _devices(text: str) -> Rules:
+    try:
+        return parse_devices(text)
+    except DevicesError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def port(text: str) -> int:
+    """A port, as a type of argparse."""
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; give 0 to 65535")
     return int(text)

@@ -55,10 +55,12 @@ class Slurm:
             self._users[user] = await self._open.enter_async_context(self._connect(user))
         return await self._users[user].call(request, timeout=timeout)
 
-    async def start(self, job_id: int, admin_comment: str) -> None:
-        """Let a held job start. A job that Slurm doesn't know is no error."""
+    async def start(self, job_id: int, admin_comment: str) -> bool:
+        """Let a held job start. A job that Slurm doesn't know is no error. Whether it knows it."""
         with contextlib.suppress(NotFound):
             await self.call(protocol.start_external(job_id, admin_comment))
+            return True
+        return False
 
     async def cancel(self, job_id: int) -> None:
         """Cancel a job. One that has ended, or that Slurm doesn't know, is no error."""

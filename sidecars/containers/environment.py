@@ -20,6 +20,16 @@ _OF_THE_NODE: Final = frozenset({"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SHELL
 """Variables about files of the node, which are others in an image."""
 
 
+_OF_THE_CLIENT: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})
+"""Variables that name files of slurmd's container, which an image doesn't have."""
+
+
+def own(variables: Mapping[bytes, bytes]) -> dict[str, str]:
+    """The environment of this process (`os.environb`), which Slurm has started in place of the task's program."""
+    found = {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
+    return {name: value for name, value in found.items() if name not in _OF_THE_CLIENT}
+
+
 def read(path: str) -> dict[str, str]:
     """The environment that slurmstepd wrote for this task.
 

@@ -23,6 +23,8 @@ CACHE: Final = "/var/cache/slurm-containers"
 FAILED: Final = 125
 """Exit code of a task whose container could not start, like that of other container tools."""
 
+OWN: Final = "self"
+
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ASK_SECONDS: Final = 20.0
 _GIB: Final = 1 << 30
@@ -41,7 +43,9 @@ def parser() -> argparse.ArgumentParser:
     """The options that oci.conf sets. Users don't see them."""
     found = argparse.ArgumentParser(prog="slurm-oci-run", description=__doc__, allow_abbrev=False)
     found.add_argument("--image", required=True, help="value of --container of the step")
-    found.add_argument("--environment", required=True, help="file with the environment of the task")
+    found.add_argument(
+        "--environment", required=True, help=f"file with the environment of the task, or `{OWN}`: that of this process"
+    )
     found.add_argument("--step", type=int, default=0, help="number of the step")
     found.add_argument("--cache", default=CACHE, help="folder of the unpacked images")
     found.add_argument("--max-gib", type=float, default=0, help="size of a user's unpacked images; 0: no limit")
@@ -51,6 +55,14 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--default-registry", default=references.DOCKER_HUB)
     found.add_argument("--insecure-registry", action="append", default=[])
     found.add_argument("--mount", action="append", default=[], help="SOURCE[:TARGET] of the site, if it exists")
+    found.add_argument("--container-mounts", default="", help="SOURCE[:TARGET],… of the user")
+    found.add_argument("--container-workdir", help="the folder in which the program starts")
+    found.add_argument("--container-env", default="", help="names of variables that keep the job's value")
+    home = found.add_mutually_exclusive_group()
+    home.add_argument("--mount-home", action="store_true", help="mount the user's home folder")
+    home.add_argument("--no-mount-home", action="store_true", help="no mount of the site shows the user's home folder")
+    found.add_argument("--read-only", action="store_true", help="the image can't be written to")
+    found.add_argument("--entrypoint", action="store_true", help="run the image's entrypoint with the command")
     found.add_argument("command", nargs="+")
     return found
 
@@ -68,22 +80,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def start(options: argparse.Namespace) -> NoReturn:
     """Become the program in the container. Raises ContainerError."""
     named = references.parse(options.image, options.default_registry)
-    job = environment.read(options.environment)
+    job = environment.own(os.environb) if options.environment == OWN else environment.read(options.environment)
     chosen = _mounts(options, job)
     root = _folder(named.path) if isinstance(named, references.Folder) else _image(named, options, job)
     if nvidia.wanted(job):
         chosen = mounts.unique((*nvidia.mounts(), *chosen))
-    prefer = frozenset(job.get("CONTAINER_ENV", "").split(","))
+    prefer = frozenset((job.get("CONTAINER_ENV", "") + "," + options.container_env).split(","))
     variables = environment.compose(job, _texts(root.config.get("Env")), prefer)
     if any(mount.target.startswith(f"{nvidia.LIBRARIES}/") for mount in chosen):
         nvidia.add_paths(variables)
     folder = root.config.get("WorkingDir")
     folder = command.working_folder(
-        job.get("CONTAINER_WORKDIR"), _here(), chosen, folder if isinstance(folder, str) else None
+        options.container_workdir or job.get("CONTAINER_WORKDIR"),
+        _here(),
+        chosen,
+        folder if isinstance(folder, str) else None,
     )
     words = list(options.command)
     if options.step != command.BATCH_STEP:
         words[0] = command.program(words[0], job)
+        if options.entrypoint:
+            words = [*_texts(root.config.get("Entrypoint")), *words]
     file = os.memfd_create("environment", 0)
     os.write(file, environment.render(variables))
     line = command.ch_run(
@@ -91,7 +108,7 @@ def start(options: argparse.Namespace) -> NoReturn:
         mounts=[mounts.prepare(root.path, mount) for mount in chosen],
         folder=folder,
         environment=f"/proc/self/fd/{file}",
-        writable=command.has_overlay(os.uname().release),
+        writable=not options.read_only and command.has_overlay(os.uname().release),
         command=words,
     )
     sys.stdout.flush()
@@ -104,7 +121,12 @@ def start(options: argparse.Namespace) -> NoReturn:
 def _mounts(options: argparse.Namespace, job: Mapping[str, str]) -> tuple[mounts.Mount, ...]:
     site = [mount for text in options.mount for mount in mounts.parse(text, "containers.mounts")]
     found = [mount for mount in site if Path(mount.source).exists()]
+    if options.no_mount_home:
+        found = [mount for mount in found if not mounts.shows(mount, _home())]
+    if options.mount_home:
+        found.append(mounts.Mount(_home(), _home()))
     found += mounts.parse(job.get("CONTAINER_MOUNTS", ""), "CONTAINER_MOUNTS")
+    found += mounts.parse(options.container_mounts, "--container-mounts")
     if options.step == command.BATCH_STEP:
         # The batch script, at the path by which it is called.
         script = str(Path(options.command[0]).parent)

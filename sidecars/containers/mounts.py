@@ -48,6 +48,11 @@ def _one(text: str, place: str) -> Mount:
     return Mount(source, target)
 
 
+def shows(mount: Mount, path: str) -> bool:
+    """Whether `path` of the node, or something in it, is visible by this mount."""
+    return f"{path}/".startswith(f"{mount.source}/") or f"{mount.source}/".startswith(f"{path}/")
+
+
 def unique(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     """The last mount of each target, parents first, so that none hides another."""
     last = {mount.target: mount for mount in mounts}

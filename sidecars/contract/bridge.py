@@ -64,6 +64,12 @@ DRAIN_PREFIX: Final = "slurm-bridge: "
 KUBE_NODE: Final = "scheduler.slinky.slurm.net/kube-node"
 """Key in the Extra of a Slurm node that the bridge has created: the name of its Kubernetes node."""
 
+DEVICES: Final = "scheduler.slinky.slurm.net/devices"
+"""Key in it of the devices that Slurm has by index: GRES, driver, pool and name of each, in the order of the indices.
+
+It is written once: a job's indices mean the devices that the record had when it was created.
+"""
+
 MISSING: Final = "-"
 """The value in a Slurm node's Extra of a label that the Kubernetes node lacks. No label has this value."""
 
@@ -132,13 +138,30 @@ def group_id(name: str) -> str:
     return f"group/{name}"
 
 
-def node_extra(kube_node: str, labels: Mapping[str, str], keys: Iterable[str]) -> str:
-    """The Extra of a Slurm node: the values of these label keys on its Kubernetes node.
+def node_extra(
+    kube_node: str, labels: Mapping[str, str], keys: Iterable[str], devices: Iterable[tuple[str, ...]] = ()
+) -> str:
+    """The Extra of a Slurm node: the values of these label keys on its Kubernetes node, and its `devices_of`.
 
     Slurm finds no node by a key that the node lacks, not even by `!=`. Therefore every node has every key.
     """
-    values = {key: labels[key] or EMPTY if key in labels else MISSING for key in sorted(keys)}
+    values: dict[str, object] = {key: labels[key] or EMPTY if key in labels else MISSING for key in sorted(keys)}
+    named = list(devices)
+    if named:
+        values[DEVICES] = named
     return json.dumps({KUBE_NODE: kube_node, **values}, separators=(",", ":"))
+
+
+def devices_of(text: str) -> tuple[tuple[str, ...], ...]:
+    """GRES, driver, pool and name of each device in a node's Extra; () for an Extra without any."""
+    try:
+        found = json.loads(text) if text else None
+    except ValueError:
+        return ()
+    named = found.get(DEVICES) if isinstance(found, dict) else None
+    if not isinstance(named, list) or not all(isinstance(it, list) and len(it) == 4 for it in named):
+        return ()
+    return tuple(tuple(map(str, it)) for it in named)
 
 
 def labels_of(text: str) -> dict[str, str] | None:

@@ -127,6 +127,21 @@ EXPORTER_EXTERNAL_METRICS_KEY_FILE: Final = "EXPORTER_EXTERNAL_METRICS_KEY_FILE"
 EXPORTER_NAMESPACE: Final = "EXPORTER_NAMESPACE"
 """The namespace of the NodeSets: that API answers for no other one."""
 
+CHECK_FILE: Final = "CHECK_FILE"
+"""A declared check, a JSON object (`sidecars.policy.checks.declared`)."""
+
+CHECK_TOKEN_FILE: Final = "CHECK_TOKEN_FILE"  # noqa: S105 - a path
+"""A token of SlurmUser, with which a check reads, drains and undrains nodes."""
+
+CHECK_JOB_TOKEN_FILE: Final = "CHECK_JOB_TOKEN_FILE"  # noqa: S105 - a path
+"""A token of the user of the check's jobs."""
+
+CHECK_RESULTS: Final = "CHECK_RESULTS"
+"""NAMESPACE/NAME of the ConfigMap with the results of checks."""
+
+EXPORTER_CHECKS_FOLDER: Final = "EXPORTER_CHECKS_FOLDER"
+"""The folder with the results of checks that run as Slurm jobs, a file for each."""
+
 EXPORTER_PORT: Final = "EXPORTER_PORT"
 """The TCP port of /metrics, /healthz and /readyz."""
 

@@ -17,6 +17,9 @@ POD_PREFIX = "slurm-node: "
 HEALTH_PREFIX = POD_PREFIX + "health: "
 """Begins the reasons of Slurm's HealthCheckProgram (charts/slurm-operator/workloads/health-run.sh)."""
 
+CHECK_PREFIX = POD_PREFIX + "check: "
+"""Begins the reasons of checks that run as Slurm jobs (`sidecars.checks`). The name of the check and `: ` follow."""
+
 POD_LEAVING = POD_PREFIX + "the pod is terminating"
 """`node` drains the Slurm node with it when slurmd is about to be stopped."""
 
@@ -149,6 +152,11 @@ class NodeReason(Explained):
         HEALTH_PREFIX + "gpu-xid: REASON",
         "The kernel has logged an Xid error of the GPU.",
         "Repair the GPU, then delete the pod: the check of the new pod ignores older errors.",
+    )
+    CHECK = (
+        CHECK_PREFIX + "REASON",
+        "A check that ran as a Slurm job on the node has failed. The reason begins with the name of the check.",
+        "Repair the node. The next run of the check that passes undrains it ([Checks that run](../checks.md)).",
     )
     SILENT = (
         NOT_RESPONDING,

@@ -39,7 +39,13 @@ _RESOURCES = {
     kind: (f"{GROUP}/namespaces/{{}}/{kind.lower()}", "resources")
     for kind in ("Accountings", "RestApis", "LoginSets", "Tokens")
 }
-_MORE = {"job": _QUOTAS, "nodeset": _QUOTAS, "doctor": _QUOTAS | _RESOURCES}
+_CHECKS = {
+    "results of checks": (
+        "/api/v1/namespaces/{}/configmaps?labelSelector=app.kubernetes.io/component%3Dcheck-results",
+        "check_results",
+    )
+}
+_MORE = {"job": _QUOTAS, "node": _CHECKS, "nodeset": _QUOTAS, "doctor": _QUOTAS | _RESOURCES}
 """What some questions need too."""
 _WITHOUT_SLURM = frozenset({"pod", "config"})
 """Questions that Kubernetes answers."""

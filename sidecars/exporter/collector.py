@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sidecars.exporter import controller, families
+from sidecars.exporter.checks import add_checks, read_results
 from sidecars.exporter.compatible import served
 from sidecars.exporter.doubt import Doubt, Suspect
 from sidecars.exporter.external import NoData, NoNodeSet
@@ -87,7 +88,8 @@ class Collector:
         self._now = now
         self._offload = offload
         chosen = served(settings.families, settings.name_sets)
-        self._metrics = [it for it in chosen if settings.nodesets or it.source is not Source.AUTOSCALING]
+        absent = {Source.AUTOSCALING: not settings.nodesets, Source.CHECKS: settings.checks is None}
+        self._metrics = [it for it in chosen if not absent.get(it.source)]
         needed = {metric.source for metric in self._metrics}
         if settings.nodesets:
             needed.add(Source.AUTOSCALING)
@@ -132,7 +134,10 @@ class Collector:
         state = self._states[source]
         began, asked_at = self._clock(), self._now()
         try:
-            value = await _READS[source](self._client, None if state.doubt.raised else state.value)
+            if source is Source.CHECKS and self._settings.checks is not None:
+                value: Any = read_results(self._settings.checks)
+            else:
+                value = await _READS[source](self._client, None if state.doubt.raised else state.value)
             state.doubt.check(state.value, value, began)
             await self._offload(functools.partial(self._render, source, value))
         except SlurmError as error:
@@ -181,6 +186,8 @@ class Collector:
                 controller.add_licenses(samples, value)
             case Source.RESERVATIONS:
                 controller.add_reservations(samples, value, now=self._now())
+            case Source.CHECKS:
+                add_checks(samples, value)
             case Source.AUTOSCALING:
                 self._wanted.decide(value, samples, self._now())
         state = self._states[source]

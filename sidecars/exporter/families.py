@@ -60,6 +60,10 @@ def _autoscaling(name: str, meaning: str, *labels: str) -> Metric:
     return _metric(Family.AUTOSCALING, Source.AUTOSCALING, name, meaning, *labels)
 
 
+def _check(name: str, meaning: str, *labels: str) -> Metric:
+    return _metric(Family.CHECKS, Source.CHECKS, name, meaning, "check", *labels)
+
+
 def _own(name: str, meaning: str, *labels: str) -> Metric:
     return _metric(Family.EXPORTER, Source.NONE, name, meaning, *labels)
 
@@ -316,6 +320,24 @@ WANTED_REPLICAS = _autoscaling(
 )
 NOT_COUNTED = _autoscaling(
     "slurm_autoscaling_jobs_not_counted", "Pending jobs for which no node is added, by reason.", "reason"
+)
+
+# ---- checks --------------------------------------------------------------------------------------------------------
+
+CHECK_END = _check("slurm_check_last_run_timestamp_seconds", "When the last run of the check ended.")
+CHECK_DURATION = _check("slurm_check_last_run_duration_seconds", "Duration of the last run of the check.")
+CHECK_NODES = _check(
+    "slurm_check_nodes",
+    "Nodes of the last run by result: passed, failed, hung, skipped, or interrupted (untested).",
+    "result",
+)
+CHECK_NOT_PASSED = _check(
+    "slurm_check_node_not_passed", "1 for each node that did not pass the last run, with its result.", "node", "result"
+)
+CHECK_VALUE = _check(
+    "slurm_check_node_measured",
+    "What the check measured on the node: bit/s, bytes, seconds, or a fraction.",
+    *("node", "value"),
 )
 
 # ---- exporter ------------------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from sidecars.contract.logs import PrintableFormatter
 from sidecars.exporter import external
 from sidecars.exporter.collector import Collector
 from sidecars.exporter.metrics import Source
-from sidecars.exporter.serving import application, serve
+from sidecars.exporter.serving import application
 from sidecars.exporter.settings import Settings, parse
+from sidecars.serving import serve
 from sidecars.slurm.client import Client
 from sidecars.slurm.tokens import TokenFile, Tokens, TokenSource
 

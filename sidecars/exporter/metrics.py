@@ -27,6 +27,8 @@ class Source(StrEnum):
     RESERVATIONS = "reservations"
     AUTOSCALING = "autoscaling"
     """The queue, the nodes, the partitions and the reservations together, if EXPORTER_NODESETS has any."""
+    CHECKS = "checks"
+    """The files of EXPORTER_CHECKS_FOLDER, if it is set. Nothing of Slurm's."""
     NONE = "none"
     """The exporter itself."""
 
@@ -58,6 +60,8 @@ class Family(StrEnum):
     """Reservations."""
     AUTOSCALING = "autoscaling"
     """What the planner wants for the NodeSets of EXPORTER_NODESETS."""
+    CHECKS = "checks"
+    """Results of the checks that run as Slurm jobs."""
     EXPORTER = "exporter"
     """The exporter itself. Always on."""
 

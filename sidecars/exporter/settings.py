@@ -42,6 +42,8 @@ class Settings:
     certificate: tuple[Path, Path] | None = None
     """Certificate and key for TLS; None: plain HTTP."""
     nodesets: tuple[Declared, ...] = ()
+    checks: Path | None = None
+    """The folder with the results of checks; None: they are not served."""
     external: External | None = None
     """None: external.metrics.k8s.io is not served."""
 
@@ -71,6 +73,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         port=port,
         certificate=_certificate(environment, variables.EXPORTER_TLS_CERTIFICATE_FILE, variables.EXPORTER_TLS_KEY_FILE),
         nodesets=nodesets,
+        checks=Path(folder) if (folder := environment.get(variables.EXPORTER_CHECKS_FOLDER)) else None,
         external=_external(environment) if nodesets else None,
     )
 

@@ -1,6 +1,5 @@
 """What the operator serves: /healthz and /readyz for the kubelet, /metrics for Prometheus, plain or guarded."""
 
-import asyncio
 import hashlib
 import ssl
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from sidecars.generated import GenerationError, certificate
 from sidecars.kube import ApiError, Client, Resource, Unreachable
 from sidecars.operator.settings import Settings, address
 
@@ -102,20 +102,13 @@ async def serve(settings: Settings, client: Client) -> Callable[[], Awaitable[No
 
 async def self_signed() -> ssl.SSLContext:
     """TLS with a certificate generated for this process. Raises OSError if openssl is missing or fails."""
+    try:
+        made = await certificate("slurm-operator", 3650)
+    except GenerationError as error:
+        raise OSError(f"no certificate for the metrics: {error}") from error
     with tempfile.TemporaryDirectory() as folder:
-        key, certificate = Path(folder) / "key.pem", Path(folder) / "certificate.pem"
-        openssl = await asyncio.create_subprocess_exec(
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-            *("-days", "3650", "-subj", "/CN=slurm-operator", "-keyout", str(key), "-out", str(certificate)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, output = await openssl.communicate()
-        if openssl.returncode != 0:
-            raise OSError(
-                f"openssl can't make a certificate for the metrics: {output.decode(errors='replace').strip()}"
-            )
+        pem = Path(folder) / "certificate.pem"
+        pem.write_text("".join(made))
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(pem)
         return context

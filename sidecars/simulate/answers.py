@@ -211,7 +211,7 @@ def _external(job: SimJob) -> Json:
         "het_job_id": number(job.het_id),
         "het_job_offset": number(job.het_offset),
         "job_resources": {"nodes": {"allocation": nodes}} if nodes else None,
-        "gres_detail": [],
+        "gres_detail": [job.gres.get(name, "") for name in job.allocation] if job.gres else [],
     }
 
 

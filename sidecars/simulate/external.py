@@ -30,13 +30,52 @@ class ExternalJobs(PowerSaving):
     users: frozenset[str] | None = None
     """The users whom slurmctld can resolve; None for any."""
 
-    def job_run(self, job_id: int, slots: Mapping[str, int]) -> None:
-        """A pending external job starts, with that many tasks on each of these nodes."""
+    def job_run(self, job_id: int, slots: Mapping[str, int], gres: Mapping[str, str] | None = None) -> None:
+        """A pending external job starts, with that many tasks on each of these nodes. One that runs gets more nodes.
+
+        `gres`: what it has of their GRES, as in `gpu:h100:2(IDX:0-1)`.
+        """
         job = self.jobs[job_id]
-        now = int(self.clock())
-        job.states, job.nodes, job.start_time = {"RUNNING"}, list(slots), now
-        job.allocation = {name: count * job.cpus for name, count in slots.items()}
+        if "RUNNING" not in job.states:
+            job.start_time, job.allocation, job.gres = int(self.clock()), {}, {}
+        job.allocation |= {name: count * job.cpus for name, count in slots.items()}
+        job.gres |= gres or {}
+        job.states, job.nodes = {"RUNNING"}, list(job.allocation)
         self._touch_job(job)
+
+    def job_suspend(self, job_id: int) -> None:
+        """As for any job. slurmctld sends it to the slurmd of an external job's nodes, which have none."""
+        super().job_suspend(job_id)
+        self._send_to_slurmd(job_id, self.jobs[job_id].nodes)
+
+    def job_resume(self, job_id: int) -> None:
+        """As for any job, whatever others have got meanwhile."""
+        super().job_resume(job_id)
+        self._send_to_slurmd(job_id, self.jobs[job_id].nodes)
+
+    def job_block(self, job_id: int, blocked: bool) -> None:
+        """An administrator makes it a held job, or releases it. One that runs continues."""
+        self.jobs[job_id].blocked = blocked
+        self._touch_job(self.jobs[job_id])
+
+    def job_requeue(self, job_id: int) -> bool:
+        """Whether a job can be requeued: an external one never can."""
+        return not self.jobs[job_id].external
+
+    def job_shrink(self, job_id: int, nodes: int) -> bool:
+        """A running job gives up its last nodes, without a change of its states. Whether it has so many."""
+        job = self.jobs[job_id]
+        if "RUNNING" not in job.states or not 0 < nodes <= len(job.nodes):
+            return False
+        released, job.nodes = job.nodes[nodes:], job.nodes[:nodes]
+        job.allocation = {name: job.allocation[name] for name in job.nodes}
+        self._touch_job(job)
+        self._send_to_slurmd(job_id, released)
+        return True
+
+    def _send_to_slurmd(self, job_id: int, nodes: list[str]) -> None:
+        for name in nodes if self.jobs[job_id].external else ():
+            self.node_silence(name)
 
     def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
         """As for any job. The end of the first component of a heterogeneous job ends the others."""

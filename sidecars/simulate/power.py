@@ -178,7 +178,7 @@ def _less(configured: str, reported: str) -> str:
 def _has_gres(items: nodeconf.NodeConf) -> bool:
     """Whether GresConf has as much of each resource as Gres."""
     lines = [
-        dict(it.partition("=")[::2] for it in line.split(",")) for line in (items.get("GresConf") or "").split(";")
+        dict(it.partition("=")[::2] for it in line.split(",")) for line in (items.get("GresConf") or "").split("+")
     ]
     present = Counter[tuple[str, str]]()
     for line in lines:

@@ -134,6 +134,8 @@ class SimJob:
     """CPUs of an external job or a guard by node."""
     guard: bool = False
     """Whether it is a batch job that waits, with GUARD_OUTPUT. Otherwise as an external job."""
+    gres: dict[str, str] = field(default_factory=dict)
+    """What an external job has of the GRES of each node, as Slurm writes it."""
     het_id: int = 0
     """The id of the first component, for a component of a heterogeneous job."""
     het_offset: int = 0

@@ -23,6 +23,16 @@ The comment and the name can be changed. The path is that of /dev/null, and one 
 
 
 @dataclass(frozen=True, slots=True)
+class Gres:
+    """What a job has of one GRES on one node."""
+
+    name: str
+    """With its type, as `gpu:h100`."""
+    indices: frozenset[int] | None = None
+    """The places of these devices among all of the GRES on the node, of any type. None: Slurm only counts them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """What a job has on one node."""
 
@@ -31,6 +41,7 @@ class Allocation:
     memory: int = 0
     """MiB; 0 where Slurm doesn't allocate memory."""
     gpus: int = 0
+    gres: tuple[Gres, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sidecars.contract import manifest, paths
 from sidecars.slurm import conf
-from sidecars.workloads import gres, health, job_logs, slurm_conf_lines
+from sidecars.workloads import gres, health, job_logs, slurm_conf_lines, topology
 from sidecars.workloads.facts import Facts, combined, digest
 from sidecars.workloads.resources import (
     Controller,
@@ -102,13 +102,16 @@ class ConfigSet:
         return combined({"": self.digests})
 
 
-def compose(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> ConfigSet:
+def compose(
+    controller: Controller, nodesets: Sequence[NodeSet], facts: Facts, blocks: topology.Blocks = topology.NO_BLOCKS
+) -> ConfigSet:
     """All files of the cluster; for an external Controller the slurm.conf that its clients need.
 
-    Deterministic. Raises ResourceError for a Controller without a valid slurm.conf, MissingReferenceError for
-    referenced ConfigMaps that don't exist.
+    `blocks`: those of the block topologies among spec.topologies. Deterministic. Raises
+    ResourceError for a Controller without a valid slurm.conf, MissingReferenceError for referenced ConfigMaps that
+    don't exist.
     """
-    composer = _Composer(controller, facts)
+    composer = _Composer(controller, facts, blocks)
     composer.compose(nodesets)
     return composer.result()
 
@@ -135,9 +138,10 @@ class _Script:
 class _Composer:
     """Collects the files of one cluster, where they come from, and what had to be left out."""
 
-    def __init__(self, controller: Controller, facts: Facts) -> None:
+    def __init__(self, controller: Controller, facts: Facts, blocks: topology.Blocks) -> None:
         self._controller = controller
         self._facts = facts
+        self._blocks = blocks
         self._files: dict[str, str] = {}
         self._binary: dict[str, bytes] = {}
         self._origins: dict[str, tuple[Origin, ...]] = {}
@@ -165,6 +169,8 @@ class _Composer:
             )
             for reference in controller.spec.config_file_refs or ():
                 self._bring(reference, "spec.configFileRefs")
+            if controller.spec.topologies:
+                self._topology()
             extra = conf.parse_readable(controller.spec.extra_conf)
             general = slurm_conf_lines.general(controller, nodesets)
             updates = slurm_conf_lines.group_updates(controller, extra)
@@ -301,6 +307,13 @@ class _Composer:
         if lines:
             self._files["gres.conf"] = "".join(f"{line}\n" for line in lines)
             self._origins["gres.conf"] = tuple(origins)
+
+    def _topology(self) -> None:
+        for name in sorted({topology.FILE, "topology.conf"} & (self._files.keys() | self._binary.keys())):
+            remedy = f"the operator writes {topology.FILE} for spec.topologies: remove one of the two"
+            self._problem(self._origins[name][0].source, remedy, name)
+        self._files[topology.FILE] = topology.render(self._controller.spec.topologies, self._blocks)
+        self._origins[topology.FILE] = (Origin(1, "spec.topologies"),)
 
     def _extra(self, lists: Mapping[str, str]) -> None:
         extra = self._controller.spec.extra_conf.rstrip("\n")

@@ -58,6 +58,18 @@ class Config:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
 
+    def on(self, below: "Config") -> "Config":
+        """This configuration where it says something, and that of the image `below` elsewhere."""
+        return Config(
+            environment={**below.environment, **self.environment},
+            labels={**below.labels, **self.labels},
+            user=self.user or below.user,
+            working_directory=self.working_directory or below.working_directory,
+            ports=self.ports or below.ports,
+            entrypoint=self.entrypoint or below.entrypoint,
+            command=self.command or below.command,
+        )
+
 
 @dataclass(frozen=True)
 class Stage:

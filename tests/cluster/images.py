@@ -42,6 +42,9 @@ REGISTRY = "ghcr.io/slurm-charts"
 IMAGES = {image.repository.removeprefix(f"{REGISTRY}/"): image.tag for image in _DEFAULTS}
 """Names and tags of the images, which are those of the charts' default values."""
 
+VARIANTS = {"slurmd-mpi": IMAGES["slurmd"]}
+"""Names and tags of images that continue one of the others. They are built on request alone."""
+
 DEBIAN = "docker.io/library/debian:"
 """Base images that mmdebstrap can stand in for: a Debian suite, slim or not."""
 
@@ -151,19 +154,27 @@ class Blob:
     size: int
 
 
-def plan(context: Path = REPOSITORY) -> tuple[Image, ...]:
-    """The images that images/ of the repository `context` defines. Builds nothing."""
-    images = []
-    for name, tag in IMAGES.items():
-        path = context / "images" / name / "Containerfile"
-        stages = parse(path.read_text(), str(path.relative_to(context)))
-        tops: dict[str, Layer] = {}
-        for stage in stages:
-            tops[stage.name] = _top(stage, tops, context)
-        config = stages[-1].config
-        config = replace(config, labels={**config.labels, "org.opencontainers.image.version": tag})
-        images.append(Image(f"{REGISTRY}/{name}:{tag}", tops[stages[-1].name], config))
-    return tuple(images)
+def plan(context: Path = REPOSITORY, names: Collection[str] = tuple(IMAGES)) -> tuple[Image, ...]:
+    """The images of these names that images/ of the repository `context` defines, in one order. Builds nothing."""
+    known = IMAGES | VARIANTS
+    return tuple(_image(name, tag, context) for name, tag in known.items() if name in names)
+
+
+def _image(name: str, tag: str, context: Path) -> Image:
+    path = context / "images" / name / "Containerfile"
+    stages = parse(path.read_text(), str(path.relative_to(context)))
+    tops: dict[str, Layer] = {}
+    config = stages[-1].config
+    for stage in stages:
+        continued = next((own for own in IMAGES if stage.base == f"{REGISTRY}/{own}:{IMAGES[own]}"), None)
+        if continued and continued != name:
+            below = _image(continued, IMAGES[continued], context)
+            tops[stage.base] = below.top
+            if stage is stages[-1]:
+                config = config.on(below.config)
+        tops[stage.name] = _top(stage, tops, context)
+    config = replace(config, labels={**config.labels, "org.opencontainers.image.version": tag})
+    return Image(f"{REGISTRY}/{name}:{tag}", tops[stages[-1].name], config)
 
 
 def build_images(cache: Path, say: Callable[[str], None], only: Collection[str] = tuple(IMAGES)) -> Path:
@@ -174,7 +185,7 @@ def build_images(cache: Path, say: Callable[[str], None], only: Collection[str] 
     build leaves no archive and is continued by the next. Raises ClusterError.
     """
     folder = cache / "images"
-    images = tuple(image for image in plan() if image.reference.partition(":")[0].rpartition("/")[2] in only)
+    images = plan(names=only)
     parts = [_ARCHIVE, *(image.reference + image.top.key + repr(image.config) for image in images)]
     final = folder / "archives" / _digest(parts)
     with cache_folder.locked(folder / "build.lock"):
@@ -194,7 +205,7 @@ def trees(cache: Path, name: str) -> list[Path]:
     `cache` and errors are those of `build_images`.
     """
     folder = cache / "images"
-    [image] = [it for it in plan() if it.reference.startswith(f"{REGISTRY}/{name}:")]
+    [image] = plan(names=(name,))
     with cache_folder.locked(folder / "build.lock"):
         _Builder(folder, lambda _: None).blobs([image])
     return [folder / "layers" / layer.key / "tree" for layer in reversed(image.top.chain)]

@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 import tarfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -117,7 +118,13 @@ class Node:
 
     def import_images(self, *archives: Path) -> bool:
         """Import image archives into the node. False if it has them all already."""
-        marker = self.images / "imported.json"
+        return self._import(self.images / "imported.json", archives)
+
+    def import_more(self, archive: Path) -> bool:
+        """Import an archive with images that not every cluster has. False if it has it already."""
+        return self._import(self.images / "more.json", (archive,))
+
+    def _import(self, marker: Path, archives: Iterable[Path]) -> bool:
         wanted = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in archives}
         try:
             imported = json.loads(marker.read_text())

@@ -2,11 +2,15 @@
 
 They need a Slurm of their own without node records, whose partition `all` has all nodes, and the users `slurm` and
 `mail`. `run` has a started job run with its tasks on one of the two nodes; a real Slurm does that automatically.
+
+What makes a node of a real Slurm NOT_RESPONDING for good comes last.
 """
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from sidecars.contract import bridge
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, ServerFault
 from sidecars.slurm.external import Allocation, ExternalJob, ExternalRequest
@@ -16,8 +20,11 @@ from tests.contract.target import Target
 class Run(Protocol):
     """Has a started job run with that many tasks on that node, by its place in `Target.nodes`."""
 
-    async def __call__(self, job_id: int, tasks: int, node: int = 0) -> None:
-        """Until it does."""
+    async def __call__(self, job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
+        """Until it does. `gres`: what it gets of the node's GRES, as a real Slurm writes it."""
+
+    async def scontrol(self, *words: str) -> bool:
+        """Run scontrol as an administrator: whether Slurm does it."""
 
 
 Placeholder = Callable[[Target, Run], Awaitable[None]]
@@ -54,11 +61,11 @@ async def job(slurm: Target, job_id: int) -> ExternalJob:
     return await slurm.call(protocol.get_external_job(job_id))
 
 
-async def started(slurm: Target, run: Run, request: ExternalRequest) -> ExternalJob:
+async def started(slurm: Target, run: Run, request: ExternalRequest, gres: str = "") -> ExternalJob:
     """A job that was submitted, started and runs."""
     job_id = await slurm.call(protocol.submit_external(request), user=USER)
     await slurm.call(protocol.start_external(job_id, "ours"))
-    await run(job_id, request.tasks)
+    await run(job_id, request.tasks, gres=gres)
 
     async def look() -> ExternalJob | None:
         found = await job(slurm, job_id)
@@ -129,6 +136,57 @@ async def a_wrong_partition_node_or_user_is_refused(slurm: Target, run: Run) -> 
 @scenario
 async def a_job_that_slurm_does_not_know_is_not_found(slurm: Target, run: Run) -> None:
     await slurm.refused(NotFound, protocol.get_external_job(99_999))
+
+
+TYPED = "Gres=gpu:1g.5gb:2,gpu:h100:3,mig:1 GresConf=count=2,name=gpu,type=1g.5gb,file=gpu-[0-1]+"
+TYPED += "count=3,name=gpu,type=h100,file=gpu-[2-4]+count=1,name=mig,file=mig-0"
+
+
+async def has_devices(slurm: Target, name: str) -> None:
+    """The node has parts of GPUs, whole GPUs and something else."""
+    size = "CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=16000"
+    await slurm.call(protocol.create_nodes(f"NodeName={name} NodeAddr=127.0.0.1 {size} State=External {TYPED}"))
+
+
+async def all_end(slurm: Target) -> None:
+    """No job is left, and no node."""
+    for job_id in await slurm.call(protocol.get_job_states()):
+        await slurm.call(protocol.cancel_job(job_id))
+    for name in slurm.nodes:
+        nodes = await slurm.call(protocol.get_nodes())
+        if nodes is not None and any(it.name == name for it in nodes.nodes):
+            await slurm.call(protocol.delete_node(name))
+
+
+@scenario
+async def the_indices_of_a_gres_count_its_types_in_the_order_of_the_record(slurm: Target, run: Run) -> None:
+    await all_end(slurm)
+    await has_devices(slurm, slurm.nodes[0])
+    assert (await slurm.node(slurm.nodes[0])).gres == "gpu:1g.5gb:2,gpu:h100:3,mig:1"
+    seen: set[tuple[str, int]] = set()
+    for gres, tasks, details in (
+        ("gres/gpu:h100:2", 1, "gpu:h100:2(IDX:2-3)"),
+        ("gres/gpu:1g.5gb:1", 2, "gpu:1g.5gb:2(IDX:0-1)"),
+        ("gres/gpu:h100:1,gres/mig:1", 1, "gpu:h100:1(IDX:4),mig:1(IDX:0)"),
+    ):
+        request = dataclasses.replace(ONE, cpus_per_task=1, tasks=tasks, gres_per_task=gres)
+        found = await started(slurm, run, request, details)
+        [allocation] = found.allocations
+        its = {(it.name, index) for it in allocation.gres for index in it.indices or ()}
+        assert not its & seen
+        seen |= its
+    gpus = {("gpu:1g.5gb", 0), ("gpu:1g.5gb", 1), ("gpu:h100", 2), ("gpu:h100", 3), ("gpu:h100", 4)}
+    assert seen == gpus | {("mig", 0)}
+    await all_end(slurm)
+
+
+@scenario
+async def the_extra_of_a_record_keeps_its_devices_as_they_were_written(slurm: Target, run: Run) -> None:
+    await all_end(slurm)
+    await fresh(slurm)
+    extra = bridge.node_extra("k1", {"zone": "a"}, ["zone"], [("gpu:h100", "gpu.example.com", "k1/pool", "gpu-0")])
+    await slurm.call(protocol.update_nodes(slurm.nodes[:1], extra=extra))
+    assert (await slurm.node(slurm.nodes[0])).extra == extra
 
 
 LEADER = ExternalRequest("leader", "all", "ours", cpus_per_task=1, memory_per_task=100, minutes=5)
@@ -248,3 +306,97 @@ async def a_heterogeneous_job_with_a_wrong_component_leaves_nothing_that_could_r
     assert 2018 in await slurm.refused(NotFound, protocol.submit_external(LEADER, wrong), user=USER)
     left = {key: it for key, it in (await slurm.call(protocol.get_job_states())).items() if key not in before}
     assert set(left.values()) == {frozenset({"CANCELLED"})}
+
+
+TWO_NODES = ExternalRequest("g", "all", "mine", 2, 2, 2, cpus_per_task=2, memory_per_task=500, minutes=5)
+
+
+async def on_both_nodes(slurm: Target, run: Run) -> ExternalJob:
+    """A job that runs with a task on each of them."""
+    await fresh(slurm)
+    await exists(slurm, slurm.nodes[1])
+    job_id = await slurm.call(protocol.submit_external(TWO_NODES), user=USER)
+    await slurm.call(protocol.start_external(job_id, "ours"))
+    await run(job_id, 1)
+    await run(job_id, 1, 1)
+
+    async def look() -> ExternalJob | None:
+        found = await job(slurm, job_id)
+        return found if len(found.allocations) == 2 else None
+
+    return await slurm.until("the job to run", look)
+
+
+@scenario
+async def the_cpus_of_a_running_job_stay_as_they_are(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    found = await started(slurm, run, ONE)
+    for change in ("numcpus=1", "numtasks=2"):
+        assert not await run.scontrol("update", f"jobid={found.job_id}", change)
+    assert (await job(slurm, found.job_id)).allocations == found.allocations
+
+
+@scenario
+async def a_running_external_job_is_never_requeued(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    found = await started(slurm, run, ONE)
+    for command in ("requeue", "requeuehold"):
+        assert not await run.scontrol(command, str(found.job_id))
+    now = await job(slurm, found.job_id)
+    assert (now.states, now.allocations) == ({"RUNNING"}, found.allocations)
+
+
+@scenario
+async def a_hold_keeps_a_job_that_waits_and_changes_nothing_of_one_that_runs(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    found = await started(slurm, run, ONE)
+    assert await run.scontrol("hold", str(found.job_id))
+    now = await job(slurm, found.job_id)
+    assert (now.states, now.blocked, now.allocations) == ({"RUNNING"}, False, found.allocations)
+    waiting = await slurm.call(protocol.submit_external(LARGE), user=USER)
+    await slurm.call(protocol.start_external(waiting, "ours"))
+    assert await run.scontrol("hold", str(waiting))
+    now = await job(slurm, waiting)
+    assert (now.states, now.blocked, now.admin_comment) == ({"PENDING"}, True, "ours")
+    assert await run.scontrol("release", str(waiting))
+    assert not (await job(slurm, waiting)).blocked
+
+
+LARGE = ExternalRequest("large", "all", "mine", cpus_per_task=8, memory_per_task=500, minutes=5)
+"""It needs a node for itself."""
+
+
+@scenario
+async def a_running_job_that_gives_up_a_node_keeps_its_states_and_the_node_stops_responding(
+    slurm: Target, run: Run
+) -> None:
+    found = await on_both_nodes(slurm, run)
+    assert await run.scontrol("update", f"jobid={found.job_id}", "numnodes=1")
+    now = await job(slurm, found.job_id)
+    assert now.states == {"RUNNING"}
+    assert now.allocations == found.allocations[:1]
+    await slurm.until_node(slurm.nodes[1], "silent", lambda states: "NOT_RESPONDING" in states)
+    await slurm.call(protocol.cancel_job(found.job_id))
+    await slurm.call(protocol.delete_node(slurm.nodes[1]))
+
+
+@scenario
+async def the_cores_of_a_suspended_job_are_given_to_others_and_it_continues_beside_them(
+    slurm: Target, run: Run
+) -> None:
+    await fresh(slurm)
+    found = await started(slurm, run, ONE)
+    assert await run.scontrol("suspend", str(found.job_id))
+    now = await job(slurm, found.job_id)
+    assert (now.states, now.allocations) == ({"SUSPENDED"}, found.allocations)
+    other = await started(slurm, run, LARGE)
+    [place] = other.allocations
+    assert (place.node, place.cpus) == (slurm.nodes[0], 8)
+    assert await run.scontrol("resume", str(found.job_id))
+    assert await states(slurm, found.job_id, other.job_id) == [{"RUNNING"}, {"RUNNING"}]
+    await slurm.until_node(slurm.nodes[0], "silent", lambda states: "NOT_RESPONDING" in states)
+    assert await run.scontrol("suspend", str(found.job_id))
+    await slurm.call(protocol.cancel_job(found.job_id))
+    assert await states(slurm, found.job_id, other.job_id) == [{"CANCELLED"}, {"RUNNING"}]
+    await slurm.call(protocol.cancel_job(other.job_id))
+    await slurm.call(protocol.delete_node(slurm.nodes[0]))

@@ -1,7 +1,7 @@
 """The simulator as a target."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from sidecars.simulate import SlurmModel, serve
 from tests.contract.target import Target
@@ -26,6 +26,39 @@ class ModelJobs:
     async def suspend(self, job_id: int) -> None:
         """As `Jobs.suspend`."""
         self.model.job_suspend(job_id)
+
+
+class ModelRun:
+    """`tests.contract.external.Run` of a model."""
+
+    def __init__(self, model: SlurmModel, nodes: Sequence[str]) -> None:
+        self._model = model
+        self._nodes = nodes
+
+    async def __call__(self, job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
+        """As `Run`."""
+        name = self._nodes[node]
+        self._model.job_run(job_id, {name: tasks}, {name: gres} if gres else None)
+
+    async def scontrol(self, *words: str) -> bool:
+        """As `Run.scontrol`."""
+        command, job, *more = words
+        job_id = int(job.removeprefix("jobid="))
+        match command, *more:
+            case ["suspend"]:
+                self._model.job_suspend(job_id)
+            case ["resume"]:
+                self._model.job_resume(job_id)
+            case ["hold" | "release"]:
+                self._model.job_block(job_id, command == "hold")
+            case ["requeue" | "requeuehold"]:
+                return self._model.job_requeue(job_id)
+            case ["update", change]:
+                name, number = change.split("=")
+                return name == "numnodes" and self._model.job_shrink(job_id, int(number))
+            case _:
+                raise ValueError(words)
+        return True
 
 
 @contextlib.asynccontextmanager

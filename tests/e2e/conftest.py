@@ -28,6 +28,7 @@ WATCHED = (
     "former",
     "guided",
     "hybrid",
+    "parallel",
     "peopled",
     "restored",
     "upgraded",

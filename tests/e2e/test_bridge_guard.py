@@ -18,12 +18,13 @@ from sidecars.kube import NODES, PODS
 from sidecars.slurm import protocol
 from sidecars.slurm.external import ExternalRequest
 from tests.contract.target import Target
-from tests.e2e.test_external_jobs import ADDRESS, answers, daemons
+from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
 from tests.support.bridge import pod
 from tests.support.bridge import slurm as simulated
 from tests.support.bridge_world import World, a_world, control_plane
 from tests.support.real import outside
+from tests.support.real.external_slurm import ADDRESS
 
 ROOT = Path(__file__).parents[2]
 PORT = 7887

@@ -1,7 +1,4 @@
-"""Jobs in images of a real registry, as users without rights, in a Slurm cluster of its own with three workers.
-
-The workers share the cache of images by a folder of this host, which stands in for a volume that several nodes mount.
-"""
+"""Jobs in images of a real registry, as users without rights, in a Slurm cluster of its own with three workers."""
 
 import base64
 import json
@@ -10,40 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
-from tests.cluster import debian
+from tests.support.real import contained as running
 from tests.support.real import registry
-from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until
+from tests.support.real.contained import BOX, USERS, WORKERS, run_as, worker
+from tests.support.real.harness import CommandError, Kubernetes, Slurm, until
 from tests.support.real.registry import DOWN, LOCKED, OPEN, Registry
 
 pytestmark = pytest.mark.timeout(400)
-
-WORKERS = 3
-USERS = {"alice": 2001, "bob": 2002}
-BOX = f"{OPEN}/team/box:1"
-PUSH = f"""
-set -eu
-mkdir -p /tmp/box/bin && cd /tmp/box
-base64 -d >bin/busybox
-chmod 755 bin/busybox
-for name in cat echo env id ls pwd sh sleep; do ln -s busybox bin/$name; done
-echo the image >which
-cd /tmp
-umoci init --layout layout
-umoci new --image layout:box
-umoci insert --image layout:box box /
-umoci config --image layout:box --config.env PATH=/bin --config.env COLOR=blue --config.workingdir /bin
-for number in 1 2; do
-  skopeo copy --quiet --dest-tls-verify=false oci:layout:box docker://{OPEN}/team/box:$number
-done
-skopeo copy --quiet --dest-tls-verify=false --dest-creds={registry.USER}:{registry.PASSWORD} \
-  oci:layout:box docker://{LOCKED}/secret/box:1
-"""
-
-
-def worker(number: int) -> str:
-    return f"slurm-worker-slinky-{number}"
 
 
 @pytest.fixture(scope="module")
@@ -56,42 +27,8 @@ def images(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Registry]:
 @pytest.fixture(scope="module")
 def contained(kubernetes: Kubernetes, images: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     """The cluster with its users, and the registries with the images."""
-    folder = tmp_path_factory.mktemp("contained")
-    values = {
-        "nodesets": {"slinky": {"replicas": WORKERS, "oversubscribeNode": True}},
-        "containers": {
-            "enabled": True,
-            "cache": {"hostPath": str(folder / "images")},
-            "insecureRegistries": [OPEN, LOCKED, DOWN],
-        },
-    }
-    (folder / "values.yaml").write_text(yaml.safe_dump(values))
-    found = Slurm(kubernetes, "contained")
-    kubernetes.helm(
-        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace),
-        *("-f", str(VALUES), "-f", str(folder / "values.yaml")),
-    )
-    found.until_idle(WORKERS, 180)
-    for name, number in USERS.items():
-        add = ("useradd", "--create-home", f"--uid={number}", name)
-        found.login(*add)
-        for index in range(WORKERS):
-            found.worker(worker(index), *add)
-    busybox = base64.b64encode(debian.program("busybox", "busybox-static").read_bytes()).decode()
-    kubernetes.kubectl(
-        *("-n", found.namespace, "exec", "-i", worker(0), "-c", "slurmd", "--", "sh", "-c", PUSH), stdin=busybox
-    )
-    yield found
-    kubernetes.helm("uninstall", "slurm", "-n", found.namespace, "--ignore-not-found")
-    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
-
-
-def run_as(slurm: Slurm, user: str, *words: str, stdin: str | None = None) -> str:
-    """Run a command on the login node as this user, in the home folder."""
-    number = USERS[user]
-    become = ("setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups")
-    home = ("env", f"--chdir=/home/{user}", f"HOME=/home/{user}", f"USER={user}")
-    return slurm.login(*become, *home, *words, timeout=120, stdin=stdin)
+    with running.running(kubernetes, tmp_path_factory.mktemp("contained")) as found:
+        yield found
 
 
 def submit(slurm: Slurm, node: str, script: str) -> int:
@@ -122,10 +59,8 @@ def test_many_tasks_on_three_nodes_import_an_image_once_and_run_in_it_as_the_use
     lines = Counter(out.splitlines())
     assert sum(lines.values()) == 32
     assert set(lines) == {f"2001 2001 the image slinky-{number} blue" for number in range(WORKERS)}
-    inspect = ("skopeo", "inspect", "--tls-verify=false", "--format={{json .Layers}}", f"docker://{BOX}")
-    layers = json.loads(contained.worker(worker(0), *inspect))
+    layers = running.layers(contained)
     downloads = Counter(images.downloads())
-    assert layers
     assert {layer: downloads[layer] for layer in layers} == dict.fromkeys(layers, 1)
 
 
@@ -214,3 +149,57 @@ def test_a_signal_reaches_the_program_itself(contained: Slurm) -> None:
     until("the program to have ended", lambda: contained.job(number)["JobState"] == "FAILED", 60)
     assert contained.worker(worker(1), "cat", out).endswith("got it\n")
     assert contained.job(number)["ExitCode"] == "3:0"
+
+
+def test_the_options_of_pyxis_start_a_task_in_the_image_with_its_mounts_folder_and_variables(contained: Slurm) -> None:
+    found = run_as(
+        contained,
+        "alice",
+        *("env", "COLOR=red", "srun", "-w", "slinky-0", f"--container-image={BOX}", "--container-env=COLOR"),
+        *("--container-mounts=/etc:/node/etc", "--container-workdir=/node", "--container-readonly"),
+        *("sh", "-c", "pwd; cat etc/hostname /which; echo $(id -u) $COLOR; echo x 2>/dev/null >/new || echo no"),
+    )
+    assert found == "/node\nslinky-0\nthe image\n2001 red\nno\n"
+
+
+def test_the_home_folder_can_be_left_out(contained: Slurm) -> None:
+    look = ("sh", "-c", "ls -d /home/alice 2>/dev/null || echo none")
+    srun = ("srun", "-w", "slinky-0", f"--container-image={BOX}")
+    assert run_as(contained, "alice", *srun, *look) == "/home/alice\n"
+    assert run_as(contained, "alice", *srun, "--no-container-mount-home", *look) == "none\n"
+
+
+def test_a_batch_script_names_its_image_in_its_first_lines(contained: Slurm) -> None:
+    script = f"#!/bin/sh\n#SBATCH --container-image={BOX}\n#SBATCH --container-workdir=/bin\ncat /which; pwd; exit 7\n"
+    number = int(run_as(contained, "alice", "sbatch", "--parsable", "--nodelist=slinky-2", stdin=script))
+    until("the batch job to end", lambda: contained.job(number)["JobState"] == "FAILED", 60)
+    assert contained.job(number)["ExitCode"] == "7:0"
+    assert contained.worker(worker(2), "cat", f"/home/alice/slurm-{number}.out") == "the image\n/bin\n"
+
+
+def test_srun_in_an_allocation_has_the_image_that_salloc_was_given(contained: Slurm) -> None:
+    assert run_as(contained, "alice", "salloc", f"--container-image={BOX}", "srun", "cat", "/which") == "the image\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--container-name=box",), "--container-name isn't available"),
+        (("--container-save=/tmp/box.sqsh",), "--container-save isn't available"),
+        (("--container-remap-root",), "--container-remap-root isn't available"),
+        (("--container-writable", "--container-readonly"), "exclude each other"),
+        (("--container-image=",), "needs a value"),
+        (("--container-mounts=/etc:/etc:ro",), "a mount is SOURCE or SOURCE:TARGET"),
+        (("--container-image=../../etc",), "names no image"),
+    ],
+)
+def test_what_can_not_be_done_for_pyxis_options_is_refused(
+    contained: Slurm, options: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(CommandError, match=reason):
+        run_as(contained, "alice", "srun", f"--container-image={BOX}", *options, "true")
+
+
+def test_options_of_a_container_without_an_image_are_refused(contained: Slurm) -> None:
+    with pytest.raises(CommandError, match="--container-workdir needs --container-image"):
+        run_as(contained, "alice", "sbatch", "--container-workdir=/work", "--wrap=true")

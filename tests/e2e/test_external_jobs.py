@@ -5,7 +5,6 @@ slurmctld and slurmrestd run alone, outside of the Kubernetes cluster: external 
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,33 +15,39 @@ from sidecars.slurm.errors import SlurmError
 from tests.contract.external import EXTERNAL, Placeholder
 from tests.contract.simulated import ModelJobs
 from tests.contract.target import Target
-from tests.support.real import outside
-
-ADDRESS = "127.0.0.1"
+from tests.support.real.external_slurm import ExternalSlurm
 
 
 @contextlib.contextmanager
 def daemons(home: Path, port: int, lines: str = "") -> Iterator[Target]:
     """slurmctld at this port with these lines more in slurm.conf, and slurmrestd at the next one."""
-    keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    conf = outside.conf(ADDRESS, port).replace("CR_Core", "CR_Core_Memory") + lines
-    files = {"slurm.conf": conf.encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
-    environment = ["SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv"]
-    rest = ["env", *environment, "slurmrestd", "-s", "slurmctld", f"{ADDRESS}:{port + 1}"]
-    with (
-        outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, ["/usr/sbin/slurmctld", "-D"]),
-        outside.daemon(home / "slurmrestd", "slurmrestd", outside.NOBODY, files, rest),
-    ):
-        yield Target(f"http://{ADDRESS}:{port + 1}", keys["jwt.key"], ("external-1", "external-2"), NoJobs())
+    with running(home, port, lines) as slurm:
+        yield target(slurm)
+
+
+@contextlib.contextmanager
+def running(home: Path, port: int, lines: str) -> Iterator[ExternalSlurm]:
+    """The daemons."""
+    slurm = ExternalSlurm(home, port, lines)
+    with contextlib.closing(slurm):
+        for name in ("slurmctld", "slurmrestd"):
+            slurm.start(name)
+        yield slurm
+
+
+def target(slurm: ExternalSlurm) -> Target:
+    """For scenarios."""
+    return Target(slurm.url, slurm.key, ("external-1", "external-2"), NoJobs())
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
     """slurmctld and slurmrestd."""
-    # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s.
-    with daemons(tmp_path_factory.mktemp("slurm"), 7827, "SchedulerParameters=bf_interval=1\n") as target:
-        asyncio.run(answers(target))
-        yield target
+    # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s. The end of external jobs wakes none.
+    lines = "SchedulerParameters=bf_interval=1,sched_interval=2\nGresTypes=gpu,mig\n"
+    with running(tmp_path_factory.mktemp("slurm"), 7827, lines) as daemons:
+        asyncio.run(answers(target(daemons)))
+        yield daemons
 
 
 class NoJobs(ModelJobs):
@@ -65,8 +70,19 @@ async def answers(target: Target) -> None:
 
 
 @pytest.mark.parametrize("scenario", EXTERNAL, ids=lambda scenario: scenario.__name__)
-async def test_slurm_does_as_the_simulator_with_external_jobs(scenario: Placeholder, slurm: Target) -> None:
-    async def run(job_id: int, tasks: int, node: int = 0) -> None:
-        """slurmctld does."""
+async def test_slurm_does_as_the_simulator_with_external_jobs(scenario: Placeholder, slurm: ExternalSlurm) -> None:
+    await scenario(target(slurm), Scontrol(slurm))
 
-    await scenario(slurm, run)
+
+class Scontrol:
+    """slurmctld runs started jobs itself."""
+
+    def __init__(self, slurm: ExternalSlurm) -> None:
+        self._slurm = slurm
+
+    async def __call__(self, job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
+        """Nothing."""
+
+    async def scontrol(self, *words: str) -> bool:
+        """As `Run.scontrol`."""
+        return not (await asyncio.to_thread(self._slurm.scontrol, *words)).returncode

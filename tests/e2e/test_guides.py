@@ -20,6 +20,13 @@ pytestmark = pytest.mark.timeout(300)
 
 NAMESPACE, RESTORED = "guided", "restored"
 ANNOTATION = "topology.slinky.slurm.net/spec"
+BLOCK = "nvidia.com/gpu.clique"
+LABELS = (
+    "topology.kubernetes.io/zone",
+    "network.topology.nvidia.com/tier-1",
+    "network.topology.nvidia.com/tier-0",
+)
+"""Those of the guide's tree, from the top."""
 
 
 def on_page(name: str, word: str) -> Example:
@@ -40,6 +47,7 @@ def guided(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
         yield found
     finally:
         kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}-")
+        kubernetes.kubectl("label", "nodes", "--all", *(f"{label}-" for label in (*LABELS, BLOCK)))
     for namespace in (NAMESPACE, RESTORED):
         kubernetes.helm("uninstall", "slurm", "-n", namespace, "--ignore-not-found")
         kubernetes.kubectl("delete", "namespace", namespace, "--wait=false")
@@ -47,7 +55,7 @@ def guided(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
 
 def install(slurm: Slurm, values: dict[str, Any]) -> None:
     """Install the release with the topology of the guide, these values, and one worker."""
-    topology = on_page("rdma-topology.md", "topology.yaml").documents[0]
+    topology = on_page("rdma-topology.md", "configFiles").documents[0]
     slurm.kubernetes.helm(
         *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "-f", str(VALUES), "-f", "-"),
         *("--set", "nodesets.slinky.replicas=1", "--set", "nodesets.slinky.oversubscribeNode=true"),
@@ -134,6 +142,24 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     until("the restored job to end", lambda: restored.job(waiting)["JobState"] == "COMPLETED", 60)
     assert restored.job(running)["JobState"] == "PENDING"
     restored.login("scancel", str(running))
+
+
+def test_labels_of_the_kubernetes_nodes_place_the_workers_and_a_changed_one_moves_them(guided: Slurm) -> None:
+    kubernetes = guided.kubernetes
+    zone, spine, leaf = LABELS
+
+    def place() -> str:
+        return next(word for word in guided.login("scontrol", "show", "node", "slinky-0").split() if "Topology" in word)
+
+    kubernetes.kubectl("label", "nodes", "--all", "--overwrite", f"{zone}=zone-a", f"{spine}=spine1", f"{leaf}=leaf7")
+    kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}-")
+    (values,) = on_page("rdma-topology.md", "topologies").documents
+    install(guided, values | {"configFiles": {}})
+    until("the label's switch", lambda: place() == "Topology=fabric:fabric:zone-a:spine1:leaf7", 60)
+    assert "SwitchName=leaf7" in guided.login("scontrol", "show", "topology")
+    kubernetes.kubectl("label", "nodes", "--all", "--overwrite", f"{leaf}=leaf8", f"{BLOCK}=d1")
+    until("the other place", lambda: place() == "Topology=fabric:fabric:zone-a:spine1:leaf8,nvlink:d1", 60)
+    assert guided.login("srun", "--switches=1", "hostname").strip() == "slinky-0"
 
 
 _ROLLOUT = ("-n", RESTORED, "rollout", "status", "deployment/slurm-login-slinky", "--timeout=60s")

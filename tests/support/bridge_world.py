@@ -39,6 +39,7 @@ from tests.cluster.install import helm_environment
 from tests.cluster.tools import tool
 from tests.support.apiserver import until
 from tests.support.bridge import live, node, pod
+from tests.support.bridge_devices import RULES
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "slurm-bridge"
@@ -50,6 +51,7 @@ MUTATING = (
 BRIDGE = ("system:serviceaccount:slurm:slurm-bridge", "system:serviceaccounts", "system:authenticated")
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
@@ -70,9 +72,9 @@ def slurm_conf(*parameters: str) -> str:
     return lines.replace(scheduler, ",".join([scheduler, *parameters]))
 
 
-def install(plane: ControlPlane, release: str, values: str, *words: str) -> None:
-    """Install the chart in the namespace `slurm`."""
-    command: list[str | Path] = [tool("helm"), "install", release, CHART, "-n", "slurm", "--values=-", *words]
+def install(plane: ControlPlane, release: str, values: str, *words: str, verb: str = "install") -> None:
+    """Install or `upgrade` the chart in the namespace `slurm`."""
+    command: list[str | Path] = [tool("helm"), verb, release, CHART, "-n", "slurm", "--values=-", *words]
     run([*command, f"--kubeconfig={plane.kubeconfig}"], env=helm_environment(), stdin=values, seconds=60)
 
 
@@ -80,13 +82,16 @@ def install(plane: ControlPlane, release: str, values: str, *words: str) -> None
 def control_plane(folder: Path, options: Sequence[str] = MUTATING) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
 
-    No controllers run: the Deployment has no pods.
+    No controllers run: the Deployments have no pods. If they are started, they are those of ResourceClaims alone.
+    `options`: of kube-apiserver.
     """
     found = ControlPlane.temporary(folder, options=options)
+    found.manager_options = ["--controllers=resourceclaim-controller,garbage-collector-controller"]
     try:
         found.scheduler.start()
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={found.kubeconfig}"]
-        install(found, "slurm-bridge", documented(), "--create-namespace")
+        values = {**yaml.safe_load(documented()), "devices": RULES}
+        install(found, "slurm-bridge", yaml.safe_dump(values), "--create-namespace")
         edit = ["create", "clusterrolebinding", "tenant", "--clusterrole=edit", "--user=tenant"]
         run([*kubectl, *edit], seconds=30)
         yield found
@@ -241,12 +246,7 @@ async def a_world(
         default = {"name": "default", "namespace": namespace}
         await admin.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
         for name in nodes:
-            item = node(name)
-            await admin.create(NODES, item)
-            await admin.merge_patch(NODES, None, name, {"status": status(item)}, subresource="status")
-            # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
-            taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
-            await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
+            await add_node(admin, node(name))
         tenants = {"data": {namespace: json.dumps({"user": user, "partitions": [partition]})}}
         await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", tenants)
         try:
@@ -273,7 +273,42 @@ def crd(resource: Resource) -> dict[str, Any]:
     }
 
 
+async def add_node(admin: Client, item: Manifest) -> None:
+    """A Kubernetes node whose kubelet runs."""
+    name = item["metadata"]["name"]
+    await admin.create(NODES, item)
+    await admin.merge_patch(NODES, None, name, {"status": status(item)}, subresource="status")
+    # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
+    taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
+    await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
+
+
 def status(item: dict[str, Any]) -> dict[str, Any]:
     """The status of a node whose kubelet runs."""
     pods = {**item["status"]["allocatable"], "pods": "110"}
     return {**item["status"], "allocatable": pods, "capacity": pods}
+
+
+def without_gate(namespace: str, name: str = "p", **spec: Any) -> dict[str, Any]:
+    """A pod as a tenant writes it."""
+    found = pod(namespace, name)
+    del found["spec"]["schedulingGates"]
+    found["spec"] |= spec
+    return found
+
+
+async def all_rights(admin: Client, namespace: str, user: str = "tenant") -> None:
+    """Give the tenant, or another user, all rights in a namespace."""
+    binding = {
+        "metadata": {"name": user, "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    await admin.create(ROLE_BINDINGS, binding)
+
+
+async def another_namespace(admin: Client, name: str, user: str = "tenant") -> None:
+    """A namespace without the label, in which the tenant, or another user, has all rights."""
+    await admin.create(NAMESPACES, {"metadata": {"name": name}})
+    await admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
+    await all_rights(admin, name, user)

@@ -159,11 +159,11 @@ class Parts:
         self._versions = itertools.count(1)
         wire(self.operator)
 
-    async def connect(self) -> Cluster:
-        """Connect to the Slurm of Controller `slurm`, and read its nodes."""
+    async def connect(self, **spec: Any) -> Cluster:
+        """Connect to the Slurm of Controller `slurm` with this spec, and read its nodes."""
         self.keys()
         self.restapi()
-        await connect(self.runtime, CONTROLLER, self.controller())
+        await connect(self.runtime, CONTROLLER, self.controller(**spec))
         cluster = self.runtime.clusters.get(CONTROLLER)
         assert cluster is not None
         await cluster.poller.poll()

@@ -5,7 +5,8 @@ from typing import Any
 
 from sidecars.policy.accounts.declared import Declared
 from sidecars.policy.accounts.live import Live
-from sidecars.policy.accounts.plan import Change, Plan, plan
+from sidecars.policy.accounts.plan import Plan, plan
+from sidecars.policy.accounts.step import Change
 from sidecars.simulate.accounting import Accounting
 from sidecars.simulate.records import Call
 from sidecars.slurm.errors import Rejected

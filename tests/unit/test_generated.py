@@ -1,4 +1,4 @@
-"""Random texts and host keys."""
+"""Random texts, host keys and certificates."""
 
 import pytest
 
@@ -21,3 +21,23 @@ async def test_host_keys_come_in_pairs() -> None:
 async def test_what_ssh_keygen_refuses_is_reported() -> None:
     with pytest.raises(generated.GenerationError, match="ssh-keygen -t nonsense: "):
         await generated.host_keys(["nonsense"])
+
+
+async def test_a_certificate_fits_its_own_key_alone() -> None:
+    certificate, key = await generated.certificate("webhook.slurm.svc", 2)
+    other, _ = await generated.certificate("webhook.slurm.svc", 2)
+    assert await generated.fits(certificate, key)
+    assert not await generated.fits(other, key)
+    assert not await generated.fits("", key)
+    assert not await generated.fits(certificate, "")
+
+
+async def test_what_openssl_refuses_is_reported() -> None:
+    with pytest.raises(generated.GenerationError, match="openssl req: "):
+        await generated.certificate("two names,DNS:", 2)
+
+
+async def test_a_missing_openssl_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(generated.GenerationError, match="openssl is missing: install openssl"):
+        await generated.fits("", "")

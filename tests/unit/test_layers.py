@@ -96,23 +96,27 @@ def test_no_module_is_too_long() -> None:
 
 TESTED_BY = {
     "__main__.py": "test_main.py",
-    "bridge/effects.py": "bridge/test_main.py",
+    "bridge/devices.py": "bridge/test_dra.py",
     "bridge/node_records.py": "bridge/test_main.py",
     "bridge/passes.py": "bridge/test_main.py",
     "exporter/compatible.py": "exporter/test_families.py",
     "exporter/serving.py": "exporter/test_main.py",
+    "serving.py": "exporter/test_main.py",
     "logs/records.py": "logs/test_shipper.py",
     "logs/tails.py": "logs/test_shipper.py",
     "operator/accounts/effects.py": "operator/accounts/test_reconcile.py",
     "operator/accounts/wiring.py": "operator/accounts/test_reconcile.py",
     "operator/nodeset/passes.py": "operator/nodeset/test_reconcile.py",
     "operator/runtime/errors.py": "operator/runtime/test_workload.py",
+    "operator/runtime/switches.py": "operator/worker_pod/test_topology.py",
+    "operator/runtime/topology.py": "operator/worker_pod/test_topology.py",
     "operator/runtime/runtime.py": "operator/test_main.py",
     "operator/users/effects.py": "operator/users/test_reconcile.py",
     "operator/users/wiring.py": "operator/users/test_reconcile.py",
     "policy/accounts/declared.py": "policy/accounts/test_plan.py",
     "policy/accounts/live.py": "policy/accounts/test_plan.py",
     "policy/accounts/report.py": "operator/accounts/test_reconcile.py",
+    "policy/accounts/step.py": "policy/accounts/test_plan.py",
     "policy/autoscaling/fit.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/fits.py": "policy/autoscaling/test_demand.py",
     "policy/autoscaling/needs.py": "policy/autoscaling/test_demand.py",
@@ -141,6 +145,7 @@ TESTED_BY = {
     "slurm/errors.py": "slurm/test_protocol.py",
     "slurm/rest.py": "slurm/test_carriers.py",
     "workloads/names.py": "workloads/test_controller.py",
+    "workloads/topology.py": "policy/test_topology.py",
 }
 """Modules whose test has another place than theirs."""
 

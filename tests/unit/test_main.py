@@ -56,7 +56,8 @@ def test_no_role_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_the_roles(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert (
-        "{operator,register,node,reconfigure,release,simulate,doctor,exporter,plugin,secrets,backup,bridge,logs}"
+        "{operator,register,node,reconfigure,release,simulate,doctor,exporter,plugin,secrets,backup,bridge,webhook,logs,"
+        "checks}"
         in capsys.readouterr().out
     )
 

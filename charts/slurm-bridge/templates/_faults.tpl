@@ -37,11 +37,11 @@
 {{- if has "kube-system" (.Values.admission.managedNamespaces | default list) -}}
 {{- include "slurm-bridge.check.line" (list "admission.managedNamespaces" "the pods of `kube-system` can't wait for Slurm" "Remove it.") -}}
 {{- end -}}
-{{- if and (eq (toString .Values.admission.addGate) "true") (include "slurm-bridge.mutatingVersion" .) (semverCompare "<1.34-0" .Capabilities.KubeVersion.Version) -}}
+{{- if and (eq .Values.admission.mode "policy") (include "slurm-bridge.mutatingVersion" .) (semverCompare "<1.34-0" .Capabilities.KubeVersion.Version) -}}
 {{- include "slurm-bridge.check.line" (list
-  "admission.addGate"
+  "admission.mode"
   (printf "Kubernetes %s has no MutatingAdmissionPolicy" .Capabilities.KubeVersion.Version)
-  "Set it to null, and the gate in the templates of pods."
+  "Set it to webhook or auto."
 ) -}}
 {{- end -}}
 {{- end }}

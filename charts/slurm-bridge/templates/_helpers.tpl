@@ -119,16 +119,87 @@ matchExpressions:
   {{- toYaml $expressions | nindent 2 }}
 {{- end }}
 
+{{/* How the gate is added to new pods: `policy`, `webhook`, or empty for neither. */}}
+{{- define "slurm-bridge.gateBy" -}}
+{{- $mode := .Values.admission.mode }}
+{{- if and .Values.admission.enabled (ne (toString .Values.admission.addGate) "false") }}
+{{- if ne $mode "auto" -}}
+{{ $mode }}
+{{- else if or (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy") -}}
+policy
+{{- else -}}
+webhook
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Version of the API in which the policy that adds the gate is created; empty for no such policy. */}}
 {{- define "slurm-bridge.mutatingVersion" -}}
-{{- $wanted := .Values.admission.addGate }}
-{{- if and .Values.admission.enabled (ne (toString $wanted) "false") }}
+{{- if eq (include "slurm-bridge.gateBy" .) "policy" }}
 {{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
 v1
 {{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}
 v1beta1
-{{- else if $wanted -}}
+{{- else -}}
 {{ semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version | ternary "v1" "v1beta1" }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* "true" if pods can have devices of a DRA driver; empty otherwise. */}}
+{{- define "slurm-bridge.claims" -}}
+{{- range .Values.devices -}}
+{{- if .driver -}}true{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Which new pods get the gate, as match conditions: of the policy, and of the webhook. */}}
+{{- define "slurm-bridge.gateConditions" -}}
+- name: without-the-gate
+  expression: '!object.spec.?schedulingGates.orValue([]).exists(it, it.name == "scheduler.slinky.slurm.net/queued")'
+# A pod with a node can't have a gate. The other policy refuses it, unless a kubelet shows a static pod.
+- name: without-a-node
+  expression: '!has(object.spec.nodeName)'
+{{- end }}
+
+{{/* Name of all objects of the webhook. */}}
+{{- define "slurm-bridge.webhook" -}}
+{{- printf "%s-webhook" (include "slurm-bridge.fullname" . | trunc 55 | trimSuffix "-") }}
+{{- end }}
+
+{{/* Labels that select the webhook's pods. They lack part-of, which opens slurmrestd to a pod. */}}
+{{- define "slurm-bridge.webhookSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "slurm-bridge.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: webhook
+{{- end }}
+
+{{/* The content of metadata of an object of the webhook. Call with a list: root context, whether it has a namespace. */}}
+{{- define "slurm-bridge.webhookMetadata" -}}
+{{- $root := index . 0 -}}
+name: {{ include "slurm-bridge.webhook" $root }}
+{{- if index . 1 }}
+namespace: {{ include "slurm-bridge.namespace" $root }}
+{{- end }}
+labels:
+  {{- merge (include "slurm-bridge.webhookSelectorLabels" $root | fromYaml) (include "slurm-bridge.labels" $root | fromYaml) | toYaml | nindent 2 }}
+{{- end }}
+
+{{/* Binds a ValidatingAdmissionPolicy, and denies. Call with a list: root context, name of both. */}}
+{{- define "slurm-bridge.policyBinding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  {{- include "slurm-bridge.clusterMetadata" . | nindent 2 }}
+spec:
+  policyName: {{ index . 1 }}
+  validationActions: [Deny]
+{{- end }}
+
+{{/* The keys of labels that select the managed namespaces, as a JSON list. The name of a namespace can't change. */}}
+{{- define "slurm-bridge.namespaceKeys" -}}
+{{- $selector := include "slurm-bridge.namespaceSelector" . | fromYaml }}
+{{- $keys := keys ($selector.matchLabels | default dict) }}
+{{- range $selector.matchExpressions }}{{ $keys = append $keys .key }}{{ end }}
+{{- without ($keys | uniq | sortAlpha) "kubernetes.io/metadata.name" | toJson }}
 {{- end }}

@@ -7,12 +7,8 @@ Container images in jobs: Slurm's oci.conf, which calls slurm-oci-run of the slu
 /var/cache/slurm-containers
 {{- end }}
 
-{{- /*
-oci.conf. RunTimeRun is the only command. slurmstepd would run RunTimeQuery, RunTimeKill and RunTimeDelete as root, with the name of
-the image as a part of shell text. The values that become a part of this shell text have no quotes and no spaces; see the schema.
-Call with the root context.
-*/}}
-{{- define "slurm.containers.ociConf" -}}
+{{- /* slurm-oci-run and the options of the site, as words that contain no quotes and no spaces. Call with the root context. */}}
+{{- define "slurm.containers.command" -}}
 {{- $containers := .Values.containers -}}
 {{- $options := list
   (printf "--cache=%s" (include "slurm.containers.folder" .))
@@ -28,12 +24,35 @@ Call with the root context.
 {{- range $containers.mounts -}}
 {{- $options = append $options (printf "--mount=%s" .) -}}
 {{- end -}}
+/usr/local/bin/slurm-oci-run {{ join " " $options }}
+{{- end }}
+
+{{- /*
+plugstack.conf: the options of Pyxis, after the site's own plugins. Without a site's Pyxis, which has the same options. Call with a
+list: root context, the site's plugstack.conf (may be empty).
+*/}}
+{{- define "slurm.containers.plugstackConf" -}}
+{{- $root := index . 0 -}}
+{{- $own := index . 1 | default "" -}}
+{{- if $own }}{{ trimSuffix "\n" $own }}
+{{ end -}}
+{{- if not (contains "pyxis" $own) -}}
+optional /usr/local/lib/slurm-containers/slurm_containers.so {{ include "slurm.containers.command" $root }}
+{{ end -}}
+{{- end }}
+
+{{- /*
+oci.conf. RunTimeRun is the only command. slurmstepd would run RunTimeQuery, RunTimeKill and RunTimeDelete as root, with the name of
+the image as a part of shell text. The values that become a part of this shell text have no quotes and no spaces; see the schema.
+Call with the root context.
+*/}}
+{{- define "slurm.containers.ociConf" -}}
 # The values of `containers` of the chart slurm.
 IgnoreFileConfigJson=true
 ContainerPath=/run/slurm-oci
 CreateEnvFile=null
 EnvExclude="^(SLURM_CONF|SLURM_CONF_SERVER)="
-RunTimeRun="exec /usr/bin/env -i /usr/local/bin/slurm-oci-run {{ join " " $options }} --step=%s --environment='%e' --image='%b' -- %@"
+RunTimeRun="exec /usr/bin/env -i {{ include "slurm.containers.command" . }} --step=%s --environment='%e' --image='%b' -- %@"
 {{ end }}
 
 {{- /* A nodeset with the volume of the unpacked images. Call with a list: root context, the nodeset. */}}

@@ -12,6 +12,7 @@ What no rule of values-rules.json can describe, because several values are conce
   (printf "Add lines to it with %s.extraConf." (eq $name "slurm.conf" | ternary "controller" "accounting"))) -}}
 {{- end -}}
 {{- end -}}
+{{- include "slurm.faults.topologies" . -}}
 {{- include "slurm.faults.fullname" . -}}
 {{- include "slurm.images.faults" . -}}
 {{- range $key, $set := include "slurm.loginsets" . | fromYaml -}}
@@ -32,13 +33,14 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- range $name, $user := .Values.users -}}
 {{- if $user.accounts }}{{ $_ := set $accountUsers $name $user }}{{ end -}}
 {{- end -}}
-{{- range $place, $entries := dict "users" $accountUsers "accounting.declared.accounts" $declared.accounts "accounting.declared.qos" $declared.qos -}}
+{{- range $place, $entries := dict "users" $accountUsers "accounting.declared.accounts" $declared.accounts "accounting.declared.qos" $declared.qos "accounting.declared.reservations" $declared.reservations -}}
 {{- if and $entries (not $.Values.accounting.enabled) -}}
 {{- include "slurm.check.line" (list $place "without accounting, no slurmdbd can have them" "Set accounting.enabled.") -}}
 {{- end -}}
 {{- end -}}
 {{- include "slurm.faults.archive" . -}}
 {{- include "slurm.faults.backup" . -}}
+{{- include "slurm.faults.checks" . -}}
 {{- include "slurm.faults.containers" . -}}
 {{- if and .Values.slurmBridge.guard.enabled $controller.external -}}
 {{- include "slurm.check.line" (list "slurmBridge.guard.enabled" "workers get their Epilog from slurmctld, which is external"
@@ -67,6 +69,25 @@ What no rule of values-rules.json can describe, because several values are conce
   "Set configFiles.gres.conf to `AutoDetect=nvidia` and the lines of this NodeSet.") -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* A line for each topology that is no tree or block, or both, for a second default, and for a file that they replace. */}}
+{{- define "slurm.faults.topologies" -}}
+{{- $defaults := list -}}
+{{- range $name, $topology := .Values.topologies | default dict -}}
+{{- if eq (empty $topology.tree) (empty $topology.block) -}}
+{{- include "slurm.check.line" (list (printf "topologies.%s" $name) (empty $topology.tree | ternary "tree and block are missing" "has tree and block") "Set one of the two.") -}}
+{{- end -}}
+{{- if $topology.clusterDefault }}{{ $defaults = append $defaults $name }}{{ end -}}
+{{- end -}}
+{{- if gt (len $defaults) 1 -}}
+{{- include "slurm.check.line" (list "topologies" (printf "%s have clusterDefault" (join " and " $defaults)) "Set it for one of them.") -}}
+{{- end -}}
+{{- range $name := list "topology.yaml" "topology.conf" -}}
+{{- if and $.Values.topologies (hasKey ($.Values.configFiles | default dict) $name) -}}
+{{- include "slurm.check.line" (list "topologies" (printf "configFiles has %s, too" $name) (printf "Remove configFiles.%s, or topologies." $name)) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

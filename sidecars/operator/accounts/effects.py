@@ -10,8 +10,9 @@ from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
 from sidecars.policy.accounts.live import Live
-from sidecars.policy.accounts.plan import Change
 from sidecars.policy.accounts.record import Record, decode, encode
+from sidecars.policy.accounts.step import Change
+from sidecars.slurm import protocol
 from sidecars.slurm.errors import NotFound, Rejected
 from sidecars.slurm.protocol import accounting
 from sidecars.workloads import config_maps, names
@@ -20,15 +21,16 @@ from sidecars.workloads.resources import Controller
 log = logging.getLogger(__name__)
 
 
-async def read(cluster: Cluster, name: str) -> Live:
-    """What slurmdbd has, for the Slurm cluster of that name. Raises SlurmError."""
+async def read(cluster: Cluster, name: str, now: float) -> Live:
+    """What slurmdbd and slurmctld have, for the Slurm cluster of that name. Raises SlurmError."""
     call = cluster.client.call
-    accounts, users, qos, associations, tres = await asyncio.gather(
+    accounts, users, qos, associations, tres, reservations = await asyncio.gather(
         call(accounting.get_accounts()),
         call(accounting.get_users()),
         call(accounting.get_qos()),
         call(accounting.get_associations()),
         call(accounting.get_tres()),
+        call(protocol.get_reservations()),
     )
     return Live(
         cluster=name,
@@ -37,6 +39,8 @@ async def read(cluster: Cluster, name: str) -> Live:
         qos={it.name: it for it in qos},
         associations=associations,
         tres=tres,
+        reservations={it.name: it for it in reservations},
+        now=now,
     )
 
 

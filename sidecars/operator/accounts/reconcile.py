@@ -12,7 +12,7 @@ from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.contents import NotReadError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy.accounts import report
+from sidecars.policy.accounts import report, reservations
 from sidecars.policy.accounts.declared import KEY, Declared, DeclaredError, faults, parse
 from sidecars.policy.accounts.plan import exists, plan
 from sidecars.policy.accounts.record import Record, digest
@@ -95,8 +95,8 @@ async def _apply(
     former: Sequence[str] = ()
     refused: list[str] = []
     for number in range(ROUNDS):
-        live = await effects.read(cluster, controller.cluster_name)
-        wrong = list(faults(declared, live))
+        live = await effects.read(cluster, controller.cluster_name, runtime.now())
+        wrong = [*faults(declared, live), *reservations.faults(declared, live)]
         if wrong:
             return report.invalid(wrong)
         step = plan(declared, live, record.created)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sidecars.kube import records
-from sidecars.operator.runtime import workload
+from sidecars.operator.runtime import topology, workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import claim
+from sidecars.policy import topology as policy
 from sidecars.policy.conditions import Condition
 from sidecars.policy.configuration import lint as rules
 from sidecars.policy.reasons import SlurmReachable
@@ -17,6 +18,7 @@ from sidecars.workloads import config, config_maps, names
 from sidecars.workloads.config import ConfigSet
 from sidecars.workloads.facts import Facts
 from sidecars.workloads.resources import Controller, NodeSet
+from sidecars.workloads.topology import FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ async def configuration(runtime: Runtime, controller: Controller) -> Observed:
     nodesets = runtime.lookup.nodesets_of(controller.namespace, controller.name)
     facts = await runtime.lookup.facts(controller)
     with workload.usable():
-        config_set = config.compose(controller, nodesets, facts)
+        config_set = config.compose(controller, nodesets, facts, topology.wanted_blocks(runtime, controller))
     faults, warnings = _lint(runtime, controller, config_set, nodesets)
     return Observed(nodesets, facts, config_set, faults, warnings)
 
@@ -86,13 +88,16 @@ def _lint(
     """Why the configuration may not be published, and what is only shown: each with place, value and what to do."""
     cluster = runtime.clusters.get((controller.namespace, controller.name))
     view = cluster.view() if cluster is not None else None
+    nodes = view.nodes if view is not None and (view.nodes or view.problem is None) else None
     findings = rules.lint(
         config_set,
         nodesets,
         versions.of_image(str(controller.spec.slurmctld.get("image") or "")),
-        view.nodes if view is not None and (view.nodes or view.problem is None) else None,
+        nodes,
     )
+    places = {it.name: it.topology for it in (nodes or {}).values()}
+    lost = [f"{FILE}: {it}" for it in policy.lost(places, config_set.files.get(FILE))]
     return (
-        [str(finding) for finding in findings if finding.severity == "error"],
+        [str(finding) for finding in findings if finding.severity == "error"] + lost,
         [str(finding) for finding in findings if finding.severity == "warning"],
     )

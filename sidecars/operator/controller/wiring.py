@@ -1,10 +1,13 @@
 """Which change wakes which Controller."""
 
+from collections.abc import Sequence
+
 from sidecars.kube import Event, Manifest, records
 from sidecars.operator.controller.pods import pod_view
 from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.runtime.switches import labels_changed
 from sidecars.operator.runtime.waking import (
     SETTLE_SECONDS,
     add_all,
@@ -37,6 +40,13 @@ def wire(runtime: Runtime) -> None:
         if has_changed(runtime, event) or _partitions_changed(event):
             queue.add_after(controller_of(event.object), SETTLE_SECONDS)
 
+    def kube_nodes(event: Event[records.Node]) -> None:
+        if labels_changed(event):
+            for item in caches.controllers.store.values():
+                labels = _block_labels(item)
+                if labels and _values(event.old, labels) != _values(event.new, labels):
+                    queue.add_after(key_of(item), SETTLE_SECONDS)
+
     def claims(event: Event[records.PersistentVolumeClaim]) -> None:
         metadata = event.object.metadata
         for item in caches.controllers.store.values():
@@ -68,6 +78,7 @@ def wire(runtime: Runtime) -> None:
     caches.controllers.store.subscribe(controllers)
     caches.restapis.store.subscribe(restapis)
     caches.nodesets.store.subscribe(nodesets)
+    caches.kube_nodes.store.subscribe(kube_nodes)
     caches.other_claims.store.subscribe(claims)
     caches.slurmctld_pods.store.subscribe(slurmctld_pods)
     follow_accountings(runtime, caches.controllers.store, queue.add)
@@ -75,6 +86,17 @@ def wire(runtime: Runtime) -> None:
     follow_children(runtime, children)
     runtime.clusters.subscribe(slurm_changed)
     caches.service_monitors_served.append(service_monitors_served)
+
+
+def _block_labels(controller: Manifest) -> tuple[str, ...]:
+    """The labels of Kubernetes nodes whose values are in its topology.yaml."""
+    topologies = (controller.get("spec") or {}).get("topologies") or ()
+    return tuple(it["block"]["label"] for it in topologies if it.get("block"))
+
+
+def _values(node: records.Node | None, labels: Sequence[str]) -> tuple[str | None, ...]:
+    found = node.metadata.labels if node is not None else {}
+    return tuple(found.get(label) for label in labels)
 
 
 def _partitions_changed(event: Event[Manifest]) -> bool:

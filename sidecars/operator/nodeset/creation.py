@@ -14,6 +14,7 @@ from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.runtime.topology import topologies_of
 from sidecars.policy.nodeset.actions import CreatePods
 from sidecars.policy.nodeset.records import Desired
 from sidecars.policy.reasons import EventReason, Ready
@@ -141,9 +142,9 @@ def _holder(slurm_node: str, pod: records.ObjectMeta) -> str:
     return f"Slurm node {slurm_node} is pod {pod.name}, which belongs to no NodeSet; {remedy}"
 
 
-def _stamped(runtime: Runtime, pod: Manifest) -> Manifest:
+def _stamped(runtime: Runtime, controller: Key, pod: Manifest) -> Manifest:
     """The pod, with an empty topology where no Kubernetes node has one: that saves a write for each pod."""
-    if runtime.caches.kube_nodes.store.by("topology", True):
+    if runtime.caches.kube_nodes.store.by("topology", True) or topologies_of(runtime, controller):
         return pod
     metadata = pod["metadata"]
     annotations = {TOPOLOGY: "", **(metadata.get("annotations") or {})}
@@ -156,7 +157,9 @@ async def _create(runtime: Runtime, key: Key, order: Order) -> None:
             await runtime.client.create(PERSISTENT_VOLUME_CLAIMS, claim)
         except AlreadyExists:
             await _check_claim(runtime, key, claim["metadata"]["name"])
-    await runtime.client.create(PODS, _stamped(runtime, order.pod()), msgspec.Raw)
+    await runtime.client.create(
+        PODS, _stamped(runtime, runtime.lookup.controller_of_nodeset(key), order.pod()), msgspec.Raw
+    )
 
 
 async def _check_claim(runtime: Runtime, key: Key, name: str) -> None:

@@ -14,6 +14,7 @@ from sidecars.operator.runtime.lookup import Lookup
 from sidecars.operator.runtime.own_writes import OwnWrites
 from sidecars.operator.runtime.queues import Key, Queues
 from sidecars.operator.runtime.status import StatusWriter
+from sidecars.operator.runtime.switches import Switches
 from sidecars.operator.settings import Settings
 from sidecars.policy.conditions import Condition
 from sidecars.workloads.facts import Site
@@ -50,6 +51,9 @@ class Runtime:
 
     users_settle: dict[Key, tuple[str, float]] = field(default_factory=dict)
     """By Controller that declares users: the digest of the declaration and when its pods have them, by `now`."""
+
+    switches: Switches = field(default_factory=Switches)
+    """Where the switches of topologies are."""
 
     def forget_deleted(self) -> None:
         """Have what is remembered of an object dropped when it is deleted. Call it once, before the reflectors run."""

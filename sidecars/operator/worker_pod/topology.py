@@ -1,15 +1,18 @@
-"""Topology and features of a worker, from the annotations of its Kubernetes node to its pod and its Slurm node."""
+"""Topology and features of a worker, from annotations and labels of its Kubernetes node to its pod and Slurm node."""
 
 import logging
 from typing import Any
 
 from sidecars.contract.annotations import TOPOLOGY
 from sidecars.kube import PODS, Manifest, records
+from sidecars.operator.runtime import topology as labels
 from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.pods import slurm_node
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import annotations as policy
 from sidecars.policy.reasons import EventReason
+from sidecars.policy.topology import Line
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Refused
 from sidecars.slurm.owners import belongs_to
@@ -20,14 +23,14 @@ from sidecars.workloads import names
 log = logging.getLogger(__name__)
 
 TRY_AGAIN = 60.0
-"""Seconds after which Slurm is sent again what it has refused: a topology.yaml may have come."""
+"""Seconds after which to look again at what Slurm has refused or labels don't tell: topology.yaml may have changed."""
 
 
 async def stamp(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> None:
     """Stamp a pod that isn't yet. Raises KubeError."""
     wanted = _wanted_topology(runtime, pod, nodeset)
     if wanted is not None and TOPOLOGY not in pod.metadata.annotations:
-        await _stamp(runtime, pod, wanted)
+        await _stamp(runtime, pod, wanted.text)
 
 
 async def send(
@@ -35,14 +38,15 @@ async def send(
 ) -> float | None:
     """Stamp the pod, and send Slurm what has changed. `node` is the record of its name, None if none exists.
 
-    Returns after how many seconds to try again what Slurm refuses. Raises KubeError and SlurmError.
+    Returns after how many seconds to try again what Slurm refuses, or what the labels don't tell. Raises KubeError,
+    SlurmError.
     """
     own = node if node is not None and belongs_to(node, pod.metadata.uid) else None
     wanted = _wanted_topology(runtime, pod, nodeset)
     try:
         if wanted is not None:
             what = policy.topology(
-                wanted, pod.metadata.annotations.get(TOPOLOGY), own.topology if own is not None else None
+                wanted.text, pod.metadata.annotations.get(TOPOLOGY), own.topology if own is not None else None
             )
             if what.send is not None:
                 await cluster.poller.update([slurm_node(pod)], topology=what.send)
@@ -54,7 +58,12 @@ async def send(
         message = f"Slurm refuses the topology or features of Kubernetes node {pod.spec.node_name}: {error}"
         runtime.events.emit(_manifest(pod), "Warning", EventReason.PLACEMENT_REFUSED, "Register", message)
         return TRY_AGAIN
-    return None
+    if wanted is None or not (wanted.problems or wanted.waits):
+        return None
+    for problem in wanted.problems:
+        message = f"Kubernetes node {pod.spec.node_name}: {problem}"
+        runtime.events.emit(_manifest(pod), "Warning", EventReason.PLACE_UNKNOWN, "Register", message)
+    return TRY_AGAIN
 
 
 async def _send_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, node: Node) -> None:
@@ -80,15 +89,18 @@ async def _send_features(runtime: Runtime, pod: records.Pod, cluster: Cluster, n
         await cluster.poller.update([node.name], features=available, active_features=active)
 
 
-def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> str | None:
-    """None while the Kubernetes node isn't known, and where the NodeSet sets the topology."""
+def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> Line | None:
+    """None while the Kubernetes node isn't known. An annotation of it counts more than its labels."""
     kube_node = runtime.caches.kube_nodes.store.get(None, pod.spec.node_name)
     if kube_node is None:
         return None
     extra_conf, of_template = set_by(nodeset)
     if policy.sets_topology(extra_conf):
-        return pod.metadata.annotations.get(TOPOLOGY, "")
-    return kube_node.metadata.annotations.get(TOPOLOGY, of_template).strip()
+        return Line(pod.metadata.annotations.get(TOPOLOGY, ""))
+    annotated = kube_node.metadata.annotations.get(TOPOLOGY, of_template).strip()
+    if TOPOLOGY in kube_node.metadata.annotations or of_template:
+        return Line(annotated)
+    return labels.line(runtime, controller_of(nodeset), kube_node) or Line("")
 
 
 def set_by(nodeset: Manifest) -> tuple[str, str]:

@@ -1,7 +1,8 @@
-"""Accounts, users and QOS as a ConfigMap declares them, and what is wrong with them."""
+"""Accounts, users, QOS and reservations as a ConfigMap declares them, and what is wrong with them."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -71,6 +72,21 @@ class Qos(_Part, frozen=True):
     limits: dict[str, Limit] = {}
 
 
+class Reservation(_Part, frozen=True):
+    """A reservation."""
+
+    start_time: datetime
+    minutes: int | None = None
+    """None: without an end."""
+    nodes: list[str] | None = None
+    """Names of Slurm nodes, and hostlists."""
+    node_count: int | None = None
+    partition: str | None = None
+    users: list[str] = []
+    accounts: list[str] = []
+    flags: list[str] = []
+
+
 class Declared(_Part, frozen=True):
     """All of it."""
 
@@ -80,6 +96,7 @@ class Declared(_Part, frozen=True):
     prune: bool = False
     """Whether what was created from here is deleted after it is removed here."""
     dry_run: bool = False
+    reservations: dict[str, Reservation] = {}
 
 
 def parse(text: str | bytes) -> Declared:

@@ -1,15 +1,16 @@
-"""What slurmdbd has, as a plan looks at it."""
+"""What slurmdbd and slurmctld have, as a plan looks at it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sidecars.slurm.protocol.accounting import Account, Association, Qos, User
+from sidecars.slurm.records import Reservation
 
 
 @dataclass(frozen=True)
 class Live:
-    """One reading of slurmdbd. `cluster`: the Slurm cluster that the declaration is for."""
+    """One reading of both. `cluster`: the Slurm cluster that the declaration is for."""
 
     cluster: str
     accounts: Mapping[str, Account]
@@ -19,6 +20,9 @@ class Live:
     """Of all clusters."""
     tres: frozenset[str]
     """What Slurm counts."""
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    now: float = 0.0
+    """When it was read, in seconds since the epoch."""
 
     @cached_property
     def here(self) -> Mapping[tuple[str, str], Association]:

@@ -1,4 +1,4 @@
-"""The changes that bring slurmdbd to a declaration, in an order that can be interrupted anywhere and planned again.
+"""The changes that bring Slurm to a declaration, in an order that can be interrupted anywhere and planned again.
 
 What isn't declared is left as it is, field by field. Only what was created from the declaration is ever deleted, and
 only with `prune`. slurmdbd answers 200 to some changes that it doesn't apply: read again and plan again, until the plan
@@ -10,22 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from sidecars.policy.accounts import reservations
 from sidecars.policy.accounts.declared import ROOT, Account, Declared, Limit, Qos, User, parents_of
 from sidecars.policy.accounts.live import Live
-from sidecars.slurm.protocol import Request, accounting
+from sidecars.policy.accounts.step import Change, named
+from sidecars.slurm.protocol import Request, accounting, delete_reservation
 from sidecars.slurm.protocol.accounting import Association
 from sidecars.slurm.protocol.limits import INHERITED, NO_LIMIT, Tres
-
-
-@dataclass(frozen=True)
-class Change:
-    """One request. `text` describes it in one line."""
-
-    text: str
-    request: Request[Any]
-    creates: tuple[str, ...] = ()
-    """What exists afterwards and did not before, as `created` names it."""
-    deletes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,26 +32,27 @@ class Plan:
         return frozenset(before).union(*(change.creates for change in self.changes))
 
 
-def named(kind: str, *parts: str) -> str:
-    """How `created` names an account, a user, a QOS or an association (account, user)."""
-    return "/".join((kind, *parts))
-
-
 def exists(name: str, live: Live) -> bool:
     """Whether slurmdbd has what `named` names, on this cluster for what belongs to a cluster."""
     kind, _, rest = name.partition("/")
     if kind == "association":
         account, _, user = rest.partition("/")
         return (account, user) in live.here
-    known: Mapping[str, Mapping[str, object]] = {"account": live.accounts, "user": live.users, "qos": live.qos}
+    known: Mapping[str, Mapping[str, object]] = {
+        "account": live.accounts,
+        "user": live.users,
+        "qos": live.qos,
+        "reservation": live.reservations,
+    }
     return rest in known.get(kind, {})
 
 
 def plan(declared: Declared, live: Live, created: Collection[str]) -> Plan:
     """The changes for a declaration without faults. `created`: what was created from declarations before."""
     changes = [*_qos(declared, live), *_accounts(declared, live), *_users(declared, live)]
+    changes += reservations.changes(declared, live, live.now)
     deletions, left = _prune(declared, live, [name for name in created if exists(name, live)])
-    return Plan((*changes, *deletions), left)
+    return Plan((*changes, *deletions), (*left, *reservations.over(declared, live.now)))
 
 
 def _qos(declared: Declared, live: Live) -> Iterator[Change]:
@@ -271,6 +263,9 @@ def _prune(declared: Declared, live: Live, ours: Iterable[str]) -> tuple[list[Ch
         changes.append(Change(f"delete {text}", request(), deletes=(name, *with_it)))
         return True
 
+    for name in sorted(live.reservations):
+        if named("reservation", name) in stale:
+            decide(named("reservation", name), f"reservation {name}", "", partial(delete_reservation, name))
     remaining = list(live.associations)
     for user in sorted({it.user for it in live.associations if it.user} | set(live.users)):
         its = [it for it in remaining if it.user == user]
@@ -338,7 +333,12 @@ def _is_declared(name: str, declared: Declared) -> bool:
         if not user:
             return account in declared.accounts
         return user in declared.users and account in declared.users[user].accounts
-    known: dict[str, Mapping[str, object]] = {"account": declared.accounts, "user": declared.users, "qos": declared.qos}
+    known: dict[str, Mapping[str, object]] = {
+        "account": declared.accounts,
+        "user": declared.users,
+        "qos": declared.qos,
+        "reservation": declared.reservations,
+    }
     return rest in known.get(kind, {})
 
 

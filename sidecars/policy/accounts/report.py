@@ -42,6 +42,8 @@ def planned(changes: Sequence[str], left: Sequence[str]) -> Condition:
 def applied(declared: Declared, left: Sequence[str]) -> Condition:
     """slurmdbd has all of it."""
     counts = f"{len(declared.accounts)} accounts, {len(declared.users)} users, {len(declared.qos)} QOS"
+    if declared.reservations:
+        counts += f", {len(declared.reservations)} reservations"
     return Condition(TYPE, "True", AccountsApplied.APPLIED, listed([counts, *left]))
 
 

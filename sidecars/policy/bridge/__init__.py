@@ -10,6 +10,8 @@ slurmd, or on nodes with a slurmd a batch job, the guard. When the job runs, the
 - `records`: what is known of pods and jobs, and the actions.
 - `causes`: classes of Slurm's reasons.
 - `decide`: what to do about pods and jobs.
+- `admission`: what the webhook answers that adds the gate.
+- `certificate`: when its certificate is renewed.
 - `nodes`: what to do about the records of nodes in Slurm.
 - `guards`: nodes with a slurmd: where a pod gets a guard, and what the Epilog is told.
 

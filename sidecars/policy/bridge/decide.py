@@ -9,8 +9,8 @@ adopted or cancelled before it can use anything.
 
 What keeps two owners from one core, byte or device: Slurm frees the resources of an external job in the moment in
 which it ends, while its pods still run, and its cores while it is suspended. No pod is released to a node where a pod
-of such a job exists. `View.jobs` has to show the states at a time *after* those when the slots of the running jobs
-were read.
+of such a job exists, and none to a node of which running jobs have more CPUs than it has. `View.jobs` has to show the
+states at a time *after* those when the slots of the running jobs were read.
 
 Unequal pods of one group have a heterogeneous job: each component is for equal pods. All of it runs, or none of it:
 pods are released when every component runs, and when one of them has ended, the others are cancelled.
@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from sidecars.policy.bridge import by_user
+from sidecars.policy.bridge import by_user, grants
 from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.records import (
     Action,
@@ -44,6 +44,7 @@ from sidecars.policy.bridge.records import (
     concerns,
 )
 from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.bridge.twice import given_twice
 from sidecars.policy.conditions import timestamp
 from sidecars.policy.explain.words import UNKNOWN, words
 
@@ -54,7 +55,14 @@ START_ROUNDING = 600
 """Seconds to which the expected start of a job is rounded."""
 
 BIND_SECONDS = 15.0
-"""A released pod has to be bound within this time. Otherwise its job is cancelled, and its node is avoided."""
+"""A pod that the scheduler can't bind within this time after its release costs its job, and its node is avoided."""
+
+UNTRIED_SECONDS = 300.0
+"""The same for a pod that the scheduler has not tried to bind.
+
+It binds tens of pods a second, and thousands may be released at once. It reports nothing while a volume is provided,
+too.
+"""
 
 
 def decide(view: View) -> tuple[Action, ...]:
@@ -122,7 +130,7 @@ def _blockers(view: View) -> dict[str, str]:
         for node in nodes:
             kind = "a suspended job is" if phase is Phase.STOPPED else "an ended job is still"
             found.setdefault(node, f"pod {pod.namespace}/{pod.name} of {kind}")
-    return found
+    return {**given_twice(view), **found}
 
 
 def _group(
@@ -330,10 +338,10 @@ def waiting_words(job: Job) -> str:
 def _running(
     job: Job, members: list[Pod], used: list[Pod], view: View, blockers: Mapping[str, str]
 ) -> Iterator[Action]:
-    late = next((it for it in members if not it.gated and not it.bound and it.unbound_seconds >= BIND_SECONDS), None)
+    late = next((it for it in members if not it.gated and not it.bound and it.unbound_seconds >= _patience(it)), None)
     if late is not None:
         reason = late.unbound_reason or "the scheduler gives no reason"
-        text = f"pod {late.name} was not bound to {late.node} within {BIND_SECONDS:.0f} s: {reason}"
+        text = f"pod {late.name} was not bound to {late.node} within {_patience(late):.0f} s: {reason}"
         yield _cancel(job, text, (avoid_key(late), late.node) if late.node else None)
         return
     for pod in members:
@@ -349,6 +357,12 @@ def _running(
         taken = Counter(pod.node for pod in used if pod.node and pod.job == its.job_id)
         places = [node for node, slots in its.slots for _ in range(slots - taken[node])]
         new = [pod for pod in gated if not pod.node and pod.job == its.job_id]
+        # What has devices of a node already stays there.
+        for pod, node in [(pod, grants.node_of(pod, its)) for pod in new]:
+            if node in places:
+                places.remove(node)
+                new.remove(pod)
+                pairs.append((pod, node))
         pairs += zip(new, places, strict=False)
     unready = by_user.unready(job, gated, used, len(pairs))
     if unready is not None:
@@ -362,11 +376,21 @@ def _running(
             for pod in gated:
                 yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {fault}")
             return
-    for pod, node in pairs:
+    plan = grants.plan(job, pairs, view)
+    if plan.fault:
+        for pod in gated:
+            yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {plan.fault}")
+        return
+    yield from plan.actions
+    for pod, node in pairs if not plan.actions else ():
         yield Release(pod, job.job_id, node, job.end_time)
     placed = {pod.uid for pod, _ in pairs}
     for pod in (it for it in gated if it.uid not in placed):
         yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has no place left for this pod")
+
+
+def _patience(pod: Pod) -> float:
+    return BIND_SECONDS if pod.unbound_reason else UNTRIED_SECONDS
 
 
 def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:

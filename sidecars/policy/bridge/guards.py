@@ -16,7 +16,7 @@ from sidecars.policy.bridge.manifests import Container, Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View
 from sidecars.policy.bridge.records import Pod as SeenPod
-from sidecars.policy.bridge.shape import GPUS, constraint
+from sidecars.policy.bridge.shape import constraint
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
 
@@ -103,19 +103,27 @@ def kind_of(waiting: Iterable[SeenPod], parts: tuple[Part, ...], kinds: Mapping[
     return guard, next((f"{it.name}: {it.unguarded}" for it in waiting if it.unguarded), "")
 
 
-def problem_of(pod: Pod, *, exclusive: bool) -> str:
-    """Why the pod can't run beside Slurm's own jobs; "" if it can. `exclusive`: its job has whole nodes."""
+def problem_of(pod: Pod, *, exclusive: bool, gres: str = "", claims: bool = False) -> str:
+    """Why the pod can't run beside Slurm's own jobs; "" if it can.
+
+    `exclusive`: its job has whole nodes. `gres`: what the job requests for its devices. `claims`: the pod has
+    ResourceClaims for some.
+    """
     if constraint(pod):
         return (
             "Slurm can't compare node selectors with the labels of a node with a slurmd: select features of Slurm "
             f"nodes with the annotation {bridge.WISHES}constraints instead of nodeSelector and affinity"
         )
-    for it in (*pod.spec.containers, *pod.spec.init_containers):
-        if not exclusive and any(name in it.resources.limits or name in it.resources.requests for name in GPUS):
-            return (
-                "the device plugin doesn't know which GPUs Slurm gives to its own jobs on this node: request the whole "
-                f'node with the annotation {bridge.WISHES}exclusive: "true"'
-            )
+    if claims:
+        return (
+            "which devices of a DRA driver are those of Slurm is known only of nodes without a slurmd: use another "
+            "partition, or a device plugin's resource"
+        )
+    if gres and not exclusive:
+        return (
+            "the device plugin doesn't know which devices Slurm gives to its own jobs on this node: request the whole "
+            f'node with the annotation {bridge.WISHES}exclusive: "true"'
+        )
     level = pod.spec.resources
     if all(_bounded(level.requests, level.limits, name) for name in _BOUNDED):
         return ""

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.placeholder import comment_of, job_of, together
+from sidecars.policy.bridge.devices import Numbered
+from sidecars.policy.bridge.placeholder import NO_DEVICES, comment_of, job_of, together
 from sidecars.policy.bridge.records import GroupKey, Job
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob
@@ -22,6 +23,7 @@ TRUST_EMPTY_AFTER = 60.0
 slurmctld forgets jobs some minutes after their end. One that has lost its state answers with an empty list, too."""
 
 _NONE: frozenset[str] = frozenset()
+_PENDING = frozenset({"PENDING"})
 _Placeholder = tuple[ExternalJob, Comment]
 
 
@@ -144,6 +146,14 @@ class JobBook:
         self._read.pop(job_id, None)
         self._all_read = False
 
+    def started(self, job_id: int, admin_comment: str) -> None:
+        """Slurm has answered that this held job may start: its details are known until its states change."""
+        found = self._records.get(job_id)
+        if found is not None:
+            record = dataclasses.replace(found[0], blocked=False, admin_comment=admin_comment, reason="")
+            self._records[job_id] = record, comment_of(record) or found[1]
+            self._read[job_id] = _PENDING
+
     def waiting(self) -> list[int]:
         """The pending placeholders: their reason and their priority change without their states."""
         return [job_id for job_id in self._records if "PENDING" in self._states.get(job_id, _NONE)]
@@ -159,10 +169,11 @@ class JobBook:
         shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]],
         kube_nodes: Mapping[str, str],
         guard_nodes: Mapping[str, str] = MappingProxyType({}),
+        devices: Mapping[str, tuple[Numbered, ...]] = NO_DEVICES,
     ) -> dict[int, Job]:
         """The placeholders by id, a heterogeneous job by that of its first component.
 
-        `shapes`, `kube_nodes` and `guard_nodes`: see `job_of`.
+        `shapes`, `kube_nodes`, `guard_nodes` and `devices`: see `job_of`.
         """
         found: dict[int, Job] = {}
         components: defaultdict[int, list[Job]] = defaultdict(list)
@@ -170,8 +181,14 @@ class JobBook:
             states = self._states.get(job_id) or self._gone.get(job_id)
             if states is not None:
                 current = self._read.get(job_id) == states
-                names = {"kube_nodes": kube_nodes, "guard_nodes": guard_nodes}
-                job = job_of(record, comment, states, current=current, shapes=shapes, **names)
+                job = job_of(
+                    *(record, comment, states),
+                    current=current,
+                    shapes=shapes,
+                    kube_nodes=kube_nodes,
+                    guard_nodes=guard_nodes,
+                    devices=devices,
+                )
                 # The other components of a job that a user has submitted need not be external ones.
                 if record.het_id and not comment.by_user:
                     components[record.het_id].append(job)

@@ -102,6 +102,14 @@ class Toleration(msgspec.Struct, frozen=True):
     key: str = ""
 
 
+class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
+    """spec.resourceClaims[*], and status.resourceClaimStatuses[*]."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """spec of a pod."""
 
@@ -114,7 +122,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[Name, ...] = ()
-    resource_claims: tuple[Name, ...] = ()
+    resource_claims: tuple[PodClaim, ...] = ()
     scheduling_group: Mapping[str, Any] | None = None
     workload_ref: Mapping[str, Any] | None = None
     active_deadline_seconds: int | None = None
@@ -134,6 +142,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodClaim, ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type."""

@@ -4,12 +4,13 @@ A record is created without its Extra, which `scontrol create` and node_conf don
 NodeAddr is always the node's InternalIP: a name that slurmctld can't resolve would stall it at each allocation.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sidecars.contract import bridge
+from sidecars.policy.bridge.devices import NO_RULES, Device, Numbered, Rules
 from sidecars.policy.bridge.manifests import Node as KubeNode
-from sidecars.policy.bridge.shape import GPUS
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
 from sidecars.workloads.quantities import quantity
@@ -45,7 +46,10 @@ class Wanted:
     cpus: int
     memory: int
     """MiB."""
-    gpus: int = 0
+    counted: tuple[tuple[str, int], ...] = ()
+    """GRES whose devices Slurm only counts, as `gpu`, and their number."""
+    devices: tuple[Numbered, ...] = ()
+    """The devices that Slurm gives away by index, in this order."""
     features: tuple[str, ...] = (FEATURE,)
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     drain: str = ""
@@ -58,14 +62,40 @@ class Wanted:
             *(f"CoresPerSocket={self.cpus}", "ThreadsPerCore=1", f"RealMemory={self.memory}", "State=External"),
             f"Feature={','.join(self.features)}",
         ]
-        if self.gpus:
-            words += [f"Gres=gpu:{self.gpus}", f"GresConf=count={self.gpus},name=gpu"]
+        if self.gres:
+            words += [f"Gres={self.gres}", f"GresConf={'+'.join(self._gres_conf())}"]
         return " ".join(words)
+
+    def _gres_conf(self) -> Iterator[str]:
+        """A line for each GRES. The files only number the devices: an external node has no slurmd that opens them."""
+        first: Counter[str] = Counter()
+        for gres, count in self._counts.items():
+            name, _, kind = gres.partition(":")
+            line = f"count={count},name={name}" + (f",type={kind}" if kind else "")
+            if any(its == gres for its, _ in self.devices):
+                start, end = first[name], first[name] + count - 1
+                line += f",file={name}-{start}" if count == 1 else f",file={name}-[{start}-{end}]"
+            first[name] += count
+            yield line
+
+    @property
+    def _counts(self) -> dict[str, int]:
+        return {**dict(self.counted), **Counter(gres for gres, _ in self.devices)}
+
+    def record_extra(self, keys: Iterable[str], devices: Iterable[Numbered]) -> str:
+        """Its Extra with these devices."""
+        named = ((gres, *device) for gres, device in devices)
+        return bridge.node_extra(self.kube_node, self.labels, keys, named)
 
     @property
     def gres(self) -> str:
         """As Slurm reports it."""
-        return f"gpu:{self.gpus}" if self.gpus else ""
+        return ",".join(f"{gres}:{count}" for gres, count in self._counts.items())
+
+
+def numbered_of(extra: str) -> tuple[Numbered, ...]:
+    """The devices in the Extra of a record, in the order of their indices."""
+    return tuple((gres, Device(*device)) for gres, *device in bridge.devices_of(extra))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +146,13 @@ class Conflict:
 NodeAction = Create | Delete | SetExtra | Drain | Undrain | Conflict
 
 
-def wanted_of(node: KubeNode, usage: Usage, keys: Iterable[str]) -> Wanted | str:
-    """The record for a Kubernetes node, or why it can't have one. `keys` are the labels that pods select nodes by."""
+def wanted_of(
+    node: KubeNode, usage: Usage, keys: Iterable[str], rules: Rules = NO_RULES, devices: tuple[Numbered, ...] = ()
+) -> Wanted | str:
+    """The record for a Kubernetes node, or why it can't have one. `keys` are the labels that pods select nodes by.
+
+    `devices`: those of DRA drivers that the rules select on this node.
+    """
     meta = node.metadata
     if bridge.EXTERNAL_NODE not in meta.labels:
         return ""
@@ -126,7 +161,9 @@ def wanted_of(node: KubeNode, usage: Usage, keys: Iterable[str]) -> Wanted | str
     try:
         cpus = int(quantity(node.status.allocatable.get("cpu", "0"), "allocatable cpu")) - usage.cpus
         memory = int(quantity(node.status.allocatable.get("memory", "0"), "allocatable memory")) // 2**20 - usage.memory
-        gpus = sum(int(quantity(node.status.allocatable.get(name, "0"), name)) for name in GPUS)
+        counts: Counter[str] = Counter()
+        for resource, gres in rules.extended.items():
+            counts[gres] += int(quantity(node.status.allocatable.get(resource, "0"), resource))
     except ResourceError as error:
         return f"node {meta.name}: {error}"
     if cpus < 1 or memory < 1:
@@ -139,7 +176,8 @@ def wanted_of(node: KubeNode, usage: Usage, keys: Iterable[str]) -> Wanted | str
         address=node.address,
         cpus=cpus,
         memory=memory,
-        gpus=gpus,
+        counted=tuple((gres, count) for gres, count in sorted(counts.items()) if count),
+        devices=devices,
         features=tuple(dict.fromkeys((FEATURE, *more))),
         labels={key: value for key, value in meta.labels.items() if key in set(keys)},
         drain=drain,
@@ -179,8 +217,11 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str]) -> Iterator[Node
     if "EXTERNAL" not in record.states:
         yield Conflict(it.name, f"Slurm node {it.name} has a slurmd: the bridge uses external nodes alone")
         return
-    extra = bridge.node_extra(it.kube_node, it.labels, keys)
-    if record.extra and bridge.labels_of(record.extra) is None:
+    ours = bridge.labels_of(record.extra) is not None
+    # Jobs have indices of the devices that the record was created with.
+    devices = numbered_of(record.extra) if ours else it.devices
+    extra = it.record_extra(keys, devices)
+    if record.extra and not ours:
         yield Conflict(it.name, f"Slurm node {it.name} has an Extra that the bridge hasn't written: delete the node")
         return
     if record.extra != extra:
@@ -191,15 +232,14 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str]) -> Iterator[Node
         return
     # A record that is too small only wastes, and is replaced when no job is on the node. One that is too large would
     # give away what other pods use.
-    too_large = it.cpus < record.cpus or it.memory < record.real_memory
-    if _differs(it, record) and (too_large or not states.is_busy(record.states)):
+    too_large = it.cpus < record.cpus or it.memory < record.real_memory or not set(devices) <= set(it.devices)
+    if (_differs(it, record) or devices != it.devices) and (too_large or not states.is_busy(record.states)):
         yield from _removal(record, _CHANGED)
         return
-    ours = record.reason.startswith(bridge.DRAIN_PREFIX)
     drained = states.is_drain(record.states)
     if it.drain and not drained:
         yield Drain(it.name, it.drain)
-    elif not it.drain and drained and ours:
+    elif not it.drain and drained and record.reason.startswith(bridge.DRAIN_PREFIX):
         yield Undrain(it.name)
 
 

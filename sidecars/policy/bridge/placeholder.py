@@ -1,14 +1,17 @@
 """A placeholder job in Slurm: the request for it, and what its record means."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.devices import Device, Numbered, by_index
 from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit, concerns
 from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
+
+NO_DEVICES: Mapping[str, tuple[Numbered, ...]] = {}
 
 
 def requests_of(submit: Submit, excluded: tuple[str, ...], places: int = 0) -> tuple[ExternalRequest, ...]:
@@ -80,9 +83,9 @@ def comment_of(record: ExternalJob) -> Comment | None:
     if not record.external and not record.guard:
         return None
     found = bridge.decode(record.admin_comment) or bridge.decode(record.comment)
-    if found is None and record.external:
-        found = bridge.decode_by_user(record.comment)
-    return found if found is not None or not record.guard else NOBODY
+    if record.guard:
+        return found or NOBODY
+    return found or bridge.decode_by_user(record.comment)
 
 
 NOBODY = Comment("", "", pods=0)
@@ -98,13 +101,14 @@ def job_of(
     shapes: Mapping[int, Collection[tuple[GroupKey, Shape]]],
     kube_nodes: Mapping[str, str],
     guard_nodes: Mapping[str, str] = MappingProxyType({}),
+    devices: Mapping[str, tuple[Numbered, ...]] = NO_DEVICES,
 ) -> Job:
     """The job, with the states of the last list. `current`: the details were read when it had these states.
 
     `shapes`: what the pods with a job's label request, each after its group, by the job's id: after a loss of Slurm's
     state, pods of other groups may have the same id. `kube_nodes` are the Kubernetes nodes by the names of their
     external records in Slurm, `guard_nodes` those by the names of their nodes with a slurmd. A job that Slurm has run
-    on a node of the other kind has no place there.
+    on a node of the other kind has no place there. `devices` are those that the external records have, by index.
     """
     # The bridge writes the comment itself as the admin comment.
     admin = record.admin_comment
@@ -124,6 +128,7 @@ def job_of(
         slots=tuple(slots),
         guard=record.guard,
         completing="COMPLETING" in states,
+        devices=tuple(_devices(record, kube_nodes, devices)),
         reason=record.reason,
         start_time=record.start_time,
         end_time=record.end_time,
@@ -132,7 +137,22 @@ def job_of(
         root=record.user_id == 0,
         offset=record.het_offset,
         whole=record.het_id if comment.by_user else 0,
+        cpus=tuple((names.get(it.node, f"of Slurm node {it.node}"), it.cpus) for it in record.allocations),
     )
+
+
+def _devices(
+    record: ExternalJob, kube_nodes: Mapping[str, str], devices: Mapping[str, tuple[Numbered, ...]]
+) -> Iterator[tuple[str, str, tuple[Device, ...]]]:
+    for it in record.allocations:
+        for gres in it.gres:
+            known = by_index(devices.get(it.node, ()), gres.name)
+            places = sorted(gres.indices or ())
+            found = [known[place] for place in places if place < len(known)]
+            named = tuple(device for device in found if device is not None)
+            # An index without a device of this type: the record is another one than its Extra describes.
+            if named and len(named) == len(places):
+                yield kube_nodes.get(it.node, it.node), gres.name, named
 
 
 def together(components: Iterable[Job]) -> Job:

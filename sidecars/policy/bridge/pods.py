@@ -9,8 +9,10 @@ from typing import Any
 from sidecars.contract import bridge
 from sidecars.contract.text import printable
 from sidecars.policy.bridge import guards, records
+from sidecars.policy.bridge.claims import NONE, PodClaims
+from sidecars.policy.bridge.devices import NO_RULES, Rules
 from sidecars.policy.bridge.groups import Group
-from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.manifests import Condition, Pod
 from sidecars.policy.bridge.records import Why
 from sidecars.policy.bridge.shape import Shape, ShapeError, shape_of
 from sidecars.policy.bridge.tenants import Tenant
@@ -31,7 +33,13 @@ def concerned(pod: Pod) -> bool:
 
 
 def shape_or_problem(
-    pod: Pod, tenants: Mapping[str, Tenant], problems: Mapping[str, str], refused: Mapping[str, str], group: str = ""
+    pod: Pod,
+    tenants: Mapping[str, Tenant],
+    problems: Mapping[str, str],
+    refused: Mapping[str, str],
+    group: str = "",
+    rules: Rules = NO_RULES,
+    claims: PodClaims = NONE,
 ) -> tuple[Shape | None, str]:
     """What its job requests, or why it can't have one. `refused`: why Slurm users can't be used, by name.
 
@@ -44,10 +52,16 @@ def shape_or_problem(
         return None, problems.get(namespace, missing)
     if tenant.user in refused:
         return None, refused[tenant.user]
+    if claims.claims is None:
+        return None, claims.problem
     try:
-        return shape_of(pod, tenant, group), ""
+        return shape_of(pod, tenant, group, rules.extended, claims.gres), ""
     except ShapeError as error:
         return None, str(error)
+
+
+def _unguarded(pod: Pod, shape: Shape, claims: PodClaims) -> str:
+    return guards.problem_of(pod, exclusive=shape.exclusive, gres=shape.gres, claims=bool(claims.claims))
 
 
 def pod_of(
@@ -59,6 +73,7 @@ def pod_of(
     sent: str = "",
     unbound_seconds: float = 0.0,
     lost: bool = False,
+    claims: PodClaims = NONE,
 ) -> records.Pod:
     """The pod for `decide`. `sent`: the node of a release that was sent; `lost`: its Kubernetes node is gone."""
     meta, spec = pod.metadata, pod.spec
@@ -66,11 +81,11 @@ def pod_of(
     gated = bridge.GATE in gates
     # The annotation of a pod that waits can't be the bridge's.
     released = "" if gated else meta.annotations.get(bridge.NODE_ANNOTATION, "")
-    scheduled = pod.status.condition("PodScheduled")
     shown = pod.status.condition(bridge.CONDITION)
     job = job_id_of(pod)
     if group.refused and job is None:
         shape, problem = None, problem or group.problem
+    waits = shape is None and not problem and bool(claims.missing)
     return records.Pod(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -87,15 +102,24 @@ def pod_of(
         owner=meta.controller,
         group=group.words,
         submit=meta.annotations.get(bridge.NO_SUBMISSION) != "false",
-        size=group.size,
-        unsized=group.problem,
+        # Like a group that isn't complete: its job is submitted when its claims exist.
+        size=0 if waits else group.size,
+        unsized=claims.missing if waits else group.problem,
         shape=shape,
         problem=problem,
-        unguarded=guards.problem_of(pod, exclusive=shape.exclusive) if shape is not None and gated else "",
+        unguarded=_unguarded(pod, shape, claims) if shape is not None and gated else "",
         unbound_seconds=unbound_seconds,
-        unbound_reason=scheduled.message if scheduled is not None and scheduled.status == "False" else "",
+        unbound_reason=_tried(pod.status.condition("PodScheduled")),
+        claims=claims.claims,
         reported=(shown.reason, shown.message) if shown is not None else ("", ""),
     )
+
+
+def _tried(scheduled: Condition | None) -> str:
+    """The scheduler's words; "" while it has not tried to bind the pod: the gate's own condition remains until then."""
+    if scheduled is None or scheduled.status != "False" or scheduled.reason == "SchedulingGated":
+        return ""
+    return scheduled.message or scheduled.reason
 
 
 def job_id_of(pod: Pod) -> int | None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.reasons.bridge import PodQueued
 
@@ -31,6 +32,37 @@ class GroupKey(NamedTuple):
 
     namespace: str
     group: str
+
+
+class Wish(NamedTuple):
+    """One request of a ResourceClaim."""
+
+    request: str
+    gres: str
+    number: int
+
+
+class Granted(NamedTuple):
+    """A device for a request of a ResourceClaim."""
+
+    request: str
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim of a pod."""
+
+    uid: str
+    name: str
+    wishes: tuple[Wish, ...]
+    granted: tuple[Granted, ...] | None = None
+    """What it shows, or what was sent to it; None: nothing."""
+    shown: bool = False
+    """Whether it shows that."""
+    others: bool = False
+    """Whether it is reserved for something else than the pod."""
+    deleting: bool = False
 
 
 def concerns(comment: Comment, key: GroupKey) -> bool:
@@ -87,6 +119,8 @@ class Pod:
     """For how long it has been released without being bound."""
     unbound_reason: str = ""
     """The scheduler's words about it."""
+    claims: tuple[Claim, ...] | None = ()
+    """Its ResourceClaims; None: not all of them are known."""
     reported: tuple[str, str] = ("", "")
     """Reason and message of its condition `Queued`."""
 
@@ -117,6 +151,8 @@ class Job:
     guard: bool = False
     completing: bool = False
     """Whether the Epilog of a node may still run. Until it has ended, a guard retains what it had on the node."""
+    devices: tuple[tuple[str, str, tuple[Device, ...]], ...] = ()
+    """The devices that Slurm has given to it, by Kubernetes node and GRES. Slurm may count others."""
     reason: str = ""
     """Slurm's reason while it waits."""
     start_time: int = 0
@@ -135,6 +171,8 @@ class Job:
     """The other components in their order, each with its own phase."""
     whole: int = 0
     """The heterogeneous job that a user has submitted, and of which this is a component; 0 for any other job."""
+    cpus: tuple[tuple[str, int], ...] = ()
+    """What it has on each of its Kubernetes nodes."""
     remaining: tuple[int, ...] = ()
     """The components that have not ended, of a heterogeneous job of which one has."""
 
@@ -198,6 +236,11 @@ class View:
 
     kinds: Mapping[str, Kind] | None = field(default_factory=dict)
     """What the pods of each partition get, an external job in others; None: not known."""
+
+    holders: Mapping[Device, AbstractSet[str]] = field(default_factory=dict)
+    """The uids of the ResourceClaims that have each device, or to which it was sent."""
+    cpus: Mapping[str, int] = field(default_factory=dict)
+    """Those of the nodes' records in Slurm, by Kubernetes node."""
 
     places: int | None = None
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
@@ -294,6 +337,24 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """Write these devices of the node into the pod's claim, which shows none."""
+
+    pod: Pod
+    node: str
+    claim: Claim
+    granted: tuple[Granted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate:
+    """Take back the devices of the claim of a pod that waits."""
+
+    pod: Pod
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Write the pod's condition `Queued`."""
 
@@ -324,7 +385,7 @@ class DeletePod:
     """Of its job: Slurm's word."""
 
 
-Action = Submit | Label | Start | Release | Report | Cancel | DeletePod
+Action = Submit | Label | Start | Grant | Deallocate | Release | Report | Cancel | DeletePod
 
 
 def avoid_key(pod: Pod) -> str:

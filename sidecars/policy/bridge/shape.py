@@ -8,18 +8,16 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 
 from sidecars.contract import bridge
+from sidecars.policy.bridge.devices import BUILT_IN, VENDORS
 from sidecars.policy.bridge.manifests import Container, Pod, Requirement, Term
 from sidecars.policy.bridge.tenants import Tenant
 from sidecars.workloads.quantities import mebibytes, quantity
 from sidecars.workloads.resources import ResourceError
-
-GPUS = ("nvidia.com/gpu", "amd.com/gpu")
-"""Extended resources that are Slurm's GRES `gpu`."""
 
 _MEBIBYTE = 1 << 20
 _TEXT = re.compile(r"[A-Za-z0-9_.:,=@+*&|()\[\]/-]+")
@@ -85,20 +83,31 @@ class Shape:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def shape_of(pod: Pod, tenant: Tenant, group: str = "") -> Shape:
-    """What a job requests for the pod. `group`: the name of its group, if it has one. Raises ShapeError."""
-    _supported(pod)
+def shape_of(
+    pod: Pod,
+    tenant: Tenant,
+    group: str = "",
+    extended: Mapping[str, str] = BUILT_IN,
+    claimed: Iterable[tuple[str, int]] = (),
+) -> Shape:
+    """What a job requests for the pod. `group`: the name of its group, if it has one. Raises ShapeError.
+
+    `extended`: the GRES of each extended resource; `claimed`: the GRES that the pod's claims request.
+    """
+    _supported(pod, extended)
     wishes = _wishes(pod)
     try:
-        cpus, memory, gpus = _resources(pod)
+        cpus, memory, counts = _resources(pod, extended)
         if "cpu-per-task" in wishes:
             cpus = max(cpus, math.ceil(quantity(wishes["cpu-per-task"], f"{bridge.WISHES}cpu-per-task")))
         if "mem-per-node" in wishes:
             memory = max(memory, mebibytes(wishes["mem-per-node"], f"{bridge.WISHES}mem-per-node"))
     except ResourceError as error:
         raise ShapeError(str(error)) from None
+    for name, count in claimed:
+        counts[name] = counts.get(name, 0) + count
     _submission(pod, wishes)
-    gres = _gres(wishes.get("gres", ""), gpus)
+    gres = _gres(wishes.get("gres", ""), counts)
     minutes = _number(wishes, "timelimit", None)
     seconds = pod.spec.active_deadline_seconds
     if minutes is None and seconds is not None:
@@ -139,11 +148,11 @@ def _submission(pod: Pod, wishes: Mapping[str, str]) -> None:
 def own(pod: Pod) -> Shape:
     """What the pod itself requests, of nobody: whatever its annotations are, and whether or not it can have a job."""
     try:
-        cpus, memory, gpus = _resources(pod)
+        cpus, memory, counts = _resources(pod, BUILT_IN)
     except ResourceError:
         # More than any job has.
-        cpus, memory, gpus = 2**31, 0, 0
-    return Shape("", "", cpus=cpus, memory=memory, gres=_gres("", gpus))
+        cpus, memory, counts = 2**31, 0, {}
+    return Shape("", "", cpus=cpus, memory=memory, gres=_gres("", counts))
 
 
 def gpus_of(gres: str) -> int:
@@ -213,10 +222,12 @@ def _terms(pod: Pod) -> tuple[Term, ...]:
     return found.node_selector_terms if found is not None else ()
 
 
-def _supported(pod: Pod) -> None:
-    """Raises ShapeError for a pod that wants what isn't supported yet."""
-    if pod.spec.resource_claims or any(it.resources.claims for it in (*pod.spec.containers, *pod.spec.init_containers)):
-        raise ShapeError("resource claims (DRA) aren't supported yet: request GPUs in the limits, as nvidia.com/gpu")
+def _supported(pod: Pod, extended: Mapping[str, str]) -> None:
+    """Raises ShapeError for a pod that wants what Slurm can't give."""
+    levels = (pod.spec.resources, *(it.resources for it in (*pod.spec.containers, *pod.spec.init_containers)))
+    for name in sorted({name for it in levels for name in (*it.requests, *it.limits)}):
+        if name.startswith(VENDORS) and name not in extended:
+            raise ShapeError(f"{name} is no GRES of Slurm: an administrator maps it in `devices` of the Slurm Bridge")
     for term in _terms(pod):
         if term.match_fields or not term.match_expressions:
             raise ShapeError("a required node affinity needs matchExpressions alone: Slurm knows no other fields")
@@ -238,9 +249,19 @@ def _wishes(pod: Pod) -> dict[str, str]:
     return found
 
 
-def _gres(wish: str, gpus: int) -> str:
-    """What the annotation lists, and the GPUs in the pod's limits. Raises ShapeError if it lists fewer GPUs."""
+def _gres(wish: str, counts: Mapping[str, int]) -> str:
+    """What the annotation lists, and the pod's limits and claims. Raises ShapeError if it lists less."""
     found = [f"gres/{it.removeprefix('gres/')}" for it in wish.split(",") if it]
+    named = {re.split("[:=]", it.removeprefix("gres/"))[0] for it in found}
+    typed = {name: count for name, count in sorted(counts.items()) if name != "gpu" and count}
+    double = next((name for name in typed if name.partition(":")[0] in named), None)
+    if double is not None:
+        raise ShapeError(
+            f"annotation {bridge.WISHES}gres is {wish!r}, and the pod has {double} in its limits or claims: "
+            f"remove {double.partition(':')[0]} from the annotation"
+        )
+    found += [f"gres/{name}:{count}" for name, count in typed.items()]
+    gpus = counts.get("gpu", 0)
     if gpus and not any(re.match("gres/gpu([:=]|$)", it) for it in found):
         found.append(f"gres/gpu:{gpus}")
     text = ",".join(found)
@@ -272,10 +293,12 @@ def _chosen(wishes: Mapping[str, str], key: str, allowed: tuple[str, ...], pod: 
     return wish
 
 
-def _resources(pod: Pod) -> tuple[int, int, int]:
+def _resources(pod: Pod, extended: Mapping[str, str]) -> tuple[int, int, dict[str, int]]:
     cpus, memory = requests(pod)
-    gpus = sum((_requested(pod, name) for name in GPUS), Decimal(0))
-    return max(1, math.ceil(cpus)), math.ceil(memory / _MEBIBYTE), math.ceil(gpus)
+    counts: dict[str, int] = {}
+    for name, gres in extended.items():
+        counts[gres] = counts.get(gres, 0) + math.ceil(_requested(pod, name))
+    return max(1, math.ceil(cpus)), math.ceil(memory / _MEBIBYTE), counts
 
 
 def _requested(pod: Pod, name: str) -> Decimal:

@@ -152,7 +152,8 @@ def _reported(pod: Object, shown: objects.ConditionSeen, seen: Seen, about: str)
 def _not_free(found: Finding, pod: Object, seen: Seen) -> Finding:
     other = blocker(pod)
     if other is None:
-        return replace(found, event="the node is ready and uncordoned")
+        twice = "more CPUs than it has" in found.cause
+        return replace(found, event="one of these jobs has ended" if twice else "the node is ready and uncordoned")
     namespace, name = other
     present = next(
         (it for it in seen.kube.pods or () if (objects.text(it, "metadata", "namespace"), objects.name(it)) == other),
@@ -174,7 +175,8 @@ def _released(pod: Object, about: str) -> Finding:
     where = objects.annotation(pod, bridge.NODE_ANNOTATION)
     place = f" on Kubernetes node {where}" if where else ""
     text = f"Slurm job {job_id(pod)} runs{place}, and the scheduler has not bound the pod yet."
-    if scheduled is None or scheduled.status != "False" or not scheduled.message:
+    tried = scheduled is not None and scheduled.status == "False" and scheduled.reason != "SchedulingGated"
+    if scheduled is None or not tried or not scheduled.message:
         return Finding("Released", Level.WAITS, about, text, event="the scheduler binds it")
     remedy = "Remove the cause that the scheduler names. The next job avoids this node for ten minutes."
     event = "after 15 s without a binding, the Slurm Bridge cancels the job"

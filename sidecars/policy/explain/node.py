@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sidecars.contract.extra import pod_facts
-from sidecars.contract.reasons import NodeReason, Owner, is_departure, is_health_check
+from sidecars.contract.reasons import CHECK_PREFIX, NodeReason, Owner, is_departure, is_health_check
+from sidecars.policy.checks.outcome import BAD, Kind
+from sidecars.policy.checks.results import read
 from sidecars.policy.explain import objects, pod
 from sidecars.policy.explain.records import Answer, Finding, Level, Moment, plain, ranked
 from sidecars.slurm import states
@@ -37,6 +39,7 @@ def explain(seen: Seen, name: str) -> Answer:
         state = "+".join(sorted(node.states, key=lambda it: (it not in states.BASE_STATES, it))) or "UNKNOWN"
         state += f", {node.alloc_cpus} of {node.cpus} CPUs allocated"
         findings += trouble(node, seen)
+        findings += of_checks(name, seen)
         if node.reason and node.reason_changed_at:
             timeline.append(Moment(node.reason_changed_at, f"reason: {node.reason}", "Slurm"))
         if node.slurmd_start_time:
@@ -74,6 +77,25 @@ def worker_of(seen: Seen, node: Node | None, name: str) -> Object | None:
         if facts is not None and objects.text(it, "metadata", "uid") == facts.pod_uid:
             return it
     return next((it for it in seen.kube.pods or () if objects.is_worker(it) and objects.slurm_node(it) == name), None)
+
+
+def of_checks(name: str, seen: Seen) -> list[Finding]:
+    """What the last run of each check found out about the node; [] for a check that tested it with success."""
+    findings = []
+    for results in seen.kube.check_results or ():
+        for check, text in sorted((objects.dig(results, "data") or {}).items()):
+            result = read(str(text))
+            verdict = None if result is None else result.nodes.get(name)
+            if result is None or verdict is None or verdict.kind is Kind.PASSED:
+                continue
+            ago = max(0, round((seen.now - result.at) / 60))
+            cause = (
+                f"Check {check}, {ago} min ago: {verdict.kind}" + (f": {verdict.text}" if verdict.text else "") + "."
+            )
+            level = Level.WARNS if verdict.kind in BAD else Level.SHOWS
+            log = f"kubectl -n {seen.namespace} get configmap {objects.name(results)} -o yaml"
+            findings.append(Finding(f"Check{verdict.kind.capitalize()}", level, f"node {name}", cause, "", (log,)))
+    return findings
 
 
 def _not_registered(worker: Object, about: str, seen: Seen) -> Finding:
@@ -175,6 +197,8 @@ def _out_of_service(node: Node, about: str, seen: Seen) -> Finding:
         event = event or (
             "the next health check that passes returns it"
             if is_health_check(node.reason)
+            else "the next run of the check that passes returns it"
+            if node.reason.startswith(CHECK_PREFIX)
             else "its owner lifts the drain when the cause ends"
         )
         if "cordoned" in node.reason and "Pod (" in node.reason and "Node (" in node.reason:

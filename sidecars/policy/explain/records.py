@@ -154,6 +154,8 @@ class Kube:
     """Names of Kubernetes nodes that were looked for and don't exist."""
     events: tuple[Object, ...] | None = None
     quotas: tuple[Object, ...] | None = None
+    check_results: tuple[Object, ...] | None = None
+    """The ConfigMaps to which checks write the results of their last runs."""
     workloads: tuple[Object, ...] | None = None
     """The Deployments of the operator."""
 

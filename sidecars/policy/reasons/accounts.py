@@ -4,7 +4,7 @@ from sidecars.policy.reasons.base import NOTHING, WAIT, Reason
 
 
 class AccountsApplied(Reason):
-    """Of a Controller with `declaredAccountsRef`: whether slurmdbd has the declared accounts, users and QOS
+    """Of a Controller with `declaredAccountsRef`: whether Slurm has the declared accounts, users, QOS and reservations
     ([Declare accounts, users and QOS](../accounting.md#declare-accounts-users-and-qos))."""
 
     APPLIED = (
@@ -27,7 +27,7 @@ class AccountsApplied(Reason):
     )
     REFUSED = (
         "Refused",
-        "slurmdbd refuses changes. The message quotes it. All other changes were applied.",
+        "slurmdbd or slurmctld refuses changes. The message quotes it. All other changes were applied.",
         (
             "Correct the declaration. A deletion is refused while jobs use the account, the user or the QOS: wait for "
             "them. The operator tries again once a minute."

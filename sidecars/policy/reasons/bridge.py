@@ -30,7 +30,7 @@ class PodQueued(Explained):
     )
     NODE_NOT_FREE = (
         "NodeNotFree",
-        "The job runs, and its node isn't ready, is cordoned, or still has a pod of a job that has ended.",
+        "The job runs, and its node isn't ready, is cordoned, has a pod of an ended job, or more jobs than fit.",
         WAIT,
     )
     JOB_UNKNOWN = (
@@ -49,7 +49,7 @@ class BridgeEvent(Explained):
     JOB_ENDED = "JobEnded", "The job has ended, and the pod is deleted. The note has the job's state.", NOTHING
     NOT_BOUND = (
         "NotBound",
-        "A released pod was not bound within 15 s. Its job is cancelled, and the node is avoided for a while.",
+        "The scheduler couldn't bind a released pod within 15 s. Its job is cancelled, and the node avoided.",
         "The note quotes the scheduler.",
     )
     REFUSED = (

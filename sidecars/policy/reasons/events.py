@@ -92,6 +92,14 @@ class EventReason(Explained):
             "([Topology and features](../nodesets.md#topology-and-features))."
         ),
     )
+    PLACE_UNKNOWN = (
+        "PlaceUnknown",
+        (
+            "Labels of the Kubernetes node don't tell where the pod's Slurm node is in a topology. It is in the switch "
+            "`NAME-other`."
+        ),
+        "Correct the labels that the message names ([Topology](../rdma-topology.md#topology)).",
+    )
     BAD_FEATURE = (
         "BadFeature",
         (

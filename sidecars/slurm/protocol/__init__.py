@@ -18,6 +18,7 @@ How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/res
 - slurmctld is down: 502 with number 1800 after 10 seconds. slurmdbd is down: 502 with number 7000 at once.
 """
 
+from sidecars.slurm.protocol.checks import get_check_job, get_waiting_job, submit_check
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.external import (
     cancel_job,
@@ -48,6 +49,7 @@ from sidecars.slurm.protocol.request import (
     versions_to_try,
 )
 from sidecars.slurm.protocol.reservations import (
+    UNLIMITED,
     delete_reservation,
     get_reservations,
     save_reservation,
@@ -66,6 +68,7 @@ __all__ = [
     "ONE_NODES_FAULT",
     "STATUS_NO_SUCH_ENDPOINT",
     "TOKEN_HEADER",
+    "UNLIMITED",
     "VERSIONS",
     "Fields",
     "Request",
@@ -76,6 +79,7 @@ __all__ = [
     "decode",
     "delete_node",
     "delete_reservation",
+    "get_check_job",
     "get_external_job",
     "get_job_states",
     "get_job_usage",
@@ -89,6 +93,7 @@ __all__ = [
     "get_reservation_usage",
     "get_reservations",
     "get_statistics",
+    "get_waiting_job",
     "ping",
     "reconfigure",
     "save_reservation",
@@ -96,6 +101,7 @@ __all__ = [
     "slurmctld_start",
     "start_external",
     "start_now",
+    "submit_check",
     "submit_external",
     "update_nodes",
     "versions_to_try",

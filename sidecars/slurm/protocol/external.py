@@ -11,15 +11,21 @@ Observed with Slurm 26.05:
 - A user's own token submits a held job, but can't set its admin comment. One update with SlurmUser's token sets the
   admin comment and lets the held job start.
 - The user of a running job can't change where its output goes (422), but its comment and its name.
+- A running job can give up nodes (`scontrol update NumNodes=`) without a change of its states, but not change its CPUs
+  or tasks. It is never requeued. To make it a held job changes nothing of it.
+- A suspended job keeps what it had in its record, and others get its cores. It continues beside them when it is
+  resumed.
+- slurmctld sends both to a slurmd that doesn't exist, also for nodes that a job gives up: such a node is
+  NOT_RESPONDING seconds later, until its record is deleted and created again.
 - To cancel a job that has ended, or none, is answered with HTTP 200.
 """
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sidecars.slurm.external import GUARD_OUTPUT, Allocation, ExternalJob, ExternalRequest
+from sidecars.slurm.external import GUARD_OUTPUT, Allocation, ExternalJob, ExternalRequest, Gres
 from sidecars.slurm.protocol.fields import Fields, WrongField
 from sidecars.slurm.protocol.request import Request, nothing
 
@@ -28,6 +34,9 @@ _GUARD = "#!/bin/sh\nexec sleep infinity\n"
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,():]+)?(?:\(CNT:(\d+)|:(\d+)\(IDX:)")
 """The GPUs in a detail such as `gpu(CNT:2)` or `gpu:h100:2(IDX:0,3)`."""
+
+_DETAIL = re.compile(r"([^,():]+(?::[^,():]+)??)(?:\(CNT:\d+\)|:\d+\(IDX:([0-9,-]*)\))(?:,|$)")
+"""One GRES of such a detail with its indices, as in `gpu:h100:2(IDX:0-1),mig:1(IDX:3)`."""
 
 
 def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
@@ -112,9 +121,28 @@ def _allocations(job: Fields) -> tuple[Allocation, ...]:
                 cpus=it.nested("cpus").number("count"),
                 memory=it.nested("memory").number("allocated"),
                 gpus=sum(int(one or other) for one, other in counts),
+                gres=_gres(gres[index]) if index < len(gres) else (),
             )
         )
     return tuple(found)
+
+
+def _gres(detail: str) -> tuple[Gres, ...]:
+    """Without those of which the job has none."""
+    found = []
+    for it in _DETAIL.finditer(detail):
+        name, indices = it.groups()
+        if indices is None:
+            found.append(Gres(name))
+        elif indices:
+            found.append(Gres(name, frozenset(_numbers(indices))))
+    return tuple(found)
+
+
+def _numbers(text: str) -> Iterator[int]:
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 def _body(job: ExternalRequest) -> dict[str, Any]:

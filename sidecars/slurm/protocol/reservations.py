@@ -8,6 +8,9 @@ from sidecars.slurm.protocol.fields import Fields
 from sidecars.slurm.protocol.request import Request, named, nothing, segment
 from sidecars.slurm.records import Reservation
 
+UNLIMITED = -1
+"""Minutes of a reservation without an end."""
+
 
 def get_reservations() -> Request[tuple[Reservation, ...]]:
     """All reservations."""
@@ -22,13 +25,17 @@ def save_reservation(
     start_time: int | None = None,
     minutes: int | None = None,
     nodes: Iterable[str] | None = None,
+    node_count: int | None = None,
+    partition: str | None = None,
     users: Sequence[str] | None = None,
+    accounts: Sequence[str] | None = None,
     flags: Sequence[str] = (),
 ) -> Request[None]:
     """Create the reservation of that name, or change it if it exists. None doesn't change a field of it.
 
-    A new one needs `start_time`, `minutes`, `nodes` and `users`. Slurm adds the flag SPEC_NODES. Raises HostlistError
-    for a name that no node can have.
+    A new one needs `start_time`, `minutes`, one of `nodes` and `node_count`, and one of `users` and `accounts`. With
+    `nodes`, Slurm adds the flag SPEC_NODES. UNLIMITED minutes are a year. Raises HostlistError for a name that no node
+    can have.
 
     - NotFound: an unknown node.
     - Rejected with 2053: something is missing, or FORCE_START without recurrence.
@@ -37,12 +44,17 @@ def save_reservation(
     - Rejected with 9207: an unknown flag. The reservation is created in spite of it.
     """
     body: dict[str, Any] = {"name": named(name)}
-    numbers = {"start_time": start_time, "duration": minutes}
+    numbers = {"start_time": start_time, "duration": minutes, "node_count": node_count}
     body.update((key, {"set": True, "number": number}) for key, number in numbers.items() if number is not None)
     if nodes is not None:
         body["node_list"] = [hostlists.compress(nodes)]
-    if users is not None:
-        body["users"] = list(users)
+    if minutes == UNLIMITED:
+        body["duration"] = {"set": True, "infinite": True}
+    if partition is not None:
+        body["partition"] = partition
+    for key, names in (("users", users), ("accounts", accounts)):
+        if names:
+            body[key] = list(names)
     if flags:
         body["flags"] = list(flags)
     return Request("POST", "reservation", body=body, read=nothing)

@@ -19,7 +19,7 @@ from sidecars.workloads.resources.common import (
     ResourceError,
     Service,
 )
-from sidecars.workloads.resources.controller import Controller, MetricsEndpoint
+from sidecars.workloads.resources.controller import Block, Controller, MetricsEndpoint, Topology, Tree
 from sidecars.workloads.resources.durations import duration
 from sidecars.workloads.resources.loginset import LoginSet
 from sidecars.workloads.resources.nodeset import NodeSet, NodeSetSpec
@@ -33,6 +33,7 @@ __all__ = [
     "PLURALS",
     "VERSION",
     "Accounting",
+    "Block",
     "Controller",
     "Json",
     "KeySelector",
@@ -49,6 +50,8 @@ __all__ = [
     "Service",
     "StorageConfig",
     "Token",
+    "Topology",
+    "Tree",
     "builtins",
     "duration",
     "read",

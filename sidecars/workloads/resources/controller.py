@@ -74,6 +74,32 @@ class AutoscalingLimits(Part, frozen=True, kw_only=True):
     """The highest sum of the prices of their workers; None: no limit."""
 
 
+class Tree(Part, frozen=True, kw_only=True):
+    """Switches below each other, whose names are the values of labels of Kubernetes nodes."""
+
+    labels: list[str]
+    """From the top to the switch that the Kubernetes node is connected to."""
+    join_names: bool = False
+    """Whether a switch has the names of those above in its own."""
+
+
+class Block(Part, frozen=True, kw_only=True):
+    """Blocks of Kubernetes nodes, whose names are the values of a label."""
+
+    label: str
+    sizes: list[int]
+    """Slurm's block_sizes."""
+
+
+class Topology(Part, frozen=True, kw_only=True):
+    """One of spec.topologies. Either `tree` or `block` is set."""
+
+    name: str
+    cluster_default: bool = False
+    tree: Tree | None = None
+    block: Block | None = None
+
+
 class ControllerSpec(Part, frozen=True, kw_only=True):
     """Controller.spec. The CRD describes all fields."""
 
@@ -109,6 +135,8 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     autoscaling: AutoscalingLimits = AutoscalingLimits()
     constrain_jobs: bool = True
     extra_conf: str = ""
+    topologies: list[Topology] = []
+    """The operator composes topology.yaml of these."""
     config_file_refs: list[LocalObjectReference] | None = None
     prolog_script_refs: list[LocalObjectReference] | None = None
     epilog_script_refs: list[LocalObjectReference] | None = None

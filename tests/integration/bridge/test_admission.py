@@ -1,15 +1,13 @@
 """The admission policies of the chart, on an API server with MutatingAdmissionPolicy."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
-import pytest_asyncio
 import yaml
 
 from sidecars.contract import bridge
-from sidecars.kube import NAMESPACES, NODES, PODS, ApiError, Client, Resource, load_credentials
+from sidecars.kube import NODES, PODS, ApiError, Client, Resource, load_credentials
 from sidecars.policy.bridge import pods
 from sidecars.policy.bridge.manifests import Pod
 from tests.charts import objects
@@ -19,63 +17,12 @@ from tests.cluster.install import helm_environment
 from tests.cluster.tools import tool
 from tests.support.apiserver import until
 from tests.support.bridge import pod
-from tests.support.bridge_world import ACCOUNTS, CHART, TENANT, World, install
+from tests.support.bridge_world import CHART, World, another_namespace, install, without_gate
 
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 GATE = [{"name": bridge.GATE}]
 LARGER = {"cpu": "2", "memory": "100Mi"}
 MIRROR = "kubernetes.io/config.mirror"
 DAEMON_SETS = "system:serviceaccount:kube-system:daemon-set-controller"
-
-
-def without_gate(namespace: str, name: str = "p", **spec: Any) -> dict[str, Any]:
-    """A pod as a tenant writes it."""
-    found = pod(namespace, name)
-    del found["spec"]["schedulingGates"]
-    found["spec"] |= spec
-    return found
-
-
-@pytest_asyncio.fixture
-async def tenant(world: World, plane: ControlPlane) -> AsyncIterator[Client]:
-    """Someone who has all rights in the namespace, from the moment when the API server enforces rights and policies."""
-    async with Client.connect(load_credentials(plane.client("tenant", *TENANT))) as client:
-        await all_rights(world.admin, world.namespace)
-        forged = pod(world.namespace, "forged")
-        forged["metadata"]["labels"] = {bridge.JOB_LABEL: "1"}
-
-        async def enforced() -> bool:
-            try:
-                made = await client.create(PODS, without_gate(world.namespace, "tried"))
-                await client.delete(PODS, world.namespace, "tried", grace_period_seconds=0)
-            except ApiError:
-                return False
-            try:
-                await client.create(PODS, forged)
-            except ApiError:
-                return bool(made["spec"].get("schedulingGates"))
-            await client.delete(PODS, world.namespace, "forged", grace_period_seconds=0)
-            return False
-
-        await until("the rights and the policies to be enforced", enforced)
-        yield client
-
-
-async def all_rights(admin: Client, namespace: str) -> None:
-    """Give the tenant all rights in a namespace."""
-    binding = {
-        "metadata": {"name": "tenant", "namespace": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "tenant"}],
-    }
-    await admin.create(ROLE_BINDINGS, binding)
-
-
-async def another_namespace(admin: Client, name: str) -> None:
-    """A namespace without the label, in which the tenant has all rights."""
-    await admin.create(NAMESPACES, {"metadata": {"name": name}})
-    await admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
-    await all_rights(admin, name)
 
 
 async def test_a_pod_gets_the_gate_beside_its_own_gates_and_nothing_else(world: World, tenant: Client) -> None:
@@ -220,7 +167,7 @@ async def test_a_namespace_without_the_label_is_not_concerned(world: World, tena
 
 
 def test_the_policies_fit_the_schemas_of_kubernetes_1_36() -> None:
-    words = ["template", "slurm-bridge", str(CHART), "--set=admission.addGate=true", "--kube-version=1.36.0"]
+    words = ["template", "slurm-bridge", str(CHART), "--set=admission.mode=policy", "--kube-version=1.36.0"]
     rendered = run([tool("helm"), *words], env=helm_environment())
     policies = [it for it in yaml.safe_load_all(rendered) if "AdmissionPolicy" in it["kind"]]
     assert {it["apiVersion"] for it in policies} == {"admissionregistration.k8s.io/v1"}

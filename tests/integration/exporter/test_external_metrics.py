@@ -19,9 +19,9 @@ import yaml
 from sidecars.exporter import external
 from sidecars.exporter.collector import Collector
 from sidecars.exporter.declared import Declared
-from sidecars.exporter.serving import serve
 from sidecars.exporter.settings import Settings
 from sidecars.policy.autoscaling.records import Shape
+from sidecars.serving import serve
 from sidecars.simulate import Fault, ModelCarrier, SlurmModel
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane, free_ports

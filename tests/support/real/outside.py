@@ -67,11 +67,11 @@ def daemon(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`command` as `user` in the image's own files, with these `files` in /etc/slurm, until the end.
 
-    Needs root: it mounts, in a mount namespace that ends with it. Its log is in `home`/log. The process given is the
-    parent of the daemon.
+    Needs root: it mounts, in a mount namespace that ends with it. Its log is in `home`/log. What it writes stays in
+    `home`, for the next one there. The process given is the parent of the daemon.
     """
     for folder in ("root", "upper", "work", "etc"):
-        (home / folder).mkdir(parents=True)
+        (home / folder).mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         path = home / "etc" / name
         path.write_bytes(content)
@@ -79,7 +79,7 @@ def daemon(
     lower = ":".join(map(str, trees(root(), image)))
     namespace = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
     start = ("sh", "-c", _START, image, lower, str(home), str(user), *command)
-    with (home / "log").open("wb") as log:
+    with (home / "log").open("ab") as log:
         process = subprocess.Popen([*namespace, *start], stdout=log, stderr=log)
         try:
             yield process

@@ -114,7 +114,7 @@ async def test_the_age_of_the_last_answer_grows_while_slurm_is_silent(world: Wor
 async def test_a_pod_that_is_not_bound_is_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from sidecars.policy.bridge import decide
 
-    monkeypatch.setattr(decide, "BIND_SECONDS", 0.3)
+    monkeypatch.setattr(decide, "UNTRIED_SECONDS", 0.3)
     before = count("not_bound_total")
     world.kube.put(PODS, pod("team", "p"))
     async with world.bridge():

@@ -306,7 +306,9 @@ def test_a_container_gets_a_path_and_only_what_is_set() -> None:
 
 
 def test_the_repository_defines_each_image_and_names_its_title_and_licence() -> None:
-    made = {image.reference.split("/")[-1].split(":")[0]: image for image in plan()}
+    made = {
+        image.reference.split("/")[-1].split(":")[0]: image for image in plan(names=(*images.IMAGES, *images.VARIANTS))
+    }
     folder = images.REPOSITORY / "images"
     assert set(made) == {path.parent.name for path in folder.glob("*/Containerfile")}
     for name, image in made.items():
@@ -314,6 +316,14 @@ def test_the_repository_defines_each_image_and_names_its_title_and_licence() -> 
         assert image.config.labels["org.opencontainers.image.licenses"]
         program = folder / name / "rootfs/usr/local/bin" / image.config.entrypoint[-1]
         assert os.access(program, os.X_OK) or not program.exists()
+
+
+def test_a_variant_continues_the_layers_and_the_configuration_of_the_image_that_it_names() -> None:
+    [below] = plan(names=("slurmd",))
+    [variant] = plan(names=("slurmd-mpi",))
+    assert keys(variant)[:-1] == keys(below)
+    assert (variant.config.entrypoint, variant.config.ports) == (below.config.entrypoint, below.config.ports)
+    assert variant.config.labels["org.opencontainers.image.title"] == "slurmd-mpi"
 
 
 def test_building_needs_root_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

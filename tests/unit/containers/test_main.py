@@ -127,3 +127,47 @@ def test_without_ch_run_the_error_names_the_remedy(
     monkeypatch.setattr(os, "execvpe", missing)
     assert start(str(folder), "/x") is None
     assert "ch-run: No such file or directory: use this project's image of slurmd" in capsys.readouterr().err
+
+
+def test_the_options_of_srun_are_added_to_what_the_job_sets_by_variables(
+    start: Start, folder: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    options = (
+        f"--container-mounts={tmp_path}/two:/two",
+        "--container-workdir=/two",
+        "--container-env=A,B",
+        "--read-only",
+    )
+    line = start(str(folder), "/x", options=options, CONTAINER_MOUNTS=f"{tmp_path}/one:/one", CONTAINER_WORKDIR="/one")
+    assert line is not None
+    assert {f"--bind={tmp_path}/one:/one", f"--bind={tmp_path}/two:/two", "--cd=/two"} <= set(line)
+    assert "--write-fake" not in line
+
+
+def test_the_home_folder_is_mounted_or_not_as_the_user_says(
+    start: Start, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home" / "ada"
+    home.mkdir(parents=True)
+    monkeypatch.setattr(main, "_home", lambda: str(home))
+    site = f"--mount={tmp_path}/home:/home"
+    with_home = start(str(folder), "/x", options=("--mount-home",))
+    without = start(str(folder), "/x", options=(site, "--no-mount-home"))
+    assert with_home is not None
+    assert without is not None
+    assert f"--bind={home}:{home}" in with_home
+    assert [word for word in without if word.startswith("--bind=")] == []
+
+
+def test_a_task_that_slurm_has_started_itself_has_the_environment_of_this_process(
+    start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "9")
+    monkeypatch.setenv("SLURM_CONF", "/run/slurm/conf/slurm.conf")
+    line = start(str(folder), "/x", options=("--environment=self",))
+    assert line is not None
+    found = variables(line)
+    assert found["SLURM_JOB_ID"] == "9"
+    assert "SLURM_CONF" not in found

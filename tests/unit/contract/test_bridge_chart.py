@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 
 from sidecars.contract import bridge, paths
+from sidecars.policy.bridge import claims
 from sidecars.policy.bridge.groups import SourceKind
 
 TEMPLATES = Path(__file__).parents[3] / "charts" / "slurm-bridge" / "templates"
@@ -21,6 +22,11 @@ def test_the_policies_protect_what_only_the_bridge_writes() -> None:
     assert keys("mutating-policy.yaml") == {bridge.GATE}
 
 
+def test_the_policy_of_devices_protects_the_finalizer_that_the_bridge_adds() -> None:
+    text = (TEMPLATES / "devices-policy.yaml").read_text(encoding="utf-8")
+    assert text.count(f'it == "{claims.FINALIZER}"') == 2
+
+
 def test_the_notes_name_the_label_of_external_nodes_and_the_gate() -> None:
     assert keys("NOTES.txt") == {bridge.EXTERNAL_NODE, bridge.GATE}
 
@@ -33,7 +39,7 @@ def test_the_key_is_mounted_where_the_bridge_reads_it() -> None:
 
 
 def test_the_bridge_may_read_each_kind_that_has_the_size_of_a_group() -> None:
-    text = (TEMPLATES / "clusterrole.yaml").read_text(encoding="utf-8")
+    text = re.sub(r"^ *\{\{-.*\n", "", (TEMPLATES / "clusterrole.yaml").read_text(encoding="utf-8"), flags=re.MULTILINE)
     readable = {
         f"{plural}.{group}"
         for rule in yaml.safe_load(text.partition("rules:\n")[2])

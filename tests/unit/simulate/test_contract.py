@@ -6,7 +6,7 @@ from sidecars.slurm.protocol import VERSIONS
 from tests.contract.external import EXTERNAL, Placeholder
 from tests.contract.power import POWER
 from tests.contract.scenarios import ACCOUNTING, SCENARIOS, Scenario
-from tests.contract.simulated import ModelJobs, simulated
+from tests.contract.simulated import ModelJobs, ModelRun, simulated
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -31,8 +31,4 @@ async def test_the_simulator_keeps_the_contract_of_external_jobs(scenario: Place
         model.users = frozenset({"slurm", "mail"})
         for name in target.nodes:
             model.node_lose(name)
-
-        async def run(job_id: int, tasks: int, node: int = 0) -> None:
-            model.job_run(job_id, {target.nodes[node]: tasks})
-
-        await scenario(target, run)
+        await scenario(target, ModelRun(model, target.nodes))

@@ -8,7 +8,7 @@ import pytest
 
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.external import Allocation, ExternalRequest
+from sidecars.slurm.external import ExternalRequest, Gres
 from sidecars.slurm.protocol import Request, decode
 
 T = TypeVar("T")
@@ -89,7 +89,8 @@ def test_a_running_job_has_cpus_memory_and_gpus_on_its_nodes(fixture: str) -> No
     assert job.admin_comment == job.comment
     assert job.cpus_per_task == 2
     assert job.end_time > 0
-    assert job.allocations == (Allocation("k1", 6, 3000, 3),)
+    [allocation] = job.allocations
+    assert (allocation.node, allocation.cpus, allocation.memory, allocation.gpus) == ("k1", 6, 3000, 3)
 
 
 def test_a_job_that_has_ended_still_has_them() -> None:
@@ -106,7 +107,29 @@ def test_gpus_are_counted_in_each_form_of_the_detail(detail: str, gpus: int) -> 
     nodes = {"allocation": [{"name": "k1", "cpus": {"count": 1}, "memory": {"allocated": 0}}]}
     job = {"job_id": 1, "job_state": ["RUNNING"], "gres_detail": [detail], "job_resources": {"nodes": nodes}}
     found = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode())
-    assert found.allocations == (Allocation("k1", 1, 0, gpus),)
+    [allocation] = found.allocations
+    assert allocation.gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("detail", "gres"),
+    [
+        ("gpu:h100:2(IDX:0,3)", (Gres("gpu:h100", frozenset({0, 3})),)),
+        ("gpu:2(IDX:0-1)", (Gres("gpu", frozenset({0, 1})),)),
+        ("gpu:h100(CNT:2)", (Gres("gpu:h100"),)),
+        (
+            "mig:x:1(IDX:0),gpu:h100:3(IDX:0-1,3)",
+            (Gres("mig:x", frozenset({0})), Gres("gpu:h100", frozenset({0, 1, 3}))),
+        ),
+        ("gpu:h100:1(IDX:0),gpu:1g.5gb:0(IDX:)", (Gres("gpu:h100", frozenset({0})),)),
+        ("", ()),
+    ],
+)
+def test_each_gres_of_a_node_has_its_indices(detail: str, gres: tuple[Gres, ...]) -> None:
+    nodes = {"allocation": [{"name": "k1", "cpus": {"count": 1}, "memory": {"allocated": 0}}]}
+    job = {"job_id": 1, "job_state": ["RUNNING"], "gres_detail": [detail], "job_resources": {"nodes": nodes}}
+    [allocation] = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode()).allocations
+    assert allocation.gres == gres
 
 
 def test_a_submission_returns_the_id() -> None:

@@ -10,7 +10,7 @@ with an exponent. Call with the root context.
 {{- $_ := set $users $name (omit $user "uid" "group" "groups" "fullName" "shell" "home" "sshKeys") -}}
 {{- end -}}
 {{- end -}}
-{{- $kinds := dict "accounts" $declared.accounts "qos" $declared.qos "users" $users -}}
+{{- $kinds := dict "accounts" $declared.accounts "qos" $declared.qos "reservations" $declared.reservations "users" $users -}}
 {{- $result := dict -}}
 {{- range $kind, $entries := $kinds -}}
 {{- $kept := dict -}}

@@ -269,3 +269,20 @@ async def test_a_controller_that_begins_or_ceases_to_declare_something_is_woken(
     for generation, declares in enumerate([False, True, False, False]):
         parts.custom("Controller", "slurm", spec if declares else {"slurmctld": {}}, generation=generation)
         assert ("declared_accounts" in await parts.woken()) == (generation in {1, 2})
+
+
+async def test_a_declared_reservation_is_created_and_deleted_after_it_is_removed_and_prune_is_set() -> None:
+    course = {"startTime": "2100-01-01T00:00:00Z", "minutes": 60, "nodes": ["slinky-0"], "users": ["slurm"]}
+    setting = Setting()
+    setting.connection.model.node_register("slinky-0")
+    await setting.connected(reservations={"course": course})
+    await setting.run()
+    assert list(setting.connection.model.reservations) == ["course"]
+    assert "1 reservations" in setting.parts.runtime.accounts[CONTROLLER].message
+    setting.declare()
+    await setting.run()
+    assert "reservation course stays: set prune to delete it" in setting.parts.runtime.accounts[CONTROLLER].message
+    setting.declare(prune=True)
+    await setting.run()
+    assert list(setting.connection.model.reservations) == []
+    await setting.parts.runtime.clusters.close()

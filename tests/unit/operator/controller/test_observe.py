@@ -76,3 +76,42 @@ async def test_slurm_is_reachable_only_with_an_answer_and_the_condition_names_th
     assert (gone.status, gone.reason) == ("False", "NoAnswer")
     assert cluster.url in gone.message
     await parts.runtime.clusters.close()
+
+
+NVLINK = {"name": "nvlink", "block": {"label": "domain", "sizes": [1]}}
+
+
+def file(seen: observe.Observed) -> str:
+    return seen.config_set.files["topology.yaml"]
+
+
+async def test_topology_yaml_has_the_blocks_of_labels_and_keeps_those_that_it_has() -> None:
+    parts = Parts()
+    parts.keys()
+    parts.kube_node("kube-1", labels={"domain": "d2"})
+    mine = controller(parts, topologies=[NVLINK])
+    assert "nvlink-none" not in file(await observe.configuration(parts.runtime, mine))
+    published = "[{topology: nvlink, block: {block_sizes: [1], blocks: [{block: nvlink-none}, {block: d1}]}}]"
+    parts.config_map("slurm-config", {"topology.yaml": published}, own=True)
+    found = file(await observe.configuration(parts.runtime, mine))
+    assert [name for name in ("d1", "d2", "nvlink-none") if f"block: {name}" in found] == ["d1", "d2"]
+
+
+async def test_a_configuration_of_which_slurmctld_would_end_is_a_fault_while_the_slurm_node_is_there() -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    parts.keys()
+    slurm.model.node_register("slinky-0", topology="fabric:leaf1")
+    await parts.connect()
+    [fault] = (await observe.configuration(parts.runtime, controller(parts))).faults
+    assert "Slurm node slinky-0" in fault
+    await parts.runtime.clusters.close()
+
+
+async def test_a_topology_yaml_of_the_site_beside_topologies_is_a_fault_that_names_it() -> None:
+    parts = Parts()
+    parts.keys()
+    parts.config_map("site", {"topology.yaml": "[{topology: mine, flat: true}]"})
+    both = controller(parts, topologies=[NVLINK], configFileRefs=[{"name": "site"}])
+    [fault] = (await observe.configuration(parts.runtime, both)).faults
+    assert "ConfigMap site key topology.yaml" in fault

@@ -95,3 +95,13 @@ async def test_service_monitors_that_become_known_wake_every_controller() -> Non
     for subscriber in parts.runtime.caches.service_monitors_served:
         subscriber()
     assert await parts.woken() == {"controllers": {CONTROLLER}}
+
+
+async def test_a_label_that_names_a_block_wakes_the_controller_and_other_labels_do_not() -> None:
+    parts = await settled()
+    parts.controller(topologies=[{"name": "nvlink", "block": {"label": "domain", "sizes": [1]}}])
+    await parts.woken()
+    parts.kube_node("kube-1", labels={"rack": "r1"})
+    assert "controllers" not in await parts.woken()
+    parts.kube_node("kube-1", labels={"rack": "r1", "domain": "d1"})
+    assert (await parts.woken())["controllers"] == {CONTROLLER}

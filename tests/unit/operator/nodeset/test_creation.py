@@ -174,6 +174,16 @@ async def test_a_pod_gets_an_empty_topology_unless_a_kubernetes_node_has_one() -
     assert "annotations" not in second["metadata"]
 
 
+async def test_a_pod_whose_place_labels_tell_is_created_without_a_topology() -> None:
+    parts = Parts()
+    this = begin(parts)
+    parts.custom("NodeSet", KEY[1], {"controllerRef": {"name": "slurm"}})
+    parts.controller(topologies=[{"name": "fabric", "tree": {"labels": ["rack"]}}])
+    await create(this, this.manifest, [order("slinky-0")])
+    [pod] = parts.requests.of("create", "Pod")
+    assert "annotations" not in pod["metadata"]
+
+
 TEMPLATE: Manifest = {"metadata": {"labels": {}}, "spec": {"containers": []}}
 
 

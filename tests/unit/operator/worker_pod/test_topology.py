@@ -23,6 +23,7 @@ class Scene:
 
     def __init__(self, annotations: dict[str, str] | None, *, registered: str = "slinky-0", **spec: Any) -> None:
         self.slurm = SlurmConnection()
+        self.topologies: list[Any] = []
         self.parts = Parts(connect=lambda *_: self.slurm)
         self.nodeset = self.parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}} | spec)
         self.pod = self.parts.pod("slinky-0")
@@ -31,7 +32,7 @@ class Scene:
         self.slurm.model.node_register("slinky-0", extra=encode(PodFacts(registered)), features=["gpu"])
 
     async def send(self) -> float | None:
-        cluster = await self.parts.connect()
+        cluster = await self.parts.connect(topologies=self.topologies)
         try:
             node = cluster.poller.nodes.get("slinky-0")
             return await topology.send(self.parts.runtime, self.pod, self.nodeset, cluster, node)
@@ -141,3 +142,70 @@ def test_only_active_features_are_written_where_only_they_differ() -> None:
             assert [sorted(body) for body in bodies if body] == [["features_act", "name"]]
 
     run(scenario())
+
+
+FABRIC = {"name": "fabric", "clusterDefault": False, "tree": {"labels": ["zone", "rack"]}}
+NVLINK = {"name": "nvlink", "block": {"label": "domain", "sizes": [1]}}
+FILE = """\
+- {topology: fabric, tree: {switches: [{switch: fabric}]}}
+- {topology: nvlink, block: {block_sizes: [1], blocks: [{block: d1}]}}
+"""
+RACK = {"zone": "z1", "rack": "r1", "domain": "d1"}
+
+
+def labelled(labels: dict[str, str], annotations: dict[str, str] | None = None, *, file: str | None = FILE) -> Scene:
+    """A worker whose Controller has topologies and the running slurmctld this topology.yaml."""
+    scene = Scene(None)
+    scene.topologies = [FABRIC, NVLINK]
+    scene.parts.controller(topologies=scene.topologies)
+    if file is not None:
+        scene.parts.config_map("slurm-config-accepted", {"topology.yaml": file}, own=True)
+    scene.parts.kube_node("kube-1", labels=labels, annotations=annotations or {})
+    return scene
+
+
+async def test_labels_of_the_kubernetes_node_give_the_topology_and_slurm_gets_it() -> None:
+    scene = labelled(RACK)
+    assert await scene.send() is None
+    assert scene.slurm.model.nodes["slinky-0"].topology == "fabric:fabric:z1:r1,nvlink:d1"
+    assert scene.stamped == ["fabric:fabric:z1:r1,nvlink:d1"]
+
+
+async def test_an_annotation_of_the_kubernetes_node_counts_more_than_its_labels() -> None:
+    scene = labelled(RACK, {TOPOLOGY: ""})
+    await topology.stamp(scene.parts.runtime, scene.pod, scene.nodeset)
+    assert scene.stamped == [""]
+
+
+async def test_a_changed_label_moves_the_slurm_node() -> None:
+    scene = labelled(RACK)
+    runtime = scene.parts.runtime
+    runtime.switches.wire(runtime.caches)
+    await topology.stamp(runtime, scene.pod, scene.nodeset)
+    [former] = scene.stamped
+    scene.pod = scene.parts.pod("slinky-0", meta={"annotations": {TOPOLOGY: former}})
+    scene.slurm.model.nodes["slinky-0"].topology = former
+    scene.parts.kube_node("kube-1", labels=RACK | {"zone": "z2"})
+    assert await scene.send() is None
+    assert scene.slurm.model.nodes["slinky-0"].topology == "fabric:fabric:z2:r1,nvlink:d1"
+    assert scene.stamped == [former, "fabric:fabric:z2:r1,nvlink:d1"]
+
+
+async def test_labels_that_contradict_those_of_other_nodes_are_an_event_of_the_pod_and_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = labelled(RACK)
+    emitted: list[str] = []
+    monkeypatch.setattr(scene.parts.runtime.events, "emit", lambda *arguments: emitted.append(arguments[4]))
+    for other in ("kube-2", "kube-3"):
+        scene.parts.kube_node(other, labels=RACK | {"zone": "z2"})
+    assert await scene.send() == TRY_AGAIN
+    assert scene.stamped == ["fabric:fabric:fabric-other,nvlink:d1"]
+    [event] = emitted
+    assert "the label rack puts switch r1 below z1" in event
+
+
+async def test_nothing_is_sent_that_the_running_slurmctld_does_not_have() -> None:
+    scene = labelled(RACK, file=None)
+    assert await scene.send() == TRY_AGAIN
+    assert scene.stamped == [""]

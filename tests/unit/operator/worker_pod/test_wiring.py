@@ -68,3 +68,24 @@ async def test_of_a_nodeset_only_what_its_pods_show_wakes_them() -> None:
     assert await woken(parts) == set()
     parts.custom("NodeSet", "slinky", SPEC | {"workloadDisruptionProtection": False}, generation=3)
     assert await woken(parts) == {FIRST, SECOND}
+
+
+TREE = [{"name": "fabric", "tree": {"labels": ["rack"]}}]
+
+
+async def test_the_topologies_of_the_controller_wake_all_its_pods_and_the_rest_of_its_spec_does_not() -> None:
+    parts = await settled()
+    parts.controller(extraConf="MaxJobCount=7")
+    assert await woken(parts) == set()
+    parts.controller(topologies=TREE)
+    assert await woken(parts) == {FIRST, SECOND}
+
+
+async def test_the_topology_yaml_of_the_running_slurmctld_wakes_all_pods() -> None:
+    parts = await settled()
+    owner = {"ownerReferences": [{"kind": "Controller", "name": "slurm", "uid": "x"}]}
+    parts.config_map("slurm-config", {"topology.yaml": "[]"}, own=True, **owner)
+    parts.config_map("slurm-config-accepted", {"slurm.conf": ""}, own=True, **owner)
+    assert await woken(parts) == set()
+    parts.config_map("slurm-config-accepted", {"slurm.conf": "", "topology.yaml": "[]"}, own=True, **owner)
+    assert await woken(parts) == {FIRST, SECOND}

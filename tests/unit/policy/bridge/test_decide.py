@@ -9,11 +9,16 @@ import pytest
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import decide as decide_module
 from sidecars.policy.bridge.decide import decide
+from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
+    Claim,
+    Deallocate,
     DeletePod,
+    Grant,
+    Granted,
     GroupKey,
     Job,
     Label,
@@ -26,6 +31,7 @@ from sidecars.policy.bridge.records import (
     Submit,
     View,
     Why,
+    Wish,
 )
 from sidecars.policy.bridge.shape import Shape
 
@@ -50,6 +56,59 @@ def group(size: int, **values: Any) -> tuple[Pod, ...]:
         dataclasses.replace(POD, uid=f"u{i}", name=f"p{i}", key=key, size=size, group="group g", **values)
         for i in range(size)
     )
+
+
+GPUS = tuple(Device("d", "a", f"gpu-{index}") for index in range(2))
+HAS_GPUS = dataclasses.replace(RUNNING, devices=(("a", "gpu:h100", GPUS),))
+CLAIM = Claim("c", "p-gpu", (Wish("gpu", "gpu:h100", 1),))
+GRANTED = (Granted("gpu", GPUS[0]),)
+
+
+def claiming(**values: Any) -> Pod:
+    return dataclasses.replace(LABELLED, claims=(dataclasses.replace(CLAIM, **values),))
+
+
+def test_a_pod_is_released_when_its_claim_shows_the_device_of_its_job() -> None:
+    pod, sent, shown = claiming(), claiming(granted=GRANTED), claiming(granted=GRANTED, shown=True)
+    assert act(pod, jobs=(HAS_GPUS,)) == (Grant(pod, "a", CLAIM, GRANTED),)
+    [action] = act(sent, jobs=(HAS_GPUS,), holders={GPUS[0]: {"c"}})
+    assert isinstance(action, Grant)
+    assert act(shown, jobs=(HAS_GPUS,), holders={GPUS[0]: {"c"}}) == (Release(shown, 7, "a", 1000),)
+
+
+def test_a_pod_is_not_released_when_its_claim_shows_another_device() -> None:
+    shown = claiming(granted=(Granted("gpu", Device("d", "a", "gpu-7")),), shown=True)
+    assert act(shown, jobs=(HAS_GPUS,)) == (Deallocate(shown, shown.claims[0] if shown.claims else CLAIM),)
+    lost = dataclasses.replace(LABELLED, claims=None, problem="no claim")
+    [report] = act(lost, jobs=(HAS_GPUS,))
+    assert isinstance(report, Report)
+    assert "can't be read" in report.message
+
+
+def test_no_device_is_given_on_a_node_with_a_pod_of_an_ended_job() -> None:
+    other = dataclasses.replace(BOUND, uid="o", name="old", key=GroupKey("team", "o"), job=6, deleting=True)
+    [report] = act(claiming(), other, jobs=(HAS_GPUS,))
+    assert isinstance(report, Report)
+    assert report.why is Why.NODE_NOT_FREE
+
+
+def test_a_group_with_claims_starts_together_on_the_nodes_of_its_devices() -> None:
+    key = GroupKey("team", "group/g")
+    there = Device("d", "b", "gpu-9")
+    job = dataclasses.replace(
+        HAS_GPUS,
+        comment=Comment("team", "group/g", SHAPE.digest, 2),
+        slots=(("a", 1), ("b", 1)),
+        devices=(("a", "gpu:h100", GPUS[:1]), ("b", "gpu:h100", (there,))),
+    )
+    has = dataclasses.replace(CLAIM, uid="c0", granted=(Granted("gpu", there),), shown=True)
+    first, second = (
+        dataclasses.replace(LABELLED, uid=f"u{i}", name=f"p{i}", key=key, size=2, claims=(claim,))
+        for i, claim in enumerate((has, dataclasses.replace(CLAIM, uid="c1")))
+    )
+    [grant] = act(first, second, jobs=(job,), holders={there: {"c0"}})
+    assert isinstance(grant, Grant)
+    assert (grant.pod.name, grant.node) == ("p1", "a")
 
 
 def test_each_step_of_the_protocol_follows_the_one_before() -> None:
@@ -92,6 +151,19 @@ def test_a_pod_is_not_released_to_a_node_with_a_pod_of_an_ended_job() -> None:
     assert isinstance(action, Report)
     assert action.why is Why.NODE_NOT_FREE
     assert "team/old" in action.message
+
+
+def test_a_pod_is_not_released_to_cores_that_slurm_has_given_to_two_jobs() -> None:
+    """Slurm gives the cores of a suspended job to others, and resumes it all the same."""
+    resumed = Job(3, Phase.RUNNING, "ada", Comment("team", "o"), (("a", 1),), confirmed=True, cpus=(("a", 2),))
+    theirs = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
+    job = dataclasses.replace(RUNNING, cpus=(("a", 1),))
+    [action] = act(LABELLED, theirs, jobs=(job, resumed), cpus={"a": 2})
+    assert isinstance(action, Report)
+    words = "jobs 3, 7 have more CPUs than it has, as after the resumption of a suspended job: cancel one of them"
+    assert action.message == f"Slurm job 7 has its nodes, but {words} on node a"
+    for values in ({"cpus": {"a": 3}}, {"cpus": {}}):
+        assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), **values)] == [Release]
 
 
 def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None:
@@ -156,6 +228,14 @@ def test_a_pod_that_is_not_bound_in_time_costs_its_job_and_the_node_is_avoided()
     assert "taint" in action.message
     fresh = dataclasses.replace(POD, owner="rs")
     assert act(fresh, avoided={"rs": ("a",)}) == (Submit(KEY, ONE, ("a",)),)
+
+
+def test_a_pod_that_the_scheduler_has_not_tried_yet_keeps_its_job_for_minutes() -> None:
+    """With thousands of pods released at once, the last one is tried after a minute."""
+    late = dataclasses.replace(BOUND, bound=False, unbound_seconds=299)
+    assert act(late, jobs=(RUNNING,)) == ()
+    [action] = act(dataclasses.replace(late, unbound_seconds=300), jobs=(RUNNING,))
+    assert isinstance(action, Cancel)
 
 
 @pytest.mark.parametrize("nodes", [{}, {"a": "node a is cordoned"}])

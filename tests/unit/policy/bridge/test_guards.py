@@ -172,7 +172,6 @@ BOUNDS = {"cpu": "1", "memory": "1Gi"}
         ({"requests": BOUNDS}, "more cpu than it requests"),
         ({"requests": BOUNDS, "limits": {"cpu": "1"}}, "set limits.memory to the requests"),
         ({"requests": {**BOUNDS, "cpu": "500m"}, "limits": BOUNDS}, "set limits.cpu"),
-        ({"limits": {**BOUNDS, "nvidia.com/gpu": "1"}}, "request the whole node"),
     ],
 )
 def test_a_pod_beside_slurms_own_jobs_can_use_no_more_than_its_job_has(resources: Any, words: str) -> None:
@@ -181,8 +180,16 @@ def test_a_pod_beside_slurms_own_jobs_can_use_no_more_than_its_job_has(resources
     assert bool(found) == bool(words)
 
 
-def test_a_pod_with_the_whole_node_may_have_its_gpus() -> None:
-    assert problem_of(spec(resources={"limits": {**BOUNDS, "nvidia.com/gpu": "1"}}), exclusive=True) == ""
+def test_only_a_pod_with_the_whole_node_may_have_devices_of_a_plugin() -> None:
+    pod = spec(resources={"limits": {**BOUNDS, "nvidia.com/gpu": "1"}})
+    assert problem_of(pod, exclusive=True, gres="gres/gpu:1") == ""
+    assert "request the whole node" in problem_of(pod, exclusive=False, gres="gres/gpu:1")
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_devices_by_claim_are_refused_because_slurms_indices_are_those_of_its_own_node(exclusive: bool) -> None:
+    found = problem_of(spec(resources={"limits": BOUNDS}), exclusive=exclusive, claims=True)
+    assert "use another partition" in found
 
 
 def test_a_node_selector_is_refused_because_slurm_cant_compare_it() -> None:

@@ -77,6 +77,27 @@ def test_what_becomes_stale_is_read_again_after_nothing_was_to_be_read() -> None
     assert found.to_read() == [2]
 
 
+def test_a_job_that_slurm_has_let_start_is_not_read_again_before_its_states_change() -> None:
+    found = book(dataclasses.replace(OURS, reason="JobHeldUser"))
+    assert phases(found) == {1: Phase.SUBMITTED}
+    found.stale(1)
+    found.started(1, TEXT)
+    assert found.to_read() == []
+    job = found.jobs({}, {})[1]
+    assert (job.phase, job.confirmed, job.reason) == (Phase.PENDING, True, "")
+    found.states({1: RUNNING}, 1)
+    assert found.to_read() == [1]
+
+
+def test_a_job_that_ran_before_its_start_was_answered_is_read() -> None:
+    found = book(OURS)
+    found.stale(1)
+    found.states({1: RUNNING}, 1)
+    found.started(1, TEXT)
+    assert found.to_read() == [1]
+    assert phases(found) == {1: Phase.STARTING}
+
+
 def test_only_placeholders_are_read_again_when_their_states_change() -> None:
     found = book(OURS, OTHER)
     assert found.to_read() == []

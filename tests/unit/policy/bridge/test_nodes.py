@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from sidecars.contract import bridge
+from sidecars.policy.bridge.devices import Device, Numbered, Rules
 from sidecars.policy.bridge.manifests import Node as KubeNode
 from sidecars.policy.bridge.nodes import (
     FEATURE,
@@ -20,6 +21,7 @@ from sidecars.policy.bridge.nodes import (
     Usage,
     Wanted,
     decide,
+    numbered_of,
     wanted_of,
 )
 from sidecars.slurm.records import Node
@@ -63,7 +65,69 @@ def test_a_missing_record_is_created_with_its_address_and_without_an_extra() -> 
 
 
 def test_gpus_have_a_gres_conf() -> None:
-    assert "Gres=gpu:2 GresConf=count=2,name=gpu" in dataclasses.replace(WANTED, gpus=2).conf()
+    assert "Gres=gpu:2 GresConf=count=2,name=gpu" in dataclasses.replace(WANTED, counted=(("gpu", 2),)).conf()
+
+
+GPUS = tuple(("gpu:h100", Device("d", "k1", f"gpu-{index}")) for index in range(3))
+WITH_GPUS = dataclasses.replace(WANTED, devices=GPUS)
+
+
+def with_gpus(*devices: Numbered, states: tuple[str, ...] = ("IDLE",)) -> Node:
+    return changed(*states, gres=f"gpu:h100:{len(devices)}", extra=WANTED.record_extra(KEYS, devices))
+
+
+def test_devices_by_index_have_files_that_number_all_of_the_gres() -> None:
+    parts = (("gpu:1g.5gb", Device("d", "k1", "part")),)
+    found = dataclasses.replace(WANTED, counted=(("shard", 4),), devices=(*parts, *GPUS)).conf()
+    assert "Gres=shard:4,gpu:1g.5gb:1,gpu:h100:3 " in found
+    lines = [
+        "count=4,name=shard",
+        "count=1,name=gpu,type=1g.5gb,file=gpu-0",
+        "count=3,name=gpu,type=h100,file=gpu-[1-3]",
+    ]
+    assert found.endswith(f"GresConf={'+'.join(lines)}")
+
+
+def test_the_devices_of_a_record_are_in_its_extra_in_the_order_of_their_indices() -> None:
+    extra = WITH_GPUS.record_extra(KEYS, GPUS)
+    assert numbered_of(extra) == GPUS
+    assert bridge.labels_of(extra) == {bridge.KUBE_NODE: "k1", "zone": "a"}
+    assert act(WITH_GPUS, changed("IDLE", gres="gpu:h100:3", extra="")) == (SetExtra("k1", extra),)
+    assert act(WITH_GPUS, with_gpus(*GPUS)) == ()
+
+
+def test_another_label_leaves_the_devices_of_a_record_as_they_are() -> None:
+    former = GPUS[::-1]
+    record = with_gpus(*former, states=("MIXED",))
+    [action] = act(dataclasses.replace(WITH_GPUS, labels={"zone": "b"}), record)
+    assert isinstance(action, SetExtra)
+    assert numbered_of(action.extra) == former
+
+
+def test_a_record_with_a_device_that_is_gone_is_drained_and_replaced_when_no_job_is_on_it() -> None:
+    fewer = dataclasses.replace(WITH_GPUS, devices=GPUS[:2])
+    [action] = act(fewer, with_gpus(*GPUS, states=("MIXED",)))
+    assert isinstance(action, Drain)
+    assert act(fewer, with_gpus(*GPUS)) == (Delete("k1"),)
+
+
+def test_a_record_without_a_new_device_is_replaced_only_when_no_job_is_on_it() -> None:
+    assert act(WITH_GPUS, with_gpus(*GPUS[:2], states=("MIXED",))) == ()
+    assert act(WITH_GPUS, with_gpus(*GPUS[:2])) == (Delete("k1"),)
+
+
+def test_the_devices_of_another_index_are_never_written_to_a_record() -> None:
+    """With as many devices as before, a job's index would mean another device."""
+    assert act(WITH_GPUS, with_gpus(*GPUS[::-1], states=("MIXED",))) == ()
+    assert act(WITH_GPUS, with_gpus(*GPUS[::-1])) == (Delete("k1"),)
+
+
+def test_extended_resources_are_counted_as_the_gres_of_their_rules() -> None:
+    rules = Rules({"nvidia.com/gpu": "gpu:whole", "nvidia.com/mig-1g.5gb": "gpu:1g.5gb"}, {})
+    node = kube_node(status={"allocatable": {"cpu": "8", "memory": "16Gi", "nvidia.com/mig-1g.5gb": "7"}})
+    found = wanted_of(node, Usage(), KEYS, rules)
+    assert isinstance(found, Wanted)
+    assert found.gres == "gpu:1g.5gb:7"
 
 
 def test_a_label_that_the_node_lacks_is_in_its_extra_as_a_marker() -> None:
@@ -135,7 +199,7 @@ def kube_node(**changes: Any) -> KubeNode:
 
 def test_a_record_has_what_other_pods_leave_of_the_node() -> None:
     found = wanted_of(kube_node(), Usage(1, 384), KEYS)
-    assert found == Wanted("k1", "k1", "10.0.0.1", 6, 16_000, 2, labels={"zone": "a"})
+    assert found == Wanted("k1", "k1", "10.0.0.1", 6, 16_000, (("gpu", 2),), labels={"zone": "a"})
 
 
 def test_a_node_without_an_internal_address_gets_no_record() -> None:

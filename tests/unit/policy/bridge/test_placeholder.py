@@ -6,14 +6,16 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.placeholder import comment_of, job_of, requests_of, together
 from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit
 from sidecars.policy.bridge.shape import Shape
-from sidecars.slurm.external import Allocation, ExternalJob
+from sidecars.slurm.external import Allocation, ExternalJob, Gres
 
 SHAPE = Shape("ada", "p", cpus=2, memory=1000)
 KEY = GroupKey("team", "u")
 COMMENT = Comment("team", "u", SHAPE.digest)
+NODES = {"n1": "k1"}
 HELD = ExternalJob(
     7, frozenset({"PENDING"}), external=True, user_name="ada", user_id=8, comment=bridge.encode(COMMENT), blocked=True
 )
@@ -23,7 +25,7 @@ STARTED = dataclasses.replace(HELD, admin_comment=bridge.encode(COMMENT), blocke
 def job(record: ExternalJob, *words: str, current: bool = True, shape: Shape | None = SHAPE) -> Job:
     states = frozenset(words) or record.states
     shapes = {} if shape is None else {7: [(KEY, shape)]}
-    return job_of(record, COMMENT, states, current=current, shapes=shapes, kube_nodes={"n1": "k1"})
+    return job_of(record, COMMENT, states, current=current, shapes=shapes, kube_nodes=NODES)
 
 
 def running(*allocations: Allocation) -> ExternalJob:
@@ -126,8 +128,7 @@ def test_a_component_leaves_nodes_to_the_others(places: int, most: tuple[int, ..
 def test_the_most_demanding_of_the_pods_of_a_job_counts() -> None:
     big = dataclasses.replace(SHAPE, cpus=3)
     record, states = running(Allocation("n1", 6)), frozenset({"RUNNING"})
-    shapes = {7: [(KEY, SHAPE), (KEY, big)]}
-    found = job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes={"n1": "k1"})
+    found = job_of(record, COMMENT, states, current=True, shapes={7: [(KEY, SHAPE), (KEY, big)]}, kube_nodes=NODES)
     assert found.slots == (("k1", 2),)
 
 
@@ -135,8 +136,7 @@ def test_pods_of_others_with_the_same_job_id_of_a_lost_state_do_not_count() -> N
     big = dataclasses.replace(SHAPE, cpus=6)
     record, states = running(Allocation("n1", 4)), frozenset({"RUNNING"})
     shapes = {7: [(KEY, SHAPE), (GroupKey("other", "u"), big), (GroupKey("team", "v"), big)]}
-    found = job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes={"n1": "k1"})
-    assert found.slots == (("k1", 2),)
+    assert job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes=NODES).slots == (("k1", 2),)
 
 
 @pytest.mark.parametrize(
@@ -167,3 +167,36 @@ def test_the_phase_of_a_heterogeneous_job_is_that_of_all_of_it(first: Phase, sec
     found = together([other, dataclasses.replace(ONE, phase=first)])
     assert (found.job_id, found.phase, found.ids) == (1, whole, (1, 2))
     assert (found.end_time, found.root, found.confirmed) == (50, True, False)
+
+
+DEVICES = (
+    *(("gpu:1g.5gb", Device("d", "p", f"part-{index}")) for index in range(2)),
+    *(("gpu:h100", Device("d", "p", f"gpu-{index}")) for index in range(2)),
+)
+
+
+def named(*gres: Gres) -> list[tuple[str, str, list[str]]]:
+    record = running(Allocation("n1", 4, gres=gres))
+    found = job_of(
+        *(record, COMMENT, record.states),
+        current=True,
+        shapes={},
+        kube_nodes=NODES,
+        devices={"n1": DEVICES},
+    )
+    return [(node, name, [it.name for it in devices]) for node, name, devices in found.devices]
+
+
+def test_the_devices_of_a_job_are_those_of_its_indices() -> None:
+    found = named(Gres("gpu:h100", frozenset({3})), Gres("gpu:1g.5gb", frozenset({0, 1})))
+    assert found == [("k1", "gpu:h100", ["gpu-1"]), ("k1", "gpu:1g.5gb", ["part-0", "part-1"])]
+
+
+def test_an_index_without_a_device_of_its_type_names_nothing() -> None:
+    for gres in (
+        Gres("gpu:h100", frozenset({1, 2})),
+        Gres("gpu:h100", frozenset({3, 4})),
+        Gres("gpu:h100"),
+        Gres("nic"),
+    ):
+        assert named(gres) == []

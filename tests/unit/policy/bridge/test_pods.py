@@ -50,6 +50,17 @@ def test_a_waiting_pod() -> None:
     assert seen(gates=(bridge.GATE, "other")).blocked
 
 
+def test_the_scheduling_gate_is_no_reason_of_the_scheduler() -> None:
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "has gates"}
+    item = manifest(gates=())
+    assert pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").unbound_reason == "why"
+    item["status"]["conditions"] = [gated]
+    assert not pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").unbound_reason
+    # One that gives no words has tried all the same.
+    item["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    assert pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").unbound_reason == "Unschedulable"
+
+
 def test_the_node_of_a_pod_that_waits_is_not_taken_from_its_annotation() -> None:
     metadata = {"annotations": {bridge.NODE_ANNOTATION: "k9"}}
     assert seen(metadata=metadata).node == ""

@@ -124,9 +124,28 @@ def test_a_wrong_wish_is_refused_with_its_place_and_remedy(wishes: dict[str, str
     assert bridge.WISHES + next(iter(wishes)).replace("_", "-") in str(refused.value)
 
 
-def test_resource_claims_are_refused() -> None:
-    with pytest.raises(ShapeError, match="DRA"):
-        shape.shape_of(pod({"resourceClaims": [{"name": "c"}]}), TENANT)
+def test_an_extended_resource_is_the_gres_of_its_rule() -> None:
+    extended = {"nvidia.com/mig-1g.5gb": "gpu:1g.5gb"}
+    wanted = {"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": "2"}}}]}
+    assert shape.shape_of(pod(wanted), TENANT, extended=extended).gres == "gres/gpu:1g.5gb:2"
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "amd.com/other"])
+def test_a_device_of_a_vendor_that_is_no_gres_is_refused(name: str) -> None:
+    with pytest.raises(ShapeError, match=f"{name} is no GRES"):
+        shape.shape_of(pod({"containers": [{"resources": {"limits": {name: "1"}}}]}), TENANT)
+
+
+def test_claims_and_limits_are_requested_together() -> None:
+    wanted = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    found = shape.shape_of(pod(wanted), TENANT, extended={"nvidia.com/gpu": "gpu:h100"}, claimed=[("gpu:h100", 2)])
+    assert found.gres == "gres/gpu:h100:3"
+
+
+def test_an_annotation_can_not_name_the_gres_of_a_claim() -> None:
+    with pytest.raises(ShapeError, match="remove gpu from the annotation"):
+        shape.shape_of(pod(gres="gpu:h100:4"), TENANT, claimed=[("gpu:h100", 2)])
+    assert shape.shape_of(pod(gres="nic:1"), TENANT, claimed=[("gpu:h100", 2)]).gres == "gres/nic:1,gres/gpu:h100:2"
 
 
 def test_the_job_of_a_group_has_the_groups_name() -> None:

@@ -245,7 +245,7 @@ def test_a_released_pod_that_is_not_bound_quotes_the_scheduler() -> None:
     assert (finding.code, finding.level) == ("NotBound", Level.BLOCKS)
     assert "on Kubernetes node gpu-1" in finding.cause
     assert "0/3 nodes are available." in finding.cause
-    late = gated(gated=False, node="gpu-1", unbound_seconds=15.0)
+    late = gated(gated=False, node="gpu-1", unbound_seconds=15.0, unbound_reason="taint")
     view = View((late,), {7: RUNNING}, known=True, users={"physics": "ada"}, nodes={"gpu-1": ""})
     assert any(isinstance(it, Cancel) for it in decide(view)), "which the answer announces"
     asked["status"]["conditions"] = []

@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from sidecars.policy.checks.outcome import Kind
+from sidecars.policy.checks.plan import Verdict
+from sidecars.policy.checks.results import written
 from sidecars.policy.explain import node as subject
 from sidecars.policy.explain.records import Answer, Finding, Level
 from sidecars.slurm.records import Reservation
@@ -42,6 +45,21 @@ def test_a_drain_has_its_owner(reason: str, user: str, owner: str, level: Level)
     assert finding.code == "Drained"
     assert f"set by {owner}" in finding.cause
     assert finding.level is level
+
+
+def test_results_of_checks_are_shown_unless_the_node_passed() -> None:
+    verdicts = {"cpu-0": Verdict(Kind.FAILED, "rate is 1MB/s"), "cpu-1": Verdict(Kind.PASSED)}
+    data = {"disk": written(verdicts, NOW - 600, 5), "net": written({"cpu-0": Verdict(Kind.PASSED)}, NOW, 5), "x": "{"}
+    results = {"metadata": {"name": "slurm-check-results"}, "data": data}
+    [finding] = explained("IDLE", kube={"check_results": (results,)}).findings
+    assert (finding.code, finding.level) == ("CheckFailed", Level.WARNS)
+    assert finding.cause == "Check disk, 10 min ago: failed: rate is 1MB/s."
+
+
+def test_a_drain_of_a_check_ends_with_its_next_run() -> None:
+    finding = the_only("IDLE", "DRAIN", reason="slurm-node: check: disk: full", reason_set_by_user="slurm")
+    assert finding.event == "the next run of the check that passes returns it"
+    assert "Repair the node" in finding.remedy
 
 
 def test_only_a_foreign_drain_is_resumed_by_hand() -> None:

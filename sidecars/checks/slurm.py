@@ -1,0 +1,143 @@
+"""Everything that a check reads from Slurm and writes to it."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from sidecars.policy.checks import nodes as rules
+from sidecars.policy.checks.declared import Check
+from sidecars.slurm import hostlists, protocol
+from sidecars.slurm.carrier import Carrier
+from sidecars.slurm.checks import CheckJob, CheckRequest, WaitingJob
+from sidecars.slurm.errors import NotFound
+from sidecars.slurm.external import STATES_ENDED
+from sidecars.slurm.records import Node, Reservation
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+RESERVED_MINUTES = 365 * 24 * 60
+"""Of a reservation for a test. It ends with the test, or with the next run after one that was cut off."""
+
+
+class Slurm:
+    """Slurm for one check. `admin` sends with a token of SlurmUser, `submitter` with one of the jobs' user.
+
+    All methods raise SlurmError.
+    """
+
+    def __init__(
+        self, check: Check, admin: Carrier, submitter: Carrier, username: str, *, now: Callable[[], float]
+    ) -> None:
+        self._check = check
+        self._admin = admin
+        self._submitter = submitter
+        self._username = username
+        self._now = now
+        self.job_name = f"check-{check.name}"
+        self._waiting: dict[int, WaitingJob] = {}
+        self._nodes: dict[str, Node] = {}
+        self._updated = 0
+
+    async def nodes(self) -> dict[str, Node]:
+        """All nodes by name, as they are now."""
+        # A change later in the same second is only in an answer to a request from one second earlier.
+        since = self._updated - 1 if self._updated else None
+        found = await self._admin.call(protocol.get_nodes(since))
+        if found is not None:
+            self._nodes, self._updated = {node.name: node for node in found.nodes}, found.last_update
+        return dict(self._nodes)
+
+    async def partitions(self) -> list[str]:
+        """The names of all partitions."""
+        return sorted(it.name for it in await self._admin.call(protocol.get_partitions()))
+
+    async def submit(self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str) -> int:
+        """Submit a job for these nodes, which must have ended after so many seconds; its id."""
+        minutes = -(-self._check.timeout // 60) + 1
+        deadline = int(self._now() + seconds + minutes * 60)
+        environment = (f"PATH={PATH}", *(f"{key}={text}" for key, text in self._check.env.items()))
+        request = CheckRequest(
+            self.job_name, script, tuple(names), partition, minutes, deadline, reservation, environment
+        )
+        return await self._submitter.call(protocol.submit_check(request))
+
+    async def job(self, job_id: int) -> CheckJob | None:
+        """The job; None if Slurm has no record of it."""
+        try:
+            return await self._admin.call(protocol.get_check_job(job_id))
+        except NotFound:
+            return None
+
+    async def cancel(self, job_id: int) -> None:
+        """Cancel a job. One that has ended, or none, is no error."""
+        with contextlib.suppress(NotFound):
+            await self._admin.call(protocol.cancel_job(job_id))
+
+    async def waiting(self) -> list[WaitingJob]:
+        """Users' jobs that wait. A job is read again in each call while it may wait for nodes."""
+        states = await self._admin.call(protocol.get_job_states())
+        pending = {it for it, words in states.items() if "PENDING" in words}
+        self._waiting = {it: job for it, job in self._waiting.items() if it in pending}
+        for job_id in sorted(pending):
+            known = self._waiting.get(job_id)
+            if known is not None and (known.name == self.job_name or rules.wants_nodes(known)):
+                continue
+            try:
+                self._waiting[job_id] = await self._admin.call(protocol.get_waiting_job(job_id))
+            except NotFound:
+                self._waiting.pop(job_id, None)
+        return [job for job in self._waiting.values() if not job.name.startswith("check-")]
+
+    async def leftovers(self) -> list[int]:
+        """The check's jobs that have not ended: those of a run that was cut off."""
+        jobs = await self._admin.call(protocol.get_jobs())
+        own = (self.job_name, self._username)
+        found = () if jobs is None else jobs.jobs
+        return [it.job_id for it in found if (it.name, it.user_name) == own and not it.states & STATES_ENDED]
+
+    def reservation(self, names: Sequence[str]) -> str:
+        """The name of the reservation in which these nodes are tested."""
+        return f"check-{self._check.name}.{'.'.join(names)}"
+
+    async def reservations(self) -> list[Reservation]:
+        """The check's reservations."""
+        begin = f"check-{self._check.name}."
+        return [it for it in await self._admin.call(protocol.get_reservations()) if it.name.startswith(begin)]
+
+    def lifted(self, reservation: Reservation) -> list[str]:
+        """The nodes of a reservation of the check whose drain was lifted: all but the second one of a pair."""
+        rest = reservation.name.removeprefix(f"check-{self._check.name}.")
+        return [it for it in names_of(reservation) if rest == it or rest.startswith(f"{it}.")]
+
+    async def reserve(self, names: Sequence[str]) -> str:
+        """Reserve the nodes for the jobs' user; the reservation."""
+        name = self.reservation(names)
+        await self._admin.call(
+            protocol.save_reservation(
+                name, start_time=int(self._now()), minutes=RESERVED_MINUTES, nodes=names, users=[self._username]
+            )
+        )
+        return name
+
+    async def release(self, reservation: str) -> None:
+        """Delete the reservation, if it exists."""
+        with contextlib.suppress(NotFound):
+            await self._admin.call(protocol.delete_reservation(reservation))
+
+    async def drain(self, name: str, reason: str) -> None:
+        """Drain the node with this reason."""
+        await self._admin.call(protocol.update_nodes([name], state=["DRAIN"], reason=reason))
+
+    async def undrain(self, name: str) -> None:
+        """Lift the node's drain."""
+        await self._admin.call(protocol.update_nodes([name], state=["UNDRAIN"]))
+
+    async def comment(self, name: str, text: str) -> None:
+        """Set the node's comment."""
+        await self._admin.call(protocol.update_nodes([name], comment=text))
+
+
+def names_of(reservation: Reservation) -> list[str]:
+    """The nodes of a reservation; [] if Slurm's text is no hostlist."""
+    try:
+        return hostlists.expand(reservation.node_list)
+    except hostlists.HostlistError:
+        return []

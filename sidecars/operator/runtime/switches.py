@@ -1,0 +1,38 @@
+"""Where the switches of topologies are, by the labels of all Kubernetes nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sidecars.kube import Event, records
+from sidecars.operator.runtime.caches import Caches
+from sidecars.operator.runtime.queues import Key
+from sidecars.policy import topology as policy
+from sidecars.workloads.resources import Topology
+
+
+@dataclass(slots=True)
+class Switches:
+    """Where the switches of the Controllers are. Computed again after a change of labels."""
+
+    _known: dict[Key, tuple[Sequence[Topology], policy.Positions]] = field(default_factory=dict)
+
+    def wire(self, caches: Caches) -> None:
+        """Subscribe. Call it once, before the reflectors run."""
+        caches.kube_nodes.store.subscribe(self._kube_nodes)
+
+    def of(self, caches: Caches, key: Key, topologies: Sequence[Topology]) -> policy.Positions:
+        """Those of the Controller with this key and these topologies."""
+        known = self._known.get(key)
+        if known is None or known[0] != topologies:
+            labels = (node.metadata.labels for node in caches.kube_nodes.store.values())
+            known = self._known[key] = topologies, policy.positions(topologies, labels)
+        return known[1]
+
+    def _kube_nodes(self, event: Event[records.Node]) -> None:
+        if labels_changed(event):
+            self._known.clear()
+
+
+def labels_changed(event: Event[records.Node]) -> bool:
+    """Whether a Kubernetes node came, went, or has other labels."""
+    return event.old is None or event.new is None or event.old.metadata.labels != event.new.metadata.labels

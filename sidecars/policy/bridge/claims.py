@@ -1,0 +1,199 @@
+"""What the ResourceClaims of a pod request in words of Slurm, and the patches that write and remove allocations. Pure.
+
+Kubernetes takes the allocation of a claim as given. Therefore the bridge writes the devices that Slurm has given to the
+job, and releases the pod afterwards. Nothing but the rule of a DeviceClass is evaluated: what would need more is
+refused.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from sidecars.policy.bridge.claim_manifests import Config, DeviceClass, ResourceClaim
+from sidecars.policy.bridge.claim_manifests import Request as Asked
+from sidecars.policy.bridge.devices import Device, Rules
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.records import Claim, Granted, Wish
+from sidecars.policy.bridge.shape import ShapeError
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+"""Keeps an allocated claim until kube-controller-manager has taken back its devices, after the end of its pod."""
+
+MOST_RESULTS = 32
+"""Devices of one claim."""
+
+Patch = list[dict[str, Any]]
+_TEMPLATE = "use resourceClaimTemplateName, so that each pod has a claim of its own"
+
+
+@dataclass(frozen=True)
+class PodClaims:
+    """The claims of one pod."""
+
+    claims: tuple[Claim, ...] | None = ()
+    """None: not all of them are known."""
+    gres: tuple[tuple[str, int], ...] = ()
+    """What they request together, as `gpu:h100`."""
+    missing: str = ""
+    """Why they aren't known."""
+    problem: str = ""
+    """Why they can't be a job's."""
+
+
+NONE = PodClaims()
+
+
+def claims_of(
+    pod: Pod, found: Mapping[str, ResourceClaim], rules: Rules, planned: Mapping[str, tuple[Granted, ...]]
+) -> PodClaims:
+    """`found`: the claims of its namespace by name. `planned`: what was sent to claims that don't show it, by uid."""
+    if not pod.spec.resource_claims:
+        return NONE
+    names = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
+    claims: list[Claim] = []
+    total: dict[str, int] = {}
+    for it in pod.spec.resource_claims:
+        if not rules.claims:
+            text = "the administrator has mapped no DeviceClass to Slurm: request GPUs in the limits, as nvidia.com/gpu"
+            return PodClaims(None, problem=f"resource claim {it.name}: {text}")
+        if it.resource_claim_name:
+            text = f"{it.resource_claim_name} may be of several pods, and a job's devices are of one: {_TEMPLATE}"
+            return PodClaims(None, problem=f"resource claim {it.name}: {text}")
+        name = names.get(it.name)
+        claim = found.get(name) if name else None
+        if claim is None or all(owner.uid != pod.metadata.uid for owner in claim.metadata.owner_references):
+            text = f"the ResourceClaim of {it.name}, template {it.resource_claim_template_name}, doesn't exist yet"
+            return PodClaims(None, missing=f"{text}: kube-controller-manager creates it")
+        try:
+            wishes = wishes_of(claim, rules)
+        except ShapeError as error:
+            return PodClaims(None, problem=str(error))
+        for wish in wishes:
+            total[wish.gres] = total.get(wish.gres, 0) + wish.number
+        claims.append(_claim(claim, wishes, pod, planned.get(claim.metadata.uid)))
+    return PodClaims(tuple(claims), tuple(sorted(total.items())))
+
+
+def wishes_of(claim: ResourceClaim, rules: Rules) -> tuple[Wish, ...]:
+    """What each request of a claim wants. Raises ShapeError for what Slurm can't be asked for."""
+    devices, place = claim.spec.devices, f"ResourceClaim {claim.metadata.name}"
+    if devices.constraints:
+        raise ShapeError(f"{place} has constraints: Slurm can't evaluate them; name a DeviceClass of equal devices")
+    found = tuple(_wish(it, f"{place}, request {it.name}", rules) for it in devices.requests)
+    if sum(it.number for it in found) > MOST_RESULTS:
+        raise ShapeError(f"{place} requests more than {MOST_RESULTS} devices: use several claims")
+    return found
+
+
+def holders(claims: Iterable[ResourceClaim], planned: Mapping[str, tuple[Granted, ...]]) -> dict[Device, set[str]]:
+    """The uids of the claims that have each device, or to which it was sent."""
+    found: dict[Device, set[str]] = {}
+    for claim in claims:
+        uid = claim.metadata.uid
+        for _, device in (*(_granted(claim) or ()), *planned.get(uid, ())):
+            found.setdefault(device, set()).add(uid)
+    return found
+
+
+def finalizer_patch(claim: ResourceClaim) -> Patch:
+    """Keeps the claim while it is allocated; [] if that is so already."""
+    present = claim.metadata.finalizers
+    if FINALIZER in present:
+        return []
+    if present:
+        return [*_same(claim), {"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER}]
+    return [*_same(claim), {"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]}]
+
+
+def allocation_patch(
+    claim: ResourceClaim, granted: Iterable[Granted], pod: Pod, node: str, classes: Mapping[str, DeviceClass]
+) -> Patch:
+    """Gives these devices of the node to a claim that has none, for the pod. For the claim's status."""
+    results = [
+        {"request": request, "driver": device.driver, "pool": device.device_pool, "device": device.name}
+        for request, device in granted
+    ]
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    devices: dict[str, Any] = {"results": results}
+    config = list(_config(claim, classes))
+    if config:
+        devices["config"] = config
+    allocation = {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    consumer = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    status = {"allocation": allocation, "reservedFor": [consumer]}
+    return [*_same(claim), {"op": "add", "path": "/status", "value": status}]
+
+
+def deallocation_patch(claim: ResourceClaim) -> Patch:
+    """Takes back the devices of a claim that nobody but its gated pod has. For the claim's status."""
+    patch = [*_same(claim), {"op": "remove", "path": "/status/allocation"}]
+    if claim.status is not None and claim.status.reserved_for:
+        patch.append({"op": "remove", "path": "/status/reservedFor"})
+    return patch
+
+
+def _claim(claim: ResourceClaim, wishes: tuple[Wish, ...], pod: Pod, planned: tuple[Granted, ...] | None) -> Claim:
+    meta = claim.metadata
+    granted = _granted(claim)
+    reserved = claim.status.reserved_for if claim.status is not None else ()
+    return Claim(
+        uid=meta.uid,
+        name=meta.name,
+        wishes=wishes,
+        granted=planned if granted is None else granted,
+        shown=granted is not None,
+        others=any(it.uid != pod.metadata.uid for it in reserved),
+        deleting=meta.deletion_timestamp is not None,
+    )
+
+
+def _granted(claim: ResourceClaim) -> tuple[Granted, ...] | None:
+    if claim.status is None or claim.status.allocation is None:
+        return None
+    results = claim.status.allocation.devices.results
+    return tuple(Granted(it.request, Device(it.driver, it.device_pool, it.device)) for it in results)
+
+
+def _wish(request: Asked, place: str, rules: Rules) -> Wish:
+    asked = request.exactly
+    if asked is None or request.first_available:
+        raise ShapeError(f"{place} has alternatives (firstAvailable): a job has one request; use `exactly`")
+    gres = rules.classes.get(asked.device_class_name)
+    if gres is None:
+        choice = ", ".join(sorted(rules.classes)) or "none"
+        text = f"DeviceClass {asked.device_class_name} is no GRES of Slurm; those that are: {choice}"
+        raise ShapeError(f"{place}: {text}")
+    if asked.selectors:
+        raise ShapeError(f"{place} has selectors: Slurm can't evaluate them; use a DeviceClass of such devices")
+    if asked.allocation_mode != "ExactCount":
+        raise ShapeError(f"{place} has the allocationMode {asked.allocation_mode}: write ExactCount and a count")
+    if asked.admin_access:
+        raise ShapeError(f"{place} has adminAccess: such pods don't wait for Slurm; use another namespace")
+    if asked.capacity is not None:
+        raise ShapeError(f"{place} requests a part of a device's capacity: Slurm gives away whole devices")
+    return Wish(request.name, gres, asked.count)
+
+
+def _config(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterable[dict[str, Any]]:
+    """The settings for the drivers: of each request's class first, then the claim's own."""
+    for request in claim.spec.devices.requests:
+        its = classes.get(request.exactly.device_class_name) if request.exactly is not None else None
+        for it in its.spec.config if its is not None else ():
+            yield _configured("FromClass", (request.name,), it)
+    for it in claim.spec.devices.config:
+        yield _configured("FromClaim", it.requests, it)
+
+
+def _configured(source: str, requests: tuple[str, ...], config: Config) -> dict[str, Any]:
+    found = {"source": source, "requests": list(requests), "opaque": msgspec.to_builtins(config.opaque)}
+    return {key: value for key, value in found.items() if value}
+
+
+def _same(claim: ResourceClaim) -> Patch:
+    meta = claim.metadata
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
+    ]

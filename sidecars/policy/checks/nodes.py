@@ -1,0 +1,134 @@
+"""Which nodes a check may test, what becomes of one that it has tested, and when a check gives way to a user's job."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from sidecars.contract.reasons import CHECK_PREFIX, MAX_LENGTH
+from sidecars.contract.text import printable
+from sidecars.policy.checks.declared import Check
+from sidecars.policy.checks.outcome import BAD, Kind
+from sidecars.policy.checks.plan import Verdict
+from sidecars.slurm import gres, states
+from sidecars.slurm.checks import WaitingJob
+from sidecars.slurm.gres import GresError
+from sidecars.slurm.records import Node
+
+_UNFIT = frozenset(
+    {"EXTERNAL", "NOT_RESPONDING", "INVALID", "INVALID_REG", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"}
+)
+_WAITS_FOR_OTHERS = frozenset(
+    {
+        *("BadConstraints", "BeginTime", "Constraints", "Deadline", "Dependency", "DependencyNeverSatisfied"),
+        *("InvalidAccount", "InvalidQOS", "JobArrayTaskLimit", "JobHeldAdmin", "JobHeldUser", "JobHoldMaxRequeue"),
+        *("Licenses", "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit", "Prolog"),
+        *("Reservation", "ReservationDeleted", "NodeDown"),
+    }
+)
+"""Reasons of pending jobs that no idle node ends. Any other one, and an unknown one, gets the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """What to write to a node. None: nothing."""
+
+    drain: str | None = None
+    """The reason."""
+    undrain: bool = False
+    comment: str | None = None
+
+
+def prefix(check: str) -> str:
+    """The beginning of the reasons of a check."""
+    return f"{CHECK_PREFIX}{check}: "
+
+
+def is_own(check: str, node: Node) -> bool:
+    """Whether the node's drain is the check's own."""
+    return states.is_drain(node.states) and node.reason.startswith(prefix(check))
+
+
+def belongs(check: Check, node: Node) -> bool:
+    """Whether the check tests nodes of this kind."""
+    if check.partition and check.partition not in node.partitions:
+        return False
+    if not check.features <= set(node.active_features or node.features):
+        return False
+    return node.partitions != () and "EXTERNAL" not in node.states and (not check.gpus or has_gpus(node))
+
+
+def has_gpus(node: Node) -> bool:
+    """Whether the node has GPUs. Unreadable GRES count as none."""
+    try:
+        return any(it.name == "gpu" and it.count for it in gres.parse(node.gres))
+    except GresError:
+        return False
+
+
+def is_idle(node: Node) -> bool:
+    """Whether a job can begin on the node now, and none is on it or planned for it."""
+    words = node.states
+    return states.is_unused(words) and not states.is_drain(words) and not words & _UNFIT and not node.reservation
+
+
+def is_retestable(check: Check, node: Node) -> bool:
+    """Whether the check may lift its own drain for a test: it is the only cause, and nothing is on the node."""
+    words = node.states
+    return (
+        check.undrain
+        and is_own(check.name, node)
+        and states.is_drained(words)
+        and not states.is_down(words)
+        and not words & _UNFIT
+        and "FAIL" not in words
+    )
+
+
+def partition_of(check: Check, nodes: Iterable[Node]) -> str | None:
+    """A partition with all these nodes, that of the check first; None without one."""
+    shared: set[str] | None = None
+    order: tuple[str, ...] = ()
+    for node in nodes:
+        order = order or node.partitions
+        shared = set(node.partitions) if shared is None else shared & set(node.partitions)
+    found = [it for it in order if it in (shared or set())]
+    if check.partition:
+        return check.partition if check.partition in found else None
+    return found[0] if found else None
+
+
+def reaction(check: Check, node: Node | None, verdict: Verdict) -> Reaction:
+    """What to write to a node as it is now; None is a node without a record.
+
+    A drain, or a DOWN, of another owner is never changed.
+    """
+    if node is None:
+        return Reaction()
+    text = f"{check.name}: {verdict.kind}" + (f": {verdict.text}" if verdict.text else "")
+    comment = printable(text)[:MAX_LENGTH] if check.comment and verdict.kind is not Kind.INTERRUPTED else None
+    own = is_own(check.name, node)
+    if verdict.kind in BAD and check.drain:
+        foreign = (states.is_drain(node.states) or states.is_down(node.states)) and not own
+        reason = None if foreign else printable(prefix(check.name) + (verdict.text or str(verdict.kind)))[:MAX_LENGTH]
+        return Reaction(drain=None if own and reason == node.reason else reason, comment=comment)
+    return Reaction(undrain=verdict.kind is Kind.PASSED and own and check.undrain, comment=comment)
+
+
+def wants_nodes(job: WaitingJob) -> bool:
+    """Whether a pending job may wait for nodes."""
+    reason = job.reason
+    return (
+        job.waits
+        and not job.blocked
+        and reason not in _WAITS_FOR_OTHERS
+        and not reason.startswith(("Assoc", "QOS", "Max"))
+    )
+
+
+def contested(jobs: Iterable[WaitingJob]) -> frozenset[str]:
+    """The partitions in which users' jobs wait for nodes."""
+    return frozenset(it for job in jobs if wants_nodes(job) for it in job.partitions)
+
+
+def is_contested(node: Node, partitions: Collection[str]) -> bool:
+    """Whether a user's job may wait for this node."""
+    return not set(partitions).isdisjoint(node.partitions)

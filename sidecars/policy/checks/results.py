@@ -1,0 +1,63 @@
+"""The result of a check's last run, as JSON for a ConfigMap: one key for each check."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecars.policy.checks.measures import quantity
+from sidecars.policy.checks.outcome import Kind
+from sidecars.policy.checks.plan import Verdict
+
+MOST_NODES = 2000
+"""Nodes in a result, those that didn't pass first: a ConfigMap has at most one MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What is read back."""
+
+    at: float
+    """When the run ended, in seconds since the epoch."""
+    seconds: float
+    nodes: Mapping[str, Verdict] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Nodes by kind of verdict, those that `nodes` omits included."""
+
+
+def written(verdicts: Mapping[str, Verdict], at: float, seconds: float) -> str:
+    """The text to store."""
+    order = sorted(verdicts, key=lambda name: (verdicts[name].kind is Kind.PASSED, name))
+    nodes = {}
+    for name in order[:MOST_NODES]:
+        verdict = verdicts[name]
+        one: dict[str, Any] = {"result": str(verdict.kind)}
+        if verdict.text:
+            one["text"] = verdict.text
+        if verdict.measured:
+            one["measured"] = dict(verdict.measured)
+        nodes[name] = one
+    counts = {str(kind): sum(it.kind is kind for it in verdicts.values()) for kind in Kind}
+    return json.dumps({"at": round(at), "seconds": round(seconds, 1), "counts": counts, "nodes": nodes})
+
+
+def read(text: str) -> Result | None:
+    """Read it back; None for anything else."""
+    try:
+        value = json.loads(text)
+        nodes = {
+            str(name): Verdict(Kind(one["result"]), str(one.get("text", "")), dict(one.get("measured") or {}))
+            for name, one in value["nodes"].items()
+        }
+        counts = {str(Kind(kind)): int(count) for kind, count in value["counts"].items()}
+        return Result(float(value["at"]), float(value["seconds"]), nodes, counts)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def value_of(text: str) -> float | None:
+    """A measured value in its basic unit (bit/s, bytes, seconds, a fraction); None for one without a unit."""
+    try:
+        return quantity(text).value
+    except ValueError:
+        return None

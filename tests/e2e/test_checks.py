@@ -1,0 +1,111 @@
+"""Checks run as Slurm jobs on a real cluster, from the CronJobs of the chart."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.real.harness import CHARTS, VALUES, Slurm, until
+
+DECLARED: dict[str, dict[str, Any]] = {
+    "marker": {
+        "script": "#!/bin/sh\n[ ! -e /tmp/faulty ] || { echo the marker is there; exit 1; }\necho measure room 5GiB\n",
+        "limits": {"room": {"min": "1GiB"}},
+    },
+    "hangs": {"script": "#!/bin/sh\ntrap '' TERM\nsleep 300\n", "timeoutSeconds": 2, "drain": False},
+    "network": {"env": {"CHECK_SECONDS": "1"}, "limits": {"bandwidth": {"min": "1Mbit/s"}}},
+    "lost": {"script": "#!/bin/sh\n", "partition": "nowhere"},
+}
+HERE = ("-n", "slurm")
+
+
+@pytest.fixture(scope="module")
+def checked(slurm: Slurm) -> Iterator[Slurm]:
+    """Slurm with checks that run only on demand."""
+    common = {"enabled": True, "suspend": True, "schedule": "0 0 1 1 *"}
+    install(slurm, {name: {**common, **check} for name, check in DECLARED.items()})
+    yield slurm
+    install(slurm, {})
+
+
+def install(slurm: Slurm, definitions: dict[str, Any]) -> None:
+    values = yaml.safe_dump({"checks": {"definitions": definitions}})
+    words = ("upgrade", "slurm", str(CHARTS / "slurm"), *HERE, "-f", str(VALUES), "-f", "-")
+    slurm.kubernetes.helm(*words, "--set", "nodesets.slinky.oversubscribeNode=true", stdin=values)
+
+
+def begin(slurm: Slurm, check: str, job: str) -> None:
+    slurm.kubernetes.kubectl(*HERE, "create", "job", job, f"--from=cronjob/slurm-check-{check}")
+
+
+def ended(slurm: Slurm, job: str, seconds: float = 120) -> str:
+    """The condition with which the Job ended."""
+
+    def look() -> str | None:
+        conditions = slurm.kubernetes.get(*HERE, "job", job).get("status", {}).get("conditions", [])
+        return next((it["type"] for it in conditions if it["type"] in ("Complete", "Failed")), None)
+
+    return until(f"Job {job} to end", look, seconds)
+
+
+def log_of(slurm: Slurm, job: str) -> str:
+    return slurm.kubernetes.kubectl(*HERE, "logs", f"job/{job}")
+
+
+def result(slurm: Slurm, check: str) -> dict[str, Any]:
+    data = slurm.kubernetes.get(*HERE, "configmap", "slurm-check-results")["data"]
+    found: dict[str, Any] = json.loads(data[check])["nodes"]
+    return found
+
+
+def reason(slurm: Slurm, node: str) -> str:
+    return slurm.login("sinfo", "-h", "-n", node, "-N", "-o", "%E").split("\n")[0].strip()
+
+
+def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_that_drain_alone(checked: Slurm) -> None:
+    kubectl = checked.kubernetes.kubectl
+    marker = ("exec", "slurm-worker-slinky-0", "-c", "slurmd", "--")
+    kubectl(*HERE, *marker, "touch", "/tmp/faulty")  # noqa: S108
+    try:
+        begin(checked, "marker", "marker-1")
+        assert ended(checked, "marker-1") == "Failed", log_of(checked, "marker-1")
+    finally:
+        kubectl(*HERE, *marker, "rm", "/tmp/faulty")  # noqa: S108
+    assert reason(checked, "slinky-0") == "slurm-node: check: marker: the marker is there"
+    assert checked.nodes()["slinky-1"] == "idle"
+    found = result(checked, "marker")
+    assert found["slinky-0"] == {"result": "failed", "text": "the marker is there"}
+    assert found["slinky-1"] == {"result": "passed", "measured": {"room": "5GiB"}}
+    controller = ("exec", "slurm-controller-0", "-c", "slurmctld", "--", "scontrol")
+    kubectl(*HERE, *controller, "update", "nodename=slinky-1", "state=drain", "reason=of an administrator")
+    begin(checked, "marker", "marker-2")
+    assert ended(checked, "marker-2") == "Complete", log_of(checked, "marker-2")
+    until("slinky-0 to be idle again", lambda: checked.nodes()["slinky-0"] == "idle" or None, 30)
+    assert reason(checked, "slinky-1") == "of an administrator"
+    assert "No reservations" in checked.login("scontrol", "show", "reservations")
+    kubectl(*HERE, *controller, "update", "nodename=slinky-1", "state=undrain")
+    checked.until_idle(2)
+
+
+def test_a_check_that_hangs_is_ended_and_reported(checked: Slurm) -> None:
+    begin(checked, "hangs", "hangs-1")
+    assert ended(checked, "hangs-1") == "Failed", log_of(checked, "hangs-1")
+    assert {it["result"] for it in result(checked, "hangs").values()} == {"hung"}
+    checked.until_idle(2)
+
+
+def test_the_script_of_the_chart_measures_the_network_between_two_workers(checked: Slurm) -> None:
+    begin(checked, "network", "network-1")
+    assert ended(checked, "network-1") == "Complete", log_of(checked, "network-1")
+    found = result(checked, "network")
+    assert {name: it["result"] for name, it in found.items()} == {"slinky-0": "passed", "slinky-1": "passed"}
+    assert all(it["measured"]["bandwidth"].endswith("Mbit/s") for it in found.values())
+    checked.until_idle(2)
+
+
+def test_a_check_of_an_unknown_partition_says_which_ones_exist(checked: Slurm) -> None:
+    begin(checked, "lost", "lost-1")
+    assert ended(checked, "lost-1") == "Failed"
+    assert "partition 'nowhere' of check lost is unknown to Slurm, which has all, slinky" in log_of(checked, "lost-1")

@@ -1,0 +1,85 @@
+"""MPI programs over two workers that run the image slurmd-mpi, as a user without rights."""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import cache, images
+from tests.cluster.local import existing
+from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until
+
+pytestmark = pytest.mark.timeout(600)
+
+USER = 2001
+MPICH, OPEN_MPI = "libmpich.so.12", "libmpi.so.40"
+PROGRAM = (Path(images.REPOSITORY) / "tests/support/real/mpi_program.py").read_text()
+RANKS = 4
+REPOSITORY = f"{images.REGISTRY}/slurmd-mpi"
+
+
+@pytest.fixture(scope="module")
+def parallel(kubernetes: Kubernetes, slurm: Slurm, worker_id: str) -> Iterator[Slurm]:
+    """A Slurm cluster with two workers of the image, and a user. The operator runs, because `slurm` does."""
+    archive = images.build_images(cache.root(), lambda _: None, ("slurmd-mpi",))
+    nodes = existing("e2e" if worker_id == "master" else f"e2e-{worker_id}").nodes
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(lambda node: node.import_more(archive), nodes))
+    found = Slurm(kubernetes, "parallel")
+    kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", str(VALUES)),
+        *("--set", f"nodesets.slinky.slurmd.image.repository={REPOSITORY}"),
+        *("--set", "nodesets.slinky.oversubscribeNode=true"),
+    )
+    found.until_idle(2, 240)
+    add = ("useradd", "--create-home", f"--uid={USER}", "alice")
+    found.login(*add)
+    for number in range(2):
+        found.worker(f"slurm-worker-slinky-{number}", *add)
+    yield found
+    kubernetes.helm("uninstall", "slurm", "-n", found.namespace, "--ignore-not-found")
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
+
+
+def run_as_alice(slurm: Slurm, *words: str, stdin: str | None = None) -> str:
+    """Run a command on the login node in the user's home folder."""
+    become = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "env", "--chdir=/home/alice")
+    return slurm.login(*become, "HOME=/home/alice", "USER=alice", *words, timeout=120, stdin=stdin)
+
+
+def hellos(output: str) -> list[str]:
+    """What the ranks have printed, in order. Lines of the libraries are left out."""
+    return sorted(re.findall(r"^hello from .*$", output, re.MULTILINE))
+
+
+def expected(size: int) -> list[str]:
+    """What the ranks print if half of them run on each worker."""
+    total = size * (size + 1) // 2
+    return [
+        f"hello from rank {rank} of {size} on slinky-{rank * 2 // size}: the sum is {total}" for rank in range(size)
+    ]
+
+
+def test_srun_starts_a_program_of_mpich_on_two_workers(parallel: Slurm) -> None:
+    launch = ("srun", "--mpi=pmi2", "-N2", f"-n{RANKS}", "--overcommit", "python3", "-c", PROGRAM, MPICH)
+    assert hellos(run_as_alice(parallel, *launch)) == expected(RANKS)
+
+
+def test_mpirun_in_a_job_starts_a_program_of_open_mpi_on_two_workers(parallel: Slurm) -> None:
+    script = f"#!/bin/bash\nprogram=$(cat <<'end'\n{PROGRAM}\nend\n)\nmpirun python3 -c \"$program\" {OPEN_MPI}\n"
+    options = ("--parsable", "-N2", f"-n{RANKS}", "--overcommit", "--output=/home/alice/out")
+    number = int(run_as_alice(parallel, "sbatch", *options, stdin=script))
+    ended = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL")
+    until("the job to end", lambda: parallel.job(number)["JobState"] in ended, 90)
+    node = parallel.job(number)["BatchHost"].rpartition("-")[2]
+    output = parallel.worker(f"slurm-worker-slinky-{node}", "cat", "/home/alice/out")
+    assert hellos(output) == expected(RANKS), output
+    assert parallel.job(number)["JobState"] == "COMPLETED"
+
+
+def test_srun_refuses_pmix_which_these_images_do_not_have(parallel: Slurm) -> None:
+    with pytest.raises(CommandError, match="pmix"):
+        run_as_alice(parallel, "srun", "--mpi=pmix", "true")
+    assert run_as_alice(parallel, "srun", "--mpi=list").split()[-1] == "pmi2"

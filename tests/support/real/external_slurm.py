@@ -1,0 +1,75 @@
+"""slurmctld and slurmrestd alone, outside of the Kubernetes cluster: external nodes need no slurmd."""
+
+import contextlib
+import secrets
+import subprocess
+from pathlib import Path
+
+from tests.cluster.waiting import until
+from tests.support.real import outside
+
+ADDRESS = "127.0.0.1"
+_SECONDS = 30
+
+
+class ExternalSlurm:
+    """Both of them. Each can be killed and started again, and finds what it has saved in `home`. `close` ends both."""
+
+    def __init__(self, home: Path, port: int, lines: str = "") -> None:
+        """slurmctld at this port with these lines more in slurm.conf, and slurmrestd at the next one. Starts none."""
+        self.key = secrets.token_bytes(32)
+        self.url = f"http://{ADDRESS}:{port + 1}"
+        self._home = home
+        conf = outside.conf(ADDRESS, port).replace("CR_Core", "CR_Core_Memory") + lines
+        self._files = {
+            "slurm.conf": conf.encode(),
+            "cgroup.conf": b"CgroupPlugin=disabled\n",
+            "slurm.key": secrets.token_bytes(1024),
+            "jwt.key": self.key,
+        }
+        environment = ["SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv"]
+        rest = ["env", *environment, "slurmrestd", "-s", "slurmctld", f"{ADDRESS}:{port + 1}"]
+        self._commands = {
+            "slurmctld": (outside.SLURM, ["/usr/sbin/slurmctld", "-D"]),
+            "slurmrestd": (outside.NOBODY, rest),
+        }
+        self._running: dict[str, tuple[contextlib.ExitStack, subprocess.Popen[bytes]]] = {}
+
+    def start(self, name: str) -> None:
+        """Start `slurmctld` or `slurmrestd`, unless it runs."""
+        if name not in self._running:
+            stack = contextlib.ExitStack()
+            user, command = self._commands[name]
+            daemon = outside.daemon(self._home / name, name, user, self._files, command)
+            self._running[name] = stack, stack.enter_context(daemon)
+
+    def kill(self, name: str) -> None:
+        """End it without a warning; it is gone afterwards."""
+        if name in self._running:
+            stack, process = self._running.pop(name)
+            children = _children(process.pid)
+            stack.close()
+            until(lambda: not any(Path(f"/proc/{it}").exists() for it in children), f"{name} to be gone", _SECONDS)
+
+    def close(self) -> None:
+        """End both."""
+        for name in list(self._running):
+            self.kill(name)
+
+    def scontrol(self, *words: str, user: str = "root") -> subprocess.CompletedProcess[str]:
+        """Run scontrol, as an administrator by default."""
+        _, process = self._running["slurmctld"]
+        [child] = _children(process.pid)
+        command = ["chroot", f"--userspec={user}", f"/proc/{child}/root", "scontrol", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+
+    def log(self, name: str) -> str:
+        """What it has logged."""
+        path = self._home / name / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _children(pid: int) -> list[str]:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return []

@@ -1,0 +1,105 @@
+"""The role `webhook`."""
+
+import asyncio
+import io
+import json
+import signal
+import ssl
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from sidecars import generated
+from sidecars.bridge import webhook
+from sidecars.bridge.webhook import Settings, main, parse
+from sidecars.serving import serve
+from tests.cluster.control_plane import free_ports
+from tests.support.apiserver import until
+from tests.unit.policy.bridge.test_admission import review
+
+HOST = "w.slurm.svc"
+
+
+def test_flags_become_settings() -> None:
+    assert parse(["--certificate", "/c"]) == Settings(Path("/c"))
+    assert parse(["--certificate", "/c", "--port", "9", "--log-level", "debug"]) == Settings(Path("/c"), 9, "debug")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"), [([], "--certificate"), (["--certificate", "/c", "--port", "-1"], "'-1' is not a port")]
+)
+def test_a_bad_value_is_named(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(flags)
+    assert words in capsys.readouterr().err
+
+
+def test_without_a_certificate_it_does_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["--certificate", str(tmp_path), "--port", str(free_ports(1)[0])]) == 1
+    assert f"with the certificate in {tmp_path}" in caplog.text
+
+
+async def put(folder: Path, certificate: str, key: str) -> ssl.SSLContext:
+    """Write them, as a kubelet does; what trusts them."""
+    (folder / "tls.key").write_text(key)
+    (folder / "tls.crt").write_text(certificate)
+    return ssl.create_default_context(cadata=certificate)
+
+
+async def test_it_answers_until_after_sigterm_and_ends(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    trust = await put(tmp_path, *await generated.certificate(HOST, 2))
+    program = "import sys; from sidecars.bridge import webhook; webhook.DRAIN_SECONDS = 1.0; "
+    program += "sys.exit(webhook.main(sys.argv[1:]))"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, f"--certificate={tmp_path}", f"--port={port}")
+    )
+    url = f"https://127.0.0.1:{port}"
+    async with aiohttp.ClientSession() as session:
+
+        async def ask() -> aiohttp.ClientResponse:
+            async with session.post(f"{url}/gate", data=review({}), ssl=trust, server_hostname=HOST) as answered:
+                assert json.loads(await answered.read())["response"]["allowed"]
+                return answered
+
+        async def ready() -> bool:
+            try:
+                async with session.get(f"{url}/readyz", ssl=trust, server_hostname=HOST) as answered:
+                    return answered.status == 200
+            except aiohttp.ClientConnectionError:
+                return False
+
+        try:
+            await until("it to be ready", ready)
+            assert (await ask()).headers.get("Connection") != "close"
+            process.send_signal(signal.SIGTERM)
+
+            async def draining() -> bool:
+                return (await ask()).headers.get("Connection") == "close"
+
+            await until("it to send API servers to other pods", draining)
+            assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def test_what_is_no_question_is_refused(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    trust = await put(tmp_path, *await generated.certificate(HOST, 2))
+    files = tmp_path / "tls.crt", tmp_path / "tls.key"
+    end = await serve(webhook.application(), "127.0.0.1", port, files)
+    try:
+        async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
+            async with session.post("/gate", data=b"{}", ssl=trust, server_hostname=HOST) as answered:
+                assert answered.status == 400
+                assert "not an AdmissionReview" in await answered.text()
+            async with session.post(
+                "/gate", data=io.BytesIO(b"x" * (9 << 20)), ssl=trust, server_hostname=HOST
+            ) as answered:
+                assert answered.status == 413
+    finally:
+        await end()

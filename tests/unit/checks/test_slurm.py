@@ -1,0 +1,133 @@
+"""What a check sends to Slurm, recorded by a double of the client."""
+
+from typing import Any, TypeVar
+
+from sidecars.checks.slurm import Slurm, names_of
+from sidecars.policy.checks.declared import Check
+from sidecars.slurm.checks import CheckJob, WaitingJob
+from sidecars.slurm.errors import ErrorEntry, NotFound, SlurmError
+from sidecars.slurm.protocol import Request
+from sidecars.slurm.records import Job, Jobs, Node, Nodes, Partition, Reservation
+
+T = TypeVar("T")
+CHECK = Check("net", "#!/bin/sh\n", timeout=61, env={"CHECK_SECONDS": "3"})
+
+
+class Recorder:
+    """Answers each request with the next of the answers for it, and the last one again and again."""
+
+    def __init__(self, **answers: list[Any]) -> None:
+        self.sent: list[Request[Any]] = []
+        self.answers = answers
+
+    async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
+        self.sent.append(request)
+        answers = self.answers.get(str(request), [None])
+        answer: Any = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, SlurmError):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+
+def of(answers: dict[str, list[Any]], submitter: Recorder | None = None) -> tuple[Slurm, Recorder]:
+    recorder = Recorder(**answers)
+    return Slurm(CHECK, recorder, submitter or Recorder(), "daemon", now=lambda: 1000.0), recorder
+
+
+def unknown(request: str) -> NotFound:
+    return NotFound(request, 500, (ErrorEntry(2017),))
+
+
+async def test_jobs_are_submitted_by_their_user_and_cancelled_by_slurms() -> None:
+    user = Recorder(**{"POST job/submit": [7]})
+    slurm, admin = of({}, user)
+    assert await slurm.submit("#!/bin/sh\n", ["a", "b"], "all", 15, "") == 7
+    await slurm.cancel(7)
+    [submitted] = user.sent
+    assert submitted.body is not None
+    job = submitted.body["job"]
+    assert (job["name"], job["time_limit"]["number"], job["deadline"]) == ("check-net", 3, 1195)
+    assert "CHECK_SECONDS=3" in job["environment"]
+    assert [str(it) for it in admin.sent] == ["DELETE job/7"]
+
+
+async def test_a_job_without_a_record_is_none_and_can_be_cancelled() -> None:
+    slurm, _ = of({"GET job/7": [unknown("GET job/7")], "DELETE job/7": [unknown("DELETE job/7")]})
+    assert await slurm.job(7) is None
+    await slurm.cancel(7)
+    slurm, _ = of({"GET job/7": [CheckJob(7)]})
+    assert await slurm.job(7) == CheckJob(7)
+
+
+async def test_nodes_are_asked_for_changes_from_one_second_earlier() -> None:
+    slurm, admin = of({"GET nodes/": [Nodes((Node("a"),), 900), None]})
+    assert set(await slurm.nodes()) == {"a"}
+    assert set(await slurm.nodes()) == {"a"}
+    assert [it.query for it in admin.sent] == [(), (("update_time", "899"),)]
+
+
+async def test_jobs_that_wait_for_others_are_read_again_and_those_that_wait_for_nodes_once() -> None:
+    pending = frozenset({"PENDING"})
+    depends, wants = WaitingJob(1, reason="Dependency"), WaitingJob(2, reason="Resources")
+    slurm, admin = of(
+        {
+            "GET jobs/state/": [{1: pending, 2: pending, 3: pending, 4: frozenset({"RUNNING"}), 5: pending}],
+            "GET job/1": [depends],
+            "GET job/2": [wants],
+            "GET job/3": [WaitingJob(3, name="check-net")],
+            "GET job/5": [unknown("GET job/5")],
+        }
+    )
+    assert await slurm.waiting() == [depends, wants]
+    assert await slurm.waiting() == [depends, wants]
+    assert [str(it) for it in admin.sent].count("GET job/1") == 2
+    assert [str(it) for it in admin.sent].count("GET job/2") == 1
+    assert [str(it) for it in admin.sent].count("GET job/3") == 1
+
+
+async def test_only_the_checks_own_jobs_and_reservations_are_leftovers() -> None:
+    running = frozenset({"RUNNING"})
+    jobs = (
+        Job(1, running, "check-net", user_name="daemon"),
+        Job(2, running, "check-net", user_name="mallory"),
+        Job(3, frozenset({"COMPLETED"}), "check-net", user_name="daemon"),
+        Job(4, running, "check-network", user_name="daemon"),
+    )
+    own, other = Reservation("check-net.a", "a"), Reservation("check-network.a", "a")
+    slurm, _ = of({"GET jobs/": [Jobs(jobs, 1)], "GET reservations/": [(own, other)]})
+    assert await slurm.leftovers() == [1]
+    assert await slurm.reservations() == [own]
+
+
+async def test_a_reservation_is_for_the_jobs_user_alone_and_names_the_lifted_node_first() -> None:
+    slurm, admin = of({})
+    name = await slurm.reserve(["n2", "n1"])
+    assert name == "check-net.n2.n1"
+    body = admin.sent[0].body
+    assert body is not None
+    assert (body["users"], body["node_list"]) == (["daemon"], ["n[1-2]"])
+    assert slurm.lifted(Reservation(name, "n[1-2]")) == ["n2"]
+    assert slurm.lifted(Reservation("check-net.n1", "n1")) == ["n1"]
+    await slurm.release(name)
+    assert str(admin.sent[-1]) == "DELETE reservation/check-net.n2.n1"
+
+
+async def test_partitions_are_named_in_order() -> None:
+    slurm, _ = of({"GET partitions/": [(Partition("b"), Partition("a"))]})
+    assert await slurm.partitions() == ["a", "b"]
+
+
+async def test_writes_change_one_node() -> None:
+    slurm, admin = of({})
+    await slurm.drain("a", "reason")
+    await slurm.undrain("a")
+    await slurm.comment("a", "text")
+    assert [it.body for it in admin.sent] == [
+        {"name": ["a"], "state": ["DRAIN"], "reason": "reason"},
+        {"name": ["a"], "state": ["UNDRAIN"]},
+        {"name": ["a"], "comment": "text"},
+    ]
+
+
+def test_a_text_that_is_no_hostlist_has_no_nodes() -> None:
+    assert names_of(Reservation("x", "a[1-")) == []

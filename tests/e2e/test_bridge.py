@@ -223,6 +223,32 @@ async def are_one_job(slurm: Target, pods: Sequence[Manifest]) -> tuple[int, int
     return first, other
 
 
+async def test_the_pods_of_a_batch_job_are_one_job_if_it_asks_for_that_and_else_one_each(
+    slurm: Target, world: World
+) -> None:
+    labels = {"together": {bridge.GROUP_SIZE_LABEL: "2"}, "apart": {}}
+    async with world.kubelet():
+        for name, its in labels.items():
+            pod = template(1)
+            pod["metadata"] = {"labels": {"name": name, **its}}
+            pod["spec"]["restartPolicy"] = "Never"
+            spec = {"parallelism": 2, "completions": 2, "template": pod}
+            metadata = {"namespace": world.namespace, "name": name}
+            await world.admin.create(
+                JOBS, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+            )
+
+        async def running() -> bool:
+            return [pod["status"].get("phase") for pod in await world.pods()] == ["Running"] * 4
+
+        await until("four pods to run", running, SECONDS)
+        found: dict[str, set[str]] = {name: set() for name in labels}
+        for pod in await world.pods():
+            found[pod["metadata"]["labels"]["name"]].add(pod["metadata"]["labels"][bridge.JOB_LABEL])
+        assert {name: len(its) for name, its in found.items()} == {"together": 1, "apart": 2}
+        assert {str(job.job_id) for job in await live(slurm)} == found["together"] | found["apart"]
+
+
 async def test_a_job_set_of_unequal_pods_is_one_job_that_ends_and_starts_again_as_a_whole(
     slurm: Target, world: World
 ) -> None:

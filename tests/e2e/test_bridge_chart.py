@@ -6,16 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from sidecars.contract import bridge
+from tests.support.bridge_world import slurm_conf
 from tests.support.real.configuration import controller, patch, until_running
 from tests.support.real.harness import CHARTS, CommandError, Slurm, until
 
 pytestmark = pytest.mark.timeout(300)
 
 TENANT = "physics"
-LINES = """
-NodeSet=bridge Feature=slurm-bridge
-PartitionName=slurm-bridge Nodes=bridge State=UP MaxTime=7-0
-"""
+DOCUMENTED = dict(line.split("=", 1) for line in slurm_conf().splitlines())
+LINES = "".join(f"\n{key}={DOCUMENTED[key]}" for key in ("NodeSet", "PartitionName"))
 """Of docs/bridge.md, without what the cluster of the tests sets itself."""
 
 
@@ -24,9 +23,10 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
     """A Kubernetes node that Slurm schedules, with the bridge and its tenant as docs/bridge.md describes."""
     kubectl, helm = slurm.kubernetes.kubectl, slurm.kubernetes.helm
     before = controller(slurm)["spec"].get("extraConf", "")
-    constraints = before.replace("SchedulerParameters=", "SchedulerParameters=extra_constraints,")
-    assert constraints != before
-    patch(slurm, extraConf=constraints + LINES)
+    key = "SchedulerParameters"
+    parameters = before.replace(f"{key}=", f"{key}={DOCUMENTED[key]},")
+    assert parameters != before
+    patch(slurm, extraConf=parameters + LINES)
     until_running(slurm)
     name = str(slurm.kubernetes.items("nodes")[0]["metadata"]["name"])
     words = ("slurm-bridge", str(CHARTS / "slurm-bridge"), "-n", slurm.namespace)

@@ -45,14 +45,10 @@ from sidecars.policy.bridge.records import (
 )
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.twice import given_twice
-from sidecars.policy.conditions import timestamp
-from sidecars.policy.explain.words import UNKNOWN, words
+from sidecars.policy.bridge.waiting import waiting_words
 
 MOST_PARTS = 32
 """Components of a heterogeneous job."""
-
-START_ROUNDING = 600
-"""Seconds to which the expected start of a job is rounded."""
 
 BIND_SECONDS = 15.0
 """A pod that the scheduler can't bind within this time after its release costs its job, and its node is avoided."""
@@ -312,27 +308,6 @@ def _is_for(component: Job, pod: Pod, known: AbstractSet[tuple[int | None, Shape
 
 
 _NO_REASON = frozenset({"", "None", "JobHeldUser", "JobHeldAdmin"})
-
-
-def waiting_words(job: Job) -> str:
-    """Why the job waits, with Slurm's reason in words, and when Slurm expects it to start.
-
-    The time is rounded up, because each new text is a write.
-    """
-    if job.phase is Phase.STARTING:
-        return f"Slurm job {job.job_id} is starting"
-    if job.phase is Phase.STOPPED:
-        return f"Slurm job {job.job_id} is suspended"
-    text = f"Slurm job {job.job_id} waits: "
-    if job.reason in ("", "None"):
-        text += "Slurm has not looked at it yet"
-    else:
-        known = words(job.reason)
-        text += job.reason if known is UNKNOWN else f"{job.reason}. {known.cause.rstrip('.')}"
-    if job.start_time:
-        by = timestamp(-(-job.start_time // START_ROUNDING) * START_ROUNDING)
-        text += f". Slurm expects it to start by {by}"
-    return text
 
 
 def _running(

@@ -104,7 +104,7 @@ def test_the_pods_are_deleted_when_the_job_ends_and_wait_for_the_next_one() -> N
 
 
 def test_a_pod_that_is_not_bound_costs_the_whole_heterogeneous_job() -> None:
-    released, _ = group(job=8, gated=False, node="a", unbound_seconds=60)
+    released, _ = group(job=8, gated=False, node="a", unbound_seconds=60, unbound_reason="no room")
     [found] = [it for it in act(released, jobs=(RUNNING,)) if isinstance(it, Cancel)]
     assert (found.job, found.rest) == (7, (8,))
 

@@ -11,7 +11,7 @@ from sidecars.contract.text import printable
 from sidecars.policy.bridge import records
 from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import Why
+from sidecars.policy.bridge.records import GroupKey, Why
 from sidecars.policy.bridge.shape import Shape, ShapeError, shape_of
 from sidecars.policy.bridge.tenants import Tenant
 from sidecars.policy.conditions import timestamp
@@ -69,13 +69,15 @@ def pod_of(
     scheduled = pod.status.condition("PodScheduled")
     shown = pod.status.condition(bridge.CONDITION)
     job = job_id_of(pod)
+    # Its owner can change its labels, but not of which group its job is.
+    settled = meta.annotations.get(bridge.GROUP_ANNOTATION, "") if job is not None else ""
     if group.refused and job is None:
         shape, problem = None, problem or group.problem
     return records.Pod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        key=group.key,
+        key=GroupKey(meta.namespace, settled) if settled else group.key,
         gated=gated,
         blocked=bool(gates - {bridge.GATE}),
         job=job,
@@ -104,9 +106,13 @@ def job_id_of(pod: Pod) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and int(text) < _HIGHEST_JOB else 0
 
 
-def label_patch(pod: Pod, job: int) -> Patch:
-    """Writes the job's id on a pod without one."""
-    return [*_same(pod), *_entry("/metadata/labels", pod.metadata.labels, bridge.JOB_LABEL, str(job))]
+def label_patch(pod: Pod, job: int, group: str) -> Patch:
+    """Writes the job's id, and the group that the job is for, on a pod without one."""
+    return [
+        *_same(pod),
+        *_entry("/metadata/labels", pod.metadata.labels, bridge.JOB_LABEL, str(job)),
+        *_entry("/metadata/annotations", pod.metadata.annotations, bridge.GROUP_ANNOTATION, group),
+    ]
 
 
 def release_patch(pod: Pod, node: str, end_time: int, now: float) -> Patch:

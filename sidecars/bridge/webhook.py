@@ -23,7 +23,7 @@ PATH = "/gate"
 LARGEST = 4 << 20
 """Bytes of a question. The API server accepts objects of 3 MiB."""
 QUESTION_SECONDS = 5.0
-"""For which a client may send a question. An API server waits no longer for the answer."""
+"""For which a client may send a question. It is what an API server waits for the answer."""
 DRAIN_SECONDS = 5.0
 """For which questions are answered after SIGTERM, until API servers know that the pod is going."""
 _HOST = "0.0.0.0"  # noqa: S104 - API servers come by the pod's own address

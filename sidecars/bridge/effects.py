@@ -169,7 +169,7 @@ class Effects:
     async def _label(self, action: Label) -> None:
         pod = self._pod(action.pod)
         if pod is not None and pods.job_id_of(pod) is None:
-            await self._patch(pod, pods.label_patch(pod, action.job))
+            await self._patch(pod, pods.label_patch(pod, action.job, action.pod.key.group))
             self._event(pod, "Normal", BridgeEvent.SUBMITTED, f"Slurm job {action.job} waits for this pod's resources")
 
     async def _start(self, action: Start) -> None:

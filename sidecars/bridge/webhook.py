@@ -20,8 +20,10 @@ from sidecars.serving import serve
 log = logging.getLogger(__name__)
 
 PATH = "/gate"
-LARGEST = 8 << 20
+LARGEST = 4 << 20
 """Bytes of a question. The API server accepts objects of 3 MiB."""
+QUESTION_SECONDS = 5.0
+"""For which a client may send a question. It is what an API server waits for the answer."""
 DRAIN_SECONDS = 5.0
 """For which questions are answered after SIGTERM, until API servers know that the pod is going."""
 _HOST = "0.0.0.0"  # noqa: S104 - API servers come by the pod's own address
@@ -84,7 +86,11 @@ def application(stopping: Callable[[], bool] = lambda: False) -> web.Application
 
     async def gate(request: web.Request) -> web.Response:
         try:
-            response = web.json_response(answer(await request.read()))
+            async with asyncio.timeout(QUESTION_SECONDS):
+                body = await request.read()
+            response = web.json_response(answer(body))
+        except TimeoutError:
+            return web.Response(status=408, text="the question was not sent in time\n")
         except NotAReviewError as error:
             log.warning("refused a request from %s: %s", request.remote, error)
             return web.Response(status=400, text=f"{error}\n")

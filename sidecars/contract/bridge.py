@@ -18,6 +18,9 @@ JOB_LABEL: Final = "scheduler.slinky.slurm.net/slurm-jobid"
 NODE_ANNOTATION: Final = "slinky.slurm.net/slurm-node"
 """Annotation of a pod: the Kubernetes node that its job has. Only the bridge writes it."""
 
+GROUP_ANNOTATION: Final = "slinky.slurm.net/slurm-group"
+"""Annotation of a pod with JOB_LABEL: the group of its job, as in the job's comment. Only the bridge writes it."""
+
 CONDITION: Final = "slinky.slurm.net/Queued"
 """Condition of a pod: True while it waits, with Slurm's reason."""
 

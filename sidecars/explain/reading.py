@@ -112,7 +112,18 @@ class Reader:
             answer = self._get(path, what)
             daemons = None if answer is None else _items(answer)
             slurm, exec_in = self._slurm(Question("job", number), daemons, place)
-        return Seen(self._now, self._namespace, slurm, kube, tuple(self._missing), exec_in, place)
+        tenants = self._tenants(place) if bridge_pod.lacks_tenant(asked) else None
+        return Seen(self._now, self._namespace, slurm, kube, tuple(self._missing), exec_in, place, tenants)
+
+    def _tenants(self, place: str) -> tuple[str, str] | None:
+        """The ConfigMap of the bridge beside the Slurm cluster, or of the only one; None if it can't be read."""
+        query = urllib.parse.urlencode({"labelSelector": bridge_pod.BRIDGES})
+        for path in ([f"namespaces/{place}/deployments"] if place else []) + ["deployments"]:
+            answer = self._one(f"/apis/apps/v1/{path}?{query}")
+            found = bridge_pod.tenants_of(_items(answer)) if answer is not None else None
+            if found is not None:
+                return found
+        return None
 
     def _place(self) -> str:
         """The namespace of the only Slurm cluster; "" if no or several clusters are seen."""

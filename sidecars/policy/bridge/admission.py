@@ -16,6 +16,9 @@ from sidecars.policy.bridge.pods import Patch
 VERSION = "admission.k8s.io/v1"
 
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 class NotAReviewError(ValueError):
     """What was sent isn't a question of an API server."""
 
@@ -57,7 +60,7 @@ def answer(body: bytes) -> dict[str, Any]:
     """
     try:
         review = msgspec.json.decode(body, type=_Review)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise NotAReviewError(f"not an AdmissionReview of {VERSION}: {error}") from error
     if (review.api_version, review.kind) != (VERSION, "AdmissionReview"):
         raise NotAReviewError(f"not an AdmissionReview of {VERSION}, but {review.kind} of {review.api_version}")
@@ -69,7 +72,7 @@ def answer(body: bytes) -> dict[str, Any]:
         return _review({"uid": request.uid, "allowed": False, "status": {"code": 400, "message": text}})
     try:
         pod = msgspec.json.decode(request.object, type=_Pod)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         text = f"the Slurm Bridge can't read the pod: {error}"
         return _review({"uid": request.uid, "allowed": False, "status": {"code": 400, "message": text}})
     response: dict[str, Any] = {"uid": request.uid, "allowed": True}

@@ -13,7 +13,7 @@ from sidecars.policy.bridge.claims import NONE, PodClaims
 from sidecars.policy.bridge.devices import NO_RULES, Rules
 from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.manifests import Condition, Pod
-from sidecars.policy.bridge.records import Why
+from sidecars.policy.bridge.records import GroupKey, Why
 from sidecars.policy.bridge.shape import Shape, ShapeError, shape_of
 from sidecars.policy.bridge.tenants import Tenant
 from sidecars.policy.conditions import timestamp
@@ -83,6 +83,8 @@ def pod_of(
     released = "" if gated else meta.annotations.get(bridge.NODE_ANNOTATION, "")
     shown = pod.status.condition(bridge.CONDITION)
     job = job_id_of(pod)
+    # Its owner can change its labels, but not of which group its job is.
+    settled = meta.annotations.get(bridge.GROUP_ANNOTATION, "") if job is not None else ""
     if group.refused and job is None:
         shape, problem = None, problem or group.problem
     waits = shape is None and not problem and bool(claims.missing)
@@ -90,7 +92,7 @@ def pod_of(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        key=group.key,
+        key=GroupKey(meta.namespace, settled) if settled else group.key,
         gated=gated,
         blocked=bool(gates - {bridge.GATE}),
         job=job,
@@ -130,9 +132,13 @@ def job_id_of(pod: Pod) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and int(text) < _HIGHEST_JOB else 0
 
 
-def label_patch(pod: Pod, job: int) -> Patch:
-    """Writes the job's id on a pod without one."""
-    return [*_same(pod), *_entry("/metadata/labels", pod.metadata.labels, bridge.JOB_LABEL, str(job))]
+def label_patch(pod: Pod, job: int, group: str) -> Patch:
+    """Writes the job's id, and the group that the job is for, on a pod without one."""
+    return [
+        *_same(pod),
+        *_entry("/metadata/labels", pod.metadata.labels, bridge.JOB_LABEL, str(job)),
+        *_entry("/metadata/annotations", pod.metadata.annotations, bridge.GROUP_ANNOTATION, group),
+    ]
 
 
 def release_patch(pod: Pod, node: str, end_time: int, now: float) -> Patch:

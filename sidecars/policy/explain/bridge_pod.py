@@ -14,15 +14,19 @@ from sidecars.policy.explain.words import words
 from sidecars.policy.reasons.bridge import PodQueued
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sidecars.policy.explain.records import Moment, Object, Seen
 
-TENANTS = "slurm-bridge-tenants"
+BRIDGES = "app.kubernetes.io/part-of=slurm-bridge,app.kubernetes.io/component=bridge"
+"""Labels of the bridge's Deployment and pods, whatever the names that the values of its chart set."""
 NOT_SEEN_SECONDS = 30.0
 """Time after which a pod without a condition is not merely new."""
 
 _WAITS = re.compile(r"Slurm job [0-9]+ waits: ([A-Za-z0-9_]+)(?=$|\.)")
 _BLOCKER = re.compile(r"pod ([a-z0-9.-]+)/([a-z0-9.-]+) of an ended job is still on node")
 _NO_USER = "has no Slurm user"
+_TENANTS = "--tenants="
 _LEVELS = {
     PodQueued.INCOMPLETE.value: Level.BLOCKS,
     PodQueued.REFUSED.value: Level.BLOCKS,
@@ -54,6 +58,29 @@ def blocker(pod: Object) -> tuple[str, str] | None:
     shown = objects.condition(pod, bridge.CONDITION)
     found = _BLOCKER.search(shown.message) if shown is not None and shown.status == "True" else None
     return (found[1], found[2]) if found is not None else None
+
+
+def lacks_tenant(pod: Object) -> bool:
+    """Whether the bridge has refused the pod because its namespace has no Slurm user."""
+    shown = objects.condition(pod, bridge.CONDITION)
+    return shown is not None and shown.reason == PodQueued.REFUSED.value and _NO_USER in shown.message
+
+
+def tenants_of(deployments: Iterable[Object]) -> tuple[str, str] | None:
+    """Namespace and name of the ConfigMap that the only bridge reads; None if none or several are among them."""
+    found = {
+        (objects.text(it, "metadata", "namespace"), word.removeprefix(_TENANTS))
+        for it in deployments
+        for container in objects.items(it, "spec", "template", "spec", "containers")
+        for word in _words(container)
+        if word.startswith(_TENANTS)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _words(container: Object) -> list[str]:
+    args = objects.dig(container, "args")
+    return [it for it in args if isinstance(it, str)] if isinstance(args, list) else []
 
 
 def state(pod: Object, seen: Seen) -> str:
@@ -104,7 +131,7 @@ def _not_seen(pod: Object, seen: Seen, about: str) -> Finding:
     text = "The Slurm Bridge has reported nothing about the pod: it does not run, or gets no answer from Slurm."
     remedy = "See its log. It changes nothing while Slurm's answers are missing or not plausible."
     place = f"-n {seen.slurm_namespace} " if seen.slurm_namespace else ""
-    command = f"kubectl {place}logs -l app.kubernetes.io/name=slurm-bridge --tail=50"
+    command = f"kubectl {place}logs -l {BRIDGES} --tail=50"
     return Finding("NotReported", Level.BLOCKS, about, text, remedy, (command,))
 
 
@@ -135,11 +162,10 @@ def _reported(pod: Object, shown: objects.ConditionSeen, seen: Seen, about: str)
         cause,
         plain(known.remedy) if known is not None else "",
     )
-    if shown.reason == PodQueued.REFUSED.value and _NO_USER in shown.message:
-        place = seen.slurm_namespace or "NAMESPACE_OF_THE_BRIDGE"
+    if lacks_tenant(pod):
         remedy = f"An administrator adds {seen.namespace} to `tenants` in the values of the chart slurm-bridge."
-        command = f"kubectl -n {place} get configmap {TENANTS} -o yaml"
-        return replace(found, code="NoTenant", remedy=remedy, commands=(command,))
+        commands = () if seen.tenants is None else ("kubectl -n {} get configmap {} -o yaml".format(*seen.tenants),)
+        return replace(found, code="NoTenant", remedy=remedy, commands=commands)
     if shown.reason == PodQueued.REFUSED.value and shown.message.startswith("Slurm refuses"):
         return replace(found, event="the Slurm Bridge submits the job again, at most 2 minutes later")
     if shown.reason == PodQueued.JOB_UNKNOWN.value:

@@ -173,6 +173,8 @@ class Seen:
     """What a command for Slurm begins with: `kubectl -n slurm exec slurm-controller-0 -c slurmctld --`."""
     slurm_namespace: str = ""
     """The namespace of the Slurm cluster that schedules the pod which was asked for; "" for any other question."""
+    tenants: tuple[str, str] | None = None
+    """Namespace and name of the ConfigMap with the tenants of the Slurm Bridge. None: not asked for, or not found."""
 
     def command(self, words: str) -> str:
         """A command of Slurm as the user types it."""

@@ -123,7 +123,7 @@ async def test_what_slurm_does_not_decide_stays_the_tenants(world: World, tenant
 
 async def test_the_bridge_may_label_and_release_a_pod_once(world: World, tenant: Client) -> None:
     made = await tenant.create(PODS, without_gate(world.namespace))
-    label = pods.label_patch(msgspec.convert(made, Pod), 7)
+    label = pods.label_patch(msgspec.convert(made, Pod), 7, made["metadata"]["uid"])
     await world.account.json_patch(PODS, world.namespace, "p", label, msgspec.Raw)
     labelled = msgspec.convert(await world.admin.get(PODS, world.namespace, "p"), Pod)
     release = pods.release_patch(labelled, world.nodes[0], 0, 0.0)

@@ -1,8 +1,8 @@
 """What someone tries who has all rights in one namespace, and none elsewhere: to use what Slurm has given to others."""
 
 import json
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,9 +17,6 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 from tests.support.bridge_world import World, all_rights, another_namespace, without_gate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ATTACKER = ("attacker", "system:authenticated")
 KUBELET = ("system:nodes", "system:authenticated")
@@ -51,10 +48,13 @@ async def run_a_pod(world: World, name: str = "p", *, bound: bool = True, **spec
         # A node that another pod has already. The scheduler waits for it.
         spec["nodeSelector"] = {"never": "there"}
     await world.admin.create(PODS, without_gate(world.namespace, name, **spec))
-    for released in (False, True):
+    steps: tuple[Callable[[Pod], pods.Patch], ...] = (
+        lambda it: pods.label_patch(it, 7, it.metadata.uid),
+        lambda it: pods.release_patch(it, world.nodes[0], 0, 0.0),
+    )
+    for patch in steps:
         found = msgspec.convert(await world.admin.get(PODS, world.namespace, name), Pod)
-        patch = pods.release_patch(found, world.nodes[0], 0, 0.0) if released else pods.label_patch(found, 7)
-        await world.account.json_patch(PODS, world.namespace, name, patch, msgspec.Raw)
+        await world.account.json_patch(PODS, world.namespace, name, patch(found), msgspec.Raw)
     if bound:
         await world.until("the scheduler to bind the pod", lambda: world.place(name))
         running = {"status": {"phase": "Running"}}
@@ -177,8 +177,8 @@ async def test_finalizing_a_namespace_does_not_take_it_out_of_slurms_hands(
     item = await attacker.get(NAMESPACES, None, world.namespace)
     del item["metadata"]["labels"]["slurm-bridge"]
     path = f"/api/v1/namespaces/{world.namespace}/finalize"
-    credentials = f"--kubeconfig={plane.client('attacker', *ATTACKER)}"
-    words: list[str | Path] = [tool("kubectl"), credentials, "replace", "--raw", path, "-f-"]
+    config = plane.client("attacker", *ATTACKER)
+    words: Any = [tool("kubectl"), f"--kubeconfig={config}", "replace", "--raw", path, "-f-"]
     with pytest.raises(ClusterError, match=NAMESPACE_LABEL):
         run(words, stdin=json.dumps(item), seconds=30)
 
@@ -250,3 +250,48 @@ async def test_the_time_limit_of_the_job_is_not_raised(world: World, attacker: C
         await world.account.merge_patch(PODS, world.namespace, "p", {"spec": {"activeDeadlineSeconds": 60}})
         with pytest.raises(ApiError, match="activeDeadlineSeconds"):
             await attacker.merge_patch(PODS, world.namespace, "p", {"spec": {"activeDeadlineSeconds": seconds}})
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{bridge.GROUP_LABEL: "other", bridge.GROUP_SIZE_LABEL: "2"}, {"scheduling.x-k8s.io/pod-group": "other"}],
+    ids=["group", "pod group"],
+)
+async def test_a_pod_that_changes_its_group_is_deleted_at_the_end_of_its_job_all_the_same(
+    world: World, tenant: Client, labels: dict[str, str]
+) -> None:
+    async with world.bridge():
+        await world.records()
+        await world.create()
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {world.nodes[0]: 1})
+        await world.until("the pod to be bound", world.place)
+        await tenant.merge_patch(PODS, world.namespace, "p", {"metadata": {"labels": labels}})
+        world.slurm.job_end(job.job_id)
+        await world.gone()
+
+
+async def test_a_pod_that_leaves_its_group_is_deleted_at_the_end_of_its_job_all_the_same(
+    world: World, tenant: Client
+) -> None:
+    async with world.bridge():
+        await world.records()
+        await world.create(group=("g", 1))
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {world.nodes[0]: 1})
+        await world.until("the pod to be bound", world.place)
+        alone = {"metadata": {"labels": {bridge.GROUP_LABEL: None, bridge.GROUP_SIZE_LABEL: None}}}
+        await tenant.merge_patch(PODS, world.namespace, "p", alone)
+        world.slurm.job_end(job.job_id)
+        await world.gone()
+
+
+async def test_nobody_else_writes_the_group_of_a_pods_job(world: World, attacker: Client) -> None:
+    other = {"metadata": {"annotations": {bridge.GROUP_ANNOTATION: "group/other"}}}
+    for subresource in (None, "status"):
+        with pytest.raises(ApiError, match="only the Slurm Bridge writes the annotation"):
+            await attacker.merge_patch(PODS, world.namespace, "p", other, subresource=subresource)
+    item = without_gate(world.namespace, "q")
+    item["metadata"]["annotations"] = other["metadata"]["annotations"]
+    with pytest.raises(ApiError, match="only the Slurm Bridge writes the annotation"):
+        await attacker.create(PODS, item)

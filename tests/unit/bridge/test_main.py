@@ -29,7 +29,8 @@ async def test_a_pod_goes_through_the_whole_protocol(world: World) -> None:
         assert not world.released()
         world.slurm.job_run(job.job_id, {"k1": 1})
         await world.until("the release", world.released)
-        assert world.pod()["metadata"]["annotations"] == {bridge.NODE_ANNOTATION: "k1"}
+        written = world.pod()["metadata"]
+        assert written["annotations"] == {bridge.NODE_ANNOTATION: "k1", bridge.GROUP_ANNOTATION: written["uid"]}
         world.bind()
         await world.until("the condition to be over", lambda: world.condition()["reason"] == "Released")
         world.slurm.job_end(job.job_id, state="TIMEOUT")

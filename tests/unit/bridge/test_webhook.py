@@ -6,6 +6,7 @@ import json
 import signal
 import ssl
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -87,7 +88,7 @@ async def test_it_answers_until_after_sigterm_and_ends(tmp_path: Path) -> None:
                 await process.wait()
 
 
-async def test_what_is_no_question_is_refused(tmp_path: Path) -> None:
+async def test_what_is_no_question_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports(1)
     trust = await put(tmp_path, *await generated.certificate(HOST, 2))
     files = tmp_path / "tls.crt", tmp_path / "tls.key"
@@ -101,5 +102,15 @@ async def test_what_is_no_question_is_refused(tmp_path: Path) -> None:
                 "/gate", data=io.BytesIO(b"x" * (9 << 20)), ssl=trust, server_hostname=HOST
             ) as answered:
                 assert answered.status == 413
+            monkeypatch.setattr(webhook, "QUESTION_SECONDS", 0.05)
+            never = asyncio.Event()
+
+            async def slowly() -> AsyncIterator[bytes]:
+                yield b"{"
+                await never.wait()
+
+            async with session.post("/gate", data=slowly(), ssl=trust, server_hostname=HOST) as answered:
+                assert answered.status == 408
+                never.set()
     finally:
         await end()

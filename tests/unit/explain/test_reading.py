@@ -190,6 +190,42 @@ def test_the_pod_that_a_pod_of_the_bridge_waits_for_is_read(fake: FakeKubectl) -
     assert old in (tenant(fake, bridged(why="NodeNotFree", message=message), "slurm").kube.pods or ())
 
 
+SELECTED = "labelSelector=app.kubernetes.io%2Fpart-of%3Dslurm-bridge%2Capp.kubernetes.io%2Fcomponent%3Dbridge"
+NO_USER = ("Refused", "namespace physics has no Slurm user: an administrator adds it to the ConfigMap of tenants")
+
+
+def bridge_deployment(namespace: str, tenants: str) -> Any:
+    containers = [{"args": ["bridge", f"--tenants={tenants}"]}]
+    return {
+        "metadata": {"name": "q", "namespace": namespace},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    }
+
+
+def test_the_config_map_of_the_tenants_is_found_by_the_bridge_whatever_its_name(fake: FakeKubectl) -> None:
+    beside = f"/apis/apps/v1/namespaces/slurm/deployments?{SELECTED}"
+    fake.lists(beside, "Deployment", bridge_deployment("slurm", "queue-tenants"))
+    assert tenant(fake, bridged(why=NO_USER[0], message=NO_USER[1]), "slurm").tenants == ("slurm", "queue-tenants")
+
+
+def test_a_bridge_in_another_namespace_is_found_too(fake: FakeKubectl) -> None:
+    fake.lists(f"/apis/apps/v1/namespaces/slurm/deployments?{SELECTED}", "Deployment")
+    fake.lists(f"/apis/apps/v1/deployments?{SELECTED}", "Deployment", bridge_deployment("bridges", "theirs"))
+    assert tenant(fake, bridged(why=NO_USER[0], message=NO_USER[1]), "slurm").tenants == ("bridges", "theirs")
+
+
+def test_without_the_right_to_read_the_bridge_the_config_map_is_not_guessed(fake: FakeKubectl) -> None:
+    fake.paths[f"/apis/apps/v1/namespaces/slurm/deployments?{SELECTED}"] = forbidden("list", "deployments", "apps")
+    fake.paths[f"/apis/apps/v1/deployments?{SELECTED}"] = forbidden("list", "deployments", "apps")
+    seen = tenant(fake, bridged(why=NO_USER[0], message=NO_USER[1]), "slurm")
+    assert (seen.tenants, seen.missing) == (None, ())
+
+
+def test_the_bridge_is_not_read_for_a_pod_that_has_a_tenant(fake: FakeKubectl) -> None:
+    tenant(fake, bridged(), "slurm")
+    assert not [it for it in fake.asked() if "deployments" in " ".join(it)]
+
+
 def test_a_label_that_is_no_job_id_is_not_asked_for(fake: FakeKubectl) -> None:
     asked = bridged()
     asked["metadata"]["labels"][bridge.JOB_LABEL] = "12;reboot"

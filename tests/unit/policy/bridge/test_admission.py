@@ -68,6 +68,12 @@ def test_anything_but_the_creation_of_a_pod_is_refused(request_: dict[str, Any],
     assert f"and not for {what}" in response["status"]["message"]
 
 
+def test_what_nobody_can_read_to_its_end_is_no_question() -> None:
+    deep = b'"spec": {"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    with pytest.raises(NotAReviewError):
+        answer(review({}).replace(b'"spec": {}', deep))
+
+
 @pytest.mark.parametrize("content", [None, {"spec": {"schedulingGates": "all"}}, {"spec": {"nodeName": 3}}, []])
 def test_a_pod_that_cannot_be_read_is_refused(content: Any) -> None:
     response = answer(review({}, object=content))["response"]
@@ -80,6 +86,7 @@ def test_a_pod_that_cannot_be_read_is_refused(content: Any) -> None:
     [
         b"",
         b"\xff",
+        b"[" * 100_000,
         b"[]",
         b"{}",
         json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).encode(),

@@ -91,12 +91,23 @@ def test_a_namespace_without_a_tenant_or_with_a_wrong_one_is_named() -> None:
     assert problem == ""
 
 
+def test_the_group_of_a_pod_with_a_job_is_that_of_its_job_whatever_its_labels_are_now() -> None:
+    group = {bridge.GROUP_ANNOTATION: "group/g"}
+    labelled = {"labels": {bridge.JOB_LABEL: "7"}}
+    assert seen(metadata={**labelled, "annotations": group}).key == GroupKey("team", "group/g")
+    # Without a job, the annotation can't be the bridge's. A pod of an earlier version of the bridge has none.
+    assert seen(metadata={"annotations": group}).key == GROUP.key
+    assert seen(metadata=labelled).key == GROUP.key
+
+
 def test_the_label_is_written_on_the_version_that_had_none() -> None:
-    patch = pods.label_patch(pod(), 7)
+    patch = pods.label_patch(pod(), 7, "group/g")
     assert {"op": "test", "path": "/metadata/resourceVersion", "value": "5"} in patch
-    assert operated(manifest(), patch)["metadata"]["labels"] == {bridge.JOB_LABEL: "7"}
+    written = operated(manifest(), patch)["metadata"]
+    assert written["labels"] == {bridge.JOB_LABEL: "7"}
+    assert written["annotations"] == {bridge.GROUP_ANNOTATION: "group/g"}
     labels = {"labels": {"app": "x"}}
-    found = operated(manifest(metadata=labels), pods.label_patch(pod(metadata=labels), 7))
+    found = operated(manifest(metadata=labels), pods.label_patch(pod(metadata=labels), 7, "group/g"))
     assert found["metadata"]["labels"] == {"app": "x", bridge.JOB_LABEL: "7"}
 
 

@@ -133,12 +133,27 @@ def test_a_missing_tenant_names_the_config_map_and_who_adds_it() -> None:
     manifest = ManifestPod(Metadata("train-0", "physics", "uid-of-train-0"))
     shape, problem = shape_or_problem(manifest, {}, {}, {})
     shown = reported(gated(job=None, shape=shape, problem=problem))
-    finding = the_only(waiting(*shown, number=""), slurm_namespace="slurm")
+    finding = the_only(waiting(*shown, number=""), slurm_namespace="slurm", tenants=("slurm", "queue-tenants"))
     assert (finding.code, finding.level) == ("NoTenant", Level.BLOCKS)
     # An edited ConfigMap would be that of the values again after the next upgrade of the chart.
     assert finding.remedy == "An administrator adds physics to `tenants` in the values of the chart slurm-bridge."
-    assert finding.commands == ("kubectl -n slurm get configmap slurm-bridge-tenants -o yaml",)
+    assert finding.commands == ("kubectl -n slurm get configmap queue-tenants -o yaml",)
+    assert the_only(waiting(*shown, number=""), slurm_namespace="slurm").commands == ()
     assert answered(waiting(*shown, number="")).state == "Pending, not scheduled, no Slurm job yet"
+
+
+def deployment(*args: str, namespace: str = "slurm") -> Object:
+    containers = [{"name": "bridge", "args": ["bridge", *args]}]
+    return {"metadata": {"namespace": namespace}, "spec": {"template": {"spec": {"containers": containers}}}}
+
+
+def test_the_config_map_of_the_tenants_is_the_one_that_the_only_bridge_reads() -> None:
+    one = deployment("--namespace=slurm", "--tenants=mine")
+    assert bridge_pod.tenants_of([one]) == ("slurm", "mine")
+    assert bridge_pod.tenants_of([]) is None
+    assert bridge_pod.tenants_of([deployment("--namespace=slurm")]) is None
+    assert bridge_pod.tenants_of([one, deployment("--tenants=others", namespace="b")]) is None
+    assert bridge_pod.tenants_of([{"spec": {"template": {"spec": {"containers": [{"args": [7, None]}]}}}}]) is None
 
 
 def test_a_pod_that_can_have_no_job_quotes_the_bridge() -> None:
@@ -226,7 +241,7 @@ def test_a_pod_without_a_condition_is_new_or_the_bridge_does_not_run(
     finding = the_only(waiting(number=number, age=age), slurm_namespace="slurm")
     assert (finding.code, finding.level) == (code, level)
     assert finding.commands == (
-        ("kubectl -n slurm logs -l app.kubernetes.io/name=slurm-bridge --tail=50",) if code == "NotReported" else ()
+        (f"kubectl -n slurm logs -l {bridge_pod.BRIDGES} --tail=50",) if code == "NotReported" else ()
     )
 
 

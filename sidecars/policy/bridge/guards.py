@@ -46,7 +46,7 @@ class Gone:
 
 
 def worker_of(record: Node, facts: extra.PodFacts | None, pod: Pod | None) -> Worker | None:
-    """The worker of a Slurm node, by what the node's Extra says; None without one whose Epilog waits for pods.
+    """The worker of a Slurm node, by the node's Extra; None without one whose Epilog waits for pods.
 
     `pod`: the pod of that namespace and name.
     """
@@ -58,7 +58,7 @@ def worker_of(record: Node, facts: extra.PodFacts | None, pod: Pod | None) -> Wo
 
 
 def kinds(records: Iterable[Node], workers: Mapping[str, Worker]) -> dict[str, Kind]:
-    """What the pods of each partition get, by what Slurm says of its nodes. `workers` by their Slurm nodes.
+    """What the pods of each partition get, by the records of its nodes. `workers` by their Slurm nodes.
 
     A partition without nodes isn't among them.
     """
@@ -139,7 +139,7 @@ def _unbounded(container: Container) -> str:
 
 
 def _bounded(requests: Mapping[str, str], limits: Mapping[str, str], name: str) -> bool:
-    # The API server writes the limit as the request where there is none.
+    # The API server writes the limit as a missing request.
     return name in limits and requests.get(name, limits[name]) == limits[name]
 
 

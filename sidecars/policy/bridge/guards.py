@@ -65,15 +65,16 @@ def kinds(records: Iterable[Node], workers: Mapping[str, Worker]) -> dict[str, K
     external: dict[str, str] = {}
     native: dict[str, str] = {}
     unready: dict[str, str] = {}
-    for it in sorted(records, key=lambda it: it.name):
+    for it in records:
+        is_external = "EXTERNAL" in it.states
+        lists = [external if is_external else native]
+        # A node that power saving has stopped has no pod. It gets one before a job runs there.
+        if not is_external and it.name not in workers and not states.is_under_power_saving(it.states):
+            lists.append(unready)
         for partition in it.partitions:
-            if "EXTERNAL" in it.states:
-                external.setdefault(partition, it.name)
-                continue
-            native.setdefault(partition, it.name)
-            # A node that power saving has stopped has no pod. It gets one before a job runs there.
-            if it.name not in workers and not states.is_under_power_saving(it.states):
-                unready.setdefault(partition, it.name)
+            for names in lists:
+                # The messages name the same node each time.
+                names[partition] = min(it.name, names.get(partition, it.name))
     found = dict.fromkeys(external, EXTERNAL) | dict.fromkeys(native, GUARD)
     for partition, name in unready.items():
         found[partition] = Kind(

@@ -18,7 +18,7 @@ GUARD_OUTPUT = "/dev/./null"
 """The output of a guard, by which it is one.
 
 The Epilog needs something that is in its environment (SLURM_JOB_STDOUT), and that the job's user can't change while the
-job runs. The comment and the name can be changed. The path is that of /dev/null, and one that nobody else writes like this.
+job runs. The comment and the name can be changed. The path is that of /dev/null, as nobody else writes it.
 """
 
 

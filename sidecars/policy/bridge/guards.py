@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sidecars.contract import bridge, extra
+from sidecars.contract.reasons import Owner
 from sidecars.policy.bridge.manifests import Container, Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import GPUS, constraint
-from sidecars.slurm import states
+from sidecars.slurm import owners, states
 from sidecars.slurm.records import Node
 
 EXTERNAL, GUARD = Kind(), Kind(guard=True)
@@ -180,9 +181,9 @@ def _is_gone(job: Job, kube_node: str, view: View) -> bool:
 
 
 def _is_left(pod: SeenPod, view: View) -> bool:
-    """Whether nothing in Slurm has what the pod uses: its job has ended, and no Epilog waits for the pod."""
-    job, component = view.components.get(pod.job or 0, (None, None))
-    if job is None or component is None:
+    """Whether no guard has what the pod uses: its job has ended, and no Epilog waits for the pod, or it is no guard."""
+    _, component = view.components.get(pod.job or 0, (None, None))
+    if component is None or not component.guard:
         return True
     return component.phase is Phase.ENDED and not component.completing
 
@@ -190,6 +191,9 @@ def _is_left(pod: SeenPod, view: View) -> bool:
 def _drain(record: Node, left: SeenPod | None, completing: Iterable[Job]) -> Iterator[Drain | Undrain]:
     drained = states.is_drain(record.states)
     if left is not None and not drained:
-        yield Drain(record.name, f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} of an ended job still runs")
+        text = f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} runs here without a guard"
+        # Whoever has given another reason ends this drain. slurmctld's own words are replaced, because it ends none.
+        foreign = owners.owner_of(record) is Owner.FOREIGN and not record.reason.startswith(bridge.DRAIN_PREFIX)
+        yield Drain(record.name, "" if foreign else text)
     elif left is None and drained and record.reason.startswith(bridge.DRAIN_PREFIX) and not any(completing):
         yield Undrain(record.name)

@@ -99,7 +99,7 @@ async def test_a_node_that_loses_its_guard_with_a_pod_on_it_is_drained_until_the
         terminates(world)
         world.slurm.job_end(job.job_id, state="NODE_FAIL")
         await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
-        assert world.slurm.nodes["w0"].reason == "slurm-bridge: pod team/p of an ended job still runs"
+        assert world.slurm.nodes["w0"].reason == "slurm-bridge: pod team/p runs here without a guard"
         world.kube.remove(PODS, "team", "p")
         await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
 

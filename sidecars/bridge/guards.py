@@ -85,8 +85,8 @@ class Guards:
                         await self._write(worker, text)
                     case Drain(name, reason):
                         drains = True
-                        await self._slurm.call(protocol.update_nodes([name], state=["DRAIN"], reason=reason))
-                        log.warning("Slurm node %s is drained: %s", name, reason)
+                        await self._slurm.call(protocol.update_nodes([name], state=["DRAIN"], reason=reason or None))
+                        log.warning("Slurm node %s is drained: %s", name, reason or "its reason remains")
                     case Undrain(name):
                         drains = True
                         await self._slurm.call(protocol.update_nodes([name], state=["UNDRAIN"]))

@@ -1,5 +1,6 @@
 """What `shipper` remembers of jobs and their files. No decisions."""
 
+import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -102,6 +103,6 @@ def outputs(paths: Iterable[tuple[bytes, str]]) -> tuple[Output, ...]:
     """The files without /dev/null, each once. Both streams in one file count as stdout."""
     found: dict[bytes, str] = {}
     for path, stream in paths:
-        if path and path != b"/dev/null":
+        if path and posixpath.normpath(path) != b"/dev/null":
             found.setdefault(path, stream)
     return tuple(Output(path, stream) for path, stream in found.items())

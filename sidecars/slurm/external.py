@@ -15,10 +15,10 @@ STATES_ENDED = frozenset(
 on each of its nodes until the Epilog there has ended; until all have, it is COMPLETING as well."""
 
 GUARD_OUTPUT = "/dev/./null"
-"""Where the output of a guard goes, by which it is one.
+"""The output of a guard, by which it is one.
 
-The Epilog needs something that it is told (SLURM_JOB_STDOUT), and that the job's user can't change while the job runs.
-The comment and the name can be changed. The path is that of /dev/null, and one that nobody else writes like this.
+The Epilog needs something that is in its environment (SLURM_JOB_STDOUT), and that the job's user can't change while the
+job runs. The comment and the name can be changed. The path is that of /dev/null, as nobody else writes it.
 """
 
 

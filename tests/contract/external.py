@@ -102,6 +102,22 @@ async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(slu
 
 
 @scenario
+async def a_guard_is_a_batch_job_that_waits_for_its_start(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    request = dataclasses.replace(ONE, guard=True)
+    job_id = await slurm.call(protocol.submit_external(request), user=USER)
+    found = await job(slurm, job_id)
+    assert (found.guard, found.external, found.blocked) == (True, False, True)
+    assert (found.user_name, found.comment, found.admin_comment) == (USER, "mine", "")
+    await slurm.call(protocol.start_external(job_id, "ours"))
+    found = await job(slurm, job_id)
+    assert (found.guard, found.blocked, found.admin_comment) == (True, False, "ours")
+    assert not (await job(slurm, await slurm.call(protocol.submit_external(ONE), user=USER))).guard
+    await slurm.call(protocol.cancel_job(job_id))
+    assert await states(slurm, job_id) == [{"CANCELLED"}]
+
+
+@scenario
 async def a_running_job_has_what_its_tasks_request_and_its_record_keeps_it(slurm: Target, run: Run) -> None:
     await fresh(slurm)
     several = ExternalRequest("g", "all", "mine", tasks=3, max_nodes=3, cpus_per_task=2, memory_per_task=500)

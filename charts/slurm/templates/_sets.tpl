@@ -61,8 +61,8 @@ Call with a list: root context, the nodeset.
 {{- end }}
 
 {{- /*
-A nodeset whose Epilog (files/epilog-slurm-bridge.sh) sees the annotations of its pod, and whose annotation tells the Slurm
-Bridge that the Epilog waits. Call with the nodeset.
+A nodeset whose Epilog (files/epilog-slurm-bridge.sh) sees the annotations of its pod, and by whose annotation the
+Slurm Bridge knows that the Epilog waits. Call with the nodeset.
 */}}
 {{- define "slurm.withGuard" -}}
 {{- $metadata := .metadata | default dict -}}

@@ -13,7 +13,7 @@ slurmd, or on nodes with a slurmd a batch job, the guard. When the job runs, the
 - `admission`: what the webhook answers that adds the gate.
 - `certificate`: when its certificate is renewed.
 - `nodes`: what to do about the records of nodes in Slurm.
-- `guards`: nodes with a slurmd: where a pod gets a guard, and what the Epilog is told.
+- `guards`: nodes with a slurmd: where a pod gets a guard, and what is written for the Epilogs.
 
 What the caller has to do, so that the decisions are right:
 - Read the details of jobs that are new or have changed state first, and then the states of all jobs

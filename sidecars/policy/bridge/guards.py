@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sidecars.contract import bridge, extra
+from sidecars.contract.reasons import Owner
 from sidecars.policy.bridge.manifests import Container, Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import constraint
-from sidecars.slurm import states
+from sidecars.slurm import owners, states
 from sidecars.slurm.records import Node
 
 EXTERNAL, GUARD = Kind(), Kind(guard=True)
@@ -46,7 +47,7 @@ class Gone:
 
 
 def worker_of(record: Node, facts: extra.PodFacts | None, pod: Pod | None) -> Worker | None:
-    """The worker of a Slurm node, by what the node's Extra says; None without one whose Epilog waits for pods.
+    """The worker of a Slurm node, by the node's Extra; None without one whose Epilog waits for pods.
 
     `pod`: the pod of that namespace and name.
     """
@@ -58,22 +59,23 @@ def worker_of(record: Node, facts: extra.PodFacts | None, pod: Pod | None) -> Wo
 
 
 def kinds(records: Iterable[Node], workers: Mapping[str, Worker]) -> dict[str, Kind]:
-    """What the pods of each partition get, by what Slurm says of its nodes. `workers` by their Slurm nodes.
+    """What the pods of each partition get, by the records of its nodes. `workers` by their Slurm nodes.
 
     A partition without nodes isn't among them.
     """
     external: dict[str, str] = {}
     native: dict[str, str] = {}
     unready: dict[str, str] = {}
-    for it in sorted(records, key=lambda it: it.name):
+    for it in records:
+        is_external = "EXTERNAL" in it.states
+        lists = [external if is_external else native]
+        # A node that power saving has stopped has no pod. It gets one before a job runs there.
+        if not is_external and it.name not in workers and not states.is_under_power_saving(it.states):
+            lists.append(unready)
         for partition in it.partitions:
-            if "EXTERNAL" in it.states:
-                external.setdefault(partition, it.name)
-                continue
-            native.setdefault(partition, it.name)
-            # A node that power saving has stopped has no pod. It gets one before a job runs there.
-            if it.name not in workers and not states.is_under_power_saving(it.states):
-                unready.setdefault(partition, it.name)
+            for names in lists:
+                # The messages name the same node each time.
+                names[partition] = min(it.name, names.get(partition, it.name))
     found = dict.fromkeys(external, EXTERNAL) | dict.fromkeys(native, GUARD)
     for partition, name in unready.items():
         found[partition] = Kind(
@@ -147,7 +149,7 @@ def _unbounded(container: Container) -> str:
 
 
 def _bounded(requests: Mapping[str, str], limits: Mapping[str, str], name: str) -> bool:
-    # The API server writes the limit as the request where there is none.
+    # The API server writes the limit as a missing request.
     return name in limits and requests.get(name, limits[name]) == limits[name]
 
 
@@ -187,9 +189,9 @@ def _is_gone(job: Job, kube_node: str, view: View) -> bool:
 
 
 def _is_left(pod: SeenPod, view: View) -> bool:
-    """Whether nothing in Slurm has what the pod uses: its job has ended, and no Epilog waits for the pod."""
-    job, component = view.components.get(pod.job or 0, (None, None))
-    if job is None or component is None:
+    """Whether no guard has what the pod uses: its job has ended, and no Epilog waits for the pod, or it is no guard."""
+    _, component = view.components.get(pod.job or 0, (None, None))
+    if component is None or not component.guard:
         return True
     return component.phase is Phase.ENDED and not component.completing
 
@@ -197,6 +199,9 @@ def _is_left(pod: SeenPod, view: View) -> bool:
 def _drain(record: Node, left: SeenPod | None, completing: Iterable[Job]) -> Iterator[Drain | Undrain]:
     drained = states.is_drain(record.states)
     if left is not None and not drained:
-        yield Drain(record.name, f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} of an ended job still runs")
+        text = f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} runs here without a guard"
+        # Whoever has given another reason ends this drain. slurmctld's own words are replaced, because it ends none.
+        foreign = owners.owner_of(record) is Owner.FOREIGN and not record.reason.startswith(bridge.DRAIN_PREFIX)
+        yield Drain(record.name, "" if foreign else text)
     elif left is None and drained and record.reason.startswith(bridge.DRAIN_PREFIX) and not any(completing):
         yield Undrain(record.name)

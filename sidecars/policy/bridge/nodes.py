@@ -122,7 +122,7 @@ class SetExtra:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Drain the node with this reason."""
+    """Drain the node with this reason; "" for the reason that it has."""
 
     name: str
     reason: str

@@ -10,7 +10,7 @@ Observed with Slurm 26.05:
 - The CPUs, the memory and the GRES that a job has on its nodes remain in its record after its end.
 - A user's own token submits a held job, but can't set its admin comment. One update with SlurmUser's token sets the
   admin comment and lets the held job start.
-- The user of a running job can't change where its output goes (422), but its comment and its name.
+- The user of a running job can't change the path of its output (422), but its comment and its name.
 - A running job can give up nodes (`scontrol update NumNodes=`) without a change of its states, but not change its CPUs
   or tasks. It is never requeued. To make it a held job changes nothing of it.
 - A suspended job keeps what it had in its record, and others get its cores. It continues beside them when it is
@@ -184,7 +184,7 @@ def _body(job: ExternalRequest) -> dict[str, Any]:
 
 
 def _guard() -> dict[str, Any]:
-    """What makes a job a guard. It is never queued again: its pods end with it."""
+    """What a guard has beyond an external job. It is never queued again: its pods end with it."""
     output = {"standard_output": GUARD_OUTPUT, "standard_error": "/dev/null", "standard_input": "/dev/null"}
     return {"script": _GUARD, "current_working_directory": "/", "requeue": False, **output}
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sidecars.logs.edge import RealFiles, Shelf, read_job
 from sidecars.logs.records import NO_TASK, Job, Missing, Output, Refused, Source
+from sidecars.slurm.external import GUARD_OUTPUT
 
 ME = os.getuid()
 
@@ -276,6 +277,8 @@ def test_two_streams_in_one_file_are_one_output() -> None:
 
 def test_no_output_is_no_file() -> None:
     assert read_job(record(stdout="/dev/null", stderr=""), "w-0", 0).outputs == ()
+    # The output of a guard of the Slurm Bridge.
+    assert read_job(record(stdout=GUARD_OUTPUT, stderr="/dev/null"), "w-0", 0).outputs == ()
 
 
 def test_a_task_of_an_array_has_the_file_that_slurmctld_named() -> None:

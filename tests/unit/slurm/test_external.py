@@ -1,5 +1,6 @@
 """Requests about external jobs, and real answers of Slurm 26.05."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,7 +9,7 @@ import pytest
 
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.external import ExternalRequest, Gres
+from sidecars.slurm.external import GUARD_OUTPUT, Allocation, ExternalRequest, Gres
 from sidecars.slurm.protocol import Request, decode
 
 T = TypeVar("T")
@@ -55,6 +56,16 @@ def test_a_component_is_found_among_the_records_of_all_of_the_job() -> None:
         assert (job.job_id, job.het_id, job.het_offset, job.cpus_per_task) == (job_id, 1, offset, cpus)
     with pytest.raises(Malformed):
         answer(protocol.get_external_job(3), "v0.0.45-external_components")
+
+
+def test_a_guard_is_a_batch_job_that_is_never_queued_again() -> None:
+    found = body(dataclasses.replace(ONE, guard=True))
+    assert "flags" not in found
+    assert found["script"] == "#!/bin/sh\nexec sleep infinity\n"
+    assert (found["hold"], found["requeue"], found["current_working_directory"]) == (True, False, "/")
+    assert found["standard_output"] == GUARD_OUTPUT
+    same = {key: value for key, value in body(ONE).items() if key != "flags"}
+    assert same.items() <= found.items()
 
 
 def test_a_heterogeneous_job_is_submitted_as_a_list_of_components() -> None:

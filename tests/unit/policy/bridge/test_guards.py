@@ -140,10 +140,18 @@ def test_a_guard_of_a_user_who_isnt_the_bridge_ends_at_once() -> None:
 def test_the_node_of_a_pod_for_which_no_epilog_waits_is_drained() -> None:
     ended = dataclasses.replace(COMPLETING, completing=False)
     [drain] = tell(BOUND, jobs=(ended,))
-    assert drain == Drain("w0", "slurm-bridge: pod team/pod of an ended job still runs")
+    assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here without a guard")
     assert tell(BOUND) == (drain,), "a job that Slurm doesn't list"
     assert tell(BOUND, jobs=(ended,), record=drained(drain.reason)) == ()
     assert tell(BOUND, jobs=(dataclasses.replace(RUNNING, guard=True),)) == ()
+    assert tell(BOUND, jobs=(RUNNING,)) == (drain,), "an external job, of the time before the node had a worker"
+
+
+def test_the_reason_of_others_on_a_node_that_is_down_remains() -> None:
+    down = dataclasses.replace(NATIVE, states=frozenset({"DOWN"}), reason="broken fan", reason_set_by_user="root")
+    assert tell(BOUND, record=down) == (Drain("w0", ""),)
+    silent = dataclasses.replace(down, reason="Not responding", reason_set_by_user="slurm")
+    assert tell(BOUND, record=silent) == (Drain("w0", "slurm-bridge: pod team/pod runs here without a guard"),)
 
 
 def test_the_drain_ends_with_the_pod_and_that_of_others_remains() -> None:

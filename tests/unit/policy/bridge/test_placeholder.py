@@ -53,6 +53,30 @@ def test_a_job_of_others_has_no_comment_of_ours() -> None:
     assert comment_of(dataclasses.replace(HELD, comment="mine")) is None
 
 
+def test_a_guard_is_known_whatever_its_comment_is() -> None:
+    guard = dataclasses.replace(HELD, external=False, guard=True)
+    assert comment_of(guard) == COMMENT
+    unknown = comment_of(dataclasses.replace(guard, comment="mine"))
+    assert unknown is not None
+    assert (unknown.namespace, unknown.pods) == ("", 0)
+
+
+def test_a_job_has_no_place_on_a_node_of_the_other_kind() -> None:
+    record, states = running(Allocation("n1", 2, 1000)), frozenset({"RUNNING"})
+    nodes = {"kube_nodes": {"n1": "k1"}, "guard_nodes": {"w1": "k2"}}
+
+    def places(record: ExternalJob) -> list[str]:
+        found = job_of(record, COMMENT, states, current=True, shapes={7: [SHAPE]}, **nodes)
+        return [node for node, _ in found.slots]
+
+    guard = dataclasses.replace(record, external=False, guard=True)
+    assert places(record) == ["k1"]
+    assert places(guard) == ["of Slurm node n1"]
+    there = (Allocation("w1", 2, 1000),)
+    assert places(dataclasses.replace(record, allocations=there)) == ["of Slurm node w1"]
+    assert places(dataclasses.replace(guard, allocations=there)) == ["k2"]
+
+
 def test_a_users_comment_does_not_count_beside_the_admin_comment() -> None:
     forged = dataclasses.replace(STARTED, comment=bridge.encode(Comment("team", "another", "x")))
     assert comment_of(forged) == COMMENT

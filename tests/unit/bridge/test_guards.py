@@ -1,0 +1,128 @@
+"""The bridge on nodes with a slurmd, with a simulated Slurm."""
+
+from typing import Any
+
+from sidecars.contract import bridge, extra
+from sidecars.kube import NODES, PODS
+from sidecars.policy.bridge.nodes import FEATURE
+from sidecars.simulate.records import Fault, SimJob
+from tests.support.bridge import live, node, pod
+from tests.unit.bridge.world import World
+
+
+def worker(world: World, **annotations: str) -> None:
+    """The worker of the Slurm node w0, on a Kubernetes node of its own, and its slurmd."""
+    kube_node = node("bare")
+    del kube_node["metadata"]["labels"][bridge.EXTERNAL_NODE]
+    world.kube.put(NODES, kube_node)
+    metadata = {"namespace": "slurm", "name": "w0", "annotations": annotations or {bridge.GUARD: "1"}}
+    spec = {"nodeName": "bare", "containers": [{"name": "slurmd"}]}
+    item = world.kube.put(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    facts = extra.encode(extra.PodFacts(item["metadata"]["uid"], "w0", "slurm"))
+    world.slurm.node_register("w0", extra=facts, features=["guarded"])
+    world.slurm.partitions["slurm-bridge"].feature = "guarded"
+
+
+def bounded(name: str = "p") -> dict[str, Any]:
+    """A pod that can use no more than it requests."""
+    found = pod("team", name)
+    [container] = found["spec"]["containers"]
+    container["resources"]["limits"] = dict(container["resources"]["requests"])
+    return found
+
+
+def gone(world: World) -> str | None:
+    """What is written on the worker."""
+    annotations = world.kube.objects(PODS)["slurm", "w0"]["metadata"]["annotations"]
+    found = annotations.get(bridge.GONE)
+    return None if found is None else str(found)
+
+
+async def bound(world: World) -> SimJob:
+    """The job of the pod p, which runs on the worker's node."""
+    job = await world.job()
+    assert job.guard
+    assert not job.external
+    world.slurm.job_run(job.job_id, {"w0": 1})
+    await world.until("the release", world.released)
+    world.bind()
+    assert world.pod()["spec"]["nodeName"] == "bare"
+    return job
+
+
+def terminates(world: World) -> None:
+    """The pod was deleted, and its containers have not ended."""
+    item = world.pod()
+    item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.kube.put(PODS, item)
+
+
+async def passes(world: World, count: int = 4) -> None:
+    before = len(world.slurm.requests("GET", "jobs/state/"))
+    await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) >= before + count)
+
+
+async def test_the_epilog_is_answered_when_the_pod_is_gone_and_the_answer_is_withdrawn_at_its_end(world: World) -> None:
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        job = await bound(world)
+        terminates(world)
+        world.slurm.job_end(job.job_id, state="TIMEOUT", completing=True)
+        await passes(world)
+        assert not gone(world)
+        world.kube.remove(PODS, "team", "p")
+        await world.until("the word that the pod is gone", lambda: gone(world) == str(job.job_id))
+        world.slurm.job_end(job.job_id, state="TIMEOUT")
+        await world.until("its withdrawal", lambda: gone(world) == "")
+    assert world.slurm.nodes["w0"].flags.isdisjoint({"DRAIN"})
+
+
+async def test_a_partition_with_nodes_of_both_kinds_gets_no_job(world: World) -> None:
+    worker(world)
+    world.slurm.partitions["slurm-bridge"].feature = ""
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        words = "external nodes, such as k1, and nodes with a slurmd, such as w0"
+        await world.until("the refusal", lambda: words in world.condition().get("message", ""))
+        assert world.condition()["reason"] == "Refused"
+        assert not live(world.slurm)
+        world.slurm.partitions["slurm-bridge"].feature = FEATURE
+        assert not (await world.job()).guard
+
+
+async def test_a_node_that_loses_its_guard_with_a_pod_on_it_is_drained_until_the_pod_is_gone(world: World) -> None:
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        job = await bound(world)
+        terminates(world)
+        world.slurm.job_end(job.job_id, state="NODE_FAIL")
+        await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
+        assert world.slurm.nodes["w0"].reason == "slurm-bridge: pod team/p runs here without a guard"
+        world.kube.remove(PODS, "team", "p")
+        await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
+
+
+async def test_the_kubernetes_node_of_a_worker_gets_no_external_node(world: World) -> None:
+    worker(world)
+    world.kube.put(NODES, node("bare"))
+    async with world.bridge():
+        await world.until("the refusal", lambda: "Refused" in world.reasons())
+        await world.until("the other record", lambda: "k1" in world.slurm.nodes)
+        await passes(world)
+    assert "bare" not in world.slurm.nodes
+
+
+async def test_nothing_is_written_while_slurm_is_unknown(world: World) -> None:
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        job = await bound(world)
+        world.slurm.job_end(job.job_id, completing=True)
+        world.slurm.fail(Fault.NO_SLURMCTLD)
+        world.kube.remove(PODS, "team", "p")
+        await passes(world)
+        assert not gone(world)
+        world.slurm.heal()
+        await world.until("the word that the pod is gone", lambda: gone(world) == str(job.job_id))

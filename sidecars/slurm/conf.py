@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-LIST_KEYS = ("AuthAltParameters", "AuthInfo", "GresTypes", "SlurmctldParameters")
+LIST_KEYS = ("AuthAltParameters", "AuthInfo", "GresTypes", "PrologFlags", "SlurmctldParameters")
 """Keys whose value is a list that the operator and the user's extraConf both add to."""
 
 _SPACE = r"[ \t\n\v\f\r]"

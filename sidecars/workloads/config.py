@@ -155,7 +155,7 @@ class _Composer:
             self._section("### GENERAL ###", slurm_conf_lines.external_general(controller))
             self._add(slurm_conf_lines.accounting(self._facts.accounting))
         else:
-            lists = slurm_conf_lines.lists(controller)
+            lists = slurm_conf_lines.lists(controller, nodesets)
             if job_logs.is_on(nodesets):
                 self._files[job_logs.FILE] = self._facts.site.workloads.scripts[job_logs.SCRIPT]
                 self._origins[job_logs.FILE] = (Origin(1, OPERATOR),)

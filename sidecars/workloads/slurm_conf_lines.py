@@ -138,14 +138,19 @@ LOGGING = (
 )
 
 
-def lists(controller: Controller) -> dict[str, str]:
-    """The operator's values of keys that are lists. A user may add to them (`conf.merge_lists`)."""
+def lists(controller: Controller, nodesets: Iterable[NodeSet] = ()) -> dict[str, str]:
+    """The operator's values of keys that are lists. A user may add to them (`conf.merge_lists`).
+
+    With ssh to workers, each job has a step on its nodes from its start that pam_slurm_adopt adds sessions to. It
+    refuses all users without it.
+    """
     jwks = ",jwks=/etc/slurm/jwks.json" if controller.spec.jwks_key_ref else ""
     return {
         "AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}",
         "AuthInfo": "use_client_ids",
         "SlurmctldParameters": "enable_configless,reconfig_on_restart",
         "GresTypes": gres.GRES_TYPES,
+        **({"PrologFlags": "Contain"} if any(nodeset.spec.ssh.enabled for nodeset in nodesets) else {}),
     }
 
 

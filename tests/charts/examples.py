@@ -28,7 +28,7 @@ CHARTS = {
     "exporter-values.yaml": "slurm-exporter",
     "bridge-values.yaml": "slurm-bridge",
 }
-FOREIGN = ("argoproj.io", "fluxcd.io", "snapshot.storage.k8s.io")
+FOREIGN = ("argoproj.io", "fluxcd.io", "resource.nvidia.com", "snapshot.storage.k8s.io")
 """Groups whose kinds no schema here describes."""
 
 

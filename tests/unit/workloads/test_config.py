@@ -95,6 +95,14 @@ def test_jwks_and_metrics_are_switched_on_where_asked_for() -> None:
 STORAGE = {"host": "mariadb", "passwordKeyRef": {"name": "p", "key": "password"}}
 
 
+def test_with_ssh_to_workers_each_job_has_the_step_that_sessions_belong_to_beside_the_users_flags() -> None:
+    without, with_ssh = builders.nodeset("cpu"), builders.nodeset("gpu", ssh={"enabled": True})
+    assert not [line for line in lines(builders.controller(), (without,)) if "PrologFlags" in line]
+    assert "PrologFlags=Contain" in lines(builders.controller(), (without, with_ssh))
+    both = lines(builders.controller(extraConf="PrologFlags=X11"), (with_ssh,))
+    assert [line for line in both if "PrologFlags" in line][-1] == "PrologFlags=Contain,x11"
+
+
 def test_accounting_is_where_the_accounting_resource_runs() -> None:
     found = lines(controller(accountingRef={"name": "slurm"}), accounting=builders.accounting(storageConfig=STORAGE))
     assert section(found, "ACCOUNTING") == [

@@ -37,8 +37,8 @@ def texts(wanted: Declared, live: Live, now: float = NOW) -> list[str]:
 
 def body(wanted: Declared, live: Live = NOTHING, now: float = NOW) -> dict[str, Any]:
     [change] = changes(wanted, live, now)
-    found: dict[str, Any] = change.request.body
-    return found
+    assert change.request.body is not None
+    return dict(change.request.body)
 
 
 @pytest.mark.parametrize(

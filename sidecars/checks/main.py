@@ -39,6 +39,8 @@ class Settings:
     job_token_file: Path
     results: tuple[str, str] | None
     """Namespace and name of the ConfigMap."""
+    declared: frozenset[str] = frozenset()
+    """The names of all checks: results of other ones are deleted."""
 
 
 def parse(environment: Mapping[str, str]) -> Settings:
@@ -58,7 +60,8 @@ def parse(environment: Mapping[str, str]) -> Settings:
     namespace, _, name = environment.get(variables.CHECK_RESULTS, "").partition("/")
     if bool(namespace) != bool(name):
         raise ValueError(f"{variables.CHECK_RESULTS} is {namespace!r}: give NAMESPACE/NAME of a ConfigMap")
-    return Settings(url.rstrip("/"), check, files[1], files[2], (namespace, name) if name else None)
+    names = frozenset(it.stem for it in files[0].parent.glob("*.json")) | {check.name}
+    return Settings(url.rstrip("/"), check, files[1], files[2], (namespace, name) if name else None, names)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -126,4 +129,6 @@ async def _username(file: Path) -> str:
 async def _store(settings: Settings, text: str) -> None:
     namespace, name = settings.results or ("", "")
     async with KubeClient.connect(load_credentials()) as kube:
-        await kube.merge_patch(CONFIG_MAPS, namespace, name, {"data": {settings.check.name: text}})
+        stored = (await kube.get(CONFIG_MAPS, namespace, name)).get("data") or {}
+        data = {settings.check.name: text, **dict.fromkeys(stored.keys() - settings.declared)}
+        await kube.merge_patch(CONFIG_MAPS, namespace, name, {"data": data})

@@ -199,7 +199,8 @@ class Run:
                 found = Outcome(Kind.HUNG, f"did not end within {self._check.timeout} s")
             if found is None:
                 return
-        await self._slurm.cancel(test.job_id)
+        if job is not None and not job.ended:
+            await self._slurm.cancel(test.job_id)
         self._tests.remove(test)
         if test.yielded and found is not None and found.kind is not Kind.PASSED:
             found = Outcome(Kind.INTERRUPTED, "a user's job waited")

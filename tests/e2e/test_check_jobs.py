@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import secrets
+import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
@@ -50,6 +51,15 @@ class Cluster:
     home: Path
     """Of their logs."""
 
+    controller: int
+    """A process in the files of slurmctld."""
+
+    def scontrol(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `scontrol` as SlurmUser."""
+        inside = ["nsenter", f"--target={self.controller}", "--mount", "--root", "--wd"]
+        user = ["setpriv", f"--reuid={outside.SLURM}", f"--regid={outside.SLURM}", "--clear-groups"]
+        return subprocess.run([*inside, *user, "scontrol", *words], capture_output=True, text=True, check=False)
+
     def client(self, user: str = "slurm") -> Client:
         return Client(self.url, TokenSource(lambda: self.key, clock=time.time, username=user))
 
@@ -69,7 +79,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     environment = ["SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv"]
     rest = ["env", *environment, "slurmrestd", "-s", "slurmctld", f"{ADDRESS}:{PORT + 1}"]
     with ExitStack() as stack:
-        stack.enter_context(
+        parent = stack.enter_context(
             outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, ["/usr/sbin/slurmctld", "-D"])
         )
         stack.enter_context(outside.daemon(home / "slurmrestd", "slurmrestd", outside.NOBODY, files, rest))
@@ -77,9 +87,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             # A batch job's user reads slurm.conf.
             command = ["sh", "-c", f"chmod 755 /etc/slurm; chmod 644 /etc/slurm/*.conf; exec slurmd -D -N {name}"]
             stack.enter_context(outside.daemon(home / name, "slurmd", 0, files, command))
-        found = Cluster(f"http://{ADDRESS}:{PORT + 1}", keys["jwt.key"], home)
+        found = Cluster(f"http://{ADDRESS}:{PORT + 1}", keys["jwt.key"], home, 0)
         asyncio.run(until_idle(found))
-        yield found
+        yield replace(found, controller=daemon_of(parent.pid))
+
+
+def daemon_of(pid: int) -> int:
+    """The last of the only children."""
+    while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        pid = int(children[0])
+    return pid
 
 
 async def nodes(cluster: Cluster) -> dict[str, Node]:
@@ -183,6 +200,23 @@ async def test_a_check_gives_way_to_a_users_job_within_seconds(cluster: Cluster)
         check.stop()
         verdicts = await task
     assert set(kinds(verdicts).values()) == {Kind.INTERRUPTED}
+    await until_idle(cluster)
+
+
+async def test_not_even_an_administrator_can_requeue_a_check(cluster: Cluster) -> None:
+    slow = Check("requeued", "#!/bin/sh\nsleep 4\n", timeout=60, window=60, drain=False)
+    await until_idle(cluster)
+    async with a_run(cluster, slow) as check:
+        task = asyncio.create_task(check.run())
+        await until_state(cluster, "check-requeued", "RUNNING", 2)
+        async with cluster.client() as client:
+            jobs = await client.call(protocol.get_jobs())
+        assert jobs is not None
+        for job in jobs.jobs:
+            if job.name == "check-requeued":
+                done = cluster.scontrol("requeue", str(job.job_id))
+                assert "disabled" in done.stderr, done
+        assert set(kinds(await task).values()) == {Kind.PASSED}
     await until_idle(cluster)
 
 

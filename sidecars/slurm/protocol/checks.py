@@ -1,9 +1,11 @@
 """Requests about batch jobs of checks, and about the jobs that wait beside them.
 
 Observed with Slurm 26.05:
-- An exclusive job gets all CPUs and GRES of its nodes, and of the memory what it requests: 0 is all.
-- A job that is never requeued ends CANCELLED or PREEMPTED where another one would wait again.
+- A memory of 0 is all memory of each node.
+- Not even SlurmUser can requeue a job that was submitted with `requeue` false.
 - A running job's own user can set its comment.
+- A reservation can be created for a drained node. The node isn't usable before its drain is lifted, and then for the
+  users of the reservation alone.
 """
 
 from typing import Any

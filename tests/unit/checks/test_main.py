@@ -30,6 +30,11 @@ def test_all_variables_are_read(tmp_path: Path) -> None:
     assert subject.parse(environment(tmp_path, CHECK_RESULTS="")).results is None
 
 
+def test_all_files_beside_the_check_are_declared_checks(tmp_path: Path) -> None:
+    (tmp_path / "network.json").write_text("{}")
+    assert subject.parse(environment(tmp_path)).declared == {"check", "disk", "network"}
+
+
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [

@@ -1,0 +1,77 @@
+"""Scripts of checks for what the machine lacks: GPUs, NCCL and containers are stand-ins, as programs in PATH."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[3] / "charts" / "slurm" / "files" / "checks"
+SRUN = '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'
+
+
+def run(folder: Path, name: str, programs: dict[str, str], **environment: str) -> tuple[int, list[str]]:
+    """The exit status and the lines of a script with only these programs besides the system's."""
+    for program, text in programs.items():
+        (folder / program).write_text(text)
+        (folder / program).chmod(0o755)
+    path = {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "n"}
+    words = ["/bin/sh", SCRIPTS / f"{name}.sh"]
+    done = subprocess.run(words, env={**path, **environment}, capture_output=True, text=True, timeout=30, check=False)
+    return done.returncode, done.stdout.splitlines()
+
+
+GPUS = "#!/bin/sh\necho 'GPU 0: H100'\necho 'GPU 1: H100'\n"
+
+
+@pytest.mark.parametrize(
+    ("programs", "gpus", "want"),
+    [
+        ({"nvidia-smi": GPUS}, "2", (0, ["2 GPUs answer"])),
+        ({"nvidia-smi": GPUS}, "8", (1, ["2 of 8 GPUs answer"])),
+        ({"nvidia-smi": "#!/bin/sh\necho lost >&2\nexit 9\n"}, "2", (1, ["nvidia-smi: lost"])),
+        (
+            {"nvidia-smi": GPUS, "dcgmi": "#!/bin/sh\necho x\necho PCIe: Fail\nexit 1\n"},
+            "2",
+            (1, ["dcgmi diag: PCIe: Fail"]),
+        ),
+        ({"nvidia-smi": GPUS, "dcgmi": "#!/bin/sh\n"}, "2", (0, ["2 GPUs answer"])),
+    ],
+)
+def test_gpus_that_do_not_answer_fail(
+    programs: dict[str, str], gpus: str, want: tuple[int, list[str]], tmp_path: Path
+) -> None:
+    assert run(tmp_path, "gpu", programs, SLURM_GPUS_ON_NODE=gpus) == want
+
+
+def test_the_bandwidth_of_an_all_reduce_is_that_of_its_last_line(tmp_path: Path) -> None:
+    perf = "#!/bin/sh\necho '# Avg bus bandwidth    : 1.5'\necho '# Avg bus bandwidth    : 371.25'\n"
+    found = run(tmp_path, "allreduce", {"srun": SRUN, "all_reduce_perf": perf}, SLURM_GPUS_ON_NODE="8")
+    assert found == (0, ["measure bus_bandwidth 371.25GB/s"])
+
+
+def test_an_all_reduce_that_ends_with_an_error_or_without_a_bandwidth_fails(tmp_path: Path) -> None:
+    aborted = {"srun": SRUN, "own_reduce": "#!/bin/sh\necho begin\necho NCCL error: timeout\nexit 3\n"}
+    assert run(tmp_path, "allreduce", aborted, CHECK_COMMAND="own_reduce -n 2") == (
+        1,
+        ["own_reduce: NCCL error: timeout"],
+    )
+    silent = {"own_reduce": "#!/bin/sh\necho done\n"}
+    found = run(tmp_path, "allreduce", silent, CHECK_COMMAND="own_reduce")
+    assert found == (1, ["own_reduce printed no average bus bandwidth"])
+
+
+def test_the_start_of_a_container_is_measured(tmp_path: Path) -> None:
+    status, lines = run(tmp_path, "container", {"srun": SRUN}, CHECK_IMAGE="ubuntu:24.04")
+    assert status == 0
+    assert lines[0].startswith("measure start_time ")
+    assert lines[0].endswith("ms")
+    failing = {"srun": "#!/bin/sh\necho 'no such image' >&2\nexit 1\n"}
+    found = run(tmp_path, "container", failing, CHECK_IMAGE="ubuntu:24.04")
+    assert found == (1, ["no container of ubuntu:24.04 starts: no such image"])
+
+
+def test_what_a_folder_cannot_store_fails(tmp_path: Path) -> None:
+    for name in ("disk", "filesystem"):
+        status, lines = run(tmp_path, name, {}, CHECK_FOLDERS="/proc", SLURM_JOB_ID="1")
+        assert (status, lines) == (1, ["/proc can't be written to"])

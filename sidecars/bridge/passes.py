@@ -176,7 +176,7 @@ class Passes:
             self._begun.clear()
             if new or beside:
                 changed = True
-                await self._list()
+                await self._list(again=True)
         except SlurmError as error:
             self._book.fail()
             if str(error) != self._fault:
@@ -188,11 +188,11 @@ class Passes:
         self._fault = ""
         return changed
 
-    async def _list(self) -> bool:
+    async def _list(self, *, again: bool = False) -> bool:
         self._listed_at = self._now()
         listed = await self._slurm.call(protocol.get_job_states())
         self._answered_at = self._listed_at
-        return self._book.states(listed, self._listed_at)
+        return self._book.states(listed, self._listed_at, again=again)
 
     def _due_again(self) -> list[int]:
         now = self._now()
@@ -288,7 +288,8 @@ class Passes:
         # What waits for time to pass is looked at in each pass.
         memory = self._memory
         self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
-        await self._effects.apply(actions)
+        if not await self._effects.apply(actions):
+            self.wake()
 
     def _read_owners(self) -> None:
         named = {uid: self._source(pod) for uid, pod in self._concerned.items()}

@@ -107,6 +107,19 @@ def test_a_pod_is_not_released_to_cores_that_slurm_has_given_to_two_jobs() -> No
         assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), **values)] == [Release]
 
 
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STARTING])
+def test_a_pod_is_not_released_beside_one_whose_job_has_lost_its_start(phase: Phase) -> None:
+    """slurmctld that was killed may have saved less than it has answered."""
+    theirs = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
+    rolled_back = Job(3, phase, "ada", Comment("team", "o"), confirmed=True)
+    actions = act(LABELLED, theirs, jobs=(RUNNING, rolled_back))
+    [report] = [it for it in actions if isinstance(it, Report)]
+    assert report.message == "Slurm job 7 has its nodes, but pod team/old, whose job has no place there, is on node a"
+    assert [it for it in actions if isinstance(it, Release)] == []
+    elsewhere = dataclasses.replace(rolled_back, phase=Phase.RUNNING, slots=(("b", 1),))
+    assert not any(isinstance(it, Release) for it in act(LABELLED, theirs, jobs=(RUNNING, elsewhere)))
+
+
 def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None:
     """Slurm gives the cores of a suspended job to others, and its pods run on."""
     old = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)

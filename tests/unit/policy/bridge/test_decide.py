@@ -103,8 +103,9 @@ def test_a_pod_is_not_released_to_cores_that_slurm_has_given_to_two_jobs() -> No
     assert isinstance(action, Report)
     words = "jobs 3, 7 have more CPUs than it has, as after the resumption of a suspended job: cancel one of them"
     assert action.message == f"Slurm job 7 has its nodes, but {words} on node a"
-    for values in ({"cpus": {"a": 3}}, {"cpus": {}}):
-        assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), **values)] == [Release]
+    cpus: tuple[dict[str, int], ...] = ({"a": 3}, {})
+    for each in cpus:
+        assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), cpus=each)] == [Release]
 
 
 @pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STARTING])

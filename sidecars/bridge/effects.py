@@ -43,7 +43,10 @@ BY_JOB = "job"
 """Index of the pods by the job of their label."""
 
 MOST_AT_ONCE = 100
-"""Changes of one kind in one pass, and submissions that are under way."""
+"""Changes of one kind in one pass."""
+
+MOST_SUBMISSIONS = 400
+"""Submissions that are under way. Slurm takes some hundreds a second, and each has to be answered within 15 s."""
 
 REPORTS_SECONDS = 5.0
 """Seconds between two times when conditions of pods are written beside other changes.
@@ -98,7 +101,7 @@ class Effects:
             kinds[Report] = reports
         chosen: list[Action] = []
         for kind, its in kinds.items():
-            most = MOST_AT_ONCE - (len(self._submissions) if kind is Submit else 0)
+            most = MOST_SUBMISSIONS - len(self._submissions) if kind is Submit else MOST_AT_ONCE
             # One that always fails must not keep others out. Submissions are in order, and a failed one waits.
             start = self._turn % len(its) if len(its) > most and kind is not Submit else 0
             chosen += (its[start:] + its[:start])[: max(0, most)]

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from sidecars.bridge.effects import MOST_AT_ONCE, REPORTS_SECONDS, Effects
+from sidecars.bridge.effects import MOST_AT_ONCE, MOST_SUBMISSIONS, REPORTS_SECONDS, Effects
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
@@ -63,10 +63,10 @@ async def test_of_many_changes_each_has_its_turn_and_no_kind_waits_for_another()
 async def test_only_some_submissions_are_under_way_in_their_order() -> None:
     effects = Recorded([100.0])
     part = (Part(Shape("ada", "p"), 1),)
-    submits = [Submit(GroupKey("team", f"u{number}"), part) for number in range(MOST_AT_ONCE + 1)]
+    submits = [Submit(GroupKey("team", f"u{number}"), part) for number in range(MOST_SUBMISSIONS + 1)]
     assert not await effects.apply(submits)
     assert effects.sent == submits[:-1]
-    effects._submissions = {cast("Any", number) for number in range(MOST_AT_ONCE)}
+    effects._submissions = {cast("Any", number) for number in range(MOST_SUBMISSIONS)}
     effects.sent.clear()
     assert not await effects.apply(submits)
     assert effects.sent == []

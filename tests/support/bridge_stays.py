@@ -141,7 +141,7 @@ class Stays:
         beside = [it for it in self._all.values() if it.owner and stay.beside(it)]
         for other in beside:
             if other is not stay and other.cores & stay.cores and other.owner != stay.owner:
-                # slurmctld that was killed may have started its job once more, on other cores.
+                # slurmctld that was killed may have started its job again, on other cores.
                 with contextlib.suppress(SlurmError):
                     self._take(other, *await self._slurm.call(cores_of(other.job)))
             self.wrong += overbooked({}, [Claim(it.owner, it.node, things=it.cores) for it in (stay, other)])

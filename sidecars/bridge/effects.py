@@ -5,6 +5,7 @@ A request that fails is logged; the next pass decides again.
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -44,6 +45,12 @@ log = logging.getLogger(__name__)
 BY_JOB = "job"
 """Index of the pods by the job of their label."""
 
+MOST_AT_ONCE = 100
+"""Changes of one kind in one pass."""
+
+MOST_SUBMISSIONS = 400
+"""Submissions that are under way. Slurm takes some hundreds a second, and each has to be answered within 15 s."""
+
 REPORTS_SECONDS = 5.0
 """Seconds between two times when conditions of pods are written beside other changes.
 
@@ -80,22 +87,34 @@ class Effects:
         self._wake = wake
         self._submissions: set[asyncio.Task[None]] = set()
         self._reported_at = float("-inf")
+        self._turn = 0
         self.slurm_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes that have an external record."""
         self.guard_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes with a slurmd."""
 
-    async def apply(self, actions: Iterable[Action]) -> None:
-        """Apply the actions, all at the same time. Submissions continue after this returns.
+    async def apply(self, actions: Iterable[Action]) -> bool:
+        """Apply the actions, all at the same time. Submissions continue after this returns. False if some are left.
 
-        Conditions are written with other changes every few seconds alone: what is left out is decided again.
+        Of each kind only some are applied, because no job is looked at meanwhile, and conditions beside other changes
+        every few seconds alone. What is left out is decided again.
         """
-        actions, now = tuple(actions), self._now()
-        if now - self._reported_at < REPORTS_SECONDS and not all(isinstance(it, Report) for it in actions):
-            actions = tuple(it for it in actions if not isinstance(it, Report))
-        elif any(isinstance(it, Report) for it in actions):
+        kinds: defaultdict[type[Action], list[Action]] = defaultdict(list)
+        for action in actions:
+            kinds[type(action)].append(action)
+        reports, now = kinds.pop(Report, []), self._now()
+        if reports and (not kinds or now - self._reported_at >= REPORTS_SECONDS):
             self._reported_at = now
-        await asyncio.gather(*(self._apply(action) for action in actions))
+            kinds[Report] = reports
+        chosen: list[Action] = []
+        for kind, its in kinds.items():
+            most = MOST_SUBMISSIONS - len(self._submissions) if kind is Submit else MOST_AT_ONCE
+            # One that always fails must not keep others out. Submissions are in order, and a failed one waits.
+            start = self._turn % len(its) if len(its) > most and kind is not Submit else 0
+            chosen += (its[start:] + its[:start])[: max(0, most)]
+        self._turn += MOST_AT_ONCE
+        await asyncio.gather(*(self._apply(action) for action in chosen))
+        return len(chosen) == sum(map(len, kinds.values()))
 
     async def close(self) -> None:
         """Give up the submissions that are not answered yet."""

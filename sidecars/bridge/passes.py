@@ -185,7 +185,7 @@ class Passes:
             self._begun.clear()
             if new or beside:
                 changed = True
-                await self._list()
+                await self._list(again=True)
         except SlurmError as error:
             self._book.fail()
             if str(error) != self._fault:
@@ -197,11 +197,11 @@ class Passes:
         self._fault = ""
         return changed
 
-    async def _list(self) -> bool:
+    async def _list(self, *, again: bool = False) -> bool:
         self._listed_at = self._now()
         listed = await self._slurm.call(protocol.get_job_states())
         self._answered_at = self._listed_at
-        return self._book.states(listed, self._listed_at)
+        return self._book.states(listed, self._listed_at, again=again)
 
     def _due_again(self) -> list[int]:
         now = self._now()
@@ -303,8 +303,10 @@ class Passes:
         # What waits for time to pass is looked at in each pass.
         memory = self._memory
         self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
-        await self._effects.apply(actions)
+        whole = await self._effects.apply(actions)
         self._busy = await self._guards.apply(view) or self._busy
+        if not whole:
+            self.wake()
 
     def _read_owners(self) -> None:
         named = {uid: self._source(pod) for uid, pod in self._concerned.items()}

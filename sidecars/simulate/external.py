@@ -54,7 +54,7 @@ class ExternalJobs(PowerSaving):
         self._send_to_slurmd(job_id, self.jobs[job_id].nodes)
 
     def job_block(self, job_id: int, blocked: bool) -> None:
-        """An administrator makes it a held job, or releases it. One that runs continues."""
+        """From now on it is a held job, or it is released. One that runs continues."""
         self.jobs[job_id].blocked = blocked
         self._touch_job(self.jobs[job_id])
 

@@ -362,6 +362,18 @@ class Run:
 
     async def _settle(self) -> None:
         await until("all to settle", self._settled, SETTLE_SECONDS)
+        await self._delete_all()
+        await until("all nodes to be idle", self._idle, SETTLE_SECONDS)
+        before = self.stays.counts["compared"]
+        await self._create(1)
+
+        async def bound() -> bool:
+            return self.stays.counts["compared"] > before
+
+        await until("one pod more to be bound", bound, SETTLE_SECONDS)
+        await self._delete_all()
+
+    async def _delete_all(self) -> None:
         for name in list(self.stays.pods):
             with contextlib.suppress(NotFound):
                 await self._client.delete(PODS, NAMESPACE, name)
@@ -373,14 +385,12 @@ class Run:
 
         await until("all pods and all jobs to be gone", nothing, SETTLE_SECONDS)
 
-        async def idle() -> list[str]:
+    async def _idle(self) -> bool:
+        with contextlib.suppress(SlurmError):
             found = await self._rest.call(protocol.get_nodes())
-            return [it.name for it in found.nodes if it.states == {"IDLE", "EXTERNAL", "DYNAMIC_NORM"}] if found else []
-
-        async def all_idle() -> bool:
-            return set(KUBE_NODES) <= set(await idle())
-
-        await until("all nodes to be idle", all_idle, SETTLE_SECONDS)
+            wanted = {"IDLE", "EXTERNAL", "DYNAMIC_NORM"}
+            return found is not None and set(KUBE_NODES) <= {it.name for it in found.nodes if it.states == wanted}
+        return False
 
     async def _settled(self) -> bool:
         """Each job has its pods, each pod that runs its job, and no pod waits for anything but Slurm."""

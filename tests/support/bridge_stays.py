@@ -121,21 +121,29 @@ class Stays:
                 except SlurmError:
                     await asyncio.sleep(0.2)
                     continue
-                comment = bridge.decode(job.admin_comment)
-                # slurmctld that was killed may give the id of a job that it has forgotten to another one.
-                if comment is not None and comment.group == stay.group and stay.node in cores:
-                    stay.owner = f"job {stay.job} since {job.start_time}"
-                    stay.cores = cores[stay.node]
+                self._take(stay, job, cores)
                 break
-            self._compare(stay)
+            await self._compare(stay)
 
-    def _compare(self, stay: Stay) -> None:
+    @staticmethod
+    def _take(stay: Stay, job: ExternalJob, cores: Cores) -> None:
+        comment = bridge.decode(job.admin_comment)
+        # slurmctld that was killed may give the id of a job that it has forgotten to another one.
+        if comment is not None and comment.group == stay.group and stay.node in cores:
+            stay.owner = f"job {stay.job} since {job.start_time}"
+            stay.cores = cores[stay.node]
+
+    async def _compare(self, stay: Stay) -> None:
         if not stay.owner:
             self.counts["of forgotten jobs"] += 1
             return
         self.counts["compared"] += 1
         beside = [it for it in self._all.values() if it.owner and stay.beside(it)]
         for other in beside:
+            if other is not stay and other.cores & stay.cores and other.owner != stay.owner:
+                # slurmctld that was killed may have started its job again, on other cores.
+                with contextlib.suppress(SlurmError):
+                    self._take(other, *await self._slurm.call(cores_of(other.job)))
             self.wrong += overbooked({}, [Claim(it.owner, it.node, things=it.cores) for it in (stay, other)])
         own = [it for it in beside if it.owner == stay.owner and it.ended is None]
         place = f"{stay.owner} on {stay.node}"

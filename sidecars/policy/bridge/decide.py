@@ -119,13 +119,16 @@ def _blockers(view: View) -> dict[str, str]:
         on = {node for node, _ in found_job[1].slots} if found_job is not None else set()
         phase = found_job[0].phase if found_job is not None else Phase.ENDED
         alive = phase not in (Phase.ENDED, Phase.STOPPED)
-        if alive and (not pod.node or not on or pod.node in on):
+        # slurmctld that was killed may have forgotten the start of a job.
+        if alive and (not pod.node or pod.node in on):
             continue
         # What a cache still shows gated may have been released a moment ago: all of the job's nodes count.
         nodes = {pod.node} if pod.node else on
         for node in nodes:
-            kind = "a suspended job is" if phase is Phase.STOPPED else "an ended job is still"
-            found.setdefault(node, f"pod {pod.namespace}/{pod.name} of {kind}")
+            kind = " of a suspended job is" if phase is Phase.STOPPED else " of an ended job is still"
+            if alive:
+                kind = ", whose job has no place there, is"
+            found.setdefault(node, f"pod {pod.namespace}/{pod.name}{kind}")
     return {**given_twice(view), **found}
 
 

@@ -38,13 +38,20 @@ class JobBook:
         """The placeholders."""
         self._read: dict[int, frozenset[str]] = {}
         """The states that a job had in the list when its details were read."""
+        self._fresh: frozenset[int] = frozenset()
+        """The jobs that were submitted between the last two lists."""
         self._answered = False
         self._empty_since: float | None = None
         self._all_read = False
         """Whether nothing is to be read until something changes."""
 
-    def states(self, listed: Mapping[int, frozenset[str]], now: float) -> bool:
-        """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed."""
+    def states(self, listed: Mapping[int, frozenset[str]], now: float, *, again: bool = False) -> bool:
+        """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed.
+
+        `again`: the list is the second one of a pass. A job that only this one has was submitted meanwhile. It is a
+        held job if it is the bridge's, and may wait for the next pass.
+        """
+        self._fresh = frozenset(listed.keys() - self._states.keys()) if again else frozenset()
         if self._answered and self._empty_since is None and listed is self._states:
             # It is the same answer as before.
             return False
@@ -75,8 +82,11 @@ class JobBook:
 
     @property
     def known(self) -> bool:
-        """Whether the last list was answered, is plausible, and the details of each job in it were read once."""
-        return self._answered and self._empty_since is None and not self.unread()
+        """Whether the last list was answered, is plausible, and the details of each job in it were read once.
+
+        But those of jobs that were submitted since the list before.
+        """
+        return self._answered and self._empty_since is None and self._fresh.issuperset(self.unread())
 
     def unread(self) -> list[int]:
         """The listed jobs whose details were never read."""

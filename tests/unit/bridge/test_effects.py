@@ -1,11 +1,23 @@
 """Which changes are sent together."""
 
-from typing import Any
+from typing import Any, cast
 
-from sidecars.bridge.effects import REPORTS_SECONDS, Effects
-from sidecars.policy.bridge.records import Action, Cancel, GroupKey, Pod, Report, Why
+from sidecars.bridge.effects import MOST_AT_ONCE, MOST_SUBMISSIONS, REPORTS_SECONDS, Effects
+from sidecars.policy.bridge.records import (
+    Action,
+    Cancel,
+    DeletePod,
+    GroupKey,
+    Part,
+    Pod,
+    Report,
+    Submit,
+    Why,
+)
+from sidecars.policy.bridge.shape import Shape
 
-REPORT = Report(Pod("u", "team", "p", GroupKey("team", "u")), Why.WAITING, "Slurm job 1 waits")
+POD = Pod("u", "team", "p", GroupKey("team", "u"))
+REPORT = Report(POD, Why.WAITING, "Slurm job 1 waits")
 CANCEL = Cancel(1, "none of its pods exists")
 
 
@@ -26,9 +38,35 @@ async def test_conditions_are_written_beside_other_changes_every_few_seconds_alo
     effects = Recorded(clock)
     await effects.apply([REPORT, CANCEL])
     await effects.apply([REPORT, CANCEL])
-    assert effects.sent == [REPORT, CANCEL, CANCEL]
+    assert effects.sent == [CANCEL, REPORT, CANCEL]
     await effects.apply([REPORT])
     assert effects.sent[3:] == [REPORT]
     clock[0] += REPORTS_SECONDS
     await effects.apply([REPORT, CANCEL])
-    assert effects.sent[4:] == [REPORT, CANCEL]
+    assert effects.sent[4:] == [CANCEL, REPORT]
+
+
+async def test_of_many_changes_each_has_its_turn_and_no_kind_waits_for_another() -> None:
+    effects = Recorded([100.0])
+    cancels = [Cancel(number, "none of its pods exists") for number in range(2 * MOST_AT_ONCE)]
+    delete = DeletePod(POD, "Slurm job 1 has ended (TIMEOUT)")
+    assert not await effects.apply([*cancels, delete])
+    assert effects.sent == [*cancels[:MOST_AT_ONCE], delete]
+    effects.sent.clear()
+    assert not await effects.apply(cancels)
+    assert effects.sent == cancels[MOST_AT_ONCE:]
+    effects.sent.clear()
+    assert await effects.apply([delete])
+    assert effects.sent == [delete]
+
+
+async def test_only_some_submissions_are_under_way_in_their_order() -> None:
+    effects = Recorded([100.0])
+    part = (Part(Shape("ada", "p"), 1),)
+    submits = [Submit(GroupKey("team", f"u{number}"), part) for number in range(MOST_SUBMISSIONS + 1)]
+    assert not await effects.apply(submits)
+    assert effects.sent == submits[:-1]
+    effects._submissions = {cast("Any", number) for number in range(MOST_SUBMISSIONS)}
+    effects.sent.clear()
+    assert not await effects.apply(submits)
+    assert effects.sent == []

@@ -9,7 +9,7 @@ import pytest
 
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.external import GUARD_OUTPUT, Allocation, ExternalRequest, Gres
+from sidecars.slurm.external import GUARD_OUTPUT, ExternalRequest, Gres
 from sidecars.slurm.protocol import Request, decode
 
 T = TypeVar("T")

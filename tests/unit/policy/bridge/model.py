@@ -63,6 +63,8 @@ class SimJob:
     """Of its GPUs, by node."""
     ended: int = 0
     excluded: tuple[str, ...] = ()
+    later: int = 0
+    """Until then other jobs start before it."""
 
 
 @dataclass
@@ -177,11 +179,22 @@ class World:
         """Have a suspended job run again, even if another one has got its cores, as Slurm does."""
         job.phase = Phase.RUNNING
 
+    def roll_back(self, job: SimJob) -> None:
+        """slurmctld was killed before it saved its state: a job that runs has not started, or is forgotten."""
+        its = self.components(job)
+        forgets = self.rng.random() < 0.3
+        for it in its:
+            if forgets:
+                self.forgotten.add(it.job_id)
+                del self.jobs[it.job_id]
+            else:
+                it.phase, it.slots, it.later = Phase.PENDING, {}, self.step + self.rng.randrange(6)
+
     def schedule(self) -> None:
         for job in sorted(self.jobs.values(), key=lambda it: it.job_id):
             if job.phase is Phase.STARTING:
                 job.phase = Phase.RUNNING
-            if job.phase is Phase.PENDING and job.lead == job.job_id:
+            if job.phase is Phase.PENDING and job.lead == job.job_id and self.step >= job.later:
                 self._place([it for it in self.components(job) if it.phase is not Phase.ENDED])
         for job in list(self.jobs.values()):
             if all(it.phase is Phase.ENDED and self.step - it.ended > FORGET for it in self.components(job)):

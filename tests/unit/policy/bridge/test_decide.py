@@ -162,8 +162,22 @@ def test_a_pod_is_not_released_to_cores_that_slurm_has_given_to_two_jobs() -> No
     assert isinstance(action, Report)
     words = "jobs 3, 7 have more CPUs than it has, as after the resumption of a suspended job: cancel one of them"
     assert action.message == f"Slurm job 7 has its nodes, but {words} on node a"
-    for values in ({"cpus": {"a": 3}}, {"cpus": {}}):
-        assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), **values)] == [Release]
+    cpus: tuple[dict[str, int], ...] = ({"a": 3}, {})
+    for each in cpus:
+        assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), cpus=each)] == [Release]
+
+
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STARTING])
+def test_a_pod_is_not_released_beside_one_whose_job_has_lost_its_start(phase: Phase) -> None:
+    """slurmctld that was killed may have saved less than it has answered."""
+    theirs = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
+    rolled_back = Job(3, phase, "ada", Comment("team", "o"), confirmed=True)
+    actions = act(LABELLED, theirs, jobs=(RUNNING, rolled_back))
+    [report] = [it for it in actions if isinstance(it, Report)]
+    assert report.message == "Slurm job 7 has its nodes, but pod team/old, whose job has no place there, is on node a"
+    assert [it for it in actions if isinstance(it, Release)] == []
+    elsewhere = dataclasses.replace(rolled_back, phase=Phase.RUNNING, slots=(("b", 1),))
+    assert not any(isinstance(it, Release) for it in act(LABELLED, theirs, jobs=(RUNNING, elsewhere)))
 
 
 def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None:

@@ -51,6 +51,27 @@ def test_nothing_is_known_while_a_listed_job_was_never_read() -> None:
     assert known(found)
 
 
+def test_a_job_that_was_submitted_between_the_two_lists_of_a_pass_is_read_in_the_next_one() -> None:
+    """Otherwise nothing would be decided while users submit hundreds of jobs a second."""
+    found = book(OURS)
+    listed = {1: PENDING, 3: PENDING}
+    found.states(listed, 1, again=True)
+    assert known(found)
+    assert list(phases(found)) == [1]
+    found.states(listed, 2)
+    assert not known(found)
+    assert found.to_read() == [3]
+    found.details(3, None)
+    assert known(found)
+
+
+def test_a_job_that_the_first_list_has_and_that_was_not_read_is_unknown_after_the_second_one() -> None:
+    found = book(OURS)
+    found.states({1: PENDING, 3: PENDING}, 1)
+    found.states({1: PENDING, 3: PENDING, 4: PENDING}, 2, again=True)
+    assert not known(found)
+
+
 def test_an_answer_that_is_the_same_object_changes_nothing_but_ends_a_failure() -> None:
     found = book(OURS)
     listed = {1: PENDING}

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sidecars import generated
+from sidecars.bridge import metrics
 from sidecars.kube import SECRETS, Client, KubeError, LeadershipLost, Manifest, NotFound, Resource
 from sidecars.policy.bridge import certificate as policy
 
@@ -76,10 +77,12 @@ class Certificates:
                 "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},
             }
             await self._client.merge_patch(SECRETS, self._namespace, self._name, patch)
+            metrics.REPORTED.certificate = policy.expiry(made, self._host)
             log.info("created a certificate for webhook %s, valid for %d days", self._name, policy.LIFETIME_DAYS)
         else:
             trusted = policy.bundle((present.certificate, present.former), self._host, now)
             await self._trust(configuration, trusted)
+            metrics.REPORTED.certificate = policy.expiry(present.certificate, self._host)
 
     async def _fits(self, present: policy.Content) -> bool:
         pair = present.certificate, present.key

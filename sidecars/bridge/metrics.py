@@ -79,6 +79,11 @@ class Metric(Explained):
         "Duration of a pass: read Slurm's jobs, decide, apply.",
         "If it exceeds seconds, check the response times of the API server and of slurmrestd.",
     )
+    CERTIFICATE = (
+        "slurm_bridge_webhook_certificate_expiry_timestamp_seconds",
+        "When the certificate of the admission webhook ends. Absent without a webhook, and before the first one.",
+        "If it is less than 100 days ahead, the bridge can't renew it: see its log. When it ends, pods are refused.",
+    )
 
 
 class Source(Protocol):
@@ -116,6 +121,8 @@ class Reported(Collector):
     def __init__(self) -> None:
         self.source: Source | None = None
         """None before the bridge leads."""
+        self.certificate: float | None = None
+        """When the certificate of the webhook ends, in seconds since the epoch; None if none is known."""
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """None, so that nothing is collected when this is registered."""
@@ -134,6 +141,7 @@ class Reported(Collector):
             yield _family(metric, [label], (((name,), count) for name, count in counts.items()))
         age = source.answer_age()
         yield _family(Metric.ANSWER_AGE, [], [] if age is None else [((), age)])
+        yield _family(Metric.CERTIFICATE, [], [] if self.certificate is None else [((), self.certificate)])
 
 
 def _family(metric: Metric, labels: list[str], values: Iterable[tuple[tuple[str, ...], float]]) -> GaugeMetricFamily:

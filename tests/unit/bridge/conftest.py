@@ -20,6 +20,7 @@ def no_source() -> Iterator[None]:
     """Metrics are of the process, and a bridge ends with its test."""
     yield
     metrics.REPORTED.source = None
+    metrics.REPORTED.certificate = None
 
 
 @pytest_asyncio.fixture

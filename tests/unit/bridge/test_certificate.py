@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from sidecars import generated
-from sidecars.bridge import certificate
+from sidecars.bridge import certificate, metrics
 from sidecars.bridge.certificate import CONFIGURATIONS, Certificates
 from sidecars.kube import SECRETS, ApiError, Client, KubeError
 from sidecars.policy.bridge import certificate as policy
@@ -67,6 +67,17 @@ async def test_the_first_certificate_is_created_and_trusted(scene: Scene) -> Non
     assert scene.trusted == scene.data["tls.crt"]
     assert await generated.fits(scene.data["tls.crt"], scene.data["tls.key"])
     assert policy.expiry(scene.data["tls.crt"], HOST) is not None
+
+
+async def test_the_end_of_the_certificate_is_a_metric(scene: Scene) -> None:
+    await scene.certificates.check()
+    made = metrics.REPORTED.certificate
+    assert made is not None
+    assert made == policy.expiry(scene.data["tls.crt"], HOST)
+    # Also in a bridge that finds it.
+    metrics.REPORTED.certificate = None
+    await scene.certificates.check()
+    assert made == metrics.REPORTED.certificate
 
 
 async def test_a_valid_certificate_leads_to_no_write(scene: Scene) -> None:

@@ -121,7 +121,7 @@ async def test_a_pod_that_is_not_bound_is_counted(world: World, monkeypatch: pyt
         job = await world.job()
         world.slurm.job_run(job.job_id, {"k1": 1})
         await world.until("the cancellation", lambda: count("not_bound_total") == before + 1)
-        assert world.pod()["metadata"]["annotations"] == {bridge.NODE_ANNOTATION: "k1"}
+        assert world.pod()["metadata"]["annotations"][bridge.NODE_ANNOTATION] == "k1"
 
 
 async def test_the_port_of_health_serves_them(unused_tcp_port: int) -> None:

@@ -98,7 +98,6 @@ TESTED_BY = {
     "__main__.py": "test_main.py",
     "bridge/devices.py": "bridge/test_dra.py",
     "bridge/effects.py": "bridge/test_main.py",
-    "bridge/node_records.py": "bridge/test_main.py",
     "bridge/passes.py": "bridge/test_main.py",
     "exporter/compatible.py": "exporter/test_families.py",
     "exporter/serving.py": "exporter/test_main.py",

@@ -281,8 +281,8 @@ class World:
                 self.sent.pop(uid, None)
             node = pod.node or self.sent.get(uid, "")
             claims = self.claims.of(uid)
-            lacks = {} if claims is not None else {"shape": None, "size": 0}
-            pods.append(dataclasses.replace(pod, unbound_seconds=unbound, node=node, claims=claims, **lacks))
+            seen = dataclasses.replace(pod, unbound_seconds=unbound, node=node, claims=claims)
+            pods.append(seen if claims is not None else dataclasses.replace(seen, shape=None, size=0))
         return View(
             pods=tuple(pods),
             jobs=jobs,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from sidecars.bridge.devices import Devices
-from sidecars.bridge.slurm import Slurm
+from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
 from sidecars.contract import bridge
 from sidecars.kube import NODES, EventRecorder, Store
 from sidecars.policy.bridge import devices as of_drivers
@@ -15,7 +15,7 @@ from sidecars.policy.bridge.manifests import Node
 from sidecars.policy.bridge.usage import UsageBook
 from sidecars.policy.reasons.bridge import BridgeEvent
 from sidecars.slurm import protocol, states
-from sidecars.slurm.errors import NotFound, SlurmError
+from sidecars.slurm.errors import NotFound, Rejected, SlurmError
 from sidecars.slurm.poller import Poller
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ class NodeRecords:
         self._devices = devices
         self._shown: dict[str, str] = {}
         self._keys: frozenset[str] = frozenset()
+        self._counts_from: dict[str, float] = {}
+        """When the last change of a record was done for sure: its devices count in answers asked for later."""
         self.kube_nodes: dict[str, str] = {}
         """The Kubernetes nodes by the names of their records in Slurm."""
         self.slurm_nodes: dict[str, str] = {}
@@ -98,7 +100,13 @@ class NodeRecords:
             else:
                 self._show(name, found)
         self.kube_nodes = {it.name: it.kube_node for it in wanted}
-        self.numbered = {it.name: policy.numbered_of(it.extra) for it in poller.nodes.values() if it.extra}
+        asked = float("-inf") if poller.last_good is None else poller.last_good
+        self._counts_from = {name: at for name, at in self._counts_from.items() if at >= asked}
+        self.numbered = {
+            it.name: policy.numbered_of(it.extra)
+            for it in poller.nodes.values()
+            if it.extra and it.name not in self._counts_from
+        }
         self.slurm_nodes = {it.kube_node: it.name for it in wanted if it.name in poller.nodes}
         actions = policy.decide(wanted, poller.nodes, self._keys, known=poller.known)
         refused = {it.name: it.message for it in actions if isinstance(it, policy.Conflict)}
@@ -110,11 +118,20 @@ class NodeRecords:
         sent = False
         for action in actions:
             sent = True
+            name = action.wanted.name if isinstance(action, policy.Create) else action.name
+            # A job on the next record of this name must not get devices by the indices of the one before.
+            replaces = isinstance(action, policy.Create | policy.Delete)
+            done = SUBMIT_SECONDS
             try:
                 await self._one(action)
+                done = 0.0
             except SlurmError as error:
-                name = action.wanted.name if isinstance(action, policy.Create) else action.name
+                done = 0.0 if isinstance(error, Rejected) else SUBMIT_SECONDS
                 self._show(self.kube_nodes.get(name, name), f"Slurm refuses to change the node's record: {error}")
+            finally:
+                if replaces:
+                    self.numbered.pop(name, None)
+                    self._counts_from[name] = self._poller.now() + done
         if sent:
             # Otherwise the next pass would send the same.
             await self._poller.poll()

@@ -81,7 +81,8 @@ async def by_slurm(slurm: Target, world: World, name: str) -> tuple[str, str]:
     job = await slurm.call(protocol.get_external_job(int(pod["metadata"]["labels"][bridge.JOB_LABEL])))
     [allocation] = job.allocations
     [gres] = allocation.gres
-    [index] = gres.indices or ()
+    [index] = gres.indices or (-1,)
+    assert index >= 0
     found = by_index(policy.numbered_of((await slurm.node(allocation.node)).extra), gres.name)[index]
     assert found is not None
     return allocation.node, found.name

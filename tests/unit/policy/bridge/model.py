@@ -294,12 +294,8 @@ class World:
             node = pod.node or self.sent.get(uid, "")
             reason = "taint" if true is not None and true.unbindable else ""
             claims = self.claims.of(uid)
-            lacks = {} if claims is not None else {"shape": None, "size": 0}
-            pods.append(
-                dataclasses.replace(
-                    pod, unbound_seconds=unbound, unbound_reason=reason, node=node, claims=claims, **lacks
-                )
-            )
+            seen = dataclasses.replace(pod, unbound_seconds=unbound, unbound_reason=reason, node=node, claims=claims)
+            pods.append(seen if claims is not None else dataclasses.replace(seen, shape=None, size=0))
         return View(
             pods=tuple(pods),
             jobs=jobs,

@@ -63,10 +63,15 @@ def test_a_guard_is_known_whatever_its_comment_is() -> None:
 
 def test_a_job_has_no_place_on_a_node_of_the_other_kind() -> None:
     record, states = running(Allocation("n1", 2, 1000)), frozenset({"RUNNING"})
-    nodes = {"kube_nodes": {"n1": "k1"}, "guard_nodes": {"w1": "k2"}}
 
     def places(record: ExternalJob) -> list[str]:
-        found = job_of(record, COMMENT, states, current=True, shapes={7: [SHAPE]}, **nodes)
+        found = job_of(
+            *(record, COMMENT, states),
+            current=True,
+            shapes={7: [(KEY, SHAPE)]},
+            kube_nodes=NODES,
+            guard_nodes={"w1": "k2"},
+        )
         return [node for node, _ in found.slots]
 
     guard = dataclasses.replace(record, external=False, guard=True)

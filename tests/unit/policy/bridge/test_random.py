@@ -13,7 +13,7 @@ from sidecars.policy.bridge import decide, grants
 from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import Job, Phase, Report, Start, View
-from tests.unit.policy.bridge import model
+from tests.unit.policy.bridge import model, model_claims
 from tests.unit.policy.bridge.model import CPUS, World
 
 STEPS = 40
@@ -49,7 +49,7 @@ def disturb(world: World) -> None:
             # Someone with the rights of an administrator.
             uid = rng.choice(sorted(world.pods))
             if world.pods[uid].pod.gated:
-                world.claims.forge(uid, rng.choice(sorted(world.nodes)), rng.randrange(model.GPUS))
+                world.claims.forge(uid, rng.choice(sorted(world.nodes)), rng.randrange(model_claims.GPUS))
         case 8 if jobs:
             job = rng.choice(jobs)
             if job.phase is Phase.RUNNING:
@@ -198,7 +198,7 @@ def test_the_model_finds_a_bridge_that_gives_devices_by_number_alone(monkeypatch
 
     def any_of_the_node(component: Job) -> dict[str, dict[str, tuple[Device, ...]]]:
         return {
-            node: {gres: tuple(model.gpu(node, index) for index in range(model.GPUS)) for gres in found}
+            node: {gres: tuple(model_claims.gpu(node, index) for index in range(model_claims.GPUS)) for gres in found}
             for node, found in by_node(component).items()
         }
 
@@ -208,7 +208,7 @@ def test_the_model_finds_a_bridge_that_gives_devices_by_number_alone(monkeypatch
 
 
 def test_the_model_finds_a_bridge_that_does_not_look_at_what_other_claims_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model.SimClaims, "holders", lambda self: {})
+    monkeypatch.setattr(model_claims.SimClaims, "holders", lambda self: {})
     with pytest.raises(AssertionError, match="two owners"):
         run_many()
 

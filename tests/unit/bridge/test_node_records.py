@@ -1,0 +1,109 @@
+"""The records of Kubernetes nodes. `test_main` has most of them."""
+
+import dataclasses
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from sidecars.bridge.node_records import NodeRecords
+from sidecars.bridge.slurm import SUBMIT_SECONDS
+from sidecars.contract import bridge
+from sidecars.kube import EventRecorder, Store
+from sidecars.policy.bridge import manifests
+from sidecars.policy.bridge.devices import Device, Numbered
+from sidecars.policy.bridge.usage import UsageBook
+from sidecars.slurm.errors import Rejected, Unreachable
+from sidecars.slurm.records import Node
+from tests.support.bridge import node
+from tests.support.bridge_devices import PARSED
+
+GPUS: tuple[Numbered, ...] = (
+    ("gpu:h100", Device("d", "k1", "gpu-0")),
+    ("gpu:h100", Device("d", "k1", "gpu-1")),
+)
+
+
+class FakePoller:
+    """Slurm's list of nodes as it was at `last_good`; polls fail."""
+
+    known = True
+
+    def __init__(self, *nodes: Node) -> None:
+        self.nodes = {it.name: it for it in nodes}
+        self.last_good: float | None = 10.0
+
+    def now(self) -> float:
+        return 20.0
+
+    def expect_removal(self, names: list[str]) -> None:
+        """Nothing vanishes here."""
+
+    async def poll(self) -> None:
+        """No answer."""
+
+
+class FakeSlurm:
+    """Answers each request with `fault`."""
+
+    fault: Exception | None = None
+
+    async def call(self, request: object) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+
+class FakeDevices:
+    rules = PARSED
+
+    def by_node(self) -> dict[str, tuple[Numbered, ...]]:
+        return {"k1": GPUS}
+
+
+def record(*devices: Numbered) -> Node:
+    extra = bridge.node_extra("k1", {}, [], ((gres, *device) for gres, device in devices))
+    found = Node("k1", states=frozenset({"IDLE", "EXTERNAL"}), cpus=8, real_memory=16 * 1024, address="10.0.0.1")
+    return dataclasses.replace(found, gres=f"gpu:h100:{len(devices)}", features=("slurm-bridge",), extra=extra)
+
+
+def parts(poller: FakePoller) -> tuple[NodeRecords, FakeSlurm]:
+    store: Store[manifests.Node] = Store()
+    store.put(msgspec.convert(node("k1"), manifests.Node))
+    slurm, found = FakeSlurm(), (poller, store, UsageBook(), cast("EventRecorder", Recorder()), FakeDevices())
+    given: Any = (slurm, *found)
+    return NodeRecords(*given), slurm
+
+
+class Recorder:
+    def emit(self, *_: object) -> None:
+        """No Events here."""
+
+
+async def test_the_devices_of_a_record_that_is_replaced_count_again_in_an_answer_asked_for_later() -> None:
+    poller = FakePoller(record(*GPUS[::-1]))
+    records, _ = parts(poller)
+    await records.apply(frozenset(), {})
+    assert records.numbered == {}
+    poller.last_good = 19.0
+    await records.apply(frozenset(), {})
+    assert records.numbered == {}
+    poller.nodes, poller.last_good = {"k1": record(*GPUS)}, 21.0
+    await records.apply(frozenset(), {})
+    assert records.numbered == {"k1": GPUS}
+
+
+@pytest.mark.parametrize(
+    ("fault", "seconds"), [(Rejected("DELETE", 409, ()), 0.0), (Unreachable("DELETE", "no answer"), SUBMIT_SECONDS)]
+)
+async def test_a_request_without_an_answer_may_still_replace_the_record(fault: Exception, seconds: float) -> None:
+    poller = FakePoller(record(*GPUS[::-1]))
+    records, slurm = parts(poller)
+    slurm.fault = fault
+    await records.apply(frozenset(), {})
+    poller.nodes["k1"] = dataclasses.replace(record(*GPUS[::-1]), states=frozenset({"MIXED", "EXTERNAL"}))
+    poller.last_good = 20.0 + seconds - 1
+    await records.apply(frozenset(), {})
+    assert records.numbered == {}
+    poller.last_good = 20.0 + seconds + 1
+    await records.apply(frozenset(), {})
+    assert records.numbered == {"k1": GPUS[::-1]}

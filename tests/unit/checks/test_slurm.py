@@ -69,15 +69,14 @@ async def test_nodes_are_asked_for_changes_from_one_second_earlier() -> None:
 async def test_a_job_that_waits_for_nodes_is_read_again_later_than_one_that_waits_for_something_else() -> None:
     depends, wants = WaitingJob(1, reason="Dependency"), WaitingJob(2, reason="Resources")
     now = [1000.0]
-    recorder = Recorder(
-        **{
-            "GET jobs/state/": [frozenset({1, 2, 3, 5})],
-            "GET job/1": [depends],
-            "GET job/2": [wants],
-            "GET job/3": [WaitingJob(3, name="check-net")],
-            "GET job/5": [unknown("GET job/5")],
-        }
-    )
+    answers: dict[str, list[Any]] = {
+        "GET jobs/state/": [frozenset({1, 2, 3, 5})],
+        "GET job/1": [depends],
+        "GET job/2": [wants],
+        "GET job/3": [WaitingJob(3, name="check-net")],
+        "GET job/5": [unknown("GET job/5")],
+    }
+    recorder = Recorder(**answers)
     slurm = Slurm(CHECK, recorder, Recorder(), "daemon", now=lambda: now[0])
     for at, reads in ((1000.0, (1, 1)), (1000.5, (1, 1)), (1001.0, (2, 1)), (1006.0, (3, 2))):
         now[0] = at
@@ -90,8 +89,9 @@ async def test_a_job_that_waits_for_nodes_is_read_again_later_than_one_that_wait
 
 async def test_while_many_jobs_are_unread_nothing_is_known_of_them() -> None:
     ids = range(1, 2 * MOST_READS + 2)
-    answers = {f"GET job/{number}": [WaitingJob(number, reason="Dependency")] for number in ids}
-    recorder = Recorder(**{"GET jobs/state/": [frozenset(ids)]}, **answers)
+    answers: dict[str, list[Any]] = {f"GET job/{number}": [WaitingJob(number, reason="Dependency")] for number in ids}
+    answers["GET jobs/state/"] = [frozenset(ids)]
+    recorder = Recorder(**answers)
     now = [1000.0]
     slurm = Slurm(CHECK, recorder, Recorder(), "daemon", now=lambda: now[0])
     assert await slurm.waiting() is None

@@ -129,7 +129,10 @@ class Run:
             await self._look(test, work)
         await self._react(work)
         nodes = await self._slurm.nodes()
-        contested = rules.contested(await self._slurm.waiting())
+        waiting = await self._slurm.waiting()
+        # What is not read yet may wait for any node.
+        everywhere = frozenset(it for node in nodes.values() for it in node.partitions)
+        contested = everywhere if waiting is None else rules.contested(waiting)
         for test in self._tests:
             own = [nodes[name] for name in test.item.nodes if name in nodes]
             if not test.yielded and any(rules.is_contested(node, contested) for node in own) and not test.reservation:

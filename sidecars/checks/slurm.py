@@ -13,6 +13,9 @@ from sidecars.slurm.external import STATES_ENDED
 from sidecars.slurm.records import Node, Reservation
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MOST_READS = 50
+"""Jobs that wait, of which each needs a request of its own, in one look."""
+REREAD_SECONDS = 5.0
 RESERVED_MINUTES = 365 * 24 * 60
 """Of a reservation for a test. It ends with the test, or with the next run after one that was cut off."""
 
@@ -32,7 +35,8 @@ class Slurm:
         self._username = username
         self._now = now
         self.job_name = f"check-{check.name}"
-        self._waiting: dict[int, WaitingJob] = {}
+        self._waiting: dict[int, tuple[WaitingJob, float]] = {}
+        """By id, and when each was read."""
         self._nodes: dict[str, Node] = {}
         self._updated = 0
 
@@ -71,20 +75,31 @@ class Slurm:
         with contextlib.suppress(NotFound):
             await self._admin.call(protocol.cancel_job(job_id))
 
-    async def waiting(self) -> list[WaitingJob]:
-        """Users' jobs that wait. A job is read again in each call while it may wait for nodes."""
-        states = await self._admin.call(protocol.get_job_states())
-        pending = {it for it, words in states.items() if "PENDING" in words}
-        self._waiting = {it: job for it, job in self._waiting.items() if it in pending}
-        for job_id in sorted(pending):
-            known = self._waiting.get(job_id)
-            if known is not None and (known.name == self.job_name or rules.wants_nodes(known)):
-                continue
+    async def waiting(self) -> list[WaitingJob] | None:
+        """Users' jobs that wait; None while too many of them are unread.
+
+        The newest are read first. One that may wait for nodes is read again after `REREAD_SECONDS`, another one after a
+        second: its reason may have changed.
+        """
+        pending = await self._admin.call(protocol.get_waiting_ids())
+        now = self._now()
+        self._waiting = {it: known for it, known in self._waiting.items() if it in pending}
+        due = [it for it in sorted(pending, reverse=True) if self._is_due(it, now)]
+        for job_id in due[:MOST_READS]:
             try:
-                self._waiting[job_id] = await self._admin.call(protocol.get_waiting_job(job_id))
+                self._waiting[job_id] = await self._admin.call(protocol.get_waiting_job(job_id)), now
             except NotFound:
                 self._waiting.pop(job_id, None)
-        return [job for job in self._waiting.values() if not job.name.startswith("check-")]
+        if any(it not in self._waiting for it in due[MOST_READS:]):
+            return None
+        return [job for job, _ in self._waiting.values() if not job.name.startswith("check-")]
+
+    def _is_due(self, job_id: int, now: float) -> bool:
+        known = self._waiting.get(job_id)
+        if known is None:
+            return True
+        job, read = known
+        return job.name != self.job_name and now - read >= (REREAD_SECONDS if rules.wants_nodes(job) else 1.0)
 
     async def leftovers(self) -> list[int]:
         """The check's jobs that have not ended: those of a run that was cut off."""

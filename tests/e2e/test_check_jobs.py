@@ -179,7 +179,8 @@ async def test_a_check_that_hangs_is_ended_and_its_nodes_are_idle_again(cluster:
     await until_idle(cluster)
 
 
-async def test_a_check_gives_way_to_a_users_job_within_seconds(cluster: Cluster) -> None:
+@pytest.mark.parametrize("array", ["", "0-1"])
+async def test_a_check_gives_way_to_a_users_job_within_seconds(array: str, cluster: Cluster) -> None:
     slow = Check("slow", "#!/bin/sh\nsleep 300\n", timeout=60, window=60, drain=False)
     await until_idle(cluster)
     async with a_run(cluster, slow) as check, cluster.client() as admin, cluster.client(OTHER) as user:
@@ -187,16 +188,19 @@ async def test_a_check_gives_way_to_a_users_job_within_seconds(cluster: Cluster)
         await until_state(cluster, "check-slow", "RUNNING", 2)
         request = CheckRequest("of-a-user", "#!/bin/sh\nexit 0\n", NAMES, "all", 5, int(time.time()) + 600)
         began = time.monotonic()
-        number = await user.call(protocol.submit_check(request))
+        submitted = protocol.submit_check(request)
+        assert submitted.body is not None
+        body = {"job": {**submitted.body["job"], **({"array": array} if array else {})}}
+        number = await user.call(replace(submitted, body=body))
         waited = 0.0
         while True:
-            job = await admin.call(protocol.get_check_job(number))
-            if not job.waits:
+            job = await admin.call(protocol.get_waiting_job(number))
+            if not job.waits or (array and number not in await admin.call(protocol.get_waiting_ids())):
                 waited = time.monotonic() - began
                 break
             assert time.monotonic() - began < 45, job
             await asyncio.sleep(0.05)
-        print(f"a user's job that needs all nodes of a check started after {waited:.2f} s")
+        print(f"a user's job (array: {array or 'none'}) that needs all nodes of a check started after {waited:.2f} s")
         check.stop()
         verdicts = await task
     assert set(kinds(verdicts).values()) == {Kind.INTERRUPTED}

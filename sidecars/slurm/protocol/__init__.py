@@ -18,7 +18,7 @@ How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/res
 - slurmctld is down: 502 with number 1800 after 10 seconds. slurmdbd is down: 502 with number 7000 at once.
 """
 
-from sidecars.slurm.protocol.checks import get_check_job, get_waiting_job, submit_check
+from sidecars.slurm.protocol.checks import get_check_job, get_waiting_ids, get_waiting_job, submit_check
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.external import (
     cancel_job,
@@ -93,6 +93,7 @@ __all__ = [
     "get_reservation_usage",
     "get_reservations",
     "get_statistics",
+    "get_waiting_ids",
     "get_waiting_job",
     "ping",
     "reconfigure",

@@ -8,6 +8,7 @@ Observed with Slurm 26.05:
   users of the reservation alone.
 """
 
+import re
 from typing import Any
 
 from sidecars.slurm.checks import CheckJob, CheckRequest, WaitingJob
@@ -46,9 +47,14 @@ def get_check_job(job_id: int) -> Request[CheckJob]:
     return Request("GET", f"job/{job_id}", read=lambda answer: _check(_one(answer)))
 
 
+def get_waiting_ids() -> Request[frozenset[int]]:
+    """The ids of all jobs that wait; of an array, whose tasks may have no ids of their own yet, that of the array."""
+    return Request("GET", "jobs/state/", read=_waiting_ids)
+
+
 def get_waiting_job(job_id: int) -> Request[WaitingJob]:
-    """A user's job. An unknown one is NotFound."""
-    return Request("GET", f"job/{job_id}", read=lambda answer: _waiting(_one(answer)))
+    """A user's job; of an array, a task that waits. An unknown one is NotFound."""
+    return Request("GET", f"job/{job_id}", read=_waiting)
 
 
 def _one(answer: Fields) -> Fields:
@@ -68,7 +74,19 @@ def _check(job: Fields) -> CheckJob:
     )
 
 
-def _waiting(job: Fields) -> WaitingJob:
+def _waiting_ids(answer: Fields) -> frozenset[int]:
+    found = set()
+    for job in answer.items("jobs"):
+        # `7`, `7_[1-9]` of an array, `7+0` of a heterogeneous job.
+        number = re.match(r"[0-9]+", job.text("job_id", required=True))
+        if number is not None and "PENDING" in job.states("state"):
+            found.add(int(number[0]))
+    return frozenset(found)
+
+
+def _waiting(answer: Fields) -> WaitingJob:
+    jobs = list(answer.items("jobs"))
+    job = next((it for it in jobs if "PENDING" in it.states("job_state")), None) or _one(answer)
     return WaitingJob(
         job_id=job.number("job_id"),
         waits="PENDING" in job.states("job_state"),

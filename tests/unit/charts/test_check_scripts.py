@@ -16,7 +16,7 @@ def run(folder: Path, name: str, programs: dict[str, str], **environment: str) -
         (folder / program).write_text(text)
         (folder / program).chmod(0o755)
     path = {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "n"}
-    words: list[str | Path] = ["/bin/sh", SCRIPTS / f"{name}.sh"]
+    words = ["/bin/sh", str(SCRIPTS / f"{name}.sh")]
     done = subprocess.run(words, env={**path, **environment}, capture_output=True, text=True, timeout=30, check=False)
     return done.returncode, done.stdout.splitlines()
 

@@ -40,7 +40,7 @@ class World:
     """Of each job."""
     now: float = 1000.0
     jobs: dict[int, Submitted] = field(default_factory=dict)
-    users_jobs: list[WaitingJob] = field(default_factory=list)
+    users_jobs: list[WaitingJob] | None = field(default_factory=list)
     reserved: dict[str, list[str]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     most_busy: int = 0
@@ -104,7 +104,7 @@ class Double(Slurm):
             job.states = frozenset({"CANCELLED"})
             self._world.log.append(f"cancel {'+'.join(job.nodes)}")
 
-    async def waiting(self) -> list[WaitingJob]:
+    async def waiting(self) -> list[WaitingJob] | None:
         return self._world.users_jobs
 
     async def leftovers(self) -> list[int]:
@@ -232,11 +232,20 @@ async def test_jobs_give_way_to_a_users_job_and_their_nodes_are_tested_later() -
     def wait() -> None:
         found.users_jobs = [WaitingJob(9, partitions=("all",), reason="Resources")]
 
-    found.at[1002.0], found.at[1020.0] = wait, found.users_jobs.clear
-    found.at[1021.0] = lambda: setattr(found, "users_jobs", [])
+    found.at[1002.0] = wait
+    found.at[1020.0] = lambda: setattr(found, "users_jobs", [])
     verdicts = await a_run(found).run()
     assert found.log == ["submit a", "submit b", "cancel a", "cancel b", "submit a", "submit b"]
     assert {it.kind for it in verdicts.values()} == {Kind.PASSED}
+
+
+async def test_while_waiting_jobs_are_unread_no_check_runs() -> None:
+    found = world(node("a"))
+    found.users_jobs = None
+    found.at[1020.0] = lambda: setattr(found, "users_jobs", [])
+    verdicts = await a_run(found).run()
+    assert verdicts["a"].kind is Kind.PASSED
+    assert found.now > 1020
 
 
 async def test_a_job_of_another_partition_stops_no_check() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from sidecars.checks.slurm import Slurm, names_of
+from sidecars.checks.slurm import MOST_READS, Slurm, names_of
 from sidecars.policy.checks.declared import Check
 from sidecars.slurm.checks import CheckJob, WaitingJob
 from sidecars.slurm.errors import ErrorEntry, NotFound, SlurmError
@@ -66,23 +66,41 @@ async def test_nodes_are_asked_for_changes_from_one_second_earlier() -> None:
     assert [it.query for it in admin.sent] == [(), (("update_time", "899"),)]
 
 
-async def test_jobs_that_wait_for_others_are_read_again_and_those_that_wait_for_nodes_once() -> None:
-    pending = frozenset({"PENDING"})
+async def test_a_job_that_waits_for_nodes_is_read_again_later_than_one_that_waits_for_something_else() -> None:
     depends, wants = WaitingJob(1, reason="Dependency"), WaitingJob(2, reason="Resources")
-    slurm, admin = of(
-        {
-            "GET jobs/state/": [{1: pending, 2: pending, 3: pending, 4: frozenset({"RUNNING"}), 5: pending}],
-            "GET job/1": [depends],
-            "GET job/2": [wants],
-            "GET job/3": [WaitingJob(3, name="check-net")],
-            "GET job/5": [unknown("GET job/5")],
-        }
-    )
-    assert await slurm.waiting() == [depends, wants]
-    assert await slurm.waiting() == [depends, wants]
-    assert [str(it) for it in admin.sent].count("GET job/1") == 2
-    assert [str(it) for it in admin.sent].count("GET job/2") == 1
-    assert [str(it) for it in admin.sent].count("GET job/3") == 1
+    now = [1000.0]
+    answers: dict[str, list[Any]] = {
+        "GET jobs/state/": [frozenset({1, 2, 3, 5})],
+        "GET job/1": [depends],
+        "GET job/2": [wants],
+        "GET job/3": [WaitingJob(3, name="check-net")],
+        "GET job/5": [unknown("GET job/5")],
+    }
+    recorder = Recorder(**answers)
+    slurm = Slurm(CHECK, recorder, Recorder(), "daemon", now=lambda: now[0])
+    for at, reads in ((1000.0, (1, 1)), (1000.5, (1, 1)), (1001.0, (2, 1)), (1006.0, (3, 2))):
+        now[0] = at
+        found = await slurm.waiting()
+        assert found is not None
+        assert {job.job_id for job in found} == {1, 2}
+        sent = [str(it) for it in recorder.sent]
+        assert (sent.count("GET job/1"), sent.count("GET job/2"), sent.count("GET job/3")) == (*reads, 1)
+
+
+async def test_while_many_jobs_are_unread_nothing_is_known_of_them() -> None:
+    ids = range(1, 2 * MOST_READS + 2)
+    answers: dict[str, list[Any]] = {f"GET job/{number}": [WaitingJob(number, reason="Dependency")] for number in ids}
+    answers["GET jobs/state/"] = [frozenset(ids)]
+    recorder = Recorder(**answers)
+    now = [1000.0]
+    slurm = Slurm(CHECK, recorder, Recorder(), "daemon", now=lambda: now[0])
+    assert await slurm.waiting() is None
+    assert str(recorder.sent[1]) == f"GET job/{ids[-1]}"
+    assert len(recorder.sent) == 1 + MOST_READS
+    assert await slurm.waiting() is None
+    found = await slurm.waiting()
+    assert found is not None
+    assert len(found) == len(ids)
 
 
 async def test_only_the_checks_own_jobs_and_reservations_are_leftovers() -> None:

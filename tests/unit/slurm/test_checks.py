@@ -62,6 +62,17 @@ def test_a_waiting_job_has_all_its_partitions_and_its_reason() -> None:
     assert decoded(protocol.get_waiting_job(8), record) == WaitingJob(8, True, "train", ("a", "b"), "Resources", True)
 
 
+def test_a_task_of_an_array_that_waits_is_found_beside_those_that_run() -> None:
+    states = {
+        "jobs": [{"job_id": "7_[2-9%2]", "state": ["PENDING"]}, {"job_id": "8", "state": ["RUNNING"]}],
+        "errors": [],
+    }
+    assert protocol.decode(protocol.get_waiting_ids(), 200, json.dumps(states).encode()) == {7}
+    running = {"job_id": 8, "job_state": ["RUNNING"], "partition": "a"}
+    waits = {"job_id": 7, "job_state": ["PENDING"], "partition": "b", "state_reason": "Resources"}
+    assert decoded(protocol.get_waiting_job(7), running, waits) == WaitingJob(7, True, "", ("b",), "Resources")
+
+
 def test_an_answer_without_the_job_is_malformed_and_an_unknown_one_not_found() -> None:
     with pytest.raises(Malformed, match="jobs: should contain a job"):
         decoded(protocol.get_check_job(7))

@@ -25,7 +25,7 @@ _CHUNK: Final = 8 << 20
 _TIMEOUT: Final = timedelta(minutes=5)
 """For a request. The largest one is a part of a file with `_CHUNK` bytes."""
 _RETRIES: Final = timedelta(seconds=30)
-_CAUSE = re.compile(r'(?:message|error): "([^"]{1,200})"|(InvalidCertificate)\(\s*(\w+)')
+_CAUSE = re.compile(r'(?:message: |error: |General\(\s*)"([^"]{1,200})"|(InvalidCertificate)\(\s*(\w+)')
 _WORDS = re.compile(r"<(Code|Message)>([^<]{1,200})</\1>")
 
 
@@ -39,15 +39,17 @@ class Store:
 
 def opened(bucket: str, prefix: str, endpoint: str | None, region: str) -> Store:
     """The store. Its credentials are those of the environment, as AWS' own programs read them. Sends nothing."""
-    client = S3Store(
-        bucket,
-        prefix=prefix or None,
-        endpoint=endpoint,
-        region=region,
-        client_options={"allow_http": bool(endpoint and endpoint.startswith("http://")), "timeout": _TIMEOUT},
-        retry_config={"max_retries": 5, "retry_timeout": _RETRIES},
-    )
-    return Store(client, "/".join(part for part in (f"s3://{bucket}", prefix) if part))
+    name = "/".join(part for part in (f"s3://{bucket}", prefix) if part)
+    with _reported(name, "use"):
+        client = S3Store(
+            bucket,
+            prefix=prefix or None,
+            endpoint=endpoint,
+            region=region,
+            client_options={"allow_http": bool(endpoint and endpoint.startswith("http://")), "timeout": _TIMEOUT},
+            retry_config={"max_retries": 5, "retry_timeout": _RETRIES},
+        )
+    return Store(client, name)
 
 
 def copy(folder: Path, store: Store, keep: int) -> tuple[list[str], list[str]]:
@@ -67,7 +69,7 @@ def copy(folder: Path, store: Store, keep: int) -> tuple[list[str], list[str]]:
             _send(folder / name / file, store, f"{name}/{file}")
     deleted = [name for name in there if name in gone]
     for name in deleted:
-        with _reported(store, f"delete {name} of"):
+        with _reported(store.name, f"delete {name} of"):
             obstore.delete(store.client, f"{name}/{volume.MANIFEST}")
             obstore.delete(store.client, [f"{name}/{file}" for file in (volume.STATE, volume.DATABASE)])
     return copied, deleted
@@ -75,7 +77,7 @@ def copy(folder: Path, store: Store, keep: int) -> tuple[list[str], list[str]]:
 
 def complete(store: Store) -> list[str]:
     """The names of the complete backups in the store, oldest first."""
-    with _reported(store, "list"):
+    with _reported(store.name, "list"):
         found = obstore.list(store.client, chunk_size=1000)
         paths = [meta["path"].split("/") for page in found for meta in page]
     return sorted(path[0] for path in paths if len(path) == 2 and path[1] == volume.MANIFEST and volume.named(path[0]))
@@ -103,12 +105,12 @@ def fetch(folder: Path, store: Store, name: str, pod: str) -> str | None:
 
 
 def _send(path: Path, store: Store, target: str) -> None:
-    with _reported(store, f"write {target} to"):
+    with _reported(store.name, f"write {target} to"):
         obstore.put(store.client, target, path, chunk_size=_CHUNK, max_concurrency=2)
 
 
 def _receive(store: Store, source: str, path: Path, *, required: bool) -> None:
-    with _reported(store, f"read {source} of"):
+    with _reported(store.name, f"read {source} of"):
         try:
             answer = obstore.get(store.client, source)
         except FileNotFoundError:
@@ -121,13 +123,13 @@ def _receive(store: Store, source: str, path: Path, *, required: bool) -> None:
 
 
 @contextlib.contextmanager
-def _reported(store: Store, doing: str) -> Iterator[None]:
+def _reported(name: str, doing: str) -> Iterator[None]:
     """Errors of the store as a BackupError that names the failed step, the cause and the remedy."""
     try:
         yield
     except (BaseError, FileNotFoundError, PermissionError, ValueError) as error:
         raise BackupError(
-            f"can't {doing} {store.name}: {_reason(str(error))}. Check backup.s3 in the values, the Secret of its"
+            f"can't {doing} {name}: {_reason(str(error))}. Check backup.s3 in the values, the Secret of its"
             " credentials, and what the store allows them. The backups on the volume are complete."
         ) from None
 

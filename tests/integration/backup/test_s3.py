@@ -174,3 +174,13 @@ def test_a_store_with_a_certificate_of_the_site_is_trusted_only_with_its_authori
         assert main(copy) == 0
         assert len(found.objects()) == 3
     assert "InvalidCertificate: UnknownIssuer" in caplog.text
+
+
+def test_a_machine_without_authorities_is_an_error_in_words(
+    store: Gateway, disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
+    monkeypatch.setenv("SSL_CERT_DIR", str(disk))
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]) == 1
+    assert "can't use s3://backups/clusters/berlin" in caplog.text
+    assert "No CA certificates" in caplog.text

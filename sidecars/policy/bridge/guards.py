@@ -161,10 +161,10 @@ def decide(view: View, workers: Iterable[Worker], records: Mapping[str, Node]) -
     for job in (it for whole in view.jobs.values() for it in whole.components if _is_over(it)):
         for node, _ in job.slots:
             completing[node].append(job)
-    left: dict[str, SeenPod] = {}
+    there: defaultdict[str, list[SeenPod]] = defaultdict(list)
     for pod in view.pods:
-        if pod.present and pod.node and pod.job is not None and _is_left(pod, view):
-            left.setdefault(pod.node, pod)
+        if pod.present and pod.node and pod.job is not None:
+            there[pod.node].append(pod)
     found: list[Gone | Drain | Undrain] = []
     for worker in workers:
         its = completing.get(worker.kube_node, [])
@@ -172,8 +172,11 @@ def decide(view: View, workers: Iterable[Worker], records: Mapping[str, Node]) -
         text = ",".join(map(str, over))
         if text != worker.gone:
             found.append(Gone(worker, text))
-        if worker.slurm_node in records:
-            found += _drain(records[worker.slurm_node], left.get(worker.kube_node), its)
+        record = records.get(worker.slurm_node)
+        if record is not None:
+            pods = there.get(worker.kube_node, ())
+            left = next((pod for pod in pods if _is_left(pod, view, down=states.is_down(record.states))), None)
+            found += _drain(record, left, its)
     return tuple(found)
 
 
@@ -188,12 +191,15 @@ def _is_gone(job: Job, kube_node: str, view: View) -> bool:
     return all(pod.node in others for pod in view.labelled.get(job.job_id, ()))
 
 
-def _is_left(pod: SeenPod, view: View) -> bool:
-    """Whether no guard has what the pod uses: its job has ended, and no Epilog waits for the pod, or it is no guard."""
+def _is_left(pod: SeenPod, view: View, *, down: bool) -> bool:
+    """Whether no guard has what the pod uses: its job has ended, and no Epilog waits for the pod, or it is no guard.
+
+    On a node that is DOWN no Epilog waits, even while the job is COMPLETING because of its other nodes.
+    """
     _, component = view.components.get(pod.job or 0, (None, None))
     if component is None or not component.guard:
         return True
-    return component.phase is Phase.ENDED and not component.completing
+    return component.phase is Phase.ENDED and (down or not component.completing)
 
 
 def _drain(record: Node, left: SeenPod | None, completing: Iterable[Job]) -> Iterator[Drain | Undrain]:

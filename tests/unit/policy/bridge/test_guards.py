@@ -147,6 +147,13 @@ def test_the_node_of_a_pod_for_which_no_epilog_waits_is_drained() -> None:
     assert tell(BOUND, jobs=(RUNNING,)) == (drain,), "an external job, of the time before the node had a worker"
 
 
+def test_no_epilog_waits_on_a_node_that_is_down_while_the_job_is_completing_on_another_one() -> None:
+    down = dataclasses.replace(NATIVE, states=frozenset({"DOWN"}))
+    [drain] = tell(BOUND, jobs=(COMPLETING,), record=down)
+    assert isinstance(drain, Drain)
+    assert tell(BOUND, jobs=(COMPLETING,), record=drained(drain.reason)) == (), "it is back"
+
+
 def test_the_reason_of_others_on_a_node_that_is_down_remains() -> None:
     down = dataclasses.replace(NATIVE, states=frozenset({"DOWN"}), reason="broken fan", reason_set_by_user="root")
     assert tell(BOUND, record=down) == (Drain("w0", ""),)

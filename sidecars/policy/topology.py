@@ -83,8 +83,14 @@ def line(topologies: Sequence[Topology], labels: Labels, where: Positions, known
     return Line(",".join(parts), tuple(problems), waits)
 
 
-def lost(nodes: Mapping[str, str], text: str | None) -> list[str]:
-    """Why slurmctld would end with this topology.yaml (None: without one), from the lines of its nodes by name."""
+def lost(nodes: Mapping[str, str], config: Mapping[str, str]) -> list[str]:
+    """Why slurmctld would end with these files of /etc/slurm, from the lines of its nodes by name.
+
+    A topology.conf, which counts without a topology.yaml, and what can't be read are left to slurmctld.
+    """
+    text = config.get(files.FILE)
+    if text is None and files.FORMER_FILE in config:
+        return []
     places = files.places(text) if text is not None else {}
     if places is None:
         return []

@@ -309,7 +309,7 @@ class _Composer:
             self._origins["gres.conf"] = tuple(origins)
 
     def _topology(self) -> None:
-        for name in sorted({topology.FILE, "topology.conf"} & (self._files.keys() | self._binary.keys())):
+        for name in sorted({topology.FILE, topology.FORMER_FILE} & (self._files.keys() | self._binary.keys())):
             remedy = f"the operator writes {topology.FILE} for spec.topologies: remove one of the two"
             self._problem(self._origins[name][0].source, remedy, name)
         self._files[topology.FILE] = topology.render(self._controller.spec.topologies, self._blocks)

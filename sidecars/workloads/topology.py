@@ -13,6 +13,8 @@ import yaml
 from sidecars.workloads.resources import Topology
 
 FILE = "topology.yaml"
+FORMER_FILE = "topology.conf"
+"""The one without topology.yaml."""
 
 Blocks = Mapping[str, Collection[str]]
 """Names of blocks by topology."""

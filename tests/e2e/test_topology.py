@@ -90,8 +90,8 @@ def test_slurmctld_has_the_switches_and_blocks_of_the_labels_and_has_them_after_
 @pytest.mark.parametrize("item", ["nvlink:d2", "fabric:fabric:us-west1"])
 def test_slurmctld_ends_where_the_check_says_so(tmp_path: Path, item: str) -> None:
     other = FILE.replace("d2", "d3") if item.startswith("nvlink") else FILE.replace("switch: fabric", "switch: root")
-    assert lost({"a": item}, FILE) == []
-    assert lost({"a": item}, other) != []
+    assert lost({"a": item}, {"topology.yaml": FILE}) == []
+    assert lost({"a": item}, {"topology.yaml": other}) != []
     (tmp_path / "other").write_text(other)
     script = f"add a {item}\ncat > /etc/slurm/topology.yaml <<'EOF'\n{other}EOF\nscontrol reconfigure\n"
     text = after(tmp_path / "slurm", FILE, script + "wait\n")

@@ -96,7 +96,7 @@ def _lint(
         nodes,
     )
     places = {it.name: it.topology for it in (nodes or {}).values()}
-    lost = [f"{FILE}: {it}" for it in policy.lost(places, config_set.files.get(FILE))]
+    lost = [f"{FILE}: {it}" for it in policy.lost(places, config_set.files)]
     return (
         [str(finding) for finding in findings if finding.severity == "error"] + lost,
         [str(finding) for finding in findings if finding.severity == "warning"],

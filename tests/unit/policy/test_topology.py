@@ -99,11 +99,15 @@ def test_a_block_topology_without_labelled_nodes_has_an_empty_block() -> None:
 def test_a_file_without_the_place_of_a_slurm_node_is_a_fault_that_names_the_node() -> None:
     text = files.render((FABRIC, NVLINK), {"nvlink": ["d1"]})
     nodes = {"a": "fabric:fabric:z1:r1,nvlink:d1", "b": "nvlink:d2", "c": "nvlink:d2", "d": ""}
-    [fault] = lost(nodes, text)
+    [fault] = lost(nodes, {"topology.yaml": text})
     assert fault.startswith("'nvlink:d2' isn't in topology.yaml, but Slurm node b (and 1 more) has this topology")
-    [gone] = lost({"a": "fabric:fabric:z1:r1"}, None)
+    [gone] = lost({"a": "fabric:fabric:z1:r1"}, {})
     assert "'fabric:fabric'" in gone
-    assert lost({"d": ""}, None) == []
+    assert lost({"d": ""}, {}) == []
+
+
+def test_a_site_with_a_topology_conf_and_no_topology_yaml_is_left_to_slurmctld() -> None:
+    assert lost({"a": "default:s1"}, {"topology.conf": "SwitchName=s1\n"}) == []
 
 
 @pytest.mark.parametrize(
@@ -116,4 +120,4 @@ def test_a_file_without_the_place_of_a_slurm_node_is_a_fault_that_names_the_node
     ],
 )
 def test_a_file_whose_places_can_not_be_told_is_left_to_slurmctld(text: str) -> None:
-    assert lost({"b": "nvlink:d2"}, text) == []
+    assert lost({"b": "nvlink:d2"}, {"topology.yaml": text}) == []

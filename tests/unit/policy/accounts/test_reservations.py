@@ -9,6 +9,7 @@ import pytest
 
 from sidecars.policy.accounts.declared import Declared
 from sidecars.policy.accounts.live import Live
+from sidecars.policy.accounts.plan import plan
 from sidecars.policy.accounts.reservations import changes, faults, over
 from sidecars.slurm.records import Reservation
 from tests.unit.policy.accounts.test_plan import declared
@@ -120,6 +121,13 @@ def test_slurm_chooses_the_nodes_of_one_with_a_number_of_them() -> None:
     assert (found["node_count"]["number"], found["partition"], "node_list" in found) == (2, "gpu", False)
     assert texts(wanted, having()) == []
     assert texts(wanted, having(node_list="n3")) == ["change reservation one: nodeCount=2"]
+
+
+def test_prune_deletes_what_was_created_from_a_declaration_and_no_other_reservation() -> None:
+    nothing = declared(prune=True)
+    assert plan(nothing, having(), ()).changes == ()
+    [change] = plan(nothing, having(), ["reservation/one"]).changes
+    assert change.text == "delete reservation one"
 
 
 def test_a_declaration_with_an_unknown_field_can_not_be_read() -> None:

@@ -23,7 +23,7 @@ def disturb(world: World) -> None:
     """One thing that users, Slurm or hardware do."""
     rng = world.rng
     jobs = [job for job in world.jobs.values() if job.phase is not Phase.ENDED]
-    match rng.randrange(10):
+    match rng.randrange(11):
         case 0 | 1:
             size = rng.choice((1, 1, 1, 2, 3))
             cpus = [rng.randrange(1, CPUS + 1)] * size
@@ -56,7 +56,7 @@ def disturb(world: World) -> None:
                 job.phase = Phase.STOPPED
             elif job.phase is Phase.STOPPED:
                 world.resume(job)
-        case 9 if jobs and rng.random() < 0.3:
+        case 10 if jobs and rng.random() < 0.3:
             job = rng.choice(jobs)
             if all(it.phase is Phase.RUNNING for it in world.components(job)):
                 world.roll_back(job)

@@ -137,7 +137,8 @@ class GuardWorld(World):
 
     def _record(self, node: str) -> Node:
         states = {"DOWN" if node in self.lost else "IDLE", *(("DRAIN",) if node in self.drained else ())}
-        return Node(node, frozenset(states), reason=self.drained.get(node, ""))
+        silent = "Not responding" if node in self.lost else ""
+        return Node(node, frozenset(states), reason=self.drained.get(node, silent))
 
     def check(self) -> None:
         """No CPU of a pod is one of another job's of Slurm."""

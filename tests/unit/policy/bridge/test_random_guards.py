@@ -1,10 +1,9 @@
 """Random runs on nodes with a slurmd: pods beside Slurm's own jobs, lost slurmd, and everything of `test_random`."""
 
 import random
-from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecars.policy.bridge import guards
@@ -13,6 +12,8 @@ from sidecars.policy.bridge.records import Phase
 from tests.unit.policy.bridge.guard_model import GuardWorld
 from tests.unit.policy.bridge.model import CPUS
 from tests.unit.policy.bridge.test_random import STEPS, settled
+
+pytestmark = pytest.mark.timeout(120)
 
 
 def disturb(world: GuardWorld) -> None:
@@ -62,6 +63,7 @@ def run(seed: int) -> GuardWorld:
     return world
 
 
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32))
 def test_no_cpu_has_two_owners_and_no_epilog_waits_for_ever(seed: int) -> None:
     world = run(seed)
@@ -81,17 +83,6 @@ def find(runs: int = 300) -> None:
 
 def test_the_model_finds_a_bridge_that_ends_epilogs_with_their_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "_is_gone", lambda *_: True)
-    with pytest.raises(AssertionError, match="of other jobs"):
-        find()
-
-
-def test_the_model_finds_a_bridge_that_forgets_the_pods_of_which_it_sees_no_node(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def bound_alone(job: Any, kube_node: str, view: Any) -> bool:
-        return all(pod.node != kube_node or not pod.bound for pod in view.labelled.get(job.job_id, ()))
-
-    monkeypatch.setattr(guards, "_is_gone", bound_alone)
     with pytest.raises(AssertionError, match="of other jobs"):
         find()
 

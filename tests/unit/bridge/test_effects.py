@@ -26,7 +26,7 @@ class Recorded(Effects):
 
     def __init__(self, clock: list[float]) -> None:
         nothing: Any = None
-        super().__init__(*[nothing] * 6, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
+        super().__init__(*[nothing] * 7, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
         self.sent: list[Action] = []
 
     async def _apply(self, action: Action) -> None:

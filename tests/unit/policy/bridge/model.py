@@ -61,6 +61,8 @@ class SimJob:
     slots: dict[str, int] = field(default_factory=dict)
     indices: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Of its GPUs, by node."""
+    rolled_back: bool = False
+    """Whether Slurm has forgotten a start of it: it may give it other devices, and its pods keep theirs."""
     ended: int = 0
     excluded: tuple[str, ...] = ()
     later: int = 0
@@ -189,6 +191,7 @@ class World:
                 del self.jobs[it.job_id]
             else:
                 it.phase, it.slots, it.later = Phase.PENDING, {}, self.step + self.rng.randrange(6)
+                it.indices, it.rolled_back = {}, True
 
     def schedule(self) -> None:
         for job in sorted(self.jobs.values(), key=lambda it: it.job_id):
@@ -435,7 +438,7 @@ class World:
             other = owners.setdefault(device, it.pod.uid)
             assert other == it.pod.uid, f"step {self.step}: {device} has two owners, {other} and {it.pod.uid}"
         job = self.jobs.get(it.pod.job or 0)
-        if job is not None and job.phase is not Phase.ENDED:
+        if job is not None and job.phase is not Phase.ENDED and not job.rolled_back:
             given = {gpu(node, index) for index in job.indices.get(node, ())}
             assert set(has) <= given, f"step {self.step}: {it.pod} has {has}, and its job {given}"
 

@@ -152,8 +152,9 @@ def charts(root: Path) -> list[str]:
 
 
 def containerfiles(root: Path) -> list[Path]:
-    """The Containerfiles, by their paths from `root`."""
-    return sorted(path.relative_to(root) for path in root.glob("images/*/Containerfile"))
+    """The Containerfiles, by their paths from `root`. One that continues the image of slurmd has its base."""
+    found = sorted(root.glob("images/*/Containerfile"))
+    return [path.relative_to(root) for path in found if "FROM ${SLURMD}" not in path.read_text(encoding="utf-8")]
 
 
 def chart_images(chart: Path) -> dict[Place, Image]:

@@ -20,7 +20,7 @@ from sidecars.policy.checks.outcome import Kind, Outcome, outcome
 from sidecars.policy.checks.plan import Item, Plan, Verdict, plan
 from sidecars.policy.checks.script import batch_script
 from sidecars.slurm import states
-from sidecars.slurm.errors import Rejected, ServerFault, SlurmError, Unreachable
+from sidecars.slurm.errors import NotFound, Rejected, ServerFault, SlurmError, Unreachable
 from sidecars.slurm.records import Node
 
 log = logging.getLogger(__name__)
@@ -167,7 +167,12 @@ class Run:
             work.ended(item, Outcome(Kind.SKIPPED, "no partition has all nodes of the test"))
             return True
         drained = [node.name for node in own if rules.is_own(self._check.name, node)]
-        reservation = await self._slurm.reserve(item.nodes) if drained else ""
+        try:
+            reservation = await self._slurm.reserve(item.nodes) if drained else ""
+        except (Rejected, NotFound) as error:
+            # Someone else has reserved the node, now or later, or it has just left. It stays drained.
+            work.ended(item, Outcome(Kind.INTERRUPTED, f"it can't be reserved for the test: {error}"))
+            return True
         for name in drained:
             await self._slurm.undrain(name)
         try:

@@ -333,3 +333,15 @@ async def test_a_slurmctld_that_is_away_for_a_while_ends_no_run() -> None:
     found = world(node("a"))
     verdicts = await a_run(found, double=Away).run()
     assert verdicts["a"].kind is Kind.PASSED
+
+
+async def test_a_node_that_another_reservation_has_ends_no_run() -> None:
+    class Reserved(Double):
+        async def reserve(self, names: Sequence[str]) -> str:
+            raise Rejected("POST reservation", 500, (ErrorEntry(2058, "Requested reservation overlaps"),))
+
+    found = world(node("a", "IDLE", "DRAIN", reason=OWN), node("b"))
+    verdicts = await a_run(found, double=Reserved).run()
+    assert {name: it.kind for name, it in verdicts.items()} == {"a": Kind.INTERRUPTED, "b": Kind.PASSED}
+    assert "overlaps" in verdicts["a"].text
+    assert "DRAIN" in found.nodes["a"].states

@@ -82,19 +82,22 @@ class Run:
         work = await self._plan(nodes)
         end = self._clock() + self._check.window
         try:
-            while not work.done and not self._stopping and self._clock() < end:
+            while not self._finished(work) and not self._stopping and self._clock() < end:
                 try:
                     await self._step(work)
                 except (Unreachable, ServerFault) as error:
                     # slurmctld is restarted, for example. A node whose test can't be ended now stays reserved.
                     log.warning("%s", error)
-                if not work.done:
+                if not self._finished(work):
                     await self._sleep(POLL_SECONDS if self._tests else IDLE_POLL_SECONDS)
         finally:
             await self._abandon(work)
         work.close()
         await self._react(work)
         return work.verdicts
+
+    def _finished(self, work: Plan) -> bool:
+        return work.done and self._reacted >= work.verdicts.keys()
 
     async def _recover(self) -> None:
         """End what a run that was cut off has left: its jobs, and nodes whose drain it had lifted for a test."""
@@ -242,22 +245,20 @@ class Run:
             return
         nodes = await self._slurm.nodes()
         for name in sorted(new):
-            self._reacted.add(name)
             await self._apply(name, nodes.get(name), work.verdicts[name], self._check.most_drains)
+            self._reacted.add(name)
 
     async def _apply(self, name: str, node: Node | None, verdict: Verdict, most: int | None = None) -> None:
         """React to a verdict. With `most`, the run drains no more nodes that are in service."""
         found = rules.reaction(self._check, node, verdict)
-        if found.drain is not None and most is not None and node is not None and not states.is_drain(node.states):
-            self._drains += 1
-            if self._drains > most:
-                log.error(
-                    "%s is not drained: the run has drained %d nodes. Check the script: %s", name, most, found.drain
-                )
-                found = replace(found, drain=None)
+        counts = most is not None and node is not None and not states.is_drain(node.states)
+        if found.drain is not None and counts and self._drains >= (most or 0):
+            log.error("%s is not drained: the run has drained %d nodes. Check the script: %s", name, most, found.drain)
+            found = replace(found, drain=None)
         if found.drain is not None:
             log.warning("draining %s: %s", name, found.drain)
             await self._slurm.drain(name, found.drain)
+            self._drains += counts
         if found.undrain:
             log.info("undraining %s: it passes", name)
             await self._slurm.undrain(name)

@@ -345,3 +345,15 @@ async def test_a_node_that_another_reservation_has_ends_no_run() -> None:
     assert {name: it.kind for name, it in verdicts.items()} == {"a": Kind.INTERRUPTED, "b": Kind.PASSED}
     assert "overlaps" in verdicts["a"].text
     assert "DRAIN" in found.nodes["a"].states
+
+
+async def test_a_node_that_failed_while_slurmctld_was_away_is_drained_when_it_is_back() -> None:
+    class Away(Double):
+        async def drain(self, name: str, reason: str) -> None:
+            if found.now < 1100.0:
+                raise Unreachable("POST nodes/", "refused")
+            await super().drain(name, reason)
+
+    found = world(node("a"), node("b"), node("c"), node("d"), fails=lambda _: True)
+    await a_run(found, double=Away).run()
+    assert sum("DRAIN" in it.states for it in found.nodes.values()) == CHECK.most_drains

@@ -110,7 +110,7 @@ class Run:
                 node = nodes.get(name)
                 if node is not None:
                     verdict = Verdict(Kind.FAILED, "the test after an earlier failure was cut off")
-                    await self._apply(name, node, verdict)
+                    await self._apply(name, node, verdict, check=replace(self._check, drain=True))
             await self._slurm.release(reservation.name)
 
     async def _plan(self, nodes: dict[str, Node]) -> Plan:
@@ -248,9 +248,11 @@ class Run:
             await self._apply(name, nodes.get(name), work.verdicts[name], self._check.most_drains)
             self._reacted.add(name)
 
-    async def _apply(self, name: str, node: Node | None, verdict: Verdict, most: int | None = None) -> None:
+    async def _apply(
+        self, name: str, node: Node | None, verdict: Verdict, most: int | None = None, check: Check | None = None
+    ) -> None:
         """React to a verdict. With `most`, the run drains no more nodes that are in service."""
-        found = rules.reaction(self._check, node, verdict)
+        found = rules.reaction(check or self._check, node, verdict)
         counts = most is not None and node is not None and not states.is_drain(node.states)
         if found.drain is not None and counts and self._drains >= (most or 0):
             log.error("%s is not drained: the run has drained %d nodes. Check the script: %s", name, most, found.drain)

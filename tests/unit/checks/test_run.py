@@ -357,3 +357,13 @@ async def test_a_node_that_failed_while_slurmctld_was_away_is_drained_when_it_is
     found = world(node("a"), node("b"), node("c"), node("d"), fails=lambda _: True)
     await a_run(found, double=Away).run()
     assert sum("DRAIN" in it.states for it in found.nodes.values()) == CHECK.most_drains
+
+
+async def test_a_check_that_only_reports_now_leaves_what_it_drained_before() -> None:
+    found = world(node("a", "IDLE", "DRAIN", reason=OWN), fails=lambda _: True)
+    await a_run(found, replace(CHECK, drain=False)).run()
+    assert "DRAIN" in found.nodes["a"].states
+    found = world(node("a"))
+    found.reserved = {"check-disk.a": ["a"]}
+    await a_run(found, replace(CHECK, drain=False)).run()
+    assert "DRAIN" in found.nodes["a"].states

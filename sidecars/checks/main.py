@@ -103,7 +103,7 @@ async def _run(settings: Settings) -> int:
     for name, verdict in sorted(verdicts.items()):
         log.info("%s: %s %s", name, verdict.kind, verdict.text)
     if settings.results is not None:
-        await _store(settings, written(verdicts, time.time(), time.monotonic() - began))
+        await _store(settings, written(verdicts, time.time(), time.monotonic() - began, len(settings.declared)))
     return _status(verdicts)
 
 

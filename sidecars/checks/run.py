@@ -176,6 +176,12 @@ class Run:
             # Someone else has reserved the node, now or later, or it has just left. It stays drained.
             work.ended(item, Outcome(Kind.INTERRUPTED, f"it can't be reserved for the test: {error}"))
             return True
+        # An administrator may have drained it since `nodes` was read.
+        now = await self._slurm.nodes() if drained else {}
+        if not all(name in now and rules.is_own(self._check.name, now[name]) for name in drained):
+            await self._slurm.release(reservation)
+            work.ended(item, Outcome(Kind.INTERRUPTED, "its drain is no longer that of the check"))
+            return False
         for name in drained:
             await self._slurm.undrain(name)
         try:

@@ -367,3 +367,16 @@ async def test_a_check_that_only_reports_now_leaves_what_it_drained_before() -> 
     found.reserved = {"check-disk.a": ["a"]}
     await a_run(found, replace(CHECK, drain=False)).run()
     assert "DRAIN" in found.nodes["a"].states
+
+
+async def test_a_drain_that_an_administrator_takes_over_before_the_test_is_not_lifted() -> None:
+    class Late(Double):
+        async def reserve(self, names: Sequence[str]) -> str:
+            found.nodes["a"] = replace(found.nodes["a"], reason="broken fan")
+            return await super().reserve(names)
+
+    found = world(node("a", "IDLE", "DRAIN", reason=OWN))
+    verdicts = await a_run(found, double=Late).run()
+    assert verdicts["a"].kind is Kind.INTERRUPTED
+    assert (found.nodes["a"].reason, found.nodes["a"].states) == ("broken fan", frozenset({"IDLE", "DRAIN"}))
+    assert found.log == ["reserve a", "release a drained"]

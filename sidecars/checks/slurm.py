@@ -1,7 +1,7 @@
 """Everything that a check reads from Slurm and writes to it."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from sidecars.policy.checks import nodes as rules
 from sidecars.policy.checks.declared import Check
@@ -23,11 +23,18 @@ RESERVED_MINUTES = 365 * 24 * 60
 class Slurm:
     """Slurm for one check. `admin` sends with a token of SlurmUser, `submitter` with one of the jobs' user.
 
-    All methods raise SlurmError.
+    `checks` are the names of all checks, whose jobs are no users' jobs. All methods raise SlurmError.
     """
 
     def __init__(
-        self, check: Check, admin: Carrier, submitter: Carrier, username: str, *, now: Callable[[], float]
+        self,
+        check: Check,
+        admin: Carrier,
+        submitter: Carrier,
+        username: str,
+        *,
+        now: Callable[[], float],
+        checks: Collection[str] = (),
     ) -> None:
         self._check = check
         self._admin = admin
@@ -35,6 +42,7 @@ class Slurm:
         self._username = username
         self._now = now
         self.job_name = f"check-{check.name}"
+        self._job_names = {self.job_name, *(f"check-{name}" for name in checks)}
         self._waiting: dict[int, tuple[WaitingJob, float]] = {}
         """By id, and when each was read."""
         self._nodes: dict[str, Node] = {}
@@ -92,7 +100,7 @@ class Slurm:
                 self._waiting.pop(job_id, None)
         if any(it not in self._waiting for it in due[MOST_READS:]):
             return None
-        return [job for job, _ in self._waiting.values() if not job.name.startswith("check-")]
+        return [job for job, _ in self._waiting.values() if job.name not in self._job_names]
 
     def _is_due(self, job_id: int, now: float) -> bool:
         known = self._waiting.get(job_id)

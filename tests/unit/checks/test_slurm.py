@@ -149,3 +149,12 @@ async def test_writes_change_one_node() -> None:
 
 def test_a_text_that_is_no_hostlist_has_no_nodes() -> None:
     assert names_of(Reservation("x", "a[1-")) == []
+
+
+async def test_jobs_of_all_checks_are_no_users_jobs_and_others_with_a_similar_name_are() -> None:
+    names = {1: "check-net", 2: "check-disk", 3: "check-results"}
+    answers: dict[str, list[Any]] = {f"GET job/{it}": [WaitingJob(it, name=name)] for it, name in names.items()}
+    answers["GET jobs/state/"] = [frozenset(names)]
+    slurm = Slurm(CHECK, Recorder(**answers), Recorder(), "daemon", now=lambda: 1000.0, checks={"net", "disk"})
+    found = await slurm.waiting()
+    assert [job.name for job in found or ()] == ["check-results"]

@@ -180,7 +180,7 @@ class Run:
         now = await self._slurm.nodes() if drained else {}
         if not all(name in now and rules.is_own(self._check.name, now[name]) for name in drained):
             await self._slurm.release(reservation)
-            work.ended(item, Outcome(Kind.INTERRUPTED, "its drain is no longer that of the check"))
+            work.ended(item, Outcome(Kind.INTERRUPTED, "its drain has another owner"))
             return False
         for name in drained:
             await self._slurm.undrain(name)

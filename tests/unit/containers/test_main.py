@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.containers import main
+from sidecars.containers import main, mounts
 
 Start = Callable[..., "list[str] | None"]
 
@@ -178,6 +178,6 @@ def test_a_home_folder_that_would_hide_the_image_or_that_the_runtime_hides_fails
     home: str, start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(main, "_home", lambda: home)
-    monkeypatch.setattr(main.mounts, "prepare", lambda _, mount: mount)
+    monkeypatch.setattr(mounts, "prepare", lambda _, mount: mount)
     assert start(str(folder), "/x", options=("--mount-home",)) is None
     assert f"--container-mount-home: '{home}'" in capsys.readouterr().err

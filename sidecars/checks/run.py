@@ -164,6 +164,15 @@ class Run:
         item = work.next(free)
         if item is None:
             return False
+        try:
+            return await self._submit(work, item, nodes)
+        except SlurmError as error:
+            # It is tested later in the run. What was lifted already stays reserved.
+            work.ended(item, Outcome(Kind.INTERRUPTED, str(error)))
+            raise
+
+    async def _submit(self, work: Plan, item: Item, nodes: dict[str, Node]) -> bool:
+        """Submit the job of an item; False if no other one is to follow now."""
         own = [nodes[name] for name in item.nodes]
         partition = rules.partition_of(self._check, own)
         if partition is None:

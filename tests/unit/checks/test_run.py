@@ -380,3 +380,16 @@ async def test_a_drain_that_an_administrator_takes_over_before_the_test_is_not_l
     assert verdicts["a"].kind is Kind.INTERRUPTED
     assert (found.nodes["a"].reason, found.nodes["a"].states) == ("broken fan", frozenset({"IDLE", "DRAIN"}))
     assert found.log == ["reserve a", "release a drained"]
+
+
+async def test_a_node_whose_job_could_not_be_submitted_for_a_while_is_tested_later() -> None:
+    class Away(Double):
+        async def submit(self, script: str, names: Sequence[str], partition: str, seconds: float, reserved: str) -> int:
+            if found.now < 1003.0:
+                raise Unreachable("POST job/submit", "refused")
+            return await super().submit(script, names, partition, seconds, reserved)
+
+    found = world(node("a"), node("b", "IDLE", "DRAIN", reason=OWN))
+    verdicts = await a_run(found, double=Away).run()
+    assert {name: it.kind for name, it in verdicts.items()} == {"a": Kind.PASSED, "b": Kind.PASSED}
+    assert "DRAIN" not in found.nodes["b"].states

@@ -121,9 +121,9 @@ class Slurm:
         return f"check-{self._check.name}.{'.'.join(names)}"
 
     async def reservations(self) -> list[Reservation]:
-        """The check's reservations."""
-        begin = f"check-{self._check.name}."
-        return [it for it in await self._admin.call(protocol.get_reservations()) if it.name.startswith(begin)]
+        """The check's reservations. One whose name doesn't consist of its nodes is someone else's."""
+        found = await self._admin.call(protocol.get_reservations())
+        return [it for it in found if it.name in {self.reservation(names) for names in _orders(names_of(it))}]
 
     def lifted(self, reservation: Reservation) -> list[str]:
         """The nodes of a reservation of the check whose drain was lifted: all but the second one of a pair."""
@@ -156,6 +156,10 @@ class Slurm:
     async def comment(self, name: str, text: str) -> None:
         """Set the node's comment."""
         await self._admin.call(protocol.update_nodes([name], comment=text))
+
+
+def _orders(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    return names, names[::-1]
 
 
 def names_of(reservation: Reservation) -> list[str]:

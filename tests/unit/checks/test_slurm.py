@@ -111,10 +111,11 @@ async def test_only_the_checks_own_jobs_and_reservations_are_leftovers() -> None
         Job(3, frozenset({"COMPLETED"}), "check-net", user_name="daemon"),
         Job(4, running, "check-network", user_name="daemon"),
     )
-    own, other = Reservation("check-net.a", "a"), Reservation("check-network.a", "a")
-    slurm, _ = of({"GET jobs/": [Jobs(jobs, 1)], "GET reservations/": [(own, other)]})
+    own, pair = Reservation("check-net.a", "a"), Reservation("check-net.n2.n1", "n[1-2]")
+    others = (Reservation("check-network.a", "a"), Reservation("check-net.replacement", "n[1-2]"))
+    slurm, _ = of({"GET jobs/": [Jobs(jobs, 1)], "GET reservations/": [(own, pair, *others)]})
     assert await slurm.leftovers() == [1]
-    assert await slurm.reservations() == [own]
+    assert await slurm.reservations() == [own, pair]
 
 
 async def test_a_reservation_is_for_the_jobs_user_alone_and_names_the_lifted_node_first() -> None:

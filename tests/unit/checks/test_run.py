@@ -384,10 +384,12 @@ async def test_a_drain_that_an_administrator_takes_over_before_the_test_is_not_l
 
 async def test_a_node_whose_job_could_not_be_submitted_for_a_while_is_tested_later() -> None:
     class Away(Double):
-        async def submit(self, script: str, names: Sequence[str], partition: str, seconds: float, reserved: str) -> int:
+        async def submit(
+            self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str
+        ) -> int:
             if found.now < 1003.0:
                 raise Unreachable("POST job/submit", "refused")
-            return await super().submit(script, names, partition, seconds, reserved)
+            return await super().submit(script, names, partition, seconds, reservation)
 
     found = world(node("a"), node("b", "IDLE", "DRAIN", reason=OWN))
     verdicts = await a_run(found, double=Away).run()

@@ -94,7 +94,7 @@ async def _run(settings: Settings) -> int:
         Client(settings.slurmrestd_url, TokenFile(settings.token_file)) as admin,
         Client(settings.slurmrestd_url, TokenFile(settings.job_token_file)) as submitter,
     ):
-        slurm = Slurm(settings.check, admin, submitter, username, now=time.time)
+        slurm = Slurm(settings.check, admin, submitter, username, now=time.time, checks=settings.declared)
         run = Run(settings.check, slurm, clock=time.monotonic)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,7 +103,7 @@ async def _run(settings: Settings) -> int:
     for name, verdict in sorted(verdicts.items()):
         log.info("%s: %s %s", name, verdict.kind, verdict.text)
     if settings.results is not None:
-        await _store(settings, written(verdicts, time.time(), time.monotonic() - began))
+        await _store(settings, written(verdicts, time.time(), time.monotonic() - began, len(settings.declared)))
     return _status(verdicts)
 
 

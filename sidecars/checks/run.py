@@ -20,7 +20,7 @@ from sidecars.policy.checks.outcome import Kind, Outcome, outcome
 from sidecars.policy.checks.plan import Item, Plan, Verdict, plan
 from sidecars.policy.checks.script import batch_script
 from sidecars.slurm import states
-from sidecars.slurm.errors import Rejected, ServerFault, SlurmError, Unreachable
+from sidecars.slurm.errors import NotFound, Rejected, ServerFault, SlurmError, Unreachable
 from sidecars.slurm.records import Node
 
 log = logging.getLogger(__name__)
@@ -82,19 +82,22 @@ class Run:
         work = await self._plan(nodes)
         end = self._clock() + self._check.window
         try:
-            while not work.done and not self._stopping and self._clock() < end:
+            while not self._finished(work) and not self._stopping and self._clock() < end:
                 try:
                     await self._step(work)
                 except (Unreachable, ServerFault) as error:
                     # slurmctld is restarted, for example. A node whose test can't be ended now stays reserved.
                     log.warning("%s", error)
-                if not work.done:
+                if not self._finished(work):
                     await self._sleep(POLL_SECONDS if self._tests else IDLE_POLL_SECONDS)
         finally:
             await self._abandon(work)
         work.close()
         await self._react(work)
         return work.verdicts
+
+    def _finished(self, work: Plan) -> bool:
+        return work.done and self._reacted >= work.verdicts.keys()
 
     async def _recover(self) -> None:
         """End what a run that was cut off has left: its jobs, and nodes whose drain it had lifted for a test."""
@@ -107,7 +110,7 @@ class Run:
                 node = nodes.get(name)
                 if node is not None:
                     verdict = Verdict(Kind.FAILED, "the test after an earlier failure was cut off")
-                    await self._apply(name, node, verdict)
+                    await self._apply(name, node, verdict, check=replace(self._check, drain=True))
             await self._slurm.release(reservation.name)
 
     async def _plan(self, nodes: dict[str, Node]) -> Plan:
@@ -161,13 +164,33 @@ class Run:
         item = work.next(free)
         if item is None:
             return False
+        try:
+            return await self._submit(work, item, nodes)
+        except SlurmError as error:
+            # It is tested later in the run. What was lifted already stays reserved.
+            work.ended(item, Outcome(Kind.INTERRUPTED, str(error)))
+            raise
+
+    async def _submit(self, work: Plan, item: Item, nodes: dict[str, Node]) -> bool:
+        """Submit the job of an item; False if no other one is to follow now."""
         own = [nodes[name] for name in item.nodes]
         partition = rules.partition_of(self._check, own)
         if partition is None:
             work.ended(item, Outcome(Kind.SKIPPED, "no partition has all nodes of the test"))
             return True
         drained = [node.name for node in own if rules.is_own(self._check.name, node)]
-        reservation = await self._slurm.reserve(item.nodes) if drained else ""
+        try:
+            reservation = await self._slurm.reserve(item.nodes) if drained else ""
+        except (Rejected, NotFound) as error:
+            # Someone else has reserved the node, now or later, or it has just left. It stays drained.
+            work.ended(item, Outcome(Kind.INTERRUPTED, f"it can't be reserved for the test: {error}"))
+            return True
+        # An administrator may have drained it since `nodes` was read.
+        now = await self._slurm.nodes() if drained else {}
+        if not all(name in now and rules.is_own(self._check.name, now[name]) for name in drained):
+            await self._slurm.release(reservation)
+            work.ended(item, Outcome(Kind.INTERRUPTED, "its drain has another owner"))
+            return False
         for name in drained:
             await self._slurm.undrain(name)
         try:
@@ -237,22 +260,22 @@ class Run:
             return
         nodes = await self._slurm.nodes()
         for name in sorted(new):
-            self._reacted.add(name)
             await self._apply(name, nodes.get(name), work.verdicts[name], self._check.most_drains)
+            self._reacted.add(name)
 
-    async def _apply(self, name: str, node: Node | None, verdict: Verdict, most: int | None = None) -> None:
+    async def _apply(
+        self, name: str, node: Node | None, verdict: Verdict, most: int | None = None, check: Check | None = None
+    ) -> None:
         """React to a verdict. With `most`, the run drains no more nodes that are in service."""
-        found = rules.reaction(self._check, node, verdict)
-        if found.drain is not None and most is not None and node is not None and not states.is_drain(node.states):
-            self._drains += 1
-            if self._drains > most:
-                log.error(
-                    "%s is not drained: the run has drained %d nodes. Check the script: %s", name, most, found.drain
-                )
-                found = replace(found, drain=None)
+        found = rules.reaction(check or self._check, node, verdict)
+        counts = most is not None and node is not None and not states.is_drain(node.states)
+        if found.drain is not None and counts and self._drains >= (most or 0):
+            log.error("%s is not drained: the run has drained %d nodes. Check the script: %s", name, most, found.drain)
+            found = replace(found, drain=None)
         if found.drain is not None:
             log.warning("draining %s: %s", name, found.drain)
             await self._slurm.drain(name, found.drain)
+            self._drains += counts
         if found.undrain:
             log.info("undraining %s: it passes", name)
             await self._slurm.undrain(name)

@@ -1,7 +1,7 @@
 """Everything that a check reads from Slurm and writes to it."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from sidecars.policy.checks import nodes as rules
 from sidecars.policy.checks.declared import Check
@@ -23,11 +23,18 @@ RESERVED_MINUTES = 365 * 24 * 60
 class Slurm:
     """Slurm for one check. `admin` sends with a token of SlurmUser, `submitter` with one of the jobs' user.
 
-    All methods raise SlurmError.
+    `checks` are the names of all checks, whose jobs are no users' jobs. All methods raise SlurmError.
     """
 
     def __init__(
-        self, check: Check, admin: Carrier, submitter: Carrier, username: str, *, now: Callable[[], float]
+        self,
+        check: Check,
+        admin: Carrier,
+        submitter: Carrier,
+        username: str,
+        *,
+        now: Callable[[], float],
+        checks: Collection[str] = (),
     ) -> None:
         self._check = check
         self._admin = admin
@@ -35,6 +42,7 @@ class Slurm:
         self._username = username
         self._now = now
         self.job_name = f"check-{check.name}"
+        self._job_names = {self.job_name, *(f"check-{name}" for name in checks)}
         self._waiting: dict[int, tuple[WaitingJob, float]] = {}
         """By id, and when each was read."""
         self._nodes: dict[str, Node] = {}
@@ -92,7 +100,7 @@ class Slurm:
                 self._waiting.pop(job_id, None)
         if any(it not in self._waiting for it in due[MOST_READS:]):
             return None
-        return [job for job, _ in self._waiting.values() if not job.name.startswith("check-")]
+        return [job for job, _ in self._waiting.values() if job.name not in self._job_names]
 
     def _is_due(self, job_id: int, now: float) -> bool:
         known = self._waiting.get(job_id)
@@ -113,9 +121,9 @@ class Slurm:
         return f"check-{self._check.name}.{'.'.join(names)}"
 
     async def reservations(self) -> list[Reservation]:
-        """The check's reservations."""
-        begin = f"check-{self._check.name}."
-        return [it for it in await self._admin.call(protocol.get_reservations()) if it.name.startswith(begin)]
+        """The check's reservations. One whose name doesn't consist of its nodes is someone else's."""
+        found = await self._admin.call(protocol.get_reservations())
+        return [it for it in found if it.name in {self.reservation(names) for names in _orders(names_of(it))}]
 
     def lifted(self, reservation: Reservation) -> list[str]:
         """The nodes of a reservation of the check whose drain was lifted: all but the second one of a pair."""
@@ -148,6 +156,10 @@ class Slurm:
     async def comment(self, name: str, text: str) -> None:
         """Set the node's comment."""
         await self._admin.call(protocol.update_nodes([name], comment=text))
+
+
+def _orders(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    return names, names[::-1]
 
 
 def names_of(reservation: Reservation) -> list[str]:

@@ -124,7 +124,7 @@ def _mounts(options: argparse.Namespace, job: Mapping[str, str]) -> tuple[mounts
     if options.no_mount_home:
         found = [mount for mount in found if not mounts.shows(mount, _home())]
     if options.mount_home:
-        found.append(mounts.Mount(_home(), _home()))
+        found += mounts.parse(_home(), "--container-mount-home")
     found += mounts.parse(job.get("CONTAINER_MOUNTS", ""), "CONTAINER_MOUNTS")
     found += mounts.parse(options.container_mounts, "--container-mounts")
     if options.step == command.BATCH_STEP:

@@ -172,6 +172,26 @@ async def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_tha
     await until_idle(cluster)
 
 
+async def test_a_drained_node_that_someone_has_reserved_for_later_stays_drained_and_others_are_tested(
+    cluster: Cluster,
+) -> None:
+    await write(cluster, "c1", "DRAIN", OWN)
+    async with cluster.client() as client:
+        later = protocol.save_reservation(
+            "later", start_time=int(time.time()) + 30 * 86400, minutes=60, nodes=["c1"], users=["root"]
+        )
+        await client.call(later)
+        verdicts = await run(cluster, CHECK)
+        assert [it.name for it in await client.call(protocol.get_reservations())] == ["later"]
+        await client.call(protocol.delete_reservation("later"))
+    assert kinds(verdicts) == {"c1": Kind.INTERRUPTED, "c2": Kind.PASSED}, verdicts
+    found = (await nodes(cluster))["c1"]
+    assert "DRAIN" in found.states
+    assert found.reason == OWN
+    await write(cluster, "c1", "UNDRAIN")
+    await until_idle(cluster)
+
+
 async def test_a_check_that_hangs_is_ended_and_its_nodes_are_idle_again(cluster: Cluster) -> None:
     hangs = Check("hangs", "#!/bin/sh\ntrap '' TERM\nsleep 300\nsleep 300\n", timeout=2, drain=False)
     verdicts = await run(cluster, hangs)

@@ -71,10 +71,14 @@ def is_idle(node: Node) -> bool:
 
 
 def is_retestable(check: Check, node: Node) -> bool:
-    """Whether the check may lift its own drain for a test: it is the only cause, and nothing is on the node."""
+    """Whether the check may lift its own drain for a test: it is the only cause, and nothing is on the node.
+
+    A check that only reports would not drain a node that fails again.
+    """
     words = node.states
     return (
-        check.undrain
+        check.drain
+        and check.undrain
         and is_own(check.name, node)
         and states.is_drained(words)
         and not states.is_down(words)

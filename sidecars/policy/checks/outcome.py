@@ -74,6 +74,9 @@ def outcome(check: Check, job: CheckJob | None) -> Outcome | None:
     for state, why in _FAILED.items():
         if state in job.states:
             return Outcome(Kind.FAILED, why, measured)
+    if "COMPLETED" in job.states and found is None and check.limits:
+        # The script always sets the comment: slurmctld was restarted, for example.
+        return Outcome(Kind.INTERRUPTED, "its values did not reach slurmctld")
     if "COMPLETED" in job.states:
         why = fault(check.limits, measured)
         return Outcome(Kind.FAILED, why[:MOST_TEXT], measured) if why else Outcome(Kind.PASSED, text, measured)

@@ -10,7 +10,9 @@ from sidecars.policy.checks.outcome import Kind
 from sidecars.policy.checks.plan import Verdict
 
 MOST_NODES = 2000
-"""Nodes in a result, those that didn't pass first: a ConfigMap has at most one MiB."""
+"""Nodes in a result, those that didn't pass first."""
+MOST_BYTES = 900_000
+"""Of the nodes in the results of all checks: a ConfigMap has at most one MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,9 @@ class Result:
     """Nodes by kind of verdict, those that `nodes` omits included."""
 
 
-def written(verdicts: Mapping[str, Verdict], at: float, seconds: float) -> str:
-    """The text to store."""
+def written(verdicts: Mapping[str, Verdict], at: float, seconds: float, checks: int = 1) -> str:
+    """The text to store, in a ConfigMap with the results of so many checks."""
+    left = MOST_BYTES // max(1, checks)
     order = sorted(verdicts, key=lambda name: (verdicts[name].kind is Kind.PASSED, name))
     nodes = {}
     for name in order[:MOST_NODES]:
@@ -36,6 +39,9 @@ def written(verdicts: Mapping[str, Verdict], at: float, seconds: float) -> str:
             one["text"] = verdict.text
         if verdict.measured:
             one["measured"] = dict(verdict.measured)
+        left -= len(json.dumps({name: one}))
+        if left < 0:
+            break
         nodes[name] = one
     counts = {str(kind): sum(it.kind is kind for it in verdicts.values()) for kind in Kind}
     return json.dumps({"at": round(at), "seconds": round(seconds, 1), "counts": counts, "nodes": nodes})
@@ -46,12 +52,16 @@ def read(text: str) -> Result | None:
     try:
         value = json.loads(text)
         nodes = {
-            str(name): Verdict(Kind(one["result"]), str(one.get("text", "")), dict(one.get("measured") or {}))
+            str(name): Verdict(
+                Kind(one["result"]),
+                str(one.get("text", "")),
+                {str(key): str(measured) for key, measured in dict(one.get("measured") or {}).items()},
+            )
             for name, one in value["nodes"].items()
         }
         counts = {str(Kind(kind)): int(count) for kind, count in value["counts"].items()}
         return Result(float(value["at"]), float(value["seconds"]), nodes, counts)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -75,3 +75,18 @@ def test_what_a_folder_cannot_store_fails(tmp_path: Path) -> None:
     for name in ("disk", "filesystem"):
         status, lines = run(tmp_path, name, {}, CHECK_FOLDERS="/proc", SLURM_JOB_ID="1")
         assert (status, lines) == (1, ["/proc can't be written to"])
+
+
+@pytest.mark.parametrize("name", ["disk", "filesystem"])
+def test_files_that_a_user_has_put_in_a_shared_folder_are_neither_followed_nor_a_fault(
+    name: str, tmp_path: Path
+) -> None:
+    folder, victim = tmp_path / "shared", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_text("data")
+    # The ids of jobs are easy to guess.
+    (folder / ".check-7").symlink_to(victim)
+    status, lines = run(tmp_path, name, {}, CHECK_FOLDERS=str(folder), SLURM_JOB_ID="7")
+    assert (status, len(lines)) == (0, 1)
+    assert victim.read_text() == "data"
+    assert [it.name for it in folder.iterdir()] == [".check-7"]

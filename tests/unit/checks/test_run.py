@@ -333,3 +333,65 @@ async def test_a_slurmctld_that_is_away_for_a_while_ends_no_run() -> None:
     found = world(node("a"))
     verdicts = await a_run(found, double=Away).run()
     assert verdicts["a"].kind is Kind.PASSED
+
+
+async def test_a_node_that_another_reservation_has_ends_no_run() -> None:
+    class Reserved(Double):
+        async def reserve(self, names: Sequence[str]) -> str:
+            raise Rejected("POST reservation", 500, (ErrorEntry(2058, "Requested reservation overlaps"),))
+
+    found = world(node("a", "IDLE", "DRAIN", reason=OWN), node("b"))
+    verdicts = await a_run(found, double=Reserved).run()
+    assert {name: it.kind for name, it in verdicts.items()} == {"a": Kind.INTERRUPTED, "b": Kind.PASSED}
+    assert "overlaps" in verdicts["a"].text
+    assert "DRAIN" in found.nodes["a"].states
+
+
+async def test_a_node_that_failed_while_slurmctld_was_away_is_drained_when_it_is_back() -> None:
+    class Away(Double):
+        async def drain(self, name: str, reason: str) -> None:
+            if found.now < 1100.0:
+                raise Unreachable("POST nodes/", "refused")
+            await super().drain(name, reason)
+
+    found = world(node("a"), node("b"), node("c"), node("d"), fails=lambda _: True)
+    await a_run(found, double=Away).run()
+    assert sum("DRAIN" in it.states for it in found.nodes.values()) == CHECK.most_drains
+
+
+async def test_a_check_that_only_reports_now_leaves_what_it_drained_before() -> None:
+    found = world(node("a", "IDLE", "DRAIN", reason=OWN), fails=lambda _: True)
+    await a_run(found, replace(CHECK, drain=False)).run()
+    assert "DRAIN" in found.nodes["a"].states
+    found = world(node("a"))
+    found.reserved = {"check-disk.a": ["a"]}
+    await a_run(found, replace(CHECK, drain=False)).run()
+    assert "DRAIN" in found.nodes["a"].states
+
+
+async def test_a_drain_that_an_administrator_takes_over_before_the_test_is_not_lifted() -> None:
+    class Late(Double):
+        async def reserve(self, names: Sequence[str]) -> str:
+            found.nodes["a"] = replace(found.nodes["a"], reason="broken fan")
+            return await super().reserve(names)
+
+    found = world(node("a", "IDLE", "DRAIN", reason=OWN))
+    verdicts = await a_run(found, double=Late).run()
+    assert verdicts["a"].kind is Kind.INTERRUPTED
+    assert (found.nodes["a"].reason, found.nodes["a"].states) == ("broken fan", frozenset({"IDLE", "DRAIN"}))
+    assert found.log == ["reserve a", "release a drained"]
+
+
+async def test_a_node_whose_job_could_not_be_submitted_for_a_while_is_tested_later() -> None:
+    class Away(Double):
+        async def submit(
+            self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str
+        ) -> int:
+            if found.now < 1003.0:
+                raise Unreachable("POST job/submit", "refused")
+            return await super().submit(script, names, partition, seconds, reservation)
+
+    found = world(node("a"), node("b", "IDLE", "DRAIN", reason=OWN))
+    verdicts = await a_run(found, double=Away).run()
+    assert {name: it.kind for name, it in verdicts.items()} == {"a": Kind.PASSED, "b": Kind.PASSED}
+    assert "DRAIN" not in found.nodes["b"].states

@@ -111,10 +111,11 @@ async def test_only_the_checks_own_jobs_and_reservations_are_leftovers() -> None
         Job(3, frozenset({"COMPLETED"}), "check-net", user_name="daemon"),
         Job(4, running, "check-network", user_name="daemon"),
     )
-    own, other = Reservation("check-net.a", "a"), Reservation("check-network.a", "a")
-    slurm, _ = of({"GET jobs/": [Jobs(jobs, 1)], "GET reservations/": [(own, other)]})
+    own, pair = Reservation("check-net.a", "a"), Reservation("check-net.n2.n1", "n[1-2]")
+    others = (Reservation("check-network.a", "a"), Reservation("check-net.replacement", "n[1-2]"))
+    slurm, _ = of({"GET jobs/": [Jobs(jobs, 1)], "GET reservations/": [(own, pair, *others)]})
     assert await slurm.leftovers() == [1]
-    assert await slurm.reservations() == [own]
+    assert await slurm.reservations() == [own, pair]
 
 
 async def test_a_reservation_is_for_the_jobs_user_alone_and_names_the_lifted_node_first() -> None:
@@ -149,3 +150,12 @@ async def test_writes_change_one_node() -> None:
 
 def test_a_text_that_is_no_hostlist_has_no_nodes() -> None:
     assert names_of(Reservation("x", "a[1-")) == []
+
+
+async def test_jobs_of_all_checks_are_no_users_jobs_and_others_with_a_similar_name_are() -> None:
+    names = {1: "check-net", 2: "check-disk", 3: "check-results"}
+    answers: dict[str, list[Any]] = {f"GET job/{it}": [WaitingJob(it, name=name)] for it, name in names.items()}
+    answers["GET jobs/state/"] = [frozenset(names)]
+    slurm = Slurm(CHECK, Recorder(**answers), Recorder(), "daemon", now=lambda: 1000.0, checks={"net", "disk"})
+    found = await slurm.waiting()
+    assert [job.name for job in found or ()] == ["check-results"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.containers import main
+from sidecars.containers import main, mounts
 
 Start = Callable[..., "list[str] | None"]
 
@@ -171,3 +171,13 @@ def test_a_task_that_slurm_has_started_itself_has_the_environment_of_this_proces
     found = variables(line)
     assert found["SLURM_JOB_ID"] == "9"
     assert "SLURM_CONF" not in found
+
+
+@pytest.mark.parametrize("home", ["/", "/srv/ada"])
+def test_a_home_folder_that_would_hide_the_image_or_that_the_runtime_hides_fails_the_task(
+    home: str, start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main, "_home", lambda: home)
+    monkeypatch.setattr(mounts, "prepare", lambda _, mount: mount)
+    assert start(str(folder), "/x", options=("--mount-home",)) is None
+    assert f"--container-mount-home: '{home}'" in capsys.readouterr().err

@@ -2,7 +2,8 @@
 # Writes 64 MiB to each folder of CHECK_FOLDERS, and reads it back. Measures write_rate of the slowest folder.
 slowest=
 for folder in ${CHECK_FOLDERS:-/tmp}; do
-  file=$folder/.check-$SLURM_JOB_ID
+  # Other users may write to the folder, too: no name that they can guess.
+  file=$(mktemp "$folder/.check.XXXXXX" 2>/dev/null) || { echo "$folder can't be written to"; exit 1; }
   trap 'rm -f "$file"' EXIT
   begin=$(date +%s%N)
   if ! dd if=/dev/zero of="$file" bs=1M count=64 conv=fsync 2>/dev/null; then

@@ -66,6 +66,14 @@
 {{- if and (eq ($check.strategy | default "nodes") "pairs") (lt (int ($check.maxNodes | default 4)) 2) -}}
 {{- include "slurm.check.line" (list (printf "%s.maxNodes" $place) "a pair has 2 nodes" "Set 2 or more.") -}}
 {{- end -}}
+{{- /* Kubernetes adds 11 characters for the names of Jobs. */ -}}
+{{- $cronJob := printf "%s-check-%s" (include "slurm.fullname" $) $name -}}
+{{- if gt (len $cronJob) 52 -}}
+{{- include "slurm.check.line" (list $place (printf "the name of its CronJob, `%s`, has %d characters, and may have 52" $cronJob (len $cronJob)) "Set a shorter name, or a shorter fullnameOverride.") -}}
+{{- end -}}
+{{- if hasKey ($check.env | default dict) "PATH" -}}
+{{- include "slurm.check.line" (list (printf "%s.env.PATH" $place) "the jobs of checks have a PATH" "Remove it, and set PATH in the script.") -}}
+{{- end -}}
 {{- if not $.Values.restapi.enabled -}}
 {{- include "slurm.check.line" (list (printf "%s.enabled" $place) "this release has no slurmrestd, through which checks run" "Set restapi.enabled to true.") -}}
 {{- end -}}

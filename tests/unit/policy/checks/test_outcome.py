@@ -54,4 +54,11 @@ def test_a_check_that_exits_with_0_has_failed_if_its_limit_is_not_kept() -> None
     check = Check("net", "#!/bin/sh\n", limits={"rate": Limit(least=quantity("1Gbit/s"))})
     found = outcome(check, job("COMPLETED", comment="check 0 rate=10Mbit/s| "))
     assert found == Outcome(Kind.FAILED, "rate is 10Mbit/s, less than 1Gbit/s", {"rate": "10Mbit/s"})
-    assert outcome(check, job("COMPLETED")) == Outcome(Kind.FAILED, "the check reported no rate")
+    found = outcome(check, job("COMPLETED", comment="check 0 | "))
+    assert found == Outcome(Kind.FAILED, "the check reported no rate")
+
+
+def test_a_check_whose_values_did_not_reach_slurmctld_has_not_failed() -> None:
+    check = Check("net", "#!/bin/sh\n", limits={"rate": Limit(least=quantity("1Gbit/s"))})
+    found = outcome(check, job("COMPLETED"))
+    assert found == Outcome(Kind.INTERRUPTED, "its values did not reach slurmctld")

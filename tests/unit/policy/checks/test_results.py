@@ -29,10 +29,34 @@ def test_a_long_result_keeps_the_nodes_that_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"at": 1}', '{"at": 1, "seconds": 1, "counts": {}, "nodes": {"a": {}}}']
+    "text",
+    [
+        *("", "{", "[]", '{"at": 1}', '{"at": 1, "seconds": 1, "counts": {}, "nodes": {"a": {}}}'),
+        '{"at": 1, "seconds": 1, "counts": {"passed": Infinity}, "nodes": {}}',
+        '{"at": 1' + "0" * 400 + ', "seconds": 1, "counts": {}, "nodes": {}}',
+        "[" * 100_000,
+    ],
 )
 def test_another_text_is_no_result(text: str) -> None:
     assert read(text) is None
+
+
+def test_a_measured_value_that_is_no_text_has_no_unit() -> None:
+    found = read('{"at": 1, "seconds": 1, "counts": {}, "nodes": {"a": {"result": "passed", "measured": {"rate": 3}}}}')
+    assert found is not None
+    assert [value_of(text) for text in (found.nodes["a"].measured or {}).values()] == [None]
+
+
+def test_the_results_of_all_checks_fit_into_a_configmap() -> None:
+    measured = {f"value_{number}": "123456.789Mbit/s" for number in range(8)}
+    verdicts = {f"worker-{number:05}": Verdict(Kind.FAILED, "x" * 120, measured) for number in range(MOST_NODES)}
+    for checks in (1, 7, 40):
+        text = written(verdicts, 0, 0, checks)
+        assert len(text) * checks < 1_000_000
+        found = read(text)
+        assert found is not None
+        assert found.nodes
+        assert found.counts["failed"] == MOST_NODES
 
 
 def test_a_measured_value_has_a_number_in_its_basic_unit() -> None:

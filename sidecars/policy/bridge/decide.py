@@ -264,6 +264,9 @@ def _with_job(
         free[job.job_id] = used[0].size - taken[job.job_id]
     known = {(pod.job, pod.shape) for pod in used} if waiting else set()
     for pod in waiting:
+        if job.guard and pod.unguarded:
+            yield Report(pod, Why.REFUSED, f"{pod.name}: {pod.unguarded}")
+            continue
         its = next((it for it in job.components if free[it.job_id] > 0 and _is_for(it, pod, known)), None)
         if its is not None:
             free[its.job_id] -= 1

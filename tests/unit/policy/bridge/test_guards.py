@@ -12,7 +12,7 @@ from sidecars.policy.bridge import guards
 from sidecars.policy.bridge.guards import Gone, Worker, kinds, problem_of, worker_of
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
-from sidecars.policy.bridge.records import DeletePod, Job, Kind, Phase, Report, Submit, View, Why
+from sidecars.policy.bridge.records import DeletePod, GroupKey, Job, Kind, Label, Phase, Report, Submit, View, Why
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.records import Node
 from tests.unit.policy.bridge.test_decide import BOUND, JOB, LABELLED, POD, RUNNING, act
@@ -82,6 +82,18 @@ def test_nothing_is_submitted_before_slurms_nodes_are_known() -> None:
 def test_a_pod_that_could_use_more_than_its_job_has_gets_no_guard() -> None:
     loose = dataclasses.replace(POD, unguarded="container c can use more memory")
     assert act(loose, kinds=GUARD) == (Report(loose, Why.REFUSED, "pod: container c can use more memory"),)
+
+
+def test_a_pod_that_could_use_more_than_its_job_has_gets_no_place_in_the_guard_of_its_group() -> None:
+    key = GroupKey("team", "group/g")
+    runs = dataclasses.replace(BOUND, key=key, size=2)
+    again = dataclasses.replace(POD, uid="u2", name="again", key=key, size=2, unguarded="container c can use more cpu")
+    comment = Comment("team", "group/g", POD.shape.digest if POD.shape else "", 2)
+    guard = dataclasses.replace(RUNNING, guard=True, comment=comment, slots=(("a", 2),))
+    assert act(runs, again, jobs=(guard,), kinds=GUARD) == (
+        Report(again, Why.REFUSED, "again: container c can use more cpu"),
+    )
+    assert any(isinstance(it, Label) for it in act(runs, again, jobs=(dataclasses.replace(guard, guard=False),)))
 
 
 def test_unequal_pods_get_no_guard() -> None:

@@ -159,6 +159,23 @@ def test_the_node_of_a_pod_for_which_no_epilog_waits_is_drained() -> None:
     assert tell(BOUND, jobs=(RUNNING,)) == (drain,), "an external job, of the time before the node had a worker"
 
 
+def test_the_node_of_a_pod_whose_guard_has_another_node_is_drained() -> None:
+    # Another worker came to the Kubernetes node, and that of the guard runs elsewhere by now.
+    moved = dataclasses.replace(RUNNING, guard=True, slots=(("b", 1),))
+    [drain] = tell(BOUND, jobs=(moved,))
+    assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here without a guard")
+
+
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STOPPED])
+def test_the_node_of_a_pod_whose_guard_has_no_cores_is_drained(phase: Phase) -> None:
+    # slurmctld that was killed has forgotten the start of the guard, or an administrator has suspended it.
+    idle = dataclasses.replace(RUNNING, guard=True, phase=phase)
+    assert [type(it) for it in tell(BOUND, jobs=(idle,))] == [Drain]
+    assert [type(it) for it in tell(LABELLED, jobs=(idle,))] == []
+    queued = dataclasses.replace(idle, completing=True)
+    assert tell(BOUND, jobs=(queued,)) == (), "its Epilog waits"
+
+
 def test_no_epilog_waits_on_a_node_that_is_down_while_the_job_is_completing_on_another_one() -> None:
     down = dataclasses.replace(NATIVE, states=frozenset({"DOWN"}))
     [drain] = tell(BOUND, jobs=(COMPLETING,), record=down)

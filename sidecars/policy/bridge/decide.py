@@ -199,7 +199,7 @@ def _without_job(
         return
     others = [pod for pod in pods if pod.present and pod.job is not None]
     theirs = view.by_user.get(key)
-    earlier = [it for it in view.started.get(key, ()) if theirs is None or it != theirs.job_id]
+    earlier = view.started.get(key, ())
     if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier:
         text = f"{len(waiting)} of {first.size} pods of {first.group} exist"
         if others:

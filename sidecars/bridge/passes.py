@@ -320,7 +320,8 @@ class Passes:
             job_id = pods.job_id_of(pod)
             if job_id is not None:
                 group, wanted, _ = self._shape(pod)
-                found[job_id].add((pods.key_of(pod, group), shape.own(pod) if wanted is None else wanted))
+                wanted = shape.own(pod, self._devices.rules.extended) if wanted is None else wanted
+                found[job_id].add((pods.key_of(pod, group), wanted))
         return found
 
     def _source(self, pod: Pod) -> Source | None:

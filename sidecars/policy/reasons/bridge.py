@@ -30,7 +30,8 @@ class PodQueued(Explained):
     )
     NODE_NOT_FREE = (
         "NodeNotFree",
-        "The job runs, and its node isn't ready, is cordoned, has a pod of an ended job, or more jobs than fit.",
+        "The job runs. Its node isn't ready, is cordoned, has a pod of an ended job, or more jobs than fit, or the job "
+        "has no place or device for the pod. The message names the cause.",
         WAIT,
     )
     JOB_UNKNOWN = (

@@ -15,7 +15,7 @@ from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import DeletePod, GroupKey, Job, Kind, Label, Phase, Report, Submit, View, Why
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.records import Node
-from tests.unit.policy.bridge.test_decide import BOUND, JOB, LABELLED, POD, RUNNING, act
+from tests.unit.policy.bridge.test_decide import BOUND, JOB, LABELLED, POD, RUNNING, SHAPE, act
 
 FACTS = extra.PodFacts("w-uid", "w0", "slurm")
 NATIVE = Node("w0", frozenset({"IDLE", "DYNAMIC_NORM"}), partitions=("pods", "all"))
@@ -164,6 +164,12 @@ def test_the_node_of_a_pod_whose_guard_has_another_node_is_drained() -> None:
     moved = dataclasses.replace(RUNNING, guard=True, slots=(("b", 1),))
     [drain] = tell(BOUND, jobs=(moved,))
     assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here without a guard")
+
+
+def test_the_node_of_a_pod_whose_job_id_is_that_of_the_guard_of_other_pods_is_drained() -> None:
+    # slurmctld has lost its state, and gives the same ids again.
+    other = dataclasses.replace(RUNNING, guard=True, comment=Comment("team", "other", SHAPE.digest))
+    assert [type(it) for it in tell(BOUND, jobs=(other,))] == [Drain]
 
 
 @pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STOPPED])

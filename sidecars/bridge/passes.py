@@ -297,7 +297,7 @@ class Passes:
             holders=self._devices.holders(),
             places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
-            cpus=self._node_records.cpus(),
+            cpus=self._node_records.cpus() | self._guards.cpus,
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.

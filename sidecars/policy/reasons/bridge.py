@@ -30,8 +30,7 @@ class PodQueued(Explained):
     )
     NODE_NOT_FREE = (
         "NodeNotFree",
-        "The job runs. Its node isn't ready, is cordoned, has a pod of an ended job, or more jobs than fit, or the job "
-        "has no place or device for the pod. The message names the cause.",
+        "The job runs. The message has what its node waits for, or what place or device the job lacks for the pod.",
         WAIT,
     )
     JOB_UNKNOWN = (

@@ -52,6 +52,12 @@ class Guards:
         """The Slurm nodes by Kubernetes node."""
         return {it.kube_node: name for name, it in self.workers.items()}
 
+    @property
+    def cpus(self) -> dict[str, int]:
+        """What the Slurm nodes have, by Kubernetes node."""
+        known = self._poller.nodes
+        return {it.kube_node: known[name].cpus for name, it in self.workers.items() if name in known}
+
     def look(self) -> None:
         """Take in what Slurm and Kubernetes say now."""
         nodes = self._poller.nodes

@@ -297,7 +297,7 @@ class Passes:
             holders=self._devices.holders(),
             places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
-            cpus=self._node_records.cpus(),
+            cpus=self._node_records.cpus() | self._guards.cpus,
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.
@@ -320,7 +320,8 @@ class Passes:
             job_id = pods.job_id_of(pod)
             if job_id is not None:
                 group, wanted, _ = self._shape(pod)
-                found[job_id].add((group.key, shape.own(pod) if wanted is None else wanted))
+                wanted = shape.own(pod, self._devices.rules.extended) if wanted is None else wanted
+                found[job_id].add((pods.key_of(pod, group), wanted))
         return found
 
     def _source(self, pod: Pod) -> Source | None:

@@ -28,6 +28,7 @@ class Gres:
 
     name: str
     """With its type, as `gpu:h100`."""
+    count: int
     indices: frozenset[int] | None = None
     """The places of these devices among all of the GRES on the node, of any type. None: Slurm only counts them."""
 

@@ -199,7 +199,7 @@ def _without_job(
         return
     others = [pod for pod in pods if pod.present and pod.job is not None]
     theirs = view.by_user.get(key)
-    earlier = [it for it in view.started.get(key, ()) if theirs is None or it != theirs.job_id]
+    earlier = view.started.get(key, ())
     if len(waiting) < first.size or any(pod.blocked for pod in waiting) or others or earlier:
         text = f"{len(waiting)} of {first.size} pods of {first.group} exist"
         if others:
@@ -264,6 +264,9 @@ def _with_job(
         free[job.job_id] = used[0].size - taken[job.job_id]
     known = {(pod.job, pod.shape) for pod in used} if waiting else set()
     for pod in waiting:
+        if job.guard and pod.unguarded:
+            yield Report(pod, Why.REFUSED, f"{pod.name}: {pod.unguarded}")
+            continue
         its = next((it for it in job.components if free[it.job_id] > 0 and _is_for(it, pod, known)), None)
         if its is not None:
             free[its.job_id] -= 1

@@ -15,7 +15,7 @@ from sidecars.contract import bridge, extra
 from sidecars.contract.reasons import Owner
 from sidecars.policy.bridge.manifests import Container, Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
-from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View
+from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View, concerns
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import constraint
 from sidecars.slurm import owners, states
@@ -175,7 +175,8 @@ def decide(view: View, workers: Iterable[Worker], records: Mapping[str, Node]) -
         record = records.get(worker.slurm_node)
         if record is not None:
             pods = there.get(worker.kube_node, ())
-            left = next((pod for pod in pods if _is_left(pod, view, down=states.is_down(record.states))), None)
+            down = states.is_down(record.states)
+            left = next((pod for pod in pods if _is_left(pod, worker.kube_node, view, down=down)), None)
             found += _drain(record, left, its)
     return tuple(found)
 
@@ -191,15 +192,20 @@ def _is_gone(job: Job, kube_node: str, view: View) -> bool:
     return all(pod.node in others for pod in view.labelled.get(job.job_id, ()))
 
 
-def _is_left(pod: SeenPod, view: View, *, down: bool) -> bool:
-    """Whether no guard has what the pod uses: its job has ended, and no Epilog waits for the pod, or it is no guard.
+def _is_left(pod: SeenPod, kube_node: str, view: View, *, down: bool) -> bool:
+    """Whether no guard has what the pod uses: its job doesn't run, and no Epilog waits for the pod, or it is no guard
+    of this node for its group.
 
-    On a node that is DOWN no Epilog waits, even while the job is COMPLETING because of its other nodes.
+    slurmctld that was killed may have forgotten the start of a guard, and a suspended one has no cores. On a node that
+    is DOWN no Epilog waits, even while the job is COMPLETING because of its other nodes.
     """
-    _, component = view.components.get(pod.job or 0, (None, None))
-    if component is None or not component.guard:
+    found = view.components.get(pod.job or 0)
+    if found is None or not concerns(found[0].comment, pod.key):
         return True
-    return component.phase is Phase.ENDED and (down or not component.completing)
+    _, component = found
+    if not component.guard or all(node != kube_node for node, _ in component.slots):
+        return True
+    return component.phase not in (Phase.STARTING, Phase.RUNNING) and (down or not component.completing)
 
 
 def _drain(record: Node, left: SeenPod | None, completing: Iterable[Job]) -> Iterator[Drain | Undrain]:

@@ -68,7 +68,7 @@ class JobBook:
             last = self._states.get(job_id, _NONE)
             if job_id in self._records:
                 if last & STATES_ENDED:
-                    self._gone[job_id] = last
+                    self._gone[job_id] = last - {"COMPLETING"}
                 else:
                     del self._records[job_id]
         for job_id in [it for it in self._gone if it in listed]:

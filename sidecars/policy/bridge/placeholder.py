@@ -8,7 +8,7 @@ from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.devices import Device, Numbered, by_index
 from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit, concerns
-from sidecars.policy.bridge.shape import Shape, gpus_of
+from sidecars.policy.bridge.shape import Shape, counts_of, gpus_of
 from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
 
 NO_DEVICES: Mapping[str, tuple[Numbered, ...]] = {}
@@ -215,4 +215,9 @@ def _fits(it: Allocation, shape: Shape) -> int:
     gpus = gpus_of(shape.gres)
     if gpus:
         fits = min(fits, it.gpus // gpus)
+    for name, count in counts_of(shape.gres).items():
+        # GPUs of any type are counted above.
+        if name != "gpu" and count:
+            has = sum(gres.count for gres in it.gres if gres.name == name or gres.name.startswith(f"{name}:"))
+            fits = min(fits, has // count)
     return fits

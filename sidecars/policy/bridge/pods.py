@@ -83,8 +83,6 @@ def pod_of(
     released = "" if gated else meta.annotations.get(bridge.NODE_ANNOTATION, "")
     shown = pod.status.condition(bridge.CONDITION)
     job = job_id_of(pod)
-    # Its owner can change its labels, but not of which group its job is.
-    settled = meta.annotations.get(bridge.GROUP_ANNOTATION, "") if job is not None else ""
     if group.refused and job is None:
         shape, problem = None, problem or group.problem
     waits = shape is None and not problem and bool(claims.missing)
@@ -92,7 +90,7 @@ def pod_of(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        key=GroupKey(meta.namespace, settled) if settled else group.key,
+        key=key_of(pod, group),
         gated=gated,
         blocked=bool(gates - {bridge.GATE}),
         job=job,
@@ -115,6 +113,13 @@ def pod_of(
         claims=claims.claims,
         reported=(shown.reason, shown.message) if shown is not None else ("", ""),
     )
+
+
+def key_of(pod: Pod, group: Group) -> GroupKey:
+    """Its group, or that of its job: its owner can change its labels, but not of which group its job is."""
+    meta = pod.metadata
+    settled = meta.annotations.get(bridge.GROUP_ANNOTATION, "") if job_id_of(pod) is not None else ""
+    return GroupKey(meta.namespace, settled) if settled else group.key
 
 
 def _tried(scheduled: Condition | None) -> str:

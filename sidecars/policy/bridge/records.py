@@ -256,13 +256,16 @@ class View:
 
     @cached_property
     def started(self) -> Mapping[GroupKey, tuple[int, ...]]:
-        """The jobs that were started and have not ended, or not all of their components, by their group."""
+        """The jobs that were started and have not ended, or not all of their components, by their group.
+
+        But those of users: several may be in the queue for the same group, one after the other.
+        """
         found: dict[GroupKey, tuple[int, ...]] = {}
         for job in self.jobs.values():
             ended = job.phase is Phase.ENDED and not job.remaining
             # Anyone can write the comment of a job of his own.
             ours = job.confirmed or self.users.get(job.comment.namespace) == job.user
-            if job.phase is not Phase.SUBMITTED and not ended and ours:
+            if job.phase is not Phase.SUBMITTED and not ended and ours and not job.comment.by_user:
                 key = GroupKey(job.comment.namespace, job.comment.group)
                 found[key] = (*found.get(key, ()), job.job_id)
         return found

@@ -145,10 +145,13 @@ def _submission(pod: Pod, wishes: Mapping[str, str]) -> None:
         )
 
 
-def own(pod: Pod) -> Shape:
-    """What the pod itself requests, of nobody: whatever its annotations are, and whether or not it can have a job."""
+def own(pod: Pod, extended: Mapping[str, str] = BUILT_IN) -> Shape:
+    """What the pod itself requests, of nobody: whatever its annotations are, and whether or not it can have a job.
+
+    `extended`: the GRES of each extended resource.
+    """
     try:
-        cpus, memory, counts = _resources(pod, BUILT_IN)
+        cpus, memory, counts = _resources(pod, {**BUILT_IN, **extended})
     except ResourceError:
         # More than any job has.
         cpus, memory, counts = 2**31, 0, {}
@@ -156,18 +159,22 @@ def own(pod: Pod) -> Shape:
 
 
 def gpus_of(gres: str) -> int:
-    """The GPUs in a request such as `gres/gpu:2` or `gpu:h100:1,gres/nic:1`: at least so many.
+    """The GPUs in a request such as `gres/gpu:2` or `gpu:h100:1,gres/nic:1`: at least so many."""
+    counts = {name: count for name, count in counts_of(gres).items() if name.partition(":")[0] == "gpu"}
+    return max(counts.pop("gpu", 0), sum(counts.values()))
 
-    Of two requests for the same GPUs, Slurm takes one.
+
+def counts_of(gres: str) -> dict[str, int]:
+    """The number of each GRES in a request, by its name with its type: at least so many.
+
+    Of two requests for the same, Slurm takes one.
     """
     counts: dict[str, int] = {}
-    for it in gres.split(","):
-        name, *words = re.split("[:=]", it.removeprefix("gres/"))
-        if name == "gpu":
-            count = int(words.pop()) if words and words[-1].isdecimal() else 1
-            kind = ":".join(words)
-            counts[kind] = min(count, counts.get(kind, count))
-    return max(counts.pop("", 0), sum(counts.values()))
+    for it in filter(None, gres.split(",")):
+        *words, last = re.split("[:=]", it.removeprefix("gres/"))
+        name, count = (":".join(words), int(last)) if words and last.isdecimal() else (":".join((*words, last)), 1)
+        counts[name] = min(count, counts.get(name, count))
+    return counts
 
 
 def requests(pod: Pod) -> tuple[Decimal, int]:

@@ -24,7 +24,19 @@ NOT_SEEN_SECONDS = 30.0
 """Time after which a pod without a condition is not merely new."""
 
 _WAITS = re.compile(r"Slurm job [0-9]+ waits: ([A-Za-z0-9_]+)(?=$|\.)")
-_BLOCKER = re.compile(r"pod ([a-z0-9.-]+)/([a-z0-9.-]+) of an ended job is still on node")
+_BLOCKER = re.compile(
+    r"pod ([a-z0-9.-]+)/([a-z0-9.-]+)"
+    r"(?: of an ended job is still| of a suspended job is|, whose job has no place there, is) on node"
+)
+_EVENTS = {
+    "more CPUs than it has": "one of these jobs has ended",
+    "still allocated to another ResourceClaim": "the other ResourceClaim has given the device back",
+    " is cordoned": "the node is ready and uncordoned",
+    " isn't ready": "the node is ready and uncordoned",
+    "Kubernetes has no node": "the node is ready and uncordoned",
+}
+"""What ends a wait for a node or its devices, by a part of the bridge's words."""
+_LESS = "Correct what the message names. A job that has less than its pods request gets no more: cancel it."
 _NO_USER = "has no Slurm user"
 _TENANTS = "--tenants="
 _LEVELS = {
@@ -54,7 +66,7 @@ def job_id(pod: Object) -> str:
 
 
 def blocker(pod: Object) -> tuple[str, str] | None:
-    """Namespace and name of the pod of an ended job that it waits for."""
+    """Namespace and name of the pod that it waits for, whose job has ended, or has no cores for it."""
     shown = objects.condition(pod, bridge.CONDITION)
     found = _BLOCKER.search(shown.message) if shown is not None and shown.status == "True" else None
     return (found[1], found[2]) if found is not None else None
@@ -178,8 +190,8 @@ def _reported(pod: Object, shown: objects.ConditionSeen, seen: Seen, about: str)
 def _not_free(found: Finding, pod: Object, seen: Seen) -> Finding:
     other = blocker(pod)
     if other is None:
-        twice = "more CPUs than it has" in found.cause
-        return replace(found, event="one of these jobs has ended" if twice else "the node is ready and uncordoned")
+        event = next((event for words, event in _EVENTS.items() if words in found.cause), "")
+        return replace(found, event=event) if event else replace(found, level=Level.BLOCKS, remedy=_LESS)
     namespace, name = other
     present = next(
         (it for it in seen.kube.pods or () if (objects.text(it, "metadata", "namespace"), objects.name(it)) == other),

@@ -30,7 +30,7 @@ class PodQueued(Explained):
     )
     NODE_NOT_FREE = (
         "NodeNotFree",
-        "The job runs, and its node isn't ready, is cordoned, has a pod of an ended job, or more jobs than fit.",
+        "The job runs. The message has what its node waits for, or what place or device the job lacks for the pod.",
         WAIT,
     )
     JOB_UNKNOWN = (

@@ -35,8 +35,8 @@ _GUARD = "#!/bin/sh\nexec sleep infinity\n"
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,():]+)?(?:\(CNT:(\d+)|:(\d+)\(IDX:)")
 """The GPUs in a detail such as `gpu(CNT:2)` or `gpu:h100:2(IDX:0,3)`."""
 
-_DETAIL = re.compile(r"([^,():]+(?::[^,():]+)??)(?:\(CNT:\d+\)|:\d+\(IDX:([0-9,-]*)\))(?:,|$)")
-"""One GRES of such a detail with its indices, as in `gpu:h100:2(IDX:0-1),mig:1(IDX:3)`."""
+_DETAIL = re.compile(r"([^,():]+(?::[^,():]+)??)(?:\(CNT:(\d+)\)|:(\d+)\(IDX:([0-9,-]*)\))(?:,|$)")
+"""One GRES of such a detail with its number and its indices, as in `gpu:h100:2(IDX:0-1),mig:1(IDX:3)`."""
 
 
 def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
@@ -131,11 +131,11 @@ def _gres(detail: str) -> tuple[Gres, ...]:
     """Without those of which the job has none."""
     found = []
     for it in _DETAIL.finditer(detail):
-        name, indices = it.groups()
+        name, counted, number, indices = it.groups()
         if indices is None:
-            found.append(Gres(name))
+            found.append(Gres(name, int(counted)))
         elif indices:
-            found.append(Gres(name, frozenset(_numbers(indices))))
+            found.append(Gres(name, int(number), frozenset(_numbers(indices))))
     return tuple(found)
 
 

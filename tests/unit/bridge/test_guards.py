@@ -104,6 +104,24 @@ async def test_a_node_that_loses_its_guard_with_a_pod_on_it_is_drained_until_the
         await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
 
 
+async def test_no_pod_is_released_to_cores_of_a_worker_that_slurm_has_given_to_two_guards(world: World) -> None:
+    """As after the resumption of a suspended guard."""
+    worker(world)
+    world.slurm.nodes["w0"].cpus = 1
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        first = await bound(world)
+        world.kube.put(PODS, bounded("q"))
+        await world.until("its job", lambda: [it.blocked for it in live(world.slurm)] == [False, False])
+        [second] = [it for it in live(world.slurm) if it is not first]
+        world.slurm.job_run(second.job_id, {"w0": 1})
+        await world.until("the reason", lambda: "more CPUs than it has" in world.condition("q").get("message", ""))
+        assert not world.released("q")
+        world.slurm.job_end(first.job_id)
+        world.kube.remove(PODS, "team", "p")
+        await world.until("the release", lambda: world.released("q"))
+
+
 async def test_the_kubernetes_node_of_a_worker_gets_no_external_node(world: World) -> None:
     worker(world)
     world.kube.put(NODES, node("bare"))

@@ -241,6 +241,21 @@ async def test_a_pod_whose_annotations_became_wrong_gets_no_more_than_its_job_ha
         assert not world.released()
 
 
+async def test_a_pod_whose_group_was_changed_gets_no_more_than_its_job_has(world: World) -> None:
+    async with world.bridge():
+        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        # Its owner may do both while it waits.
+        job.memory = 10
+        item = world.pod()
+        item["metadata"]["labels"] |= {bridge.GROUP_LABEL: "other", bridge.GROUP_SIZE_LABEL: "1"}
+        world.kube.put(PODS, item)
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the reason", lambda: "no place left" in world.condition().get("message", ""))
+        assert not world.released()
+
+
 async def test_pods_that_can_have_no_job_show_the_reason(world: World) -> None:
     world.slurm.users = frozenset({"slurm"})
     world.kube.put(PODS, pod("nobody", "p"))

@@ -125,14 +125,14 @@ def test_gpus_are_counted_in_each_form_of_the_detail(detail: str, gpus: int) -> 
 @pytest.mark.parametrize(
     ("detail", "gres"),
     [
-        ("gpu:h100:2(IDX:0,3)", (Gres("gpu:h100", frozenset({0, 3})),)),
-        ("gpu:2(IDX:0-1)", (Gres("gpu", frozenset({0, 1})),)),
-        ("gpu:h100(CNT:2)", (Gres("gpu:h100"),)),
+        ("gpu:h100:2(IDX:0,3)", (Gres("gpu:h100", 2, frozenset({0, 3})),)),
+        ("gpu:2(IDX:0-1)", (Gres("gpu", 2, frozenset({0, 1})),)),
+        ("gpu:h100(CNT:2)", (Gres("gpu:h100", 2),)),
         (
             "mig:x:1(IDX:0),gpu:h100:3(IDX:0-1,3)",
-            (Gres("mig:x", frozenset({0})), Gres("gpu:h100", frozenset({0, 1, 3}))),
+            (Gres("mig:x", 1, frozenset({0})), Gres("gpu:h100", 3, frozenset({0, 1, 3}))),
         ),
-        ("gpu:h100:1(IDX:0),gpu:1g.5gb:0(IDX:)", (Gres("gpu:h100", frozenset({0})),)),
+        ("gpu:h100:1(IDX:0),gpu:1g.5gb:0(IDX:)", (Gres("gpu:h100", 1, frozenset({0})),)),
         ("", ()),
     ],
 )

@@ -33,7 +33,7 @@ from sidecars.policy.bridge.records import (
     View,
 )
 from sidecars.policy.bridge.shape import Shape, gpus_of
-from sidecars.slurm.external import Allocation, ExternalJob
+from sidecars.slurm.external import Allocation, ExternalJob, Gres
 from tests.support.owners import Claim, Component, leaked, overbooked, rivals
 from tests.unit.policy.bridge.model_claims import GPUS, GRES, SimClaims, gpu
 
@@ -43,6 +43,11 @@ TERMINATION = 3
 """Steps that a deleted pod still uses its node."""
 FORGET = 6
 """Steps after which Slurm forgets an ended job."""
+
+
+def _allocation(node: str, cpus: int, indices: tuple[int, ...]) -> Allocation:
+    gres = (Gres(GRES, len(indices), frozenset(indices)),) if indices else ()
+    return Allocation(node, cpus, gpus=len(indices), gres=gres)
 
 
 @dataclass
@@ -316,7 +321,7 @@ class World:
         """As the bridge makes it of Slurm's record, with places for the largest of the pods with its label."""
         record = ExternalJob(it.job_id, cpus_per_task=it.shape.cpus)
         slots = {
-            node: slots_of(Allocation(node, count * it.shape.cpus, gpus=len(it.indices.get(node, ()))), shapes, record)
+            node: slots_of(_allocation(node, count * it.shape.cpus, it.indices.get(node, ())), shapes, record)
             for node, count in it.slots.items()
         }
         return Job(

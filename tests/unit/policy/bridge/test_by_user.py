@@ -20,6 +20,7 @@ from sidecars.policy.bridge.records import (
     Pod,
     Release,
     Report,
+    Start,
     View,
     Why,
 )
@@ -57,6 +58,21 @@ def test_the_pods_get_the_job_of_their_user_when_all_of_them_exist(job: Job) -> 
     [alone] = act(pods[0], jobs=(job,))
     assert isinstance(alone, Report)
     assert alone.why is Why.INCOMPLETE
+
+
+@pytest.mark.parametrize("job", [PENDING, RUNNING])
+def test_the_pods_get_the_first_of_several_jobs_of_their_user(job: Job) -> None:
+    pods = group()
+    second = dataclasses.replace(PENDING, job_id=10, whole=9)
+    assert act(*pods, jobs=(second, job)) == tuple(Label(pod, 8) for pod in pods)
+    ended = dataclasses.replace(job, phase=Phase.ENDED, state="COMPLETED")
+    assert act(*pods, jobs=(second, ended)) == tuple(Label(pod, 10) for pod in pods)
+
+
+def test_a_job_of_the_user_does_not_keep_one_of_the_bridge_from_its_start() -> None:
+    pods = group(job=5, submit=True)
+    held = Job(5, Phase.SUBMITTED, "ada", Comment("team", "group/g", SHAPE.digest, 2))
+    assert act(*pods, jobs=(held, PENDING)) == (Start(held),)
 
 
 def test_a_job_that_runs_before_its_pods_exist_is_not_cancelled() -> None:

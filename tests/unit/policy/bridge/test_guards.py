@@ -12,10 +12,10 @@ from sidecars.policy.bridge import guards
 from sidecars.policy.bridge.guards import Gone, Worker, kinds, problem_of, worker_of
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
-from sidecars.policy.bridge.records import DeletePod, Job, Kind, Phase, Report, Submit, View, Why
+from sidecars.policy.bridge.records import DeletePod, GroupKey, Job, Kind, Label, Phase, Report, Submit, View, Why
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.records import Node
-from tests.unit.policy.bridge.test_decide import BOUND, JOB, LABELLED, POD, RUNNING, act
+from tests.unit.policy.bridge.test_decide import BOUND, JOB, LABELLED, POD, RUNNING, SHAPE, act
 
 FACTS = extra.PodFacts("w-uid", "w0", "slurm")
 NATIVE = Node("w0", frozenset({"IDLE", "DYNAMIC_NORM"}), partitions=("pods", "all"))
@@ -84,6 +84,18 @@ def test_a_pod_that_could_use_more_than_its_job_has_gets_no_guard() -> None:
     assert act(loose, kinds=GUARD) == (Report(loose, Why.REFUSED, "pod: container c can use more memory"),)
 
 
+def test_a_pod_that_could_use_more_than_its_job_has_gets_no_place_in_the_guard_of_its_group() -> None:
+    key = GroupKey("team", "group/g")
+    runs = dataclasses.replace(BOUND, key=key, size=2)
+    again = dataclasses.replace(POD, uid="u2", name="again", key=key, size=2, unguarded="container c can use more cpu")
+    comment = Comment("team", "group/g", POD.shape.digest if POD.shape else "", 2)
+    guard = dataclasses.replace(RUNNING, guard=True, comment=comment, slots=(("a", 2),))
+    assert act(runs, again, jobs=(guard,), kinds=GUARD) == (
+        Report(again, Why.REFUSED, "again: container c can use more cpu"),
+    )
+    assert any(isinstance(it, Label) for it in act(runs, again, jobs=(dataclasses.replace(guard, guard=False),)))
+
+
 def test_unequal_pods_get_no_guard() -> None:
     pods = [
         dataclasses.replace(POD, uid=name, name=name, size=2, shape=Shape("ada", "p", cpus=cpus))
@@ -145,6 +157,29 @@ def test_the_node_of_a_pod_for_which_no_epilog_waits_is_drained() -> None:
     assert tell(BOUND, jobs=(ended,), record=drained(drain.reason)) == ()
     assert tell(BOUND, jobs=(dataclasses.replace(RUNNING, guard=True),)) == ()
     assert tell(BOUND, jobs=(RUNNING,)) == (drain,), "an external job, of the time before the node had a worker"
+
+
+def test_the_node_of_a_pod_whose_guard_has_another_node_is_drained() -> None:
+    # Another worker came to the Kubernetes node, and that of the guard runs elsewhere by now.
+    moved = dataclasses.replace(RUNNING, guard=True, slots=(("b", 1),))
+    [drain] = tell(BOUND, jobs=(moved,))
+    assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here without a guard")
+
+
+def test_the_node_of_a_pod_whose_job_id_is_that_of_the_guard_of_other_pods_is_drained() -> None:
+    # slurmctld has lost its state, and gives the same ids again.
+    other = dataclasses.replace(RUNNING, guard=True, comment=Comment("team", "other", SHAPE.digest))
+    assert [type(it) for it in tell(BOUND, jobs=(other,))] == [Drain]
+
+
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STOPPED])
+def test_the_node_of_a_pod_whose_guard_has_no_cores_is_drained(phase: Phase) -> None:
+    # slurmctld that was killed has forgotten the start of the guard, or an administrator has suspended it.
+    idle = dataclasses.replace(RUNNING, guard=True, phase=phase)
+    assert [type(it) for it in tell(BOUND, jobs=(idle,))] == [Drain]
+    assert [type(it) for it in tell(LABELLED, jobs=(idle,))] == []
+    queued = dataclasses.replace(idle, completing=True)
+    assert tell(BOUND, jobs=(queued,)) == (), "its Epilog waits"
 
 
 def test_no_epilog_waits_on_a_node_that_is_down_while_the_job_is_completing_on_another_one() -> None:

@@ -153,6 +153,15 @@ def test_an_ended_job_that_slurm_forgets_stays_ended_while_a_pod_has_its_label()
     assert phases(found) == {}
 
 
+def test_no_epilog_of_a_guard_that_slurm_has_forgotten_waits_for_its_pod() -> None:
+    completing = CANCELLED | {"COMPLETING"}
+    found = book(dataclasses.replace(RUNS, external=False, guard=True, states=completing), OTHER)
+    assert found.jobs({}, {})[1].completing
+    # Nothing was read until Slurm had forgotten the job.
+    found.states({2: RUNNING}, 1000)
+    assert (phases(found)[1], found.jobs({}, {})[1].completing) == (Phase.ENDED, False)
+
+
 def test_a_running_job_that_is_missing_is_unknown_and_not_ended() -> None:
     found = book(RUNS, OTHER)
     found.states({2: RUNNING}, 1)

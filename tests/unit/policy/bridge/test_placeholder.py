@@ -172,8 +172,28 @@ def test_pods_of_others_with_the_same_job_id_of_a_lost_state_do_not_count() -> N
     "gres", ["gres/gpu:2", "gres/gpu:h100:2", "gres/nic:9,gres/gpu:2", "gres/gpu:h100,gres/gpu:a100:1"]
 )
 def test_the_gpus_of_a_job_count_whatever_their_type(gres: str) -> None:
-    found = job(running(Allocation("n1", 8, 9000, gpus=3)), shape=dataclasses.replace(SHAPE, gres=gres))
+    has = Gres("gpu:h100", 2), Gres("gpu:a100", 1), Gres("nic", 9)
+    found = job(running(Allocation("n1", 8, 9000, gpus=3, gres=has)), shape=dataclasses.replace(SHAPE, gres=gres))
     assert found.slots == (("k1", 1),)
+
+
+@pytest.mark.parametrize(
+    ("gres", "slots"),
+    [
+        ("gres/share:1", 2),
+        ("gres/share:2", 1),
+        ("gres/share:3", 0),
+        ("gres/gpu:1g.5gb:1", 1),
+        ("gres/gpu:h100:1", 0),
+        ("gres/share:1,gres/gpu:1g.5gb:1", 1),
+        ("gres/other:1", 0),
+        ("gres/nic", 1),
+    ],
+)
+def test_a_job_has_as_many_slots_as_it_has_of_each_gres_of_a_pod(gres: str, slots: int) -> None:
+    has = Gres("share", 2), Gres("gpu:1g.5gb", 1, frozenset({0})), Gres("nic:x", 1)
+    found = job(running(Allocation("n1", 8, 9000, gpus=1, gres=has)), shape=dataclasses.replace(SHAPE, gres=gres))
+    assert found.slots == (("k1", slots),)
 
 
 ONE = Job(1, Phase.RUNNING, "ada", Comment("team", "g", "", 2, (("x", 1), ("y", 1))), end_time=90, confirmed=True)
@@ -217,15 +237,15 @@ def named(*gres: Gres) -> list[tuple[str, str, list[str]]]:
 
 
 def test_the_devices_of_a_job_are_those_of_its_indices() -> None:
-    found = named(Gres("gpu:h100", frozenset({3})), Gres("gpu:1g.5gb", frozenset({0, 1})))
+    found = named(Gres("gpu:h100", 1, frozenset({3})), Gres("gpu:1g.5gb", 2, frozenset({0, 1})))
     assert found == [("k1", "gpu:h100", ["gpu-1"]), ("k1", "gpu:1g.5gb", ["part-0", "part-1"])]
 
 
 def test_an_index_without_a_device_of_its_type_names_nothing() -> None:
     for gres in (
-        Gres("gpu:h100", frozenset({1, 2})),
-        Gres("gpu:h100", frozenset({3, 4})),
-        Gres("gpu:h100"),
-        Gres("nic"),
+        Gres("gpu:h100", 2, frozenset({1, 2})),
+        Gres("gpu:h100", 2, frozenset({3, 4})),
+        Gres("gpu:h100", 1),
+        Gres("nic", 1),
     ):
         assert named(gres) == []

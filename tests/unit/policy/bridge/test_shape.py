@@ -85,6 +85,8 @@ def test_what_a_pod_requests_is_known_whatever_its_annotations_are() -> None:
     found = shape.own(pod(spec, colour="red"))
     assert (found.cpus, found.memory, found.gres) == (3, 1024, "gres/gpu:2")
     assert shape.own(pod({"containers": [container(cpu="many")]})).cpus >= 2**31
+    shared = {"containers": [container(limits={"nvidia.com/gpu.shared": "2"})]}
+    assert shape.own(pod(shared, colour="red"), {"nvidia.com/gpu.shared": "share"}).gres == "gres/share:2"
 
 
 def test_overhead_and_resources_of_the_pod_count() -> None:

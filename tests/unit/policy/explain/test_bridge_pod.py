@@ -210,6 +210,45 @@ def test_a_cordoned_node_is_what_a_running_job_waits_for() -> None:
     assert bridge_pod.blocker(waiting(*shown)) is None
 
 
+@pytest.mark.parametrize(
+    ("phase", "node", "words"),
+    [
+        (Phase.STOPPED, "gpu-1", "pod physics/old-0 of a suspended job is on node gpu-1"),
+        (Phase.RUNNING, "gpu-2", "pod physics/old-0, whose job has no place there, is on node gpu-1"),
+    ],
+)
+def test_a_pod_without_the_cores_that_it_uses_is_what_a_running_job_waits_for(
+    phase: Phase, node: str, words: str
+) -> None:
+    key = GroupKey("physics", "uid-of-old-0")
+    old = SeenPod("uid-of-old-0", "physics", "old-0", key, job=6, node="gpu-1", bound=True)
+    other = Job(6, phase, "ada", Comment("physics", key.group), slots=((node, 1),))
+    asked = waiting(*reported(gated(), (RUNNING, other), others=(old,)))
+    assert bridge_pod.blocker(asked) == ("physics", "old-0")
+    finding = the_only(asked)
+    assert words in finding.cause
+    assert finding.event == "pod physics/old-0 is gone"
+
+
+@pytest.mark.parametrize(
+    ("message", "event"),
+    [
+        ("Slurm job 7 has places for 1 of 2 pods: request more tasks in it", ""),
+        ("Slurm job 7 has no place left for this pod", ""),
+        ("Slurm job 7 has its nodes, but ResourceClaim c has other devices than Slurm job 7: delete the pod", ""),
+        (
+            "Slurm job 7 has its nodes, but device gpu-0 of node k1 is still allocated to another ResourceClaim",
+            "the other ResourceClaim has given the device back",
+        ),
+    ],
+)
+def test_a_node_in_service_is_not_what_a_pod_without_a_place_or_a_device_waits_for(message: str, event: str) -> None:
+    finding = the_only(waiting("NodeNotFree", message))
+    assert (finding.code, finding.event) == ("NodeNotFree", event)
+    assert finding.level is (Level.WAITS if event else Level.BLOCKS)
+    assert (finding.remedy == "Wait.") == bool(event)
+
+
 def test_a_job_that_slurm_does_not_list_leaves_the_pod_to_its_user() -> None:
     finding = the_only(waiting(*reported(gated())))
     assert (finding.code, finding.level) == ("JobUnknown", Level.BLOCKS)

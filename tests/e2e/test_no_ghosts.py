@@ -60,7 +60,7 @@ def end_unstarted(slurm: Slurm) -> None:
         meta = pod["metadata"]
         if "deletionTimestamp" not in meta:
             continue
-        end = datetime.fromisoformat(meta["deletionTimestamp"].replace("Z", "+00:00"))
+        end = datetime.fromisoformat(meta["deletionTimestamp"])
         waits = (datetime.now(UTC) - end).total_seconds() + meta["deletionGracePeriodSeconds"]
         states = [it for it in pod["status"].get("containerStatuses", ()) if it["name"] == "slurmd"]
         started = any("waiting" not in it["state"] or it["restartCount"] or it.get("lastState") for it in states)

@@ -24,8 +24,9 @@ test "$1" = update || cat "$0.node"
 SLEEP = """\
 #!/bin/sh
 echo >>"$0.calls"
-exec /bin/sleep 0.005
+while test "$(wc -l <"$0.calls")" -ge "$(cat "$0.allowed")"; do /bin/sleep 0.005; done
 """
+"""Returns when more calls are allowed."""
 
 
 @dataclass
@@ -45,6 +46,12 @@ class Epilog:
             (self.folder / name).write_text(content)
             (self.folder / name).chmod(0o755)
         self.node("State=IDLE+COMPLETING")
+        self.allow(0)
+
+    def allow(self, looks: int) -> None:
+        draft = self.folder / "allowed"
+        draft.write_text(f"{looks}\n")
+        draft.rename(self.folder / "sleep.allowed")
 
     @property
     def file(self) -> Path:
@@ -73,12 +80,18 @@ class Epilog:
         return found
 
     def waits(self, epilog: subprocess.Popen[bytes], looks: int = 20) -> None:
-        """It has looked so many times more, and still runs."""
-        before, deadline = self.looks(), time.monotonic() + DEADLINE
-        while self.looks() < before + looks:
+        """It has looked exactly so many times more, and still runs."""
+        last, deadline = self.looks() + looks, time.monotonic() + DEADLINE
+        self.allow(last)
+        while self.looks() < last:
             assert epilog.poll() is None, "the Epilog has ended"
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+    def ends(self, epilog: subprocess.Popen[bytes]) -> int:
+        """Its exit status."""
+        self.allow(1_000_000)
+        return epilog.wait(DEADLINE)
 
     def looks(self) -> int:
         calls = self.folder / "sleep.calls"
@@ -100,7 +113,7 @@ def epilog(tmp_path: Path) -> Iterator[Epilog]:
 
 @pytest.mark.parametrize("output", ["", "/dev/null", "/home/ada/slurm-7.out"])
 def test_the_epilog_of_other_jobs_ends_at_once(epilog: Epilog, output: str) -> None:
-    assert epilog.start(output=output).wait(DEADLINE) == 0
+    assert epilog.ends(epilog.start(output=output)) == 0
     assert epilog.looks() == 0
 
 
@@ -111,21 +124,21 @@ def test_the_epilog_of_a_guard_ends_when_the_bridge_has_written_its_id(epilog: E
     epilog.show(gone="6,17,71,70")
     epilog.waits(waiting)
     epilog.show(gone="6,7,17")
-    assert waiting.wait(DEADLINE) == 0
+    assert epilog.ends(waiting) == 0
     assert not epilog.scontrol()
 
 
 @pytest.mark.parametrize("gone", ["7", "7,8", "6,7"])
 def test_an_id_counts_wherever_it_is_in_the_list(epilog: Epilog, gone: str) -> None:
     epilog.show(gone=gone)
-    assert epilog.start().wait(DEADLINE) == 0
+    assert epilog.ends(epilog.start()) == 0
 
 
 def test_without_the_file_the_epilog_waits(epilog: Epilog) -> None:
     waiting = epilog.start()
     epilog.waits(waiting)
     epilog.show(gone="7")
-    assert waiting.wait(DEADLINE) == 0
+    assert epilog.ends(waiting) == 0
 
 
 @pytest.mark.parametrize("job", ["7", ""])
@@ -144,7 +157,7 @@ def test_after_a_while_the_node_is_drained_and_the_epilog_still_waits(epilog: Ep
     reason = f"{bridge.DRAIN_PREFIX}the bridge has not confirmed that the pod of job 7 is gone"
     assert update == f"update NodeName=w0 State=DRAIN Reason={reason}"
     epilog.show(gone="7")
-    assert waiting.wait(DEADLINE) == 0
+    assert epilog.ends(waiting) == 0
 
 
 @pytest.mark.parametrize("state", ["State=IDLE+DRAIN", ""], ids=["drained", "unknown"])

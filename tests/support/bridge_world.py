@@ -66,7 +66,8 @@ def documented() -> str:
 def slurm_conf(*parameters: str) -> str:
     """The lines of slurm.conf that docs/bridge.md asks for, with these SchedulerParameters more."""
     page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
-    [values] = [it for it in examples("docs/bridge.md", page) if it.title == "values.yaml"]
+    # Further values of the chart are for workers.
+    values = next(it for it in examples("docs/bridge.md", page) if it.title == "values.yaml")
     lines = str(values.documents[0]["controller"]["extraConf"])
     [scheduler] = [it for it in lines.splitlines() if it.startswith("SchedulerParameters=")]
     return lines.replace(scheduler, ",".join([scheduler, *parameters]))

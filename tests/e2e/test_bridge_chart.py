@@ -43,6 +43,8 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
         kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}-")
         kubectl("delete", "namespace", TENANT, "--ignore-not-found", "--wait=true", timeout=90)
         helm("uninstall", "slurm-bridge", "-n", slurm.namespace)
+        leases = [it["metadata"]["name"] for it in slurm.kubernetes.items("-n", slurm.namespace, "leases")]
+        assert "slurm-bridge" not in leases
         if name in slurm.nodes():
             kubectl(
                 *("-n", slurm.namespace, "exec", "slurm-controller-0", "-c", "slurmctld", "--"),

@@ -15,10 +15,9 @@ from sidecars.backup import volume
 from tests.cluster.certificates import Authority
 from tests.cluster.control_plane import free_ports
 from tests.cluster.tools import tool
+from tests.support.real.object_store import BUCKET, KEYS
 from tests.unit.backup.test_volume import NOW, made
 
-KEYS = {"AWS_ACCESS_KEY_ID": "slurm-backup", "AWS_SECRET_ACCESS_KEY": "the-secret-of-the-store"}
-BUCKET = "backups"
 SECONDS = 30.0
 
 

@@ -421,6 +421,14 @@ class World:
         self.claims.advance(self.step)
         self.kubelets()
 
+    def go_on(self, *, kill: float = 0.0, all_of: bool = False) -> None:
+        """One step, checked twice. `kill`: how probably the bridge is killed in it; `all_of`: as in `observe`."""
+        self.observe(all_of=all_of)
+        self.run_bridge(kill=kill > 0 and self.rng.random() < kill)
+        self.check()
+        self.advance()
+        self.check()
+
     def check(self) -> None:
         """No CPU and no device has two owners, each device is the job's, and no group has two jobs that may run."""
         using = [(uid, it) for uid, it in self.pods.items() if it.pod.bound and not it.pod.finished]

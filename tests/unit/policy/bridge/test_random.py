@@ -67,11 +67,7 @@ def run(seed: int) -> World:
     world = World(random.Random(seed))  # noqa: S311 - reproducible
     for _ in range(STEPS):
         disturb(world)
-        world.observe()
-        world.run_bridge(kill=world.rng.random() < 0.15)
-        world.check()
-        world.advance()
-        world.check()
+        world.go_on(kill=0.15)
     for job in world.jobs.values():
         if job.phase is Phase.STOPPED:
             world.resume(job)
@@ -82,11 +78,7 @@ def run(seed: int) -> World:
     for it in world.pods.values():
         it.unbindable = False
     for _ in range(60):
-        world.observe(all_of=True)
-        world.run_bridge()
-        world.check()
-        world.advance()
-        world.check()
+        world.go_on(all_of=True)
     return world
 
 

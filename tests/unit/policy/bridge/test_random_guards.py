@@ -47,19 +47,11 @@ def run(seed: int) -> GuardWorld:
     world = GuardWorld(random.Random(seed))  # noqa: S311 - reproducible
     for _ in range(STEPS):
         disturb(world)
-        world.observe()
-        world.run_bridge(kill=world.rng.random() < 0.15)
-        world.check()
-        world.advance()
-        world.check()
+        world.go_on(kill=0.15)
     for it in world.pods.values():
         it.unbindable = False
     for _ in range(60):
-        world.observe(all_of=True)
-        world.run_bridge()
-        world.check()
-        world.advance()
-        world.check()
+        world.go_on(all_of=True)
     return world
 
 

@@ -32,6 +32,9 @@ RECORD_ORPHANED = OPERATOR_PREFIX + "its pod was deleted"
 NOT_RESPONDING = "Not responding"
 """slurmctld sets it on a node whose slurmd is silent (slurmctld/ping_nodes.c)."""
 
+PENDING_TERMINATION = " pending termination for "
+"""Stands before the cause in the operator's reasons of nodes whose pods are to be deleted."""
+
 UNEXPECTEDLY_REBOOTED = "Node unexpectedly rebooted"
 """slurmctld sets it on a node that registers with a later boot time (slurmctld/node_mgr.c)."""
 
@@ -234,6 +237,16 @@ def is_health_check(reason: str) -> bool:
 def is_departure(reason: str) -> bool:
     """Whether `node` set the reason because its pod was stopped. slurmctld may have appended its own words."""
     return reason.startswith((POD_LEAVING, POD_GONE))
+
+
+def is_for_deletion(reason: str) -> bool:
+    """Whether the operator set the reason in order to delete the node's pod."""
+    return owner(reason) is Owner.OPERATOR and PENDING_TERMINATION in reason
+
+
+def is_for_the_end(reason: str) -> bool:
+    """Whether the reason shows that the node's pod is to be deleted, is being stopped, or is gone."""
+    return is_for_deletion(reason) or is_departure(reason) or reason.startswith(RECORD_ORPHANED)
 
 
 def of_operator(text: str) -> str:

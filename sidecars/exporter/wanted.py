@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sidecars.contract.reasons import is_for_the_end
 from sidecars.exporter import families
 from sidecars.exporter.declared import Declared
 from sidecars.exporter.samples import Samples
@@ -19,7 +20,7 @@ from sidecars.policy.autoscaling.records import (
     Shape,
     allocates,
 )
-from sidecars.slurm import protocol
+from sidecars.slurm import protocol, states
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import ServerFault, Unreachable
 from sidecars.slurm.records import Node, Partition, QueuedJobs, Reservation
@@ -96,6 +97,7 @@ class Wanted:
         nodes = [
             present(node, next((features[it] for it in node.features if it in features), ""), begins.get(node.name))
             for node in cluster.nodes
+            if not _is_leaving(node)
         ]
         nodesets = [self._scaled(it, nodes, cluster.partitions) for it in self._nodesets]
         found = self._autoscaling.plan(nodesets, Jobs(self._queue, now), Nodes(nodes, now), {}, now)
@@ -137,3 +139,13 @@ class Wanted:
                 cool_down=0.0,
             ),
         )
+
+
+def _is_leaving(node: Node) -> bool:
+    """Whether the node's pod is to be deleted, and no job is on it.
+
+    Such a node is not idle, and would be wanted for as long as its pod takes to end. An autoscaler that has just
+    removed the pod would add another.
+    """
+    unavailable = states.is_drain(node.states) or states.is_down(node.states)
+    return unavailable and not states.is_busy(node.states) and is_for_the_end(node.reason)

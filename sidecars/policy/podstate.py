@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sidecars.contract.reasons import is_for_deletion
 from sidecars.contract.text import printable
-from sidecars.policy.nodeset import drain
 from sidecars.policy.reasons import SlurmNodeState
 from sidecars.slurm import states
 from sidecars.slurm.records import Job, Node
@@ -63,7 +63,7 @@ def until_shown(node: Node | None, now: float) -> float:
 
     That is so for a moment after a node without a job was drained for it. `now` is seconds since the epoch.
     """
-    if node is None or not states.is_drained(node.states) or not drain.is_for_deletion(node):
+    if node is None or not states.is_drained(node.states) or not is_for_deletion(node.reason):
         return 0.0
     age = now - node.reason_changed_at
     return DELETION_SECONDS - age if 0 <= age < DELETION_SECONDS else 0.0

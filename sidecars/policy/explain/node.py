@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sidecars.contract.extra import pod_facts
-from sidecars.contract.reasons import CHECK_PREFIX, NodeReason, Owner, is_departure, is_health_check
+from sidecars.contract.reasons import CHECK_PREFIX, NodeReason, Owner, is_departure, is_for_deletion, is_health_check
 from sidecars.policy.checks.outcome import BAD, Kind
 from sidecars.policy.checks.results import read
 from sidecars.policy.explain import objects, pod
@@ -190,9 +190,7 @@ def _out_of_service(node: Node, about: str, seen: Seen) -> Finding:
         level = Level.WAITS
         remedy = plain(known.remedy) if known is not None else "Nothing: its owner lifts the drain when the cause ends."
         event = (
-            "its jobs end, then its pod is deleted"
-            if is_departure(node.reason) or "pending termination" in node.reason
-            else ""
+            "its jobs end, then its pod is deleted" if is_for_deletion(node.reason) or is_departure(node.reason) else ""
         )
         event = event or (
             "the next health check that passes returns it"

@@ -31,8 +31,6 @@ FORCED_GRACE_SECONDS = 30
 TIMED_OUT = "its NodeSet is being deleted, and deletionTimeout is over"
 """Why such a pod is deleted."""
 
-_PENDING_TERMINATION = " pending termination for "
-
 _HAS_NOT_BEGUN_OR_HAS_ENDED = frozenset(
     {
         *("PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
@@ -117,11 +115,6 @@ def has_no_job(pod: WorkerPod, slurm: SlurmView) -> bool:
     return slurm.nodes_with_jobs is not None and pod.slurm_node not in slurm.nodes_with_jobs
 
 
-def is_for_deletion(node: Node) -> bool:
-    """Whether the operator has drained the node in order to delete its pod."""
-    return reasons.owner(node.reason) is Owner.OPERATOR and _PENDING_TERMINATION in node.reason
-
-
 def with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
     """The view with what is known of the jobs. The observer sets `unread`: which nodes changed since they were read."""
     match answer:
@@ -140,7 +133,7 @@ def with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
 def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> str | None:
     """The reason that the operator wants on the pod's Slurm node; None when it wants no drain."""
     if condemned_for is not None:
-        return reasons.of_operator(f"Pod ({namespace}/{pod.name}) is{_PENDING_TERMINATION}{condemned_for}")
+        return reasons.of_operator(f"Pod ({namespace}/{pod.name}) is{reasons.PENDING_TERMINATION}{condemned_for}")
     if pod.kube_node_cordon is not None:
         return reasons.of_operator(pod.kube_node_cordon)
     if pod.cordon == "user":
@@ -158,7 +151,7 @@ def kube_node_asks(pod: WorkerPod, node: Node | None) -> bool | None:
 def common_reason(desired: DesiredPods, condemned_for: str) -> str:
     """The drain reason that many pods share which are deleted for one cause."""
     whose = f"{desired.namespace}/{desired.name}"
-    return reasons.of_operator(f"Pods of NodeSet ({whose}) are{_PENDING_TERMINATION}{condemned_for}")
+    return reasons.of_operator(f"Pods of NodeSet ({whose}) are{reasons.PENDING_TERMINATION}{condemned_for}")
 
 
 def should_drain(node: Node, accepted: Collection[str]) -> bool:

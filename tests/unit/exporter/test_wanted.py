@@ -4,17 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from sidecars.contract import reasons
 from sidecars.exporter import families
 from sidecars.exporter.declared import Declared
 from sidecars.exporter.samples import Samples
 from sidecars.exporter.wanted import Cluster, Wanted, read
 from sidecars.policy.autoscaling.records import Shape
+from sidecars.policy.nodeset.drain import drain_reason
 from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.simulate.records import Fault
 from sidecars.slurm.errors import ServerFault
 from sidecars.slurm.records import Node, Partition, QueuedJobs
 from tests.unit.exporter.exposition import parsed
 from tests.unit.policy.autoscaling.builders import NOW, job
+from tests.unit.policy.nodeset.builders import worker
 
 METRICS = [families.WANTED_REPLICAS, families.NOT_COUNTED]
 SHAPE = Shape(1, 4, 2, 8000, features=frozenset({"cpu"}))
@@ -62,6 +65,19 @@ def test_nodes_in_use_stay_and_idle_ones_are_no_longer_wanted() -> None:
     assert found == {"slurm_nodeset_wanted_replicas": {("cpu",): 1.0}}
     decided(wanted, cluster(NODE, busy, jobs=2))
     assert wanted.replicas == {"cpu": 3}
+
+
+@pytest.mark.parametrize("reason", [drain_reason(worker(0), "slurm", "scale-in"), reasons.POD_LEAVING])
+def test_a_node_without_work_whose_pod_is_to_be_deleted_is_no_longer_wanted(reason: str | None) -> None:
+    wanted = Wanted([CPU])
+    leaving = replace(NODE, states=frozenset({"IDLE", "DRAIN"}), reason=reason or "")
+    working = replace(NODE, name="w-1", states=frozenset({"MIXED", "DRAIN"}), alloc_cpus=1, reason=reason or "")
+    cordoned = replace(leaving, name="w-2", reason=reasons.of_operator("Pod (slurm/w-2) was cordoned"))
+    for nodes, size in (((leaving,), 0), ((leaving, working), 1), ((leaving, working, cordoned), 2)):
+        decided(wanted, cluster(*nodes))
+        assert wanted.replicas == {"cpu": size}
+    decided(wanted, cluster(leaving, jobs=1))
+    assert wanted.replicas == {"cpu": 1}
 
 
 def test_a_nodeset_whose_nodes_are_unknown_has_no_number_until_one_has_registered() -> None:

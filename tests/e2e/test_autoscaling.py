@@ -17,7 +17,9 @@ from tests.support.real import prometheus
 from tests.support.real.following import (
     IDLE_SECONDS,
     MOST,
+    REST,
     TARGET,
+    Source,
     Way,
     follow_from_zero_and_back,
     has_no_number,
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.timeout(900)
 
 EXPORTER = "slurm-exporter"
 ADAPTER = "prometheus-adapter"
+PROMETHEUS = (prometheus.NAMESPACE, "prometheus")
 QUICK = {"max": MOST, "idleSeconds": IDLE_SECONDS, "coolDownSeconds": 5, "stepSeconds": 1}
 
 
@@ -48,7 +51,7 @@ def by_operator(slurm: Slurm) -> Iterator[Way]:
 
     patch(slurm, QUICK)
     try:
-        yield Way((SLURMCTLD, SLURMRESTD, OPERATOR), ("slurm", "restapis.slinky.slurm.net", "slurm"), missed)
+        yield Way((SLURMCTLD, SLURMRESTD, OPERATOR), REST, missed)
     finally:
         patch(slurm, None)
 
@@ -138,8 +141,8 @@ def by_adapter(slurm: Slurm) -> Iterator[Way]:
         rollout = ("rollout", "status", f"deploy/{ADAPTER}", "--timeout=60s")
         kubernetes.kubectl("-n", prometheus.NAMESPACE, *rollout, timeout=70)
         yield Way(
-            (SLURMCTLD, ("slurm", EXPORTER), (prometheus.NAMESPACE, "prometheus"), OPERATOR),
-            (prometheus.NAMESPACE, "deployment", "prometheus"),
+            (SLURMCTLD, ("slurm", EXPORTER), PROMETHEUS, OPERATOR),
+            Source("deployment", "prometheus", PROMETHEUS),
             lambda: has_no_number(kubernetes),
         )
 

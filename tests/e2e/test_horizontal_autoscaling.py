@@ -13,6 +13,7 @@ from tests.charts.examples import examples
 from tests.support.real.following import (
     IDLE_SECONDS,
     MOST,
+    REST,
     TARGET,
     Way,
     follow_from_zero_and_back,
@@ -92,7 +93,7 @@ def from_zero(autoscaled: Slurm) -> Way:
     until_none(autoscaled)
     return Way(
         (SLURMCTLD, EXPORTER, OPERATOR),
-        ("slurm", "restapis.slinky.slurm.net", "slurm"),
+        REST,
         lambda: has_no_number(kubernetes),
         forgetful=EXPORTER,
     )

@@ -21,7 +21,7 @@ from tests.contract.power import POWER, Scenario, fresh, until_pending
 from tests.contract.target import Target
 from tests.support import builders
 from tests.support.real import simulated_nodes
-from tests.support.real.following import UNTIL_ENDED, end, job_states, kill_each, turns, without
+from tests.support.real.following import REST, UNTIL_ENDED, end, job_states, kill_each, turns, without
 from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until
 from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD
 from tests.support.real.simulated_nodes import Slurmctld
@@ -228,10 +228,12 @@ def power(slurm: Slurm) -> Iterator[Slurm]:
 
 def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: Slurm) -> None:
     assert condition(power.kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving")["reason"] == "Following"
-    jobs = [power.submit(SCRIPT, "-p", "power", "--exclusive") for _ in range(2)]
-    for job in jobs:
-        assert until_completed(power, job)["Restarts"] == "0"
-    assert sorted(pods(power, "power")) == ["power-0", "power-1"]
+    with power.watching_pods() as watch:
+        jobs = [power.submit(SCRIPT, "-p", "power", "--exclusive") for _ in range(2)]
+        for job in jobs:
+            assert until_completed(power, job)["Restarts"] == "0"
+    started = {pod["metadata"]["name"] for pod in watch.history}
+    assert {"power-0", "power-1"} <= started
     until_powered_down(power, "power")
     # And once more, by the same records.
     assert until_completed(power, power.submit(SCRIPT, "-p", "power"))["Restarts"] == "0"
@@ -326,8 +328,7 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
         until("a worker to be idle for longer than others are", lambda: time.monotonic() - idle > 2 * idle_seconds, 60)
         assert states(power, "power")[0] == "idle"
 
-        missing = ("slurm", "restapis.slinky.slurm.net", "slurm")
-        with without(kubernetes, missing, lambda: following("NoAnswer")):
+        with without(kubernetes, REST, lambda: following("NoAnswer")):
             end(power, narrow)
             until_states("Slurm to stop the other node", {"idle"}, {"idle%", "idle~"})
             assert sorted(pods(power, "power")) == both

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.real.configuration import until_saved
 from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until
-from tests.support.real.kills import kill
+from tests.support.real.kills import SLURMRESTD, kill
 
 TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
 MOST = 3
@@ -23,13 +23,25 @@ UNTIL_ENDED = '#!/bin/sh\nuntil [ -e "/tmp/end-$SLURM_JOB_ID" ]; do sleep 1; don
 
 
 @dataclass(frozen=True)
+class Source:
+    """What has the data, and can be scaled to zero, so that no data is left."""
+
+    kind: str
+    name: str
+    pods: tuple[str, str]
+    """As in `kills`."""
+
+
+REST = Source("restapis.slinky.slurm.net", "slurm", SLURMRESTD)
+
+
+@dataclass(frozen=True)
 class Way:
     """How a NodeSet is scaled, ready to begin."""
 
     victims: tuple[tuple[str, str], ...]
     """What is killed: namespaces, and the label app.kubernetes.io/name of their pods."""
-    missing: tuple[str, str, str]
-    """What is scaled to zero, so that no data is left: its namespace, kind and name."""
+    missing: Source
     missed: Callable[[], bool]
     """Whether a condition reports that data is missing."""
     forgetful: tuple[str, str] | None = None
@@ -111,13 +123,16 @@ def kill_each(slurm: Slurm, victims: Iterable[tuple[str, str]], *jobs: int) -> N
 
 
 @contextmanager
-def without(kubernetes: Kubernetes, missing: tuple[str, str, str], missed: Callable[[], bool]) -> Iterator[None]:
-    """While the block runs, the object of this namespace, kind and name has no replicas, and a condition reports it."""
-    namespace, kind, name = missing
-    scale = ("-n", namespace, "patch", kind, name, "--type=merge", "-p")
+def without(kubernetes: Kubernetes, missing: Source, missed: Callable[[], bool]) -> Iterator[None]:
+    """While the block runs the source has no pods, and a condition reports it."""
+    namespace, label = missing.pods
+    scale = ("-n", namespace, "patch", missing.kind, missing.name, "--type=merge", "-p")
+    pods = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={label}")
     until("all data to be known", lambda: not missed(), 120)
     kubernetes.kubectl(*scale, '{"spec":{"replicas":0}}')
     try:
+        # One that is ending still answers.
+        until(f"{label} to be gone", lambda: not kubernetes.items(*pods), 120)
         until("the data to be missed", missed, 120)
         yield
         assert missed(), "the data was known again before the end"

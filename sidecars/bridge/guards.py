@@ -10,6 +10,7 @@ import msgspec
 from sidecars.contract import bridge, extra
 from sidecars.kube import PODS, Client, Conflict, Invalid, KubeError, Malformed, NotFound, Store
 from sidecars.policy.bridge import guards as policy
+from sidecars.policy.bridge.alone import totals
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.pods import annotation_patch
 from sidecars.slurm import protocol
@@ -57,6 +58,13 @@ class Guards:
         """What the Slurm nodes have, by Kubernetes node."""
         known = self._poller.nodes
         return {it.kube_node: known[name].cpus for name, it in self.workers.items() if name in known}
+
+    @property
+    def gres(self) -> dict[str, Mapping[str, int]]:
+        """How many of each GRES the Slurm nodes have, by Kubernetes node. None if its record can't be read."""
+        known = self._poller.nodes
+        found = {it.kube_node: totals(known[name].gres) for name, it in self.workers.items() if name in known}
+        return {kube_node: counts for kube_node, counts in found.items() if counts is not None}
 
     def look(self) -> None:
         """Take in what Slurm and Kubernetes say now."""

@@ -298,6 +298,7 @@ class Passes:
             places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
             cpus=self._node_records.cpus() | self._guards.cpus,
+            gres=self._guards.gres,
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.

@@ -210,7 +210,9 @@ def _external(job: SimJob) -> Json:
         "tasks": number(job.tasks),
         "het_job_id": number(job.het_id),
         "het_job_offset": number(job.het_offset),
-        "job_resources": {"nodes": {"allocation": nodes}} if nodes else None,
+        "job_resources": {"nodes": {"allocation": nodes, "whole": job.exclusive, "select_type": ["ONE_ROW"]}}
+        if nodes
+        else None,
         "gres_detail": [job.gres.get(name, "") for name in job.allocation] if job.gres else [],
     }
 

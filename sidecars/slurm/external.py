@@ -73,6 +73,10 @@ class ExternalJob:
     """The component's place in it, from 0 on."""
     allocations: tuple[Allocation, ...] = ()
     """() until it runs. Slurm still reports them after its end."""
+    shared: bool = False
+    """Whether it may have the same cores as other jobs: by its own request, or always in its partition."""
+    whole: bool = False
+    """Whether it has whole nodes. Slurm says the same of one that shares them with jobs of its user."""
 
 
 @dataclass(frozen=True, slots=True)

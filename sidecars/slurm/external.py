@@ -76,7 +76,7 @@ class ExternalJob:
     shared: bool = False
     """Whether it may have the same cores as other jobs: by its own request, or always in its partition."""
     whole: bool = False
-    """Whether it has whole nodes. Slurm says the same of one that shares them with jobs of its user."""
+    """Whether it has whole nodes. Slurm reports the same of one that shares them with jobs of its user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Whether nobody else has what Slurm has given to a job: its cores, and the devices of a guard's node. Pure.
 
 Whoever is the Slurm user of a namespace can submit a job with the bridge's comment, or change a job of the bridge while
-it waits. So what a job requests proves nothing: what it has when it runs counts, which its user can't change any more.
+it waits. So what a job requests proves nothing: what it has when it runs counts, which its user can't change.
 """
 
 from __future__ import annotations

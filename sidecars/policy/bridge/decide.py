@@ -154,8 +154,8 @@ def _group(
             yield Report(pod, Why.JOB_UNKNOWN, text)
         elif job.phase is Phase.ENDED:
             yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
-        elif job.guard and job.phase is Phase.PENDING and not pod.gated:
-            # An administrator can have it queued again. Until its pods are gone, its former nodes are COMPLETING.
+        elif job.guard and job.phase is Phase.PENDING and (job.completing or not pod.gated):
+            # Its user can have it queued again. Until its pods are gone, its former nodes are COMPLETING.
             yield DeletePod(pod, f"Slurm job {job.job_id} was queued again", job.state)
         else:
             labelled[_key(job)].append((pod, job))

@@ -109,7 +109,14 @@ def test_unequal_pods_get_no_guard() -> None:
 def test_a_pod_whose_guard_was_queued_again_is_deleted() -> None:
     queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
     assert act(BOUND, jobs=(queued,), kinds=GUARD) == (DeletePod(BOUND, "Slurm job 7 was queued again", ""),)
-    assert not any(isinstance(it, DeletePod) for it in act(LABELLED, jobs=(queued,), kinds=GUARD))
+    waits = dataclasses.replace(queued, completing=False)
+    assert not any(isinstance(it, DeletePod) for it in act(LABELLED, jobs=(waits,), kinds=GUARD))
+
+
+def test_a_pod_that_waits_is_deleted_while_its_guard_that_was_queued_again_is_completing() -> None:
+    """Otherwise its user could keep the node COMPLETING for as long as the pod waits."""
+    queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
+    assert act(LABELLED, jobs=(queued,), kinds=GUARD) == (DeletePod(LABELLED, "Slurm job 7 was queued again", ""),)
 
 
 def test_the_epilog_is_told_when_no_pod_of_the_job_is_left_on_its_node() -> None:

@@ -126,6 +126,7 @@ class ExternalJobs(PowerSaving):
         job.comment, job.exclusive = wanted.get("comment", ""), bool({"none", "user"} & set(wanted.get("shared", ())))
         per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
         job.memory = wanted.get("memory_per_node", {}).get("number", 0) or per_cpu * cpus
+        job.tres = wanted.get("tres_per_node", "") or wanted.get("tres_per_task", "")
         self._add_job(job)
         return job
 

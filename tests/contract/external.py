@@ -94,6 +94,10 @@ async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(slu
     assert found.user_name == USER
     assert found.user_id > 0
     assert (found.comment, found.admin_comment, found.allocations) == ("mine", "", ())
+    assert (found.partition, found.tasks, found.cpus_per_task, found.memory_per_task) == ("all", 1, 2, 500)
+    several = dataclasses.replace(ONE, tasks=3, max_nodes=3, gres_per_task="")
+    its = await job(slurm, await slurm.call(protocol.submit_external(several), user=USER))
+    assert (its.tasks, its.cpus_per_task, its.memory_per_task) == (3, 2, 500)
     assert (await slurm.call(protocol.get_job_states()))[job_id] == {"PENDING"}
     await slurm.call(protocol.start_external(job_id, "ours"))
     found = await job(slurm, job_id)
@@ -202,6 +206,11 @@ async def only_an_exclusive_job_has_all_gres_and_its_record_shows_whole_nodes(sl
     await all_end(slurm)
     await has_devices(slurm, slurm.nodes[0])
     request = dataclasses.replace(ONE, gres_per_task="gres/gpu:h100:1")
+    its = await job(slurm, await slurm.call(protocol.submit_external(request), user=USER))
+    assert its.gres_per_task == "gres/gpu:h100:1"
+    several = dataclasses.replace(request, tasks=2)
+    its = await job(slurm, await slurm.call(protocol.submit_external(several), user=USER))
+    assert its.gres_per_task == "gres/gpu:h100:1"
     found = await started(slurm, run, request, "gpu:h100:1(IDX:2)")
     assert (found.whole, found.shared) == (False, False)
     await slurm.call(protocol.cancel_job(found.job_id))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.alone import NOTHING, Own
+from sidecars.policy.bridge.asked import Asked
 from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.reasons.bridge import PodQueued
@@ -138,9 +139,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A guard, or an external job of Slurm with a comment of the bridge, or a heterogeneous job: then its first
-    component.
-    """
+    """A guard, an external job with a comment of the bridge, or the first component of a heterogeneous one."""
 
     job_id: int
     phase: Phase
@@ -175,6 +174,7 @@ class Job:
     cpus: tuple[tuple[str, int], ...] = ()
     """What it has on each of its Kubernetes nodes."""
     own: Own = NOTHING
+    asked: Asked | None = None
     remaining: tuple[int, ...] = ()
     """The components that have not ended, of a heterogeneous job of which one has."""
 
@@ -377,6 +377,8 @@ class Cancel:
     """What is to avoid which node from now on."""
     rest: tuple[int, ...] = ()
     """The ids of the other components."""
+    refused: GroupKey | None = None
+    """The group to submit no other job for during some seconds."""
 
 
 @dataclass(frozen=True, slots=True)

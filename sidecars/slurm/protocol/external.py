@@ -111,9 +111,21 @@ def _job(job: Fields) -> ExternalJob:
         het_id=job.number("het_job_id"),
         het_offset=job.number("het_job_offset"),
         allocations=_allocations(job),
+        partition=job.text("partition"),
+        tasks=max(1, job.number("tasks")),
+        memory_per_task=_memory_per_task(job),
+        gres_per_task=job.text("tres_per_node") if job.number("tasks") <= 1 else job.text("tres_per_task"),
         shared="AVAILABLE" in nodes.words("select_type"),
         whole=nodes.flag("whole", optional=True),
     )
+
+
+def _memory_per_task(job: Fields) -> int:
+    """At least so much, whichever way it was requested."""
+    tasks, per_cpu = max(1, job.number("tasks")), job.number_or_none("memory_per_cpu")
+    if per_cpu is None:
+        return job.number("memory_per_node") // tasks
+    return per_cpu * max(1, job.number("cpus_per_task"))
 
 
 def _allocations(job: Fields) -> tuple[Allocation, ...]:

@@ -196,6 +196,21 @@ def test_no_epilog_waits_on_a_node_that_is_down_while_the_job_is_completing_on_a
     assert tell(BOUND, jobs=(COMPLETING,), record=drained(drain.reason)) == (), "it is back"
 
 
+def test_the_node_of_a_pod_is_drained_while_slurmd_does_not_answer_before_slurm_forgets_the_guard() -> None:
+    guard = dataclasses.replace(RUNNING, guard=True)
+    view = View((BOUND,), {7: guard}, True, {"team": "ada"})
+
+    def decide(record: Node, *silent: str, view: View = view) -> Any:
+        return guards.decide(view, [worker()], {"w0": record}, frozenset(silent))
+
+    assert decide(NATIVE) == ()
+    [drain] = decide(NATIVE, "w0")
+    assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here, and slurmd doesn't answer")
+    assert decide(drained(drain.reason), "w0") == ()
+    assert decide(drained(drain.reason)) == (Undrain("w0"),), "it answers again"
+    assert decide(NATIVE, "w0", view=dataclasses.replace(view, pods=(), jobs={})) == (), "no pod is there"
+
+
 def test_the_reason_of_others_on_a_node_that_is_down_remains() -> None:
     down = dataclasses.replace(NATIVE, states=frozenset({"DOWN"}), reason="broken fan", reason_set_by_user="root")
     assert tell(BOUND, record=down) == (Drain("w0", ""),)

@@ -246,6 +246,8 @@ class Effects:
     async def _cancel(self, action: Cancel) -> None:
         if action.avoid is not None:
             self._memory.avoid(*action.avoid, self._now())
+        if action.refused is not None:
+            self._memory.refuse(action.refused, action.message, self._now())
         if not self._memory.may_ask("cancel", action.job, self._now()):
             return
         log.info("job %d is cancelled: %s", action.job, action.message)

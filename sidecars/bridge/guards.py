@@ -10,6 +10,7 @@ import msgspec
 from sidecars.contract import bridge, extra
 from sidecars.kube import PODS, Client, Conflict, Invalid, KubeError, Malformed, NotFound, Store
 from sidecars.policy.bridge import guards as policy
+from sidecars.policy.bridge.alone import totals
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.pods import annotation_patch
 from sidecars.slurm import protocol
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SILENT_SECONDS = 20.0
+"""Seconds for which a slurmd has to be NOT_RESPONDING until it counts. Slurm shows each one as such for a second or so
+after a change of its state.
+"""
+
 
 class Guards:
     """`poller` has the records of the nodes, `store` all pods."""
@@ -37,6 +43,8 @@ class Guards:
         self._facts: dict[str, tuple[str, extra.PodFacts | None]] = {}
         self._written: dict[str, tuple[str, str]] = {}
         """What was written on a worker, after the version that it had, by its uid."""
+        self._silent: dict[str, float] = {}
+        """Since when the Slurm nodes have been NOT_RESPONDING."""
         self.workers: Mapping[str, policy.Worker] = {}
         """By Slurm node."""
         self.kinds: Mapping[str, Kind] | None = None
@@ -57,6 +65,13 @@ class Guards:
         """What the Slurm nodes have, by Kubernetes node."""
         known = self._poller.nodes
         return {it.kube_node: known[name].cpus for name, it in self.workers.items() if name in known}
+
+    @property
+    def gres(self) -> dict[str, Mapping[str, int]]:
+        """How many of each GRES the Slurm nodes have, by Kubernetes node. None if its record can't be read."""
+        known = self._poller.nodes
+        found = {it.kube_node: totals(known[name].gres) for name, it in self.workers.items() if name in known}
+        return {kube_node: counts for kube_node, counts in found.items() if counts is not None}
 
     def look(self) -> None:
         """Take in what Slurm and Kubernetes say now."""
@@ -80,9 +95,14 @@ class Guards:
             self.kinds = policy.kinds(nodes.values(), found)
 
     async def apply(self, view: View) -> bool:
-        """Write on the workers, and drain or undrain their nodes. Whether anything was to be done."""
+        """Write on the workers, and drain or undrain their nodes. Whether anything was to be done, or soon is."""
         records = self._poller.nodes if self._poller.known else {}
-        actions = policy.decide(view, self.workers.values(), records)
+        now = self._poller.now()
+        self._silent = {
+            name: self._silent.get(name, now) for name, it in records.items() if "NOT_RESPONDING" in it.states
+        }
+        silent = {name for name, since in self._silent.items() if now - since >= SILENT_SECONDS}
+        actions = policy.decide(view, self.workers.values(), records, silent)
         drains = False
         for action in actions:
             try:
@@ -107,7 +127,7 @@ class Guards:
             await self._poller.poll()
         present = {it.pod.metadata.uid for it in self.workers.values()}
         self._written = {uid: it for uid, it in self._written.items() if uid in present}
-        return bool(actions)
+        return bool(actions) or bool(self._silent.keys() & self.workers.keys() - silent)
 
     async def _write(self, worker: policy.Worker, text: str) -> None:
         meta = worker.pod.metadata

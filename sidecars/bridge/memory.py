@@ -92,10 +92,10 @@ class Memory:
         """Whether a missing Kubernetes node has been missing for long enough."""
         return now - self.missing.setdefault(kube_node, now) >= LOST_AFTER
 
-    def forget(self, pods: frozenset[str], keys: frozenset[GroupKey], jobs: frozenset[int], now: float) -> None:
-        """Forget what concerns other pods, groups and jobs than these."""
+    def forget(self, pods: frozenset[str], keys: frozenset[GroupKey], now: float) -> None:
+        """Forget what concerns other pods and groups than these, and requests that may be repeated."""
         self.sent = {uid: node for uid, node in self.sent.items() if uid in pods}
         self.released = {uid: at for uid, at in self.released.items() if uid in pods}
         self.unbound = {uid: since for uid, since in self.unbound.items() if uid in pods}
         self.refusals = {key: it for key, it in self.refusals.items() if key in keys}
-        self.asked = {key: at for key, at in self.asked.items() if key[1] in jobs and now - at < 60.0}
+        self.asked = {key: at for key, at in self.asked.items() if now - at < REPEAT_AFTER}

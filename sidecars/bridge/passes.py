@@ -285,7 +285,7 @@ class Passes:
             name: at for name, at in self._memory.missing.items() if self._nodes.get(None, name) is None
         }
         seen = tuple(self._seen(pod, now) for pod in self._concerned.values())
-        self._forget(seen, jobs, now)
+        self._forget(seen, now)
         view = View(
             pods=seen,
             jobs=jobs,
@@ -298,6 +298,7 @@ class Passes:
             places=len(self._node_records.slurm_nodes) or None,
             avoided=self._memory.avoided(now),
             cpus=self._node_records.cpus() | self._guards.cpus,
+            gres=self._guards.gres,
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.
@@ -379,11 +380,10 @@ class Passes:
         since = memory.unbound.setdefault(meta.uid, now)
         return dataclasses.replace(found, unbound_seconds=now - since)
 
-    def _forget(self, seen: tuple[SeenPod, ...], jobs: Mapping[int, Job], now: float) -> None:
-        labelled = frozenset(pod.job for pod in seen if pod.job is not None)
-        self._book.forget(labelled)
+    def _forget(self, seen: tuple[SeenPod, ...], now: float) -> None:
+        self._book.forget(frozenset(pod.job for pod in seen if pod.job is not None))
         uids = frozenset(pod.uid for pod in seen)
-        self._memory.forget(uids, frozenset(pod.key for pod in seen), labelled | jobs.keys(), now)
+        self._memory.forget(uids, frozenset(pod.key for pod in seen), now)
 
 
 def _relevant(node: Node) -> tuple[object, ...]:

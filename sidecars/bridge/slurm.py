@@ -1,5 +1,6 @@
 """Requests to Slurm: everything as SlurmUser, but a submission as the tenant's user, with a token of one minute."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -19,10 +20,21 @@ _SECONDS = 15.0
 """Of any other write."""
 _JOB_ENDED = 2021
 _MOST_USERS = 64
-"""Connections of so many users are kept open."""
+"""Connections of so many users are kept open, and those of all with a submission that is not answered yet."""
 
 Connect = Callable[[str], contextlib.AbstractAsyncContextManager[Carrier]]
 """Opens a connection with tokens of a user."""
+
+
+class _Connection:
+    """With tokens of one user."""
+
+    def __init__(self) -> None:
+        self.open = contextlib.AsyncExitStack()
+        self.opening = asyncio.Lock()
+        self.carrier: Carrier | None = None
+        self.submissions = 0
+        """That wait for their answer."""
 
 
 class Slurm:
@@ -35,8 +47,8 @@ class Slurm:
         self._carrier = carrier
         self._connect = connect
         self._left = seconds_left
-        self._users: dict[str, Carrier] = {}
-        self._open = contextlib.AsyncExitStack()
+        self._users: dict[str, _Connection] = {}
+        """Those that were used last come last."""
 
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
         """Send as SlurmUser. Raises SlurmError."""
@@ -48,12 +60,16 @@ class Slurm:
         """Submit one job as that user; its id. Raises SlurmError: unless it is Rejected, the job may exist."""
         request = protocol.submit_external(*components)
         timeout = self._guard(request, SUBMIT_SECONDS / 2)
-        if user not in self._users:
-            if len(self._users) >= _MOST_USERS:
-                self._users.clear()
-                await self._open.aclose()
-            self._users[user] = await self._open.enter_async_context(self._connect(user))
-        return await self._users[user].call(request, timeout=timeout)
+        connection = self._users[user] = self._users.pop(user, None) or _Connection()
+        connection.submissions += 1
+        try:
+            async with connection.opening:
+                if connection.carrier is None:
+                    connection.carrier = await connection.open.enter_async_context(self._connect(user))
+            return await connection.carrier.call(request, timeout=timeout)
+        finally:
+            connection.submissions -= 1
+            await self._close_some()
 
     async def start(self, job_id: int, admin_comment: str) -> bool:
         """Let a held job start. A job that Slurm doesn't know is no error. Whether it knows it."""
@@ -74,7 +90,16 @@ class Slurm:
 
     async def close(self) -> None:
         """End the connections of other users."""
-        await self._open.aclose()
+        for connection in self._users.values():
+            await connection.open.aclose()
+        self._users.clear()
+
+    async def _close_some(self) -> None:
+        """Close connections that are not in use, in the order of their last use, until few enough are left."""
+        idle = [user for user, it in self._users.items() if not it.submissions]
+        closed = [self._users.pop(user) for user in idle[: max(0, len(self._users) - _MOST_USERS)]]
+        for connection in closed:
+            await connection.open.aclose()
 
     def _guard(self, request: Request[T], timeout: float | None) -> float:
         left = self._left()

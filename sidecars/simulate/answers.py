@@ -99,6 +99,9 @@ def statistics(jobs: Iterable[SimJob], now: float) -> Json:
     }
 
 
+_UNSET: Json = {"set": False, "infinite": False, "number": 0}
+
+
 def number(value: int) -> Json:
     """A number as Slurm's schema has most of them."""
     return {"set": True, "infinite": False, "number": value}
@@ -208,9 +211,14 @@ def _external(job: SimJob) -> Json:
         "state_reason": "JobHeldUser" if job.blocked else "Resources" if "PENDING" in job.states else "None",
         "cpus_per_task": number(job.cpus),
         "tasks": number(job.tasks),
+        "memory_per_cpu": _UNSET if job.tasks == 1 else number(-(-job.memory // job.cpus)),
+        "memory_per_node": number(job.memory) if job.tasks == 1 else _UNSET,
+        "tres_per_node" if job.tasks == 1 else "tres_per_task": job.tres,
         "het_job_id": number(job.het_id),
         "het_job_offset": number(job.het_offset),
-        "job_resources": {"nodes": {"allocation": nodes}} if nodes else None,
+        "job_resources": {"nodes": {"allocation": nodes, "whole": job.exclusive, "select_type": ["ONE_ROW"]}}
+        if nodes
+        else None,
         "gres_detail": [job.gres.get(name, "") for name in job.allocation] if job.gres else [],
     }
 

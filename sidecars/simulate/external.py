@@ -123,9 +123,10 @@ class ExternalJobs(PowerSaving):
         job.name, job.partition = wanted.get("name", "job"), wanted.get("partition", "all")
         job.external, job.guard = _external(wanted), _guard(wanted)
         job.blocked, job.tasks, job.requeue = bool(wanted.get("hold")), tasks, False
-        job.comment, job.exclusive = wanted.get("comment", ""), "none" in wanted.get("shared", ())
+        job.comment, job.exclusive = wanted.get("comment", ""), bool({"none", "user"} & set(wanted.get("shared", ())))
         per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
         job.memory = wanted.get("memory_per_node", {}).get("number", 0) or per_cpu * cpus
+        job.tres = wanted.get("tres_per_node", "") or wanted.get("tres_per_task", "")
         self._add_job(job)
         return job
 

@@ -139,6 +139,8 @@ class SimJob:
     het_id: int = 0
     """The id of the first component, for a component of a heterogeneous job."""
     het_offset: int = 0
+    tres: str = ""
+    """What an external job requests of each GRES for each task."""
     comment: str = ""
     admin_comment: str = ""
 

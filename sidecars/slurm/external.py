@@ -73,6 +73,17 @@ class ExternalJob:
     """The component's place in it, from 0 on."""
     allocations: tuple[Allocation, ...] = ()
     """() until it runs. Slurm still reports them after its end."""
+    partition: str = ""
+    """Several, separated by commas, while it is pending in several."""
+    tasks: int = 1
+    memory_per_task: int = 0
+    """MiB, as requested; 0: everything, or nothing was requested."""
+    gres_per_task: str = ""
+    """As requested."""
+    shared: bool = False
+    """Whether it may have the same cores as other jobs: by its own request, or always in its partition."""
+    whole: bool = False
+    """Whether it has whole nodes. Slurm reports the same of one that shares them with jobs of its user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Protocol
 from sidecars.contract import bridge
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, ServerFault
-from sidecars.slurm.external import Allocation, ExternalJob, ExternalRequest
+from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
 from tests.contract.target import Target
 
 
@@ -94,6 +94,10 @@ async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(slu
     assert found.user_name == USER
     assert found.user_id > 0
     assert (found.comment, found.admin_comment, found.allocations) == ("mine", "", ())
+    assert (found.partition, found.tasks, found.cpus_per_task, found.memory_per_task) == ("all", 1, 2, 500)
+    several = dataclasses.replace(ONE, tasks=3, max_nodes=3, gres_per_task="")
+    its = await job(slurm, await slurm.call(protocol.submit_external(several), user=USER))
+    assert (its.tasks, its.cpus_per_task, its.memory_per_task) == (3, 2, 500)
     assert (await slurm.call(protocol.get_job_states()))[job_id] == {"PENDING"}
     await slurm.call(protocol.start_external(job_id, "ours"))
     found = await job(slurm, job_id)
@@ -166,8 +170,9 @@ async def has_devices(slurm: Target, name: str) -> None:
 
 async def all_end(slurm: Target) -> None:
     """No job is left, and no node."""
-    for job_id in await slurm.call(protocol.get_job_states()):
-        await slurm.call(protocol.cancel_job(job_id))
+    for job_id, its in (await slurm.call(protocol.get_job_states())).items():
+        if not its & STATES_ENDED:
+            await slurm.call(protocol.cancel_job(job_id))
     for name in slurm.nodes:
         nodes = await slurm.call(protocol.get_nodes())
         if nodes is not None and any(it.name == name for it in nodes.nodes):
@@ -193,6 +198,41 @@ async def the_indices_of_a_gres_count_its_types_in_the_order_of_the_record(slurm
         seen |= its
     gpus = {("gpu:1g.5gb", 0), ("gpu:1g.5gb", 1), ("gpu:h100", 2), ("gpu:h100", 3), ("gpu:h100", 4)}
     assert seen == gpus | {("mig", 0)}
+    await all_end(slurm)
+
+
+@scenario
+async def only_an_exclusive_job_has_all_gres_and_its_record_shows_whole_nodes(slurm: Target, run: Run) -> None:
+    await all_end(slurm)
+    await has_devices(slurm, slurm.nodes[0])
+    request = dataclasses.replace(ONE, gres_per_task="gres/gpu:h100:1")
+    its = await job(slurm, await slurm.call(protocol.submit_external(request), user=USER))
+    assert its.gres_per_task == "gres/gpu:h100:1"
+    several = dataclasses.replace(request, tasks=2)
+    its = await job(slurm, await slurm.call(protocol.submit_external(several), user=USER))
+    assert its.gres_per_task == "gres/gpu:h100:1"
+    found = await started(slurm, run, request, "gpu:h100:1(IDX:2)")
+    assert (found.whole, found.shared) == (False, False)
+    await slurm.call(protocol.cancel_job(found.job_id))
+    everything = "gpu:1g.5gb:2(IDX:0-1),gpu:h100:3(IDX:2-4),mig:1(IDX:0)"
+    found = await started(slurm, run, dataclasses.replace(request, exclusive=True), everything)
+    assert (found.whole, found.shared) == (True, False)
+    [allocation] = found.allocations
+    assert {it.name: it.count for it in allocation.gres} == {"gpu:1g.5gb": 2, "gpu:h100": 3, "mig": 1}
+    await slurm.call(protocol.cancel_job(found.job_id))
+    body = dict(protocol.submit_external(request).body or {})
+    for_user = {**body["job"], "shared": ["user"], "hold": False}
+    shares = protocol.Request("POST", "job/submit", body={"job": for_user}, read=lambda answer: answer.number("job_id"))
+    job_id = await slurm.call(shares, user=USER)
+    await run(job_id, 1, gres="gpu:h100:1(IDX:2)")
+
+    async def look() -> ExternalJob | None:
+        its = await job(slurm, job_id)
+        return its if "RUNNING" in its.states else None
+
+    found = await slurm.until("the job of the user to run", look)
+    assert found.whole, "its record doesn't tell it from an exclusive job"
+    assert [it.count for it in found.allocations[0].gres] == [1]
     await all_end(slurm)
 
 

@@ -19,10 +19,11 @@ Unknown is never an end: a job that Slurm doesn't list, or that has another owne
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from sidecars.policy.bridge import by_user, grants
+from sidecars.policy.bridge.adoption import difference, parts_of, refuse
 from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.records import (
     Action,
@@ -31,7 +32,6 @@ from sidecars.policy.bridge.records import (
     GroupKey,
     Job,
     Label,
-    Part,
     Phase,
     Pod,
     Release,
@@ -154,8 +154,8 @@ def _group(
             yield Report(pod, Why.JOB_UNKNOWN, text)
         elif job.phase is Phase.ENDED:
             yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
-        elif job.guard and job.phase is Phase.PENDING and not pod.gated:
-            # An administrator can have it queued again. Until its pods are gone, its former nodes are COMPLETING.
+        elif job.guard and job.phase is Phase.PENDING and (job.completing or not pod.gated):
+            # Its user can have it queued again. Until its pods are gone, its former nodes are COMPLETING.
             yield DeletePod(pod, f"Slurm job {job.job_id} was queued again", job.state)
         else:
             labelled[_key(job)].append((pod, job))
@@ -214,7 +214,7 @@ def _without_job(
     for pod in waiting[first.size :]:
         yield Report(pod, Why.REFUSED, f"{first.group} has more pods than its size, which is {first.size}")
     waiting = waiting[: first.size]
-    parts = _parts(waiting)
+    parts = parts_of(waiting)
     if theirs is not None or not all(pod.submit for pod in waiting):
         yield from by_user.join(key, theirs, waiting, parts)
         return
@@ -232,8 +232,12 @@ def _without_job(
         return
     wanted = tuple((it.shape.digest, it.pods) for it in parts)
     fitting = [job for job in submitted if (job.requested, job.user, job.guard) == (wanted, parts[0].shape.user, guard)]
-    if fitting:
-        job = min(fitting, key=lambda it: it.job_id)
+    adopted = [job for job in fitting if not difference(job, parts)]
+    if fitting and not adopted:
+        adoptable.update(job.job_id for job in fitting)
+        yield from refuse(key, fitting, waiting, parts)
+    elif adopted:
+        job = min(adopted, key=lambda it: it.job_id)
         adoptable.add(job.job_id)
         for pod in waiting:
             its = next(it for it in job.components if pod.shape is not None and it.digest == pod.shape.digest)
@@ -241,16 +245,6 @@ def _without_job(
     elif key not in view.submitting:
         avoided = {node: None for pod in waiting for node in view.avoided.get(avoid_key(pod), ())}
         yield Submit(key, parts, tuple(avoided), guard, tuple(waiting))
-
-
-def _parts(pods: Iterable[Pod]) -> tuple[Part, ...]:
-    """The equal ones among the pods together, in an order that doesn't depend on their names: the smallest first.
-
-    Slurm places one component after the other, each on as many nodes as it may have.
-    """
-    counts = Counter(pod.shape for pod in pods if pod.shape is not None)
-    found = [Part(shape, count) for shape, count in counts.items()]
-    return tuple(sorted(found, key=lambda it: (it.pods * it.shape.cpus, it.shape.digest)))
 
 
 def _with_job(

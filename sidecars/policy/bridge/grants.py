@@ -7,6 +7,7 @@ the two finds the same devices again.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sidecars.policy.bridge.alone import fault_of
 from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.records import Action, Claim, Deallocate, Grant, Granted, Job, Pod, View
 
@@ -18,7 +19,7 @@ class Plan:
     actions: list[Action] = field(default_factory=list)
     """Allocations to write and to remove. Nothing is released before they are done."""
     fault: str = ""
-    """Why the devices can't be given."""
+    """Why no pod can be released, or why the devices can't be given."""
 
 
 def node_of(pod: Pod, job: Job) -> str:
@@ -29,7 +30,10 @@ def node_of(pod: Pod, job: Job) -> str:
 
 def plan(job: Job, pairs: Iterable[tuple[Pod, str]], view: View) -> Plan:
     """For the pods of the pairs, each with the node where it is to run."""
-    found = Plan()
+    pairs = tuple(pairs)
+    found = Plan(fault=fault_of(job, pairs, view))
+    if found.fault:
+        return found
     wanting = [(pod, node) for pod, node in pairs if pod.claims is None or pod.claims]
     lost = next((pod for pod, _ in wanting if pod.claims is None), None)
     if lost is not None:

@@ -9,6 +9,7 @@ Silence keeps the node COMPLETING: an id is written when it is known that no pod
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from sidecars.contract import bridge, extra
@@ -153,8 +154,14 @@ def _bounded(requests: Mapping[str, str], limits: Mapping[str, str], name: str) 
     return name in limits and requests.get(name, limits[name]) == limits[name]
 
 
-def decide(view: View, workers: Iterable[Worker], records: Mapping[str, Node]) -> tuple[Gone | Drain | Undrain, ...]:
-    """What to write on the workers and about their nodes. None while Slurm is unknown."""
+def decide(
+    view: View, workers: Iterable[Worker], records: Mapping[str, Node], silent: AbstractSet[str] = frozenset()
+) -> tuple[Gone | Drain | Undrain, ...]:
+    """What to write on the workers and about their nodes. None while Slurm is unknown.
+
+    `silent`: the Slurm nodes whose slurmd has not answered for a while. With a pod there, they are drained before Slurm
+    forgets its guard: when they come back, nothing has to be quick.
+    """
     if not view.known:
         return ()
     completing: defaultdict[str, list[Job]] = defaultdict(list)
@@ -177,7 +184,10 @@ def decide(view: View, workers: Iterable[Worker], records: Mapping[str, Node]) -
             pods = there.get(worker.kube_node, ())
             down = states.is_down(record.states)
             left = next((pod for pod in pods if _is_left(pod, worker.kube_node, view, down=down)), None)
-            found += _drain(record, left, its)
+            words = "runs here without a guard"
+            if left is None and worker.slurm_node in silent:
+                left, words = next(iter(pods), None), "runs here, and slurmd doesn't answer"
+            found += _drain(record, left, words, its)
     return tuple(found)
 
 
@@ -208,10 +218,10 @@ def _is_left(pod: SeenPod, kube_node: str, view: View, *, down: bool) -> bool:
     return component.phase not in (Phase.STARTING, Phase.RUNNING) and (down or not component.completing)
 
 
-def _drain(record: Node, left: SeenPod | None, completing: Iterable[Job]) -> Iterator[Drain | Undrain]:
+def _drain(record: Node, left: SeenPod | None, words: str, completing: Iterable[Job]) -> Iterator[Drain | Undrain]:
     drained = states.is_drain(record.states)
     if left is not None and not drained:
-        text = f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} runs here without a guard"
+        text = f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} {words}"
         # Whoever has given another reason ends this drain. slurmctld's own words are replaced, because it ends none.
         foreign = owners.owner_of(record) is Owner.FOREIGN and not record.reason.startswith(bridge.DRAIN_PREFIX)
         yield Drain(record.name, "" if foreign else text)

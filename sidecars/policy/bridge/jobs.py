@@ -106,7 +106,11 @@ class JobBook:
 
     def _matters(self, job_id: int, states: frozenset[str]) -> bool:
         found = self._records.get(job_id)
-        return found is not None and not (states & STATES_ENDED and found[0].states & STATES_ENDED)
+        if found is None:
+            # The user of a pending job can have changed its output since, by which the Epilog knows a guard: without an
+            # answer of the bridge, it would drain the node.
+            return "COMPLETING" in states
+        return not (states & STATES_ENDED and found[0].states & STATES_ENDED)
 
     def details(self, job_id: int, record: ExternalJob | None) -> bool:
         """Take in the details of a job of the last list; None if Slurm doesn't know it by now. Whether they are new."""

@@ -6,6 +6,8 @@ from types import MappingProxyType
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.alone import own_of
+from sidecars.policy.bridge.asked import asked_of
 from sidecars.policy.bridge.devices import Device, Numbered, by_index
 from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit, concerns
 from sidecars.policy.bridge.shape import Shape, counts_of, gpus_of
@@ -138,6 +140,8 @@ def job_of(
         offset=record.het_offset,
         whole=record.het_id if comment.by_user else 0,
         cpus=tuple((names.get(it.node, f"of Slurm node {it.node}"), it.cpus) for it in record.allocations),
+        own=own_of(record, names),
+        asked=asked_of(record),
     )
 
 

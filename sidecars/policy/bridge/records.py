@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.alone import NOTHING, Own
+from sidecars.policy.bridge.asked import Asked
 from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.reasons.bridge import PodQueued
@@ -137,9 +139,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A guard, or an external job of Slurm with a comment of the bridge, or a heterogeneous job: then its first
-    component.
-    """
+    """A guard, an external job with a comment of the bridge, or the first component of a heterogeneous one."""
 
     job_id: int
     phase: Phase
@@ -173,6 +173,8 @@ class Job:
     """The heterogeneous job that a user has submitted, and of which this is a component; 0 for any other job."""
     cpus: tuple[tuple[str, int], ...] = ()
     """What it has on each of its Kubernetes nodes."""
+    own: Own = NOTHING
+    asked: Asked | None = None
     remaining: tuple[int, ...] = ()
     """The components that have not ended, of a heterogeneous job of which one has."""
 
@@ -233,15 +235,14 @@ class View:
     """Groups of which a submission was sent whose job is not in `jobs` yet, or may not be."""
     avoided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes to avoid, by `avoid_key`."""
-
     kinds: Mapping[str, Kind] | None = field(default_factory=dict)
     """What the pods of each partition get, an external job in others; None: not known."""
-
     holders: Mapping[Device, AbstractSet[str]] = field(default_factory=dict)
     """The uids of the ResourceClaims that have each device, or to which it was sent."""
     cpus: Mapping[str, int] = field(default_factory=dict)
     """Those of the nodes' records in Slurm, by Kubernetes node."""
-
+    gres: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """How many of each GRES the nodes with a slurmd have, by Kubernetes node."""
     places: int | None = None
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
 
@@ -376,6 +377,8 @@ class Cancel:
     """What is to avoid which node from now on."""
     rest: tuple[int, ...] = ()
     """The ids of the other components."""
+    refused: GroupKey | None = None
+    """The group to submit no other job for during some seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ Observed with Slurm 26.05:
   resumed.
 - slurmctld sends both to a slurmd that doesn't exist, also for nodes that a job gives up: such a node is
   NOT_RESPONDING seconds later, until its record is deleted and created again.
+- `job_resources` shows `whole` for `--exclusive` and for `--exclusive=user` alike. Only the former has all GRES of its
+  nodes. Its `select_type` is ONE_ROW, or AVAILABLE for a job whose cores others may get, too (OverSubscribe).
+- The user of a pending job can change its CPUs, tasks, memory, GRES, partition and output, but not whether it shares.
 - To cancel a job that has ended, or none, is answered with HTTP 200.
 """
 
@@ -90,6 +93,7 @@ def _one(answer: Fields, job_id: int) -> ExternalJob:
 
 def _job(job: Fields) -> ExternalJob:
     states = job.states("job_state")
+    nodes = job.nested("job_resources").nested("nodes")
     return ExternalJob(
         job_id=job.number("job_id"),
         states=states,
@@ -107,7 +111,21 @@ def _job(job: Fields) -> ExternalJob:
         het_id=job.number("het_job_id"),
         het_offset=job.number("het_job_offset"),
         allocations=_allocations(job),
+        partition=job.text("partition"),
+        tasks=max(1, job.number("tasks")),
+        memory_per_task=_memory_per_task(job),
+        gres_per_task=job.text("tres_per_node") if job.number("tasks") <= 1 else job.text("tres_per_task"),
+        shared="AVAILABLE" in nodes.words("select_type"),
+        whole=nodes.flag("whole", optional=True),
     )
+
+
+def _memory_per_task(job: Fields) -> int:
+    """At least so much, whichever way it was requested."""
+    tasks, per_cpu = max(1, job.number("tasks")), job.number_or_none("memory_per_cpu")
+    if per_cpu is None:
+        return job.number("memory_per_node") // tasks
+    return per_cpu * max(1, job.number("cpus_per_task"))
 
 
 def _allocations(job: Fields) -> tuple[Allocation, ...]:

@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from sidecars.bridge.effects import MOST_AT_ONCE, MOST_SUBMISSIONS, REPORTS_SECONDS, Effects
+from sidecars.bridge.memory import Memory
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
@@ -70,3 +71,23 @@ async def test_only_some_submissions_are_under_way_in_their_order() -> None:
     effects.sent.clear()
     assert not await effects.apply(submits)
     assert effects.sent == []
+
+
+class Cancelled:
+    """Notes the jobs that are cancelled."""
+
+    def __init__(self) -> None:
+        self.jobs: list[int] = []
+
+    async def cancel(self, job_id: int) -> None:
+        self.jobs.append(job_id)
+
+
+async def test_a_group_whose_job_requests_too_little_gets_no_other_one_at_once() -> None:
+    memory, slurm, nothing = Memory(), Cancelled(), cast("Any", None)
+    parts = (nothing, cast("Any", slurm), nothing, nothing, memory, nothing, nothing)
+    effects = Effects(*parts, now=lambda: 100.0, wall=lambda: 0.0, wake=lambda: None)
+    await effects.apply([Cancel(7, "job 7 requests 1 tasks, and its pods need 2", rest=(8,), refused=POD.key)])
+    assert slurm.jobs == [7, 8]
+    assert memory.open_groups(101.0) == {POD.key}
+    assert memory.open_groups(110.0) == frozenset()

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from sidecars.bridge import guards
 from sidecars.contract import bridge, extra
 from sidecars.kube import NODES, PODS
 from sidecars.policy.bridge.nodes import FEATURE
@@ -102,6 +105,30 @@ async def test_a_node_that_loses_its_guard_with_a_pod_on_it_is_drained_until_the
         assert world.slurm.nodes["w0"].reason == "slurm-bridge: pod team/p runs here without a guard"
         world.kube.remove(PODS, "team", "p")
         await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
+
+
+async def test_a_node_with_a_pod_is_drained_while_its_slurmd_has_not_answered_for_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "SILENT_SECONDS", 0.0)
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        await bound(world)
+        world.slurm.node_silence("w0")
+        await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
+        assert world.slurm.nodes["w0"].reason == "slurm-bridge: pod team/p runs here, and slurmd doesn't answer"
+    assert world.pod()["spec"]["nodeName"] == "bare"
+
+
+async def test_a_slurmd_that_has_just_been_lost_drains_nothing(world: World) -> None:
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        await bound(world)
+        world.slurm.node_silence("w0")
+        await passes(world)
+    assert "DRAIN" not in world.slurm.nodes["w0"].flags
 
 
 async def test_no_pod_is_released_to_cores_of_a_worker_that_slurm_has_given_to_two_guards(world: World) -> None:

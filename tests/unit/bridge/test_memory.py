@@ -44,6 +44,16 @@ def test_a_request_about_a_job_is_not_repeated_at_once() -> None:
     assert memory.may_ask("cancel", 7, REPEAT_AFTER)
 
 
+def test_a_request_about_a_job_of_which_nothing_else_is_known_is_not_repeated_at_once_either() -> None:
+    """A user's heterogeneous job is cancelled by the id of its first component, which may be none of the bridge's."""
+    memory = Memory()
+    assert memory.may_ask("cancel", 7, 0)
+    memory.forget(frozenset(), frozenset(), 1)
+    assert not memory.may_ask("cancel", 7, 1)
+    memory.forget(frozenset(), frozenset(), REPEAT_AFTER)
+    assert memory.asked == {}
+
+
 def test_nodes_are_avoided_for_a_while_and_not_too_many() -> None:
     memory = Memory()
     for index in range(7):
@@ -60,15 +70,14 @@ def test_the_pods_of_a_node_are_lost_when_it_has_been_missing_for_a_minute() -> 
     assert memory.lost("k1", 100 + LOST_AFTER)
 
 
-def test_what_concerns_pods_groups_and_jobs_that_are_gone_is_forgotten() -> None:
+def test_what_concerns_pods_and_groups_that_are_gone_is_forgotten() -> None:
     memory = Memory(sent={"a": "k1", "b": "k1"}, unbound={"a": 1.0, "b": 1.0})
     memory.refuse(KEY, "no", 0)
     memory.may_ask("start", 7, 0)
-    memory.may_ask("start", 8, 0)
-    memory.forget(frozenset({"a"}), frozenset({KEY}), frozenset({7}), 1)
+    memory.forget(frozenset({"a"}), frozenset({KEY}), 1)
     assert memory.sent == {"a": "k1"}
     assert memory.unbound == {"a": 1.0}
     assert KEY in memory.refusals
     assert set(memory.asked) == {("start", 7)}
-    memory.forget(frozenset(), frozenset(), frozenset(), 1)
+    memory.forget(frozenset(), frozenset(), 1 + REPEAT_AFTER)
     assert [memory.sent, memory.unbound, memory.refusals, memory.asked] == [{}, {}, {}, {}]

@@ -1,5 +1,6 @@
 """Who sends which request to Slurm."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import TypeVar
@@ -23,11 +24,12 @@ JOB = ExternalRequest("pod", "slurm-bridge", "comment")
 class Sender:
     """A carrier that notes what it sends as this user."""
 
-    def __init__(self, user: str, carrier: Carrier, sent: list[tuple[str, str]]) -> None:
-        self.user, self.carrier, self.sent = user, carrier, sent
+    def __init__(self, user: str, carrier: Carrier, sent: list[tuple[str, str]], answers: asyncio.Event) -> None:
+        self.user, self.carrier, self.sent, self.answers = user, carrier, sent, answers
 
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
         self.sent.append((self.user, request.method))
+        await self.answers.wait()
         return await self.carrier.call(request, timeout=timeout)
 
 
@@ -39,15 +41,18 @@ class Parts:
         self.opened: list[str] = []
         self.closed: list[str] = []
         self.left = float("inf")
+        self.answers = asyncio.Event()
+        self.answers.set()
         carrier = ModelCarrier(self.model)
 
         @contextlib.asynccontextmanager
         async def connect(user: str) -> AsyncIterator[Carrier]:
             self.opened.append(user)
-            yield Sender(user, carrier, self.sent)
+            await asyncio.sleep(0)
+            yield Sender(user, carrier, self.sent, self.answers)
             self.closed.append(user)
 
-        self.slurm = Slurm(Sender("slurm", carrier, self.sent), connect, lambda: self.left)
+        self.slurm = Slurm(Sender("slurm", carrier, self.sent, self.answers), connect, lambda: self.left)
 
 
 async def test_only_a_submission_is_sent_as_the_tenants_user() -> None:
@@ -68,11 +73,34 @@ async def test_a_users_connection_is_kept_and_closed_at_the_end() -> None:
     assert parts.closed == ["ada"]
 
 
-async def test_connections_of_many_users_are_not_kept() -> None:
+async def test_of_many_users_the_connections_that_were_used_last_are_kept() -> None:
     parts = Parts()
-    for index in range(65):
+    for index in range(64):
         await parts.slurm.submit(f"u{index}", [JOB])
-    assert len(parts.closed) == 64
+    await parts.slurm.submit("u0", [JOB])
+    assert parts.closed == []
+    await parts.slurm.submit("u64", [JOB])
+    assert parts.closed == ["u1"]
+    await parts.slurm.close()
+    assert len(parts.closed) == 65
+
+
+async def test_no_connection_is_closed_while_a_submission_waits_for_its_answer() -> None:
+    parts = Parts()
+    parts.answers.clear()
+    waiting = [asyncio.create_task(parts.slurm.submit(f"u{index}", [JOB])) for index in range(70)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (len(parts.sent), parts.closed) == (70, [])
+    parts.answers.set()
+    assert len(set(await asyncio.gather(*waiting))) == 70
+    assert len(parts.closed) == 6
+
+
+async def test_submissions_of_one_user_at_the_same_time_have_one_connection() -> None:
+    parts = Parts()
+    await asyncio.gather(*(parts.slurm.submit("ada", [JOB]) for _ in range(3)))
+    assert parts.opened == ["ada"]
 
 
 async def test_what_has_ended_or_is_unknown_can_be_cancelled_and_started() -> None:

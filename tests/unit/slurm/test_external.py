@@ -104,6 +104,17 @@ def test_a_running_job_has_cpus_memory_and_gpus_on_its_nodes(fixture: str) -> No
     assert (allocation.node, allocation.cpus, allocation.memory, allocation.gpus) == ("k1", 6, 3000, 3)
 
 
+def test_a_running_job_has_whole_nodes_or_shares_cores_as_slurm_says() -> None:
+    def found(**nodes: object) -> tuple[bool, bool]:
+        job = {"job_id": 1, "job_state": ["RUNNING"], "job_resources": {"nodes": nodes} if nodes else None}
+        its = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode())
+        return its.whole, its.shared
+
+    assert found(whole=True, select_type=["ONE_ROW"]) == (True, False)
+    assert found(whole=False, select_type=["AVAILABLE"]) == (False, True)
+    assert found() == (False, False)
+
+
 def test_a_job_that_has_ended_still_has_them() -> None:
     job = answer(protocol.get_external_job(1), "v0.0.45-external_cancelled")
     assert job.states == {"CANCELLED"}

@@ -109,7 +109,14 @@ def test_unequal_pods_get_no_guard() -> None:
 def test_a_pod_whose_guard_was_queued_again_is_deleted() -> None:
     queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
     assert act(BOUND, jobs=(queued,), kinds=GUARD) == (DeletePod(BOUND, "Slurm job 7 was queued again", ""),)
-    assert not any(isinstance(it, DeletePod) for it in act(LABELLED, jobs=(queued,), kinds=GUARD))
+    waits = dataclasses.replace(queued, completing=False)
+    assert not any(isinstance(it, DeletePod) for it in act(LABELLED, jobs=(waits,), kinds=GUARD))
+
+
+def test_a_pod_that_waits_is_deleted_while_its_guard_that_was_queued_again_is_completing() -> None:
+    """Otherwise its user could keep the node COMPLETING for as long as the pod waits."""
+    queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
+    assert act(LABELLED, jobs=(queued,), kinds=GUARD) == (DeletePod(LABELLED, "Slurm job 7 was queued again", ""),)
 
 
 def test_the_epilog_is_told_when_no_pod_of_the_job_is_left_on_its_node() -> None:
@@ -187,6 +194,21 @@ def test_no_epilog_waits_on_a_node_that_is_down_while_the_job_is_completing_on_a
     [drain] = tell(BOUND, jobs=(COMPLETING,), record=down)
     assert isinstance(drain, Drain)
     assert tell(BOUND, jobs=(COMPLETING,), record=drained(drain.reason)) == (), "it is back"
+
+
+def test_the_node_of_a_pod_is_drained_while_slurmd_does_not_answer_before_slurm_forgets_the_guard() -> None:
+    guard = dataclasses.replace(RUNNING, guard=True)
+    view = View((BOUND,), {7: guard}, True, {"team": "ada"})
+
+    def decide(record: Node, *silent: str, view: View = view) -> Any:
+        return guards.decide(view, [worker()], {"w0": record}, frozenset(silent))
+
+    assert decide(NATIVE) == ()
+    [drain] = decide(NATIVE, "w0")
+    assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here, and slurmd doesn't answer")
+    assert decide(drained(drain.reason), "w0") == ()
+    assert decide(drained(drain.reason)) == (Undrain("w0"),), "it answers again"
+    assert decide(NATIVE, "w0", view=dataclasses.replace(view, pods=(), jobs={})) == (), "no pod is there"
 
 
 def test_the_reason_of_others_on_a_node_that_is_down_remains() -> None:

@@ -265,3 +265,21 @@ def test_a_component_that_its_user_has_submitted_is_a_job_of_its_own_without_the
     found = book(batch, beside).jobs({}, {"n1": "k1"})
     assert list(found) == [2]
     assert (found[2].phase, found[2].whole, found[2].comment.group) == (Phase.RUNNING, 1, "group/g")
+
+
+def test_a_job_that_has_become_a_guard_after_it_was_read_is_known_when_its_epilog_waits() -> None:
+    found = book(OTHER)
+    completing = frozenset({"COMPLETED", "COMPLETING"})
+    found.states({2: completing}, 1)
+    assert found.to_read() == [2]
+    found.details(2, dataclasses.replace(OTHER, states=completing, guard=True, allocations=(Allocation("w0", 2),)))
+    [job] = found.jobs({}, {}, {"w0": "a"}).values()
+    assert (job.guard, job.completing, job.slots) == (True, True, (("a", 2),))
+    assert found.to_read() == []
+
+
+def test_a_job_of_others_is_not_read_again_when_it_runs_or_has_ended() -> None:
+    found = book(dataclasses.replace(OTHER, states=PENDING))
+    for at, states in enumerate((RUNNING, CANCELLED), 1):
+        found.states({2: states}, at)
+        assert found.to_read() == []

@@ -1,0 +1,56 @@
+"""What the bridge would submit for the pods of a group, and whether a held job with their comment is that. Pure.
+
+The Slurm user of a namespace can submit a job with such a comment himself, and change one of the bridge while it waits.
+What Slurm gives to the job counts in the end (`alone`, and the places of the job): this only keeps pods from waiting
+for a job that could never run them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from sidecars.policy.bridge.records import Cancel, GroupKey, Job, Part, Pod, Report, Why
+from sidecars.policy.bridge.shape import counts_of
+
+
+def parts_of(pods: Iterable[Pod]) -> tuple[Part, ...]:
+    """The equal ones among the pods together, in an order that doesn't depend on their names: the smallest first.
+
+    Slurm places one component after the other, each on as many nodes as it may have.
+    """
+    counts = Counter(pod.shape for pod in pods if pod.shape is not None)
+    found = [Part(shape, count) for shape, count in counts.items()]
+    return tuple(sorted(found, key=lambda it: (it.pods * it.shape.cpus, it.shape.digest)))
+
+
+def difference(job: Job, parts: Sequence[Part]) -> str:
+    """What the job lacks of that which the bridge would submit for these parts; "" for nothing.
+
+    More than that is no difference: a plugin of slurmctld may add to each submission. Neither are the account and the
+    QOS, which Slurm itself restricts.
+    """
+    for its, part in zip(job.components, parts, strict=True):
+        shape, asked = part.shape, its.asked
+        if asked is None:
+            continue
+        if shape.partition and shape.partition not in asked.partitions:
+            return f"job {its.job_id} is not in partition {shape.partition}"
+        numbers = [("tasks", asked.tasks, part.pods), ("CPUs for each pod", asked.cpus, shape.cpus)]
+        numbers.append(("MiB for each pod", asked.memory, shape.memory))
+        has = counts_of(asked.gres)
+        numbers += [(f"{name} for each pod", has.get(name, 0), count) for name, count in counts_of(shape.gres).items()]
+        for what, number, wanted in numbers:
+            if number < wanted:
+                return f"job {its.job_id} requests {number} {what}, and its pods need {wanted}"
+    return ""
+
+
+def refuse(
+    key: GroupKey, jobs: Iterable[Job], waiting: Iterable[Pod], parts: Sequence[Part]
+) -> Iterator[Cancel | Report]:
+    """Cancel the jobs of the group, each of which lacks something, and submit another one after a while."""
+    text = ""
+    for job in jobs:
+        text = difference(job, parts)
+        yield Cancel(job.job_id, text, rest=job.ids[1:], refused=key)
+    for pod in waiting:
+        yield Report(pod, Why.REFUSED, f"{text}: it is cancelled, and another one is submitted")

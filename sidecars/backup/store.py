@@ -7,6 +7,8 @@ Functions raise BackupError, with the store's own code and message, and OSError 
 """
 
 import contextlib
+import logging
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +21,13 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore, S3Store
 
 from sidecars.backup import volume
+from sidecars.backup.uploads import Upload, Uploads
 from sidecars.backup.volume import BackupError
 
+log = logging.getLogger(__name__)
+
+ABANDONED_SECONDS: Final = 86_400.0
+"""Age of an upload that no pod can still send: a day, as that of an unfinished backup on the volume."""
 _CHUNK: Final = 8 << 20
 _TIMEOUT: Final = timedelta(minutes=5)
 """For a request. The largest one is a part of a file with `_CHUNK` bytes."""
@@ -35,6 +42,10 @@ class Store:
 
     client: ObjectStore
     name: str
+    prefix: str = ""
+    """Of the objects, without a slash at its end."""
+    uploads: Uploads | None = None
+    """None: not known."""
 
 
 def opened(bucket: str, prefix: str, endpoint: str | None, region: str) -> Store:
@@ -49,15 +60,17 @@ def opened(bucket: str, prefix: str, endpoint: str | None, region: str) -> Store
             client_options={"allow_http": bool(endpoint and endpoint.startswith("http://")), "timeout": _TIMEOUT},
             retry_config={"max_retries": 5, "retry_timeout": _RETRIES},
         )
-    return Store(client, name)
+    found = Uploads(bucket, endpoint, region, os.environ)
+    return Store(client, name, prefix.strip("/"), found if found.usable else None)
 
 
 def copy(folder: Path, store: Store, keep: int) -> tuple[list[str], list[str]]:
     """Bring the newest `keep` of the volume's backups into the store, and delete its older ones.
 
     Returns the names of those that were copied, and of those that were deleted there. What a former copy left undone is
-    done too. The files are checked before they are sent.
+    done too. The files are checked before they are sent. Parts of interrupted uploads are deleted.
     """
+    abort_abandoned(store)
     here = [backup.name for backup in volume.backups(folder)]
     there = complete(store)
     gone = set(volume.expired(sorted({*here, *there}), keep))
@@ -104,9 +117,54 @@ def fetch(folder: Path, store: Store, name: str, pod: str) -> str | None:
     return chosen
 
 
+def abort_abandoned(store: Store) -> None:
+    """Delete the parts of uploads that pods which were killed have left for more than a day."""
+    for upload in _unfinished(store, ""):
+        if upload.age > ABANDONED_SECONDS:
+            _abort(store, upload)
+
+
 def _send(path: Path, store: Store, target: str) -> None:
-    with _reported(store.name, f"write {target} to"):
-        obstore.put(store.client, target, path, chunk_size=_CHUNK, max_concurrency=2)
+    # Those of another pod that sends the same backup are not to be ended. A small file is sent at once.
+    in_parts = path.stat().st_size > _CHUNK
+    others = {upload.id for upload in _unfinished(store, target)} if in_parts else set()
+    try:
+        with _reported(store.name, f"write {target} to"):
+            obstore.put(store.client, target, path, chunk_size=_CHUNK, max_concurrency=2)
+    except BaseException:
+        for upload in _unfinished(store, target) if in_parts else ():
+            if upload.id not in others:
+                _abort(store, upload)
+        raise
+
+
+def _unfinished(store: Store, target: str) -> list[Upload]:
+    """The unfinished uploads of backups, or of this object alone; none while the store refuses to list them."""
+    if store.uploads is None:
+        return []
+    folder = f"{store.prefix}/" if store.prefix else ""
+    try:
+        found = store.uploads.list(folder + target)
+    except (OSError, ValueError) as error:
+        log.warning("unfinished uploads in %s can't be listed, and keep their space: %s", store.name, error)
+        return []
+    return [it for it in found if _is_own(it.key.removeprefix(folder))]
+
+
+def _is_own(path: str) -> bool:
+    name, _, file = path.partition("/")
+    return volume.named(name) and file in (volume.STATE, volume.DATABASE, volume.MANIFEST)
+
+
+def _abort(store: Store, upload: Upload) -> None:
+    if store.uploads is None:
+        return
+    try:
+        store.uploads.abort(upload)
+    except (OSError, ValueError) as error:
+        log.warning("the unfinished upload of %s in %s can't be deleted: %s", upload.key, store.name, error)
+    else:
+        log.info("deleted the unfinished upload of %s in %s", upload.key, store.name)
 
 
 def _receive(store: Store, source: str, path: Path, *, required: bool) -> None:

@@ -140,7 +140,7 @@ CHECK_RESULTS: Final = "CHECK_RESULTS"
 """NAMESPACE/NAME of the ConfigMap with the results of checks."""
 
 EXPORTER_CHECKS_FOLDER: Final = "EXPORTER_CHECKS_FOLDER"
-"""The folder with the results of checks that run as Slurm jobs, a file for each."""
+"""The folder with the checks that run as Slurm jobs, and their results: NAME.json and NAME for each."""
 
 EXPORTER_PORT: Final = "EXPORTER_PORT"
 """The TCP port of /metrics, /healthz and /readyz."""

@@ -15,7 +15,7 @@
 | EXPORTER_PORT | 8080 | the TCP port |
 | EXPORTER_TLS_CERTIFICATE_FILE | | the certificate to serve over TLS; read again when it changes |
 | EXPORTER_TLS_KEY_FILE | | its key; needed with the certificate |
-| EXPORTER_CHECKS_FOLDER | | the folder with the results of checks that run as Slurm jobs |
+| EXPORTER_CHECKS_FOLDER | | the folder with the checks that run as Slurm jobs, and their results |
 | EXPORTER_NODESETS | | the NodeSets whose wanted replicas are computed, as JSON (`declared`) |
 | EXPORTER_EXTERNAL_METRICS_PORT | | the TCP port of the API external.metrics.k8s.io, over TLS; needs the next three |
 | EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE | | its certificate; read again when it changes |

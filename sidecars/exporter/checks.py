@@ -1,13 +1,18 @@
-"""Results of the checks that run as Slurm jobs, from the files of their ConfigMap in the exporter's pod."""
+"""Checks that run as Slurm jobs, from the files of their ConfigMaps in the exporter's pod: NAME has the result of the
+last run of a check, and NAME.json the check as it is declared.
+"""
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sidecars.exporter import families
 from sidecars.exporter.samples import Samples
+from sidecars.policy.checks.declared import Check, declared
 from sidecars.policy.checks.outcome import Kind
 from sidecars.policy.checks.results import Result, read, value_of
+from sidecars.policy.checks.schedule import longest_interval
 
 log = logging.getLogger(__name__)
 
@@ -15,27 +20,55 @@ MOST_BYTES = 1 << 20
 """Of a file: a ConfigMap is not larger."""
 
 
-def read_results(folder: Path) -> Mapping[str, Result]:
-    """The results by check. A folder that doesn't exist has none, and a file that is no result is left out."""
-    found = {}
+_DECLARED = ".json"
+"""Ends the names of files of declared checks. No name of a check has a dot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What is read, by the names of checks."""
+
+    results: Mapping[str, Result] = field(default_factory=dict)
+    declared: Mapping[str, Check] = field(default_factory=dict)
+    known_since: Mapping[str, float] = field(default_factory=dict)
+    """When each declared check was first read, in seconds since the epoch."""
+
+
+def read_checks(folder: Path, former: Checks | None, now: float) -> Checks:
+    """The checks. A folder that doesn't exist has none, and a file that can't be used is left out."""
     try:
         # The kubelet's own files begin with two dots.
         files = sorted(it for it in folder.iterdir() if not it.name.startswith("."))
     except FileNotFoundError:
-        return {}
+        files = []
+    results: dict[str, Result] = {}
+    found: dict[str, Check] = {}
     for file in files:
         with file.open(encoding="utf-8", errors="replace") as content:
-            result = read(content.read(MOST_BYTES))
-        if result is None:
-            log.warning("%s is no result of a check", file)
+            text = content.read(MOST_BYTES)
+        if file.name.endswith(_DECLARED):
+            try:
+                found[file.name.removesuffix(_DECLARED)] = declared(text)
+            except ValueError as error:
+                log.warning("%s is no check: %s", file, error)
+        elif (result := read(text)) is not None:
+            results[file.name] = result
         else:
-            found[file.name] = result
-    return found
+            log.warning("%s is no result of a check", file)
+    known = former.known_since if former is not None else {}
+    return Checks(results, found, {name: known.get(name, now) for name in found})
 
 
-def add_checks(samples: Samples, results: Mapping[str, Result]) -> None:
+def add_checks(samples: Samples, checks: Checks) -> None:
     """Add the samples of all checks."""
-    for check, result in results.items():
+    for check, declaration in checks.declared.items():
+        interval = longest_interval(declaration.schedule)
+        if interval is not None and not declaration.suspend:
+            last = checks.results.get(check)
+            since = checks.known_since[check] if last is None else last.at
+            samples.add(families.CHECK_INTERVAL, interval, check)
+            samples.add(families.CHECK_DUE, since + interval + declaration.longest_run, check)
+    for check, result in checks.results.items():
         samples.add(families.CHECK_END, result.at, check)
         samples.add(families.CHECK_DURATION, result.seconds, check)
         for kind in Kind:

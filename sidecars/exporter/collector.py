@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sidecars.exporter import controller, families
-from sidecars.exporter.checks import add_checks, read_results
+from sidecars.exporter.checks import add_checks, read_checks
 from sidecars.exporter.compatible import served
 from sidecars.exporter.doubt import Doubt, Suspect
 from sidecars.exporter.external import NoData, NoNodeSet
@@ -135,7 +135,7 @@ class Collector:
         began, asked_at = self._clock(), self._now()
         try:
             if source is Source.CHECKS and self._settings.checks is not None:
-                value: Any = read_results(self._settings.checks)
+                value: Any = read_checks(self._settings.checks, state.value, asked_at)
             else:
                 value = await _READS[source](self._client, None if state.doubt.raised else state.value)
             state.doubt.check(state.value, value, began)

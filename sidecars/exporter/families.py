@@ -326,6 +326,15 @@ NOT_COUNTED = _autoscaling(
 
 CHECK_END = _check("slurm_check_last_run_timestamp_seconds", "When the last run of the check ended.")
 CHECK_DURATION = _check("slurm_check_last_run_duration_seconds", "Duration of the last run of the check.")
+CHECK_INTERVAL = _check(
+    "slurm_check_interval_seconds",
+    "Longest time between two runs of the check by its schedule. Absent for a check with `suspend: true`.",
+)
+CHECK_DUE = _check(
+    "slurm_check_result_due_timestamp_seconds",
+    "When the next run must have ended: the last run, or without one the time at which the exporter first read the "
+    "check, plus the longest interval and the longest duration of a run. Absent for a check with `suspend: true`.",
+)
 CHECK_NODES = _check(
     "slurm_check_nodes",
     "Nodes of the last run by result: passed, failed, hung, skipped, or interrupted (untested).",

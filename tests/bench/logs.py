@@ -164,25 +164,32 @@ def _idle(root: Path, bare: float) -> list[Figure]:
 
 
 def _job(root: Path) -> list[Figure]:
-    """A job that computes and prints, with and without the container beside it, in turns."""
+    """A job that computes and prints, with and without the container beside it, in turns.
+
+    The shortest of each count: whatever else runs on the machine only adds to a job's time.
+    """
     alone: list[float] = []
     beside: list[float] = []
+    used: list[float] = []
     for turn in range(JOBS):
         out = root / f"alone-{turn}"
         alone.append(_run_job(out))
         out.unlink()
-        with _running(root, f"beside-{turn}") as (inbox, home, _, _printed):
+        with _running(root, f"beside-{turn}") as (inbox, home, process, _):
             _announce(inbox, home / "out")
+            before = _cpu(process.pid)
             beside.append(_run_job(home / "out"))
+            used.append(_cpu(process.pid) - before)
     prolog = _prolog(root)
     return [
         figure(
             "a job that computes and prints, beside job logs",
-            statistics.median(beside) * 1e3,
+            min(beside) * 1e3,
             "ms",
-            against=("alone", statistics.median(alone) * 1e3),
+            against=("alone", min(alone) * 1e3),
             most_times=1.02,
         ),
+        figure("CPU of job logs beside this job", statistics.median(used) * 1e3, "ms"),
         figure("prolog: from start to end", prolog * 1e3, "ms"),
     ]
 

@@ -13,8 +13,12 @@ POSTRENDER = Path(__file__).parents[2] / "postrender"
 LAYERS = {"kube", "slurm"}
 CLIENTS = {"aiohttp", "http.client", "httplib2", "httpx", "kubernetes", "requests", "urllib.request", "urllib3"}
 """What can send a request. `aiohttp.web` only answers them."""
-OTHERS = {"operator/runtime/real_world.py": {"aiohttp"}, "reconfigure/status.py": {"http.client"}}
-"""What is asked there is neither Kubernetes nor Slurm, but the `reconfigure` sidecar."""
+OTHERS = {
+    "operator/runtime/real_world.py": {"aiohttp"},
+    "reconfigure/status.py": {"http.client"},
+    "backup/uploads.py": {"http.client", "urllib.request"},
+}
+"""What is asked there is neither Kubernetes nor Slurm, but the `reconfigure` sidecar, and a store of backups."""
 PROGRAMS = {"kubectl", "helm"}
 STARTS_KUBECTL = "explain/kubectl.py"
 """The user's own kubectl, with the user's own rights."""

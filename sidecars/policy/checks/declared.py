@@ -56,6 +56,15 @@ class Check:
     """Whether a node that the check has drained is tested again, and undrained when it passes."""
     comment: bool = False
     """Whether the result becomes the comment of the node."""
+    schedule: str = ""
+    """Of its CronJob."""
+    suspend: bool = False
+    """Whether its CronJob is declared suspended, so that the check runs on request alone."""
+
+    @property
+    def longest_run(self) -> float:
+        """Seconds after which Kubernetes ends a run: that of `activeDeadlineSeconds` in the chart's CronJob."""
+        return self.window + self.timeout + 300.0
 
 
 _KEYS = {
@@ -71,7 +80,7 @@ _KEYS = {
         "maxNodes",
         "maxDrains",
     ),
-    *("limits", "env", "drain", "undrain", "comment"),
+    *("limits", "env", "drain", "undrain", "comment", "schedule", "suspend"),
 }
 
 
@@ -124,6 +133,8 @@ def declared(text: str) -> Check:
         _flag(value, "drain", True),
         _flag(value, "undrain", True),
         _flag(value, "comment", False),
+        _text(value, "schedule", ""),
+        _flag(value, "suspend", False),
     )
 
 

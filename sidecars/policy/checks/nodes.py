@@ -100,15 +100,25 @@ def partition_of(check: Check, nodes: Iterable[Node]) -> str | None:
     return found[0] if found else None
 
 
+def may_comment(check: Check, node: Node) -> bool:
+    """Whether the check writes to the node's comment: it is empty, or a check's.
+
+    Others keep data there: SchedMD's operator names the pod of the node in it (`sidecars.slurm.owners.pod_of`).
+    """
+    return check.comment and (not node.comment.strip() or node.comment.startswith(CHECK_PREFIX))
+
+
 def reaction(check: Check, node: Node | None, verdict: Verdict) -> Reaction:
     """What to write to a node as it is now; None is a node without a record.
 
-    A drain, or a DOWN, of another owner is never changed.
+    A drain, or a DOWN, of another owner is never changed, nor is the comment of one.
     """
     if node is None:
         return Reaction()
-    text = f"{check.name}: {verdict.kind}" + (f": {verdict.text}" if verdict.text else "")
-    comment = printable(text)[:MAX_LENGTH] if check.comment and verdict.kind is not Kind.INTERRUPTED else None
+    text = f"{prefix(check.name)}{verdict.kind}" + (f": {verdict.text}" if verdict.text else "")
+    comment = (
+        printable(text)[:MAX_LENGTH] if may_comment(check, node) and verdict.kind is not Kind.INTERRUPTED else None
+    )
     own = is_own(check.name, node)
     if verdict.kind in BAD and check.drain:
         foreign = (states.is_drain(node.states) or states.is_down(node.states)) and not own

@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import obstore
 import pytest
+from obstore.exceptions import BaseError
 
 from sidecars.__main__ import main
 from sidecars.backup import volume
+from sidecars.backup.store import opened
+from sidecars.backup.uploads import Upload, Uploads
 from tests.cluster.certificates import Authority
 from tests.cluster.control_plane import free_ports
 from tests.cluster.tools import tool
@@ -123,6 +127,69 @@ def test_the_newest_backups_go_to_the_store_and_come_back_to_an_empty_volume(
     assert main(["backup", "fetch", f"--volume={empty}", "--pod=restore", *store.words(), "latest"]) == 0
     assert (empty / newest / volume.STATE).read_bytes() == large
     assert volume.choose(empty, newest) == volume.choose(disk, newest)
+
+
+def begun(gateway: Gateway, key: str, prefix: str = "clusters/berlin") -> object:
+    """An upload in parts that doesn't end."""
+    client = opened(BUCKET, prefix, f"http://127.0.0.1:{gateway.port}", "us-east-1").client
+    writer = obstore.open_writer(client, key, buffer_size=5 << 20)
+    writer.write(os.urandom(12 << 20))
+    writer.flush()
+    return writer
+
+
+def unfinished(gateway: Gateway) -> list[str]:
+    """The keys of the bucket's uploads."""
+    found = Uploads(BUCKET, f"http://127.0.0.1:{gateway.port}", "us-east-1", os.environ)
+    return sorted(upload.key for upload in found.list(""))
+
+
+def test_the_parts_of_an_upload_that_fails_are_deleted_and_those_of_another_pod_are_not(
+    store: Gateway, disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = volume.begin(disk, "pod", NOW, 3600)
+    (folder / volume.STATE).write_bytes(os.urandom(12 << 20))
+    name = volume.finish(disk, "pod", False, NOW).name
+    key = f"{name}/{volume.STATE}"
+    writers = [begun(store, key)]
+
+    def interrupted(*_words: object, **_more: object) -> None:
+        writers.append(begun(store, key))
+        raise BaseError("the connection was closed")
+
+    monkeypatch.setattr("sidecars.backup.store.obstore.put", interrupted)
+    assert unfinished(store) == [f"clusters/berlin/{key}"]
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]) == 1
+    assert len(writers) == 2
+    assert unfinished(store) == [f"clusters/berlin/{key}"]
+    assert "the connection was closed" in caplog.text
+
+
+def test_the_next_copy_deletes_the_parts_of_backups_whose_pod_was_killed_a_day_ago_and_no_others(
+    store: Gateway, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = f"{made(disk, NOW).name}/{volume.STATE}"
+    others = [("notes.txt", "clusters/berlin"), (key, "clusters/paris"), (f"{key}.txt", "clusters/berlin")]
+    writers = [begun(store, key), *(begun(store, *it) for it in others)]
+    copy = ["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]
+    assert main(copy) == 0
+    assert len(unfinished(store)) == len(writers)
+    monkeypatch.setattr("sidecars.backup.store.ABANDONED_SECONDS", -60.0)
+    assert main(copy) == 0
+    assert unfinished(store) == sorted(f"{prefix}/{other}" for other, prefix in others)
+
+
+def test_a_store_that_refuses_to_list_uploads_gets_its_copies(
+    store: Gateway, disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made(disk)
+
+    def refused(*_words: object) -> list[Upload]:
+        raise OSError("GET: AccessDenied")
+
+    monkeypatch.setattr(Uploads, "list", refused)
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]) == 0
+    assert "can't be listed, and keep their space: GET: AccessDenied" in caplog.text
 
 
 def test_a_wrong_password_is_told_and_not_shown(

@@ -1,7 +1,12 @@
 """Scripts of checks for what the machine lacks: GPUs, NCCL and containers are stand-ins, as programs in PATH."""
 
+import contextlib
 import os
+import re
+import socket
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,3 +95,86 @@ def test_files_that_a_user_has_put_in_a_shared_folder_are_neither_followed_nor_a
     assert (status, len(lines)) == (0, 1)
     assert victim.read_text() == "data"
     assert [it.name for it in folder.iterdir()] == [".check-7"]
+
+
+PAIR = """#!/bin/sh
+# Runs the program on both nodes of the pair, the sender after someone else has been served.
+while [ "${1#-}" != "$1" ]; do shift; done
+SLURMD_NODENAME=$5 "$@" &
+until [ -e "$BEGIN" ]; do sleep 0.02; done
+SLURMD_NODENAME=sender "$@"
+wait
+"""
+NAMES = """#!/bin/sh
+case "$*" in "show hostnames "*) echo a; echo b ;; *) echo "NodeName=$4 NodeAddr=127.0.0.1 NodeHostName=$4" ;; esac
+"""
+PORTS = range(20000 + 7 * 20, 20000 + 8 * 20)
+"""Of job 7, in both directions."""
+
+
+def network(folder: Path, begin: Path) -> tuple[int, list[str]]:
+    programs = {"srun": PAIR, "scontrol": NAMES}
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "a,b", "CHECK_SECONDS": "1", "BEGIN": str(begin)}
+    return run(folder, "network", programs, **job)
+
+
+def answers_to_a_stranger(begin: Path, done: threading.Event) -> list[bytes]:
+    """What the receiver of a check sends to three clients that come first: a silent one, a wrong one and a slow one."""
+    while not done.is_set():
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(socket.create_connection(("127.0.0.1", PORTS[0]), 5)) for _ in range(3)]
+            clients[1].sendall(b"\0" * 32)
+            clients[2].sendall(b"x")
+            begin.touch()
+            done.wait(60)
+            return [it.recv(100) for it in clients]
+    return []
+
+
+def test_the_bandwidth_between_two_nodes_is_measured(tmp_path: Path) -> None:
+    begin = tmp_path / "begin"
+    begin.touch()
+    status, lines = network(tmp_path, begin)
+    assert (status, len(lines)) == (0, 1), lines
+    assert re.fullmatch(r"measure bandwidth [1-9]\d*Mbit/s", lines[0])
+
+
+def test_who_connects_to_a_network_check_without_its_token_is_not_taken_for_the_partner(tmp_path: Path) -> None:
+    begin, done = tmp_path / "begin", threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        stranger = threads.submit(answers_to_a_stranger, begin, done)
+        try:
+            status, lines = network(tmp_path, begin)
+        finally:
+            done.set()
+        assert stranger.result() == [b"", b"", b""]
+    assert (status, len(lines)) == (0, 1), lines
+
+
+def test_who_listens_on_the_port_of_a_network_check_gets_neither_its_data_nor_its_place(tmp_path: Path) -> None:
+    begin = tmp_path / "begin"
+    begin.touch()
+    received: list[bytes] = []
+    with ThreadPoolExecutor(1) as threads, socket.create_server(("127.0.0.1", PORTS[0])) as listener:
+
+        def echo() -> None:
+            """Answer with what was sent."""
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                with client, contextlib.suppress(OSError):
+                    received.append(client.recv(1 << 20))
+                    client.sendall(received[-1])
+                    received[-1] += client.recv(1 << 20)
+
+        answers = threads.submit(echo)
+        try:
+            status, lines = network(tmp_path, begin)
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+        answers.result()
+    assert (status, len(lines)) == (0, 1), lines
+    assert received
+    assert {len(it) for it in received} == {32}

@@ -3,6 +3,9 @@
 import fcntl
 import os
 import signal
+import stat
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,6 +175,57 @@ def test_a_file_that_is_replaced_by_another_users_meanwhile_stays_the_one_that_w
     path.symlink_to("/etc/shadow")
     assert found.read(0, 100) == b"hello"
     found.close()
+
+
+def test_a_folder_that_is_swapped_while_files_are_opened_never_leads_to_another_users_file(home: Home) -> None:
+    """The user renames a folder of the path and a link to foreign files to and fro. All files are world-readable."""
+    (home.folder / "run").mkdir()
+    home.write("run/out", b"mine")
+    (home.elsewhere / "out").write_bytes(b"secret")
+    (home.folder / "link").symlink_to(home.elsewhere)
+    run, link, free = (home.folder / name for name in ("run", "link", "free"))
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            run.rename(free)
+            link.rename(run)
+            run.rename(link)
+            free.rename(run)
+
+    seen: set[bytes | str] = set()
+    attacker = threading.Thread(target=swap)
+    attacker.start()
+    try:
+        deadline = time.monotonic() + 30
+        opened = 0
+        while opened < 3000 and time.monotonic() < deadline:
+            found = home.open("run/out")
+            opened += 1
+            if isinstance(found, Missing | Refused):
+                seen.add(found.why if isinstance(found, Refused) else "")
+                continue
+            seen.add(found.read(0, 100))
+            found.close()
+    finally:
+        stop.set()
+        attacker.join()
+    assert b"mine" in seen
+    assert seen <= {b"mine", "", "its path leads out of the volumes of the slurmd container"}
+
+
+@pytest.mark.parametrize("target", ["/dev", "/proc/self"])
+def test_a_linked_folder_gives_neither_devices_nor_files_of_processes(home: Home, target: str) -> None:
+    (home.folder / "link").symlink_to(target)
+    for name in ("zero", "null", "environ", "fd/0", "mem"):
+        assert isinstance(home.open(f"link/{name}", 0), Missing | Refused)
+        assert isinstance(home.open(f"link/{name}"), Missing | Refused)
+
+
+@pytest.mark.parametrize("mode", [stat.S_IFIFO, stat.S_IFSOCK])
+def test_a_special_file_below_the_volume_is_refused_before_it_is_opened(home: Home, mode: int) -> None:
+    os.mknod(home.folder / "out", mode | 0o644)
+    assert home.refusal() == "it isn't a regular file"
 
 
 def test_a_name_that_is_not_utf_8_is_opened(home: Home) -> None:

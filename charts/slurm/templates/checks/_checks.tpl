@@ -34,7 +34,7 @@
 {{- /* What sidecars.policy.checks.declared reads, as JSON. Call with a list: root context, name, check. */}}
 {{- define "slurm.checks.declared" -}}
 {{- $check := index . 2 -}}
-{{- $keys := list "strategy" "partition" "features" "gpus" "env" "limits" "timeoutSeconds" "windowSeconds" "maxNodes" "maxDrains" "drain" "undrain" "comment" -}}
+{{- $keys := list "strategy" "partition" "features" "gpus" "env" "limits" "timeoutSeconds" "windowSeconds" "maxNodes" "maxDrains" "drain" "undrain" "comment" "schedule" "suspend" -}}
 {{- $fields := include "slurm.fields" (concat (list $check) $keys) | fromYaml -}}
 {{- range $key := list "timeoutSeconds" "windowSeconds" "maxNodes" "maxDrains" -}}
 {{- if hasKey $fields $key }}{{ $_ := set $fields $key (int (get $fields $key)) }}{{ end -}}

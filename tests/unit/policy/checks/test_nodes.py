@@ -1,5 +1,7 @@
 """Which nodes are tested, what is written to them, and to which jobs checks give way."""
 
+from dataclasses import replace
+
 import pytest
 
 from sidecars.contract.reasons import Owner, owner
@@ -53,10 +55,31 @@ def test_a_reaction_changes_the_checks_own_drain_alone(found: Node | None, verdi
     assert reaction(CHECK, found, verdict) == want
 
 
+@pytest.mark.parametrize(
+    ("comment", "overwritten"),
+    [
+        ("", True),
+        ("slurm-node: check: disk: passed", True),
+        ("slurm-node: check: memory: failed", True),
+        ('{"podName": "a", "namespace": "slurm", "nodeSetUID": "u"}', False),
+        ("row 4, broken fan", False),
+        ("disk: passed", False),
+    ],
+)
+def test_a_comment_that_no_check_has_written_stays(comment: str, overwritten: bool) -> None:
+    check = Check("disk", "#!/bin/sh\n", comment=True)
+    found = replace(node(), comment=comment)
+    assert (reaction(check, found, PASSED).comment is not None) == overwritten
+    assert (reaction(check, found, FAILED).comment is not None) == overwritten
+    assert reaction(check, found, FAILED).drain == OWN
+
+
 def test_a_check_can_only_report() -> None:
     check = Check("disk", "#!/bin/sh\n", drain=False, undrain=False, comment=True)
-    assert reaction(check, node(), FAILED) == Reaction(comment="disk: failed: full")
-    assert reaction(check, node("IDLE", "DRAIN", reason=OWN), PASSED) == Reaction(comment="disk: passed")
+    assert reaction(check, node(), FAILED) == Reaction(comment="slurm-node: check: disk: failed: full")
+    assert reaction(check, node("IDLE", "DRAIN", reason=OWN), PASSED) == Reaction(
+        comment="slurm-node: check: disk: passed"
+    )
 
 
 def test_the_reason_of_a_check_is_the_worker_pods() -> None:

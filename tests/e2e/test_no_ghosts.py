@@ -3,22 +3,28 @@
 import json
 import os
 import random
+import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+import yaml
 
 from sidecars.contract.extra import pod_facts
 from tests.e2e.test_states import jobs_all_the_time
-from tests.support.real.harness import Slurm, until
+from tests.support.real.harness import CHARTS, Slurm, until
 from tests.support.real.kills import kill_processes
 
 pytestmark = pytest.mark.timeout(600)
 
 DELETIONS = 100
 WORKERS = 8
+YOUNG = 16
+"""How many pods are deleted in their first seconds."""
 REGISTERED = 2
 """Of those, how many must be in Slurm before the next are deleted."""
 WAYS = {
@@ -40,32 +46,9 @@ def pool(slurm: Slurm) -> Iterator[Slurm]:
     # Which two are left is chance, and Slurm may believe for a while in a job of one that was killed.
     slurm.login("scancel", "--user=root")
     slurm.scale(0)
-
-    def gone() -> bool:
-        end_unstarted(slurm)
-        return not slurm.pods() and not slurm.nodes()
-
-    until("all workers to be gone", gone, 120)
+    until("all workers to be gone", lambda: not slurm.pods() and not slurm.nodes(), 120)
     slurm.scale(2)
     slurm.until_idle(2)
-
-
-def end_unstarted(slurm: Slurm) -> None:
-    """Remove by force the pods that have waited for half a minute for their end, and whose slurmd has never started.
-
-    The kernel drops a signal for the first process of a container that has just been started. Then the kubelet waits
-    for the whole grace period, an hour, and a shorter one that is given later changes nothing.
-    """
-    for name, pod in slurm.pods().items():
-        meta = pod["metadata"]
-        if "deletionTimestamp" not in meta:
-            continue
-        end = datetime.fromisoformat(meta["deletionTimestamp"])
-        waits = (datetime.now(UTC) - end).total_seconds() + meta["deletionGracePeriodSeconds"]
-        states = [it for it in pod["status"].get("containerStatuses", ()) if it["name"] == "slurmd"]
-        started = any("waiting" not in it["state"] or it["restartCount"] or it.get("lastState") for it in states)
-        if waits > 30 and not started:
-            slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", name, "--force", "--grace-period=0")
 
 
 def uids(slurm: Slurm) -> dict[str, str]:
@@ -124,7 +107,6 @@ def test_a_hundred_random_deletions_leave_no_record_without_its_pod(
 
         def settled() -> bool:
             nonlocal pods_gone, ghosts_gone
-            end_unstarted(pool)
             found, living = set(records(pool)), {pod["metadata"]["uid"] for pod in pool.pods().values()}
             if len(living) > 2:
                 pods_gone = time.monotonic()
@@ -141,3 +123,79 @@ def test_a_hundred_random_deletions_leave_no_record_without_its_pod(
             f" the last record without a pod {ghosts_gone - last:.1f} s after it"
         )
     assert registered > DELETIONS / 4
+
+
+def test_pods_that_are_deleted_in_their_first_seconds_are_gone_within_a_minute_and_replaced(
+    slurm: Slurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = int(os.environ.get("SEED", "7"))
+    rng = random.Random(seed)  # noqa: S311 - guards nothing
+    due: dict[str, float] = {}
+    asked: dict[str, float] = {}
+    waits: dict[str, float] = {}
+
+    def look() -> bool:
+        living = {pod["metadata"]["uid"] for pod in slurm.pods().values()}
+        now = time.monotonic()
+        waits.update({uid: now - since for uid, since in asked.items() if uid not in living and uid not in waits})
+        late = {uid: now - since for uid, since in asked.items() if uid in living and now - since > 60}
+        assert not late, f"pods that still end after a minute: {late}"
+        if len(asked) == YOUNG:
+            return len(waits) == YOUNG
+        pods = uids(slurm)
+        for uid in pods.values():
+            due.setdefault(uid, now + rng.uniform(0, 5))
+        chosen = [(name, uid) for name, uid in pods.items() if uid not in asked and due[uid] <= now]
+        chosen = chosen[: YOUNG - len(asked)]
+        if chosen:
+            names = [name for name, _ in chosen]
+            slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", *names, "--ignore-not-found", "--wait=false")
+            asked.update({uid: time.monotonic() for _, uid in chosen})
+        return False
+
+    def settled() -> bool:
+        found, living = set(records(slurm)), set(uids(slurm).values())
+        return len(living) == WORKERS and found == living
+
+    slurm.scale(WORKERS)
+    try:
+        with jobs_all_the_time(slurm):
+            until(f"{YOUNG} pods to be deleted in their first seconds, and gone", look, 300, pause=0.1)
+        slurm.login("scancel", "--user=root")
+        until("each of them to be replaced, and Slurm's records to be those of the pods", settled, 120)
+    finally:
+        slurm.scale(2)
+    slurm.until_idle(2)
+    with capsys.disabled():
+        longest = max(waits.values())
+        print(f"\nseed {seed}: {YOUNG} pods deleted in their first seconds: gone after {longest:.1f} s at most")
+
+
+def test_a_sidecar_misses_no_term_after_its_hook(tmp_path: Path) -> None:
+    pod = yaml.safe_load((CHARTS / "slurm-operator" / "workloads" / "slurmd.yaml").read_text())
+    [sidecar] = [it for it in pod["spec"]["initContainers"] if it["name"] == "logfile"]
+    gate, socket = tmp_path / "gate", tmp_path / "log" / "socket"
+    # A start that takes as long as the test wants.
+    start = ("sh", "-c", 'until test -e "$GATE"; do :; done; exec "$@"', "start", *sidecar["command"])
+    container = subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *start],
+        env=os.environ | {"GATE": str(gate), "SOCKET": str(socket)},
+    )
+    try:
+        children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
+        first = int(until("the first process", lambda: children.read_text().strip(), 20))
+        until("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text() == "sh\n", 20)
+        os.kill(first, signal.SIGTERM)
+        enter = ("nsenter", f"--target={first}", "--pid", "--mount")
+        with subprocess.Popen([*enter, *sidecar["lifecycle"]["preStop"]["exec"]["command"]]) as hook:
+            with pytest.raises(subprocess.TimeoutExpired):
+                hook.wait(1)
+            gate.touch()
+            assert hook.wait(20) == 0
+        assert container.poll() is None, "the kernel has dropped the first TERM"
+        os.kill(first, signal.SIGTERM)
+        assert container.wait(20) == 0
+    finally:
+        with suppress(ProcessLookupError):
+            container.kill()
+        container.wait()

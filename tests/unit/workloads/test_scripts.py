@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,14 +65,16 @@ class Proc:
         draft.write_text(f"{seconds}.25 17.00\n")
         draft.replace(self.folder / "uptime")
 
-    def process(self, number: int, command: str = "slurmstepd: [1.0]", *, user: int = 0, state: str = "S") -> None:
+    def process(
+        self, number: int, command: str = "slurmstepd: [1.0]", *, user: int = 0, state: str = "S", parent: int = 1
+    ) -> None:
         """A process that is called slurmstepd. `user` is its real user; its effective user is root."""
         process = self.folder / str(number)
         process.mkdir()
         (process / "comm").write_text("slurmstepd\n")
         (process / "cmdline").write_text(command.replace(" infinity", "\0infinity\0"))
         (process / "status").write_text(
-            f"Name:\tslurmstepd\nState:\t{state} (x)\nPid:\t{number}\nUid:\t{user}\t0\t0\t0\n"
+            f"Name:\tslurmstepd\nState:\t{state} (x)\nPid:\t{number}\nPPid:\t{parent}\nUid:\t{user}\t0\t0\t0\n"
         )
 
 
@@ -214,3 +217,47 @@ def test_the_log_sidecar_copies_what_is_written_to_the_fifo_and_ends_at_term(tmp
         sidecar.send_signal(signal.SIGTERM)
         until(lambda: sidecar.poll() is not None, "the sidecar to end")
         assert sidecar.returncode == 0
+
+
+def staying() -> dict[str, dict[str, Any]]:
+    """The containers of a worker pod that run until it ends, by their names."""
+    of = nodeset(jobLogs={"enabled": True})
+    pod = render.pod(of, render.pod_template(of, controller(), builders.facts()), 0, "abc")
+    spec = builders.pod_spec(pod)
+    sidecars = [it for it in spec["initContainers"] if it.get("restartPolicy") == "Always"]
+    return {it["name"]: it for it in [*sidecars, *spec["containers"]]}
+
+
+def first_runs(proc: Proc, sidecar: str = "node") -> str:
+    """The preStop hook of a sidecar, with /proc elsewhere."""
+    script: str = staying()[sidecar]["lifecycle"]["preStop"]["exec"]["command"][2]
+    assert "in /proc/[0-9]*" in script
+    return script.replace("/proc/", f"{proc.folder}/")
+
+
+def test_no_container_of_a_worker_pod_gets_term_without_a_hook_before_it() -> None:
+    hooks = {name: container["lifecycle"]["preStop"]["exec"]["command"] for name, container in staying().items()}
+    assert hooks.keys() == {"logs", "logfile", "node", "slurmd"}
+    assert hooks["logs"] == hooks["logfile"] == hooks["node"] != hooks["slurmd"]
+
+
+def test_the_hook_of_a_sidecar_ends_when_its_first_process_has_started_another(proc: Proc) -> None:
+    proc.process(1, parent=0)
+    proc.process(30, parent=0)
+    with shell(first_runs(proc)) as hook:
+        with pytest.raises(subprocess.TimeoutExpired):
+            hook.wait(0.5)
+        proc.process(12, parent=11)
+        with pytest.raises(subprocess.TimeoutExpired):
+            hook.wait(0.5)
+        proc.process(7, parent=1)
+        until(lambda: hook.poll() is not None, "the hook to end")
+        assert hook.returncode == 0
+
+
+def test_the_hook_of_a_sidecar_ends_where_the_first_process_starts_no_other(proc: Proc) -> None:
+    proc.process(1, parent=0)
+    script = first_runs(proc).replace("sleep 0.1", "echo look")
+    with shell(script) as hook:
+        assert hook.communicate(timeout=DEADLINE)[0].count("look") == 100
+        assert hook.returncode == 0

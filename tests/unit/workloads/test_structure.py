@@ -156,7 +156,7 @@ def scripts() -> list[tuple[str, str]]:
 
 
 def test_there_are_scripts_to_check() -> None:
-    assert {name for name, _ in scripts()} == {"login", "slurmctld", "slurmctld-ha", "slurmd"}
+    assert {name for name, _ in scripts()} == {"login", "slurmctld", "slurmctld-ha", "slurmd", "slurmd-logs"}
 
 
 @pytest.mark.parametrize(("name", "script"), scripts())

@@ -5,7 +5,7 @@ A request that fails is logged; the next pass decides again.
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -52,10 +52,20 @@ MOST_SUBMISSIONS = 400
 """Submissions that are under way. Slurm takes some hundreds a second, and each has to be answered within 15 s."""
 
 REPORTS_SECONDS = 5.0
-"""Seconds between two times when conditions of pods are written beside other changes.
+"""Seconds between two times when conditions of pods are written beside other changes, and for which such a condition
+has to be due.
 
 A pod that starts meanwhile needs no condition: with many pods at once, each would cost the API server two writes more.
 """
+
+MANY = 20
+"""Changes in one pass beside which Events wait: the API server has to do what starts pods first."""
+
+EVENTS_SECONDS = 30.0
+"""For so long at the most."""
+
+_EVENTS_AT_ONCE = 50
+"""Events that have waited and are written after one pass. The recorder drops some if several hundred are under way."""
 
 
 class Effects:
@@ -87,6 +97,11 @@ class Effects:
         self._wake = wake
         self._submissions: set[asyncio.Task[None]] = set()
         self._reported_at = float("-inf")
+        self._due: dict[str, float] = {}
+        """Since when a pod lacks its condition, by its uid."""
+        self._many = False
+        self._events_left: deque[tuple[float, Pod, BridgeEvent, str]] = deque()
+        """Events that wait, each after when it happened."""
         self._turn = 0
         self.slurm_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes that have an external record."""
@@ -97,14 +112,14 @@ class Effects:
         """Apply the actions, all at the same time. Submissions continue after this returns. False if some are left.
 
         Of each kind only some are applied, because no job is looked at meanwhile, and conditions beside other changes
-        every few seconds alone. What is left out is decided again.
+        every few seconds alone. What is left out is decided again. Events wait while there are many changes.
         """
         kinds: defaultdict[type[Action], list[Action]] = defaultdict(list)
         for action in actions:
             kinds[type(action)].append(action)
-        reports, now = kinds.pop(Report, []), self._now()
-        if reports and (not kinds or now - self._reported_at >= REPORTS_SECONDS):
-            self._reported_at = now
+        reports = self._reports(kinds.pop(Report, []), alone=not kinds)
+        self._many = sum(map(len, kinds.values())) > MANY
+        if reports:
             kinds[Report] = reports
         chosen: list[Action] = []
         for kind, its in kinds.items():
@@ -114,7 +129,30 @@ class Effects:
             chosen += (its[start:] + its[:start])[: max(0, most)]
         self._turn += MOST_AT_ONCE
         await asyncio.gather(*(self._apply(action) for action in chosen))
-        return len(chosen) == sum(map(len, kinds.values()))
+        self._write_events()
+        return len(chosen) == sum(map(len, kinds.values())) and not self._events_left
+
+    def _reports(self, reports: list[Action], *, alone: bool) -> list[Action]:
+        """Those of the conditions that are written now."""
+        now = self._now()
+        missing = [(it.pod.uid, it) for it in reports if isinstance(it, Report)]
+        self._due = {uid: self._due.get(uid, now) for uid, _ in missing}
+        if alone:
+            return reports
+        late = [it for uid, it in missing if now - self._due[uid] >= REPORTS_SECONDS]
+        if not late or now - self._reported_at < REPORTS_SECONDS:
+            return []
+        self._reported_at = now
+        return [*late]
+
+    def _write_events(self) -> None:
+        """Some of the Events that wait, the oldest first."""
+        now = self._now()
+        for _ in range(min(_EVENTS_AT_ONCE, len(self._events_left))):
+            if self._many and now - self._events_left[0][0] < EVENTS_SECONDS:
+                break
+            _, pod, reason, note = self._events_left.popleft()
+            self._events.emit(reference(pod), "Normal", reason, "Schedule", note)
 
     async def close(self) -> None:
         """Give up the submissions that are not answered yet."""
@@ -281,6 +319,9 @@ class Effects:
             log.warning("answer to a patch of pod %s/%s: %s", meta.namespace, meta.name, error)
 
     def _event(self, pod: Pod, kind: Literal["Normal", "Warning"], reason: BridgeEvent, note: str) -> None:
+        if kind == "Normal" and (self._many or self._events_left):
+            self._events_left.append((self._now(), pod, reason, note))
+            return
         self._events.emit(reference(pod), kind, reason, "Schedule", note)
 
 

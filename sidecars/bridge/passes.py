@@ -349,6 +349,8 @@ class Passes:
         return cached[1]
 
     def _root(self) -> Mapping[str, str]:
+        if not self._memory.root:
+            return {}
         text = "Slurm user {} has uid 0: an administrator maps this namespace to another user"
         return {user: text.format(user) for user in self._memory.root}
 

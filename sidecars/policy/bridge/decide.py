@@ -250,7 +250,8 @@ def _without_job(
 def _with_job(
     job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str]
 ) -> Iterator[Action]:
-    used = [pod for job_id in job.ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
+    ids = job.ids if waiting or any(pod.gated for pod in members) else ()  # most jobs only have pods that run
+    used = [pod for job_id in ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
     taken = Counter(pod.job for pod in used)
     free = {it.job_id: it.size - taken[it.job_id] for it in job.components}
     if job.comment.by_user and used:

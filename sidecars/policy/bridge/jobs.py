@@ -44,6 +44,9 @@ class JobBook:
         self._empty_since: float | None = None
         self._all_read = False
         """Whether nothing is to be read until something changes."""
+        self._names: tuple[object, ...] = ()
+        self._jobs: dict[int, tuple[tuple[object, ...], Job]] = {}
+        """The jobs of the last pass, each after what it was made of: of thousands of jobs, few change in each pass."""
 
     def states(self, listed: Mapping[int, frozenset[str]], now: float, *, again: bool = False) -> bool:
         """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed.
@@ -191,18 +194,27 @@ class JobBook:
         """
         found: dict[int, Job] = {}
         components: defaultdict[int, list[Job]] = defaultdict(list)
+        names = dict(kube_nodes), dict(guard_nodes), dict(devices)
+        known = self._jobs if names == self._names else {}
+        self._names, self._jobs = names, {}
         for job_id, (record, comment) in self._records.items():
             states = self._states.get(job_id) or self._gone.get(job_id)
             if states is not None:
                 current = self._read.get(job_id) == states
-                job = job_of(
-                    *(record, comment, states),
-                    current=current,
-                    shapes=shapes,
-                    kube_nodes=kube_nodes,
-                    guard_nodes=guard_nodes,
-                    devices=devices,
-                )
+                made_of = record, comment, states, current, frozenset(shapes.get(job_id, ()))
+                former = known.get(job_id)
+                if former is not None and former[0] == made_of:
+                    job = former[1]
+                else:
+                    job = job_of(
+                        *(record, comment, states),
+                        current=current,
+                        shapes=shapes,
+                        kube_nodes=kube_nodes,
+                        guard_nodes=guard_nodes,
+                        devices=devices,
+                    )
+                self._jobs[job_id] = made_of, job
                 # The other components of a job that a user has submitted need not be external ones.
                 if record.het_id and not comment.by_user:
                     components[record.het_id].append(job)

@@ -4,6 +4,7 @@ The job gets what the pod requests, rounded up to whole CPUs and MiB. The node l
 constraints on the Extra of Slurm's nodes (`--extra`), so that Slurm itself waits for a matching node.
 """
 
+import functools
 import hashlib
 import json
 import math
@@ -79,8 +80,14 @@ class Shape:
     @property
     def digest(self) -> str:
         """Equal for equal shapes."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return _digest(self)
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest(shape: Shape) -> str:
+    # Each pod that waits is compared by it in each pass.
+    text = json.dumps(asdict(shape), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def shape_of(

@@ -5,7 +5,8 @@ import dataclasses
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.jobs import TRUST_EMPTY_AFTER, JobBook
-from sidecars.policy.bridge.records import Phase
+from sidecars.policy.bridge.records import GroupKey, Phase
+from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import Allocation, ExternalJob
 
 PENDING, RUNNING, CANCELLED = frozenset({"PENDING"}), frozenset({"RUNNING"}), frozenset({"CANCELLED"})
@@ -194,6 +195,24 @@ def test_an_empty_list_after_ended_jobs_alone_counts_at_once() -> None:
     found = book(dataclasses.replace(RUNS, states=CANCELLED))
     found.states({}, 10)
     assert known(found)
+
+
+def test_a_job_is_the_same_object_until_something_that_it_is_made_of_changes() -> None:
+    found = book(RUNS)
+    nodes = {"n1": "k1"}
+    first = found.jobs({}, nodes)[1]
+    assert found.jobs({}, dict(nodes))[1] is first
+    assert found.jobs({}, {"n1": "k2"})[1].slots == (("k2", 2),)
+    larger = {1: {(GroupKey("team", "u"), Shape("ada", "p", cpus=2))}}
+    assert found.jobs(larger, nodes)[1].slots == (("k1", 1),)
+    assert found.jobs({}, nodes)[1].slots == (("k1", 2),)
+    found.states({1: frozenset({"SUSPENDED"})}, 1)
+    assert found.jobs({}, nodes)[1].phase is Phase.STOPPED
+    found.states({1: RUNNING}, 2)
+    found.details(1, dataclasses.replace(RUNS, allocations=(Allocation("n1", 1),)))
+    assert found.jobs({}, nodes)[1].slots == (("k1", 1),)
+    found.stale(1)
+    assert found.jobs({}, nodes)[1].phase is Phase.STARTING
 
 
 def test_another_job_with_the_id_of_a_forgotten_one_is_read() -> None:

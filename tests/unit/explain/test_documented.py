@@ -112,7 +112,7 @@ def test_the_example_of_a_pod_of_the_bridge_is_what_is_printed_in_its_situation(
 
 
 def test_the_example_of_a_guard_is_what_is_printed_in_its_situation() -> None:
-    ended = {"states": frozenset({"CANCELLED", "COMPLETING"}), "pending": None, "nodes": "slinky-0"}
+    ended: dict[str, Any] = {"states": frozenset({"CANCELLED", "COMPLETING"}), "pending": None, "nodes": "slinky-0"}
     comment = bridge.encode(Comment("physics", "uid-of-train-0"))
     found = replace(waiting(7, "22:40:00"), **ended, guard=True, comment=comment, reason="None")
     at = cluster("23:00:00", (worker(node, "slinky-0", "IDLE", "COMPLETING"),), found)

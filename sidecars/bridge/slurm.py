@@ -60,7 +60,10 @@ class Slurm:
         """Submit one job as that user; its id. Raises SlurmError: unless it is Rejected, the job may exist."""
         request = protocol.submit_external(*components)
         timeout = self._guard(request, SUBMIT_SECONDS / 2)
-        connection = self._users[user] = self._users.pop(user, None) or _Connection()
+        connection = self._users.pop(user, None)
+        if connection is None:
+            connection = _Connection()
+        self._users[user] = connection
         connection.submissions += 1
         try:
             async with connection.opening:

@@ -18,7 +18,7 @@ from sidecars.policy.autoscaling.records import (
     ScaledNodeSet,
     Settings,
     Shape,
-    allocates,
+    allocates_memory,
 )
 from sidecars.slurm import protocol, states
 from sidecars.slurm.carrier import Carrier
@@ -81,10 +81,8 @@ class Wanted:
 
     def decide(self, cluster: Cluster, samples: Samples, now: float) -> None:
         """Decide, and add the samples."""
-        cores, memory = allocates(cluster.select_type_parameters)
         settings = Settings(
-            cores=cores,
-            memory=memory,
+            memory=allocates_memory(cluster.select_type_parameters),
             tiers={it.name: it.tier for it in cluster.partitions},
             max_nodes={it.name: it.max_nodes for it in cluster.partitions if it.max_nodes is not None},
         )

@@ -26,6 +26,10 @@ class JobDetail(QueuedJob):
     restarts: int = 0
     array_task: int | None = None
     """Its index in the array; None for the record of tasks that wait together."""
+    guard: bool = False
+    """Whether it is a guard of the Slurm Bridge, whose Epilog waits for pods."""
+    comment: str = ""
+    """Of a guard, that which its user can't change, if it has one; "" for any other job."""
 
 
 @dataclass(frozen=True, slots=True)

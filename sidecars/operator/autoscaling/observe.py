@@ -16,7 +16,7 @@ from sidecars.policy.autoscaling.applied import Applied, Owner
 from sidecars.policy.autoscaling.nodesets import Pods, Worker
 from sidecars.policy.autoscaling.plan import Jobs
 from sidecars.policy.autoscaling.present import present, reserved
-from sidecars.policy.autoscaling.records import Nodes, PresentNode, ScaledNodeSet, Settings, allocates
+from sidecars.policy.autoscaling.records import Nodes, PresentNode, ScaledNodeSet, Settings, allocates_memory
 from sidecars.policy.nodeset.records import FINISHED
 from sidecars.slurm import conf, states
 from sidecars.slurm.errors import Malformed, NotYet, SlurmError
@@ -79,14 +79,12 @@ def settings(controller: Controller, memory: Memory) -> Settings:
     """What applies to all NodeSets."""
     lines = conf.parse_readable(controller.spec.extra_conf).all("SelectTypeParameters")
     found = lines[-1].get("SelectTypeParameters") if lines else None
-    cores, memory_ = allocates(found.split(",") if found else ())
     budget = controller.spec.autoscaling.budget
     return Settings(
         budget=float(budget) if budget is not None else None,
         tiers={it.name: it.tier for it in memory.partitions or () if it.tier != 1},
         max_nodes={it.name: it.max_nodes for it in memory.partitions or () if it.max_nodes is not None},
-        cores=cores,
-        memory=memory_,
+        memory=allocates_memory(found.split(",") if found else ()),
     )
 
 

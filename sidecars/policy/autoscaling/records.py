@@ -133,16 +133,14 @@ class Settings:
     """PriorityTier of the partitions; 1 for others."""
     max_nodes: Mapping[str, int] = field(default_factory=dict)
     """MaxNodes of the partitions that have it."""
-    cores: bool = True
-    """Whether Slurm allocates whole cores (CR_Core…) and not CPUs (CR_CPU…)."""
     memory: bool = True
     """Whether Slurm allocates memory (CR_…_Memory)."""
 
 
-def allocates(words: Iterable[str]) -> tuple[bool, bool]:
-    """`Settings.cores` and `Settings.memory` by the words of SelectTypeParameters, of which none is Slurm's default."""
+def allocates_memory(words: Iterable[str]) -> bool:
+    """`Settings.memory` by the words of SelectTypeParameters, of which none is Slurm's default."""
     found = {word.upper() for word in words} or {"CR_CORE_MEMORY"}
-    return not any(word.startswith("CR_CPU") for word in found), any(word.endswith("MEMORY") for word in found)
+    return any(word.endswith("MEMORY") for word in found)
 
 
 @dataclass(frozen=True, slots=True)

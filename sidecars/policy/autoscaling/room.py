@@ -206,31 +206,16 @@ class Room:
         if scan is None:
             scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
         first, rest, begin, seen, may = scan
-        states, fill, missing = self._states, self._fits.fill, most
+        fill, missing = self._fits.fill, most
         if first:
             rest, begin = (*first, *rest[begin:]), 0
         group: list[int] = []
         fills: list[list[State]] = []
         while missing:
-            end = len(rest)
-            while begin < end and len(group) < count:
-                number = rest[begin]
-                begin += 1
-                state = states[number]
-                if state is None:
-                    continue
-                after = state.fills.get(share)
-                if after or (after is None and (after := fill(share, state))):
-                    group.append(number)
-                    fills.append(after)
-            if len(group) == count:
-                missing -= self._take(share, group, fills, missing)
-                continue
-            chunk = self._order[seen : seen + CHUNK]
-            if not chunk:
+            rest, begin, seen = self._gather(group, fills, count, share, rest, begin, seen, may)
+            if len(group) < count:
                 break
-            seen += len(chunk)
-            rest, begin = self._maybe(chunk, share, may), 0
+            missing -= self._take(share, group, fills, missing)
         self._scans[key] = tuple(group), rest, begin, seen, may
         if not missing:
             return most
@@ -284,14 +269,33 @@ class Room:
         if scan is None:
             scan = (), (), 0, 0, self._fits.may(share, self._kinds_for(share, partition, test))
         first, rest, begin, seen, may = scan
-        states, fill = self._states, self._fits.fill
         if first:
             rest, begin = (*first, *rest[begin:]), 0
         found: list[int] = []
         fills: list[list[State]] = []
+        rest, begin, seen = self._gather(found, fills, count, share, rest, begin, seen, may)
+        self._scans[key] = tuple(found), rest, begin, seen, may
+        return found, fills
+
+    def _gather(
+        self,
+        group: list[int],
+        fills: list[list[State]],
+        count: int,
+        share: Needs,
+        rest: tuple[int, ...],
+        begin: int,
+        seen: int,
+        may: May,
+    ) -> tuple[tuple[int, ...], int, int]:
+        """Append nodes that have room for one more until the group has so many, or no other node is left.
+
+        Where the search goes on: see `_Scan`.
+        """
+        states, fill = self._states, self._fits.fill
         while True:
             end = len(rest)
-            while begin < end and len(found) < count:
+            while begin < end and len(group) < count:
                 number = rest[begin]
                 begin += 1
                 state = states[number]
@@ -299,15 +303,13 @@ class Room:
                     continue
                 after = state.fills.get(share)
                 if after or (after is None and (after := fill(share, state))):
-                    found.append(number)
+                    group.append(number)
                     fills.append(after)
-            chunk = self._order[seen : seen + CHUNK] if len(found) < count else ()
+            chunk = self._order[seen : seen + CHUNK] if len(group) < count else ()
             if not chunk:
-                break
+                return rest, begin, seen
             seen += len(chunk)
             rest, begin = self._maybe(chunk, share, may), 0
-        self._scans[key] = tuple(found), rest, begin, seen, may
-        return found, fills
 
     def _maybe(self, chunk: Sequence[int], needs: Needs, may: May) -> tuple[int, ...]:
         """Those of the nodes that may have room: most are left out at little cost. One not looked at yet may have."""

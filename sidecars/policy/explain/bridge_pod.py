@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sidecars.contract import bridge
+from sidecars.policy.explain import guard, objects
 from sidecars.policy.explain import job as of_job
-from sidecars.policy.explain import objects
 from sidecars.policy.explain.records import Finding, Level, plain
 from sidecars.policy.explain.words import words
 from sidecars.policy.reasons.bridge import PodQueued
@@ -45,7 +45,7 @@ _LEVELS = {
     PodQueued.JOB_UNKNOWN.value: Level.BLOCKS,
     PodQueued.NO_JOB.value: Level.BLOCKS,
 }
-_LEFT_OUT = frozenset({"NotModelled"})
+_LEFT_OUT = frozenset({"NotModelled", "Guard"})
 """Findings about jobs that say nothing about a placeholder."""
 
 
@@ -119,6 +119,12 @@ def findings(pod: Object, seen: Seen) -> list[Finding]:
     if shown.reason == PodQueued.WAITING.value:
         return [*found, *_waiting(pod, shown.message, seen, about)]
     return [*found, _reported(pod, shown, seen, about)]
+
+
+def ending(seen: Seen, about: str) -> list[Finding]:
+    """What waits for the end of the pod."""
+    jobs = seen.slurm.jobs
+    return guard.of_pod(jobs[-1], about) if jobs else []
 
 
 def timeline(seen: Seen) -> tuple[Moment, ...]:

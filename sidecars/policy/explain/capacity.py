@@ -80,7 +80,6 @@ class _Trial:
         parameters = config.get("selecttypeparameters", "CR_CORE_MEMORY").upper()
         self._settings = Settings(
             tiers={it.name: it.tier for it in seen.slurm.partitions or ()},
-            cores="CR_CPU" not in parameters,
             memory="MEMORY" in parameters,
         )
         self._nodeset = of_nodesets.by_node(seen)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sidecars.policy.explain import node, nodesets, objects, reasons, resources, timeline
+from sidecars.policy.explain import guard, node, nodesets, objects, reasons, resources, timeline
 from sidecars.policy.explain.capacity import capacity
 from sidecars.policy.explain.partition import excludes
 from sidecars.policy.explain.records import Answer, Finding, Level, ranked
@@ -106,7 +106,7 @@ def _components(jobs: tuple[JobDetail, ...], job: JobDetail, about: str) -> list
 
 def _pending(job: JobDetail, seen: Seen, about: str) -> tuple[list[Finding], tuple[str, ...]]:
     reason = job.reason or "None"
-    findings = [reasons.finding(job, reason, seen, about), *_excluded(job, seen, about)]
+    findings = [reasons.finding(job, reason, seen, about), *_excluded(job, seen, about), *guard.of_job(job, about)]
     if reason not in NEEDS_NODES:
         return findings, _would_start_when_released(job, reason, seen)
     found = capacity(job, seen)
@@ -338,6 +338,8 @@ def _started(job: JobDetail, seen: Seen, about: str) -> list[Finding]:
         text = f"Slurm has given it {job.nodes}, and waits until these nodes and the prolog are ready."
         found = [Finding("Configuring", Level.WAITS, about, text, event="its nodes become ready")]
         return found + [it for each in nodes for it in node.trouble(each, seen)]
+    if "COMPLETING" in job.states and job.guard:
+        return guard.of_job(job, about) + [it for each in nodes for it in node.trouble(each, seen)]
     if "COMPLETING" in job.states:
         text = f"It has ended, and its nodes clean up: {job.nodes}."
         found = [
@@ -360,6 +362,7 @@ def _started(job: JobDetail, seen: Seen, about: str) -> list[Finding]:
                 "Running", Level.SHOWS, about, f"It {what} on {job.nodes}.", event=event, at=ends if event else None
             )
         ]
+        found += guard.of_job(job, about)
         return found + [replace(it, level=Level.SHOWS) for each in nodes for it in node.trouble(each, seen)]
     state = next((it for it in _ENDED if it in job.states), "")
     text = _ENDED.get(state, f"Its state is {'+'.join(sorted(job.states)) or 'unknown'}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sidecars.contract import bridge
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import CHECK_PREFIX, NodeReason, Owner, is_departure, is_for_deletion, is_health_check
 from sidecars.policy.checks.outcome import BAD, Kind
@@ -206,6 +207,11 @@ def _out_of_service(node: Node, about: str, seen: Seen) -> Finding:
         level = Level.WAITS
         remedy = plain(known.remedy) if known is not None else "See whether its pod runs."
         event = "it returns when slurmd answers"
+    elif node.reason.startswith(bridge.DRAIN_PREFIX):
+        cause = f"It is {what}, set by the Slurm Bridge: {node.reason.removeprefix(bridge.DRAIN_PREFIX)}"
+        level = Level.WAITS
+        remedy = "Remove the cause that it names. While the Slurm Bridge does not run, nobody ends the drain."
+        event = "the Slurm Bridge lifts the drain when the cause ends"
     else:
         remedy, commands = "Remove the cause, then return it to service.", (resume,)
     if busy and not event:

@@ -1,6 +1,7 @@
 """The requests of `explain`. `scontrol --json` prints the same answers, so that `decode` reads them too."""
 
 from sidecars.slurm.details import JobDetail, PartitionDetail
+from sidecars.slurm.external import GUARD_OUTPUT
 from sidecars.slurm.protocol.fields import Fields
 from sidecars.slurm.protocol.jobs import job_of
 from sidecars.slurm.protocol.partitions import partition_of
@@ -20,6 +21,7 @@ def get_partition_details() -> Request[tuple[PartitionDetail, ...]]:
 
 def _job(job: Fields) -> JobDetail:
     states = job.states("job_state")
+    guard = job.text("standard_output") == GUARD_OUTPUT
     return job_of(
         JobDetail,
         job,
@@ -35,6 +37,8 @@ def _job(job: Fields) -> JobDetail:
         exit_code=job.nested("exit_code").number("return_code"),
         restarts=job.number("restart_cnt"),
         array_task=job.number_or_none("array_task_id"),
+        guard=guard,
+        comment=(job.text("admin_comment") or job.text("comment")) if guard else "",
     )
 
 

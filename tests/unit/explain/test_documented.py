@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract import bridge
+from sidecars.contract.bridge import Comment
 from sidecars.contract.extra import PodFacts, encode
 from sidecars.explain.text import lines
 from sidecars.policy.explain import job as subject
@@ -107,3 +109,11 @@ def test_the_example_of_a_pod_of_the_bridge_is_what_is_printed_in_its_situation(
     read = seen(kube={"pods": (asked, old), "events": (submitted,)}, missing=missing)
     found = replace(read, now=clock("23:00:00"), namespace="physics", slurm=Slurm())
     assert lines(of_pod.explain(found, "train-0"), found.now) == printed("slurm explain pod train-0 -n physics")
+
+
+def test_the_example_of_a_guard_is_what_is_printed_in_its_situation() -> None:
+    ended: dict[str, Any] = {"states": frozenset({"CANCELLED", "COMPLETING"}), "pending": None, "nodes": "slinky-0"}
+    comment = bridge.encode(Comment("physics", "uid-of-train-0"))
+    found = replace(waiting(7, "22:40:00"), **ended, guard=True, comment=comment, reason="None")
+    at = cluster("23:00:00", (worker(node, "slinky-0", "IDLE", "COMPLETING"),), found)
+    assert lines(subject.explain(at, "7"), at.now) == printed("slurm explain job 7")

@@ -55,9 +55,9 @@ def test_what_slurm_allocates_is_read_from_the_configuration() -> None:
     def found(line: str) -> Settings:
         return observe.settings(controller(extraConf=line), Memory())
 
-    assert (found("").cores, found("").memory, found("").budget) == (True, True, None)
-    assert (found("SelectTypeParameters=CR_Core").cores, found("SelectTypeParameters=CR_Core").memory) == (True, False)
-    assert found("SelectTypeParameters=CR_CPU_Memory,CR_LLN").cores is False
+    assert (found("").memory, found("").budget) == (True, None)
+    assert not found("SelectTypeParameters=CR_Core").memory
+    assert found("SelectTypeParameters=CR_CPU_Memory,CR_LLN").memory
     assert found("SelectTypeParameters=CR_CPU_Memory,CR_LLN").memory is True
     assert observe.settings(controller(autoscaling={"budget": 3}), Memory()).budget == 3.0
 

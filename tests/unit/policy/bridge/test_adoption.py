@@ -1,6 +1,7 @@
 """A held job with the comment of a group is adopted only if it requests what its pods need."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_a_job_that_requests_what_its_pods_need_or_more_is_adopted() -> None:
     ],
 )
 def test_a_job_that_requests_less_is_cancelled_with_the_reason_and_another_one_submitted_later(
-    change: dict[str, object], words: str
+    change: dict[str, Any], words: str
 ) -> None:
     forged = dataclasses.replace(HELD, asked=RIGHT._replace(**change))
     assert act(forged) == (

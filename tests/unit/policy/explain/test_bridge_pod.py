@@ -332,6 +332,16 @@ def test_a_terminating_pod_has_no_finding_about_its_job_but_its_event() -> None:
     assert [it.what for it in found.timeline] == ["JobEnded: Slurm job 7 has ended (TIMEOUT)"]
 
 
+def test_of_a_terminating_pod_it_is_shown_that_the_node_of_its_guard_waits_for_it() -> None:
+    asked = placed()
+    asked["metadata"]["deletionTimestamp"] = at(20)
+    guard = replace(job(), states=frozenset({"CANCELLED", "COMPLETING"}), pending=None, guard=True)
+    read = replace(seen({"jobs": (guard,)}, {"pods": (asked,)}), namespace="physics")
+    found = subject.explain(read, "train-0")
+    assert {it.code for it in found.findings} == {"Terminating", "GuardCompleting"}
+    assert "Until the pod is gone, its node is COMPLETING" in found.findings[-1].cause + found.findings[0].cause
+
+
 def test_any_other_gated_pod_is_explained_as_before() -> None:
     asked = waiting(number="", schedulingGates=[{"name": "x/y"}])
     assert the_only(asked).code == "SchedulingGated"

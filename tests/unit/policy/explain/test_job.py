@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract import bridge
+from sidecars.contract.bridge import Comment
 from sidecars.policy.explain import job as subject
 from sidecars.policy.explain.records import Answer, Ending, Level, Missing, Seen, Waiting
 from sidecars.slurm.records import Reservation
@@ -36,6 +38,9 @@ SCALED = nodeset() | {"spec": {"replicas": 2, "autoscaling": {"max": 8}}}
 QUOTA_EVENT = event("NodeSet", NODESET, "FailedCreate", 'pods "x" is forbidden: exceeded quota: small, used: pods=1')
 QUOTA = {"metadata": {"name": "small"}, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}}
 ASSOC = "ClusterName=c Account=physics UserName= Partition= GrpTRES=cpu=4(4) Comment=\n"
+
+
+OF_PHYSICS = bridge.encode(Comment("physics", "u"))
 
 
 @dataclass(frozen=True)
@@ -421,6 +426,22 @@ SITUATIONS = [
     ),
     Situation("it runs", of(started("RUNNING")), {"Running"}, ("runs on cpu-0",)),
     Situation("its node cleans up", of(started("COMPLETED", "COMPLETING")), {"Completing"}),
+    Situation(
+        "it is a guard that runs",
+        of(started("RUNNING", guard=True, comment=OF_PHYSICS)),
+        {"Running", "Guard"},
+        (
+            "what pods of the Slurm Bridge use",
+            "kubectl get pods -n physics -l scheduler.slinky.slurm.net/slurm-jobid=12",
+        ),
+    ),
+    Situation(
+        "it is a guard whose node waits for its pods",
+        of(started("CANCELLED", "COMPLETING", guard=True, comment="its user's own")),
+        {"GuardCompleting"},
+        ("its nodes wait for its pods: cpu-0", "kubectl get pods -A -l", "its pods are gone"),
+    ),
+    Situation("it is a guard that has ended", of(started("CANCELLED", guard=True)), {"CANCELLED"}),
     Situation(
         "it ran out of memory",
         of(started("OUT_OF_MEMORY", reason="OutOfMemory", exit_code=137)),

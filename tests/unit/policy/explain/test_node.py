@@ -62,6 +62,15 @@ def test_a_drain_of_a_check_ends_with_its_next_run() -> None:
     assert "Repair the node" in finding.remedy
 
 
+def test_the_slurm_bridge_lifts_its_own_drain() -> None:
+    found = the_only(
+        "IDLE", "DRAIN", reason="slurm-bridge: pod team/p runs here without a guard", reason_set_by_user="x"
+    )
+    assert found.cause == "It is drained, set by the Slurm Bridge: pod team/p runs here without a guard."
+    assert (found.level, found.commands) == (Level.WAITS, ())
+    assert "lifts the drain" in found.event
+
+
 def test_only_a_foreign_drain_is_resumed_by_hand() -> None:
     resume = f"{EXEC} scontrol update nodename=cpu-0 state=resume"
     assert the_only("DOWN", reason="bad disk", reason_set_by_user="root").commands == (resume,)

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import postrender, publishing, rehearsal, signing, versions
+from release import layouts, postrender, publishing, rehearsal, signing, versions
 from release.changelog import ChangelogError
 from schemas import chart_package
 from schemas.sources import SchemaError
@@ -74,6 +74,8 @@ def _images(target: Path) -> None:
     archive = images.build_images(cache.root(), lambda line: print(line, flush=True))
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy(archive, target / f"images-{architecture}.tar")
+    for name, size in layouts.sizes(archive).items():
+        print(f"{name} {architecture}: {size / 1e6:.1f} MB", flush=True)
     for sbom in archive.parent.glob("*.spdx.json"):
         shutil.copy(sbom, target / f"{sbom.name.removesuffix('.spdx.json')}-{architecture}.spdx.json")
 

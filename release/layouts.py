@@ -46,6 +46,30 @@ def assemble(archives: Sequence[Path], target: Path, labels: Mapping[str, str]) 
     return layouts
 
 
+def sizes(archive: Path) -> dict[str, int]:
+    """Bytes of the compressed layers of each image of an archive by its reference, and of `all` without copies."""
+    with tarfile.open(archive) as stream:
+
+        def document(name: str) -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(_member(stream, name))
+            return found
+
+        found: dict[str, int] = {}
+        layers: dict[str, int] = {}
+        for entry in document("index.json")["manifests"]:
+            manifest = document(f"blobs/{entry['digest'].replace(':', '/')}")
+            own = {layer["digest"]: int(layer["size"]) for layer in manifest["layers"]}
+            found[entry["annotations"]["org.opencontainers.image.ref.name"]] = sum(own.values())
+            layers |= own
+    return {**found, "all": sum(layers.values())}
+
+
+def _member(stream: tarfile.TarFile, name: str) -> bytes:
+    """A file of an archive. Raises KeyError without one."""
+    member = stream.extractfile(name)
+    return b"" if member is None else member.read()
+
+
 def platforms(layout: Path) -> dict[str, str]:
     """The digest of the image of each architecture in a layout of `assemble`."""
     index = json.loads((layout / "index.json").read_text())

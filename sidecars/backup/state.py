@@ -16,8 +16,11 @@ USAGE: Final = "assoc_usage"
 """slurmctld's file with the usage of the accounts: with accounting, slurmctld ends if only this file is missing."""
 CHECKPOINT_SECONDS: Final = 300.0
 """A slurmctld that has never ended writes that file after this time (PERIODIC_CHECKPOINT in Slurm's source)."""
-ATTEMPTS: Final = 5
+JOBS: Final = "job_state"
+"""slurmctld's file with the jobs. It writes the script of a job at once, and this file up to 5 seconds later."""
+ATTEMPTS: Final = 21
 PAUSE_SECONDS: Final = 0.5
+"""Before each attempt but the first: 10 seconds in all."""
 
 REPLACED: Final = ".replaced-"
 """Prefix of the folder that keeps what a restore has replaced."""
@@ -103,13 +106,18 @@ def _regular(path: Path) -> bool:
 
 
 def _missing(source: Path, copied: set[PurePosixPath]) -> str | None:
-    """A file of slurmctld itself that exists now, or whose former version was copied, and that isn't in the copy."""
+    """A file of slurmctld itself that isn't in the copy: one that exists now, whose former version was copied, or that
+    the copied jobs need.
+    """
     top = {name.name for name in copied if len(name.parts) == 1}
     with os.scandir(source) as entries:
         now = {
             entry.name for entry in entries if entry.is_file(follow_symlinks=False) and not entry.name.endswith(".new")
         }
     expected = now | {name.removesuffix(".old") for name in top}
+    if any(name.parts[0].startswith("hash.") for name in copied):
+        # Before the first job, slurmctld has no such file.
+        expected.add(JOBS)
     return min(expected - top, default=None)
 
 

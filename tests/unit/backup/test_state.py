@@ -83,6 +83,30 @@ def test_a_file_that_slurmctld_is_just_replacing_is_waited_for(tmp_path: Path) -
     assert pauses == [state.PAUSE_SECONDS]
 
 
+def test_a_backup_with_the_script_of_a_first_job_waits_until_slurmctld_has_written_the_job(tmp_path: Path) -> None:
+    source = tmp_path / "statesave"
+    files = statesave(source)
+    for name in ("job_state", "job_state.old"):
+        (source / name).unlink(missing_ok=True)
+    pauses: list[float] = []
+
+    def written(seconds: float) -> None:
+        pauses.append(seconds)
+        if sum(pauses) > 5:
+            (source / "job_state").write_bytes(files["job_state"])
+
+    state.save(source, tmp_path / "a.tar.gz", written)
+    assert contents(tmp_path / "a.tar.gz")["job_state"] == files["job_state"]
+
+
+def test_a_slurmctld_that_never_had_a_job_needs_no_file_of_jobs(tmp_path: Path) -> None:
+    source = tmp_path / "statesave"
+    source.mkdir()
+    (source / "assoc_usage").write_bytes(b"usage")
+    state.save(source, tmp_path / "a.tar.gz", unexpected)
+    assert contents(tmp_path / "a.tar.gz") == {"assoc_usage": b"usage"}
+
+
 def test_a_state_that_stays_without_a_file_is_no_backup(tmp_path: Path) -> None:
     statesave(tmp_path / "statesave")
     (tmp_path / "statesave" / "job_state").unlink()

@@ -97,3 +97,13 @@ def test_the_index_and_each_manifest_have_the_labels_as_annotations(assembled: d
     for descriptor in index["manifests"]:
         digest = descriptor["digest"].removeprefix("sha256:")
         assert json.loads((layout / "blobs" / "sha256" / digest).read_text())["annotations"] == OWN | LABELS
+
+
+def test_the_size_of_all_images_has_shared_layers_once(tmp_path: Path) -> None:
+    found = layouts.sizes(archive(tmp_path, "amd64", "slurmd", "login"))
+    base, own = (len(gzip.compress(text, mtime=0)) for text in (b"base", b"amd64"))
+    assert found == {
+        "ghcr.io/slurm-charts/slurmd:26.05": base + own,
+        "ghcr.io/slurm-charts/login:26.05": base + own,
+        "all": base + own,
+    }

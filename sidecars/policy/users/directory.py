@@ -70,7 +70,7 @@ def merge(own: Declared, people: Iterable[Person], teams: Iterable[Team], former
     people, teams = sorted(people, key=lambda it: (it.name, it.dn)), sorted(teams, key=lambda it: (it.name, it.dn))
     if not people and former.users.keys() - own.users.keys():
         raise DirectoryError(
-            "the directory has no users now, and had some. Check ldap.userFilter, the base, and what the bind DN may read"
+            "the directory has no users now, and had some. Check ldap.userFilter, ldap.base and ldap.bindDn"
         )
     left_out: list[str] = []
     groups = _groups(own, teams, former, left_out)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 ROLES = (
     *("operator", "register", "node", "reconfigure", "release"),
-    *("simulate", "doctor", "exporter", "plugin", "secrets", "backup", "bridge", "webhook", "logs", "checks"),
+    *("simulate", "doctor", "exporter", "plugin", "secrets", "backup", "bridge", "webhook", "logs", "checks", "ldap"),
 )
 _USAGE = f"usage: slurm-sidecars {{{','.join(ROLES)}}} [options]"
 
@@ -80,6 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sidecars.checks.main import main as run_checks
 
         return run_checks(arguments[1:])
+    if role == "ldap":
+        from sidecars.ldap.main import main as run_ldap
+
+        return run_ldap(arguments[1:])
     fault = f"unknown role {role!r}" if role else "no role given"
     print(f"slurm-sidecars: {fault}; roles are {', '.join(ROLES)}\n{_USAGE}", file=sys.stderr)
     return 2

@@ -173,7 +173,9 @@ def _cluster(namespace: str, of: Mapping[str, Mapping[str, Any]], secrets: Seque
         loginsets=named("LoginSet"),
         nodesets=named("NodeSet"),
         tokens=named("Token"),
-        secrets=dict.fromkeys(secrets) | named("Secret"),
+        # One that is named and empty in the stream gets its content in the namespace.
+        secrets=dict.fromkeys(secrets)
+        | {name: it for name, it in named("Secret").items() if it or name not in secrets},
         config_maps=named("ConfigMap"),
     )
 

@@ -35,6 +35,26 @@ SLURMRESTD_URL: Final = "SLURMRESTD_URL"
 GRACE_SECONDS: Final = "TERMINATION_GRACE_SECONDS"
 """terminationGracePeriodSeconds of the pod."""
 
+# ---- ldap ----------------------------------------------------------------------------------------------------------
+
+LDAP_SETTINGS: Final = "LDAP_SETTINGS"
+"""The file with the settings."""
+
+LDAP_TARGET: Final = "LDAP_TARGET"
+"""NAMESPACE/NAME of the Secret that the role keeps in step with the directory."""
+
+LDAP_OWN: Final = "LDAP_OWN"
+"""NAME/KEY of the Secret with the users that are declared beside the directory; unset without any."""
+
+LDAP_PASSWORD_FILE: Final = "LDAP_PASSWORD_FILE"  # noqa: S105 - a name
+"""The file with the password of the bind DN; unset without one."""
+
+LDAP_CA_FILE: Final = "LDAP_CA_FILE"
+"""The file with the CA of the directory's certificate; unset: those of the image."""
+
+LDAP_READY: Final = "LDAP_READY"
+"""The file that exists while the last pass succeeded."""
+
 # ---- register ------------------------------------------------------------------------------------------------------
 
 NODESET_CONF: Final = "NODESET_CONF"

@@ -39,6 +39,7 @@ def build() -> None:
     steps: list[Callable[[], object]] = [
         *(lambda name=name: tool(name) for name in PROGRAMS),
         debian.unpacked,
+        debian.directory,
         pause_archive,
         lambda: build_images(cache.root(), lambda _: None),
         kernel,

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster import cache
@@ -24,6 +25,8 @@ PROGRAMS = {
     "conntrack": "conntrack",
     "mmdebstrap": "mmdebstrap",
 }
+DIRECTORY_PROGRAMS = ("slapd", "ldapsearch", "ldapadd", "ldapdelete", "ldapwhoami")
+DIRECTORY_PACKAGES = ("ldap-utils", "slapd")
 IPTABLES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
 PACKAGES = tuple(sorted({*PROGRAMS.values(), "iptables", "containernetworking-plugins", "debian-archive-keyring"}))
 
@@ -61,17 +64,39 @@ def program(name: str, package: str) -> Path:
     return cache.entry(cache.root() / "debian" / f"{release()}-{name}", unpack) / name
 
 
-def _unpack(folder: Path) -> None:
+def directory() -> Path:
+    """OpenLDAP's server and clients with their libraries: folders bin (wrappers) and root (the packages)."""
+
+    def unpack(folder: Path) -> None:
+        root = _install(folder, DIRECTORY_PACKAGES)
+        final = _final(folder)
+        for name in DIRECTORY_PROGRAMS:
+            _wrap(folder / "bin" / name, root, _find(root, name), final)
+
+    return cache.entry(cache.root() / "debian" / f"{release()}-directory", unpack)
+
+
+def _install(folder: Path, names: Sequence[str]) -> Path:
+    """Download packages and what they need and this machine lacks, and unpack them; where they lie."""
     archives = folder / "archives"
     (archives / "partial").mkdir(parents=True)
-    _download(folder, ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes", *PACKAGES])
-    packages = sorted(archives.glob("*.deb"))
+    _download(folder, ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes", *names])
     root = folder / "root"
     root.mkdir()
-    for package in packages:
+    for package in sorted(archives.glob("*.deb")):
         run(["dpkg", "-x", package, root])
     shutil.rmtree(archives)
-    final = folder.with_name(re.sub(r"^\.(.*)\.making-.*$", r"\1", folder.name))
+    return root
+
+
+def _final(folder: Path) -> Path:
+    """Where a folder of the cache that is being made will lie."""
+    return folder.with_name(re.sub(r"^\.(.*)\.making-.*$", r"\1", folder.name))
+
+
+def _unpack(folder: Path) -> None:
+    root = _install(folder, PACKAGES)
+    final = _final(folder)
     for program in PROGRAMS:
         _wrap(folder / "bin" / program, root, _find(root, program), final)
     for kind in ("nft", "legacy"):

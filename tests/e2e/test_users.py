@@ -1,18 +1,26 @@
-"""Users that the values declare, in a Slurm cluster with accounting beside the one of the other tests."""
+"""Users that the values declare, and those of a directory, in a Slurm cluster with accounting of its own."""
 
+import base64
 import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sidecars.slurm import protocol
 from sidecars.slurm.tokens import sign
+from tests.cluster.control_plane import free_ports
+from tests.cluster.local import existing, named_by
 from tests.e2e.test_accounting import ACCOUNTING
 from tests.e2e.test_contract import jwt_key, slurmrestd
+from tests.e2e.test_guides import on_page
+from tests.support.real import directory
+from tests.support.real.directory import PASSWORD, Directory
 from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, condition, until
 
 pytestmark = pytest.mark.timeout(400)
@@ -21,14 +29,27 @@ WITHIN = 90.0
 """Seconds in which a change must be effective everywhere."""
 ALICE = {"uid": 10001, "groups": ["physics"], "accounts": ["physics"]}
 ID = "uid=10001(alice) gid=10001(alice) groups=10001(alice),20001(physics)"
+ADA = "uid=10011(ada) gid=10011(ada) groups=10011(ada),20001(physics)"
 DAEMONS = ("slurmctld", "slurmrestd", "slurmdbd", "login", "slurmd")
 SSH = ("ssh", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes")
 
 
+@dataclass(frozen=True)
+class Peopled(Slurm):
+    """With home directories."""
+
+    home: Path = Path("/nonexistent")
+
+
 @pytest.fixture(scope="module")
-def peopled(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
-    """A cluster whose pods have the mount already, because a group is declared. The operator exists as `slurm` does."""
-    found = Slurm(kubernetes, "peopled")
+def peopled(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peopled]:
+    """A cluster whose pods have the mount already, because a group is declared. The operator exists as `slurm` does.
+
+    Its home directories are on one file system: a folder of this machine, whose files the nodes share.
+    """
+    home = tmp_path_factory.mktemp("home")
+    home.chmod(0o755)
+    found = Peopled(kubernetes, "peopled", home)
     install(found, {})
     for kind in ("accountings", "controllers", "restapis", "loginsets"):
         name = "slurm-login-slinky" if kind == "loginsets" else "slurm"
@@ -44,16 +65,28 @@ def peopled(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
 
 
-def install(slurm: Slurm, users: dict[str, Any]) -> None:
-    """Install or upgrade the release with these users."""
+def install(slurm: Peopled, users: Mapping[str, Any], ldap: Mapping[str, Any] | None = None) -> None:
+    """Install or upgrade the release with these users, and those of this directory."""
+    volumes = {"volumes": [{"name": "home", "hostPath": {"path": str(slurm.home)}}]}
+    mounts = {"volumeMounts": [{"name": "home", "mountPath": "/home"}]}
     values = {
         "users": users,
         "groups": {"physics": {"gid": 20001}},
+        "ldap": ldap or {},
         "accounting": {"declared": {"accounts": {"physics": {}}}},
         "controller": {"extraConfMap": {"AccountingStorageEnforce": ["associations"]}},
         # sshd shuts out an address after several failed logins, and the test logs in until it works.
-        "loginsets": {"slinky": {"extraSshdConfig": "PerSourcePenalties no"}},
-        "nodesets": {"slinky": {"replicas": 1}},
+        "loginsets": {
+            "slinky": {"extraSshdConfig": "PerSourcePenalties no", "login": mounts, "podSpec": volumes},
+        },
+        "nodesets": {
+            "slinky": {
+                "replicas": 1,
+                "ssh": {"enabled": True, "extraSshdConfig": "PerSourcePenalties no"},
+                "slurmd": mounts,
+                "podSpec": volumes,
+            },
+        },
         "backup": {"enabled": False},
     }
     slurm.kubernetes.helm(
@@ -89,12 +122,18 @@ def known_to(slurm: Slurm, user: str) -> set[str]:
     return found
 
 
-def ssh(slurm: Slurm, *words: str) -> str | None:
-    """Run a command as alice by ssh, from the login node to itself; None while sshd or the command refuses."""
+def ssh(slurm: Slurm, *words: str, user: str = "alice", host: str = "127.0.0.1") -> str | None:
+    """Run a command by ssh, from the login node to itself or to a worker; None while sshd or the command refuses."""
     try:
-        return slurm.login(*SSH, "-i", "/root/alice", "alice@127.0.0.1", *words)
+        return slurm.login(*SSH, "-i", f"/root/{user}", f"{user}@{host}", *words)
     except CommandError:
         return None
+
+
+def new_key(slurm: Slurm, user: str) -> str:
+    """Make a key for this user in the login pod; the public part."""
+    slurm.login("sh", "-c", f"rm -f /root/{user}*; ssh-keygen -q -t ed25519 -N '' -C {user} -f /root/{user}")
+    return slurm.login("cat", f"/root/{user}.pub").strip()
 
 
 def submit(url: str, token: str) -> dict[str, Any]:
@@ -120,11 +159,10 @@ def submit(url: str, token: str) -> dict[str, Any]:
         return dict(json.loads(error.read() or b"{}"))
 
 
-def test_a_user_is_added_and_removed_everywhere_without_a_restart(peopled: Slurm) -> None:
+def test_a_user_is_added_and_removed_everywhere_without_a_restart(peopled: Peopled) -> None:
     before = pods(peopled)
     url, key = slurmrestd(peopled.kubernetes, peopled.namespace), jwt_key(peopled.kubernetes, peopled.namespace)
-    peopled.login("sh", "-c", "rm -f /root/alice*; ssh-keygen -q -t ed25519 -N '' -C alice -f /root/alice")
-    public = peopled.login("cat", "/root/alice.pub").strip()
+    public = new_key(peopled, "alice")
     assert known_to(peopled, "alice") == set()
     assert ssh(peopled, "true") is None
 
@@ -158,4 +196,94 @@ def test_a_user_is_added_and_removed_everywhere_without_a_restart(peopled: Slurm
     )
     print(f"removed everywhere {time.monotonic() - started:.1f} s after helm upgrade")
     assert pods(peopled) == before
-    peopled.kubernetes.kubectl("-n", peopled.namespace, "delete", "networkpolicy", "contract")
+
+
+def directory_read(slurm: Slurm) -> bool:
+    """Whether the last look at the directory succeeded, as Kubernetes shows it."""
+    found = slurm.kubernetes.get("-n", slurm.namespace, "deployment", "slurm-ldap")
+    return bool(found["status"].get("readyReplicas"))
+
+
+@pytest.fixture
+def slapd(peopled: Peopled, tmp_path: Path) -> Iterator[Directory]:
+    """A directory on this machine, whose password and CA the namespace has."""
+    kubernetes = peopled.kubernetes
+    address = str(existing(named_by(str(kubernetes.kubeconfig)) or "").plan.host_address)
+    with directory.running(tmp_path / "slapd", address, free_ports(1)[0]) as found:
+        for name, key, content in (
+            ("ldap", "password", PASSWORD),
+            ("ldap-ca", "ca.crt", found.ca.read_text()),
+        ):
+            secret = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": peopled.namespace},
+                "data": {key: base64.b64encode(content.encode()).decode()},
+            }
+            kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(secret))
+        yield found
+
+
+def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled: Peopled, slapd: Directory) -> None:
+    before = pods(peopled)
+    url, key = slurmrestd(peopled.kubernetes, peopled.namespace), jwt_key(peopled.kubernetes, peopled.namespace)
+    account = {"accounts": ["physics"]}
+    slapd.add(
+        directory.user("ada", 10011, keys=[new_key(peopled, "ada")]),
+        directory.group("physics", 20001, ["ada"]),
+        directory.user("thief", 10013),
+    )
+    [recipe] = on_page("users.md", "caSecretRef").documents
+    ldap = recipe["ldap"] | {"uri": slapd.uri, "intervalSeconds": 10}
+    declared = {"carol": {"uid": 10013}, "ada": account, "grace": account}
+    install(peopled, declared, ldap)
+    started = time.monotonic()
+
+    def left() -> float:
+        return max(1.0, started + WITHIN - time.monotonic())
+
+    def rest(user: str) -> int | None:
+        return submit(url, sign(key, user, 600, time.time())).get("job_id")
+
+    until("a login by a key of the directory", lambda: ssh(peopled, "id", user="ada"), left())
+    assert ssh(peopled, "id; pwd", user="ada") == f"{ADA}\n/home/ada\n"
+    until("srun", lambda: ssh(peopled, "srun id", user="ada") == f"{ADA}\n" or None, left())
+    until("all daemons to know the user", lambda: known_to(peopled, "ada") == set(DAEMONS) or None, left())
+    number = until("a job through the REST API", lambda: rest("ada"), left())
+    print(f"the directory's user everywhere {time.monotonic() - started:.1f} s after helm upgrade")
+    until("this job to end", lambda: peopled.job(number)["JobState"] == "COMPLETED" or None, 60)
+    assert peopled.job(number)["UserId"] == "ada(10011)"
+    assert known_to(peopled, "carol") == set(DAEMONS)
+    assert known_to(peopled, "thief") == set()
+    logs = peopled.kubernetes.kubectl("-n", peopled.namespace, "logs", "deploy/slurm-ldap")
+    assert "the declared user `carol` has the uid 10013" in logs
+    assert PASSWORD not in logs
+
+    # Into a worker with a job of the user alone, and with it into the job.
+    [worker] = peopled.nodes()
+    assert ssh(peopled, "true", user="ada", host=worker) is None
+    job = int((ssh(peopled, "sbatch --parsable --wrap 'sleep 600'", user="ada") or "0").strip())
+    until("the job to run", lambda: peopled.job(job)["JobState"] == "RUNNING" or None, 60)
+    inside = until("ssh into the worker", lambda: ssh(peopled, "echo $SLURM_JOB_ID; pwd", user="ada", host=worker), 60)
+    assert inside == f"{job}\n/home/ada\n"
+
+    # A directory that is down takes nobody away.
+    slapd.stop()
+    until("the directory to be missed", lambda: not directory_read(peopled) or None, 60)
+    assert ssh(peopled, f"srun --jobid={job} --overlap id", user="ada") == f"{ADA}\n"
+    assert ssh(peopled, "true", user="ada", host=worker) is not None
+    assert known_to(peopled, "ada") == set(DAEMONS)
+    assert peopled.job(job)["JobState"] == "RUNNING"
+
+    slapd.start()
+    slapd.add(directory.user("grace", 10012, keys=[new_key(peopled, "grace")]))
+    started = time.monotonic()
+    until("a login of the new user", lambda: ssh(peopled, "id", user="grace"), left())
+    until("all daemons to know the new user", lambda: known_to(peopled, "grace") == set(DAEMONS) or None, left())
+    assert ssh(peopled, "true", user="grace", host=worker) is None
+    peopled.login("scancel", "--user=ada")
+    until("a job of the new user through the REST API", lambda: rest("grace"), left())
+    until("srun of the new user", lambda: ssh(peopled, "srun id -un", user="grace") == "grace\n" or None, left())
+    print(f"the new user everywhere {time.monotonic() - started:.1f} s after the directory had it")
+    until("ssh to be refused again", lambda: ssh(peopled, "true", user="ada", host=worker) is None or None, 60)
+    assert pods(peopled) == before

@@ -22,6 +22,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     debian.unpacked()
+    debian.directory()
     for name in PROGRAMS:
         tool(name)
 

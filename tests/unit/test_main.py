@@ -57,7 +57,7 @@ def test_help_names_the_roles(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert (
         "{operator,register,node,reconfigure,release,simulate,doctor,exporter,plugin,secrets,backup,bridge,webhook,logs,"
-        "checks}" in capsys.readouterr().out
+        "checks,ldap}" in capsys.readouterr().out
     )
 
 

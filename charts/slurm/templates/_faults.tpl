@@ -41,6 +41,7 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- include "slurm.faults.archive" . -}}
 {{- include "slurm.faults.backup" . -}}
 {{- include "slurm.faults.checks" . -}}
+{{- include "slurm.faults.ldap" . -}}
 {{- include "slurm.faults.containers" . -}}
 {{- if and .Values.slurmBridge.guard.enabled $controller.external -}}
 {{- include "slurm.check.line" (list "slurmBridge.guard.enabled" "workers get their Epilog from slurmctld, which is external"

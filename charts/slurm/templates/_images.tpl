@@ -115,6 +115,6 @@ values. The last key but one of the path is the image's name.
 {{- if and $without (or $sssd.secretRef.name (without $providers "proxy" "files")) -}}
 {{- include "slurm.check.line" (list (ternary "sssd.secretRef" "sssd.conf" (not (empty $sssd.secretRef.name)))
   (printf "the images of this project have no sssd, so its users would not exist (%s)" (join ", " $without))
-  (printf "Set images.repository to %s, or set these images to images with sssd." $known.schedmd)) -}}
+  (printf "Set images.repository to %s, or set these images to images with sssd, or ask the directory with `ldap` instead." $known.schedmd)) -}}
 {{- end -}}
 {{- end }}

@@ -30,8 +30,20 @@
 {{- printf "%s-declared-users" (include "slurm.fullname" .) -}}
 {{- end }}
 
-{{- /* The Secret and key that declare users, as YAML; empty without one. Call with the root context. */}}
+{{- /*
+The Secret and key from which the operator takes the users, as YAML; empty without one. Call with the root context.
+*/}}
 {{- define "slurm.users.ref" -}}
+{{- if include "slurm.ldap" . -}}
+name: {{ include "slurm.ldap.secretName" . }}
+key: users.yaml
+{{- else -}}
+{{- include "slurm.users.ownRef" . -}}
+{{- end -}}
+{{- end }}
+
+{{- /* The Secret and key that declare users, as YAML; empty without one. Call with the root context. */}}
+{{- define "slurm.users.ownRef" -}}
 {{- $own := .Values.usersSecretRef | default dict -}}
 {{- if $own.name -}}
 name: {{ $own.name }}
@@ -101,9 +113,18 @@ Secrets of the site. Call with the root context.
 {{- end -}}
 {{- end -}}
 {{- if and (include "slurm.users.ref" .) (include "slurm.users.without" .) -}}
-{{- include "slurm.check.line" (list (ternary "usersSecretRef" "users" (not (empty (.Values.usersSecretRef | default dict).name)))
+{{- include "slurm.check.line" (list (include "slurm.users.place" .)
   (printf "SchedMD's images don't read declared users (%s)" (include "slurm.users.without" .))
   (printf "Set images.repository to %s, or provide the users with SSSD." (include "slurm.images.known" . | fromYaml).own)) -}}
+{{- end -}}
+{{- end }}
+
+{{- /* The value that provides the users. Call with the root context. */}}
+{{- define "slurm.users.place" -}}
+{{- if include "slurm.ldap" . -}}
+ldap
+{{- else -}}
+{{- ternary "usersSecretRef" "users" (not (empty (.Values.usersSecretRef | default dict).name)) -}}
 {{- end -}}
 {{- end }}
 

@@ -112,6 +112,8 @@ APART: dict[str, Any] = {
             for name in ("more-prolog", "more-epilog", "more-prolog-slurmctld", "more-epilog-slurmctld")
         ),
     ],
+    # Its Secret has users once a directory has answered.
+    "ldap": {"uri": None, "base": None, "bindDn": None, "passwordSecretRef": None},
 }
 """What a test of one moment can't have of all values."""
 

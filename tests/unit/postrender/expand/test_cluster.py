@@ -54,9 +54,10 @@ def test_a_resource_without_a_namespace_gets_that_of_the_release() -> None:
 def test_a_secret_to_be_generated_has_unknown_contents_and_one_with_data_its_own() -> None:
     known = streams.secret("plain", key="value")
     text = {**streams.secret("text"), "stringData": {"key": "value"}}
-    found = streams.cluster(*streams.stream(known, text), secrets=("present",))
+    empty = {**streams.secret("filled-later"), "data": {}}
+    found = streams.cluster(*streams.stream(known, text, empty), secrets=("present", "filled-later", "text"))
     assert found.secrets["slurm-auth-slurm"] is None
-    assert found.secrets["present"] is None
+    assert found.secrets["present"] is found.secrets["filled-later"] is None
     assert found.secrets["plain"] == found.secrets["text"] == {"key": b"value"}
     facts = found.facts(streams.SITE)
     assert facts.secrets["slurm-auth-slurm"]["slurm.key"] == NOTHING

@@ -1,0 +1,192 @@
+"""The users and groups of a directory beside those that the site declares: what both make together, and what can't be.
+
+The declared ones are taken as they are. An entry of the directory that can't exist beside them, or beside an entry that
+is in effect already, is left out with the reason: a new entry can never replace another user.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from sidecars.policy.users.declared import Declared, Group, User, faults
+
+_BAD_NAME = re.compile(r"[:\x00-\x1f\x7f]+")
+
+
+class DirectoryError(Exception):
+    """The directory's answer as a whole can't be right, or is too much: what is in effect stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user as the directory has it."""
+
+    dn: str
+    name: str
+    uid: int
+    gid: int
+    full_name: str = ""
+    home: str | None = None
+    """None: the user's name below /home."""
+    shell: str = "/bin/bash"
+    ssh_keys: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A group as the directory has it."""
+
+    dn: str
+    name: str
+    gid: int
+    members: frozenset[str] = frozenset()
+    """Names of users."""
+    member_dns: frozenset[str] = frozenset()
+    """Normalized, see `normalized`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The declaration for the pods."""
+
+    declared: Declared
+    left_out: list[str] = field(default_factory=list)
+    """Each with the entry, the reason and the remedy, in the order of names."""
+
+
+def normalized(dn: str) -> str:
+    """A distinguished name so that equal ones have equal texts, save for rare escapes."""
+    return ",".join(part.strip() for part in dn.lower().split(","))
+
+
+def merge(own: Declared, people: Iterable[Person], teams: Iterable[Team], former: Declared) -> Merged:
+    """`own`: what the site declares, without faults. `former`: what is in effect.
+
+    Raises DirectoryError when the directory has no user but had some, and when the pods can't have so many.
+    """
+    people, teams = sorted(people, key=lambda it: (it.name, it.dn)), sorted(teams, key=lambda it: (it.name, it.dn))
+    if not people and former.users.keys() - own.users.keys():
+        raise DirectoryError(
+            "the directory has no users now, and had some. Check ldap.userFilter, ldap.base and ldap.bindDn"
+        )
+    left_out: list[str] = []
+    groups = _groups(own, teams, former, left_out)
+    users = _users(own, people, former, groups, left_out)
+    by_dn = {normalized(person.dn): person.name for person in people if person.name in users}
+    members: dict[str, list[str]] = {}
+    for team in teams:
+        if team.name in groups and groups[team.name].gid == team.gid:
+            for name in sorted({*team.members, *(by_dn[it] for it in team.member_dns if it in by_dn)}):
+                members.setdefault(name, []).append(team.name)
+    users = {name: msgspec.structs.replace(user, groups=members.get(name, [])) for name, user in users.items()}
+    found = Declared({**own.users, **users}, groups)
+    if wrong := next(faults(found), None):
+        raise DirectoryError(f"{wrong}, or narrow ldap.userFilter")
+    return Merged(found, left_out)
+
+
+def _groups(own: Declared, teams: Sequence[Team], former: Declared, left_out: list[str]) -> dict[str, Group]:
+    """The declared groups, and those of the directory that can exist beside them."""
+    groups = dict(own.groups)
+    own_gids = {group.gid: f"the declared group `{name}`" for name, group in own.groups.items()}
+    private = {name: user.uid for name, user in own.users.items() if user.group is None}
+    own_gids |= {gid: f"the group of the declared user `{name}`" for name, gid in private.items()}
+    kept = {(name, group.gid) for name, group in former.groups.items()}
+    names, gids = Counter(it.name for it in teams), Counter(it.gid for it in teams)
+    for team in teams:
+        place = f"group `{team.name}` ({team.dn})"
+        declared = own.groups.get(team.name)
+        twice = names[team.name] > 1 or gids[team.gid] > 1
+        if declared is not None and declared.gid == team.gid:
+            continue  # One group, of which both know members.
+        if declared is not None or team.name in private:
+            left_out.append(f"{place}: a group of this name is declared with another gid; rename one")
+        elif team.gid in own_gids:
+            left_out.append(f"{place}: {team.gid} is the gid of {own_gids[team.gid]}; change one")
+        elif twice and ((team.name, team.gid) not in kept or team.name in groups):
+            left_out.append(f"{place}: another group of the directory has its name or its gid {team.gid}; change one")
+        elif wrong := next(faults(Declared({}, {team.name: Group(team.gid)})), None):
+            left_out.append(f"{place}: {_reason(wrong)}")
+        else:
+            groups[team.name] = Group(team.gid)
+    return groups
+
+
+def _users(
+    own: Declared, people: Sequence[Person], former: Declared, groups: dict[str, Group], left_out: list[str]
+) -> dict[str, User]:
+    """The users of the directory that can exist. Adds groups for primary gids that no group has."""
+    accepted = list(_accepted(own, people, former, left_out))
+    primary = Counter(it.gid for it in accepted)
+    by_gid = {group.gid: name for name, group in groups.items()}
+    users: dict[str, User] = {}
+    for person in accepted:
+        place = _place(person)
+        group = by_gid.get(person.gid)
+        if group is None and not (person.gid == person.uid and primary[person.gid] == 1 and person.name not in groups):
+            group = f"gid-{person.gid}"
+        keys, wrong_keys = _keys(person)
+        full_name = _BAD_NAME.sub(" ", person.full_name).strip()
+        user = User(person.uid, group, [], full_name, person.shell, person.home, keys)
+        alone = Declared({person.name: user}, {group: Group(person.gid)} if group is not None else {})
+        if wrong := next(faults(alone), None):
+            left_out.append(f"{place}: {_reason(wrong)}")
+            continue
+        left_out += [f"{place}: key {number} is not a public key in one line" for number in wrong_keys]
+        users[person.name] = user
+        if group is not None:
+            groups[group], by_gid[person.gid] = Group(person.gid), group
+    return users
+
+
+def _accepted(own: Declared, people: Sequence[Person], former: Declared, left_out: list[str]) -> Iterator[Person]:
+    """Those whose name and numbers are their own."""
+    own_uids = {user.uid: name for name, user in own.users.items()}
+    private = {user.uid: name for name, user in own.users.items() if user.group is None}
+    kept = {(name, user.uid) for name, user in former.users.items()}
+    names, uids = Counter(it.name for it in people), Counter(it.uid for it in people)
+    seen: set[str] = set()
+    for person in people:
+        place = _place(person)
+        twice = names[person.name] > 1 or uids[person.uid] > 1
+        if person.name in own.users:
+            left_out.append(f"{place}: a user of this name is declared; remove one")
+        elif person.uid in own_uids:
+            left_out.append(f"{place}: the declared user `{own_uids[person.uid]}` has the uid {person.uid}; change one")
+        elif twice and ((person.name, person.uid) not in kept or person.name in seen):
+            left_out.append(f"{place}: another user of the directory has its name or its uid {person.uid}; change one")
+        elif person.gid in private:
+            owner = private[person.gid]
+            left_out.append(f"{place}: the group of the declared user `{owner}` has the gid {person.gid}; change one")
+        else:
+            seen.add(person.name)
+            yield person
+
+
+def _place(person: Person) -> str:
+    return f"user `{person.name}` ({person.dn})"
+
+
+def _keys(person: Person) -> tuple[list[str], list[int]]:
+    """The keys that sshd understands, and the places of the others."""
+    keys, wrong = [], []
+    for number, key in enumerate(person.ssh_keys):
+        trial = Declared({"someone": User(1000, ssh_keys=[key.strip()])}, {})
+        if next(faults(trial), None) is None:
+            keys.append(key.strip())
+        else:
+            wrong.append(number)
+    return keys, wrong
+
+
+def _reason(fault: str) -> str:
+    """A fault without its place, which is one of a declaration."""
+    return fault.partition(": ")[2]
+
+
+def users_of(found: Mapping[str, User], own: Declared) -> int:
+    """How many of the users come from the directory."""
+    return len(found.keys() - own.users.keys())

@@ -1,0 +1,1 @@
+"""sidecars.ldap with a real directory."""

@@ -1,0 +1,141 @@
+"""Users of a directory beside those that the site declares."""
+
+import dataclasses
+
+import pytest
+
+from sidecars.policy.users.declared import Declared, Group, User, faults
+from sidecars.policy.users.directory import DirectoryError, Merged, Person, Team, merge, normalized, users_of
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJYs8rTr0Xy1t0m1cT0p0mXvU0mJmM2S2d1o2b1n1vQx"
+NOTHING = Declared()
+
+
+def person(name: str, uid: int, gid: int | None = None, where: str = "people") -> Person:
+    return Person(f"uid={name},ou={where},dc=example", name, uid, uid if gid is None else gid)
+
+
+def team(name: str, gid: int, *members: str, dns: tuple[str, ...] = (), where: str = "groups") -> Team:
+    found = frozenset(normalized(it) for it in dns)
+    return Team(f"cn={name},ou={where},dc=example", name, gid, frozenset(members), found)
+
+
+def together(*entries: Person | Team, own: Declared = NOTHING, former: Declared = NOTHING) -> Merged:
+    """The result, which the operator would accept."""
+    people = [it for it in entries if isinstance(it, Person)]
+    found = merge(own, people, [it for it in entries if isinstance(it, Team)], former)
+    assert list(faults(found.declared)) == []
+    return found
+
+
+def test_users_groups_and_members_by_name_and_by_distinguished_name_are_taken() -> None:
+    alice = dataclasses.replace(person("alice", 10001), full_name="Alice: A\nB", home="/h/a", ssh_keys=[f"{KEY} a\n"])
+    found = together(
+        alice,
+        person("bob", 10002, 20001),
+        team("physics", 20001, "alice", "nobody-here"),
+        team("gpu", 20002, dns=("UID=Bob, OU=people,DC=example",)),
+    )
+    assert found.left_out == []
+    assert found.declared.groups == {"physics": Group(20001), "gpu": Group(20002)}
+    assert found.declared.users["alice"] == User(
+        10001, None, ["physics"], "Alice  A B", "/bin/bash", "/h/a", [f"{KEY} a"]
+    )
+    assert found.declared.users["bob"] == User(10002, "physics", ["gpu"])
+
+
+def test_a_primary_group_that_the_directory_does_not_have_gets_a_name() -> None:
+    found = together(person("alice", 10001, 20001), person("bob", 10002, 20001), person("carol", 20001))
+    assert {user.group for user in found.declared.users.values()} == {"gid-20001"}
+    assert found.declared.groups == {"gid-20001": Group(20001)}
+
+
+def test_a_declared_user_stays_and_an_entry_with_its_name_uid_or_gid_is_left_out() -> None:
+    own = Declared({"alice": User(10001)}, {"physics": Group(20001)})
+    found = together(
+        person("alice", 10005),
+        person("mallory", 10001),
+        person("eve", 10006, 10001),
+        person("dave", 10007, 20001),
+        team("physics", 20001, "dave"),
+        team("alice", 20007),
+        team("thieves", 10001),
+        own=own,
+    )
+    assert found.declared.users == {"alice": User(10001), "dave": User(10007, "physics", ["physics"])}
+    assert found.declared.groups == own.groups
+    assert [line.partition(": ")[2] for line in found.left_out] == [
+        "a group of this name is declared with another gid; rename one",
+        "10001 is the gid of the group of the declared user `alice`; change one",
+        "a user of this name is declared; remove one",
+        "the group of the declared user `alice` has the gid 10001; change one",
+        "the declared user `alice` has the uid 10001; change one",
+    ]
+
+
+@pytest.mark.parametrize("thief", [person("aaron", 10001), person("alice", 10009, where="others")])
+def test_a_new_entry_cannot_take_the_uid_or_the_name_of_a_user_in_effect(thief: Person) -> None:
+    before = together(person("alice", 10001)).declared
+    found = together(person("alice", 10001), thief, former=before)
+    assert found.declared == before
+    assert len(found.left_out) == 1
+    assert thief.dn in found.left_out[0]
+
+
+def test_of_two_new_entries_with_one_uid_or_one_gid_neither_exists() -> None:
+    found = together(person("alice", 10001), person("bob", 10001), team("a", 20001), team("b", 20001))
+    assert found.declared == NOTHING
+    assert len(found.left_out) == 4
+
+
+def test_an_entry_that_is_there_twice_with_the_same_name_and_uid_exists_once() -> None:
+    before = together(person("alice", 10001)).declared
+    found = together(person("alice", 10001), person("alice", 10001, where="z"), former=before)
+    assert set(found.declared.users) == {"alice"}
+    assert len(found.left_out) == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        (person("root", 0), "the images have a user or group of this name"),
+        (person("slurm", 10001), "the images have a user or group of this name"),
+        (person("toor", 0), "0 is not a number from 1000"),
+        (person("alice", 401), "401 is not a number from 1000"),
+        (person("alice", 10001, 27), "27 is not a number from 1000"),
+        (person("Alice B", 10001), "a name has up to 32 of"),
+        (dataclasses.replace(person("alice", 10001), home="/h\nroot::0:0"), "must be an absolute path"),
+        (Person("uid=alice", "alice", 10001, 10001, "", "/home/alice", "sh:x"), "must be an absolute path"),
+        (team("sudo", 20001), "the images have a user or group of this name"),
+        (team("wheel", 27), "27 is not a number from 1000"),
+    ],
+)
+def test_an_entry_that_would_be_of_the_system_or_break_a_file_is_left_out(entry: Person | Team, reason: str) -> None:
+    found = together(entry, person("carol", 10003))
+    assert set(found.declared.users) == {"carol"}
+    assert found.declared.groups == {}
+    assert len(found.left_out) == 1
+    assert reason in found.left_out[0]
+    assert entry.dn in found.left_out[0]
+
+
+def test_a_wrong_key_is_left_out_and_its_user_stays() -> None:
+    alice = dataclasses.replace(person("alice", 10001), ssh_keys=['command="sh" ' + KEY, KEY])
+    found = together(alice)
+    assert found.declared.users["alice"].ssh_keys == [KEY]
+    assert found.left_out == ["user `alice` (uid=alice,ou=people,dc=example): key 0 is not a public key in one line"]
+
+
+def test_no_user_at_all_is_not_believed_once_there_were_some() -> None:
+    own = Declared({"carol": User(10003)})
+    before = together(person("alice", 10001), own=own).declared
+    assert users_of(before.users, own) == 1
+    with pytest.raises(DirectoryError, match="has no users now"):
+        merge(own, [], [], before)
+    assert together(own=own, former=own).declared == own
+
+
+def test_more_users_than_the_pods_can_have_are_refused_as_a_whole() -> None:
+    crowd = [dataclasses.replace(person(f"u{n}", 10000 + n), full_name="x" * 500) for n in range(2500)]
+    with pytest.raises(DirectoryError, match="may have 1000000"):
+        merge(NOTHING, crowd, [], NOTHING)

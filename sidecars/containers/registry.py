@@ -1,4 +1,4 @@
-"""Reads images from registries with skopeo, and unpacks them with umoci. Both run as the user of the job."""
+"""Reads images from registries with skopeo, and unpacks them with umoci, both as the user of this process."""
 
 import json
 import os
@@ -28,6 +28,9 @@ class Registry:
 
     fetch_seconds: float
     """The longest time for an image."""
+
+    keep_owners: bool = False
+    """Whether files belong to the users that the image names, which needs root. Otherwise to this process's user."""
 
     def digest(self, image: Image) -> str:
         """The digest of the image's tag at the moment."""
@@ -67,7 +70,8 @@ class Registry:
         return done.stdout
 
     def _umoci(self, image: Image, copy: Path, root: Path) -> None:
-        command = ["umoci", "raw", "unpack", "--rootless", f"--image={copy}:image", str(root)]
+        rootless = () if self.keep_owners else ("--rootless",)
+        command = ["umoci", "raw", "unpack", *rootless, f"--image={copy}:image", str(root)]
         done = self._run(image, command, self.fetch_seconds)
         if done.returncode:
             raise ContainerError(f"{image.name}: can't be unpacked: {_last(done.stderr)}{_space(done.stderr)}")

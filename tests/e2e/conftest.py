@@ -28,6 +28,7 @@ WATCHED = (
     "former",
     "guided",
     "hybrid",
+    "jailed",
     "parallel",
     "peopled",
     "restored",

@@ -43,6 +43,7 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- include "slurm.faults.checks" . -}}
 {{- include "slurm.faults.ldap" . -}}
 {{- include "slurm.faults.containers" . -}}
+{{- include "slurm.faults.jail" . -}}
 {{- if and .Values.slurmBridge.guard.enabled $controller.external -}}
 {{- include "slurm.check.line" (list "slurmBridge.guard.enabled" "workers get their Epilog from slurmctld, which is external"
   "Set slurmBridge.guard.enabled to false, and use external nodes for the Slurm Bridge.") -}}

@@ -32,6 +32,9 @@ Maps are merged, lists are replaced, null removes a default. The argument is the
 {{- if $.Values.containers.enabled -}}
 {{- $set = include "slurm.withContainers" (list $ $set) | fromYaml -}}
 {{- end -}}
+{{- if $.Values.jail.enabled -}}
+{{- $set = include "slurm.withJail" (list $ $set) | fromYaml -}}
+{{- end -}}
 {{- if $.Values.slurmBridge.guard.enabled -}}
 {{- $set = include "slurm.withGuard" $set | fromYaml -}}
 {{- end -}}

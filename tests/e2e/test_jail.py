@@ -1,0 +1,147 @@
+"""The shared root of jobs on the cluster: its Job fills it from a tarball and from an image, and goes back."""
+
+import base64
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster import debian
+from tests.support.real import registry
+from tests.support.real.contained import USERS, run_as
+from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until
+from tests.support.real.registry import OPEN
+
+pytestmark = pytest.mark.timeout(400)
+
+NAMESPACE = "jailed"
+WORKER = "slurm-worker-slinky-0"
+LOOK = ("srun", "cat", "/etc/os-release")
+IMAGE = f"{OPEN}/team/jail:1"
+PROGRAMS = ("cat", "echo", "id", "ls", "pwd", "sh", "test")
+
+PUSH = f"""
+set -eu
+mkdir -p /tmp/jail/bin /tmp/jail/etc && cd /tmp/jail
+base64 -d >bin/busybox
+chmod 755 bin/busybox
+for name in {" ".join(PROGRAMS)}; do ln -s busybox bin/$name; done
+echo of the image >etc/os-release
+cd /tmp
+umoci init --layout layout
+umoci new --image layout:jail
+umoci insert --image layout:jail jail /
+skopeo copy --quiet --dest-tls-verify=false oci:layout:jail docker://{IMAGE}
+"""
+
+
+class Site:
+    """A release whose jobs have a shared root, on a folder of this host."""
+
+    def __init__(self, slurm: Slurm, folder: Path) -> None:
+        """Installs nothing."""
+        self.slurm = slurm
+        self._folder = folder
+        self.volume = folder / "volume"
+
+    def upgrade(self, **jail: object) -> None:
+        """Install or upgrade with these values of `jail`."""
+        given = {"enabled": True, "hostPath": str(self.volume), "insecureRegistries": [OPEN], **jail}
+        file = self._folder / "values.yaml"
+        file.write_text(yaml.safe_dump({"nodesets": {"slinky": {"replicas": 1}}, "jail": given}))
+        self.slurm.kubernetes.helm(
+            *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", NAMESPACE),
+            *("-f", str(VALUES), "-f", str(file)),
+        )
+
+    def until_switched(self, version: str) -> None:
+        """Wait until the Job has switched jobs to this version."""
+        link = self.volume / "current"
+        until(f"jobs to see {version}", lambda: link.is_symlink() and link.readlink().name == version, 120)
+
+
+def tarball(file: Path) -> None:
+    """A root with the programs of busybox."""
+    busybox = debian.program("busybox", "busybox-static").read_bytes()
+    with tarfile.open(file, "w:gz") as archive:
+        for name, content, mode in (("bin/busybox", busybox, 0o755), ("etc/os-release", b"of the tarball\n", 0o644)):
+            item = tarfile.TarInfo(name)
+            item.size, item.mode = len(content), mode
+            archive.addfile(item, io.BytesIO(content))
+        for name in PROGRAMS:
+            item = tarfile.TarInfo(f"bin/{name}")
+            item.type, item.linkname = tarfile.SYMTYPE, "busybox"
+            archive.addfile(item)
+
+
+@pytest.fixture(scope="module")
+def site(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The cluster with one worker, version `one` from a tarball, and a user. `slurm` has the operator run."""
+    folder = tmp_path_factory.mktemp("jailed")
+    found = Site(Slurm(kubernetes, NAMESPACE), folder)
+    found.volume.mkdir()
+    tarball(found.volume / "jail.tar.gz")
+    found.upgrade(version="one", tarball="jail.tar.gz")
+    found.slurm.until_idle(1, 180)
+    found.until_switched("one")
+    add = ("useradd", "--create-home", f"--uid={USERS['alice']}", "alice")
+    found.slurm.login(*add)
+    found.slurm.worker(WORKER, *add)
+    yield found
+    kubernetes.helm("uninstall", "slurm", "-n", NAMESPACE, "--ignore-not-found")
+    kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=false", "--ignore-not-found")
+
+
+def test_a_job_sees_the_jail_its_home_and_itself_and_nothing_of_the_worker(site: Site) -> None:
+    assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"
+    look = "id -un; pwd; echo written >here; ls /; ls /etc/slurm 2>/dev/null || echo no key"
+    user, folder, *names, key = run_as(site.slurm, "alice", "srun", "sh", "-c", look).splitlines()
+    assert (user, folder, key) == ("alice", "/home/alice", "no key")
+    assert names == ["bin", "dev", "etc", "home", "proc", "run", "sys", "tmp", "var"]
+    assert site.slurm.worker(WORKER, "cat", "/home/alice/here") == "written\n"
+
+
+def test_a_batch_script_runs_in_the_jail(site: Site) -> None:
+    number = int(run_as(site.slurm, "alice", "sbatch", "--parsable", stdin="#!/bin/sh\ncat /etc/os-release\nexit 7\n"))
+    until("the batch job to end", lambda: site.slurm.job(number)["JobState"] == "FAILED", 60)
+    assert site.slurm.job(number)["ExitCode"] == "7:0"
+    assert site.slurm.worker(WORKER, "cat", f"/home/alice/slurm-{number}.out") == "of the tarball\n"
+
+
+def test_the_root_of_the_worker_is_refused_by_default(site: Site) -> None:
+    with pytest.raises(CommandError, match="--jail=none isn't allowed here"):
+        run_as(site.slurm, "alice", "srun", "--jail=none", "true")
+
+
+def test_jobs_see_a_new_version_from_an_image_and_the_former_one_again_without_a_restart(
+    site: Site, kubernetes: Kubernetes
+) -> None:
+    pod = site.slurm.pods()[WORKER]["metadata"]["uid"]
+    with registry.running(kubernetes):
+        busybox = base64.b64encode(debian.program("busybox", "busybox-static").read_bytes()).decode()
+        push = ("-n", NAMESPACE, "exec", "-i", WORKER, "-c", "slurmd", "--", "sh", "-c", PUSH)
+        kubernetes.kubectl(*push, stdin=busybox)
+        site.upgrade(version="two", image=IMAGE)
+        site.until_switched("two")
+    assert run_as(site.slurm, "alice", *LOOK) == "of the image\n"
+    site.upgrade(version="one")
+    site.until_switched("one")
+    assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"
+    assert site.slurm.pods()[WORKER]["metadata"]["uid"] == pod
+
+
+def test_a_job_fails_with_the_reason_while_no_version_is_complete(site: Site) -> None:
+    complete = site.volume / "versions/one/complete"
+    text = complete.read_text()
+    complete.unlink()
+    try:
+        with pytest.raises(
+            CommandError, match=r"slurm-jail: error: .*/versions/one/complete: .*: this version isn't complete"
+        ):
+            run_as(site.slurm, "alice", *LOOK)
+    finally:
+        complete.write_text(text)
+    assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"

@@ -374,7 +374,7 @@ class Passes:
         if known is not None and known[0] is pod and known[1] is shaped and known[2:5] == (claims, sent, lost):
             found = known[5]
         else:
-            found = pods.pod_of(pod, *shaped, sent=sent, lost=lost, claims=claims)
+            found = pods.pod_of(pod, *shaped, sent=sent, lost=lost, claims=claims, rules=self._devices.rules)
             self._views[meta.uid] = pod, shaped, claims, sent, lost, found
         if found.gated or found.bound or not found.live:
             memory.unbound.pop(meta.uid, None)

@@ -290,7 +290,7 @@ class Room:
     ) -> tuple[tuple[int, ...], int, int]:
         """Append nodes that have room for one more until the group has so many, or no other node is left.
 
-        Where the search goes on: see `_Scan`.
+        Where the search continues: see `_Scan`.
         """
         states, fill = self._states, self._fits.fill
         while True:

@@ -85,10 +85,15 @@ def _of_devices(job: Job, pod: Pod, node: str, view: View) -> str:
     A job that shares its nodes with others of its user (`--exclusive=user`) counts as one with whole nodes in Slurm's
     record.
     """
+    if pod.unguarded:
+        return f"{pod.name} can't run there: {pod.unguarded}"
+    if pod.shape is None and not job.own.whole:
+        # Its user can cause that with a wrong annotation.
+        return f"what {pod.name} may use is not known: {pod.problem or pod.unsized}"
     has = dict(dict(job.own.gres).get(node, ()))
     wanted = counts_of(pod.shape.gres) if pod.shape is not None else has
     names = sorted({name.partition(":")[0] for name in wanted})
-    if not names:
+    if not names and pod.shape is not None and not pod.shape.exclusive:
         return ""
     remedy = "cancel it, and the next one of the Slurm Bridge has them all"
     if not job.own.whole:

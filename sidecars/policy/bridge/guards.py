@@ -8,12 +8,13 @@ Silence keeps the node COMPLETING: an id is written when it is known that no pod
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from sidecars.contract import bridge, extra
 from sidecars.contract.reasons import Owner
+from sidecars.policy.bridge.devices import BUILT_IN
 from sidecars.policy.bridge.manifests import Container, Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View, concerns
@@ -106,11 +107,13 @@ def kind_of(waiting: Iterable[SeenPod], parts: tuple[Part, ...], kinds: Mapping[
     return guard, next((f"{it.name}: {it.unguarded}" for it in waiting if it.unguarded), "")
 
 
-def problem_of(pod: Pod, *, exclusive: bool, gres: str = "", claims: bool = False) -> str:
+def problem_of(
+    pod: Pod, *, exclusive: bool, gres: str = "", claims: bool = False, extended: Collection[str] = BUILT_IN
+) -> str:
     """Why the pod can't run beside Slurm's own jobs; "" if it can.
 
     `exclusive`: its job has whole nodes. `gres`: what the job requests for its devices. `claims`: the pod has
-    ResourceClaims for some.
+    ResourceClaims for some. `extended`: the extended resources that are GRES.
     """
     if constraint(pod):
         return (
@@ -127,6 +130,12 @@ def problem_of(pod: Pod, *, exclusive: bool, gres: str = "", claims: bool = Fals
             "the device plugin doesn't know which devices Slurm gives to its own jobs on this node: request the whole "
             f'node with the annotation {bridge.WISHES}exclusive: "true"'
         )
+    unknown = next((name for name in _extended(pod) if name not in extended), "")
+    if unknown and not exclusive:
+        return (
+            f"{unknown} is no GRES of Slurm, so that its own jobs on this node may use the same devices: request the "
+            f'whole node with the annotation {bridge.WISHES}exclusive: "true"'
+        )
     level = pod.spec.resources
     if all(_bounded(level.requests, level.limits, name) for name in _BOUNDED):
         return ""
@@ -141,6 +150,16 @@ def problem_of(pod: Pod, *, exclusive: bool, gres: str = "", claims: bool = Fals
 
 
 _BOUNDED = ("cpu", "memory")
+
+
+def _extended(pod: Pod) -> list[str]:
+    """The extended resources that the pod requests: names with a domain that isn't Kubernetes' own."""
+    names = {
+        name
+        for it in (*pod.spec.containers, *pod.spec.init_containers)
+        for name in (*it.resources.requests, *it.resources.limits)
+    }
+    return sorted(name for name in names if "/" in name and not name.partition("/")[0].endswith("kubernetes.io"))
 
 
 def _unbounded(container: Container) -> str:

@@ -60,8 +60,10 @@ def shape_or_problem(
         return None, str(error)
 
 
-def _unguarded(pod: Pod, shape: Shape, claims: PodClaims) -> str:
-    return guards.problem_of(pod, exclusive=shape.exclusive, gres=shape.gres, claims=bool(claims.claims))
+def _unguarded(pod: Pod, shape: Shape, claims: PodClaims, rules: Rules) -> str:
+    return guards.problem_of(
+        pod, exclusive=shape.exclusive, gres=shape.gres, claims=bool(claims.claims), extended=rules.extended
+    )
 
 
 def pod_of(
@@ -74,6 +76,7 @@ def pod_of(
     unbound_seconds: float = 0.0,
     lost: bool = False,
     claims: PodClaims = NONE,
+    rules: Rules = NO_RULES,
 ) -> records.Pod:
     """The pod for `decide`. `sent`: the node of a release that was sent; `lost`: its Kubernetes node is gone."""
     meta, spec = pod.metadata, pod.spec
@@ -107,7 +110,7 @@ def pod_of(
         unsized=claims.missing if waits else group.problem,
         shape=shape,
         problem=problem,
-        unguarded=_unguarded(pod, shape, claims) if shape is not None and gated else "",
+        unguarded=_unguarded(pod, shape, claims, rules) if shape is not None and gated else "",
         unbound_seconds=unbound_seconds,
         unbound_reason=_tried(pod.status.condition("PodScheduled")),
         claims=claims.claims,

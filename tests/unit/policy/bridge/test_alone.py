@@ -51,6 +51,27 @@ def test_all_devices_that_a_guard_has_count_when_the_requests_of_its_pod_are_not
     assert "job 7 has 2 of 4 gpu" in words(dataclasses.replace(GUARD, own=own), changed)
 
 
+def test_a_pod_that_requests_whole_nodes_gets_none_where_other_jobs_may_be() -> None:
+    pod = dataclasses.replace(WAITS, shape=dataclasses.replace(SHAPE, exclusive=True))
+    assert act(pod, jobs=(GUARD,), gres=NODE) == (Release(pod, 7, "a", 1000),)
+    assert "other jobs may be on the nodes of job 7" in words(dataclasses.replace(GUARD, own=Own()), pod)
+
+
+def test_what_a_pod_may_not_be_beside_slurms_jobs_counts_at_its_release() -> None:
+    """Its user can change its annotations after the submission."""
+    pod = dataclasses.replace(POD, job=7, unguarded="request the whole node")
+    assert "pod can't run there: request the whole node" in words(dataclasses.replace(GUARD, own=Own()), pod)
+    external = dataclasses.replace(RUNNING)
+    assert act(pod, jobs=(external,)) == (Release(pod, 7, "a", 1000),)
+
+
+def test_a_pod_of_which_not_everything_is_known_is_released_on_whole_nodes_alone() -> None:
+    """Its user can write a wrong annotation after the submission."""
+    pod = dataclasses.replace(POD, job=7, shape=None, problem="annotation x doesn't exist")
+    assert "what pod may use is not known: annotation x" in words(dataclasses.replace(GUARD, own=Own()), pod)
+    assert act(pod, jobs=(GUARD,), gres=NODE) == (Release(pod, 7, "a", 1000),)
+
+
 def test_a_pod_without_devices_shares_its_node() -> None:
     pod = dataclasses.replace(POD, job=7)
     guard = dataclasses.replace(GUARD, own=Own())

@@ -258,6 +258,13 @@ def test_only_a_pod_with_the_whole_node_may_have_devices_of_a_plugin() -> None:
     assert "request the whole node" in problem_of(pod, exclusive=False, gres="gres/gpu:1")
 
 
+def test_a_pod_with_devices_that_slurm_does_not_count_needs_whole_nodes() -> None:
+    pod = spec(resources={"limits": {**BOUNDS, "fpga.example/card": "1", "ephemeral-storage": "1Gi"}})
+    assert "fpga.example/card is no GRES of Slurm" in problem_of(pod, exclusive=False)
+    assert problem_of(pod, exclusive=True) == ""
+    assert problem_of(pod, exclusive=False, extended=["fpga.example/card"]) == "", "its GRES counts"
+
+
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_devices_by_claim_are_refused_because_slurms_indices_are_those_of_its_own_node(exclusive: bool) -> None:
     found = problem_of(spec(resources={"limits": BOUNDS}), exclusive=exclusive, claims=True)

@@ -112,7 +112,7 @@ class Effects:
         """Apply the actions, all at the same time. Submissions continue after this returns. False if some are left.
 
         Of each kind only some are applied, because no job is looked at meanwhile, and conditions beside other changes
-        every few seconds alone. What is left out is decided again. Events wait while there are many changes.
+        every few seconds alone. What is left out is decided again. Events wait beside many changes.
         """
         kinds: defaultdict[type[Action], list[Action]] = defaultdict(list)
         for action in actions:

@@ -145,7 +145,7 @@ class Volume:
             return None
 
     def prune(self, keep: int, protected: Collection[str]) -> list[str]:
-        """Delete the oldest versions beyond `keep`, never the current one, nor one of `protected`. Returns their names."""
+        """Delete the oldest versions beyond `keep`, but not the current one or `protected`. Returns their names."""
         stay = {self.current(), *protected}
         old = sorted(
             (item for item in self._versions.iterdir() if item.name not in stay and not item.name.startswith(".")),

@@ -46,7 +46,7 @@ class JobBook:
         """Whether nothing is to be read until something changes."""
         self._names: tuple[object, ...] = ()
         self._jobs: dict[int, tuple[tuple[object, ...], Job]] = {}
-        """The jobs of the last pass, each after what it was made of: of thousands of jobs, few change in each pass."""
+        """The jobs of the last pass, each after all that it is computed from. Few jobs of thousands change."""
 
     def states(self, listed: Mapping[int, frozenset[str]], now: float, *, again: bool = False) -> bool:
         """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed.

@@ -128,9 +128,8 @@ class Announced(Effects):
         nothing: Any = None
         self.notes: list[str] = []
         events: Any = self
-        super().__init__(
-            *[nothing] * 3, events, *[nothing] * 3, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None
-        )
+        parts = (nothing, nothing, nothing, events, nothing, nothing, nothing)
+        super().__init__(*parts, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
 
     def emit(self, about: object, kind: str, reason: str, action: str, note: str) -> None:
         self.notes.append(note)

@@ -106,6 +106,24 @@ async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(slu
 
 
 @scenario
+async def a_job_that_its_user_has_started_gets_its_admin_comment_while_it_runs(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    job_id = await slurm.call(protocol.submit_external(ONE), user=USER)
+    release = protocol.Request("POST", f"job/{job_id}", body={"hold": False}, read=lambda answer: None)
+    await slurm.call(release, user=USER)
+    await run(job_id, 1)
+
+    async def look() -> ExternalJob | None:
+        found = await job(slurm, job_id)
+        return found if "RUNNING" in found.states else None
+
+    assert (await slurm.until("the job to run", look)).admin_comment == ""
+    await slurm.call(protocol.start_external(job_id, "ours"))
+    found = await job(slurm, job_id)
+    assert (found.admin_comment, "RUNNING" in found.states) == ("ours", True)
+
+
+@scenario
 async def a_guard_is_a_batch_job_that_waits_for_its_start(slurm: Target, run: Run) -> None:
     await fresh(slurm)
     request = dataclasses.replace(ONE, guard=True)

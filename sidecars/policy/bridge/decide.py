@@ -288,6 +288,10 @@ def _with_job(
         for pod in members:
             yield Report(pod, Why.INCOMPLETE, text or f"{len(members)} of {size} pods of {pod.group} exist")
         return
+    if job.phase is Phase.RUNNING and not job.confirmed and not job.comment.by_user:
+        # Its user has let it start. Without an admin comment, he could hide the job's end from the bridge.
+        yield Start(job)
+        return
     if job.phase is Phase.RUNNING:
         yield from _running(job, members, used, view, blockers)
         return

@@ -120,6 +120,8 @@ class JobBook:
         self._all_read = False
         comment = comment_of(record) if record is not None else None
         former = self._records.get(job_id)
+        if record is not None and former is not None and _has_begun(former, record):
+            comment = former[1]
         if record is not None and comment is not None:
             if former is not None and former[1] == comment and not record.allocations:
                 # What an ended job had is needed until its pods are gone.
@@ -224,3 +226,10 @@ class JobBook:
             whole = together(its)
             found[whole.job_id] = whole
         return found
+
+
+def _has_begun(former: _Placeholder, record: ExternalJob) -> bool:
+    """Whether it is a user's job for a group that has begun with its former comment, which the user can change."""
+    before, comment = former
+    same = (before.user_name, before.external) == (record.user_name, record.external)
+    return comment.by_user and same and bool(before.allocations) and "PENDING" not in record.states

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from sidecars.policy.bridge.adoption import difference
-from sidecars.policy.bridge.asked import Asked, asked_of
+from sidecars.policy.bridge.asked import Asked
 from sidecars.policy.bridge.records import Action, Cancel, Job, Label, Part, Report, Submit, Why
 from sidecars.policy.bridge.shape import Shape
-from sidecars.slurm.external import ExternalJob
 from tests.unit.policy.bridge.test_decide import JOB, KEY, POD
 from tests.unit.policy.bridge.test_decide import act as act_
 
@@ -58,11 +57,3 @@ def test_a_job_that_requests_enough_is_adopted_beside_a_forged_one_which_is_canc
     assert [it for it in actions if isinstance(it, Label)] == [Label(WAITS, 7)]
     assert [it.job for it in actions if isinstance(it, Cancel)] == [5]
     assert not any(isinstance(it, Submit) for it in actions)
-
-
-@pytest.mark.parametrize(("tasks", "memory"), [(1, 1000), (2, 500)])
-def test_what_a_job_requests_is_by_its_record(tasks: int, memory: int) -> None:
-    record = ExternalJob(
-        *(7, frozenset({"PENDING"})), partition="p,q", tasks=tasks, memory_per_task=memory, gres_per_task="gres/gpu:1"
-    )
-    assert asked_of(record) == Asked(("p", "q"), tasks, 1, memory, "gres/gpu:1")

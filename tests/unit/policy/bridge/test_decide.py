@@ -461,6 +461,12 @@ def test_a_component_that_no_node_fits_shows_slurms_reason_and_is_started_again(
     assert message.startswith("Slurm job 8 waits: PartitionConfig. The partition's configuration excludes the job")
 
 
+def test_no_pod_is_released_by_a_job_whose_comment_its_user_can_change() -> None:
+    """Its user has let it start, and could hide its end from the bridge."""
+    job = dataclasses.replace(RUNNING, confirmed=False)
+    assert act(LABELLED, jobs=(job,)) == (Start(job),)
+
+
 def test_a_waiting_pod_shows_slurms_reason() -> None:
     pending = dataclasses.replace(JOB, phase=Phase.PENDING, reason="OfALaterSlurm")
     message = "Slurm job 7 waits: OfALaterSlurm"

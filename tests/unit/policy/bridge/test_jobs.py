@@ -302,3 +302,24 @@ def test_a_job_of_others_is_not_read_again_when_it_runs_or_has_ended() -> None:
     for at, states in enumerate((RUNNING, CANCELLED), 1):
         found.states({2: states}, at)
         assert found.to_read() == []
+
+
+def test_the_comment_with_which_a_users_job_has_begun_counts_until_its_end() -> None:
+    """Otherwise its user could have the job end, and the pods of its group run on beside those of others."""
+    begun = dataclasses.replace(RUNS, comment=f"{bridge.BY_USER}team/g", admin_comment="")
+    found = book(begun)
+    found.states({1: CANCELLED}, 1)
+    found.details(1, dataclasses.replace(begun, states=CANCELLED, comment="mine", allocations=()))
+    [job] = found.jobs({}, {"n1": "a"}).values()
+    assert (job.phase, job.comment.group, job.slots) == (Phase.ENDED, "group/g", (("a", 2),))
+    other = dataclasses.replace(begun, user_name="eve")
+    found.details(1, dataclasses.replace(other, states=CANCELLED, comment="mine"))
+    assert found.jobs({}, {}) == {}, "the id is another job's after a loss of Slurm's state"
+
+
+def test_the_comment_of_a_users_job_that_waits_can_change() -> None:
+    waits = dataclasses.replace(OURS, comment=f"{bridge.BY_USER}team/g")
+    found = book(waits)
+    found.details(1, dataclasses.replace(waits, comment=f"{bridge.BY_USER}team/h"))
+    [job] = found.jobs({}, {}).values()
+    assert job.comment.group == "group/h"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -20,6 +21,12 @@ echo "hello from $SLURM_JOB_ID"
 echo oops >&2
 printf 'bytes \\377\\n'
 ls /run/slurm-logs || echo "closed to jobs"
+"""
+LAST_WORDS = """#!/bin/sh
+echo first
+until [ -e /data/end ]; do sleep 0.2; done
+seq -f 'line %.0f' 20000
+echo last
 """
 HOSTILE = """#!/bin/sh
 echo mine
@@ -136,3 +143,19 @@ def test_another_users_file_is_not_printed_through_a_jobs_link(logging: Slurm) -
 
 def test_the_other_workers_run_jobs_as_before(logging: Slurm) -> None:
     assert logging.login("srun", "--nodelist=slinky-0", "hostname").strip() == "slinky-0"
+
+
+def test_a_worker_that_is_drained_and_deleted_prints_the_last_lines_of_its_job(logging: Slurm) -> None:
+    job = submit(logging, LAST_WORDS, "--output=/data/%j.out")
+    printed(logging, job, "first")
+    with ThreadPoolExecutor(1) as threads:
+        words = ("-n", "slurm", "logs", "--follow", POD, "-c", "logs")
+        log = threads.submit(logging.kubernetes.kubectl, *words, timeout=240)
+        try:
+            logging.kubernetes.kubectl("-n", "slurm", "scale", KIND, NAME, "--replicas=0")
+            until("the worker to be drained", lambda: "drain" in logging.nodes().get(NODE, "") or None, 90)
+        finally:
+            logging.worker(POD, "touch", "/data/end")
+        # The pod is deleted as soon as its job has ended.
+        found = [line for line in map(json.loads, log.result().splitlines()) if line.get("job") == job]
+    assert [line["message"] for line in found] == ["first", *(f"line {n}" for n in range(1, 20_001)), "last"]

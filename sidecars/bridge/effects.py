@@ -116,7 +116,7 @@ class Effects:
         """Apply the actions, all at the same time. Submissions continue after this returns. False if some are left.
 
         Of each kind only some are applied, because no job is looked at meanwhile, and conditions beside other changes
-        every few seconds alone. What is left out is decided again. Events wait while there are many changes.
+        every few seconds alone. What is left out is decided again. Events wait beside many changes.
         """
         kinds: defaultdict[type[Action], list[Action]] = defaultdict(list)
         for action in actions:
@@ -155,7 +155,7 @@ class Effects:
         return bool(left) and (not self._many or self._now() - left[0][0] >= EVENTS_SECONDS)
 
     async def _write_events(self) -> None:
-        """Those that wait, the oldest first, until there are many changes again."""
+        """Those that wait, the oldest first, until many changes come again."""
         while self._may_write_events():
             for _ in range(min(EVENTS_AT_ONCE, len(self._events_left))):
                 _, pod, reason, note = self._events_left.popleft()

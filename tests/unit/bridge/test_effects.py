@@ -108,13 +108,11 @@ class Announced(Effects):
     """Sends nothing, and has a Normal Event for each cancellation, but a Warning for that of job 0."""
 
     def __init__(self, clock: list[float]) -> None:
-        nothing: Any = None
         self.notes: list[str] = []
         self.written = asyncio.Event()
-        events: Any = self
-        super().__init__(
-            *[nothing] * 3, events, *[nothing] * 3, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None
-        )
+        doubles: list[Any] = [None] * 7
+        doubles[3] = self
+        super().__init__(*doubles, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
 
     def emit(self, about: object, kind: str, reason: str, action: str, note: str) -> None:
         self.notes.append(note)

@@ -64,8 +64,11 @@ MANY = 20
 EVENTS_SECONDS = 30.0
 """For so long at the most."""
 
-_EVENTS_AT_ONCE = 50
-"""Events that have waited and are written after one pass. The recorder drops some if several hundred are under way."""
+EVENTS_AT_ONCE = 20
+"""Events that have waited and are written at the same time. Each has a few seconds, its wait for others included."""
+
+_ORDER: Mapping[type[Action], int] = {Label: 1, Report: 2}
+"""What is sent after all else: the pods of a job that runs come first, because it has its resources already."""
 
 
 class Effects:
@@ -102,6 +105,7 @@ class Effects:
         self._many = False
         self._events_left: deque[tuple[float, Pod, BridgeEvent, str]] = deque()
         """Events that wait, each after when it happened."""
+        self._writing: asyncio.Task[None] | None = None
         self._turn = 0
         self.slurm_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes that have an external record."""
@@ -122,15 +126,16 @@ class Effects:
         if reports:
             kinds[Report] = reports
         chosen: list[Action] = []
-        for kind, its in kinds.items():
+        for kind, its in sorted(kinds.items(), key=lambda it: _ORDER.get(it[0], 0)):
             most = MOST_SUBMISSIONS - len(self._submissions) if kind is Submit else MOST_AT_ONCE
             # One that always fails must not keep others out. Submissions are in order, and a failed one waits.
             start = self._turn % len(its) if len(its) > most and kind is not Submit else 0
             chosen += (its[start:] + its[:start])[: max(0, most)]
         self._turn += MOST_AT_ONCE
         await asyncio.gather(*(self._apply(action) for action in chosen))
-        self._write_events()
-        return len(chosen) == sum(map(len, kinds.values())) and not self._events_left
+        if self._may_write_events() and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._write_events(), name="events that have waited")
+        return len(chosen) == sum(map(len, kinds.values()))
 
     def _reports(self, reports: list[Action], *, alone: bool) -> list[Action]:
         """Those of the conditions that are written now."""
@@ -145,20 +150,24 @@ class Effects:
         self._reported_at = now
         return [*late]
 
-    def _write_events(self) -> None:
-        """Some of the Events that wait, the oldest first."""
-        now = self._now()
-        for _ in range(min(_EVENTS_AT_ONCE, len(self._events_left))):
-            if self._many and now - self._events_left[0][0] < EVENTS_SECONDS:
-                break
-            _, pod, reason, note = self._events_left.popleft()
-            self._events.emit(reference(pod), "Normal", reason, "Schedule", note)
+    def _may_write_events(self) -> bool:
+        left = self._events_left
+        return bool(left) and (not self._many or self._now() - left[0][0] >= EVENTS_SECONDS)
+
+    async def _write_events(self) -> None:
+        """Those that wait, the oldest first, until many changes come again."""
+        while self._may_write_events():
+            for _ in range(min(EVENTS_AT_ONCE, len(self._events_left))):
+                _, pod, reason, note = self._events_left.popleft()
+                self._events.emit(reference(pod), "Normal", reason, "Schedule", note)
+            await self._events.flush()
 
     async def close(self) -> None:
-        """Give up the submissions that are not answered yet."""
-        for task in self._submissions:
+        """Give up the submissions that are not answered yet, and the Events that wait."""
+        tasks = [*self._submissions, *([self._writing] if self._writing is not None else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._submissions, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _apply(self, action: Action) -> None:
         try:

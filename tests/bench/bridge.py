@@ -4,7 +4,8 @@ The bridge is the real program in a process of its own, with a real kube-apiserv
 limits of requests), slurmctld and slurmrestd. Only the kubelets are simulated. Needs root, as slurmctld is started from
 the images of the local cluster.
 
-`python -m tests.bench.bridge --pods N` runs with fewer pods; `--profile FILE` has cProfile on the bridge.
+`python -m tests.bench.bridge --pods N` runs with fewer pods, `--step burst` this step alone; `--profile FILE` has
+cProfile on the bridge.
 """
 
 import argparse
@@ -57,6 +58,7 @@ BURST = 1_000
 SINGLE = 10
 UNSATISFIABLE = 500
 IDLE_SECONDS = 30.0
+STEPS = ("singles", "burst", "beside_unsatisfiable", "settled")
 ON_A_NODE = 100
 USER = "mail"
 """A user of the image."""
@@ -70,13 +72,15 @@ def bench() -> list[Figure]:
     return measured(PODS_IN_ALL)
 
 
-def measured(pods: int, profile: Path | None = None) -> list[Figure]:
-    """The figures with so many pods at the end."""
+def measured(pods: int, profile: Path | None = None, steps: Sequence[str] = STEPS) -> list[Figure]:
+    """The figures of these steps with so many pods at the end."""
     with TemporaryDirectory() as folder, control_plane(Path(folder) / "kubernetes") as plane:
-        return asyncio.run(_run(Path(folder), plane, pods, profile))
+        return asyncio.run(_run(Path(folder), plane, pods, profile, steps))
 
 
-async def _run(folder: Path, plane: ControlPlane, pods: int, profile: Path | None) -> list[Figure]:
+async def _run(
+    folder: Path, plane: ControlPlane, pods: int, profile: Path | None, steps: Sequence[str]
+) -> list[Figure]:
     async with (
         slurmctld.running(folder / "slurm", LINES) as slurm,
         _slurm(slurm.key) as rest,
@@ -90,7 +94,8 @@ async def _run(folder: Path, plane: ControlPlane, pods: int, profile: Path | Non
         try:
             async with _Stalls(rest) as stalls:
                 found: list[Figure] = []
-                for step in (it.singles, it.burst, it.beside_unsatisfiable, it.settled):
+                done = (it.singles, it.burst, it.beside_unsatisfiable, it.settled)
+                for step in (each for name, each in zip(STEPS, done, strict=True) if name in steps):
                     figures = await step()
                     print(table(figures), file=sys.stderr, flush=True)
                     found += figures
@@ -301,9 +306,8 @@ class _Bench:
             bare.append(took)
             await self._delete([key])
         beside = ("scheduler alone", statistics.median(bare))
-        self._alone = statistics.median(starts)
         return [
-            figure("pod created → Running, median", self._alone, "s", against=beside, most=2),
+            figure("pod created → Running, median", statistics.median(starts), "s", against=beside, most=2),
             figure("pod created → Running, longest", max(starts), "s", against=("scheduler alone", max(bare))),
             figure("scancel → pod deleted, median", statistics.median(ends), "s"),
             figure("scancel → pod deleted, longest", max(ends), "s", most=2),
@@ -314,20 +318,25 @@ class _Bench:
         took: dict[str, float] = {}
         for namespace in (BARE, TENANT):
             bodies = self._bodies(namespace, self._burst)
-            cpu = self.program.cpu()
+            cpu, count = self.program.cpu(), served(self._plane)
             start = time.monotonic()
             keys = await self._create(bodies)
             await until("all are bound", partial(self._all, keys, self._seen.bound))
             took[namespace] = max(self._seen.bound[key] for key in keys) - start
             if namespace == BARE:
                 await self._delete(keys)
+        since = served(self._plane) - count
         await until("all run", partial(self._all, keys, self._seen.running))
         spent = self.program.cpu() - cpu
         beside = ("scheduler alone", took[BARE])
         most = 20 if self._burst == BURST else None
+        name = f"{self._burst} pods created → bound"
+        changes, events = since["PATCH", "pods"] / self._burst, since["POST", "events"] / self._burst
         return [
-            figure(f"{self._burst} pods created → bound", took[TENANT], "s", against=beside, most=most),
-            figure(f"{self._burst} pods created → bound: CPU of the bridge", 1e3 * spent / self._burst, "ms per pod"),
+            figure(name, took[TENANT], "s", against=beside, most=most),
+            figure(f"{name}: CPU of the bridge", 1e3 * spent / self._burst, "ms per pod"),
+            figure(f"{name}: changes of pods until then, by bridge and kubelets", changes, "per pod"),
+            figure(f"{name}: Events until then, of bridge and scheduler", events, "per pod"),
         ]
 
     async def beside_unsatisfiable(self) -> list[Figure]:
@@ -376,5 +385,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bridge")
     parser.add_argument("--pods", type=int, default=PODS_IN_ALL)
     parser.add_argument("--profile", type=Path, help="where cProfile writes what the bridge did")
+    parser.add_argument("--step", action="append", choices=STEPS, help="this step alone; may be repeated")
     given = parser.parse_args()
-    print(table(measured(given.pods, given.profile)))
+    print(table(measured(given.pods, given.profile, given.step or STEPS)))

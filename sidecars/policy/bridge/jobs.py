@@ -46,7 +46,7 @@ class JobBook:
         """Whether nothing is to be read until something changes."""
         self._names: tuple[object, ...] = ()
         self._jobs: dict[int, tuple[tuple[object, ...], Job]] = {}
-        """The jobs of the last pass, each after all that it is computed from. Few jobs of thousands change."""
+        """The jobs of the last pass, each after what it comes from: of thousands of jobs, few change in each pass."""
 
     def states(self, listed: Mapping[int, frozenset[str]], now: float, *, again: bool = False) -> bool:
         """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed.
@@ -203,9 +203,9 @@ class JobBook:
             states = self._states.get(job_id) or self._gone.get(job_id)
             if states is not None:
                 current = self._read.get(job_id) == states
-                made_of = record, comment, states, current, frozenset(shapes.get(job_id, ()))
+                facts = record, comment, states, current, frozenset(shapes.get(job_id, ()))
                 former = known.get(job_id)
-                if former is not None and former[0] == made_of:
+                if former is not None and former[0] == facts:
                     job = former[1]
                 else:
                     job = job_of(
@@ -216,7 +216,7 @@ class JobBook:
                         guard_nodes=guard_nodes,
                         devices=devices,
                     )
-                self._jobs[job_id] = made_of, job
+                self._jobs[job_id] = facts, job
                 # The other components of a job that a user has submitted need not be external ones.
                 if record.het_id and not comment.by_user:
                     components[record.het_id].append(job)

@@ -1,10 +1,12 @@
 """Which changes are sent together."""
 
+import asyncio
 from typing import Any, cast
 
 import msgspec
 
 from sidecars.bridge.effects import (
+    EVENTS_AT_ONCE,
     EVENTS_SECONDS,
     MANY,
     MOST_AT_ONCE,
@@ -19,8 +21,10 @@ from sidecars.policy.bridge.records import (
     Cancel,
     DeletePod,
     GroupKey,
+    Label,
     Part,
     Pod,
+    Release,
     Report,
     Submit,
     Why,
@@ -125,14 +129,17 @@ class Announced(Effects):
     """Sends nothing, and has a Normal Event for each cancellation, but a Warning for that of job 0."""
 
     def __init__(self, clock: list[float]) -> None:
-        nothing: Any = None
         self.notes: list[str] = []
-        events: Any = self
-        parts = (nothing, nothing, nothing, events, nothing, nothing, nothing)
-        super().__init__(*parts, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
+        self.written = asyncio.Event()
+        doubles: list[Any] = [None] * 7
+        doubles[3] = self
+        super().__init__(*doubles, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
 
     def emit(self, about: object, kind: str, reason: str, action: str, note: str) -> None:
         self.notes.append(note)
+
+    async def flush(self) -> None:
+        await self.written.wait()
 
     async def _apply(self, action: Action) -> None:
         assert isinstance(action, Cancel)
@@ -141,42 +148,75 @@ class Announced(Effects):
         else:
             self._event(MANIFEST, "Warning", BridgeEvent.NOT_BOUND, "0")
 
+    async def announced(self) -> list[str]:
+        """The Events that are written, when no more follow."""
+        self.written.set()
+        if self._writing is not None:
+            await self._writing
+        return self.notes
+
 
 def cancels(*numbers: int) -> list[Action]:
     return [Cancel(number, "") for number in numbers]
 
 
+def texts(first: int, last: int) -> list[str]:
+    return [str(number) for number in range(first, last + 1)]
+
+
 async def test_events_of_few_changes_are_written_with_them() -> None:
     effects = Announced([100.0])
-    assert await effects.apply(cancels(*range(1, MANY + 1)))
-    assert effects.notes == [str(number) for number in range(1, MANY + 1)]
+    await effects.apply(cancels(*range(1, MANY + 1)))
+    assert effects.notes == texts(1, MANY)
 
 
 async def test_events_wait_in_their_order_while_there_are_many_changes_but_for_warnings() -> None:
     effects = Announced([100.0])
-    assert not await effects.apply(cancels(*range(MANY + 1)))
-    assert effects.notes == ["0"]
-    assert await effects.apply(cancels(MANY + 1))
-    assert effects.notes == [str(number) for number in range(MANY + 2)]
+    await effects.apply(cancels(*range(MANY + 1)))
+    assert await effects.announced() == ["0"]
+    await effects.apply(cancels(MANY + 1))
+    assert await effects.announced() == texts(0, MANY + 1)
 
 
 async def test_no_event_waits_for_long() -> None:
     clock = [100.0]
     effects = Announced(clock)
-    first, second = range(1, MANY + 2), range(MANY + 2, 2 * MANY + 3)
-    await effects.apply(cancels(*first))
+    await effects.apply(cancels(*range(1, EVENTS_AT_ONCE + 1), 0))
     clock[0] += EVENTS_SECONDS
-    await effects.apply(cancels(*second))
-    assert effects.notes == [str(number) for number in first]
+    await effects.apply(cancels(*range(EVENTS_AT_ONCE + 1, EVENTS_AT_ONCE + MANY + 2)))
+    assert await effects.announced() == ["0", *texts(1, EVENTS_AT_ONCE)]
 
 
-async def test_events_that_waited_are_written_some_at_a_time_until_none_is_left() -> None:
+async def test_of_the_events_that_waited_only_some_are_under_way() -> None:
     effects = Announced([100.0])
     await effects.apply(cancels(*range(1, MOST_AT_ONCE + 1)))
-    assert effects.notes == []
-    passes = 0
-    while not await effects.apply([]):
-        passes += 1
-        assert passes < MOST_AT_ONCE
-    assert passes
-    assert effects.notes == [str(number) for number in range(1, MOST_AT_ONCE + 1)]
+    await effects.apply([])
+    await effects.apply([])
+    await asyncio.sleep(0)
+    assert effects.notes == texts(1, EVENTS_AT_ONCE)
+    assert await effects.announced() == texts(1, MOST_AT_ONCE)
+
+
+async def test_events_that_waited_stop_when_there_are_many_changes_again() -> None:
+    effects = Announced([100.0])
+    await effects.apply(cancels(*range(1, MOST_AT_ONCE + 1)))
+    await effects.apply([])
+    await asyncio.sleep(0)
+    await effects.apply(cancels(*range(MOST_AT_ONCE + 1, MOST_AT_ONCE + MANY + 2)))
+    assert await effects.announced() == texts(1, EVENTS_AT_ONCE)
+    await effects.apply([])
+    assert await effects.announced() == texts(1, MOST_AT_ONCE + MANY + 1)
+
+
+async def test_a_bridge_that_ends_does_not_wait_for_its_events() -> None:
+    effects = Announced([100.0])
+    await effects.apply(cancels(*range(1, MOST_AT_ONCE + 1)))
+    await effects.apply([])
+    await effects.close()
+    assert len(effects.notes) <= EVENTS_AT_ONCE
+
+
+async def test_pods_are_released_before_others_get_their_label() -> None:
+    effects = Recorded([100.0])
+    await effects.apply([Label(POD, 1), Release(POD, 1, "k1", 0), CANCEL])
+    assert effects.sent == [Release(POD, 1, "k1", 0), CANCEL, Label(POD, 1)]

@@ -209,6 +209,8 @@ def test_a_job_is_the_same_object_until_something_that_it_is_made_of_changes() -
     found.states({1: frozenset({"SUSPENDED"})}, 1)
     assert found.jobs({}, nodes)[1].phase is Phase.STOPPED
     found.states({1: RUNNING}, 2)
+    found.details(1, RUNS)
+    assert found.jobs({}, nodes)[1].slots == (("k1", 2),)
     found.details(1, dataclasses.replace(RUNS, allocations=(Allocation("n1", 1),)))
     assert found.jobs({}, nodes)[1].slots == (("k1", 1),)
     found.stale(1)

@@ -80,6 +80,21 @@ def test_set_user_id_programs_of_the_jail_have_no_effect(slurm: JailedSlurm) -> 
     assert slurm.run("srun", "/become-root", "-u").stdout == f"{jailed.USER}\n"
 
 
+def test_a_jail_on_a_volume_that_the_worker_can_not_write_to_is_read_only_for_jobs_except_for_its_mounts(
+    slurm: JailedSlurm,
+) -> None:
+    slurm.run("srun", "true")
+    slurm.run("mount", "--bind", VOLUME, VOLUME, user=0)
+    slurm.run("mount", "-o", "remount,bind,ro", VOLUME, user=0)
+    try:
+        write = "cat /etc/os-release; echo x 2>/dev/null >/etc/x || echo no; echo yes >/home/alice/x; cat /home/alice/x"
+        assert slurm.run("srun", "sh", "-c", write).stdout == "jail first\nno\nyes\n"
+        slurm.plugstack(*MOUNTS, "mount=/opt")
+        assert "doesn't exist, and can't be created" in refused(slurm)
+    finally:
+        slurm.run("umount", VOLUME, user=0)
+
+
 def test_what_a_step_mounts_is_gone_with_it_and_was_never_seen_by_the_worker(slurm: JailedSlurm) -> None:
     before = slurm.run("cat", "/proc/1/mountinfo", user=0).stdout
     slurm.run("srun", "true")

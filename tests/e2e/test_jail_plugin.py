@@ -161,6 +161,20 @@ def moved(slurm: JailedSlurm, path: str) -> Iterator[None]:
         place.with_name(f"{place.name}.moved").rename(place)
 
 
+def test_the_epilog_of_a_refused_task_does_not_run_on_the_root_of_the_worker(slurm: JailedSlurm) -> None:
+    epilog = slurm.root / "tmp/epilog"
+    epilog.write_text("#!/bin/sh\ncat /etc/os-release >/tmp/escaped\n")
+    epilog.chmod(0o755)
+    option = "--task-epilog=/tmp/epilog"
+    slurm.run("srun", option, "true")
+    escaped = slurm.root / "tmp/escaped"
+    assert escaped.read_text() == "jail first\n"
+    escaped.unlink()
+    with moved(slurm, f"{VOLUME}/current"):
+        assert "the jail isn't filled" in refused(slurm, option)
+    assert not escaped.exists()
+
+
 FIRST = f"{VOLUME}/versions/first"
 
 

@@ -250,7 +250,7 @@ static const char *path_of(int file)
 static int open_target(int root, const char *path, bool is_folder)
 {
 	char *copy = strdup(path), *rest = copy, *part = NULL;
-	int here = dup(root);
+	int here = copy ? dup(root) : -1;
 
 	while (copy && here >= 0 && (part = strsep(&rest, "/"))) {
 		bool last = !rest;
@@ -354,15 +354,46 @@ failed:
 	return -1;
 }
 
+/* Of this thread and what it starts. First, because only files of this namespace can be mounted in it. */
+static bool own_namespace(void)
+{
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
+		return refuse("no mount namespace: %s: slurmd must run privileged", strerror(errno));
+	return true;
+}
+
+/*
+ * A root without programs. slurmstepd would run srun's --task-epilog after a task that was refused, on the root of the
+ * worker. Returns whether it can't.
+ */
+static bool enter_cell(void)
+{
+	int root = -1;
+	bool done = false;
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) ||
+	    mount("tmpfs", "/mnt", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755"))
+		return false;
+	root = open("/mnt", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	for (size_t index = 0; root >= 0 && index < sizeof(always) / sizeof(always[0]); index++) {
+		if (!bind_path(root, always[index]))
+			goto out;
+	}
+	done = root >= 0 && !fchdir(root) && !syscall(SYS_pivot_root, ".", ".") && !umount2(".", MNT_DETACH) && !chdir("/");
+out:
+	if (root >= 0)
+		close(root);
+	return done;
+}
+
 static bool enter_jail(void)
 {
 	const char *folder = word("root");
 	struct stat found;
 	int version, root;
 
-	/* This thread and what it starts. First, because only files of this namespace can be mounted in it. */
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
-		return refuse("no mount namespace: %s: slurmd must run privileged", strerror(errno));
+	if (!own_namespace())
+		return false;
 	version = open_version(folder);
 	if (version < 0)
 		return false;
@@ -403,8 +434,17 @@ static bool is_of_user(spank_t spank)
 	return step != SLURM_EXTERN_CONT;
 }
 
+static bool is_batch(spank_t spank)
+{
+	uint32_t step = 0;
+
+	return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step == SLURM_BATCH_SCRIPT;
+}
+
 int slurm_spank_init_post_opt(spank_t spank, int argc, char *argv[])
 {
+	char kept[sizeof(reason)];
+
 	if (spank_context() != S_CTX_REMOTE || !is_of_user(spank))
 		return 0;
 	words_count = argc;
@@ -416,8 +456,16 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char *argv[])
 		state = OUTSIDE;
 	else
 		state = enter_jail() ? INSIDE : REFUSED;
-	if (state == REFUSED)
-		slurm_error("slurm-jail: %s", reason);
+	if (state != REFUSED)
+		return 0;
+	slurm_error("slurm-jail: %s", reason);
+	/* A batch script has no --task-epilog, and its output, which is to have the reason, is opened later. */
+	if (is_batch(spank))
+		return 0;
+	memcpy(kept, reason, sizeof(kept));
+	if (!enter_cell())
+		return -1;
+	memcpy(reason, kept, sizeof(kept));
 	return 0;
 }
 

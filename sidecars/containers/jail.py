@@ -112,7 +112,7 @@ class Volume:
             return {"source": str(found["source"]), "digest": str(found["digest"])}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ContainerError(
-                f"{file}: {error!r}: this version isn't complete. Delete {file.parent}, to fill it again"
+                f"{file}: {error!r}: this version isn't complete. To fill it again, delete its folder"
             ) from None
 
     def prepare(self, name: str, mounts: Sequence[str]) -> None:
@@ -145,7 +145,7 @@ class Volume:
             return None
 
     def prune(self, keep: int, protected: Collection[str]) -> list[str]:
-        """Delete the oldest versions beyond `keep`, but not the current one or `protected`. Returns their names."""
+        """Delete the oldest versions beyond `keep`, never the current one or `protected` ones. Returns their names."""
         stay = {self.current(), *protected}
         old = sorted(
             (item for item in self._versions.iterdir() if item.name not in stay and not item.name.startswith(".")),

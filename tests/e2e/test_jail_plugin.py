@@ -80,6 +80,21 @@ def test_set_user_id_programs_of_the_jail_have_no_effect(slurm: JailedSlurm) -> 
     assert slurm.run("srun", "/become-root", "-u").stdout == f"{jailed.USER}\n"
 
 
+def test_a_jail_on_a_volume_that_the_worker_can_not_write_to_is_read_only_for_jobs_except_for_its_mounts(
+    slurm: JailedSlurm,
+) -> None:
+    slurm.run("srun", "true")
+    slurm.run("mount", "--bind", VOLUME, VOLUME, user=0)
+    slurm.run("mount", "-o", "remount,bind,ro", VOLUME, user=0)
+    try:
+        write = "cat /etc/os-release; echo x 2>/dev/null >/etc/x || echo no; echo yes >/home/alice/x; cat /home/alice/x"
+        assert slurm.run("srun", "sh", "-c", write).stdout == "jail first\nno\nyes\n"
+        slurm.plugstack(*MOUNTS, "mount=/opt")
+        assert "doesn't exist, and can't be created" in refused(slurm)
+    finally:
+        slurm.run("umount", VOLUME, user=0)
+
+
 def test_what_a_step_mounts_is_gone_with_it_and_was_never_seen_by_the_worker(slurm: JailedSlurm) -> None:
     before = slurm.run("cat", "/proc/1/mountinfo", user=0).stdout
     slurm.run("srun", "true")
@@ -125,7 +140,9 @@ def test_a_worker_without_the_plugin_runs_no_step_and_a_slurmd_does_not_start(sl
     refused(slurm, "--time=1", command=without_plugin(slurm))
     without_plugin(slurm, missing)
     shutil.copy(slurm.root / "etc/slurm/slurm.key", slurm.root / "tmp/own")
-    slurmd = ("timeout", "30", "slurmd", "-D", "-N", "worker", "-f", "/tmp/own/slurm.conf")  # noqa: S108
+    # Not in /run of the one that runs: it would take over its socket.
+    run = "mount -t tmpfs tmpfs /run; mkdir /run/slurm; exec timeout 30 slurmd -D -N worker -f /tmp/own/slurm.conf"
+    slurmd = ("unshare", "--mount", "sh", "-euc", run)
     start = slurm.run(*slurmd, user=0, check=False)
     assert start.returncode not in (0, 124), start
     assert "slurm_jail.so.missing" in start.stderr, start
@@ -142,6 +159,20 @@ def moved(slurm: JailedSlurm, path: str) -> Iterator[None]:
         if place.is_symlink():
             place.unlink()
         place.with_name(f"{place.name}.moved").rename(place)
+
+
+def test_the_epilog_of_a_refused_task_does_not_run_on_the_root_of_the_worker(slurm: JailedSlurm) -> None:
+    epilog = slurm.root / "tmp/epilog"
+    epilog.write_text("#!/bin/sh\ncat /etc/os-release >/tmp/escaped\n")
+    epilog.chmod(0o755)
+    option = "--task-epilog=/tmp/epilog"
+    slurm.run("srun", option, "true")
+    escaped = slurm.root / "tmp/escaped"
+    assert escaped.read_text() == "jail first\n"
+    escaped.unlink()
+    with moved(slurm, f"{VOLUME}/current"):
+        assert "the jail isn't filled" in refused(slurm, option)
+    assert not escaped.exists()
 
 
 FIRST = f"{VOLUME}/versions/first"

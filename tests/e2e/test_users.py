@@ -282,8 +282,8 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
     until("all daemons to know the new user", lambda: known_to(peopled, "grace") == set(DAEMONS) or None, left())
     assert ssh(peopled, "true", user="grace", host=worker) is None
     peopled.login("scancel", "--user=ada")
-    until("a job of the new user through the REST API", lambda: rest("grace"), left())
     until("srun of the new user", lambda: ssh(peopled, "srun id -un", user="grace") == "grace\n" or None, left())
+    until("a job of the new user through the REST API", lambda: rest("grace"), left())
     print(f"the new user everywhere {time.monotonic() - started:.1f} s after the directory had it")
     until("ssh to be refused again", lambda: ssh(peopled, "true", user="ada", host=worker) is None or None, 60)
     assert pods(peopled) == before

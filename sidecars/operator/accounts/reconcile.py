@@ -25,6 +25,8 @@ from sidecars.workloads.resources import Controller, ResourceError
 
 EVERY = 60.0
 """Seconds between two readings of slurmdbd."""
+FIRST_USERS_SECONDS = 60.0
+"""How long to wait for the first users in a Secret that exists without its key: a directory's come soon after it."""
 USERS_SECONDS = 0.5
 """Seconds until the pass over declared users has surely looked at them."""
 ROUNDS = 4
@@ -132,7 +134,8 @@ def _until_users_settle(runtime: Runtime, key: Key, controller: Controller) -> f
     """Seconds until slurmctld can have the users of the operating system that are declared beside these, 0 if it has.
 
     slurmctld looks the number of a user up when slurmdbd reports the user, and of one that doesn't exist then only once
-    an hour. Users that are declared wrongly, or nowhere, are not waited for.
+    an hour. Users that are declared wrongly, or nowhere, are not waited for, and those that are to come for a bounded
+    time.
     """
     reference = controller.spec.users_ref
     try:
@@ -140,6 +143,10 @@ def _until_users_settle(runtime: Runtime, key: Key, controller: Controller) -> f
     except NotReadError:
         return USERS_SECONDS
     text = secret.data.get(reference.key) if secret is not None and reference is not None else None
+    if text is None and secret is not None:
+        since = runtime.users_awaited.setdefault(key, runtime.now())
+        return USERS_SECONDS if runtime.now() - since < FIRST_USERS_SECONDS else 0.0
+    runtime.users_awaited.pop(key, None)
     if text is None:
         return 0.0
     known, settled_at = runtime.users_settle.get(key, ("", 0.0))

@@ -52,6 +52,9 @@ class Runtime:
     users_settle: dict[Key, tuple[str, float]] = field(default_factory=dict)
     """By Controller that declares users: the digest of the declaration and when its pods have them, by `now`."""
 
+    users_awaited: dict[Key, float] = field(default_factory=dict)
+    """By Controller whose Secret with users exists without its key: since when its accounts wait for them, by `now`."""
+
     switches: Switches = field(default_factory=Switches)
     """Where the switches of topologies are."""
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from sidecars.operator.accounts.reconcile import EVERY, Memories, reconcile
+from sidecars.operator.accounts.reconcile import EVERY, FIRST_USERS_SECONDS, USERS_SECONDS, Memories, reconcile
 from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
 from sidecars.simulate.accounting import Accounting
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.protocol import Request
+from sidecars.workloads.facts import digest
 from tests.support.operator_parts import CONTROLLER, Parts, SlurmConnection
 from tests.support.slurmdbd import by_hand, live
 from tests.unit.policy.accounts.test_plan import declared as plain
@@ -240,6 +241,34 @@ async def test_a_deletion_that_jobs_forbid_is_reported_and_tried_again() -> None
     setting.slurmdbd.with_jobs.clear()
     await setting.run()
     assert set(live(setting.slurmdbd).users) == {"root"}
+
+
+async def test_accounts_wait_for_the_first_users_of_a_secret_but_not_for_ever() -> None:
+    setting = await Setting().connected(**WANTED)
+    parts, users = setting.parts, {"name": "site-users", "key": "users.yaml"}
+    parts.controller(clusterName="slurm", declaredAccountsRef={"name": NAME}, usersRef=users)
+    parts.secret("site-users", {})
+    assert await setting.run() == USERS_SECONDS
+    parts.now += FIRST_USERS_SECONDS - 1
+    assert await setting.run() == USERS_SECONDS
+    assert setting.writes() == 0
+    parts.now += 1
+    assert await setting.run() == EVERY
+    assert set(live(setting.slurmdbd).users) == {"root", "alice"}
+
+
+async def test_accounts_follow_the_first_users_as_soon_as_pods_have_them() -> None:
+    setting = await Setting().connected(**WANTED)
+    parts, users, text = setting.parts, {"name": "site-users", "key": "users.yaml"}, b"users: {alice: {uid: 10001}}"
+    parts.controller(clusterName="slurm", declaredAccountsRef={"name": NAME}, usersRef=users)
+    parts.secret("site-users", {})
+    assert await setting.run() == USERS_SECONDS
+    parts.secret("site-users", {"users.yaml": text})
+    parts.runtime.users_settle[CONTROLLER] = digest(text), parts.now + 6.0
+    assert await setting.run() == 6.0
+    parts.now += 6.0
+    assert await setting.run() == EVERY
+    assert set(live(setting.slurmdbd).users) == {"root", "alice"}
 
 
 async def test_a_controller_that_declares_nothing_has_no_condition_and_nothing_is_asked() -> None:

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sidecars.policy.users.declared import Declared, Group, User, faults
+from sidecars.policy.users.declared import Declared, Group, User, faults, files
+
+MOST_BYTES = 16_384
+"""Of one user: often users change entries of their own, and all users together have a limit."""
 
 _BAD_NAME = re.compile(r"[:\x00-\x1f\x7f]+")
 _NAMELESS = "gid-{}"
@@ -143,6 +146,9 @@ def _users(
         full_name = _BAD_NAME.sub(" ", person.full_name).strip()
         user = User(person.uid, group, [], full_name, person.shell, person.home, keys)
         alone = Declared({person.name: user}, {group: Group(person.gid)} if group is not None else {})
+        if (size := sum(len(text.encode()) for text in files(alone).values())) > MOST_BYTES:
+            left_out.append(f"{place}: it has {size} bytes, and may have {MOST_BYTES}; remove keys, or shorten them")
+            continue
         if wrong := next(faults(alone), None):
             left_out.append(f"{place}: {_reason(wrong)}")
             continue

@@ -157,3 +157,10 @@ def test_more_users_than_the_pods_can_have_are_refused_as_a_whole() -> None:
     crowd = [dataclasses.replace(person(f"u{n}", 10000 + n), full_name="x" * 500) for n in range(2500)]
     with pytest.raises(DirectoryError, match="may have 1000000"):
         merge(NOTHING, crowd, [], NOTHING)
+
+
+def test_one_huge_entry_does_not_stop_the_changes_of_others() -> None:
+    mallory = dataclasses.replace(person("mallory", 10002), ssh_keys=[f"{KEY} {'x' * 1000}"] * 1000)
+    found = together(person("alice", 10001), mallory)
+    assert set(found.declared.users) == {"alice"}
+    assert "may have 16384; remove keys" in found.left_out[0]

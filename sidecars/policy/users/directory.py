@@ -16,6 +16,8 @@ from sidecars.policy.users.declared import Declared, Group, User, faults, files
 MOST_BYTES = 16_384
 """Of one user: often users change entries of their own, and all users together have a limit."""
 
+_SYSTEM = re.compile(r"/(?:bin|boot|etc|lib[0-9]*|root|run|sbin|usr|var/(?:cache|lib|log|run|spool))(?:/.*)?")
+"""Folders that root reads programs or settings from. At login a missing home directory is created as the user's own."""
 _NAMELESS = "gid-{}"
 """The name of a primary group that the directory doesn't have."""
 _LIKE_NAMELESS = re.compile(r"gid-[0-9]+")
@@ -154,6 +156,13 @@ def _users(
         if not f"{person.home or ''}{person.shell}".isprintable():
             left_out.append(
                 f"{place}: its home directory and its shell may contain printable characters only; correct them"
+            )
+            continue
+        if person.home is not None and (
+            ".." in person.home.split("/") or _SYSTEM.fullmatch(re.sub("/[./]*/", "/", person.home))
+        ):
+            left_out.append(
+                f"{place}: its home directory `{person.home}` is one of the system; correct it, or set ldap.home"
             )
             continue
         left_out += [f"{place}: key {number} is not a public key in one line" for number in wrong_keys]

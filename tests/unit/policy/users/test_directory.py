@@ -139,6 +139,22 @@ def test_an_entry_that_would_be_of_the_system_or_break_a_file_is_left_out(entry:
     assert entry.dn in found.left_out[0]
 
 
+@pytest.mark.parametrize(
+    "home",
+    ["/etc", "/root/.ssh", "/usr/local/lib/new", "/var/lib/x", "/home/../etc/x", "//etc/x", "/./etc/x", "/lib64/x"],
+)
+def test_a_home_directory_in_a_folder_of_the_system_is_left_out(home: str) -> None:
+    """pam_mkhomedir would create it as the user's."""
+    found = together(dataclasses.replace(person("mallory", 10001), home=home), person("carol", 10003))
+    assert set(found.declared.users) == {"carol"}
+    assert f"`{home}` is one of the system; correct it, or set ldap.home" in found.left_out[0]
+
+
+@pytest.mark.parametrize("home", ["/home/alice", "/etcetera/alice", "/var/home/alice", "/data/root/alice", "/dev/null"])
+def test_any_other_home_directory_is_taken(home: str) -> None:
+    assert together(dataclasses.replace(person("alice", 10001), home=home)).left_out == []
+
+
 def test_a_wrong_key_is_left_out_and_its_user_stays() -> None:
     alice = dataclasses.replace(person("alice", 10001), ssh_keys=['command="sh" ' + KEY, KEY])
     found = together(alice)

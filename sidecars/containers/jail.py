@@ -127,10 +127,16 @@ class Volume:
             os.close(root)
 
     def switch(self, name: str) -> str | None:
-        """Have jobs that start from now on see this version. Returns the one that they saw before, if any."""
+        """Have jobs that start from now on see this version. Returns the one that they saw before, if any.
+
+        That one is the youngest from now on, see `prune`: jobs still run in it.
+        """
         self.facts(name)
         link = self._folder / "current"
         before = self.current()
+        if before is not None and before != name:
+            with suppress(FileNotFoundError):
+                os.utime(self._versions / before)
         new = self._folder / ".current"
         new.unlink(missing_ok=True)
         new.symlink_to(f"versions/{name}")
@@ -145,7 +151,10 @@ class Volume:
             return None
 
     def prune(self, keep: int, protected: Collection[str]) -> list[str]:
-        """Delete the oldest versions beyond `keep`, never the current one or `protected` ones. Returns their names."""
+        """Delete versions beyond `keep`, never the current one or `protected` ones. Returns their names.
+
+        Those that jobs saw, or that were filled, longest ago are deleted first.
+        """
         stay = {self.current(), *protected}
         old = sorted(
             (item for item in self._versions.iterdir() if item.name not in stay and not item.name.startswith(".")),

@@ -123,6 +123,18 @@ def test_the_oldest_versions_are_deleted_but_never_the_current_one_nor_a_protect
     assert versions(volume) == ["v1", "v3", "v5", "v6"]
 
 
+def test_the_version_that_jobs_have_just_seen_is_not_deleted_however_old_it_is(volume: Volume) -> None:
+    filled(volume, "v1", "v2", "v3", "v4")
+    with volume.locked():
+        volume.switch("v4")
+        volume.switch("v1")
+        volume.switch("v1")
+        volume.fill("v5", "registry/v5", with_file("a"))
+        assert volume.switch("v5") == "v1"
+        assert volume.prune(2, ()) == ["v2", "v3"]
+    assert versions(volume) == ["v1", "v4", "v5"]
+
+
 @pytest.mark.parametrize("name", ["", "none", "..", ".hidden", "-x", "a/b", "V1", "a" * 64, "v1\n"])
 def test_names_that_the_plugin_does_not_know_are_refused(volume: Volume, name: str) -> None:
     with volume.locked(), pytest.raises(ContainerError, match="isn't the name of a version"):

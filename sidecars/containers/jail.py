@@ -61,10 +61,11 @@ class Volume:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             # A volume of Kubernetes may be writable for all. The plugin refuses such a jail.
-            for place in (self._folder, self._versions):
+            # Outside of a jail, nobody but root may reach the set-user-ID programs of its image.
+            for place, mode in ((self._folder, 0o755), (self._versions, 0o700)):
                 place.mkdir(exist_ok=True)
                 os.chown(place, self._owner, self._owner)
-                place.chmod(0o755)
+                place.chmod(mode)
             for abandoned in self._versions.glob(".*"):
                 cache.delete(abandoned)
             yield

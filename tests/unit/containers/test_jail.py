@@ -60,6 +60,12 @@ def test_a_version_is_filled_once_and_only_root_can_write_to_it(volume: Volume) 
         assert item.stat().st_mode & 0o022 == 0, item
 
 
+def test_users_outside_of_a_jail_can_not_reach_the_set_user_id_programs_of_a_version(volume: Volume) -> None:
+    filled(volume, "v1")
+    assert (folder(volume) / "versions").stat().st_mode & 0o777 == 0o700
+    assert (folder(volume) / "versions/v1/root").stat().st_mode & 0o777 == 0o755, "what jobs have as their root"
+
+
 def test_a_version_that_can_not_be_filled_leaves_nothing(volume: Volume) -> None:
     def unpack(root: Path) -> str:
         (root / "half").write_text("")

@@ -12,7 +12,7 @@ class LdifError(ValueError):
 Entry = dict[str, list[str]]
 """The values of each attribute, whose name is in lower case and without options; `dn` is one of them.
 
-A server that gives only some values of an attribute says so with the option `range`, which stays: `member;range=0-9`.
+A server that gives only some values of an attribute states it with the option `range`, which stays: `member;range=0-9`.
 """
 
 

@@ -434,7 +434,10 @@ static bool is_of_user(spank_t spank)
 	return step != SLURM_EXTERN_CONT;
 }
 
-/* Whether this is a batch script. Its file proves it, because a user's own srun can give any step the number of one. */
+/*
+ * Whether this is a batch script. The number of the step doesn't prove it: a user's own srun can choose any. But only slurmd
+ * creates folders in its spool folder, which is /var/spool/slurmd in the chart's slurm.conf.
+ */
 static bool is_batch(spank_t spank)
 {
 	uint32_t job = 0, step = 0;

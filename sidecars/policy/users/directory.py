@@ -11,9 +11,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sidecars.policy.users.declared import Declared, Group, User, faults
+from sidecars.policy.users.declared import Declared, Group, User, faults, files
+
+MOST_BYTES = 16_384
+"""Of one user: often users change entries of their own, and all users together have a limit."""
 
 _BAD_NAME = re.compile(r"[:\x00-\x1f\x7f]+")
+_NAMELESS = "gid-{}"
+"""The name of a primary group that the directory doesn't have."""
+_LIKE_NAMELESS = re.compile(r"gid-[0-9]+")
+_NAMELESS_TAKEN = "names like this one are of primary groups that have no entry; rename it"
 
 
 class DirectoryError(Exception):
@@ -102,7 +109,9 @@ def _groups(own: Declared, teams: Sequence[Team], former: Declared, left_out: li
         twice = names[team.name] > 1 or gids[team.gid] > 1
         if declared is not None and declared.gid == team.gid:
             continue  # One group, of which both know members.
-        if declared is not None or team.name in private:
+        if _LIKE_NAMELESS.fullmatch(team.name):
+            left_out.append(f"{place}: {_NAMELESS_TAKEN}")
+        elif declared is not None or team.name in private:
             left_out.append(f"{place}: a group of this name is declared with another gid; rename one")
         elif team.gid in own_gids:
             left_out.append(f"{place}: {team.gid} is the gid of {own_gids[team.gid]}; change one")
@@ -127,11 +136,19 @@ def _users(
         place = _place(person)
         group = by_gid.get(person.gid)
         if group is None and not (person.gid == person.uid and primary[person.gid] == 1 and person.name not in groups):
-            group = f"gid-{person.gid}"
+            group = _NAMELESS.format(person.gid)
+            if group in groups or group in own.users:
+                left_out.append(
+                    f"{place}: `{group}` is declared, and the user's primary group has no other name; rename it"
+                )
+                continue
         keys, wrong_keys = _keys(person)
         full_name = _BAD_NAME.sub(" ", person.full_name).strip()
         user = User(person.uid, group, [], full_name, person.shell, person.home, keys)
         alone = Declared({person.name: user}, {group: Group(person.gid)} if group is not None else {})
+        if (size := sum(len(text.encode()) for text in files(alone).values())) > MOST_BYTES:
+            left_out.append(f"{place}: it has {size} bytes, and may have {MOST_BYTES}; remove keys, or shorten them")
+            continue
         if wrong := next(faults(alone), None):
             left_out.append(f"{place}: {_reason(wrong)}")
             continue
@@ -152,7 +169,9 @@ def _accepted(own: Declared, people: Sequence[Person], former: Declared, left_ou
     for person in people:
         place = _place(person)
         twice = names[person.name] > 1 or uids[person.uid] > 1
-        if person.name in own.users:
+        if _LIKE_NAMELESS.fullmatch(person.name):
+            left_out.append(f"{place}: {_NAMELESS_TAKEN}")
+        elif person.name in own.users:
             left_out.append(f"{place}: a user of this name is declared; remove one")
         elif person.uid in own_uids:
             left_out.append(f"{place}: the declared user `{own_uids[person.uid]}` has the uid {person.uid}; change one")

@@ -50,6 +50,24 @@ def test_a_primary_group_that_the_directory_does_not_have_gets_a_name() -> None:
     assert found.declared.groups == {"gid-20001": Group(20001)}
 
 
+@pytest.mark.parametrize("entry", [person("gid-20001", 50000), team("gid-20001", 30000), team("gid-20001", 20001)])
+def test_no_entry_takes_the_name_of_a_primary_group_that_the_directory_does_not_have(entry: Person | Team) -> None:
+    found = together(entry, person("alice", 10001, 20001), person("zoe", 10002, 20001))
+    assert found.declared.users == {"alice": User(10001, "gid-20001"), "zoe": User(10002, "gid-20001")}
+    assert found.declared.groups == {"gid-20001": Group(20001)}
+    assert len(found.left_out) == 1
+    assert entry.dn in found.left_out[0]
+
+
+@pytest.mark.parametrize(
+    "own", [Declared({"gid-20001": User(10009)}), Declared({}, {"gid-20001": Group(20009)})], ids=["user", "group"]
+)
+def test_a_declaration_with_the_name_of_a_primary_group_stays(own: Declared) -> None:
+    found = together(person("alice", 10001, 20001), person("bob", 10002), own=own)
+    assert found.declared == Declared({**own.users, "bob": User(10002)}, own.groups)
+    assert "rename it" in found.left_out[0]
+
+
 def test_a_declared_user_stays_and_an_entry_with_its_name_uid_or_gid_is_left_out() -> None:
     own = Declared({"alice": User(10001)}, {"physics": Group(20001)})
     found = together(
@@ -139,3 +157,10 @@ def test_more_users_than_the_pods_can_have_are_refused_as_a_whole() -> None:
     crowd = [dataclasses.replace(person(f"u{n}", 10000 + n), full_name="x" * 500) for n in range(2500)]
     with pytest.raises(DirectoryError, match="may have 1000000"):
         merge(NOTHING, crowd, [], NOTHING)
+
+
+def test_one_huge_entry_does_not_stop_the_changes_of_others() -> None:
+    mallory = dataclasses.replace(person("mallory", 10002), ssh_keys=[f"{KEY} {'x' * 1000}"] * 1000)
+    found = together(person("alice", 10001), mallory)
+    assert set(found.declared.users) == {"alice"}
+    assert "may have 16384; remove keys" in found.left_out[0]

@@ -144,11 +144,13 @@ class Effects:
         self._due = {uid: self._due.get(uid, now) for uid, _ in missing}
         if alone:
             return reports
-        late = [it for uid, it in missing if now - self._due[uid] >= REPORTS_SECONDS]
+        # With a refusal comes a Warning, and the next pass may have no words for it: the job is cancelled by then.
+        refused = [it for _, it in missing if it.why is Why.REFUSED]
+        late = [it for uid, it in missing if it.why is not Why.REFUSED and now - self._due[uid] >= REPORTS_SECONDS]
         if not late or now - self._reported_at < REPORTS_SECONDS:
-            return []
+            return [*refused]
         self._reported_at = now
-        return [*late]
+        return [*refused, *late]
 
     def _may_write_events(self) -> bool:
         left = self._events_left

@@ -1,6 +1,7 @@
 """Which changes are sent together."""
 
 import asyncio
+import dataclasses
 from typing import Any, cast
 
 import msgspec
@@ -71,6 +72,14 @@ async def test_a_pod_that_starts_beside_others_within_seconds_gets_no_condition_
     await effects.apply([CANCEL])
     await effects.apply([REPORT, CANCEL])
     assert effects.sent == [CANCEL] * 3
+
+
+async def test_a_refusal_waits_for_nothing() -> None:
+    """The job that lacks something is cancelled in the same pass, and the next pass has no words about it."""
+    effects = Recorded([100.0])
+    refusal = Report(dataclasses.replace(POD, uid="v"), Why.REFUSED, "job 1 requests 1 tasks, and its pods need 2")
+    await effects.apply([REPORT, refusal, CANCEL])
+    assert effects.sent == [CANCEL, refusal]
 
 
 async def test_conditions_are_written_at_once_while_nothing_else_is_to_do() -> None:

@@ -16,7 +16,8 @@ from sidecars.policy.users.declared import Declared, Group, User, faults, files
 MOST_BYTES = 16_384
 """Of one user: often users change entries of their own, and all users together have a limit."""
 
-_BAD_NAME = re.compile(r"[:\x00-\x1f\x7f]+")
+_SYSTEM = re.compile(r"/(?:bin|boot|etc|lib[0-9]*|root|run|sbin|usr|var/(?:cache|lib|log|run|spool))(?:/.*)?")
+"""Folders that root reads programs or settings from. At login a missing home directory is created as the user's own."""
 _NAMELESS = "gid-{}"
 """The name of a primary group that the directory doesn't have."""
 _LIKE_NAMELESS = re.compile(r"gid-[0-9]+")
@@ -143,7 +144,7 @@ def _users(
                 )
                 continue
         keys, wrong_keys = _keys(person)
-        full_name = _BAD_NAME.sub(" ", person.full_name).strip()
+        full_name = "".join(it if it.isprintable() and it != ":" else " " for it in person.full_name).strip()
         user = User(person.uid, group, [], full_name, person.shell, person.home, keys)
         alone = Declared({person.name: user}, {group: Group(person.gid)} if group is not None else {})
         if (size := sum(len(text.encode()) for text in files(alone).values())) > MOST_BYTES:
@@ -151,6 +152,18 @@ def _users(
             continue
         if wrong := next(faults(alone), None):
             left_out.append(f"{place}: {_reason(wrong)}")
+            continue
+        if not f"{person.home or ''}{person.shell}".isprintable():
+            left_out.append(
+                f"{place}: its home directory and its shell may contain printable characters only; correct them"
+            )
+            continue
+        if person.home is not None and (
+            ".." in person.home.split("/") or _SYSTEM.fullmatch(re.sub("/[./]*/", "/", person.home))
+        ):
+            left_out.append(
+                f"{place}: its home directory `{person.home}` is one of the system; correct it, or set ldap.home"
+            )
             continue
         left_out += [f"{place}: key {number} is not a public key in one line" for number in wrong_keys]
         users[person.name] = user
@@ -194,7 +207,8 @@ def _keys(person: Person) -> tuple[list[str], list[int]]:
     keys, wrong = [], []
     for number, key in enumerate(person.ssh_keys):
         trial = Declared({"someone": User(1000, ssh_keys=[key.strip()])}, {})
-        if next(faults(trial), None) is None:
+        # What isn't printable, YAML can't contain, and the Secret would be unreadable as a whole.
+        if next(faults(trial), None) is None and key.strip().isprintable():
             keys.append(key.strip())
         else:
             wrong.append(number)

@@ -216,7 +216,7 @@ def decide(
             words = "runs here without a guard"
             if left is None and worker.slurm_node in silent:
                 left, words = next(iter(pods), None), "runs here, and slurmd doesn't answer"
-            found += _drain(record, left, words, its)
+            found += _drain(record, left, words, its, ending=worker.pod.metadata.deletion_timestamp is not None)
     return tuple(found)
 
 
@@ -248,7 +248,7 @@ def _is_left(pod: SeenPod, kube_node: str, view: View, *, down: bool) -> bool:
 
 
 def _drain(
-    record: Node, left: SeenPod | None, words: str, completing: Iterable[Job]
+    record: Node, left: SeenPod | None, words: str, completing: Iterable[Job], *, ending: bool
 ) -> Iterator[Drain | Undrain | Resume]:
     drained, ours = states.is_drain(record.states), record.reason.startswith(bridge.DRAIN_PREFIX)
     if left is not None and not drained:
@@ -257,7 +257,8 @@ def _drain(
         foreign = owners.owner_of(record) is Owner.FOREIGN and not ours
         yield Drain(record.name, "" if foreign else text)
     elif left is None and ours and not any(completing):
-        if states.is_down(record.states) and "NOT_RESPONDING" not in record.states:
+        # A worker that ends sets its own node DOWN.
+        if states.is_down(record.states) and "NOT_RESPONDING" not in record.states and not ending:
             yield Resume(record.name)
         elif drained:
             yield Undrain(record.name)

@@ -1,6 +1,7 @@
 """Pods on nodes with a slurmd: where they get a guard, and what the Epilogs are told."""
 
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -236,6 +237,10 @@ def test_a_node_that_is_down_with_the_bridges_reason_is_in_service_again_when_it
         assert tell(record=back) == (Resume("w0"),)
         assert tell(record=dataclasses.replace(back, reason="broken fan")) == ()
     assert tell(BOUND, record=dataclasses.replace(down, states=frozenset({"DOWN", "DRAIN"}))) == (), "a pod is there"
+    meta = msgspec.structs.replace(worker().pod.metadata, deletion_timestamp=datetime.now(UTC))
+    ending = dataclasses.replace(worker(), pod=msgspec.structs.replace(worker().pod, metadata=meta))
+    view = View((), {}, True, {"team": "ada"})
+    assert guards.decide(view, [ending], {"w0": back}) == (Undrain("w0"),), "its slurmd has ended"
     waits = tell(jobs=(COMPLETING,), record=dataclasses.replace(down, states=frozenset({"DOWN"})))
     assert waits == (Gone(worker(), "7"),), "an Epilog of another node waits"
 

@@ -66,14 +66,16 @@ class Proc:
         draft.write_text(f"{seconds}.25 17.00\n")
         draft.replace(self.folder / "uptime")
 
-    def process(self, number: int, command: str = "slurmstepd: [1.0]", *, user: int = 0, state: str = "S") -> None:
+    def process(
+        self, number: int, command: str = "slurmstepd: [1.0]", *, user: int = 0, state: str = "S", parent: int = 1
+    ) -> None:
         """A process that is called slurmstepd. `user` is its real user; its effective user is root."""
         process = self.folder / str(number)
         process.mkdir()
         (process / "comm").write_text("slurmstepd\n")
         (process / "cmdline").write_text(command.replace(" infinity", "\0infinity\0"))
         (process / "status").write_text(
-            f"Name:\tslurmstepd\nState:\t{state} (x)\nPid:\t{number}\nUid:\t{user}\t0\t0\t0\n"
+            f"Name:\tslurmstepd\nState:\t{state} (x)\nPid:\t{number}\nPPid:\t{parent}\nUid:\t{user}\t0\t0\t0\n"
         )
 
 
@@ -227,11 +229,11 @@ def staying() -> dict[str, dict[str, Any]]:
     return {it["name"]: it for it in [*sidecars, *spec["containers"]]}
 
 
-def handled(folder: str, sidecar: str = "node") -> str:
-    """The preStop hook of a sidecar whose first process has this folder in /proc."""
+def first_runs(proc: Proc, sidecar: str = "node") -> str:
+    """The preStop hook of a sidecar, with /proc elsewhere."""
     script: str = staying()[sidecar]["lifecycle"]["preStop"]["exec"]["command"][2]
-    assert "/proc/1/" in script
-    return script.replace("/proc/1/", folder)
+    assert "in /proc/[0-9]*" in script
+    return script.replace("/proc/", f"{proc.folder}/")
 
 
 def test_no_container_of_a_worker_pod_gets_term_without_a_hook_before_it() -> None:
@@ -240,38 +242,46 @@ def test_no_container_of_a_worker_pod_gets_term_without_a_hook_before_it() -> No
     assert hooks["logs"] == hooks["logfile"] == hooks["node"] != hooks["slurmd"]
 
 
-HANDLES = """trap : HUP INT PIPE ALRM STKFLT CHLD
-read -r go
-trap 'exit 0' TERM
-read -r end
-"""
-BLOCKS = """import signal, sys
-sys.stdin.readline()
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-sys.stdin.readline()
+def test_the_hook_of_a_sidecar_ends_when_its_first_process_has_started_another(proc: Proc) -> None:
+    proc.process(1, parent=0)
+    proc.process(30, parent=0)
+    with shell(first_runs(proc)) as hook:
+        with pytest.raises(subprocess.TimeoutExpired):
+            hook.wait(0.5)
+        proc.process(12, parent=11)
+        with pytest.raises(subprocess.TimeoutExpired):
+            hook.wait(0.5)
+        proc.process(7, parent=1)
+        until(lambda: hook.poll() is not None, "the hook to end")
+        assert hook.returncode == 0
+
+
+AS_TINI = """import signal, subprocess
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
+child = subprocess.Popen(["sleep", "60"])
+print(flush=True)
+signal.sigtimedwait({signal.SIGTERM, signal.SIGCHLD}, 60)
+child.kill()
+child.wait()
 """
 
 
-@pytest.mark.parametrize("program", [("sh", "-c", HANDLES), (sys.executable, "-c", BLOCKS)], ids=["handles", "blocks"])
-def test_the_hook_of_a_sidecar_ends_when_term_reaches_its_first_process(program: tuple[str, ...]) -> None:
-    with subprocess.Popen(program, stdin=subprocess.PIPE, text=True) as first:
-        assert first.stdin is not None
-        with shell(handled(f"/proc/{first.pid}/")) as hook:
-            with pytest.raises(subprocess.TimeoutExpired):
-                hook.wait(0.5)
-            first.stdin.write("go\n")
-            first.stdin.flush()
-            until(lambda: hook.poll() is not None, "the hook to end")
+def test_the_hook_of_a_sidecar_ends_while_its_first_process_waits_for_signals() -> None:
+    script: str = staying()["node"]["lifecycle"]["preStop"]["exec"]["command"][2]
+    with subprocess.Popen([sys.executable, "-c", AS_TINI], stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        script = script.replace("/proc/1/", f"/proc/{first.pid}/").replace("PPid: 1'", f"PPid: {first.pid}'")
+        with shell(script.replace("sleep 0.1", "echo look")) as hook:
+            assert hook.communicate(timeout=DEADLINE)[0] == ""
             assert hook.returncode == 0
+        first.terminate()
+        assert first.wait(DEADLINE) == 0
 
 
-@pytest.mark.parametrize("status", ["SigBlk:\t0000000000000000\nSigCgt:\t000000000000b002\n", None])
-def test_the_hook_of_a_sidecar_ends_where_term_never_reaches_the_first_process(
-    tmp_path: Path, status: str | None
-) -> None:
-    if status is not None:
-        (tmp_path / "status").write_text(status)
-    script = handled(f"{tmp_path}/").replace("sleep 0.1", "echo look")
+def test_the_hook_of_a_sidecar_ends_where_the_first_process_starts_no_other(proc: Proc) -> None:
+    proc.process(1, parent=0)
+    script = first_runs(proc).replace("sleep 0.1", "echo look")
     with shell(script) as hook:
         assert hook.communicate(timeout=DEADLINE)[0].count("look") == 100
         assert hook.returncode == 0

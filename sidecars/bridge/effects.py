@@ -144,11 +144,13 @@ class Effects:
         self._due = {uid: self._due.get(uid, now) for uid, _ in missing}
         if alone:
             return reports
-        late = [it for uid, it in missing if now - self._due[uid] >= REPORTS_SECONDS]
+        # With a refusal comes a Warning, and the next pass may have no words for it: the job is cancelled by then.
+        refused = [it for _, it in missing if it.why is Why.REFUSED]
+        late = [it for uid, it in missing if it.why is not Why.REFUSED and now - self._due[uid] >= REPORTS_SECONDS]
         if not late or now - self._reported_at < REPORTS_SECONDS:
-            return []
+            return [*refused]
         self._reported_at = now
-        return [*late]
+        return [*refused, *late]
 
     def _may_write_events(self) -> bool:
         left = self._events_left
@@ -218,7 +220,6 @@ class Effects:
                 self._memory.submitted.pop(key, None)
             await self._report_all(action.pods, Why.REFUSED, f"Slurm refuses the job: {error}")
         else:
-            self._memory.refusals.pop(key, None)
             log.info("job %d was submitted for %s/%s as %s", job_id, key.namespace, key.group, action.user)
             self._wake()
 
@@ -233,6 +234,8 @@ class Effects:
                     log.debug("condition of %s: %s", it.name, error)
 
     async def _label(self, action: Label) -> None:
+        # Not before: the next job may lack the same as the last one.
+        self._memory.refusals.pop(action.pod.key, None)
         pod = self._pod(action.pod)
         if pod is not None and pods.job_id_of(pod) is None:
             await self._patch(pod, pods.label_patch(pod, action.job, action.pod.key.group))
@@ -293,10 +296,10 @@ class Effects:
     async def _cancel(self, action: Cancel) -> None:
         if action.avoid is not None:
             self._memory.avoid(*action.avoid, self._now())
-        if action.refused is not None:
-            self._memory.refuse(action.refused, action.message, self._now())
         if not self._memory.may_ask("cancel", action.job, self._now()):
             return
+        if action.refused is not None:
+            self._memory.refuse(action.refused, action.message, self._now())
         log.info("job %d is cancelled: %s", action.job, action.message)
         if action.avoid is not None:
             metrics.NOT_BOUND.inc()

@@ -117,6 +117,10 @@ class Guards:
                         drains = True
                         await self._slurm.call(protocol.update_nodes([name], state=["UNDRAIN"]))
                         log.info("the drain of Slurm node %s was ended", name)
+                    case policy.Resume(name):
+                        drains = True
+                        await self._slurm.call(protocol.update_nodes([name], state=["RESUME"]))
+                        log.info("Slurm node %s was DOWN, and is in service again", name)
             except (NotFound, Conflict, Invalid) as error:
                 # The worker has changed or is gone: its cache shows that soon.
                 log.debug("%s: %s", type(action).__name__, error)

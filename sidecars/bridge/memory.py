@@ -17,7 +17,7 @@ _FIRST_RETRY, _LONGEST_RETRY = 5.0, 120.0
 
 @dataclass(slots=True)
 class Refusal:
-    """A submission that failed."""
+    """A submission that failed, or whose job lacks something."""
 
     message: str
     tries: int
@@ -46,7 +46,7 @@ class Memory:
     _avoided: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def refuse(self, key: GroupKey, message: str, now: float) -> None:
-        """A submission failed: it is repeated after a while, each time later."""
+        """A submission failed, or its job lacks something: it is repeated after a while, each time later."""
         former = self.refusals.get(key)
         tries = former.tries + 1 if former is not None else 0
         pause = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(tries, 10))

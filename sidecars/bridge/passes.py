@@ -264,7 +264,6 @@ class Passes:
     async def _decide(self) -> None:
         now = self._now()
         self._read_owners()
-        shapes = self._job_shapes()
         keys = frozenset(
             key
             for pod in self._concerned.values()
@@ -276,6 +275,8 @@ class Passes:
         self._effects.slurm_nodes = self._node_records.slurm_nodes
         self._effects.guard_nodes = self._guards.slurm_nodes
         records = self._node_records
+        # From here on nothing is awaited: pods and jobs are those of one moment.
+        shapes = self._job_shapes()
         jobs = self._jobs = self._book.jobs(shapes, records.kube_nodes, self._guards.kube_nodes, records.numbered)
         self._devices.forget()
         if self._book.known:

@@ -118,7 +118,7 @@ def decode(text: str) -> Comment | None:
         fields = [found[name] for name in ("namespace", "group", "digest")] if found else []
         pods = found.get("pods", 1) if found else 1
         parts = tuple((digest, count) for digest, count in found.get("parts", ())) if found else ()
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     texts = [*fields, *(digest for digest, _ in parts)]
     numbers = [pods, *(count for _, count in parts)]

@@ -68,7 +68,7 @@ class Decoder:
         def parse(body: bytes) -> Any:
             try:
                 members = _MEMBERS.decode(body)
-                texts.extend(map(bytes, _RECORDS.decode(members.pop("nodes"))))
+                texts[:] = map(bytes, _RECORDS.decode(members.pop("nodes")))
             except (KeyError, msgspec.MsgspecError):
                 return msgspec.json.decode(body)
             known = self._nodes.get

@@ -6,12 +6,14 @@ An answer of another form is buffered and decoded as a whole at the end: expensi
 """
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from sidecars.slurm.protocol import JOBS, Streamed
+from sidecars.slurm.protocol.decoding import readable
 
 _MISSES = 1000
 """Places in a row that look like a record's end and aren't one, after which splitting ends."""
@@ -57,7 +59,8 @@ class JobsReader:
 
     def finish(self) -> Any:
         """The answer. Raises ValueError (or RecursionError) when it isn't JSON."""
-        answer = msgspec.json.decode(b"".join((self._beginning, self._rest, *self._unsplit)))
+        text = b"".join((self._beginning, self._rest, *self._unsplit))
+        answer = _decoded(msgspec.json.decode, text)
         if self._jobs and isinstance(answer["jobs"], list):
             answer["jobs"] = self._jobs + answer["jobs"]
         return answer
@@ -74,14 +77,21 @@ class JobsReader:
         begin, text = 0, self._rest
         for boundary in pattern.finditer(text, self._looked):
             try:
-                fields = self._decode(text[begin : boundary.start() + 1])
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                fields = _decoded(self._decode, text[begin : boundary.start() + 1])
+            except (msgspec.MsgspecError, RecursionError):
                 self._misses += 1
                 continue
             self._jobs.append(self._record(fields))
             begin, self._misses = boundary.end(), 0
         self._rest = text[begin:]
         self._looked = max(0, len(self._rest) - _OVERLAP)
+
+
+def _decoded(decode: Callable[[bytes], Any], text: bytes) -> Any:
+    try:
+        return decode(text)
+    except UnicodeDecodeError:
+        return decode(readable(text))
 
 
 @cache

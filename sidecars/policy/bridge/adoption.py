@@ -22,6 +22,13 @@ def parts_of(pods: Iterable[Pod]) -> tuple[Part, ...]:
     return tuple(sorted(found, key=lambda it: (it.pods * it.shape.cpus, it.shape.digest)))
 
 
+def is_for(job: Job, parts: Sequence[Part], *, guard: bool) -> bool:
+    """Whether the job has the components for these parts, by their comments: its user can write each of them."""
+    components = [(it.digest, it.size) for it in job.components]
+    wanted = [(it.shape.digest, it.pods) for it in parts]
+    return (components, job.user, job.guard) == (wanted, parts[0].shape.user, guard)
+
+
 def difference(job: Job, parts: Sequence[Part]) -> str:
     """What the job lacks of that which the bridge would submit for these parts; "" for nothing.
 

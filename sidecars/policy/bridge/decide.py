@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from sidecars.policy.bridge import by_user, grants
-from sidecars.policy.bridge.adoption import difference, parts_of, refuse
+from sidecars.policy.bridge.adoption import difference, is_for, parts_of, refuse
 from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.records import (
     Action,
@@ -230,8 +230,7 @@ def _without_job(
         for pod in waiting:
             yield Report(pod, Why.REFUSED, problem)
         return
-    wanted = tuple((it.shape.digest, it.pods) for it in parts)
-    fitting = [job for job in submitted if (job.requested, job.user, job.guard) == (wanted, parts[0].shape.user, guard)]
+    fitting = [job for job in submitted if is_for(job, parts, guard=guard)]
     adopted = [job for job in fitting if not difference(job, parts)]
     if fitting and not adopted:
         adoptable.update(job.job_id for job in fitting)

@@ -48,6 +48,16 @@ class Gone:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Return the node to service: it is DOWN, with the reason of a drain of the bridge, and its slurmd answers.
+
+    With ReturnToService=1, slurmctld does so itself only where no reason but its own is on the node.
+    """
+
+    name: str
+
+
 def worker_of(record: Node, facts: extra.PodFacts | None, pod: Pod | None) -> Worker | None:
     """The worker of a Slurm node, by the node's Extra; None without one whose Epilog waits for pods.
 
@@ -175,7 +185,7 @@ def _bounded(requests: Mapping[str, str], limits: Mapping[str, str], name: str) 
 
 def decide(
     view: View, workers: Iterable[Worker], records: Mapping[str, Node], silent: AbstractSet[str] = frozenset()
-) -> tuple[Gone | Drain | Undrain, ...]:
+) -> tuple[Gone | Drain | Undrain | Resume, ...]:
     """What to write on the workers and about their nodes. None while Slurm is unknown.
 
     `silent`: the Slurm nodes whose slurmd has not answered for a while. With a pod there, they are drained before Slurm
@@ -191,7 +201,7 @@ def decide(
     for pod in view.pods:
         if pod.present and pod.node and pod.job is not None:
             there[pod.node].append(pod)
-    found: list[Gone | Drain | Undrain] = []
+    found: list[Gone | Drain | Undrain | Resume] = []
     for worker in workers:
         its = completing.get(worker.kube_node, [])
         over = sorted(job.job_id for job in its if _is_gone(job, worker.kube_node, view))
@@ -206,7 +216,7 @@ def decide(
             words = "runs here without a guard"
             if left is None and worker.slurm_node in silent:
                 left, words = next(iter(pods), None), "runs here, and slurmd doesn't answer"
-            found += _drain(record, left, words, its)
+            found += _drain(record, left, words, its, ending=worker.pod.metadata.deletion_timestamp is not None)
     return tuple(found)
 
 
@@ -237,12 +247,18 @@ def _is_left(pod: SeenPod, kube_node: str, view: View, *, down: bool) -> bool:
     return component.phase not in (Phase.STARTING, Phase.RUNNING) and (down or not component.completing)
 
 
-def _drain(record: Node, left: SeenPod | None, words: str, completing: Iterable[Job]) -> Iterator[Drain | Undrain]:
-    drained = states.is_drain(record.states)
+def _drain(
+    record: Node, left: SeenPod | None, words: str, completing: Iterable[Job], *, ending: bool
+) -> Iterator[Drain | Undrain | Resume]:
+    drained, ours = states.is_drain(record.states), record.reason.startswith(bridge.DRAIN_PREFIX)
     if left is not None and not drained:
         text = f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} {words}"
         # Whoever has given another reason ends this drain. slurmctld's own words are replaced, because it ends none.
-        foreign = owners.owner_of(record) is Owner.FOREIGN and not record.reason.startswith(bridge.DRAIN_PREFIX)
+        foreign = owners.owner_of(record) is Owner.FOREIGN and not ours
         yield Drain(record.name, "" if foreign else text)
-    elif left is None and drained and record.reason.startswith(bridge.DRAIN_PREFIX) and not any(completing):
-        yield Undrain(record.name)
+    elif left is None and ours and not any(completing):
+        # A worker that ends sets its own node DOWN.
+        if states.is_down(record.states) and "NOT_RESPONDING" not in record.states and not ending:
+            yield Resume(record.name)
+        elif drained:
+            yield Undrain(record.name)

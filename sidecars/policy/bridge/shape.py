@@ -21,6 +21,8 @@ from sidecars.workloads.quantities import mebibytes, quantity
 from sidecars.workloads.resources import ResourceError
 
 _MEBIBYTE = 1 << 20
+_MOST_DIGITS = 20
+"""Of a number. Users can write thousands, which Python refuses to read."""
 _TEXT = re.compile(r"[A-Za-z0-9_.:,=@+*&|()\[\]/-]+")
 _REFUSED = {
     "user-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
@@ -179,7 +181,8 @@ def counts_of(gres: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for it in filter(None, gres.split(",")):
         *words, last = re.split("[:=]", it.removeprefix("gres/"))
-        name, count = (":".join(words), int(last)) if words and last.isdecimal() else (":".join((*words, last)), 1)
+        counted = words and last.isdecimal() and len(last) <= _MOST_DIGITS
+        name, count = (":".join(words), int(last)) if counted else (":".join((*words, last)), 1)
         counts[name] = min(count, counts.get(name, count))
     return counts
 
@@ -290,7 +293,7 @@ def _number(wishes: Mapping[str, str], key: str, default: int | None) -> int | N
     text = wishes.get(key)
     if text is None:
         return default
-    if not text.isdecimal() or not 0 < int(text) < 2**31:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or not 0 < int(text) < 2**31:
         raise ShapeError(f"annotation {bridge.WISHES}{key} is {text!r}: write a whole number above 0")
     return int(text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sidecars.contract import bridge
@@ -10,6 +11,7 @@ from sidecars.policy.explain.records import Finding, Level
 if TYPE_CHECKING:
     from sidecars.slurm.details import JobDetail
 
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _SILENT = (
     "If the pods are gone, see the log of the Slurm Bridge: while it does not run, the node remains COMPLETING. After "
     "ten minutes, the Epilog drains it."
@@ -21,7 +23,9 @@ def of_job(job: JobDetail, about: str) -> list[Finding]:
     if not job.guard:
         return []
     comment = bridge.decode(job.comment)
-    where = f"-n {comment.namespace}" if comment is not None and comment.namespace else "-A"
+    # Without an admin comment, its user has written it: nothing but a name may get into a command.
+    named = comment is not None and _NAMESPACE.fullmatch(comment.namespace)
+    where = f"-n {named[0]}" if named else "-A"
     pods = f"kubectl get pods {where} -l {bridge.JOB_LABEL}={job.job_id} -o wide"
     if "COMPLETING" in job.states:
         text = (

@@ -61,7 +61,10 @@ def decode(request: Request[T], status: int, body: bytes, *, parse: Callable[[by
     if status == _STATUS_UNCHANGED and request.unchanged is not None:
         return request.unchanged()
     try:
-        answer = parse(body)
+        try:
+            answer = parse(body)
+        except UnicodeDecodeError:
+            answer = parse(readable(body))
     except (ValueError, RecursionError):
         # Refusals without JSON: no token, no such endpoint, a proxy in between.
         if status != 200:
@@ -77,6 +80,14 @@ def decode(request: Request[T], status: int, body: bytes, *, parse: Callable[[by
         if status != 200:
             raise _refused(request, status, (), f"{wrong.where} {wrong.message}") from None
         raise Malformed(str(request), wrong.where, wrong.message) from None
+
+
+def readable(body: bytes) -> bytes:
+    """The body with a sign in place of all that isn't UTF-8.
+
+    Any user may give a job a name in another encoding, and Slurm's answers contain its bytes.
+    """
+    return body.decode(errors="replace").encode()
 
 
 def _refused(request: Request[Any], status: int, errors: tuple[ErrorEntry, ...], message: str) -> Refused:

@@ -1,6 +1,7 @@
 """Which changes are sent together."""
 
 import asyncio
+import dataclasses
 from typing import Any, cast
 
 import msgspec
@@ -15,6 +16,7 @@ from sidecars.bridge.effects import (
     Effects,
 )
 from sidecars.bridge.memory import Memory
+from sidecars.kube import Store
 from sidecars.policy.bridge.manifests import Pod as Manifest
 from sidecars.policy.bridge.records import (
     Action,
@@ -73,6 +75,14 @@ async def test_a_pod_that_starts_beside_others_within_seconds_gets_no_condition_
     assert effects.sent == [CANCEL] * 3
 
 
+async def test_a_refusal_waits_for_nothing() -> None:
+    """The job that lacks something is cancelled in the same pass, and the next pass has no words about it."""
+    effects = Recorded([100.0])
+    refusal = Report(dataclasses.replace(POD, uid="v"), Why.REFUSED, "job 1 requests 1 tasks, and its pods need 2")
+    await effects.apply([REPORT, refusal, CANCEL])
+    assert effects.sent == [CANCEL, refusal]
+
+
 async def test_conditions_are_written_at_once_while_nothing_else_is_to_do() -> None:
     effects = Recorded([100.0])
     await effects.apply([REPORT])
@@ -123,6 +133,32 @@ async def test_a_group_whose_job_requests_too_little_gets_no_other_one_at_once()
     assert slurm.jobs == [7, 8]
     assert memory.open_groups(101.0) == {POD.key}
     assert memory.open_groups(110.0) == frozenset()
+
+
+class Submitted(Cancelled):
+    """Accepts each submission."""
+
+    async def submit(self, *_: object) -> int:
+        return 7
+
+
+async def test_a_group_whose_jobs_always_request_too_little_gets_the_next_one_later_each_time() -> None:
+    """Such as by a plugin of slurmctld."""
+    memory, nothing, clock = Memory(), cast("Any", None), [100.0]
+    parts = (nothing, cast("Any", Submitted()), cast("Any", Store()), nothing, memory, nothing, nothing)
+    effects = Effects(*parts, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
+    submit, pauses = Submit(POD.key, (Part(Shape("ada", "p"), 1),)), []
+    for job in (7, 8, 9):
+        await effects.apply([submit])
+        await asyncio.gather(*effects._submissions)
+        # Slurm shows for a moment that the job is held.
+        for _ in range(2):
+            await effects.apply([Cancel(job, "job requests 1 tasks, and its pods need 2", refused=POD.key)])
+        pauses.append(memory.refusals[POD.key].again_at - clock[0])
+        clock[0] += 1000
+    assert pauses == [5, 10, 20]
+    await effects.apply([Label(POD, 10)])
+    assert memory.refusals == {}
 
 
 class Announced(Effects):

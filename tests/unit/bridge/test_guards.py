@@ -121,6 +121,27 @@ async def test_a_node_with_a_pod_is_drained_while_its_slurmd_has_not_answered_fo
     assert world.pod()["spec"]["nodeName"] == "bare"
 
 
+async def test_a_node_that_was_drained_and_lost_is_in_service_again_after_its_pod_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the chart's ReturnToService=1, slurmctld itself would leave it DOWN for ever."""
+    monkeypatch.setattr(guards, "SILENT_SECONDS", 0.0)
+    world.slurm.return_to_service = 1
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        await bound(world)
+        terminates(world)
+        world.slurm.node_silence("w0")
+        await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
+        world.slurm.node_vanish("w0")
+        world.slurm.node_responds("w0")
+        assert world.slurm.nodes["w0"].base == "DOWN"
+        world.kube.remove(PODS, "team", "p")
+        await world.until("the service", lambda: world.slurm.nodes["w0"].base == "IDLE")
+        assert world.slurm.nodes["w0"].flags.isdisjoint({"DRAIN"})
+
+
 async def test_a_slurmd_that_has_just_been_lost_drains_nothing(world: World) -> None:
     worker(world)
     world.kube.put(PODS, bounded())

@@ -7,7 +7,10 @@ import aiohttp
 import pytest
 
 from sidecars.bridge import main
+from sidecars.bridge.effects import BY_JOB
+from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import RESOURCES
+from sidecars.bridge.passes import Passes
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS
 from sidecars.policy.bridge.groups import SourceKind
@@ -237,8 +240,8 @@ async def test_a_pod_whose_annotations_became_wrong_gets_no_more_than_its_job_ha
         item["metadata"]["annotations"] = {f"{bridge.WISHES}partition": "secret"}
         world.kube.put(PODS, item)
         world.slurm.job_run(job.job_id, {"k1": 1})
-        await world.until("the reason", lambda: "no place left" in world.condition().get("message", ""))
-        assert not world.released()
+        await world.until("a decision", lambda: world.released() or "reason" in world.condition())
+        assert "no place left" in world.condition()["message"]
 
 
 async def test_a_pod_whose_group_was_changed_gets_no_more_than_its_job_has(world: World) -> None:
@@ -252,8 +255,8 @@ async def test_a_pod_whose_group_was_changed_gets_no_more_than_its_job_has(world
         item["metadata"]["labels"] |= {bridge.GROUP_LABEL: "other", bridge.GROUP_SIZE_LABEL: "1"}
         world.kube.put(PODS, item)
         world.slurm.job_run(job.job_id, {"k1": 1})
-        await world.until("the reason", lambda: "no place left" in world.condition().get("message", ""))
-        assert not world.released()
+        await world.until("a decision", lambda: world.released() or "reason" in world.condition())
+        assert "no place left" in world.condition()["message"]
 
 
 async def test_pods_that_can_have_no_job_show_the_reason(world: World) -> None:
@@ -348,3 +351,41 @@ def test_a_key_that_is_missing_is_named(tmp_path: Path, caplog: pytest.LogCaptur
     key = tmp_path / "absent.key"
     assert main.main(["--slurmrestd-url", "http://x:1", "--jwt-key", str(key)]) == 1
     assert str(key) in caplog.text
+
+
+async def test_what_a_pod_requests_counts_also_if_its_label_is_seen_while_node_records_are_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user's job has less than the pod requests."""
+    seen: list[Passes] = []
+    read, apply = Passes._read_owners, NodeRecords.apply
+
+    def noted(passes: Passes) -> None:
+        seen[:] = [passes]
+        read(passes)
+
+    async def applied(records: NodeRecords, *args: Any) -> None:
+        await apply(records, *args)
+        [passes] = seen
+        item = world.kube.objects(PODS).get(("team", "p"))
+        if item is None or not passes._book._records:
+            return
+        if bridge.JOB_LABEL in item["metadata"]["labels"]:
+            return
+        item["metadata"]["labels"][bridge.JOB_LABEL] = "1"
+        item["metadata"]["annotations"] = {bridge.GROUP_ANNOTATION: "group/g"}
+        world.kube.put(PODS, item)
+        await world.until("the label to be seen", lambda: bool(passes._pods.by(BY_JOB, 1)))
+
+    monkeypatch.setattr(Passes, "_read_owners", noted)
+    monkeypatch.setattr(NodeRecords, "apply", applied)
+    async with world.bridge():
+        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+        comment = bridge.encode(bridge.Comment("team", "group/g"))
+        content = {"flags": ["EXTERNAL_JOB"], "partition": "slurm-bridge", "comment": comment, "cpus_per_task": 1}
+        world.slurm.submit_job({"job": content}, "ada")
+        world.slurm.jobs[1].admin_comment = comment
+        world.slurm.job_run(1, {"k1": 1})
+        world.kube.put(PODS, pod("team", "p", cpu="4", group=("g", 1)))
+        await world.until("a decision", lambda: world.released() or "reason" in world.condition())
+        assert "no place left" in world.condition()["message"]

@@ -27,6 +27,7 @@ def test_a_comment_is_read_back() -> None:
         '{"slurmBridge":{}}',
         '["slurmBridge"]',
         '{"slurmBridge":{"namespace":1}}',
+        '{"slurmBridge":' + "[" * 1000,
         *DAMAGED,
     ],
 )

@@ -40,6 +40,15 @@ def test_the_states_of_all_jobs_are_read_by_id() -> None:
     assert answer(request, "v0.0.44-job_states") == {1: {"RUNNING"}}
 
 
+def test_the_comment_of_a_job_may_be_no_utf_8() -> None:
+    """Any user may write such a comment: the bridge decides nothing while a job can't be read."""
+    recording = json.loads((FIXTURES / "v0.0.45-external_held.json").read_text())
+    [its] = recording["body"]["jobs"]
+    its["comment"] = "Pr?fung"
+    text = json.dumps(recording["body"]).encode().replace(b"Pr?fung", b"Pr\xfcfung")
+    assert decode(protocol.get_external_job(its["job_id"]), 200, text).comment == "Pr\ufffdfung"
+
+
 def test_tasks_of_an_array_without_ids_of_their_own_are_left_out() -> None:
     jobs = b'{"jobs": [{"job_id": "5_[1-9]", "state": ["PENDING"]}, {"job_id": "6", "state": ["RUNNING"]}]}'
     assert decode(protocol.get_job_states(), 200, jobs) == {6: {"RUNNING"}}

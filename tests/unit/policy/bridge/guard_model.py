@@ -136,7 +136,8 @@ class GuardWorld(World):
         return Worker(node, node, msgspec.convert({"metadata": metadata, "spec": {"nodeName": node}}, Pod))
 
     def _record(self, node: str) -> Node:
-        states = {"DOWN" if node in self.lost else "IDLE", *(("DRAIN",) if node in self.drained else ())}
+        states = {*(("DOWN", "NOT_RESPONDING") if node in self.lost else ("IDLE",))}
+        states |= {"DRAIN"} if node in self.drained else set()
         silent = "Not responding" if node in self.lost else ""
         return Node(node, frozenset(states), reason=self.drained.get(node, silent))
 

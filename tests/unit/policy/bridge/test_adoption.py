@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.bridge.adoption import difference
+from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.adoption import difference, parts_of
 from sidecars.policy.bridge.asked import Asked
-from sidecars.policy.bridge.records import Action, Cancel, Job, Label, Part, Report, Submit, Why
+from sidecars.policy.bridge.placeholder import together
+from sidecars.policy.bridge.records import Action, Cancel, GroupKey, Job, Label, Part, Report, Submit, Why
 from sidecars.policy.bridge.shape import Shape
 from tests.unit.policy.bridge.test_decide import JOB, KEY, POD
 from tests.unit.policy.bridge.test_decide import act as act_
@@ -57,3 +59,28 @@ def test_a_job_that_requests_enough_is_adopted_beside_a_forged_one_which_is_canc
     assert [it for it in actions if isinstance(it, Label)] == [Label(WAITS, 7)]
     assert [it.job for it in actions if isinstance(it, Cancel)] == [5]
     assert not any(isinstance(it, Submit) for it in actions)
+
+
+OTHER = Shape("ada", "p", cpus=2)
+
+
+@pytest.mark.parametrize("rest", [None, ("other", 1), ("first", 1), ("second", 2)])
+def test_a_job_of_which_a_component_is_for_other_pods_is_not_adopted(rest: tuple[str, int] | None) -> None:
+    """Its user can copy a comment onto a job without the components, or write others on the components."""
+    key = GroupKey("team", "group/g")
+    waits = [dataclasses.replace(POD, uid=f"u{i}", name=f"p{i}", key=key, size=2, group="group g") for i in range(2)]
+    pods = [dataclasses.replace(pod, shape=shape) for pod, shape in zip(waits, (OTHER, NEEDS), strict=True)]
+    its = tuple((part.shape.digest, part.pods) for part in parts_of(pods))
+    comment = Comment("team", "group/g", "", 2, its)
+    right = dataclasses.replace(HELD, comment=comment, asked=None)
+    second = dataclasses.replace(right, job_id=8, offset=1)
+    whole = together([right, second])
+    assert [it.job for it in act_(*pods, jobs=(whole,)) if isinstance(it, Label)] == [7, 8]
+    forged = right
+    if rest is not None:
+        digests = {"first": its[0][0], "second": its[1][0], "other": "0"}
+        wrong = dataclasses.replace(comment, parts=(its[0], (digests[rest[0]], rest[1])))
+        forged = together([right, dataclasses.replace(second, comment=wrong)])
+    actions = act_(*pods, jobs=(forged,))
+    assert [it.job for it in actions if isinstance(it, Cancel)] == [7]
+    assert any(isinstance(it, Submit) for it in actions)

@@ -1,6 +1,7 @@
 """Pods on nodes with a slurmd: where they get a guard, and what the Epilogs are told."""
 
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from sidecars.contract import bridge, extra
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import guards
-from sidecars.policy.bridge.guards import Gone, Worker, kinds, problem_of, worker_of
+from sidecars.policy.bridge.guards import Gone, Resume, Worker, kinds, problem_of, worker_of
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import DeletePod, GroupKey, Job, Kind, Label, Phase, Report, Submit, View, Why
@@ -223,6 +224,25 @@ def test_the_drain_ends_with_the_pod_and_that_of_others_remains() -> None:
     assert tell(record=drained("broken")) == ()
     told = tell(BOUND, jobs=(COMPLETING,), record=drained("slurm-bridge: not confirmed"))
     assert told == (), "an Epilog still waits"
+
+
+def test_a_node_that_is_down_with_the_bridges_reason_is_in_service_again_when_its_slurmd_answers() -> None:
+    """slurmctld adds its words to the bridge's when it gives up slurmd, and takes those for another program's."""
+    reason = "slurm-bridge: pod team/pod runs here, and slurmd doesn't answer : Not responding"
+    down = dataclasses.replace(NATIVE, states=frozenset({"DOWN", "DRAIN", "NOT_RESPONDING"}), reason=reason)
+    assert tell(record=down) == (Undrain("w0"),)
+    assert tell(record=dataclasses.replace(down, states=frozenset({"DOWN", "NOT_RESPONDING"}))) == ()
+    for states in ({"DOWN"}, {"DOWN", "DRAIN"}):
+        back = dataclasses.replace(down, states=frozenset(states))
+        assert tell(record=back) == (Resume("w0"),)
+        assert tell(record=dataclasses.replace(back, reason="broken fan")) == ()
+    assert tell(BOUND, record=dataclasses.replace(down, states=frozenset({"DOWN", "DRAIN"}))) == (), "a pod is there"
+    meta = msgspec.structs.replace(worker().pod.metadata, deletion_timestamp=datetime.now(UTC))
+    ending = dataclasses.replace(worker(), pod=msgspec.structs.replace(worker().pod, metadata=meta))
+    view = View((), {}, True, {"team": "ada"})
+    assert guards.decide(view, [ending], {"w0": back}) == (Undrain("w0"),), "its slurmd has ended"
+    waits = tell(jobs=(COMPLETING,), record=dataclasses.replace(down, states=frozenset({"DOWN"})))
+    assert waits == (Gone(worker(), "7"),), "an Epilog of another node waits"
 
 
 def drained(reason: str) -> Node:

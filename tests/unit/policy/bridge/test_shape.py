@@ -80,6 +80,13 @@ def test_fewer_gpus_by_annotation_than_in_the_limits_are_refused(gres: str) -> N
         shape.shape_of(pod(spec, gres=gres), TENANT)
 
 
+def test_a_number_of_gres_may_have_any_number_of_digits() -> None:
+    """A pod's annotation and the request of a user's job can have thousands."""
+    assert shape.counts_of("gres/gpu:" + "0" * 18 + "2") == {"gpu": 2}
+    assert shape.gpus_of("gres/gpu:" + "0" * 5000 + "2") == 1
+    assert shape.shape_of(pod(gres="nic:" + "9" * 5000), TENANT).gres.startswith("gres/nic:9")
+
+
 def test_what_a_pod_requests_is_known_whatever_its_annotations_are() -> None:
     spec = {"containers": [container({"nvidia.com/gpu": "2"}, cpu="3", memory="1Gi")]}
     found = shape.own(pod(spec, colour="red"))
@@ -113,6 +120,7 @@ def test_a_pod_chooses_among_what_its_namespace_may_use() -> None:
         ({"group_id": "0"}, "maps each namespace to its Slurm user"),
         ({"priority": "9"}, "only operators of Slurm"),
         ({"timelimit": "soon"}, "write a whole number above 0"),
+        ({"timelimit": "9" * 5000}, "write a whole number above 0"),
         ({"gres": "gpu 1"}, "remove spaces"),
         ({"mem_per_node": "lots"}, "isn't a quantity"),
         ({"submit": "no"}, "write true or false"),

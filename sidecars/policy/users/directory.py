@@ -7,7 +7,7 @@ is in effect already, is left out with the reason: a new entry can never replace
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -21,6 +21,7 @@ _SYSTEM = re.compile(r"/(?:bin|boot|etc|lib[0-9]*|root|run|sbin|usr|var/(?:cache
 _NAMELESS = "gid-{}"
 """The name of a primary group that the directory doesn't have."""
 _LIKE_NAMELESS = re.compile(r"gid-[0-9]+")
+_SAME_TWICE = "another entry has the same name and {}, so that what is in effect stays as it is; remove one"
 _NAMELESS_TAKEN = "names like this one are of primary groups that have no entry; rename it"
 
 
@@ -81,14 +82,13 @@ def merge(own: Declared, people: Iterable[Person], teams: Iterable[Team], former
             "the directory has no users now, and had some. Check ldap.userFilter, ldap.base and ldap.bindDn"
         )
     left_out: list[str] = []
-    groups = _groups(own, teams, former, left_out)
+    groups, taken = _groups(own, teams, former, left_out)
     users = _users(own, people, former, groups, left_out)
     by_dn = {normalized(person.dn): person.name for person in people if person.name in users}
     members: dict[str, list[str]] = {}
-    for team in teams:
-        if team.name in groups and groups[team.name].gid == team.gid:
-            for name in sorted({*team.members, *(by_dn[it] for it in team.member_dns if it in by_dn)}):
-                members.setdefault(name, []).append(team.name)
+    for team in taken:
+        for name in sorted({*team.members, *(by_dn[it] for it in team.member_dns if it in by_dn)}):
+            members.setdefault(name, []).append(team.name)
     users = {name: msgspec.structs.replace(user, groups=members.get(name, [])) for name, user in users.items()}
     found = Declared({**own.users, **users}, groups)
     if wrong := next(faults(found), None):
@@ -96,33 +96,43 @@ def merge(own: Declared, people: Iterable[Person], teams: Iterable[Team], former
     return Merged(found, left_out)
 
 
-def _groups(own: Declared, teams: Sequence[Team], former: Declared, left_out: list[str]) -> dict[str, Group]:
-    """The declared groups, and those of the directory that can exist beside them."""
+def _groups(
+    own: Declared, teams: Sequence[Team], former: Declared, left_out: list[str]
+) -> tuple[dict[str, Group], list[Team]]:
+    """The declared groups and of the directory that can exist beside them; and the entries whose members count."""
     groups = dict(own.groups)
+    taken: dict[str, Team] = {}
     own_gids = {group.gid: f"the declared group `{name}`" for name, group in own.groups.items()}
     private = {name: user.uid for name, user in own.users.items() if user.group is None}
     own_gids |= {gid: f"the group of the declared user `{name}`" for name, gid in private.items()}
     kept = {(name, group.gid) for name, group in former.groups.items()}
     names, gids = Counter(it.name for it in teams), Counter(it.gid for it in teams)
+    same = Counter((it.name, it.gid) for it in teams)
     for team in teams:
         place = f"group `{team.name}` ({team.dn})"
         declared = own.groups.get(team.name)
         twice = names[team.name] > 1 or gids[team.gid] > 1
-        if declared is not None and declared.gid == team.gid:
-            continue  # One group, of which both know members.
-        if _LIKE_NAMELESS.fullmatch(team.name):
+        one_of_ours = declared is not None and declared.gid == team.gid
+        if _LIKE_NAMELESS.fullmatch(team.name) and not one_of_ours:
             left_out.append(f"{place}: {_NAMELESS_TAKEN}")
-        elif declared is not None or team.name in private:
+        elif (declared is not None and not one_of_ours) or team.name in private:
             left_out.append(f"{place}: a group of this name is declared with another gid; rename one")
-        elif team.gid in own_gids:
+        elif team.gid in own_gids and not one_of_ours:
             left_out.append(f"{place}: {team.gid} is the gid of {own_gids[team.gid]}; change one")
-        elif twice and ((team.name, team.gid) not in kept or team.name in groups):
+        elif same[(team.name, team.gid)] > 1 and (one_of_ours or (team.name, team.gid) in kept):
+            left_out.append(f"{place}: {_SAME_TWICE.format('gid')}")
+            groups[team.name] = Group(team.gid)
+            members = frozenset(name for name, user in former.users.items() if team.name in user.groups)
+            taken[team.name] = Team(team.dn, team.name, team.gid, members)
+        elif one_of_ours:  # One group, of which both know members.
+            taken[team.name] = team
+        elif twice and (team.name, team.gid) not in kept:
             left_out.append(f"{place}: another group of the directory has its name or its gid {team.gid}; change one")
         elif wrong := next(faults(Declared({}, {team.name: Group(team.gid)})), None):
             left_out.append(f"{place}: {_reason(wrong)}")
         else:
-            groups[team.name] = Group(team.gid)
-    return groups
+            groups[team.name], taken[team.name] = Group(team.gid), team
+    return groups, list(taken.values())
 
 
 def _users(
@@ -178,6 +188,7 @@ def _accepted(own: Declared, people: Sequence[Person], former: Declared, left_ou
     private = {user.uid: name for name, user in own.users.items() if user.group is None}
     kept = {(name, user.uid) for name, user in former.users.items()}
     names, uids = Counter(it.name for it in people), Counter(it.uid for it in people)
+    same = Counter((it.name, it.uid) for it in people)
     seen: set[str] = set()
     for person in people:
         place = _place(person)
@@ -188,14 +199,26 @@ def _accepted(own: Declared, people: Sequence[Person], former: Declared, left_ou
             left_out.append(f"{place}: a user of this name is declared; remove one")
         elif person.uid in own_uids:
             left_out.append(f"{place}: the declared user `{own_uids[person.uid]}` has the uid {person.uid}; change one")
-        elif twice and ((person.name, person.uid) not in kept or person.name in seen):
+        elif twice and (person.name, person.uid) not in kept:
             left_out.append(f"{place}: another user of the directory has its name or its uid {person.uid}; change one")
         elif person.gid in private:
             owner = private[person.gid]
             left_out.append(f"{place}: the group of the declared user `{owner}` has the gid {person.gid}; change one")
+        elif same[(person.name, person.uid)] > 1:
+            # Whose entry it is that was in effect, nobody knows: the other one may have keys of another person.
+            left_out.append(f"{place}: {_SAME_TWICE.format('uid')}")
+            if person.name not in seen:
+                seen.add(person.name)
+                yield _as_it_is(person, former)
         else:
-            seen.add(person.name)
             yield person
+
+
+def _as_it_is(person: Person, former: Declared) -> Person:
+    """The user in effect."""
+    user = former.users[person.name]
+    gid = former.groups[user.group].gid if user.group in former.groups else user.uid
+    return replace(person, gid=gid, full_name=user.full_name, home=user.home, shell=user.shell, ssh_keys=user.ssh_keys)
 
 
 def _place(person: Person) -> str:

@@ -108,11 +108,33 @@ def test_of_two_new_entries_with_one_uid_or_one_gid_neither_exists() -> None:
     assert len(found.left_out) == 4
 
 
-def test_an_entry_that_is_there_twice_with_the_same_name_and_uid_exists_once() -> None:
-    before = together(person("alice", 10001)).declared
-    found = together(person("alice", 10001), person("alice", 10001, where="z"), former=before)
-    assert set(found.declared.users) == {"alice"}
-    assert len(found.left_out) == 1
+@pytest.mark.parametrize("where", ["a", "z"])
+def test_a_second_entry_with_the_name_and_the_uid_of_a_user_in_effect_changes_nothing(where: str) -> None:
+    alice = dataclasses.replace(person("alice", 10001, 20001), ssh_keys=[KEY], home="/h/alice")
+    thief = dataclasses.replace(person("alice", 10001, 20002, where), ssh_keys=[f"{KEY} thief"])
+    before = together(alice, team("physics", 20001)).declared
+    found = together(alice, thief, team("physics", 20001), former=before)
+    assert found.declared == before
+    assert len(found.left_out) == 2
+    assert "so that what is in effect stays as it is; remove one" in found.left_out[0]
+    alone = together(thief, team("physics", 20001), former=before)
+    assert alone.declared.users["alice"].ssh_keys == [f"{KEY} thief"]
+
+
+@pytest.mark.parametrize("where", ["a", "z"])
+@pytest.mark.parametrize("own", [Declared(), Declared({}, {"physics": Group(20001)})])
+def test_a_second_entry_of_a_group_adds_no_member(where: str, own: Declared) -> None:
+    people = (person("alice", 10001), person("mallory", 10002))
+    before = together(*people, team("physics", 20001, "alice"), own=own).declared
+    both = (team("physics", 20001, "alice"), team("physics", 20001, "mallory", where=where))
+    found = together(*people, *both, own=own, former=before)
+    assert found.declared == before
+    assert len(found.left_out) == 2
+
+
+def test_an_entry_that_is_left_out_adds_no_member() -> None:
+    found = together(person("alice", 10001, 20001), person("bob", 10002), team("gid-20001", 20001, "bob"))
+    assert found.declared.users["bob"].groups == []
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -39,14 +40,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 on success, 1 with the reason on stderr. After a failure jobs see what they saw before."""
+    """0 on success, 1 with the reason on stderr, 143 after TERM. After a failure jobs see what they saw before."""
     options = parser().parse_args(arguments)
+    # The first process of a container ignores TERM otherwise, and what is half unpacked would stay.
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s")
     try:
         fill(options)
     except (ContainerError, OSError, subprocess.TimeoutExpired) as error:
         log.error("%s", error)  # for administrators
         return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
 
 

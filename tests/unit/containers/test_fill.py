@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from sidecars.containers import fill
 from sidecars.containers.errors import ContainerError
+from tests.cluster.waiting import until
 from tests.unit.containers.test_registry import DIGEST, layout, program
 
 
@@ -91,3 +94,20 @@ def test_a_broken_tarball_and_a_hostile_one_change_nothing(volume: Path, caplog:
 def test_a_folder_is_no_image(volume: Path) -> None:
     with pytest.raises(ContainerError, match="isn't the name of an image"):
         fill.fill(options(volume, "--version=v1", "--image=/etc"))
+
+
+def test_a_job_that_is_deleted_ends_at_once_and_leaves_nothing(volume: Path, tmp_path: Path) -> None:
+    tarball(volume, "one.tar.gz", "etc/os-release")
+    programs, started = tmp_path / "bin", tmp_path / "started"
+    programs.mkdir()
+    program(programs, "tar", f"touch {started}; exec sleep 600")
+    code = (
+        "import sys; from sidecars.containers import fill; fill._PATH = sys.argv[1]; sys.exit(fill.main(sys.argv[2:]))"
+    )
+    words = (f"{programs}:/usr/bin:/bin", f"--volume={volume}", "--keep=1", "--version=v1", "--tarball=one.tar.gz")
+    with subprocess.Popen([sys.executable, "-c", code, *words]) as process:
+        until(started.exists, "tar to run", 60)
+        process.terminate()
+        assert process.wait(60) == 143
+    assert list((volume / "versions").iterdir()) == []
+    assert not (volume / "current").exists()

@@ -211,6 +211,22 @@ def trees(cache: Path, name: str) -> list[Path]:
     return [folder / "layers" / layer.key / "tree" for layer in reversed(image.top.chain)]
 
 
+def stage_trees(cache: Path, name: str, path: str) -> list[Path]:
+    """As `trees`, of the stage from which the Containerfile of an image copies `path`."""
+    folder = cache / "images"
+    [image] = plan(names=(name,))
+    [source] = [
+        layer.source
+        for layer in image.top.chain
+        if layer.source is not None and isinstance(layer.step, Copy) and layer.step.source == path
+    ]
+    builder = _Builder(folder, lambda _: None)
+    with cache_folder.locked(folder / "build.lock"):
+        for layer in source.chain:
+            builder._blob(layer)
+    return [folder / "layers" / layer.key / "tree" for layer in reversed(source.chain)]
+
+
 def _top(stage: Stage, earlier: dict[str, Layer], context: Path) -> Layer:
     """The topmost layer of a stage."""
     top = earlier.get(stage.base)

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -172,6 +173,25 @@ def test_the_epilog_of_a_refused_task_does_not_run_on_the_root_of_the_worker(slu
     escaped.unlink()
     with moved(slurm, f"{VOLUME}/current"):
         assert "the jail isn't filled" in refused(slurm, option)
+    assert not escaped.exists()
+
+
+def test_the_number_of_a_batch_script_does_not_free_the_epilog_of_a_refused_task(
+    slurm: JailedSlurm, tmp_path: Path
+) -> None:
+    """slurmctld lets the user's own srun choose the number of a step."""
+    shutil.copy(jailed.forged(tmp_path / "forged"), slurm.root / "tmp")
+    epilog, escaped = slurm.root / "tmp/forged-epilog", slurm.root / "tmp/forged-escaped"
+    epilog.write_text("#!/bin/sh\ncat /etc/os-release >/tmp/forged-escaped\n")
+    epilog.chmod(0o755)
+    own = without_plugin(slurm, f"required {PLUGIN} root={VOLUME} allow=none\n")
+    srun = ("env", "LD_PRELOAD=/tmp/forged.so", *own)
+    step = ("--job-name=forged", "--task-epilog=/tmp/forged-epilog")
+    slurm.run(*srun, *step, "true")
+    assert escaped.read_text() == "jail first\n"
+    assert ".batch request from" in slurm.log(), "the step had the number of a batch script"
+    escaped.unlink()
+    assert "--jail=none isn't allowed here" in refused(slurm, *step, "--jail=none", command=srun)
     assert not escaped.exists()
 
 

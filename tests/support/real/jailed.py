@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.cluster import cache, images
 from tests.cluster.waiting import until
 from tests.support.real import outside
 
@@ -27,6 +28,45 @@ chmod 644 /etc/slurm/*.conf
 mkdir -p /run/slurm
 exec slurmd -D -N worker
 """
+
+_FORGED = """\
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <slurm/slurm.h>
+
+/* srun calls it to create a step. The request contains a slurm_step_id_t, whose place no header names. */
+int slurm_job_step_create(uint32_t *request, void **answer)
+{
+	int (*create)(uint32_t *, void **) = (int (*)(uint32_t *, void **))dlsym(RTLD_NEXT, "slurm_job_step_create");
+
+	for (int word = 40; word < 60; word++) {
+		if (request[word] && request[word] < 100000 && request[word + 1] == NO_VAL && request[word + 2] == NO_VAL) {
+			request[word + 2] = SLURM_BATCH_SCRIPT;
+			return create(request, answer);
+		}
+	}
+	abort();
+}
+"""
+
+_COMPILE = r"""
+mount -t overlay overlay "$2/root" -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work"
+cp "$2/forged.c" "$2/root/"
+chroot "$2/root" gcc -O1 -fPIC -shared -Wall -Werror -o /forged.so /forged.c
+cp "$2/root/forged.so" "$2/"
+"""
+
+
+def forged(home: Path) -> Path:
+    """A library with which an srun that preloads it gives its step the number of a batch script. Needs root."""
+    for folder in ("root", "upper", "work"):
+        (home / folder).mkdir(parents=True)
+    (home / "forged.c").write_text(_FORGED)
+    lower = ":".join(map(str, images.stage_trees(cache.root(), "slurmd", "/opt/slurm-containers/slurm_jail.so")))
+    subprocess.run(["unshare", "--mount", "sh", "-euc", _COMPILE, "sh", lower, str(home)], check=True)
+    return home / "forged.so"
 
 
 class JailedSlurm:

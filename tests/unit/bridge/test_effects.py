@@ -145,7 +145,7 @@ class Submitted(Cancelled):
 async def test_a_group_whose_jobs_always_request_too_little_gets_the_next_one_later_each_time() -> None:
     """Such as by a plugin of slurmctld."""
     memory, nothing, clock = Memory(), cast("Any", None), [100.0]
-    parts = (nothing, cast("Any", Submitted()), Store(), nothing, memory, nothing, nothing)
+    parts = (nothing, cast("Any", Submitted()), cast("Any", Store()), nothing, memory, nothing, nothing)
     effects = Effects(*parts, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
     submit, pauses = Submit(POD.key, (Part(Shape("ada", "p"), 1),)), []
     for job in (7, 8, 9):

@@ -434,11 +434,24 @@ static bool is_of_user(spank_t spank)
 	return step != SLURM_EXTERN_CONT;
 }
 
+/*
+ * Whether this is a batch script. The number of the step doesn't prove it: a user's own srun can choose any. But only slurmd
+ * creates folders in its spool folder, which is /var/spool/slurmd in the chart's slurm.conf.
+ */
 static bool is_batch(spank_t spank)
 {
-	uint32_t step = 0;
+	uint32_t job = 0, step = 0;
+	int count = 0;
+	char **arguments = NULL;
+	char script[64];
+	struct stat found;
 
-	return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step == SLURM_BATCH_SCRIPT;
+	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step != SLURM_BATCH_SCRIPT ||
+	    spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_ARGV, &count, &arguments) != ESPANK_SUCCESS || count < 1 || !arguments[0])
+		return false;
+	snprintf(script, sizeof(script), "/var/spool/slurmd/job%05u/slurm_script", (unsigned)job);
+	return !strcmp(arguments[0], script) && !lstat(script, &found) && S_ISREG(found.st_mode);
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int argc, char *argv[])

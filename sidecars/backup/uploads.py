@@ -5,6 +5,7 @@ signed here, with AWS' Signature Version 4 and the keys of the environment. Wher
 nothing is known of uploads: a rule of the bucket has to expire them (docs/backup.md).
 """
 
+import contextlib
 import hashlib
 import hmac
 import html
@@ -85,11 +86,12 @@ class Uploads:
                 date = answer.headers.get("Date")
                 text = answer.read(_MOST_BYTES).decode("utf-8", "replace")
         except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 404:
-                    raise FileNotFoundError(f"{method} {url}: 404") from None
+            code = ""
+            # The connection may end within the text.
+            with error, contextlib.suppress(HTTPException, OSError):
                 code = _field(error.read(_MOST_BYTES).decode("utf-8", "replace"), "Code")
-            raise OSError(f"{method} {url}: {code or error.code}") from None
+            kind = FileNotFoundError if error.code == 404 else OSError
+            raise kind(f"{method} {url}: {code or error.code}") from None
         except HTTPException as error:
             raise OSError(f"{method} {url}: {error!r}") from None
         try:

@@ -61,10 +61,11 @@ class Volume:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             # A volume of Kubernetes may be writable for all. The plugin refuses such a jail.
-            for place in (self._folder, self._versions):
+            # Outside of a jail, nobody but root may reach the set-user-ID programs of its image.
+            for place, mode in ((self._folder, 0o755), (self._versions, 0o700)):
                 place.mkdir(exist_ok=True)
                 os.chown(place, self._owner, self._owner)
-                place.chmod(0o755)
+                place.chmod(mode)
             for abandoned in self._versions.glob(".*"):
                 cache.delete(abandoned)
             yield
@@ -127,10 +128,16 @@ class Volume:
             os.close(root)
 
     def switch(self, name: str) -> str | None:
-        """Have jobs that start from now on see this version. Returns the one that they saw before, if any."""
+        """Have jobs that start from now on see this version. Returns the one that they saw before, if any.
+
+        That one is the youngest from now on, see `prune`: jobs still run in it.
+        """
         self.facts(name)
         link = self._folder / "current"
         before = self.current()
+        if before is not None and before != name:
+            with suppress(FileNotFoundError):
+                os.utime(self._versions / before)
         new = self._folder / ".current"
         new.unlink(missing_ok=True)
         new.symlink_to(f"versions/{name}")
@@ -145,7 +152,10 @@ class Volume:
             return None
 
     def prune(self, keep: int, protected: Collection[str]) -> list[str]:
-        """Delete the oldest versions beyond `keep`, never the current one or `protected` ones. Returns their names."""
+        """Delete versions beyond `keep`, never the current one or `protected` ones. Returns their names.
+
+        Those that jobs saw, or that were filled, longest ago are deleted first.
+        """
         stay = {self.current(), *protected}
         old = sorted(
             (item for item in self._versions.iterdir() if item.name not in stay and not item.name.startswith(".")),

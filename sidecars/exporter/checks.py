@@ -30,8 +30,12 @@ class Checks:
 
     results: Mapping[str, Result] = field(default_factory=dict)
     declared: Mapping[str, Check] = field(default_factory=dict)
-    known_since: Mapping[str, float] = field(default_factory=dict)
-    """When each declared check was first read, in seconds since the epoch."""
+    since: Mapping[str, float] = field(default_factory=dict)
+    """From when on the next result of each declared check is awaited, in seconds since the epoch.
+
+    The last result. Later than that, if the check has been enabled, resumed or given another schedule since then: when
+    this was read. Without a result, when the check was first read.
+    """
 
 
 def read_checks(folder: Path, former: Checks | None, now: float) -> Checks:
@@ -55,8 +59,20 @@ def read_checks(folder: Path, former: Checks | None, now: float) -> Checks:
             results[file.name] = result
         else:
             log.warning("%s is no result of a check", file)
-    known = former.known_since if former is not None else {}
-    return Checks(results, found, {name: known.get(name, now) for name in found})
+    return Checks(
+        results, found, {name: _since(name, check, results.get(name), former, now) for name, check in found.items()}
+    )
+
+
+def _since(name: str, check: Check, last: Result | None, former: Checks | None, now: float) -> float:
+    """`Checks.since` of a check."""
+    known = former.declared.get(name) if former is not None else None
+    if former is not None and known is not None and (known.schedule, known.suspend) == (check.schedule, check.suspend):
+        since = former.since[name]
+    else:
+        # At its start, the exporter can't know since when the check has been as it is.
+        since = last.at if former is None and last is not None else now
+    return since if last is None else max(since, last.at)
 
 
 def add_checks(samples: Samples, checks: Checks) -> None:
@@ -64,10 +80,8 @@ def add_checks(samples: Samples, checks: Checks) -> None:
     for check, declaration in checks.declared.items():
         interval = longest_interval(declaration.schedule)
         if interval is not None and not declaration.suspend:
-            last = checks.results.get(check)
-            since = checks.known_since[check] if last is None else last.at
             samples.add(families.CHECK_INTERVAL, interval, check)
-            samples.add(families.CHECK_DUE, since + interval + declaration.longest_run, check)
+            samples.add(families.CHECK_DUE, checks.since[check] + interval + declaration.longest_run, check)
     for check, result in checks.results.items():
         samples.add(families.CHECK_END, result.at, check)
         samples.add(families.CHECK_DURATION, result.seconds, check)

@@ -332,8 +332,9 @@ CHECK_INTERVAL = _check(
 )
 CHECK_DUE = _check(
     "slurm_check_result_due_timestamp_seconds",
-    "When the next run must have ended: the last run, or without one the time at which the exporter first read the "
-    "check, plus the longest interval and the longest duration of a run. Absent for a check with `suspend: true`.",
+    "When the next run must have ended: the last run, plus the longest interval and the longest duration of a run. "
+    "Without a last run, or if the schedule has changed since, the time at which the exporter read this counts. "
+    "Absent for a check with `suspend: true`.",
 )
 CHECK_NODES = _check(
     "slurm_check_nodes",

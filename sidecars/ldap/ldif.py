@@ -10,7 +10,10 @@ class LdifError(ValueError):
 
 
 Entry = dict[str, list[str]]
-"""The values of each attribute, whose name is in lower case and without options; `dn` is one of them."""
+"""The values of each attribute, whose name is in lower case and without options; `dn` is one of them.
+
+A server that gives only some values of an attribute states it with the option `range`, which stays: `member;range=0-9`.
+"""
 
 
 def entries(text: str) -> Iterator[Entry]:
@@ -37,7 +40,8 @@ def entries(text: str) -> Iterator[Entry]:
                 continue
         else:
             value = value.strip(" ")
-        found.setdefault(name.partition(";")[0].lower(), []).append(value)
+        kind, _, option = name.lower().partition(";")
+        found.setdefault(f"{kind};{option}" if option.startswith("range=") else kind, []).append(value)
     if found:
         yield found
 

@@ -187,8 +187,8 @@ def _content(secret: Mapping[str, object], key: str) -> bytes | None:
 
 
 def _former(text: bytes | None) -> Declared:
-    """What is in effect; nothing where this role has not written it."""
+    """What is in effect; nothing where this role has not written it, which is JSON: YAML would take 70 times longer."""
     try:
-        return parse(text or b"")
-    except DeclaredError:
+        return msgspec.json.decode(text or b"{}", type=Declared)
+    except msgspec.DecodeError:
         return Declared()

@@ -67,6 +67,11 @@ def _person(settings: Settings, entry: Entry) -> Person:
 
 def _team(settings: Settings, entry: Entry) -> Team:
     names = settings.attributes
+    for attribute in (names.members, names.member_dns):
+        if any(it.startswith(f"{attribute.lower()};range=") for it in entry):
+            raise ValueError(
+                f"the server gives only a part of `{attribute}`; split the group, or have the server give all"
+            )
     return Team(
         dn=entry["dn"][0],
         name=_first(entry, names.group_name),

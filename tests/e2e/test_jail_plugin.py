@@ -175,6 +175,16 @@ def test_the_epilog_of_a_refused_task_does_not_run_on_the_root_of_the_worker(slu
     assert not escaped.exists()
 
 
+def test_a_batch_script_that_is_refused_does_not_run_and_its_output_has_the_reason(slurm: JailedSlurm) -> None:
+    (slurm.root / "tmp/script").write_text("#!/bin/sh\necho ran\n")
+    out = "/home/alice/refused"
+    file = slurm.root / out.removeprefix("/")
+    with moved(slurm, f"{VOLUME}/current"):
+        slurm.run("sbatch", f"--output={out}", "/tmp/script")  # noqa: S108
+        until(lambda: file.exists() and "the jail isn't filled" in file.read_text(), "the reason", 60, slurm.log)
+    assert "ran" not in file.read_text()
+
+
 FIRST = f"{VOLUME}/versions/first"
 
 

@@ -160,6 +160,17 @@ template:
 {{- include "slurm.check.line" (list "jail.enabled" "workers get plugstack.conf from slurmctld, which is external"
   "Set jail.enabled to false.") -}}
 {{- end -}}
+{{- $conf := include "slurm.slurmConf" . -}}
+{{- $place := ternary "controller.extraConfMap" "controller.extraConf" (empty .Values.controller.extraConf) -}}
+{{- range regexFindAll `(?im)^[ \t]*(Namespace|JobContainer)Type[ \t]*=[ \t]*[^\s#]+` $conf -1 -}}
+{{- if not (hasSuffix "/none" (lower .)) -}}
+{{- include "slurm.check.line" (list $place (printf "`%s` moves tasks out of the jail" (trim .)) "Remove it, or set jail.enabled to false.") -}}
+{{- end -}}
+{{- end -}}
+{{- with regexFind `(?im)^[ \t]*PlugStackConfig[ \t]*=[ \t]*[^\s#]+` $conf -}}
+{{- include "slurm.check.line" (list $place (printf "with `%s`, workers don't read the plugin's line" (trim .))
+  "Remove it, and set configFiles.\"plugstack.conf\".") -}}
+{{- end -}}
 {{- if not $jail.version -}}
 {{- include "slurm.check.line" (list "jail.version" "jobs need a version to see" "Set a name, for example `v1`.") -}}
 {{- else if eq $jail.version "none" -}}

@@ -35,7 +35,7 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
 )
 """Minute, hour, day of the month, month and day of the week, 0 for Sunday: the least, the greatest, and names."""
 _ITEM = re.compile(r"(\*|\?|\w+)(?:-(\w+))?(?:/(\d+))?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|m|s|ms)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
@@ -100,4 +100,5 @@ def _duration(text: str) -> float | None:
     parts = _DURATION.findall(text)
     if not parts or "".join(f"{number}{unit}" for number, unit in parts) != text:
         return None
-    return max(1.0, sum(float(number) * _UNITS[unit] for number, unit in parts))
+    # As the CronJob controller: whole seconds.
+    return max(1.0, sum(float(number) * _UNITS[unit] for number, unit in parts) // 1)

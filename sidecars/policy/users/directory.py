@@ -11,9 +11,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sidecars.policy.users.declared import Declared, Group, User, faults
+from sidecars.policy.users.declared import Declared, Group, User, faults, files
 
-_BAD_NAME = re.compile(r"[:\x00-\x1f\x7f]+")
+MOST_BYTES = 16_384
+"""Of one user: often users change entries of their own, and all users together have a limit."""
+
+_SYSTEM = re.compile(r"/(?:bin|boot|etc|lib[0-9]*|root|run|sbin|usr|var/(?:cache|lib|log|run|spool))(?:/.*)?")
+"""Folders that root reads programs or settings from. At login a missing home directory is created as the user's own."""
+_NAMELESS = "gid-{}"
+"""The name of a primary group that the directory doesn't have."""
+_LIKE_NAMELESS = re.compile(r"gid-[0-9]+")
+_NAMELESS_TAKEN = "names like this one are of primary groups that have no entry; rename it"
 
 
 class DirectoryError(Exception):
@@ -102,7 +110,9 @@ def _groups(own: Declared, teams: Sequence[Team], former: Declared, left_out: li
         twice = names[team.name] > 1 or gids[team.gid] > 1
         if declared is not None and declared.gid == team.gid:
             continue  # One group, of which both know members.
-        if declared is not None or team.name in private:
+        if _LIKE_NAMELESS.fullmatch(team.name):
+            left_out.append(f"{place}: {_NAMELESS_TAKEN}")
+        elif declared is not None or team.name in private:
             left_out.append(f"{place}: a group of this name is declared with another gid; rename one")
         elif team.gid in own_gids:
             left_out.append(f"{place}: {team.gid} is the gid of {own_gids[team.gid]}; change one")
@@ -127,13 +137,33 @@ def _users(
         place = _place(person)
         group = by_gid.get(person.gid)
         if group is None and not (person.gid == person.uid and primary[person.gid] == 1 and person.name not in groups):
-            group = f"gid-{person.gid}"
+            group = _NAMELESS.format(person.gid)
+            if group in groups or group in own.users:
+                left_out.append(
+                    f"{place}: `{group}` is declared, and the user's primary group has no other name; rename it"
+                )
+                continue
         keys, wrong_keys = _keys(person)
-        full_name = _BAD_NAME.sub(" ", person.full_name).strip()
+        full_name = "".join(it if it.isprintable() and it != ":" else " " for it in person.full_name).strip()
         user = User(person.uid, group, [], full_name, person.shell, person.home, keys)
         alone = Declared({person.name: user}, {group: Group(person.gid)} if group is not None else {})
+        if (size := sum(len(text.encode()) for text in files(alone).values())) > MOST_BYTES:
+            left_out.append(f"{place}: it has {size} bytes, and may have {MOST_BYTES}; remove keys, or shorten them")
+            continue
         if wrong := next(faults(alone), None):
             left_out.append(f"{place}: {_reason(wrong)}")
+            continue
+        if not f"{person.home or ''}{person.shell}".isprintable():
+            left_out.append(
+                f"{place}: its home directory and its shell may contain printable characters only; correct them"
+            )
+            continue
+        if person.home is not None and (
+            ".." in person.home.split("/") or _SYSTEM.fullmatch(re.sub("/[./]*/", "/", person.home))
+        ):
+            left_out.append(
+                f"{place}: its home directory `{person.home}` is one of the system; correct it, or set ldap.home"
+            )
             continue
         left_out += [f"{place}: key {number} is not a public key in one line" for number in wrong_keys]
         users[person.name] = user
@@ -152,7 +182,9 @@ def _accepted(own: Declared, people: Sequence[Person], former: Declared, left_ou
     for person in people:
         place = _place(person)
         twice = names[person.name] > 1 or uids[person.uid] > 1
-        if person.name in own.users:
+        if _LIKE_NAMELESS.fullmatch(person.name):
+            left_out.append(f"{place}: {_NAMELESS_TAKEN}")
+        elif person.name in own.users:
             left_out.append(f"{place}: a user of this name is declared; remove one")
         elif person.uid in own_uids:
             left_out.append(f"{place}: the declared user `{own_uids[person.uid]}` has the uid {person.uid}; change one")
@@ -175,7 +207,8 @@ def _keys(person: Person) -> tuple[list[str], list[int]]:
     keys, wrong = [], []
     for number, key in enumerate(person.ssh_keys):
         trial = Declared({"someone": User(1000, ssh_keys=[key.strip()])}, {})
-        if next(faults(trial), None) is None:
+        # What isn't printable, YAML can't contain, and the Secret would be unreadable as a whole.
+        if next(faults(trial), None) is None and key.strip().isprintable():
             keys.append(key.strip())
         else:
             wrong.append(number)

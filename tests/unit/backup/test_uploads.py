@@ -1,5 +1,7 @@
 """Requests for unfinished uploads. tests/integration sends them to a real store."""
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -48,3 +50,20 @@ def test_uploads_are_read_with_their_ages_and_what_is_none_is_left_out(monkeypat
     monkeypatch.setattr(Uploads, "_send", lambda *_: (NOW, answer))
     day = timedelta(days=1).total_seconds()
     assert uploads().list("a&b/") == [Upload("a&b/c", "1", day), Upload("a&b/f", "4", -60)]
+
+
+@pytest.mark.parametrize("body", ["5\r\n<Err", "28\r\n<Error><Code>AccessDenied</Code></Error>\r\n0\r\n\r\n"])
+def test_a_refusal_is_an_os_error_also_if_the_store_closes_the_connection_within_it(body: str) -> None:
+    answer = f"HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+    with ThreadPoolExecutor(1) as threads, socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            with listener.accept()[0] as client:
+                client.recv(1 << 16)
+                client.sendall(answer.encode())
+
+        refusal = threads.submit(refuse)
+        found = Uploads("b", f"http://127.0.0.1:{listener.getsockname()[1]}", "us-east-1", KEYS)
+        with pytest.raises(OSError, match=r"/b: (403|AccessDenied)$"):
+            found.list("")
+        refusal.result()

@@ -60,6 +60,12 @@ def test_a_version_is_filled_once_and_only_root_can_write_to_it(volume: Volume) 
         assert item.stat().st_mode & 0o022 == 0, item
 
 
+def test_users_outside_of_a_jail_can_not_reach_the_set_user_id_programs_of_a_version(volume: Volume) -> None:
+    filled(volume, "v1")
+    assert (folder(volume) / "versions").stat().st_mode & 0o777 == 0o700
+    assert (folder(volume) / "versions/v1/root").stat().st_mode & 0o777 == 0o755, "what jobs have as their root"
+
+
 def test_a_version_that_can_not_be_filled_leaves_nothing(volume: Volume) -> None:
     def unpack(root: Path) -> str:
         (root / "half").write_text("")
@@ -121,6 +127,18 @@ def test_the_oldest_versions_are_deleted_but_never_the_current_one_nor_a_protect
         assert volume.prune(2, {"v3"}) == ["v2", "v4"]
         assert volume.prune(2, {"v3"}) == []
     assert versions(volume) == ["v1", "v3", "v5", "v6"]
+
+
+def test_the_version_that_jobs_have_just_seen_is_not_deleted_however_old_it_is(volume: Volume) -> None:
+    filled(volume, "v1", "v2", "v3", "v4")
+    with volume.locked():
+        volume.switch("v4")
+        volume.switch("v1")
+        volume.switch("v1")
+        volume.fill("v5", "registry/v5", with_file("a"))
+        assert volume.switch("v5") == "v1"
+        assert volume.prune(2, ()) == ["v2", "v3"]
+    assert versions(volume) == ["v1", "v4", "v5"]
 
 
 @pytest.mark.parametrize("name", ["", "none", "..", ".hidden", "-x", "a/b", "V1", "a" * 64, "v1\n"])

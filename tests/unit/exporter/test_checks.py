@@ -71,6 +71,34 @@ def test_a_check_that_has_never_run_is_due_an_interval_and_a_run_after_it_was_fi
     assert due(later) == {("disk",): 5000 + 4050, ("memory",): 9000 + 4050}
 
 
+@pytest.mark.parametrize("former", [{"suspend": True}, {"schedule": "0 0 1 * *"}, None])
+def test_a_check_that_is_resumed_or_runs_more_often_or_is_enabled_again_is_due_an_interval_after_that(
+    tmp_path: Path, former: dict[str, Any] | None
+) -> None:
+    (tmp_path / "disk").write_text(written({}, 1000, 5))
+    if former is not None:
+        declare(tmp_path, "disk", timeoutSeconds=50, windowSeconds=100, **former)
+    before = read_checks(tmp_path, None, 500_000)
+    declare(tmp_path, "disk", timeoutSeconds=50, windowSeconds=100)
+    changed = read_checks(tmp_path, before, 600_000)
+    assert due(changed) == {("disk",): 600_000 + 4050}
+    declare(tmp_path, "disk", timeoutSeconds=50, windowSeconds=100, maxDrains=1)
+    later = read_checks(tmp_path, changed, 700_000)
+    assert due(later) == {("disk",): 600_000 + 4050}
+    (tmp_path / "disk").write_text(written({}, 603_000, 5))
+    assert due(read_checks(tmp_path, later, 700_000)) == {("disk",): 603_000 + 4050}
+
+
+def test_a_check_whose_result_is_lost_is_not_due_at_once(tmp_path: Path) -> None:
+    declare(tmp_path, "disk", timeoutSeconds=50, windowSeconds=100)
+    (tmp_path / "disk").write_text(written({}, 1000, 5))
+    before = read_checks(tmp_path, None, 2000)
+    (tmp_path / "disk").write_text(written({}, 90_000, 5))
+    before = read_checks(tmp_path, before, 91_000)
+    (tmp_path / "disk").unlink()
+    assert due(read_checks(tmp_path, before, 92_000)) == {("disk",): 90_000 + 4050}
+
+
 def test_a_check_that_is_declared_suspended_or_was_removed_is_never_due(tmp_path: Path) -> None:
     declare(tmp_path, "disk", suspend=True)
     (tmp_path / "memory").write_text(written({}, 1000, 5))

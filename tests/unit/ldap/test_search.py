@@ -81,6 +81,14 @@ def test_groups_are_read_with_both_kinds_of_members(answers: Path) -> None:
     assert "ou=g,dc=x" in (answers / "call").read_text()
 
 
+def test_a_group_of_which_the_server_gives_only_some_members_is_left_out(answers: Path) -> None:
+    part = "dn: g\ncn: g\ngidNumber: 20001\nmember;range=0-1: UID=a,dc=x\nmember;range=0-1: UID=b,dc=x\n"
+    (answers / "out").write_text(f"{part}\ndn: h\ncn: h\ngidNumber: 20002\nmember: UID=b,dc=x\n")
+    found, wrong = asyncio.run(search.teams(SETTINGS, answers / "password", None))
+    assert [it.name for it in found] == ["h"]
+    assert wrong == ["g: the server gives only a part of `member`; split the group, or have the server give all"]
+
+
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [(4, "raise its size limit"), (32, "ldap.base"), (49, "ldap.bindDn"), (255, "ldap.uri"), (80, "")],

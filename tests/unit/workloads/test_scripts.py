@@ -5,6 +5,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -253,6 +254,29 @@ def test_the_hook_of_a_sidecar_ends_when_its_first_process_has_started_another(p
         proc.process(7, parent=1)
         until(lambda: hook.poll() is not None, "the hook to end")
         assert hook.returncode == 0
+
+
+AS_TINI = """import signal, subprocess
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
+child = subprocess.Popen(["sleep", "60"])
+print(flush=True)
+signal.sigtimedwait({signal.SIGTERM, signal.SIGCHLD}, 60)
+child.kill()
+child.wait()
+"""
+
+
+def test_the_hook_of_a_sidecar_ends_while_its_first_process_waits_for_signals() -> None:
+    script: str = staying()["node"]["lifecycle"]["preStop"]["exec"]["command"][2]
+    with subprocess.Popen([sys.executable, "-c", AS_TINI], stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        script = script.replace("/proc/1/", f"/proc/{first.pid}/").replace("PPid: 1'", f"PPid: {first.pid}'")
+        with shell(script.replace("sleep 0.1", "echo look")) as hook:
+            assert hook.communicate(timeout=DEADLINE)[0] == ""
+            assert hook.returncode == 0
+        first.terminate()
+        assert first.wait(DEADLINE) == 0
 
 
 def test_the_hook_of_a_sidecar_ends_where_the_first_process_starts_no_other(proc: Proc) -> None:

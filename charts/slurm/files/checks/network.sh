@@ -30,11 +30,13 @@ if ($ENV{SLURMD_NODENAME} eq $receiver) {
   until ($client) {
     for my $ready (readable(undef, $listener, map { $_->[0] } values %said)) {
       if ($ready == $listener) {
+        # Many who say nothing must not keep the sender out: one of them is dropped.
+        delete $said{(keys %said)[0]} if keys %said >= 64;
         my $new;
-        $said{fileno($new)} = [$new, ""] if accept($new, $listener) && keys %said < 64;
+        $said{fileno($new)} = [$new, ""] if accept($new, $listener);
         next;
       }
-      my $entry = $said{fileno($ready)};
+      my $entry = $said{fileno($ready)} or next;
       my $n = sysread($ready, $entry->[1], 32 - length $entry->[1], length $entry->[1]);
       next if $n && length $entry->[1] < 32;
       delete $said{fileno($ready)};

@@ -27,6 +27,7 @@ HOUR = 3600.0
         ("@hourly", HOUR),
         ("@weekly", 7 * DAY),
         ("@every 1h30m", 1.5 * HOUR),
+        ("@every 1m500ms", 60.0),
     ],
 )
 def test_the_longest_time_between_two_runs_follows_from_the_schedule(schedule: str, want: float) -> None:

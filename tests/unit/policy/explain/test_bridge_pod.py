@@ -26,7 +26,9 @@ from tests.unit.policy.explain.building import NOW, at, condition, event, job, p
 GATE = {"name": bridge.GATE}
 KEY = GroupKey("physics", "uid-of-train-0")
 SHAPE = Shape(user="ada", name="train-0", partition="slurm-bridge", cpus=1)
-RUNNING = Job(7, Phase.RUNNING, "ada", Comment("physics", KEY.group, SHAPE.digest), slots=(("gpu-1", 1),))
+RUNNING = Job(
+    7, Phase.RUNNING, "ada", Comment("physics", KEY.group, SHAPE.digest), slots=(("gpu-1", 1),), confirmed=True
+)
 
 
 def waiting(why: str = "", message: str = "", *, number: str = "7", age: float = 600, **spec: Any) -> Object:

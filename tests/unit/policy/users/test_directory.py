@@ -2,9 +2,10 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 
-from sidecars.policy.users.declared import Declared, Group, User, faults
+from sidecars.policy.users.declared import Declared, Group, User, faults, parse
 from sidecars.policy.users.directory import DirectoryError, Merged, Person, Team, merge, normalized, users_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJYs8rTr0Xy1t0m1cT0p0mXvU0mJmM2S2d1o2b1n1vQx"
@@ -25,6 +26,7 @@ def together(*entries: Person | Team, own: Declared = NOTHING, former: Declared 
     people = [it for it in entries if isinstance(it, Person)]
     found = merge(own, people, [it for it in entries if isinstance(it, Team)], former)
     assert list(faults(found.declared)) == []
+    assert parse(msgspec.json.encode(found.declared)) == found.declared
     return found
 
 
@@ -48,6 +50,24 @@ def test_a_primary_group_that_the_directory_does_not_have_gets_a_name() -> None:
     found = together(person("alice", 10001, 20001), person("bob", 10002, 20001), person("carol", 20001))
     assert {user.group for user in found.declared.users.values()} == {"gid-20001"}
     assert found.declared.groups == {"gid-20001": Group(20001)}
+
+
+@pytest.mark.parametrize("entry", [person("gid-20001", 50000), team("gid-20001", 30000), team("gid-20001", 20001)])
+def test_no_entry_takes_the_name_of_a_primary_group_that_the_directory_does_not_have(entry: Person | Team) -> None:
+    found = together(entry, person("alice", 10001, 20001), person("zoe", 10002, 20001))
+    assert found.declared.users == {"alice": User(10001, "gid-20001"), "zoe": User(10002, "gid-20001")}
+    assert found.declared.groups == {"gid-20001": Group(20001)}
+    assert len(found.left_out) == 1
+    assert entry.dn in found.left_out[0]
+
+
+@pytest.mark.parametrize(
+    "own", [Declared({"gid-20001": User(10009)}), Declared({}, {"gid-20001": Group(20009)})], ids=["user", "group"]
+)
+def test_a_declaration_with_the_name_of_a_primary_group_stays(own: Declared) -> None:
+    found = together(person("alice", 10001, 20001), person("bob", 10002), own=own)
+    assert found.declared == Declared({**own.users, "bob": User(10002)}, own.groups)
+    assert "rename it" in found.left_out[0]
 
 
 def test_a_declared_user_stays_and_an_entry_with_its_name_uid_or_gid_is_left_out() -> None:
@@ -119,6 +139,22 @@ def test_an_entry_that_would_be_of_the_system_or_break_a_file_is_left_out(entry:
     assert entry.dn in found.left_out[0]
 
 
+@pytest.mark.parametrize(
+    "home",
+    ["/etc", "/root/.ssh", "/usr/local/lib/new", "/var/lib/x", "/home/../etc/x", "//etc/x", "/./etc/x", "/lib64/x"],
+)
+def test_a_home_directory_in_a_folder_of_the_system_is_left_out(home: str) -> None:
+    """pam_mkhomedir would create it as the user's."""
+    found = together(dataclasses.replace(person("mallory", 10001), home=home), person("carol", 10003))
+    assert set(found.declared.users) == {"carol"}
+    assert f"`{home}` is one of the system; correct it, or set ldap.home" in found.left_out[0]
+
+
+@pytest.mark.parametrize("home", ["/home/alice", "/etcetera/alice", "/var/home/alice", "/data/root/alice", "/dev/null"])
+def test_any_other_home_directory_is_taken(home: str) -> None:
+    assert together(dataclasses.replace(person("alice", 10001), home=home)).left_out == []
+
+
 def test_a_wrong_key_is_left_out_and_its_user_stays() -> None:
     alice = dataclasses.replace(person("alice", 10001), ssh_keys=['command="sh" ' + KEY, KEY])
     found = together(alice)
@@ -139,3 +175,21 @@ def test_more_users_than_the_pods_can_have_are_refused_as_a_whole() -> None:
     crowd = [dataclasses.replace(person(f"u{n}", 10000 + n), full_name="x" * 500) for n in range(2500)]
     with pytest.raises(DirectoryError, match="may have 1000000"):
         merge(NOTHING, crowd, [], NOTHING)
+
+
+def test_one_huge_entry_does_not_stop_the_changes_of_others() -> None:
+    mallory = dataclasses.replace(person("mallory", 10002), ssh_keys=[f"{KEY} {'x' * 1000}"] * 1000)
+    found = together(person("alice", 10001), mallory)
+    assert set(found.declared.users) == {"alice"}
+    assert "may have 16384; remove keys" in found.left_out[0]
+
+
+@pytest.mark.parametrize("character", ["\x80", "\x85", "\x9f", "\u2028", "\ufeff", "\uffff"])
+def test_no_character_of_an_entry_makes_the_users_of_others_unreadable(character: str) -> None:
+    alice = dataclasses.replace(person("alice", 10001), full_name=f"Alice{character}A")
+    keys = dataclasses.replace(person("bob", 10002), ssh_keys=[f"{KEY} b{character}b", KEY])
+    home = dataclasses.replace(person("mallory", 10003), home=f"/home/m{character}")
+    shell = Person("uid=eve", "eve", 10004, 10004, "", None, f"/bin/sh{character}")
+    found = together(alice, keys, home, shell)
+    assert found.declared.users == {"alice": User(10001, full_name="Alice A"), "bob": User(10002, ssh_keys=[KEY])}
+    assert len(found.left_out) == 3

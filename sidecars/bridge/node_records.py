@@ -3,7 +3,6 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import islice
 
 from sidecars.bridge.devices import Devices
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
@@ -21,7 +20,7 @@ from sidecars.slurm.poller import Poller
 log = logging.getLogger(__name__)
 
 _MOST_KEYS = 64
-"""Label keys in a node's Extra beyond those that waiting pods need now."""
+"""Label keys in a node's Extra that waiting pods name and no node has, and of those that pods have named before."""
 
 
 class NodeRecords:
@@ -84,7 +83,10 @@ class NodeRecords:
         poller = self._poller
         known = [bridge.labels_of(it.extra) or {} for it in poller.nodes.values()]
         older = sorted({*self._keys, *(key for labels in known for key in labels)} - keys - {bridge.KUBE_NODE})
-        self._keys = keys | frozenset(islice(older, _MOST_KEYS))
+        # Any number of labels may be in a pod, but only those that a node has tell the nodes apart.
+        carried = {key for it in self._store.values() for key in it.metadata.labels} if keys else set()
+        others = sorted(keys - carried)
+        self._keys = keys & carried | frozenset((*others[:_MOST_KEYS], *older[:_MOST_KEYS]))
         wanted: list[policy.Wanted] = []
         rules, devices = self._devices.rules, self._devices.by_node()
         for node in self._store.values():

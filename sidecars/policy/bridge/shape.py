@@ -21,7 +21,7 @@ from sidecars.workloads.quantities import mebibytes, quantity
 from sidecars.workloads.resources import ResourceError
 
 _MEBIBYTE = 1 << 20
-_MOST_DIGITS = 20
+_MOST_DIGITS = 40
 """Of a number. Users can write thousands, which Python refuses to read."""
 _TEXT = re.compile(r"[A-Za-z0-9_.:,=@+*&|()\[\]/-]+")
 _REFUSED = {

@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from sidecars.bridge.node_records import NodeRecords
+from sidecars.bridge.node_records import _MOST_KEYS, NodeRecords
 from sidecars.bridge.slurm import SUBMIT_SECONDS
 from sidecars.contract import bridge
 from sidecars.kube import EventRecorder, Store
@@ -72,6 +72,18 @@ def parts(poller: FakePoller) -> tuple[NodeRecords, FakeSlurm]:
     slurm, found = FakeSlurm(), (poller, store, UsageBook(), cast("EventRecorder", Recorder()), FakeDevices())
     given: Any = (slurm, *found)
     return NodeRecords(*given), slurm
+
+
+async def test_pods_that_select_by_labels_without_end_make_no_record_large() -> None:
+    """Slurm takes megabytes, and answers with those of all nodes: neither the bridge nor the operator reads that."""
+    records, _ = parts(FakePoller(record(*GPUS)))
+    carried = frozenset({bridge.EXTERNAL_NODE})
+    endless = frozenset(f"example.com/{number}" for number in range(10_000))
+    await records.apply(endless | carried, {})
+    assert carried < records._keys
+    assert len(records._keys) <= 2 * _MOST_KEYS + 1
+    await records.apply(endless, {})
+    assert len(records._keys) <= 2 * _MOST_KEYS + 1
 
 
 class Recorder:

@@ -84,6 +84,7 @@ def test_a_number_of_gres_may_have_any_number_of_digits() -> None:
     """A pod's annotation and the request of a user's job can have thousands."""
     assert shape.counts_of("gres/gpu:" + "0" * 18 + "2") == {"gpu": 2}
     assert shape.gpus_of("gres/gpu:" + "0" * 5000 + "2") == 1
+    assert shape.gpus_of(f"gres/gpu:{2**63 * 10_000}") == 2**63 * 10_000, "of the containers of a pod together"
     assert shape.shape_of(pod(gres="nic:" + "9" * 5000), TENANT).gres.startswith("gres/nic:9")
 
 

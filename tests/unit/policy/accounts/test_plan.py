@@ -282,7 +282,8 @@ def test_many_users_come_into_an_account_with_one_request() -> None:
     assert sum(change.text.startswith("add users u") for change in step.changes) == len(step.changes) - 2 == 4
     last, _ = settle(slurmdbd, wanted)
     assert last.changes == ()
-    assert all(live(slurmdbd).here["a", name].is_default for name in users)
+    here = live(slurmdbd).here
+    assert all(here["a", name].is_default for name in users)
 
 
 def test_a_user_leaves_the_default_account_once_another_one_is_the_default() -> None:

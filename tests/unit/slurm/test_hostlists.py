@@ -84,10 +84,10 @@ def test_what_is_no_hostlist_is_refused(expression: str) -> None:
     ],
 )
 def test_an_expression_that_would_take_for_ever_is_refused_at_once(expression: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(HostlistError):
         expand(expression)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a[1]", "a b", "a\n", "a\0"])

@@ -49,7 +49,7 @@ def test_exit_status_measured_values_and_first_line_are_reported(tmp_path: Path)
 
 
 def test_a_script_that_ignores_signals_is_ended_in_time(tmp_path: Path) -> None:
-    ran = Ran(tmp_path, "#!/bin/sh\ntrap '' TERM INT HUP\necho began\nsleep 300\nsleep 300\n", timeout=1)
+    ran = Ran(tmp_path, "#!/bin/sh\ntrap '' TERM INT HUP\necho began\nsleep 300\nsleep 300\n", timeout=3)
     assert ran.status() == 124
     assert ran.comment == "check 0  | began"
 

@@ -202,7 +202,8 @@ class World:
         async def look() -> bool:
             found = await self.pod(name)
             if found is not None and found["metadata"].get("deletionTimestamp"):
-                await self.admin.delete(PODS, self.namespace, name, grace_period_seconds=0)
+                with contextlib.suppress(NotFound):
+                    await self.admin.delete(PODS, self.namespace, name, grace_period_seconds=0)
             return found is None
 
         await until(f"pod {name} to be deleted", look)

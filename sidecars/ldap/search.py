@@ -43,7 +43,7 @@ async def teams(settings: Settings, password: Path | None, ca: Path | None) -> t
 def _read(
     settings: Settings, found: Iterable[Entry], reader: Callable[[Settings, Entry], T]
 ) -> tuple[list[T], list[str]]:
-    """What `reader` makes of each entry, and of which it makes nothing: it raises ValueError with the reason."""
+    """What `reader` returns for each entry, and why it refused others, with ValueError."""
     read, wrong = [], []
     for entry in found:
         try:
@@ -79,7 +79,7 @@ def _team(settings: Settings, entry: Entry) -> Team:
     return Team(
         dn=entry["dn"][0],
         name=_first(entry, names.group_name),
-        gid=_number(entry, names.group_gid),
+        gid=_number(entry, names.group_gid) if entry.get(names.group_gid.lower()) else None,
         members=frozenset(entry.get(names.members.lower(), ())),
         member_dns=frozenset(normalized(it) for it in entry.get(names.member_dns.lower(), ())),
     )

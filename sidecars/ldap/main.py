@@ -24,6 +24,7 @@ from sidecars.kube import SECRETS, ApiError, Client, CredentialsError, KubeError
 from sidecars.ldap import search
 from sidecars.ldap.search import SearchError
 from sidecars.ldap.settings import Settings, read
+from sidecars.policy.users import report
 from sidecars.policy.users.declared import Declared, DeclaredError, faults, parse
 from sidecars.policy.users.directory import DirectoryError, merge, users_of
 
@@ -136,12 +137,16 @@ async def once(kube: Client, places: Places, logged: Logged) -> None:
     own = await _own(kube, places)
     people, wrong_people = await search.people(places.settings, places.password, places.ca)
     teams, wrong_teams = await search.teams(places.settings, places.password, places.ca)
-    text = _content(await kube.get(SECRETS, namespace, name), KEY)
-    former = _former(text)
+    secret = await kube.get(SECRETS, namespace, name)
+    former = _former(_content(secret, KEY))
     merged = merge(own, people, teams, former)
-    wanted = msgspec.json.encode(merged.declared, order="sorted")
-    if text != wanted:
-        await kube.merge_patch(SECRETS, namespace, name, {"data": {KEY: base64.b64encode(wanted).decode()}})
+    left_out = sorted([*wrong_people, *wrong_teams, *merged.left_out])
+    wanted = {KEY: msgspec.json.encode(merged.declared, order="sorted"), report.LEFT_OUT: report.left_out(left_out)}
+    changed = {key: content for key, content in wanted.items() if _content(secret, key) != content}
+    if changed:
+        data = {key: content and base64.b64encode(content).decode() for key, content in changed.items()}
+        await kube.merge_patch(SECRETS, namespace, name, {"data": data})
+    if KEY in changed:
         log.info(
             "Secret %s: %d users of the directory (%d before), %d declared ones, %d groups",
             name,
@@ -150,7 +155,6 @@ async def once(kube: Client, places: Places, logged: Logged) -> None:
             len(own.users),
             len(merged.declared.groups),
         )
-    left_out = sorted([*wrong_people, *wrong_teams, *merged.left_out])
     if left_out != logged.left_out:
         for line in left_out[:MOST_LINES]:
             log.warning("left out: %s", line)

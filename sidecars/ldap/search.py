@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from sidecars.ldap.ldif import Entry, LdifError, entries
 from sidecars.ldap.settings import Settings
@@ -16,6 +17,8 @@ SEARCH_SECONDS = 60.0
 _PAGE = 500
 _SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 
+T = TypeVar("T")
+
 
 class SearchError(Exception):
     """The directory gave no complete answer. The message names the server and the remedy, and never the password."""
@@ -26,13 +29,7 @@ async def people(settings: Settings, password: Path | None, ca: Path | None) -> 
     names = settings.attributes
     wanted = [names.name, names.uid, names.gid, names.full_name, names.home, names.shell, names.ssh_keys]
     base = settings.user_base or settings.base
-    found, wrong = [], []
-    for entry in await _search(settings, password, ca, base, settings.user_filter, wanted):
-        try:
-            found.append(_person(settings, entry))
-        except ValueError as error:
-            wrong.append(f"{entry['dn'][0]}: {error}")
-    return found, wrong
+    return _read(settings, await _search(settings, password, ca, base, settings.user_filter, wanted), _person)
 
 
 async def teams(settings: Settings, password: Path | None, ca: Path | None) -> tuple[list[Team], list[str]]:
@@ -40,13 +37,20 @@ async def teams(settings: Settings, password: Path | None, ca: Path | None) -> t
     names = settings.attributes
     wanted = [names.group_name, names.group_gid, names.members, names.member_dns]
     base = settings.group_base or settings.base
-    found, wrong = [], []
-    for entry in await _search(settings, password, ca, base, settings.group_filter, wanted):
+    return _read(settings, await _search(settings, password, ca, base, settings.group_filter, wanted), _team)
+
+
+def _read(
+    settings: Settings, found: Iterable[Entry], reader: Callable[[Settings, Entry], T]
+) -> tuple[list[T], list[str]]:
+    """What `reader` returns for each entry, and why it refused others, with ValueError."""
+    read, wrong = [], []
+    for entry in found:
         try:
-            found.append(_team(settings, entry))
+            read.append(reader(settings, entry))
         except ValueError as error:
             wrong.append(f"{entry['dn'][0]}: {error}")
-    return found, wrong
+    return read, wrong
 
 
 def _person(settings: Settings, entry: Entry) -> Person:
@@ -75,7 +79,7 @@ def _team(settings: Settings, entry: Entry) -> Team:
     return Team(
         dn=entry["dn"][0],
         name=_first(entry, names.group_name),
-        gid=_number(entry, names.group_gid),
+        gid=_number(entry, names.group_gid) if entry.get(names.group_gid.lower()) else None,
         members=frozenset(entry.get(names.members.lower(), ())),
         member_dns=frozenset(normalized(it) for it in entry.get(names.member_dns.lower(), ())),
     )

@@ -7,18 +7,23 @@ from collections.abc import Sequence
 from sidecars.kube import Manifest
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
 from sidecars.policy.accounts.live import Live
 from sidecars.policy.accounts.record import Record, decode, encode
+from sidecars.policy.accounts.report import listed
 from sidecars.policy.accounts.step import Change
 from sidecars.slurm import protocol
-from sidecars.slurm.errors import NotFound, Rejected
+from sidecars.slurm.errors import NotFound, Rejected, SlurmError
 from sidecars.slurm.protocol import accounting
 from sidecars.workloads import config_maps, names
 from sidecars.workloads.resources import Controller
 
 log = logging.getLogger(__name__)
+
+RECONFIGURE_SECONDS = 75.0
+"""slurmctld answers when it has read its whole configuration."""
 
 
 async def read(cluster: Cluster, name: str, now: float) -> Live:
@@ -42,6 +47,26 @@ async def read(cluster: Cluster, name: str, now: float) -> Live:
         reservations={it.name: it for it in reservations},
         now=now,
     )
+
+
+def present_users(runtime: Runtime, controller: Controller) -> frozenset[str]:
+    """The names of the users that pods have, beside those of the images."""
+    live = runtime.caches.own_config_maps.store.get(controller.namespace, names.users(controller.name))
+    lines = ((live or {}).get("data") or {}).get("passwd", "").splitlines()
+    return frozenset(line.partition(":")[0] for line in lines)
+
+
+async def look_up_users(cluster: Cluster, key: Key, users: Sequence[str]) -> None:
+    """Have slurmctld look up these users of the operating system, whose accounts it knows already.
+
+    Asked once: should it not answer, it looks them up within an hour on its own.
+    """
+    try:
+        await cluster.client.call(protocol.reconfigure(), timeout=RECONFIGURE_SECONDS)
+    except SlurmError as error:
+        log.warning("Controller %s/%s: users %s: no answer to the reconfigure: %s", *key, listed(users), error)
+    else:
+        log.info("Controller %s/%s: slurmctld was reconfigured, so that it looks up users %s", *key, listed(users))
 
 
 async def apply(cluster: Cluster, changes: Sequence[Change]) -> tuple[list[str], set[str]]:

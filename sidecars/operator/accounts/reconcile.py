@@ -14,6 +14,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.accounts import report, reservations
 from sidecars.policy.accounts.declared import KEY, Declared, DeclaredError, faults, parse
+from sidecars.policy.accounts.live import Live
 from sidecars.policy.accounts.plan import exists, plan
 from sidecars.policy.accounts.record import Record, digest
 from sidecars.policy.conditions import Condition
@@ -40,6 +41,8 @@ class Memory:
     record: Record
     announced: Sequence[str] = ()
     """The changes of the last Event. A deletion that is refused each minute needs no Event each minute."""
+    users: frozenset[str] | None = None
+    """The users of the operating system at the last pass. None: this is the first."""
 
 
 Memories = dict[Key, Memory]
@@ -98,6 +101,8 @@ async def _apply(
     refused: list[str] = []
     for number in range(ROUNDS):
         live = await effects.read(cluster, controller.cluster_name, runtime.now())
+        if number == 0:
+            await _look_up_late_users(runtime, memory, controller, cluster, live)
         wrong = [*faults(declared, live), *reservations.faults(declared, live)]
         if wrong:
             return report.invalid(wrong)
@@ -123,6 +128,17 @@ async def _apply(
         former = texts
     await _store(runtime, memory, manifest, controller, record)
     return report.not_applied(former, refused)
+
+
+async def _look_up_late_users(
+    runtime: Runtime, memory: Memory, controller: Controller, cluster: Cluster, live: Live
+) -> None:
+    """Have slurmctld look up users that have come, as from a directory, after their accounts."""
+    present = effects.present_users(runtime, controller)
+    new = present - memory.users if memory.users is not None else frozenset()
+    memory.users = present
+    if late := sorted({it.user for it in live.associations if it.cluster == live.cluster and it.user in new}):
+        await effects.look_up_users(cluster, (controller.namespace, controller.name), late)
 
 
 async def _store(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller, record: Record) -> None:

@@ -45,7 +45,7 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
         _forget(runtime, memories, key)
         return None
     reference = controller.spec.users_ref
-    declared, text = Declared(), b""
+    declared, text, without = Declared(), b"", None
     if reference is None:
         if not effects.present(runtime, controller):
             _forget(runtime, memories, key)
@@ -61,7 +61,7 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
             runtime.users_settle.pop(key, None)
             _report(runtime, key, report.missing(reference.name, reference.key, exists=secret is not None))
             return None
-        text = secret.data[reference.key]
+        text, without = secret.data[reference.key], secret.data.get(report.LEFT_OUT)
         try:
             declared = parse(text)
             wrong = list(faults(declared))
@@ -77,7 +77,7 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
         _report(runtime, key, None)
     else:
         runtime.users_settle[key] = digest(text), memories[key].since + SETTLE_SECONDS if key in memories else 0.0
-        _report(runtime, key, report.applied(declared, settled=again is None))
+        _report(runtime, key, report.applied(declared, without, settled=again is None))
     return again
 
 

@@ -7,7 +7,15 @@ class UsersApplied(Reason):
     """Of a Controller with `usersRef`: whether the pods have the declared users and groups
     ([Declare users](../users.md#declare-users))."""
 
-    APPLIED = "Applied", "The pods have the declared users and groups.", NOTHING, "True"
+    APPLIED = (
+        "Applied",
+        (
+            "The pods have the declared users and groups. The message also names entries of a directory (`ldap`) that "
+            "are left out, each with the reason and the remedy."
+        ),
+        NOTHING,
+        "True",
+    )
     DISTRIBUTING = "Distributing", "The users have changed, and running pods get them within seconds.", WAIT, "False"
     INVALID = (
         "Invalid",

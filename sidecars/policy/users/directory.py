@@ -50,11 +50,12 @@ class Team:
 
     dn: str
     name: str
-    gid: int
+    gid: int | None
+    """None: the pods can't have it, and groups that contain it have its members."""
     members: frozenset[str] = frozenset()
     """Names of users."""
     member_dns: frozenset[str] = frozenset()
-    """Normalized, see `normalized`."""
+    """Of users and of groups. Normalized, see `normalized`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +85,35 @@ def merge(own: Declared, people: Iterable[Person], teams: Iterable[Team], former
     left_out: list[str] = []
     groups, taken = _groups(own, teams, former, left_out)
     users = _users(own, people, former, groups, left_out)
+    memberships: dict[str, list[str]] = {}
+    inner = {normalized(team.dn): team for team in teams}
     by_dn = {normalized(person.dn): person.name for person in people if person.name in users}
-    members: dict[str, list[str]] = {}
     for team in taken:
-        for name in sorted({*team.members, *(by_dn[it] for it in team.member_dns if it in by_dn)}):
-            members.setdefault(name, []).append(team.name)
-    users = {name: msgspec.structs.replace(user, groups=members.get(name, [])) for name, user in users.items()}
+        for name in _members(team, inner, by_dn):
+            memberships.setdefault(name, []).append(team.name)
+    users = {name: msgspec.structs.replace(user, groups=memberships.get(name, [])) for name, user in users.items()}
     found = Declared({**own.users, **users}, groups)
     if wrong := next(faults(found), None):
         raise DirectoryError(f"{wrong}, or narrow ldap.userFilter")
     return Merged(found, left_out)
+
+
+def _members(team: Team, inner: Mapping[str, Team], by_dn: Mapping[str, str]) -> set[str]:
+    """The names of its members and of those of the groups in it, at any depth. Groups can contain each other.
+
+    `inner` (all groups) and `by_dn` (names of users) are by normalized DN, which identifies the entry: whether the
+    pods can have an inner group of this name and gid doesn't matter. What is neither is ignored.
+    """
+    found: set[str] = set()
+    seen: set[str] = set()
+    ahead = [team]
+    while ahead:
+        group = ahead.pop()
+        new = group.member_dns - seen
+        seen |= new
+        found.update(group.members, (by_dn[it] for it in new if it in by_dn))
+        ahead += [inner[it] for it in new if it in inner]
+    return found
 
 
 def _groups(
@@ -106,32 +126,39 @@ def _groups(
     private = {name: user.uid for name, user in own.users.items() if user.group is None}
     own_gids |= {gid: f"the group of the declared user `{name}`" for name, gid in private.items()}
     kept = {(name, group.gid) for name, group in former.groups.items()}
-    names, gids = Counter(it.name for it in teams), Counter(it.gid for it in teams)
-    same = Counter((it.name, it.gid) for it in teams)
-    for team in teams:
+    numbered = [(it, it.gid) for it in teams if it.gid is not None]
+    names, gids = Counter(it.name for it, _ in numbered), Counter(gid for _, gid in numbered)
+    same = Counter((it.name, gid) for it, gid in numbered)
+    for team, gid in numbered:
         place = f"group `{team.name}` ({team.dn})"
         declared = own.groups.get(team.name)
-        twice = names[team.name] > 1 or gids[team.gid] > 1
-        one_of_ours = declared is not None and declared.gid == team.gid
+        twice = names[team.name] > 1 or gids[gid] > 1
+        one_of_ours = declared is not None and declared.gid == gid
         if _LIKE_NAMELESS.fullmatch(team.name) and not one_of_ours:
             left_out.append(f"{place}: {_NAMELESS_TAKEN}")
         elif (declared is not None and not one_of_ours) or team.name in private:
             left_out.append(f"{place}: a group of this name is declared with another gid; rename one")
-        elif team.gid in own_gids and not one_of_ours:
-            left_out.append(f"{place}: {team.gid} is the gid of {own_gids[team.gid]}; change one")
-        elif same[(team.name, team.gid)] > 1 and (one_of_ours or (team.name, team.gid) in kept):
+        elif gid in own_gids and not one_of_ours:
+            left_out.append(f"{place}: {gid} is the gid of {own_gids[gid]}; change one")
+        elif same[(team.name, gid)] > 1 and (one_of_ours or (team.name, gid) in kept):
             left_out.append(f"{place}: {_SAME_TWICE.format('gid')}")
-            groups[team.name] = Group(team.gid)
+            groups[team.name] = Group(gid)
             members = frozenset(name for name, user in former.users.items() if team.name in user.groups)
-            taken[team.name] = Team(team.dn, team.name, team.gid, members)
+            taken[team.name] = Team(team.dn, team.name, gid, members)
         elif one_of_ours:  # One group, of which both know members.
             taken[team.name] = team
-        elif twice and (team.name, team.gid) not in kept:
-            left_out.append(f"{place}: another group of the directory has its name or its gid {team.gid}; change one")
-        elif wrong := next(faults(Declared({}, {team.name: Group(team.gid)})), None):
+        elif twice and (team.name, gid) not in kept:
+            left_out.append(f"{place}: another group of the directory has its name or its gid {gid}; change one")
+        elif wrong := next(faults(Declared({}, {team.name: Group(gid)})), None):
             left_out.append(f"{place}: {_reason(wrong)}")
         else:
-            groups[team.name], taken[team.name] = Group(team.gid), team
+            groups[team.name], taken[team.name] = Group(gid), team
+    contained = frozenset(dn for it in teams for dn in it.member_dns)
+    if alone := [it for it in teams if it.gid is None and normalized(it.dn) not in contained]:
+        left_out.append(
+            f"group `{alone[0].name}` ({alone[0].dn}): it has no gid, and no group contains it; add one, or narrow "
+            f"ldap.groupFilter. Number of such groups: {len(alone)}"
+        )
     return groups, list(taken.values())
 
 

@@ -2,12 +2,34 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
+from sidecars.contract.text import LONGEST, printable
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import UsersApplied
 from sidecars.policy.users.declared import Declared
 
 TYPE = "UsersApplied"
+LEFT_OUT = "left-out.json"
+"""Key of the Secret beside the users: `LeftOut` as JSON. Who writes users of another source gives it."""
 _MOST = 20
+
+
+class LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Entries of another source that the users don't contain."""
+
+    entries: list[str]
+    """With the reason and the remedy."""
+    more: int = 0
+    """The number of others."""
+
+
+def left_out(entries: Sequence[str]) -> bytes | None:
+    """The content of `LEFT_OUT`: a bounded number of them. None for no entry: the key isn't needed."""
+    if not entries:
+        return None
+    found = LeftOut([printable(it) for it in entries[:_MOST]], max(0, len(entries) - _MOST))
+    return msgspec.json.encode(found)
 
 
 def missing(name: str, key: str, *, exists: bool) -> Condition:
@@ -29,9 +51,20 @@ def unread(message: str) -> Condition:
     return Condition(TYPE, "Unknown", UsersApplied.REFERENCE_UNREAD, message)
 
 
-def applied(declared: Declared, *, settled: bool) -> Condition:
-    """The pods have these users. Not `settled`: they get them within seconds, if they run already."""
+def applied(declared: Declared, without: bytes | None, *, settled: bool) -> Condition:
+    """The pods have these users. Not `settled`: they get them within seconds, if they run already.
+
+    `without`: the content of `LEFT_OUT`. What another program wrote there in another form is ignored.
+    """
     counts = f"{len(declared.users)} users, {len(declared.groups)} groups"
-    if settled:
+    if not settled:
+        return Condition(TYPE, "False", UsersApplied.DISTRIBUTING, f"{counts}; running pods get them within seconds")
+    try:
+        found = msgspec.json.decode(without or b"null", type=LeftOut | None)
+    except msgspec.DecodeError:
+        found = None
+    if found is None:
         return Condition(TYPE, "True", UsersApplied.APPLIED, counts)
-    return Condition(TYPE, "False", UsersApplied.DISTRIBUTING, f"{counts}; running pods get them within seconds")
+    entries = [printable(it, LONGEST) for it in found.entries[:_MOST]]
+    more = [f"and {found.more} more"] if found.more > 0 else []
+    return Condition(TYPE, "True", UsersApplied.APPLIED, f"{counts}. Left out: {'. '.join([*entries, *more])}")

@@ -9,6 +9,8 @@ import pytest
 
 from sidecars.ldap import search
 from sidecars.ldap.settings import Settings
+from sidecars.policy.users.declared import Declared
+from sidecars.policy.users.directory import merge
 from tests.cluster import debian
 from tests.cluster.control_plane import free_ports
 from tests.support.real import directory
@@ -50,6 +52,25 @@ def test_all_users_with_their_keys_and_groups_are_read_page_by_page(slapd: Direc
     assert [(it.name, it.gid, it.members) for it in teams] == [("physics", 20001, frozenset({"alice"}))]
     one = settings(slapd, user_filter="(&(objectClass=posixAccount)(uid=alice))")
     assert asyncio.run(search.people(one, password, slapd.ca))[0] == [alice]
+
+
+def test_members_of_a_group_in_a_group_are_found_by_their_distinguished_names(slapd: Directory) -> None:
+    outer, role = f"cn=outer,ou=groups,{BASE}", f"cn=role,ou=groups,{BASE}"
+    slapd.add(
+        f"dn: {role}\nobjectClass: groupOfNames\ncn: role\nmember: UID=alice, ou=people,{BASE}",
+        f"dn: {outer}\nobjectClass: groupOfNames\nobjectClass: extensibleObject\ncn: outer\ngidNumber: 20002\n"
+        f"member: {role}",
+    )
+    one = settings(
+        slapd, user_filter="(&(objectClass=posixAccount)(uid=alice))", group_filter="(objectClass=groupOfNames)"
+    )
+    password = slapd.home / "password"
+    people, _ = asyncio.run(search.people(one, password, slapd.ca))
+    teams, wrong = asyncio.run(search.teams(one, password, slapd.ca))
+    assert wrong == []
+    found = merge(Declared(), people, teams, Declared())
+    assert found.declared.users["alice"].groups == ["outer"]
+    assert (set(found.declared.groups), found.left_out) == ({"outer"}, [])
 
 
 @pytest.mark.parametrize(

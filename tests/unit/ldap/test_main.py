@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sidecars.contract import environment as variables
@@ -16,6 +17,7 @@ from sidecars.ldap import main as subject
 from sidecars.ldap import search
 from sidecars.ldap.search import SearchError
 from sidecars.ldap.settings import Settings
+from sidecars.policy.users import report
 from sidecars.policy.users.directory import Person
 from tests.support.kube_double import KubeDouble
 
@@ -67,8 +69,13 @@ def in_kube(test: Callable[[KubeDouble, Client], Any]) -> None:
 
 def users(double: KubeDouble) -> dict[str, Any]:
     """The users in the Secret."""
+    return dict(json.loads(content(double, "users.yaml") or b"{}").get("users") or {})
+
+
+def content(double: KubeDouble, key: str) -> bytes | None:
+    """What the Secret has at this key."""
     data = double.objects(SECRETS)[TARGET].get("data") or {}
-    return dict(json.loads(base64.b64decode(data.get("users.yaml", "e30="))).get("users") or {})
+    return base64.b64decode(data[key]) if key in data else None
 
 
 def put(double: KubeDouble, name: str, text: str) -> None:
@@ -129,6 +136,13 @@ def test_entries_that_are_left_out_are_logged_once(world: World, caplog: pytest.
         await world.attempt(kube)
         await world.attempt(kube)
         assert users(double) == {}
+        assert writes(double) == 1
+        found = msgspec.json.decode(content(double, report.LEFT_OUT) or b"", type=report.LeftOut)
+        assert len(found.entries) + found.more == subject.MOST_LINES + 5
+        assert "user `u0` (uid=u0): 100 is not a number from 1000" in found.entries[0]
+        world.people.clear()
+        await world.attempt(kube)
+        assert content(double, report.LEFT_OUT) is None
 
     in_kube(test)
     assert caplog.text.count("left out: user") == subject.MOST_LINES

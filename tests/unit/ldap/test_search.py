@@ -74,10 +74,12 @@ def test_users_are_read_and_what_is_none_is_told(answers: Path) -> None:
 
 
 def test_groups_are_read_with_both_kinds_of_members(answers: Path) -> None:
-    (answers / "out").write_text("dn: g\ncn: g\ngidNumber: 20001\nmemberUid: a\nmember: UID=b, dc=x\n\ndn: h\ncn: h\n")
+    (answers / "out").write_text(
+        "dn: g\ncn: g\ngidNumber: 20001\nmemberUid: a\nmember: UID=b, dc=x\n\ndn: h\ncn: h\n\ndn: i\n"
+    )
     found, wrong = asyncio.run(search.teams(SETTINGS, answers / "password", None))
-    assert found == [Team("g", "g", 20001, frozenset({"a"}), frozenset({"uid=b,dc=x"}))]
-    assert wrong == ["h: it has no attribute `gidNumber`; add it, or narrow the filter"]
+    assert found == [Team("g", "g", 20001, frozenset({"a"}), frozenset({"uid=b,dc=x"})), Team("h", "h", None)]
+    assert wrong == ["i: it has no attribute `cn`; add it, or narrow the filter"]
     assert "ou=g,dc=x" in (answers / "call").read_text()
 
 

@@ -1,19 +1,25 @@
 """The script that is prolog and epilog of clusters with job logs, run by sh as slurmd runs it."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sidecars.contract import podfiles
 from sidecars.logs.edge import RealFiles, Shelf
-from sidecars.logs.records import Job
+from sidecars.logs.records import Job, Settings
+from sidecars.logs.shipper import Shipper
+from tests.charts import examples
 
 SCRIPT = Path(__file__).parents[3] / "charts/slurm-operator/workloads/job-logs.sh"
+PAGE = Path(__file__).parents[3] / "docs/job-logs.md"
 DEADLINE = 30.0
 JOB = {
     "SLURM_JOB_ID": "7",
@@ -56,7 +62,12 @@ class Node:
         program.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which(name)} "$@"\n')
         program.chmod(0o755)
 
-    def run(self, context: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    def run(self, context: str, text: str | None = None, **changes: str) -> subprocess.CompletedProcess[str]:
+        """The script as slurmd runs it, or another one with this text."""
+        script = self.script if text is None else self.programs / "site.sh"
+        if text is not None:
+            script.write_text(text.replace(podfiles.LOGS_FOLDER, str(self.logs)))
+            script.chmod(0o755)
         environment = JOB | {
             "PATH": f"{self.programs}:{os.environ['PATH']}",
             "SLURM_LOGS_DIR": str(self.logs),
@@ -65,7 +76,7 @@ class Node:
         }
         found = {key: value for key, value in (environment | changes).items() if value}
         process = subprocess.Popen(
-            [self.script],
+            [script],
             env=found,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -78,7 +89,7 @@ class Node:
             os.killpg(process.pid, signal.SIGKILL)
         out, errors = process.communicate(timeout=DEADLINE)
         assert code == 0, errors
-        return subprocess.CompletedProcess(self.script, code, out, errors)
+        return subprocess.CompletedProcess(script, code, out, errors)
 
     def prolog(self, **changes: str) -> None:
         assert self.run("prolog_slurmd", **changes).stderr == ""
@@ -90,6 +101,24 @@ class Node:
         found = Shelf(RealFiles(self.logs, [], writer=os.getuid()), "w-0").scan()
         assert found.faults == []
         return found.jobs
+
+    def printed(self) -> list[dict[str, Any]]:
+        """The lines that the container prints for what is in its folder. At the pod's end it empties the folder."""
+        settings = Settings("w-0", bytes_per_second=1 << 20, backlog_bytes=1 << 20)
+        files = RealFiles(self.logs, [], writer=os.getuid())
+        shipper, found = Shipper(settings, files), Shelf(files, "w-0").scan()
+        for job in found.jobs:
+            shipper.announce(job)
+        for program in sorted(found.programs, key=lambda it: it[2], reverse=True):
+            shipper.program(*program)
+        shipper.leave(0.0)
+        out = b""
+        for second in range(100):
+            out += shipper.step(float(second), "T")[0]
+            if shipper.is_done:
+                break
+        assert list(self.logs.iterdir()) == []
+        return [it for it in map(json.loads, out.splitlines()) if it["stream"] in ("prolog", "epilog")]
 
     def job_with_output(self) -> Job:
         """The job, when its output is known."""
@@ -138,6 +167,29 @@ def test_the_epilog_marks_the_end(node: Node) -> None:
 def test_the_epilog_of_a_job_that_was_not_announced_leaves_nothing(node: Node) -> None:
     node.epilog()
     assert names(node.logs) == set()
+
+
+def test_what_the_prolog_and_the_epilog_of_the_documentation_print_becomes_lines_of_the_job(node: Node) -> None:
+    values = next(
+        values
+        for example in examples.examples("job-logs.md", PAGE.read_text(encoding="utf-8"))
+        for _, values in example.values()
+        if "prologScripts" in values
+    )
+    [prolog], [epilog] = values["prologScripts"].values(), values["epilogScripts"].values()
+    for restarts in ("0", "1"):
+        node.prolog(SLURM_JOB_RESTART_COUNT=restarts)
+        node.run("prolog_slurmd", prolog, SLURM_JOB_RESTART_COUNT=restarts)
+        node.epilog(SLURM_JOB_RESTART_COUNT=restarts)
+        node.run("epilog_slurmd", epilog, SLURM_JOB_RESTART_COUNT=restarts)
+        found = [(it["stream"], it["job"], it["user"], it["message"]) for it in node.printed()]
+        assert found == [
+            ("prolog", 7, "ada", "preparing the scratch folder"),
+            ("epilog", 7, "ada", "cleaning the scratch folder"),
+        ]
+    # On a worker without the container they run as well.
+    node.logs.rmdir()
+    assert "preparing" in node.run("prolog_slurmd", prolog).stdout
 
 
 def test_a_requeued_job_is_announced_again(node: Node) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sidecars.operator.accounts.reconcile import EVERY, FIRST_USERS_SECONDS, USERS_SECONDS, Memories, reconcile
 from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
 from sidecars.simulate.accounting import Accounting
-from sidecars.slurm.errors import SlurmError
+from sidecars.slurm.errors import SlurmError, Unreachable
 from sidecars.slurm.protocol import Request
 from sidecars.workloads.facts import digest
 from tests.support.operator_parts import CONTROLLER, Parts, SlurmConnection
@@ -269,6 +269,64 @@ async def test_accounts_follow_the_first_users_as_soon_as_pods_have_them() -> No
     parts.now += 6.0
     assert await setting.run() == EVERY
     assert set(live(setting.slurmdbd).users) == {"root", "alice"}
+
+
+def reconfigures(setting: Setting) -> int:
+    return sum("reconfigure" in it for it in setting.connection.sent)
+
+
+def passwd(setting: Setting, *names: str) -> None:
+    """Have the pods have these users."""
+    text = "".join(f"{name}:*:10001:10001::/home/{name}:/bin/bash\n" for name in names)
+    setting.parts.config_map("slurm-users", {"passwd": text}, own=True)
+
+
+async def test_slurmctld_looks_up_users_that_come_after_their_accounts_once() -> None:
+    setting = await Setting().connected(**WANTED)
+    await setting.run()
+    passwd(setting, "bob")
+    await setting.run()
+    assert reconfigures(setting) == 0
+    passwd(setting, "alice", "bob")
+    await setting.run()
+    assert reconfigures(setting) == 1
+    await setting.run()
+    passwd(setting, "bob")
+    await setting.run()
+    assert reconfigures(setting) == 1
+
+
+async def test_slurmctld_is_not_reconfigured_for_users_that_are_older_than_their_accounts() -> None:
+    setting = await Setting().connected(accounts={"physics": {}})
+    await setting.run()
+    passwd(setting, "alice")
+    setting.declare(**WANTED)
+    for _ in range(2):
+        await setting.run()
+    assert set(live(setting.slurmdbd).users) == {"root", "alice"}
+    another: Memories = {}
+    await reconcile(setting.parts.runtime, another, CONTROLLER)
+    assert reconfigures(setting) == 0
+
+
+async def test_accounts_are_applied_also_when_slurmctld_does_not_answer_the_reconfigure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    setting = await Setting().connected(**WANTED)
+    await setting.run()
+    call = setting.connection.call
+
+    async def unanswered(request: Request[Any], *, timeout: float | None = None) -> Any:
+        if "reconfigure" in str(request):
+            raise Unreachable(str(request), "no answer")
+        return await call(request, timeout=timeout)
+
+    monkeypatch.setattr(setting.connection, "call", unanswered)
+    passwd(setting, "alice")
+    setting.declare(**(WANTED | {"accounts": {"physics": {"fairshare": 4}}}))
+    assert await setting.run() == EVERY
+    assert live(setting.slurmdbd).here["physics", ""].shares == 4
+    assert "no answer to the reconfigure" in caplog.text
 
 
 async def test_a_controller_that_declares_nothing_has_no_condition_and_nothing_is_asked() -> None:

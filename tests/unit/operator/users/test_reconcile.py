@@ -10,6 +10,7 @@ from sidecars.kube import records
 from sidecars.operator.accounts.reconcile import reconcile as reconcile_accounts
 from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
 from sidecars.operator.users.reconcile import SETTLE_SECONDS, Memories, reconcile
+from sidecars.policy.users import report
 from sidecars.workloads import names
 from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts
 
@@ -126,6 +127,33 @@ async def test_a_wrong_declaration_leaves_the_users_as_they_are(text: str, reaso
     assert setting.condition[:2] == ("False", reason)
     assert words in setting.condition[2]
     assert len(setting.applied) == 1
+
+
+async def test_entries_that_another_source_leaves_out_are_in_the_condition() -> None:
+    setting = Setting()
+    await setting.settle()
+    lines = [f"user `u{n}` (uid=u{n}): change\nit {'x' * 1000}" for n in range(25)]
+    users = json.dumps({"users": USERS}).encode()
+    setting.parts.secret(NAME, {"users.yaml": users, report.LEFT_OUT: report.left_out(lines) or b""})
+    assert CONTROLLER in (await setting.parts.woken())["declared_users"]
+    assert await setting.run() is None
+    status, reason, message = setting.condition
+    assert (status, reason) == ("True", "Applied")
+    assert message.startswith("1 users, 0 groups. Left out: user `u0` (uid=u0): change it xxx")
+    assert message.endswith(". and 5 more")
+    assert len(message) < 20_000
+    assert len(setting.applied) == 1
+    setting.parts.secret(NAME, {"users.yaml": users})
+    await setting.run()
+    assert setting.condition[2] == "1 users, 0 groups"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'"\xff"', b"[1]", b'{"entries": "x"}'])
+async def test_what_another_program_wrote_where_left_out_entries_are_expected_is_ignored(content: bytes) -> None:
+    setting = Setting()
+    setting.parts.secret(NAME, {"users.yaml": json.dumps({"users": USERS}).encode(), report.LEFT_OUT: content})
+    await setting.settle()
+    assert setting.condition == ("True", "Applied", "1 users, 0 groups")
 
 
 async def test_a_missing_secret_or_key_leaves_the_users_as_they_are() -> None:

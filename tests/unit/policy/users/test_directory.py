@@ -16,7 +16,7 @@ def person(name: str, uid: int, gid: int | None = None, where: str = "people") -
     return Person(f"uid={name},ou={where},dc=example", name, uid, uid if gid is None else gid)
 
 
-def team(name: str, gid: int, *members: str, dns: tuple[str, ...] = (), where: str = "groups") -> Team:
+def team(name: str, gid: int | None, *members: str, dns: tuple[str, ...] = (), where: str = "groups") -> Team:
     found = frozenset(normalized(it) for it in dns)
     return Team(f"cn={name},ou={where},dc=example", name, gid, frozenset(members), found)
 
@@ -44,6 +44,58 @@ def test_users_groups_and_members_by_name_and_by_distinguished_name_are_taken() 
         10001, None, ["physics"], "Alice  A B", "/bin/bash", "/h/a", [f"{KEY} a"]
     )
     assert found.declared.users["bob"] == User(10002, "physics", ["gpu"])
+
+
+def groups_of(found: Merged) -> dict[str, list[str]]:
+    return {name: user.groups for name, user in found.declared.users.items()}
+
+
+def test_members_of_a_group_in_a_group_are_members_of_both_at_any_depth() -> None:
+    found = together(
+        person("alice", 10001),
+        person("bob", 10002),
+        person("carol", 10003),
+        team("all", 20001, "carol", dns=("CN=Crew, OU=groups,DC=example", "cn=nobody-here")),
+        team("crew", 20002, dns=("cn=physics,ou=groups,dc=example", "uid=bob,ou=people,dc=example")),
+        team("physics", 20003, "alice"),
+        team("other", 20004),
+    )
+    assert groups_of(found) == {"alice": ["all", "crew", "physics"], "bob": ["all", "crew"], "carol": ["all"]}
+    deep = [team(f"g{n}", 20000 + n, dns=(f"cn=g{n + 1},ou=groups,dc=example",)) for n in range(300)]
+    found = together(person("alice", 10001), *deep, team("g300", 20300, "alice"))
+    assert len(found.declared.users["alice"].groups) == 301
+
+
+def test_groups_that_contain_each_other_have_the_same_members() -> None:
+    found = together(
+        person("alice", 10001),
+        person("bob", 10002),
+        team("a", 20001, "alice", dns=("cn=a,ou=groups,dc=example", "cn=b,ou=groups,dc=example")),
+        team("b", 20002, "bob", dns=("cn=c,ou=groups,dc=example",)),
+        team("c", 20003, dns=("cn=a,ou=groups,dc=example",)),
+    )
+    assert groups_of(found) == {"alice": ["a", "b", "c"], "bob": ["a", "b", "c"]}
+
+
+def test_members_of_a_group_that_is_left_out_count_in_groups_that_contain_it() -> None:
+    outer = team("outer", 20001, dns=("cn=staff,ou=groups,dc=example",))
+    found = together(person("alice", 10001), team("staff", 20002, "alice"), outer)
+    assert groups_of(found) == {"alice": ["outer"]}
+    assert len(found.left_out) == 1
+
+
+def test_a_group_without_a_gid_exists_nowhere_and_its_members_count_in_groups_that_contain_it() -> None:
+    role = team("role", None, "alice", dns=("cn=inner,ou=groups,dc=example",))
+    inner, loose = team("inner", None, "bob"), team("loose", None, "alice")
+    physics = team("physics", 20001, dns=("cn=role,ou=groups,dc=example",))
+    # A name that only one group in the pods has is no clash.
+    homonym = team("physics", None, where="roles")
+    found = together(person("alice", 10001), person("bob", 10002), role, inner, loose, physics, homonym)
+    assert found.declared.groups == {"physics": Group(20001)}
+    assert groups_of(found) == {"alice": ["physics"], "bob": ["physics"]}
+    [line] = found.left_out
+    assert line.startswith("group `loose` (cn=loose,ou=groups,dc=example): it has no gid, and no group contains it;")
+    assert line.endswith("Number of such groups: 2")
 
 
 def test_a_primary_group_that_the_directory_does_not_have_gets_a_name() -> None:
@@ -135,6 +187,15 @@ def test_a_second_entry_of_a_group_adds_no_member(where: str, own: Declared) -> 
 def test_an_entry_that_is_left_out_adds_no_member() -> None:
     found = together(person("alice", 10001, 20001), person("bob", 10002), team("gid-20001", 20001, "bob"))
     assert found.declared.users["bob"].groups == []
+
+
+@pytest.mark.parametrize("where", ["a", "z"])
+def test_a_second_entry_of_a_group_in_a_group_changes_no_member(where: str) -> None:
+    people = (person("alice", 10001), person("mallory", 10002))
+    outer = team("outer", 20002, dns=("cn=physics,ou=groups,dc=example",))
+    before = together(*people, team("physics", 20001, "alice"), outer).declared
+    both = (team("physics", 20001, "alice"), team("physics", 20001, "mallory", where=where))
+    assert together(*people, *both, outer, former=before).declared == before
 
 
 @pytest.mark.parametrize(

@@ -121,10 +121,17 @@ def findings(pod: Object, seen: Seen) -> list[Finding]:
     return [*found, _reported(pod, shown, seen, about)]
 
 
-def ending(seen: Seen, about: str) -> list[Finding]:
+def ending(pod: Object, seen: Seen, about: str) -> list[Finding]:
     """What waits for the end of the pod."""
-    jobs = seen.slurm.jobs
-    return guard.of_pod(jobs[-1], about) if jobs else []
+    jobs, where = seen.slurm.jobs, objects.text(pod, "spec", "nodeName")
+    found = guard.of_pod(jobs[-1], about) if jobs else []
+    if found or not where or objects.text(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return found
+    text = (
+        f"Until the pod is gone, nobody else gets what it uses on Kubernetes node {where}, even if its job has ended."
+    )
+    remedy = "A shorter terminationGracePeriodSeconds of such pods returns the node sooner."
+    return [Finding("NodeRetained", Level.SHOWS, about, text, remedy)]
 
 
 def timeline(seen: Seen) -> tuple[Moment, ...]:

@@ -324,13 +324,17 @@ def test_the_troubles_of_a_placed_pod_are_shown_beside_its_job() -> None:
     assert [it.code for it in answered(asked).findings] == ["ErrImagePull", "Running"]
 
 
-def test_a_terminating_pod_has_no_finding_about_its_job_but_its_event() -> None:
+def test_of_a_terminating_pod_it_is_shown_that_it_has_its_resources_until_it_is_gone_and_for_how_long() -> None:
     asked = placed()
     asked["metadata"]["deletionTimestamp"] = at(20)
     ended = event("Pod", "train-0", "JobEnded", "Slurm job 7 has ended (TIMEOUT)")
     read = seen({"jobs": None}, {"pods": (asked,), "events": (ended,)})
     found = subject.explain(replace(read, namespace="physics"), "train-0")
-    assert [it.code for it in found.findings] == ["Terminating"]
+    assert [it.code for it in found.findings] == ["Terminating", "NodeRetained"]
+    assert "nobody else gets what it uses on Kubernetes node gpu-1" in found.findings[1].cause
+    assert "terminationGracePeriodSeconds" in found.findings[1].remedy
+    assert found.next_event is not None
+    assert found.next_event.at == NOW + 20
     assert [it.what for it in found.timeline] == ["JobEnded: Slurm job 7 has ended (TIMEOUT)"]
 
 
@@ -342,6 +346,12 @@ def test_of_a_terminating_pod_it_is_shown_that_the_node_of_its_guard_waits_for_i
     found = subject.explain(read, "train-0")
     assert {it.code for it in found.findings} == {"Terminating", "GuardCompleting"}
     assert "Until the pod is gone, its node is COMPLETING" in found.findings[-1].cause + found.findings[0].cause
+
+
+def test_a_terminating_pod_that_was_never_released_has_no_resources() -> None:
+    asked = waiting("Waiting", "x")
+    asked["metadata"]["deletionTimestamp"] = at(20)
+    assert the_only(asked).code == "Terminating"
 
 
 def test_any_other_gated_pod_is_explained_as_before() -> None:

@@ -21,7 +21,7 @@ from sidecars.policy.explain import bridge_pod
 from sidecars.policy.explain import pod as subject
 from sidecars.policy.explain.records import Answer, Finding, Level, Object
 from sidecars.policy.reasons.bridge import PodQueued
-from tests.unit.policy.explain.building import NOW, at, condition, event, job, partition, seen
+from tests.unit.policy.explain.building import NOW, at, condition, event, job, partition, seen, started
 
 GATE = {"name": bridge.GATE}
 KEY = GroupKey("physics", "uid-of-train-0")
@@ -273,7 +273,7 @@ def test_a_pod_whose_job_its_user_submits_shows_the_comment_of_such_a_job() -> N
         (5, "", "New", Level.WAITS),
         (5, "7", "New", Level.WAITS),
         (600, "", "NotReported", Level.BLOCKS),
-        (600, "7", "NotReported", Level.BLOCKS),
+        (600, "7", "NotReported", Level.WARNS),
     ],
 )
 def test_a_pod_without_a_condition_is_new_or_the_bridge_does_not_run(
@@ -284,6 +284,31 @@ def test_a_pod_without_a_condition_is_new_or_the_bridge_does_not_run(
     assert finding.commands == (
         (f"kubectl -n slurm logs -l {bridge_pod.BRIDGES} --tail=50",) if code == "NotReported" else ()
     )
+
+
+def test_of_a_pod_with_a_job_and_without_a_condition_it_is_shown_what_slurm_says_of_the_job() -> None:
+    """Beside other changes, the bridge writes few conditions: the last ones of thousands of pods wait for minutes."""
+    asked = job("Priority", partition="cpu", start_time=int(NOW) + 300)
+    found = answered(waiting(number="12"), slurm={"jobs": (asked,), "partitions": (partition(),)})
+    codes = {it.code: it for it in found.findings}
+    assert codes["NotReported"].level is Level.SHOWS
+    assert codes["Priority"].level is Level.WAITS
+    assert found.next_event is not None
+    assert found.next_event.at == NOW + 300
+    held = the_codes(waiting(number="12"), job("JobHeldUser", priority=0))
+    assert held == {"NotReported", "NotStarted"}
+    assert the_codes(waiting(number="12"), started("RUNNING")) == {"NotReported", "Running"}
+    assert the_codes(waiting(number="12")) == {"NotReported", "NotFound"}
+
+
+def the_codes(found: Object, *jobs: Any) -> set[str]:
+    return {it.code for it in answered(found, slurm={"jobs": jobs}).findings}
+
+
+def test_of_a_pod_with_a_job_that_cannot_be_read_it_is_not_claimed_that_the_bridge_does_not_run() -> None:
+    finding = the_only(waiting(number="7"))
+    assert "has Slurm job 7" in finding.cause
+    assert "thousands of pods wait" in finding.cause
 
 
 def test_the_gate_of_another_program_is_named() -> None:

@@ -226,7 +226,7 @@ def _vanished(
 ) -> Iterator[Undrain]:
     """End the drains of the bridge on the nodes whose worker is gone. The operator deletes the record then.
 
-    No record shows for sure on which Kubernetes node its worker was: they stay while a pod is on any that has no worker.
+    No record shows for sure on which Kubernetes node its worker was: they stay while a pod is on any without one.
     """
     places = {worker.kube_node for worker in present.values()}
     if not all(_is_external(pod, view) for node, pods in there.items() if node not in places for pod in pods):

@@ -64,6 +64,9 @@ MANY = 20
 EVENTS_SECONDS = 30.0
 """For so long at the most."""
 
+MOST_EVENTS = 5000
+"""Events that wait. Of more, the oldest are dropped."""
+
 EVENTS_AT_ONCE = 20
 """Events that have waited and are written at the same time. Each has a few seconds, its wait for others included."""
 
@@ -103,8 +106,8 @@ class Effects:
         self._due: dict[str, float] = {}
         """Since when a pod lacks its condition, by its uid."""
         self._many = False
-        self._events_left: deque[tuple[float, Pod, BridgeEvent, str]] = deque()
-        """Events that wait, each after when it happened."""
+        self._events_left: deque[tuple[float, dict[str, Any], BridgeEvent, str]] = deque()
+        """Events that wait: when each happened, and what it is about."""
         self._writing: asyncio.Task[None] | None = None
         self._turn = 0
         self.slurm_nodes: Mapping[str, str] = {}
@@ -154,14 +157,16 @@ class Effects:
 
     def _may_write_events(self) -> bool:
         left = self._events_left
-        return bool(left) and (not self._many or self._now() - left[0][0] >= EVENTS_SECONDS)
+        if not left or len(left) >= MOST_EVENTS:
+            return bool(left)
+        return not self._many or self._now() - left[0][0] >= EVENTS_SECONDS
 
     async def _write_events(self) -> None:
         """Those that wait, the oldest first, until many changes come again."""
         while self._may_write_events():
             for _ in range(min(EVENTS_AT_ONCE, len(self._events_left))):
-                _, pod, reason, note = self._events_left.popleft()
-                self._events.emit(reference(pod), "Normal", reason, "Schedule", note)
+                _, regarding, reason, note = self._events_left.popleft()
+                self._events.emit(regarding, "Normal", reason, "Schedule", note)
             await self._events.flush()
 
     async def close(self) -> None:
@@ -332,7 +337,10 @@ class Effects:
 
     def _event(self, pod: Pod, kind: Literal["Normal", "Warning"], reason: BridgeEvent, note: str) -> None:
         if kind == "Normal" and (self._many or self._events_left):
-            self._events_left.append((self._now(), pod, reason, note))
+            if len(self._events_left) >= MOST_EVENTS:
+                self._events_left.popleft()
+                metrics.EVENTS_DROPPED.inc()
+            self._events_left.append((self._now(), reference(pod), reason, note))
             return
         self._events.emit(reference(pod), kind, reason, "Schedule", note)
 

@@ -74,6 +74,11 @@ class Metric(Explained):
         ),
         "If it grows with `NODE_FAIL`, see the nodes of the partition.",
     )
+    EVENTS_DROPPED = (
+        "slurm_bridge_events_dropped_total",
+        "Events of pods that were dropped because too many waited while many pods started or ended. None is a Warning.",
+        "If it grows, the timelines of `kubectl slurm explain pod` lack entries. Nothing else does.",
+    )
     SECONDS = (
         "slurm_bridge_pass_seconds",
         "Duration of a pass: read Slurm's jobs, decide, apply.",
@@ -110,6 +115,7 @@ BIND_SECONDS = Histogram(
 SECONDS = Histogram(
     Metric.SECONDS.value, Metric.SECONDS.cause, buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 2.0, 10.0, 60.0)
 )
+EVENTS_DROPPED = Counter(Metric.EVENTS_DROPPED.value, Metric.EVENTS_DROPPED.cause)
 NOT_BOUND = Counter(Metric.NOT_BOUND.value, Metric.NOT_BOUND.cause)
 REFUSED = Counter(Metric.REFUSED.value, Metric.REFUSED.cause, ["cause"])
 ENDED = Counter(Metric.ENDED.value, Metric.ENDED.cause, ["state"])

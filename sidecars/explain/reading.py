@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sidecars.contract import bridge
 from sidecars.explain import commands
 from sidecars.explain.kubectl import Forbidden, KubectlError, NotFound
-from sidecars.policy.explain import bridge_pod, objects, pod
+from sidecars.policy.explain import bridge_pod, guard, objects, pod
 from sidecars.policy.explain.records import Kube, Missing, Seen, Slurm
 
 if TYPE_CHECKING:
@@ -90,12 +91,25 @@ class Reader:
             reported, exec_in = slurm.result()
         fields = {field: None if listed is None else _once(listed) for field, listed in found.items()}
         kube = self._kube_nodes(Kube(**fields), question, reported)  # type: ignore[arg-type]
+        if question.subject == "job":
+            kube = replace(kube, guarded=self._guarded(reported))
         asked = objects.named(kube.pods, question.name) if question.subject == "pod" else None
         if asked is not None and bridge_pod.is_bridged(asked):
             return self._of_bridge(asked, kube)
         return Seen(self._now, self._namespace, reported, kube, tuple(self._missing), exec_in)
 
-    # --- a pod that Slurm schedules
+    # --- pods that Slurm schedules
+
+    def _guarded(self, slurm: Slurm) -> tuple[Object, ...] | None:
+        """The pods for which the nodes of the job wait. None where it has none, or they can't be read."""
+        job = next((it for it in slurm.jobs or () if guard.waits_for_pods(it)), None)
+        if job is None:
+            return None
+        namespace = guard.namespace_of(job)
+        place = f"namespaces/{namespace}/pods" if namespace else "pods"
+        query = urllib.parse.urlencode({"labelSelector": f"{bridge.JOB_LABEL}={job.job_id}"})
+        answer = self._one(f"/api/v1/{place}?{query}")
+        return tuple(_items(answer)) if answer is not None else None
 
     def _of_bridge(self, asked: Object, kube: Kube) -> Seen:
         """With its job, from the namespace of the Slurm cluster, and with the pod that it waits for."""

@@ -3,6 +3,7 @@
 import json
 import re
 
+from sidecars.contract import bridge
 from sidecars.contract.extra import PodFacts, pod_facts
 from sidecars.contract.reasons import NOT_RESPONDING, REPLACEABLE, Owner, is_departure, owner
 from sidecars.slurm import states
@@ -66,7 +67,7 @@ def is_departing(node: Node) -> bool:
 
 def must_be_drained(node: Node) -> bool:
     """Whether a record that outlives its pod still has to be drained: a later slurmd may return it to service."""
-    return owner_of(node) is Owner.FOREIGN and not states.is_drain(node.states)
+    return owner_of(node) is Owner.FOREIGN and not states.is_drain(node.states) and not _has_been_the_bridges(node)
 
 
 def is_intended(node: Node) -> bool:
@@ -86,9 +87,15 @@ def is_intended(node: Node) -> bool:
 
 def why_retained(node: Node) -> str:
     """Why a record without a pod must not be deleted; "" if it may be."""
-    if owner_of(node) is Owner.FOREIGN:
+    if owner_of(node) is Owner.FOREIGN and not _has_been_the_bridges(node):
         return f"it has the reason {node.reason!r}, which is not ours" if node.reason else "its state is not ours"
     return f"it is in reservation {node.reservation}" if node.reservation else ""
+
+
+def _has_been_the_bridges(node: Node) -> bool:
+    """Whether the Slurm Bridge has ended its drain of a node that is DOWN: such a node keeps its reason then."""
+    ended = states.is_down(node.states) and not states.is_drain(node.states)
+    return ended and node.reason.startswith(bridge.DRAIN_PREFIX)
 
 
 def own_words(reason: str) -> str:

@@ -6,6 +6,7 @@ it waits. So what a job requests proves nothing: what it has when it runs counts
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,11 +49,18 @@ def own_of(record: ExternalJob, names: Mapping[str, str]) -> Own:
     return Own(record.shared, record.whole, tuple(found))
 
 
+_NO_CONSUME = re.compile(r":no_consume(?=:)", re.IGNORECASE)
+"""Marks a GRES of a node that jobs don't use up, after its type (_build_node_gres_str of Slurm's gres.c)."""
+
+
 @lru_cache(maxsize=1024)
 def totals(gres: str) -> Mapping[str, int] | None:
-    """How many a node has of each GRES, of all of its types together, by its record; None if that can't be read."""
+    """How many a node has of each GRES, of all of its types together, by its record; None if that can't be read.
+
+    No job ever has any of a GRES that jobs don't use up.
+    """
     try:
-        found = parse(gres)
+        found = parse(_NO_CONSUME.sub("", gres))
     except GresError:
         return None
     counts: Counter[str] = Counter()
@@ -98,9 +106,15 @@ def _of_devices(job: Job, pod: Pod, node: str, view: View) -> str:
     remedy = "cancel it, and the next one of the Slurm Bridge has them all"
     if not job.own.whole:
         return f"other jobs may be on the nodes of job {job.job_id}, whose devices the device plugin chooses: {remedy}"
+    if not names:
+        return ""
     all_of_it = view.gres.get(node)
+    if all_of_it is None:
+        return (
+            f"Slurm's record of node {node} doesn't show how many {names[0]} it has: an administrator corrects its "
+            "Gres (NAME[:TYPE]:NUMBER)"
+        )
     for name in names:
-        if all_of_it is None or has.get(name, 0) < all_of_it.get(name, 0):
-            number = "an unknown number" if all_of_it is None else str(all_of_it.get(name, 0))
-            return f"job {job.job_id} has {has.get(name, 0)} of {number} {name} of node {node}: {remedy}"
+        if has.get(name, 0) < all_of_it.get(name, 0):
+            return f"job {job.job_id} has {has.get(name, 0)} of {all_of_it[name]} {name} of node {node}: {remedy}"
     return ""

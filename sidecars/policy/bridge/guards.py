@@ -202,7 +202,8 @@ def decide(
         if pod.present and pod.node and pod.job is not None:
             there[pod.node].append(pod)
     found: list[Gone | Drain | Undrain | Resume] = []
-    for worker in workers:
+    present = {worker.slurm_node: worker for worker in workers}
+    for worker in present.values():
         its = completing.get(worker.kube_node, [])
         over = sorted(job.job_id for job in its if _is_gone(job, worker.kube_node, view))
         text = ",".join(map(str, over))
@@ -217,7 +218,32 @@ def decide(
             if left is None and worker.slurm_node in silent:
                 left, words = next(iter(pods), None), "runs here, and slurmd doesn't answer"
             found += _drain(record, left, words, its, ending=worker.pod.metadata.deletion_timestamp is not None)
-    return tuple(found)
+    return (*found, *_vanished(view, there, present, records))
+
+
+def _vanished(
+    view: View, there: Mapping[str, list[SeenPod]], present: Mapping[str, Worker], records: Mapping[str, Node]
+) -> Iterator[Undrain]:
+    """End the drains of the bridge on the nodes whose worker is gone. The operator deletes the record then.
+
+    No record shows for sure on which Kubernetes node its worker was: they stay while a pod is on any without one.
+    """
+    places = {worker.kube_node for worker in present.values()}
+    if not all(_is_external(pod, view) for node, pods in there.items() if node not in places for pod in pods):
+        return
+    for name, record in records.items():
+        ours = record.reason.startswith(bridge.DRAIN_PREFIX) and states.is_drain(record.states)
+        # While the node is busy, an Epilog may wait there.
+        if ours and name not in present and "EXTERNAL" not in record.states and not states.is_busy(record.states):
+            yield Undrain(name)
+
+
+def _is_external(pod: SeenPod, view: View) -> bool:
+    """Whether the pod is on an external node of its job, which has no slurmd."""
+    found = view.components.get(pod.job or 0)
+    if found is None or not concerns(found[0].comment, pod.key):
+        return False
+    return not found[1].guard and pod.node in dict(found[1].slots)
 
 
 def _is_over(job: Job) -> bool:

@@ -115,16 +115,23 @@ def findings(pod: Object, seen: Seen) -> list[Finding]:
         return [*found, _released(pod, about)]
     shown = objects.condition(pod, bridge.CONDITION)
     if shown is None:
-        return [*found, _not_seen(pod, seen, about)]
+        return [*found, *_not_seen(pod, seen, about)]
     if shown.reason == PodQueued.WAITING.value:
         return [*found, *_waiting(pod, shown.message, seen, about)]
     return [*found, _reported(pod, shown, seen, about)]
 
 
-def ending(seen: Seen, about: str) -> list[Finding]:
+def ending(pod: Object, seen: Seen, about: str) -> list[Finding]:
     """What waits for the end of the pod."""
-    jobs = seen.slurm.jobs
-    return guard.of_pod(jobs[-1], about) if jobs else []
+    jobs, where = seen.slurm.jobs, objects.text(pod, "spec", "nodeName")
+    found = guard.of_pod(jobs[-1], about) if jobs else []
+    if found or not where or objects.text(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return found
+    text = (
+        f"Until the pod is gone, nobody else gets what it uses on Kubernetes node {where}, even if its job has ended."
+    )
+    remedy = "A shorter terminationGracePeriodSeconds of such pods returns the node sooner."
+    return [Finding("NodeRetained", Level.SHOWS, about, text, remedy)]
 
 
 def timeline(seen: Seen) -> tuple[Moment, ...]:
@@ -140,26 +147,43 @@ def _gate(name: str, about: str) -> Finding:
     )
 
 
-def _not_seen(pod: Object, seen: Seen, about: str) -> Finding:
+def _not_seen(pod: Object, seen: Seen, about: str) -> list[Finding]:
     created = objects.time(pod, "metadata", "creationTimestamp")
     number = job_id(pod)
     if created is not None and seen.now - created < NOT_SEEN_SECONDS:
         text = f"The pod is new, and has Slurm job {number}." if number else "The pod is new, and has no job yet."
-        return Finding("New", Level.WAITS, about, text, event="the Slurm Bridge reports what its job waits for")
-    text = "The Slurm Bridge has reported nothing about the pod: it does not run, or gets no answer from Slurm."
+        return [Finding("New", Level.WAITS, about, text, event="the Slurm Bridge reports what its job waits for")]
+    if number and seen.slurm.jobs is not None:
+        text = f"The Slurm Bridge has not reported what Slurm job {number} waits for. Slurm itself does."
+        return [Finding("NotReported", Level.SHOWS, about, text), *_of_job(number, seen, about)]
+    text = "The Slurm Bridge has reported nothing about the pod"
+    if number:
+        text = f"The pod has Slurm job {number}, and the Slurm Bridge has not reported what the job waits for"
+    text += ": thousands of pods wait, and it reports on 20 a second, or it does not run, or Slurm does not answer it."
     remedy = "See its log. It changes nothing while Slurm's answers are missing or not plausible."
     place = f"-n {seen.slurm_namespace} " if seen.slurm_namespace else ""
     command = f"kubectl {place}logs -l {BRIDGES} --tail=50"
-    return Finding("NotReported", Level.BLOCKS, about, text, remedy, (command,))
+    return [Finding("NotReported", Level.WARNS if number else Level.BLOCKS, about, text, remedy, (command,))]
+
+
+def _of_job(number: str, seen: Seen, about: str) -> list[Finding]:
+    """What Slurm reports of its job."""
+    jobs = seen.slurm.jobs
+    if (
+        jobs
+        and jobs[-1].pending is not None
+        and jobs[-1].pending.priority == 0
+        and jobs[-1].reason.startswith("JobHeld")
+    ):
+        text = f"Slurm job {number} may not start yet: the Slurm Bridge lets it start when all pods have its id."
+        return [Finding("NotStarted", Level.WAITS, about, text, event="the Slurm Bridge lets the job start")]
+    return [it for it in of_job.explain(seen, number).findings if it.code not in _LEFT_OUT]
 
 
 def _waiting(pod: Object, message: str, seen: Seen, about: str) -> list[Finding]:
-    jobs, number = seen.slurm.jobs, job_id(pod)
-    if jobs:
-        if jobs[-1].pending is not None and jobs[-1].reason.startswith("JobHeld") and jobs[-1].pending.priority == 0:
-            text = f"Slurm job {number} may not start yet: the Slurm Bridge lets it start when all pods have its id."
-            return [Finding("NotStarted", Level.WAITS, about, text, event="the Slurm Bridge lets the job start")]
-        return [it for it in of_job.explain(seen, number).findings if it.code not in _LEFT_OUT]
+    number = job_id(pod)
+    if seen.slurm.jobs:
+        return _of_job(number, seen, about)
     found = _WAITS.search(message)
     if found is None:
         return [Finding("Waiting", Level.WAITS, about, f"{message}.", event="Slurm runs the job")]

@@ -338,8 +338,8 @@ def _started(job: JobDetail, seen: Seen, about: str) -> list[Finding]:
         text = f"Slurm has given it {job.nodes}, and waits until these nodes and the prolog are ready."
         found = [Finding("Configuring", Level.WAITS, about, text, event="its nodes become ready")]
         return found + [it for each in nodes for it in node.trouble(each, seen)]
-    if "COMPLETING" in job.states and job.guard:
-        return guard.of_job(job, about) + [it for each in nodes for it in node.trouble(each, seen)]
+    if guard.waits_for_pods(job):
+        return guard.of_job(job, about) + guard.left(seen) + [it for each in nodes for it in node.trouble(each, seen)]
     if "COMPLETING" in job.states:
         text = f"It has ended, and its nodes clean up: {job.nodes}."
         found = [

@@ -46,7 +46,7 @@ def explain(seen: Seen, name: str) -> Answer:
     words = state(pod)
     if bridge_pod.is_bridged(pod):
         # Only what has a Kubernetes node, or is being deleted, can have other troubles than those of its job.
-        of_job = bridge_pod.ending(seen, about) if objects.terminating(pod) else bridge_pod.findings(pod, seen)
+        of_job = bridge_pod.ending(pod, seen, about) if objects.terminating(pod) else bridge_pod.findings(pod, seen)
         findings = of_job + (findings if _placed(pod) else [])
         happened = bridge_pod.timeline(seen)
         words = ", ".join(filter(None, (words, bridge_pod.state(pod, seen))))

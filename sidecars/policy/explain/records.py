@@ -158,6 +158,8 @@ class Kube:
     """The ConfigMaps to which checks write the results of their last runs."""
     workloads: tuple[Object, ...] | None = None
     """The Deployments of the operator."""
+    guarded: tuple[Object, ...] | None = None
+    """The pods of the guard that was asked for, while its nodes wait for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ import dataclasses
 from typing import Any, cast
 
 import msgspec
+from prometheus_client import REGISTRY
 
 from sidecars.bridge.effects import (
     EVENTS_AT_ONCE,
     EVENTS_SECONDS,
     MANY,
     MOST_AT_ONCE,
+    MOST_EVENTS,
     MOST_SUBMISSIONS,
     REPORTS_SECONDS,
     Effects,
@@ -242,6 +244,24 @@ async def test_events_that_waited_stop_when_there_are_many_changes_again() -> No
     assert await effects.announced() == texts(1, EVENTS_AT_ONCE)
     await effects.apply([])
     assert await effects.announced() == texts(1, MOST_AT_ONCE + MANY + 1)
+
+
+async def test_of_too_many_events_that_wait_the_oldest_are_dropped_and_counted_and_some_are_written_at_once() -> None:
+    def dropped() -> float:
+        return REGISTRY.get_sample_value("slurm_bridge_events_dropped_total") or 0.0
+
+    effects, before = Announced([100.0]), dropped()
+    numbers = range(1, MOST_EVENTS + 2 * MOST_AT_ONCE + 1)
+    for start in numbers[::MOST_AT_ONCE]:
+        await effects.apply(cancels(*range(start, start + MOST_AT_ONCE)))
+    assert dropped() == before + 2 * MOST_AT_ONCE - EVENTS_AT_ONCE
+    await asyncio.sleep(0)
+    assert len(effects.notes) == EVENTS_AT_ONCE, "nothing is calm, and the first has not waited for long"
+    await effects.apply([])
+    written = await effects.announced()
+    assert len(written) == MOST_EVENTS + EVENTS_AT_ONCE
+    assert written[-1] == str(numbers[-1])
+    assert written == sorted(written, key=int)
 
 
 async def test_a_bridge_that_ends_does_not_wait_for_its_events() -> None:

@@ -142,6 +142,27 @@ async def test_a_node_that_was_drained_and_lost_is_in_service_again_after_its_po
         assert world.slurm.nodes["w0"].flags.isdisjoint({"DRAIN"})
 
 
+async def test_the_drain_of_a_worker_that_vanishes_ends_with_the_pod(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its record would remain for ever: the operator deletes none with a drain of the bridge."""
+    monkeypatch.setattr(guards, "SILENT_SECONDS", 0.0)
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        await bound(world)
+        terminates(world)
+        world.slurm.node_silence("w0")
+        await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
+        world.slurm.node_vanish("w0")
+        world.kube.remove(PODS, "slurm", "w0")
+        await passes(world)
+        assert "DRAIN" in world.slurm.nodes["w0"].flags
+        world.kube.remove(PODS, "team", "p")
+        await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
+    assert world.slurm.nodes["w0"].base == "DOWN"
+
+
 async def test_a_slurmd_that_has_just_been_lost_drains_nothing(world: World) -> None:
     worker(world)
     world.kube.put(PODS, bounded())

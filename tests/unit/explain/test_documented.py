@@ -115,5 +115,9 @@ def test_the_example_of_a_guard_is_what_is_printed_in_its_situation() -> None:
     ended: dict[str, Any] = {"states": frozenset({"CANCELLED", "COMPLETING"}), "pending": None, "nodes": "slinky-0"}
     comment = bridge.encode(Comment("physics", "uid-of-train-0"))
     found = replace(waiting(7, "22:40:00"), **ended, guard=True, comment=comment, reason="None")
+    left = old_pod(0)
+    left["metadata"] |= {"name": "train-0", "deletionTimestamp": "2026-11-23T23:00:25Z"}
+    left["metadata"]["deletionGracePeriodSeconds"] = 60
     at = cluster("23:00:00", (worker(node, "slinky-0", "IDLE", "COMPLETING"),), found)
+    at = replace(at, kube=replace(at.kube, guarded=(left,)))
     assert lines(subject.explain(at, "7"), at.now) == printed("slurm explain job 7")

@@ -1,17 +1,20 @@
 """What is read for a question, and what is named because it could not be read."""
 
 import json
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sidecars.contract import bridge
+from sidecars.contract.bridge import Comment
 from sidecars.explain.kubectl import KubectlError, NoKubectl
 from sidecars.explain.reading import GROUP, Question, Reader, find_namespace
 from sidecars.policy.explain.records import Seen
+from sidecars.slurm.external import GUARD_OUTPUT
 from tests.unit.explain.fake_kubectl import NOT_FOUND, FakeKubectl, forbidden
-from tests.unit.explain.printed import output
+from tests.unit.explain.printed import output, pending_job
 from tests.unit.policy.explain.building import daemon, kube_node, nodeset, pod, unscheduled
 
 PODS = "/api/v1/namespaces/slurm/pods"
@@ -188,6 +191,25 @@ def test_the_pod_that_a_pod_of_the_bridge_waits_for_is_read(fake: FakeKubectl) -
     old = bridged("old-0")
     fake.paths["/api/v1/namespaces/other/pods/old-0"] = (0, json.dumps(old), "")
     assert old in (tenant(fake, bridged(why="NodeNotFree", message=message), "slurm").kube.pods or ())
+
+
+def test_the_pods_for_which_the_node_of_a_guard_waits_are_read(fake: FakeKubectl) -> None:
+    comment = bridge.encode(Comment("physics", "u"))
+    guard = {"job_state": ["CANCELLED", "COMPLETING"], "standard_output": GUARD_OUTPUT, "admin_comment": comment}
+    left = {"kind": "Pod", "metadata": {"name": "train-0", "namespace": "physics"}}
+    path = f"pods?labelSelector={urllib.parse.quote(bridge.JOB_LABEL, safe='')}%3D12"
+    fake.lists(f"/api/v1/namespaces/physics/{path}", "Pod", left)
+    for job, want in ((guard, (left,)), (guard | {"job_state": ["RUNNING"]}, None), ({}, None)):
+        answer = {"jobs": [pending_job(job_id=12, **job)], "errors": []}
+        fake.executed["slurm-controller-0"] = (0, output(job=answer), "")
+        assert read(fake).kube.guarded == want
+    fake.lists(f"/api/v1/{path}", "Pod", left)
+    answer = {"jobs": [pending_job(job_id=12, **guard | {"admin_comment": "x"})], "errors": []}
+    fake.executed["slurm-controller-0"] = (0, output(job=answer), "")
+    assert read(fake).kube.guarded == (left,), "its user has changed the comment"
+    fake.paths[f"/api/v1/{path}"] = forbidden("list", "pods")
+    seen = read(fake)
+    assert (seen.kube.guarded, seen.missing) == (None, ()), "the answer has the command that lists them"
 
 
 SELECTED = "labelSelector=app.kubernetes.io%2Fpart-of%3Dslurm-bridge%2Capp.kubernetes.io%2Fcomponent%3Dbridge"

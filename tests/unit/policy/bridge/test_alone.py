@@ -42,7 +42,9 @@ def test_a_pod_gets_no_gpu_by_a_guard_that_shares_its_node_with_jobs_of_its_user
 
 
 def test_a_pod_gets_no_gpu_of_a_node_whose_number_of_gpus_is_not_known() -> None:
-    assert "job 7 has 4 of an unknown number gpu of node a" in words(GUARD, gres={})
+    found = words(GUARD, gres={})
+    assert "Slurm's record of node a doesn't show how many gpu it has" in found
+    assert "the next one" not in found, "it would have no more"
 
 
 def test_all_devices_that_a_guard_has_count_when_the_requests_of_its_pod_are_not_known() -> None:
@@ -94,6 +96,12 @@ def test_the_gpus_of_all_types_count_together() -> None:
     assert totals("gpu:h100:4(S:0-1),gpu:a100:2,nic:1") == {"gpu": 6, "nic": 1}
     assert totals("") == {}
     assert totals("gpu:x:y:z") is None
+
+
+@pytest.mark.parametrize("other", ["bandwidth:lustre:no_consume:4G", "bandwidth:No_Consume:4G", "bandwidth:4G"])
+def test_what_jobs_do_not_consume_hides_no_gpus_of_its_node(other: str) -> None:
+    assert totals(f"{other},gpu:h100:4(S:0-1)") == {"gpu": 4, "bandwidth": 2**32}
+    assert totals("gpu:no_consumers:4") == {"gpu": 4}
 
 
 def test_how_a_job_has_its_nodes_is_by_its_record() -> None:

@@ -245,6 +245,36 @@ def test_a_node_that_is_down_with_the_bridges_reason_is_in_service_again_when_it
     assert waits == (Gone(worker(), "7"),), "an Epilog of another node waits"
 
 
+def test_the_drain_of_a_worker_that_has_vanished_ends_when_no_pod_is_left_on_a_node_without_a_worker() -> None:
+    left = drained("slurm-bridge: pod team/pod runs here, and slurmd doesn't answer")
+    down = dataclasses.replace(left, states=frozenset({"DOWN", "DRAIN"}))
+
+    def vanished(record: Node, *pods: Any, workers: tuple[Worker, ...] = (), jobs: tuple[Job, ...] = ()) -> Any:
+        view = View(pods, {job.job_id: job for job in jobs}, True, {"team": "ada"})
+        return guards.decide(view, workers, {record.name: record})
+
+    assert vanished(left) == vanished(down) == (Undrain("w0"),)
+    assert vanished(left, BOUND) == vanished(down, dataclasses.replace(BOUND, deleting=True)) == ()
+    other = dataclasses.replace(left, name="w1")
+    assert vanished(other, BOUND, workers=(worker(),)) == (Undrain("w1"),), "the worker of its node looks after it"
+    assert vanished(left, BOUND, jobs=(RUNNING,)) == (Undrain("w0"),), "its node has no slurmd"
+    elsewhere = dataclasses.replace(BOUND, node="b")
+    assert vanished(left, elsewhere, jobs=(RUNNING,)) == (), "its job has another node"
+
+
+def test_the_drain_of_a_worker_that_has_vanished_stays_if_it_is_anothers_or_an_epilog_waits() -> None:
+    view = View((), {}, True, {"team": "ada"})
+    for record in (
+        drained("broken"),
+        dataclasses.replace(NATIVE, states=frozenset({"IDLE", "DRAIN", "COMPLETING"}), reason="slurm-bridge: x"),
+        dataclasses.replace(EXTERNAL, states=frozenset({"IDLE", "DRAIN", "EXTERNAL"}), reason="slurm-bridge: x"),
+        dataclasses.replace(NATIVE, states=frozenset({"DOWN"}), reason="slurm-bridge: x"),
+    ):
+        assert guards.decide(view, (), {record.name: record}) == ()
+    unknown = dataclasses.replace(view, known=False)
+    assert guards.decide(unknown, (), {"w0": drained("slurm-bridge: x")}) == ()
+
+
 def drained(reason: str) -> Node:
     return dataclasses.replace(NATIVE, states=frozenset({"IDLE", "DRAIN"}), reason=reason)
 

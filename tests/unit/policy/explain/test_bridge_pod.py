@@ -21,7 +21,7 @@ from sidecars.policy.explain import bridge_pod
 from sidecars.policy.explain import pod as subject
 from sidecars.policy.explain.records import Answer, Finding, Level, Object
 from sidecars.policy.reasons.bridge import PodQueued
-from tests.unit.policy.explain.building import NOW, at, condition, event, job, partition, seen
+from tests.unit.policy.explain.building import NOW, at, condition, event, job, partition, seen, started
 
 GATE = {"name": bridge.GATE}
 KEY = GroupKey("physics", "uid-of-train-0")
@@ -273,7 +273,7 @@ def test_a_pod_whose_job_its_user_submits_shows_the_comment_of_such_a_job() -> N
         (5, "", "New", Level.WAITS),
         (5, "7", "New", Level.WAITS),
         (600, "", "NotReported", Level.BLOCKS),
-        (600, "7", "NotReported", Level.BLOCKS),
+        (600, "7", "NotReported", Level.WARNS),
     ],
 )
 def test_a_pod_without_a_condition_is_new_or_the_bridge_does_not_run(
@@ -284,6 +284,31 @@ def test_a_pod_without_a_condition_is_new_or_the_bridge_does_not_run(
     assert finding.commands == (
         (f"kubectl -n slurm logs -l {bridge_pod.BRIDGES} --tail=50",) if code == "NotReported" else ()
     )
+
+
+def test_of_a_pod_with_a_job_and_without_a_condition_it_is_shown_what_slurm_says_of_the_job() -> None:
+    """Beside other changes, the bridge writes few conditions: the last ones of thousands of pods wait for minutes."""
+    asked = job("Priority", partition="cpu", start_time=int(NOW) + 300)
+    found = answered(waiting(number="12"), slurm={"jobs": (asked,), "partitions": (partition(),)})
+    codes = {it.code: it for it in found.findings}
+    assert codes["NotReported"].level is Level.SHOWS
+    assert codes["Priority"].level is Level.WAITS
+    assert found.next_event is not None
+    assert found.next_event.at == NOW + 300
+    held = the_codes(waiting(number="12"), job("JobHeldUser", priority=0))
+    assert held == {"NotReported", "NotStarted"}
+    assert the_codes(waiting(number="12"), started("RUNNING")) == {"NotReported", "Running"}
+    assert the_codes(waiting(number="12")) == {"NotReported", "NotFound"}
+
+
+def the_codes(found: Object, *jobs: Any) -> set[str]:
+    return {it.code for it in answered(found, slurm={"jobs": jobs}).findings}
+
+
+def test_of_a_pod_with_a_job_that_cannot_be_read_it_is_not_claimed_that_the_bridge_does_not_run() -> None:
+    finding = the_only(waiting(number="7"))
+    assert "has Slurm job 7" in finding.cause
+    assert "thousands of pods wait" in finding.cause
 
 
 def test_the_gate_of_another_program_is_named() -> None:
@@ -324,13 +349,17 @@ def test_the_troubles_of_a_placed_pod_are_shown_beside_its_job() -> None:
     assert [it.code for it in answered(asked).findings] == ["ErrImagePull", "Running"]
 
 
-def test_a_terminating_pod_has_no_finding_about_its_job_but_its_event() -> None:
+def test_of_a_terminating_pod_it_is_shown_that_it_has_its_resources_until_it_is_gone_and_for_how_long() -> None:
     asked = placed()
     asked["metadata"]["deletionTimestamp"] = at(20)
     ended = event("Pod", "train-0", "JobEnded", "Slurm job 7 has ended (TIMEOUT)")
     read = seen({"jobs": None}, {"pods": (asked,), "events": (ended,)})
     found = subject.explain(replace(read, namespace="physics"), "train-0")
-    assert [it.code for it in found.findings] == ["Terminating"]
+    assert [it.code for it in found.findings] == ["Terminating", "NodeRetained"]
+    assert "nobody else gets what it uses on Kubernetes node gpu-1" in found.findings[1].cause
+    assert "terminationGracePeriodSeconds" in found.findings[1].remedy
+    assert found.next_event is not None
+    assert found.next_event.at == NOW + 20
     assert [it.what for it in found.timeline] == ["JobEnded: Slurm job 7 has ended (TIMEOUT)"]
 
 
@@ -342,6 +371,12 @@ def test_of_a_terminating_pod_it_is_shown_that_the_node_of_its_guard_waits_for_i
     found = subject.explain(read, "train-0")
     assert {it.code for it in found.findings} == {"Terminating", "GuardCompleting"}
     assert "Until the pod is gone, its node is COMPLETING" in found.findings[-1].cause + found.findings[0].cause
+
+
+def test_a_terminating_pod_that_was_never_released_has_no_resources() -> None:
+    asked = waiting("Waiting", "x")
+    asked["metadata"]["deletionTimestamp"] = at(20)
+    assert the_only(asked).code == "Terminating"
 
 
 def test_any_other_gated_pod_is_explained_as_before() -> None:

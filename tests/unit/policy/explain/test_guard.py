@@ -5,7 +5,8 @@ import pytest
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.explain import guard
-from tests.unit.policy.explain.building import job, started
+from sidecars.policy.explain.records import Level, Object
+from tests.unit.policy.explain.building import NOW, at, job, seen, started
 
 OURS = bridge.encode(Comment("physics", "u"))
 
@@ -36,3 +37,26 @@ def test_no_command_contains_what_the_user_of_a_guard_has_written_instead_of_a_n
 
 def test_nothing_is_shown_of_a_guard_that_has_ended() -> None:
     assert guard.of_job(started("CANCELLED", guard=True, comment=OURS), "job 12") == []
+
+
+def left(name: str, deleted: float | None = None, phase: str = "Running") -> Object:
+    """A pod of the guard, whose grace period of an hour ends at that time."""
+    ends = {} if deleted is None else {"deletionTimestamp": at(deleted), "deletionGracePeriodSeconds": 3600}
+    return {"metadata": {"name": name, "namespace": "physics", **ends}, "status": {"phase": phase}}
+
+
+def test_the_pods_for_which_the_node_of_a_guard_waits_are_named_with_the_end_of_their_grace_period() -> None:
+    late, ends, runs = guard.left(seen(kube={"guarded": (left("b", 25), left("a", -25), left("c"))}))
+    assert (late.about, late.level, late.at) == ("pod physics/a", Level.BLOCKS, None)
+    assert "kubectl -n physics describe pod a" in late.remedy
+    assert (ends.about, ends.level, ends.at) == ("pod physics/b", Level.WAITS, NOW + 25)
+    assert "has 3600 s to end" in ends.cause
+    assert (runs.about, runs.event) == ("pod physics/c", "the Slurm Bridge deletes it")
+
+
+def test_the_node_of_a_guard_waits_for_no_pod_that_has_ended_and_many_pods_are_counted() -> None:
+    assert guard.left(seen(kube={"guarded": (left("a", 25, "Succeeded"), left("b", 25, "Failed"))})) == []
+    assert guard.left(seen(kube={"guarded": None})) == []
+    many = guard.left(seen(kube={"guarded": tuple(left(f"p{number}", 25) for number in range(7))}))
+    assert len(many) == 6
+    assert "2 more" in many[-1].cause

@@ -37,6 +37,15 @@ def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_
         assert orphaned_records([node(0, *words, reason="bad disk")], gone, NOW).down == {}
 
 
+def test_a_record_with_a_drain_of_the_slurm_bridge_is_left_until_the_bridge_has_ended_the_drain() -> None:
+    """UNDRAIN leaves the reason on a node that is DOWN, and the operator sets each record DOWN that it leaves."""
+    gone, reason = {"slinky-0": NOW - 60}, "slurm-bridge: pod team/p runs here, and slurmd doesn't answer"
+    stands = orphaned_records([node(0, "DOWN", "DRAIN", reason=reason)], gone, NOW)
+    assert (stands.delete, stands.down) == ((), {})
+    ended = orphaned_records([node(0, "DOWN", reason=f"{reason} : Not responding")], gone, NOW)
+    assert (ended.delete, ended.down) == (("slinky-0",), {})
+
+
 @pytest.mark.parametrize("words", [("IDLE", "DRAIN"), ("IDLE", "FAIL")])
 def test_a_record_that_somebody_made_unavailable_without_a_reason_is_left(words: tuple[str, ...]) -> None:
     result = orphaned_records([node(0, *words)], {"slinky-0": NOW - 60}, NOW)

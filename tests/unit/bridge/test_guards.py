@@ -203,7 +203,7 @@ class Sent:
 
 
 async def test_a_slurmd_is_silent_for_as_long_as_before_after_answers_that_are_not_plausible() -> None:
-    """Nodes that vanish at once make the whole list so, and Slurm forgets the guard of a silent slurmd after a while."""
+    """Nodes that vanish at once make the whole list so. Slurm forgets the guard of a silent slurmd after a while."""
     store: Store[manifests.Pod] = Store()
     meta = {"namespace": "slurm", "name": "w0", "uid": "w", "annotations": {bridge.GUARD: bridge.GUARD_VERSION}}
     store.put(msgspec.convert({"metadata": meta, "spec": {"nodeName": "a"}}, manifests.Pod))

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sidecars.contract import bridge
-from sidecars.contract.reasons import Owner
+from sidecars.contract.reasons import Owner, owner
 from sidecars.policy.bridge.devices import NO_RULES, Device, Numbered, Rules
 from sidecars.policy.bridge.manifests import Node as KubeNode
-from sidecars.slurm import owners, states
+from sidecars.slurm import states
 from sidecars.slurm.records import Node
 from sidecars.workloads.quantities import quantity
 from sidecars.workloads.resources import ResourceError
@@ -259,7 +259,9 @@ def is_ours(record: Node) -> bool:
 def _is_others(record: Node) -> bool:
     """Whether an administrator or another program has taken the node out of service."""
     out_of_service = states.is_drain(record.states) or states.is_down(record.states)
-    return out_of_service and not is_ours(record) and owners.owner_of(record) is Owner.FOREIGN
+    # slurmctld's own words are those of a signal to an external job, and its user may have any name.
+    theirs = "FAIL" in record.states or owner(record.reason) in (Owner.FOREIGN, Owner.NOBODY)
+    return out_of_service and theirs and not is_ours(record)
 
 
 def _removal(record: Node, reason: str) -> Iterator[NodeAction]:

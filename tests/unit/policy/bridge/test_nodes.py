@@ -187,7 +187,7 @@ def test_a_record_that_an_administrator_has_taken_out_of_service_is_not_replaced
     "record",
     [
         changed("IDLE", "DRAIN", reason=bridge.DRAIN_PREFIX + "x"),
-        changed("DOWN", "NOT_RESPONDING", reason="Not responding", reason_set_by_user="slurm"),
+        changed("DOWN", "NOT_RESPONDING", reason="Not responding", reason_set_by_user="another SlurmUser"),
         changed("IDLE", reason="watch this node"),
     ],
     ids=lambda it: it.reason,

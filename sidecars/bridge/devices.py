@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sidecars.kube import Client, Conflict, Invalid, NotFound, Reflector, Resource, Store
+from sidecars.kube import Client, Conflict, Event, Invalid, NotFound, Reflector, Resource, Store
 from sidecars.policy.bridge import claims
 from sidecars.policy.bridge.claim_manifests import DeviceClass, ResourceClaim, ResourceSlice
 from sidecars.policy.bridge.claims import PodClaims
@@ -63,15 +63,19 @@ class Devices:
         self._now = now
         self._sent: dict[str, _Sent] = {}
         self._numbered: dict[str, tuple[Numbered, ...]] | None = None
+        self._classes: set[str] = set()
+        """The names of the DeviceClasses that exist."""
         if stores is not None:
             stores.claims.add_index(BY_OWNER, lambda it: [it.metadata.controller] if it.metadata.controller else [])
             stores.slices.subscribe(lambda _: self._forget_numbers())
+            stores.classes.subscribe(self._class_changed)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake` when something has changed."""
         if self._stores is not None:
             self._stores.claims.subscribe(lambda _: wake())
             self._stores.slices.subscribe(lambda _: wake())
+            self._stores.classes.subscribe(lambda _: wake())
 
     def by_node(self) -> Mapping[str, tuple[Numbered, ...]]:
         """The devices that Slurm gives away by index, by Kubernetes node."""
@@ -86,7 +90,7 @@ class Devices:
         if not pod.spec.resource_claims:
             return claims.NONE
         its = self._stores.claims.by(BY_OWNER, pod.metadata.uid) if self._stores is not None else ()
-        return claims.claims_of(pod, {it.metadata.name: it for it in its}, self.rules, self._planned())
+        return claims.claims_of(pod, {it.metadata.name: it for it in its}, self.rules, self._planned(), self._classes)
 
     def holders(self) -> Mapping[Device, set[str]]:
         """The uids of the claims of the whole cluster that have each device, or to which it was sent."""
@@ -150,6 +154,13 @@ class Devices:
             shown = claim is not None and claim.status is not None and claim.status.allocation is not None
             if claim is None or shown:
                 del self._sent[uid]
+
+    def _class_changed(self, event: Event[DeviceClass]) -> None:
+        name = event.object.metadata.name
+        if event.new is None:
+            self._classes.discard(name)
+        else:
+            self._classes.add(name)
 
     def _forget_numbers(self) -> None:
         self._numbered = None

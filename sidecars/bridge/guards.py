@@ -98,9 +98,11 @@ class Guards:
         """Write on the workers, and drain or undrain their nodes. Whether anything was to be done, or soon is."""
         records = self._poller.nodes if self._poller.known else {}
         now = self._poller.now()
-        self._silent = {
-            name: self._silent.get(name, now) for name, it in records.items() if "NOT_RESPONDING" in it.states
-        }
+        if self._poller.known:
+            # Otherwise those that were silent count as silent still.
+            self._silent = {
+                name: self._silent.get(name, now) for name, it in records.items() if "NOT_RESPONDING" in it.states
+            }
         silent = {name for name, since in self._silent.items() if now - since >= SILENT_SECONDS}
         actions = policy.decide(view, self.workers.values(), records, silent)
         drains = False

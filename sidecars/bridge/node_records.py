@@ -23,6 +23,9 @@ _MOST_KEYS = 64
 """Label keys in a node's Extra that waiting pods name and no node has, and of those that pods have named before."""
 
 
+_UNKNOWN = "Slurm's record of Kubernetes node {} is not known yet"
+
+
 class NodeRecords:
     """`store` has the Kubernetes nodes, `poller` the records."""
 
@@ -54,7 +57,11 @@ class NodeRecords:
 
     def faults(self) -> dict[str, str]:
         """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
-        return {node.metadata.name: _fault(node) for node in self._store.values()}
+        known = self._poller.nodes
+        unknown = {kube_node for name, kube_node in self.kube_nodes.items() if name not in known}
+        found = {node.metadata.name: _fault(node) for node in self._store.values()}
+        # How many CPUs the record has decides whether Slurm has given them twice.
+        return {name: fault or (_UNKNOWN.format(name) if name in unknown else "") for name, fault in found.items()}
 
     def cpus(self) -> dict[str, int]:
         """What the records have, by Kubernetes node."""

@@ -5,7 +5,7 @@ job, and releases the pod afterwards. Nothing but the rule of a DeviceClass is e
 refused.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,16 @@ NONE = PodClaims()
 
 
 def claims_of(
-    pod: Pod, found: Mapping[str, ResourceClaim], rules: Rules, planned: Mapping[str, tuple[Granted, ...]]
+    pod: Pod,
+    found: Mapping[str, ResourceClaim],
+    rules: Rules,
+    planned: Mapping[str, tuple[Granted, ...]],
+    classes: Collection[str] | None = None,
 ) -> PodClaims:
-    """`found`: the claims of its namespace by name. `planned`: what was sent to claims that don't show it, by uid."""
+    """`found`: the claims of its namespace by name. `planned`: what was sent to claims that don't show it, by uid.
+
+    `classes`: the names of the DeviceClasses that exist. None: any does.
+    """
     if not pod.spec.resource_claims:
         return NONE
     names = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
@@ -70,6 +77,11 @@ def claims_of(
             wishes = wishes_of(claim, rules)
         except ShapeError as error:
             return PodClaims(None, problem=str(error))
+        named = [it.exactly.device_class_name for it in claim.spec.devices.requests if it.exactly is not None]
+        absent = next((name for name in named if classes is not None and name not in classes), None)
+        if absent is not None:
+            # Its settings for the driver are not known.
+            return PodClaims(None, missing=f"DeviceClass {absent} doesn't exist: an administrator creates it")
         for wish in wishes:
             total[wish.gres] = total.get(wish.gres, 0) + wish.number
         claims.append(_claim(claim, wishes, pod, planned.get(claim.metadata.uid)))

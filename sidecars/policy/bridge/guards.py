@@ -16,7 +16,7 @@ from sidecars.contract import bridge, extra
 from sidecars.contract.reasons import Owner
 from sidecars.policy.bridge.devices import BUILT_IN
 from sidecars.policy.bridge.manifests import Container, Pod
-from sidecars.policy.bridge.nodes import Drain, Undrain
+from sidecars.policy.bridge.nodes import Drain, Undrain, is_ours
 from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View, concerns
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import constraint
@@ -232,7 +232,7 @@ def _vanished(
     if not all(_is_external(pod, view) for node, pods in there.items() if node not in places for pod in pods):
         return
     for name, record in records.items():
-        ours = record.reason.startswith(bridge.DRAIN_PREFIX) and states.is_drain(record.states)
+        ours = is_ours(record) and states.is_drain(record.states)
         # While the node is busy, an Epilog may wait there.
         if ours and name not in present and "EXTERNAL" not in record.states and not states.is_busy(record.states):
             yield Undrain(name)
@@ -276,7 +276,7 @@ def _is_left(pod: SeenPod, kube_node: str, view: View, *, down: bool) -> bool:
 def _drain(
     record: Node, left: SeenPod | None, words: str, completing: Iterable[Job], *, ending: bool
 ) -> Iterator[Drain | Undrain | Resume]:
-    drained, ours = states.is_drain(record.states), record.reason.startswith(bridge.DRAIN_PREFIX)
+    drained, ours = states.is_drain(record.states), is_ours(record)
     if left is not None and not drained:
         text = f"{bridge.DRAIN_PREFIX}pod {left.namespace}/{left.name} {words}"
         # Whoever has given another reason ends this drain. slurmctld's own words are replaced, because it ends none.

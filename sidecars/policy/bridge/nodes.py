@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sidecars.contract import bridge
+from sidecars.contract.reasons import Owner, owner
 from sidecars.policy.bridge.devices import NO_RULES, Device, Numbered, Rules
 from sidecars.policy.bridge.manifests import Node as KubeNode
 from sidecars.slurm import states
@@ -236,10 +237,12 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str]) -> Iterator[Node
     if (_differs(it, record) or devices != it.devices) and (too_large or not states.is_busy(record.states)):
         yield from _removal(record, _CHANGED)
         return
+    if _is_others(record):
+        return
     drained = states.is_drain(record.states)
     if it.drain and not drained:
         yield Drain(it.name, it.drain)
-    elif not it.drain and drained and record.reason.startswith(bridge.DRAIN_PREFIX):
+    elif not it.drain and drained and is_ours(record):
         yield Undrain(it.name)
 
 
@@ -248,7 +251,23 @@ def _differs(it: Wanted, record: Node) -> bool:
     return now != (it.cpus, it.memory, it.gres, it.address, frozenset(it.features))
 
 
+def is_ours(record: Node) -> bool:
+    """Whether a drain of this node is the bridge's. It never sets FAIL, which the end of a drain would end as well."""
+    return record.reason.startswith(bridge.DRAIN_PREFIX) and "FAIL" not in record.states
+
+
+def _is_others(record: Node) -> bool:
+    """Whether an administrator or another program has taken the node out of service."""
+    out_of_service = states.is_drain(record.states) or states.is_down(record.states)
+    # slurmctld's own words are those of a signal to an external job, and its user may have any name.
+    theirs = "FAIL" in record.states or owner(record.reason) in (Owner.FOREIGN, Owner.NOBODY)
+    return out_of_service and theirs and not is_ours(record)
+
+
 def _removal(record: Node, reason: str) -> Iterator[NodeAction]:
+    if _is_others(record):
+        # The next record would be in service.
+        return
     if not states.is_busy(record.states) and states.base_state(record.states) in ("IDLE", "DOWN"):
         yield Delete(record.name)
     elif not states.is_drain(record.states):

@@ -34,6 +34,7 @@ _EVENTS = {
     " is cordoned": "the node is ready and uncordoned",
     " isn't ready": "the node is ready and uncordoned",
     "Kubernetes has no node": "the node is ready and uncordoned",
+    " is not known yet": "Slurm answers with the record of the node",
 }
 """What ends a wait for a node or its devices, by a part of the bridge's words."""
 _LESS = "Correct what the message names. A job that has less than its pods request gets no more: cancel it."

@@ -54,6 +54,17 @@ async def run(world: World, index: int) -> None:
     world.slurm.job_run(job.job_id, {"k1": 1}, {"k1": f"gpu:h100:1(IDX:{index})"})
 
 
+async def test_a_pod_gets_no_job_before_its_device_class_exists(gpus: World) -> None:
+    gpus.kube.remove(CLASSES, "", DRIVER)
+    create(gpus)
+    async with gpus.bridge():
+        words = f"DeviceClass {DRIVER} doesn't exist"
+        await gpus.until("the reason", lambda: words in gpus.condition().get("message", ""))
+        assert not live(gpus.slurm)
+        gpus.kube.put(CLASSES, device_class())
+        await gpus.job()
+
+
 async def record(world: World) -> None:
     await world.until("the record", lambda: "k1" in world.slurm.nodes and bool(world.slurm.nodes["k1"].extra))
 

@@ -1,16 +1,22 @@
 """The bridge on nodes with a slurmd, with a simulated Slurm."""
 
+import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from sidecars.bridge import guards
 from sidecars.contract import bridge, extra
-from sidecars.kube import NODES, PODS
+from sidecars.kube import NODES, PODS, Store
+from sidecars.policy.bridge import manifests
 from sidecars.policy.bridge.nodes import FEATURE
+from sidecars.policy.bridge.records import View
 from sidecars.simulate.records import Fault, SimJob
+from sidecars.slurm.records import Node
 from tests.support.bridge import live, node, pod
 from tests.unit.bridge.world import World
+from tests.unit.policy.bridge.test_decide import BOUND, RUNNING
 
 
 def worker(world: World, **annotations: str) -> None:
@@ -171,6 +177,47 @@ async def test_a_slurmd_that_has_just_been_lost_drains_nothing(world: World) -> 
         world.slurm.node_silence("w0")
         await passes(world)
     assert "DRAIN" not in world.slurm.nodes["w0"].flags
+
+
+class Nodes:
+    """Slurm's list of nodes, with the time at which it is asked for."""
+
+    def __init__(self, record: Node) -> None:
+        self.nodes, self.known, self.at = {record.name: record}, True, 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    async def poll(self) -> None:
+        """No other answer."""
+
+
+class Sent:
+    """The requests to Slurm."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+
+    async def call(self, request: Any) -> None:
+        self.bodies.append(request.body)
+
+
+async def test_a_slurmd_is_silent_for_as_long_as_before_after_answers_that_are_not_plausible() -> None:
+    """Nodes that vanish at once make the whole list so. Slurm forgets the guard of a silent slurmd after a while."""
+    store: Store[manifests.Pod] = Store()
+    meta = {"namespace": "slurm", "name": "w0", "uid": "w", "annotations": {bridge.GUARD: bridge.GUARD_VERSION}}
+    store.put(msgspec.convert({"metadata": meta, "spec": {"nodeName": "a"}}, manifests.Pod))
+    record = Node("w0", frozenset({"IDLE", "NOT_RESPONDING"}), extra=extra.encode(extra.PodFacts("w", "w0", "slurm")))
+    poller, slurm = Nodes(record), Sent()
+    given: Any = (None, slurm, poller, store)
+    found = guards.Guards(*given)
+    guard = dataclasses.replace(RUNNING, guard=True)
+    view = View((BOUND,), {guard.job_id: guard}, True, {"team": "ada"})
+    for poller.at, poller.known in ((0.0, True), (guards.SILENT_SECONDS / 2, False), (guards.SILENT_SECONDS, True)):
+        found.look()
+        assert await found.apply(view)
+    [body] = slurm.bodies
+    assert body["reason"] == "slurm-bridge: pod team/pod runs here, and slurmd doesn't answer"
 
 
 async def test_no_pod_is_released_to_cores_of_a_worker_that_slurm_has_given_to_two_guards(world: World) -> None:

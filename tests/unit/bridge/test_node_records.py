@@ -86,6 +86,19 @@ async def test_pods_that_select_by_labels_without_end_make_no_record_large() -> 
     assert len(records._keys) <= 2 * _MOST_KEYS + 1
 
 
+async def test_no_pod_is_released_to_an_external_node_while_its_record_is_not_known() -> None:
+    """How many CPUs it has decides whether Slurm has given them twice."""
+    poller = FakePoller()
+    records, _ = parts(poller)
+    await records.apply(frozenset(), {})
+    assert records.faults() == {"k1": "Slurm's record of Kubernetes node k1 is not known yet"}
+    poller.nodes = {"k1": record(*GPUS)}
+    assert records.faults() == {"k1": ""}
+    await records.apply(frozenset(), {"k1": "w0"})
+    poller.nodes = {}
+    assert records.faults() == {"k1": ""}, "a worker's node is known by its worker"
+
+
 class Recorder:
     def emit(self, *_: object) -> None:
         """No Events here."""

@@ -60,6 +60,14 @@ def test_a_claim_that_does_not_exist_yet_is_waited_for() -> None:
         assert not it.problem
 
 
+def test_a_device_class_that_does_not_exist_is_waited_for() -> None:
+    """It may have settings for the driver, without which a pod would get its devices otherwise."""
+    it = claims_of(pod(), {"p-gpu-x": claim()}, PARSED, {}, classes=frozenset({"another"}))
+    assert it.claims is None
+    assert it.missing == f"DeviceClass {DRIVER} doesn't exist: an administrator creates it"
+    assert claims_of(pod(), {"p-gpu-x": claim()}, PARSED, {}, classes=frozenset({DRIVER})).claims
+
+
 def test_claims_without_a_rule_for_a_driver_are_refused() -> None:
     assert "mapped no DeviceClass" in claims_of(pod(), {}, NO_RULES, {}).problem
 

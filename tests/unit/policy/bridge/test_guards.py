@@ -222,6 +222,8 @@ def test_the_reason_of_others_on_a_node_that_is_down_remains() -> None:
 def test_the_drain_ends_with_the_pod_and_that_of_others_remains() -> None:
     assert tell(record=drained("slurm-bridge: x")) == (Undrain("w0"),)
     assert tell(record=drained("broken")) == ()
+    failing = dataclasses.replace(NATIVE, states=frozenset({"IDLE", "FAIL"}), reason="slurm-bridge: x")
+    assert tell(record=failing) == (), "an administrator has set FAIL, and UNDRAIN would end it"
     told = tell(BOUND, jobs=(COMPLETING,), record=drained("slurm-bridge: not confirmed"))
     assert told == (), "an Epilog still waits"
 
@@ -266,6 +268,7 @@ def test_the_drain_of_a_worker_that_has_vanished_stays_if_it_is_anothers_or_an_e
     view = View((), {}, True, {"team": "ada"})
     for record in (
         drained("broken"),
+        dataclasses.replace(NATIVE, states=frozenset({"IDLE", "FAIL"}), reason="slurm-bridge: x"),
         dataclasses.replace(NATIVE, states=frozenset({"IDLE", "DRAIN", "COMPLETING"}), reason="slurm-bridge: x"),
         dataclasses.replace(EXTERNAL, states=frozenset({"IDLE", "DRAIN", "EXTERNAL"}), reason="slurm-bridge: x"),
         dataclasses.replace(NATIVE, states=frozenset({"DOWN"}), reason="slurm-bridge: x"),

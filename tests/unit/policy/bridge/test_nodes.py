@@ -165,6 +165,37 @@ def test_a_drain_of_an_administrator_is_left() -> None:
     assert act(WANTED, changed("IDLE", "DRAIN", reason="broken fan")) == ()
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        changed("IDLE", "DRAIN", reason="broken fan"),
+        changed("IDLE", "DRAIN", "NOT_RESPONDING", reason="broken fan"),
+        changed("DOWN", reason="broken fan"),
+        changed("IDLE", "FAIL", reason=bridge.DRAIN_PREFIX + "x"),
+    ],
+    ids=lambda it: "+".join(sorted(it.states)),
+)
+def test_a_record_that_an_administrator_has_taken_out_of_service_is_not_replaced(record: Node) -> None:
+    """The next record would be in service. Other pods that request something else of the node would suffice."""
+    assert act(dataclasses.replace(WANTED, cpus=9), record) == ()
+    assert act(dataclasses.replace(WANTED, cpus=6), record) == ()
+    assert act(WANTED, record) == ()
+    assert act(None, record) == ()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        changed("IDLE", "DRAIN", reason=bridge.DRAIN_PREFIX + "x"),
+        changed("DOWN", "NOT_RESPONDING", reason="Not responding", reason_set_by_user="another SlurmUser"),
+        changed("IDLE", reason="watch this node"),
+    ],
+    ids=lambda it: it.reason,
+)
+def test_a_record_that_nobody_else_has_taken_out_of_service_is_replaced(record: Node) -> None:
+    assert act(dataclasses.replace(WANTED, cpus=9), record) == (Delete("k1"),)
+
+
 def test_the_record_of_a_node_that_is_gone_is_deleted_when_no_job_is_on_it() -> None:
     assert act(None, RECORD) == (Delete("k1"),)
     [action] = act(None, changed("ALLOCATED"))

@@ -242,6 +242,10 @@ def test_a_pod_without_the_cores_that_it_uses_is_what_a_running_job_waits_for(
             "Slurm job 7 has its nodes, but device gpu-0 of node k1 is still allocated to another ResourceClaim",
             "the other ResourceClaim has given the device back",
         ),
+        (
+            "Slurm job 7 has its nodes, but Slurm's record of Kubernetes node k1 is not known yet",
+            "Slurm answers with the record of the node",
+        ),
     ],
 )
 def test_a_node_in_service_is_not_what_a_pod_without_a_place_or_a_device_waits_for(message: str, event: str) -> None:

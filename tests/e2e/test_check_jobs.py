@@ -24,11 +24,11 @@ from sidecars.slurm.client import Client
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.records import Node
 from sidecars.slurm.tokens import TokenSource
-from tests.support.real import outside
+from tests.support.real import outside, ports
 
 pytestmark = pytest.mark.timeout(240)
 
-ADDRESS, PORT = "127.0.0.1", 7837
+ADDRESS, PORT = "127.0.0.1", ports.CHECK_JOBS
 NAMES = ("c1", "c2")
 USER, OTHER = "daemon", "games"
 MARKED = """#!/bin/sh

@@ -13,12 +13,13 @@ import pytest
 
 from sidecars.reconfigure.firststart import GONE, MARK, NEEDED, USAGE, FirstStart
 from sidecars.reconfigure.main import answers_at
-from tests.support.real import outside
+from tests.support.real import outside, ports
 from tests.support.real.harness import until
 
 pytestmark = pytest.mark.timeout(240)
 
-ADDRESS, SLURMCTLD, SLURMDBD, MARIADB = "127.0.0.1", 7841, 7843, 7845
+ADDRESS = "127.0.0.1"
+SLURMCTLD, SLURMDBD, MARIADB = (ports.FIRST_MINUTES + at for at in range(3))
 MARIADB_COMMAND = (
     "mkdir -p /var/lib/mysql /run/mysqld &&"
     " MARIADB_DATABASE=acct MARIADB_USER=slurm MARIADB_PASSWORD_FILE=/etc/slurm/pw"

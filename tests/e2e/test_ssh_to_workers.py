@@ -16,10 +16,10 @@ import pytest
 
 from sidecars.workloads import slurm_conf_lines
 from tests.support import builders
-from tests.support.real import outside
+from tests.support.real import outside, ports
 from tests.support.real.harness import until
 
-PORT = 7877
+PORT = ports.SSH
 ADDRESS = "127.0.0.1"
 ALICE, BOB = "10001", "10002"
 PREPARE = f"""

@@ -31,7 +31,8 @@ def until(what: str, look: Callable[[], T | None], seconds: float, pause: float 
     while time.monotonic() < deadline:
         try:
             answer = look()
-        except CommandError as error:
+        except (CommandError, subprocess.TimeoutExpired) as error:
+            # A command that hangs, as one does in a pod that has just been replaced, is no answer; the deadline stays.
             last = error
         else:
             if answer:

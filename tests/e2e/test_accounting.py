@@ -19,6 +19,7 @@ from tests.support.real import object_store
 from tests.support.real.configuration import until_saved
 from tests.support.real.foreign import address, foreign_pod
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.kills import stop_operator
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -178,9 +179,9 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     install(accounted, *outside)
 
     daemons = ("slurm-controller", "slurm-accounting")
-    kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=0")
+    stop_operator(accounted.kubernetes)
     kubectl(*here, "scale", "statefulset", *daemons, "--replicas=0")
-    kubectl(*here, "wait", "--for=delete", *(f"pod/{name}-0" for name in daemons), "--timeout=60s")
+    kubectl(*here, "wait", "--for=delete", *(f"pod/{name}-0" for name in daemons), "--timeout=120s", timeout=130)
     for job, source in (("restore-state", "slurm-restore"), ("restore-database", "slurm-restore-database")):
         kubectl(*here, "create", "job", job, f"--from=cronjob/{source}")
     for job in ("restore-state", "restore-database"):

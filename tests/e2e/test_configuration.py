@@ -19,6 +19,7 @@ from tests.support.real.configuration import (
     until_set,
 )
 from tests.support.real.harness import Slurm, condition, until
+from tests.support.real.kills import stop_operator
 
 
 @pytest.fixture(autouse=True)
@@ -144,15 +145,14 @@ def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_th
     # One that the operator finds no fault with.
     patch(slurm, extraConf=f"{before}\nPartitionName=zz Nodes=ALL State=SIDEWAYS\n")
     until("it to be refused", lambda: accepted(slurm).get("reason") == "DryRunFailed", 60)
-    kubernetes.kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=0")
     try:
+        stop_operator(kubernetes)
         uid, _ = restarts(slurm)
         kubernetes.kubectl("-n", "slurm", "delete", "pod", CTLD, "--wait=false")
 
         def back() -> bool:
             pod = kubernetes.get("-n", "slurm", "pod", CTLD)
-            ready = any(it["type"] == "Ready" and it["status"] == "True" for it in pod["status"]["conditions"])
-            return bool(pod["metadata"]["uid"] != uid and ready)
+            return bool(pod["metadata"]["uid"] != uid and condition(pod, "Ready").get("status") == "True")
 
         until("a new slurmctld pod to be ready", back, 120)
         assert slurm.login("srun", "-N1", "echo", "again").strip() == "again"

@@ -15,6 +15,7 @@ import yaml
 from tests.charts.examples import Example, examples
 from tests.support.real.configuration import until_saved
 from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Kubernetes, Slurm, until
+from tests.support.real.kills import stop_operator
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -192,9 +193,10 @@ def create_claim(kubernetes: Kubernetes) -> None:
 
 
 def stop_slurmctld(kubernetes: Kubernetes) -> None:
-    kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=0")
+    stop_operator(kubernetes)
     kubernetes.kubectl("-n", NAMESPACE, "scale", "statefulset", "slurm-controller", "--replicas=0")
-    kubernetes.kubectl("-n", NAMESPACE, "wait", "--for=delete", "pod/slurm-controller-0", "--timeout=60s")
+    wait = ("wait", "--for=delete", "pod/slurm-controller-0", "--timeout=120s")
+    kubernetes.kubectl("-n", NAMESPACE, *wait, timeout=130)
 
 
 def restore(
@@ -206,7 +208,8 @@ def restore(
     pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] = claim
     inside = ("exec", "-i", "restore", "--")
     kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(pod))
-    kubernetes.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/restore", "--timeout=60s")
+    wait = ("wait", "--for=condition=Ready", "pod/restore", "--timeout=120s")
+    kubernetes.kubectl("-n", namespace, *wait, timeout=130)
     kubectl_bytes(kubernetes, *inside, "find", "/statesave", "-mindepth", "1", "-delete", namespace=namespace)
     kubectl_bytes(kubernetes, *inside, "tar", "-C", "/statesave", "-xf", "-", stdin=saved, namespace=namespace)
     kubernetes.kubectl("-n", namespace, "delete", "pod", "restore", "--now")

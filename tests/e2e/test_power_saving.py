@@ -23,7 +23,7 @@ from tests.support import builders
 from tests.support.real import simulated_nodes
 from tests.support.real.following import REST, UNTIL_ENDED, end, job_states, kill_each, turns, without
 from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until
-from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD
+from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD, stop_operator
 from tests.support.real.simulated_nodes import Slurmctld
 
 pytestmark = pytest.mark.timeout(600)
@@ -241,18 +241,13 @@ def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: 
 
 
 def test_a_request_of_slurms_is_fulfilled_when_the_operator_is_back(power: Slurm) -> None:
-    def operator(replicas: int) -> None:
-        power.kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", f"--replicas={replicas}")
-
-    operator(0)
     try:
-        selector = ("-n", "slinky", "pods", "-l", "app.kubernetes.io/name=slurm-operator")
-        until("the operator to be gone", lambda: not power.kubernetes.items(*selector), 60)
+        stop_operator(power.kubernetes)
         job = power.submit(SCRIPT, "-p", "power")
         until("Slurm to start a node", lambda: any(it.endswith("#") for it in states(power, "power")), 90)
         assert pods(power, "power") == []
     finally:
-        operator(1)
+        power.kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=1")
     assert until_completed(power, job)["Restarts"] == "0"
     until_powered_down(power, "power")
 

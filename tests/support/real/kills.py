@@ -1,4 +1,4 @@
-"""Ends what runs in a pod without a warning, as a crash or a full memory does."""
+"""Ends what runs in a pod without a warning, as a crash or a full memory does; and stops the operator."""
 
 import os
 import re
@@ -31,6 +31,14 @@ def kill_processes(pod_uid: str) -> None:
     for pid in processes(pod_uid):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def stop_operator(kubernetes: Kubernetes) -> None:
+    """Scale the operator to zero; returns when it is gone, because one that is ending may still write."""
+    namespace, name = OPERATOR
+    kubernetes.kubectl("-n", namespace, "scale", "deployment", name, "--replicas=0")
+    chosen = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={name}")
+    until("the operator to be gone", lambda: not kubernetes.items(*chosen), 90)
 
 
 def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:

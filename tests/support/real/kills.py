@@ -5,6 +5,7 @@ import re
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tests.support.real.harness import Kubernetes, condition, until
 
@@ -42,9 +43,15 @@ def stop_operator(kubernetes: Kubernetes) -> None:
 
 
 def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
-    """Kill a pod's processes, and wait for its successor."""
+    """Kill the processes of the only pod, and wait for its successor."""
     chosen = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={name}")
-    [pod] = kubernetes.items(*chosen)
+
+    def only() -> dict[str, Any] | None:
+        found = kubernetes.items(*chosen)
+        return found[0] if len(found) == 1 else None
+
+    # Its predecessor may still be ending.
+    pod = until(f"one pod of {name}", only, 120)
     uid = pod["metadata"]["uid"]
     kill_processes(uid)
     # A kubelet waits longer before each start of the same container.

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.e2e.test_states import eviction, operator_leads, until_state
+from tests.support.real.following import UNTIL_ENDED, end
 from tests.support.real.harness import CommandError, Slurm, until
 from tests.support.real.kills import processes
 
@@ -17,13 +18,19 @@ pytestmark = pytest.mark.timeout(240)
 POD, NODE = "slurm-worker-slinky-1", "slinky-1"
 
 
+@pytest.fixture(autouse=True)
+def _no_job_is_left(slurm: Slurm) -> Iterator[None]:
+    yield
+    slurm.login("scancel", "--user=root")
+
+
 def uids(slurm: Slurm) -> dict[str, str]:
     return {name: str(pod["metadata"]["uid"]) for name, pod in slurm.pods().items()}
 
 
-def occupied(slurm: Slurm, node: str, sleep: int = 120) -> int:
+def occupied(slurm: Slurm, node: str, script: str = UNTIL_ENDED) -> int:
     """A job that has a node to itself and may not be started twice."""
-    number = slurm.submit(f"#!/bin/sh\nsleep {sleep}\n", "-w", node, "--exclusive", "--no-requeue")
+    number = slurm.submit(script, "-w", node, "--exclusive", "--no-requeue")
     until_state(slurm, number, "RUNNING")
     return number
 
@@ -41,8 +48,10 @@ def evict(slurm: Slurm) -> str:
 
 def test_an_eviction_waits_for_the_job_and_then_replaces_the_worker(slurm: Slurm) -> None:
     before = uids(slurm)
-    number = occupied(slurm, NODE, 12)
-    until("the busy worker to be protected", lambda: "disruption budget" in eviction(slurm, POD), 10)
+    number = occupied(slurm, NODE)
+    until("the busy worker to be protected", lambda: "disruption budget" in eviction(slurm, POD), 60)
+    assert "disruption budget" in evict(slurm)
+    end(slurm, number)
     until("the eviction to be granted", lambda: not evict(slurm), 60, 1)
     assert slurm.job(number)["JobState"] == "COMPLETED"
     until("a successor", lambda: uids(slurm).get(POD) not in {None, before[POD]}, 60)
@@ -52,7 +61,7 @@ def test_an_eviction_waits_for_the_job_and_then_replaces_the_worker(slurm: Slurm
 
 def test_a_scale_in_waits_for_a_suspended_job(slurm: Slurm) -> None:
     before = uids(slurm)
-    number = occupied(slurm, NODE, 8)
+    number = occupied(slurm, NODE, "#!/bin/sh\nsleep 8\n")
     slurm.login("scontrol", "suspend", str(number))
     until_state(slurm, number, "SUSPENDED")
     try:

@@ -43,6 +43,8 @@ def pool(slurm: Slurm) -> Iterator[Slurm]:
     until("the pods of other workers to be gone", lambda: len(slurm.pods()) == 2, 60)
     before = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
     yield slurm
+    # What a test has seen enough of.
+    slurm.login("scancel", "--user=root")
     fields = ("scalingMode", "updateStrategy")
     former: dict[str, Any] = {field: before.get(field) for field in fields}
     change(slurm, **former, slurmd={"env": before["slurmd"].get("env")})

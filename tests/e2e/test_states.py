@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.test_nodesets import KIND, change, marked, uids
 from tests.e2e.test_nodesets import pool as pool
 from tests.support.real.configuration import controller, patch, until_set
+from tests.support.real.following import UNTIL_ENDED, end
 from tests.support.real.harness import NODESET, CommandError, Slurm, condition, until
 from tests.support.real.kills import kill_processes, processes
 
@@ -47,22 +48,22 @@ def eviction(slurm: Slurm, pod: str) -> str:
 
 
 def test_a_cordoned_machine_drains_its_workers_and_no_job_is_lost(pool: Slurm) -> None:
-    number = pool.submit("#!/bin/sh\nsleep 10\n", "-w", "slinky-1", "--exclusive", "--no-requeue")
-    until_state(pool, number, "RUNNING", 30)
-    until("the busy worker to be protected", lambda: "disruption budget" in eviction(pool, "slurm-worker-slinky-1"), 10)
+    number = pool.submit(UNTIL_ENDED, "-w", "slinky-1", "--exclusive", "--no-requeue")
+    until_state(pool, number, "RUNNING")
+    until("the busy worker to be protected", lambda: "disruption budget" in eviction(pool, "slurm-worker-slinky-1"), 60)
     before = uids(pool)
     machine = pool.pods()["slurm-worker-slinky-1"]["spec"]["nodeName"]
     pool.kubernetes.kubectl("cordon", machine)
     try:
-        until("slinky-1 to drain", lambda: pool.nodes().get("slinky-1") == "draining", 10)
+        until("slinky-1 to drain", lambda: pool.nodes().get("slinky-1") == "draining", 60)
         reason = pool.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
         assert reason.startswith(f"slurm-operator: Node ({machine}) was cordoned")
-        until_state(pool, number, "COMPLETED")
-        until("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1") == "drained", 10)
-        until("the worker to be free to go", lambda: not eviction(pool, "slurm-worker-slinky-1"), 10)
+        end(pool, number)
+        until("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1") == "drained", 60)
+        until("the worker to be free to go", lambda: not eviction(pool, "slurm-worker-slinky-1"), 60)
     finally:
         pool.kubernetes.kubectl("uncordon", machine)
-    pool.until_idle(2, 20)
+    pool.until_idle(2, 60)
     assert uids(pool) == before
 
 
@@ -181,16 +182,16 @@ def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurm
     before = slurmctld(pool)
     another_nodeset(pool, "extra")
     try:
-        running = pool.submit("#!/bin/sh\nsleep 8\n", "-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
-        until_state(pool, running, "RUNNING", 30)
+        running = pool.submit(UNTIL_ENDED, "-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
+        until_state(pool, running, "RUNNING")
         waiting = pool.submit("#!/bin/sh\nsleep 1\n", "-p", "extra", "--exclusive")
         pool.kubernetes.kubectl("-n", "slurm", "delete", KIND, "extra", "--wait=false")
 
         def ready() -> dict[str, Any]:
             return condition(pool.kubernetes.get("-n", "slurm", KIND, "extra"), "Ready")
 
-        until("the NodeSet to wait for the node", lambda: ready()["reason"] == "Draining", 15)
-        until_state(pool, running, "COMPLETED")
+        until("the NodeSet to wait for the node", lambda: ready().get("reason") == "Draining", 60)
+        end(pool, running)
         said = f"({waiting}) would be lost"
         until(
             "the NodeSet to name the job", lambda: ready()["reason"] == "JobsRefer" and said in ready()["message"], 60

@@ -80,7 +80,7 @@ def test_a_job_is_charged_to_the_account_that_was_made_for_it(accounted: Slurm) 
     until(
         "the job to be in the database",
         lambda: accounts(accounted).get("charged") == ("physics", "COMPLETED") or None,
-        30,
+        60,
     )
 
 
@@ -214,11 +214,11 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
         lambda: accounted.login("srun", "-J", "declared", "-A", "lasers", "-q", "urgent", "hostname"),
         60,
     )
-    until("the declaration to be applied", lambda: applied(accounted)[0] == "Applied" or None, 30)
+    until("the declaration to be applied", lambda: applied(accounted)[0] == "Applied" or None, 60)
     until(
         "the job to be in the database",
         lambda: accounts(accounted).get("declared") == ("lasers", "COMPLETED") or None,
-        30,
+        60,
     )
 
     # What someone else changes comes back, and nothing else does.
@@ -231,7 +231,7 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
     message = until(
         "the deletion to be refused",
         lambda: applied(accounted)[1] if applied(accounted)[0] == "Refused" else None,
-        30,
+        60,
     )
     assert "7001" in message
     accounted.login("scancel", str(held))
@@ -280,7 +280,7 @@ def test_slurmctld_takes_the_token_of_a_token_resource(accounted: Slurm) -> None
         held = [item["data"]["SLURM_JWT"] for item in found if item["metadata"]["name"] == "api-jwt-root"]
         return base64.b64decode(held[0]).decode() if held else None
 
-    good = until("the token", token, 20)
+    good = until("the token", token, 60)
     ask = ["sh", "-c", "read -r SLURM_JWT; export SLURM_JWT; sinfo -h -o %D 2>&1 || true"]
     assert accounted.login(*ask, stdin=f"{good}\n").strip() == "1"
     wrong = re.sub(r"\.[^.]*$", ".AAAA", good)
@@ -320,7 +320,7 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
     with upgrading.next_release(accounted.kubernetes):
         accounted.until_idle(1)
         through = accounted.submit(script.format(30), "-J", "through", "-n1", "--no-requeue")
-        until("the job to run", lambda: accounted.job(through)["JobState"] == "RUNNING", 20)
+        until("the job to run", lambda: accounted.job(through)["JobState"] == "RUNNING", 60)
         names = [f"begins-{seconds}" for seconds in range(5, 30, 5)]
         for name in names:
             begin = f"--begin=now+{name.removeprefix('begins-')}"
@@ -353,4 +353,4 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
         install(accounted, **newer)
         for kind in ("accountings", "controllers"):
             until_ready_says(accounted, kind, "Ready")
-        until("the same pods to be ready", lambda: upgrading.uids(accounted) == before, 20)
+        until("the same pods to be ready", lambda: upgrading.uids(accounted) == before, 60)

@@ -82,7 +82,7 @@ def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_that_drai
     kubectl(*HERE, *controller, "update", "nodename=slinky-1", "state=drain", "reason=of an administrator")
     begin(checked, "marker", "marker-2")
     assert ended(checked, "marker-2") == "Complete", log_of(checked, "marker-2")
-    until("slinky-0 to be idle again", lambda: checked.nodes()["slinky-0"] == "idle" or None, 30)
+    until("slinky-0 to be idle again", lambda: checked.nodes()["slinky-0"] == "idle" or None, 60)
     assert reason(checked, "slinky-1") == "of an administrator"
     assert "No reservations" in checked.login("scontrol", "show", "reservations")
     kubectl(*HERE, *controller, "update", "nodename=slinky-1", "state=undrain")

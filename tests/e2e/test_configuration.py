@@ -94,13 +94,16 @@ def test_a_refused_configuration_stays_out_of_a_slurmrestd_that_is_restarted(slu
         patch(slurm, extraConf=f"{before}\n{line}\n")
 
         def refused() -> bool:
-            ready = condition(controller(slurm), "Ready")
-            return (ready.get("status"), ready.get("reason")) == ("True", "ConfigurationRefused")
+            found = controller(slurm)
+            ready, generation = condition(found, "Ready"), found["metadata"]["generation"]
+            # Not the refusal of the line before.
+            seen = (ready.get("status"), ready.get("reason"), ready.get("observedGeneration"))
+            return seen == ("True", "ConfigurationRefused", generation)
 
         until(f"{line} to be refused", refused, 60)
         kubernetes.kubectl("-n", "slurm", "delete", "pod", "-l", "app.kubernetes.io/name=slurmrestd", "--wait=true")
-        kubernetes.kubectl("-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=30s")
-        until("slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"] == "True", 20)
+        kubernetes.kubectl("-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=90s", timeout=100)
+        until("slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"] == "True", 60)
     assert kubernetes.get("-n", "slurm", "deploy", "slurm-restapi")["metadata"]["generation"] == generation
 
 

@@ -69,7 +69,7 @@ def test_a_job_runs_on_all_workers_and_everything_is_ready(defaults: Slurm) -> N
             found = defaults.kubernetes.items("-n", defaults.namespace, f"{kind}.slinky.slurm.net")
             return bool(found) and all(condition(item, "Ready").get("status") == "True" for item in found)
 
-        until(f"{kind} to be Ready", ready, 30)
+        until(f"{kind} to be Ready", ready, 60)
 
 
 def test_a_rolling_update_waits_for_the_job_and_all_nodes_are_idle_afterwards(defaults: Slurm) -> None:
@@ -88,7 +88,7 @@ def test_a_scale_in_waits_for_the_job_and_no_record_stays(defaults: Slurm) -> No
     change(defaults, replicas=0)
     until("all workers to be deleted", lambda: not defaults.pods(), 60)
     assert defaults.job(number)["JobState"] == "COMPLETED"
-    until("all records to be deleted", lambda: not defaults.nodes(), 30)
+    until("all records to be deleted", lambda: not defaults.nodes(), 60)
     change(defaults, replicas=1)
     defaults.until_idle(1)
 

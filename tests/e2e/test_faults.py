@@ -66,7 +66,7 @@ def test_a_scale_in_waits_for_a_suspended_job(slurm: Slurm) -> None:
     until_state(slurm, number, "SUSPENDED")
     try:
         slurm.scale(0)
-        until("the other worker to be deleted", lambda: set(slurm.pods()) == {POD}, 30)
+        until("the other worker to be deleted", lambda: set(slurm.pods()) == {POD}, 60)
         # Longer than the job would have run.
         slurm.login("sleep", "10")
         assert uids(slurm) == {POD: before[POD]}
@@ -115,15 +115,15 @@ def test_a_leader_that_was_frozen_until_another_led_undoes_nothing_of_what_that_
     jobs = [occupied(slurm, node) for node in ("slinky-0", "slinky-1")]
     before = uids(slurm)
     try:
-        first = until("an operator to lead", lambda: operator_leads(slurm), 30)
+        first = until("an operator to lead", lambda: operator_leads(slurm), 60)
         started = starts(slurm, first)
         slurm.scale(1)
-        until("a node to drain", lambda: draining(slurm), 15)
+        until("a node to drain", lambda: draining(slurm), 60)
         with frozen(slurm, first):
-            until("the other operator to lead", lambda: operator_leads(slurm) not in {None, first}, 45)
+            until("the other operator to lead", lambda: operator_leads(slurm) not in {None, first}, 90)
             slurm.scale(2)
-            until("the drain to be lifted", lambda: not draining(slurm), 30)
-        until("the former leader to end", lambda: starts(slurm, first) > started, 30)
+            until("the drain to be lifted", lambda: not draining(slurm), 60)
+        until("the former leader to end", lambda: starts(slurm, first) > started, 60)
         assert operator_leads(slurm) != first
         assert draining(slurm) == []
         assert uids(slurm) == before

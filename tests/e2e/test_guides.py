@@ -87,7 +87,7 @@ def test_workers_register_at_the_switch_of_their_kubernetes_node(guided: Slurm) 
     until(
         "the node to be at the other switch",
         lambda: "Topology=rails:leaf2" in guided.login("scontrol", "show", "node", "slinky-0"),
-        30,
+        60,
     )
     assert guided.login("srun", "--switches=1", "hostname").strip() == "slinky-0"
 
@@ -138,7 +138,7 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     until("the worker to be ready", lambda: restored.nodes().get("slinky-0") == "mixed", 120)
     assert restored.job(running)["JobState"] == "RUNNING", "Slurm doesn't know that the job ended with its cluster"
     restored.login("sh", "-c", command_of_page("squeue"))
-    until("the job to be requeued", lambda: restored.job(running)["Restarts"] == "1", 30)
+    until("the job to be requeued", lambda: restored.job(running)["Restarts"] == "1", 60)
     restored.login("scontrol", "release", str(waiting))
     until("the restored job to end", lambda: restored.job(waiting)["JobState"] == "COMPLETED", 60)
     assert restored.job(running)["JobState"] == "PENDING"

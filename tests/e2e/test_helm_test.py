@@ -35,7 +35,7 @@ def test_a_healthy_cluster_passes_and_the_token_is_deleted(impatient: Slurm) -> 
     impatient.until_idle(2)
     shown = helm_test(impatient)
     assert "and its output is right. Slurm works." in shown
-    until("the token and its Secret to be deleted", lambda: not left_behind(impatient), 20)
+    until("the token and its Secret to be deleted", lambda: not left_behind(impatient), 60)
 
 
 def test_a_cluster_without_workers_fails_with_the_reason_and_passes_when_it_has_some(impatient: Slurm) -> None:

@@ -82,7 +82,7 @@ def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
 
 
 def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Slurm) -> None:
-    until("the Service to lead to the primary", lambda: active(doubled) == ["slurm-controller-0"], 30)
+    until("the Service to lead to the primary", lambda: active(doubled) == ["slurm-controller-0"], 60)
     job = doubled.submit("#!/bin/sh\nsleep 75\n", "-N1")
     until("the job to run", lambda: doubled.job(job)["JobState"] == "RUNNING", 60)
     # Of a job, a standby knows what was saved last.
@@ -92,12 +92,12 @@ def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Sl
         until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 120)
         took = time.monotonic() - start
         print(f"primary lost -> jobs are taken again: {took:.1f} s, of which SlurmctldTimeout is {TIMEOUT} s")
-        until("the Service to lead to the standby", lambda: active(doubled) == ["slurm-controller-1"], 30)
+        until("the Service to lead to the standby", lambda: active(doubled) == ["slurm-controller-1"], 60)
         assert doubled.job(job)["JobState"] == "RUNNING"
         assert took < TIMEOUT + 15
     start = time.monotonic()
     until("the Service to lead to the primary again", lambda: active(doubled) == ["slurm-controller-0"], 60)
-    until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 30)
+    until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 60)
     print(f"primary back -> it leads again: {time.monotonic() - start:.1f} s")
     said = doubled.kubernetes.kubectl("-n", doubled.namespace, "logs", "slurm-controller-0", "-c", "reconfigure")
     assert "slurm-controller-1 has saved its state and ended" in said

@@ -28,7 +28,7 @@ def test_srun_runs_on_two_nodes(slurm: Slurm) -> None:
 
 def test_sbatch_writes_its_output_on_the_node_it_ran_on(slurm: Slurm) -> None:
     number = slurm.submit("#!/bin/sh\necho sum $((20 + 22)) on $SLURMD_NODENAME\n", "-w", "slinky-1")
-    until("the batch job to complete", lambda: slurm.job(number)["JobState"] == "COMPLETED", 30)
+    until("the batch job to complete", lambda: slurm.job(number)["JobState"] == "COMPLETED", 60)
     assert slurm.worker("slurm-worker-slinky-1", "cat", f"/tmp/job-{number}.out") == "sum 42 on slinky-1\n"  # noqa: S108
 
 

@@ -51,7 +51,7 @@ def lives(slurm: Slurm) -> dict[str, Any]:
 def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(slurm: Slurm) -> None:
     k8s = slurm.kubernetes
     slurm.until_idle(2)
-    until_says(slurm, "InUse", "'slurm-auth-slurm'", 30)
+    until_says(slurm, "InUse", "'slurm-auth-slurm'", 60)
     before = lives(slurm)
     patch(slurm, metadata={"annotations": {"slinky.slurm.net/keys-settle-seconds": "6"}})
     whole = slurm.submit("#!/bin/sh\nsleep 45\nsrun --overlap hostname\n")
@@ -64,7 +64,7 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
         secret["metadata"].pop(field, None)
     k8s.kubectl("-n", "slurm", "delete", "secret", "slurm-auth-slurm")
     k8s.kubectl("create", "-f", "-", stdin=json.dumps(secret))
-    until_says(slurm, "Swapped", "nextSlurmKeyRef", 20)
+    until_says(slurm, "Swapped", "nextSlurmKeyRef", 60)
     assert keys_of_daemons(slurm) == [old]
 
     # As it is meant.
@@ -87,6 +87,6 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
 
     # The first Secret holds the new key by now, so the other is not needed any more.
     patch(slurm, spec={"nextSlurmKeyRef": None})
-    until_says(slurm, "InUse", "'slurm-auth-slurm'", 20)
+    until_says(slurm, "InUse", "'slurm-auth-slurm'", 60)
     k8s.kubectl("-n", "slurm", "delete", "secret", "next")
     slurm.until_idle(2)

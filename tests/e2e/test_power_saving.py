@@ -268,10 +268,10 @@ def test_nodesets_whose_pods_cant_start_give_way_within_a_minute_each_the_cheape
         until("Slurm to try the cheapest NodeSet", lambda: bool(pods(power, "full")), 60)
         assert (pods(power, "absent"), pods(power, "power")) == ([], [])
         until("Slurm to try the next one", lambda: bool(pods(power, "absent")), 60)
-        assert "nodes are available" in until("the first to be reported", lambda: gives_way("full"), 20)
+        assert "nodes are available" in until("the first to be reported", lambda: gives_way("full"), 60)
         assert pods(power, "power") == []
         until("Slurm to try the last one", lambda: power.job(job).get("NodeList", "").startswith("power-"), 60)
-        assert f"{ABSENT} can't be pulled" in until("the second to be reported", lambda: gives_way("absent"), 20)
+        assert f"{ABSENT} can't be pulled" in until("the second to be reported", lambda: gives_way("absent"), 60)
         until_completed(power, job)
         until("the NodeSet to be tried again", lambda: set(states(power, "full")) == {"idle~"}, 180)
         until("no pod to be left", lambda: not pods(power, "full") and not pods(power, "absent"), 60)

@@ -392,7 +392,7 @@ def upgrade(release: Release, step: Step, values: dict[str, Any], jobs: dict[str
         release.helm("upgrade", values)
         until(f"{what} to be done", release.settled, 180)
         try:
-            until(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()) == expected, 20)
+            until(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()) == expected, 60)
         except AssertionError as error:
             raise AssertionError((what, expected, happened(before, release.snapshot()))) from error
     workers = [it for found in report["workers"] for it in found["workers"] if it["action"] != "create"]

@@ -39,7 +39,7 @@ def test_a_new_worker_is_idle_in_slurm_within_seconds_of_being_scheduled(
 
 
 def until_running(slurm: Slurm, number: int) -> None:
-    until(f"job {number} to run", lambda: slurm.job(number)["JobState"] == "RUNNING", 30)
+    until(f"job {number} to run", lambda: slurm.job(number)["JobState"] == "RUNNING", 60)
 
 
 def until_completed(slurm: Slurm, number: int) -> dict[str, str]:
@@ -63,7 +63,7 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
     with slurm.watching_pods() as watch:
         slurm.scale(1)
         until("one worker pod to be left", lambda: set(slurm.pods()) == {"slurm-worker-slinky-0"} or None, 150)
-        until("their records to be gone", lambda: set(slurm.nodes()) == {"slinky-0"} or None, 30)
+        until("their records to be gone", lambda: set(slurm.nodes()) == {"slinky-0"} or None, 60)
     for node, number in jobs.items():
         job = until_completed(slurm, number)
         assert job["NodeList"] == node
@@ -110,7 +110,7 @@ def test_scaling_out_again_rescues_a_pod_that_was_to_go(slurm: Slurm) -> None:
 def test_a_pool_scales_to_zero_and_back(slurm: Slurm) -> None:
     slurm.scale(0)
     until("all worker pods to be gone", lambda: not slurm.pods() or None, 60)
-    until("all records to be gone", lambda: not slurm.nodes() or None, 30)
+    until("all records to be gone", lambda: not slurm.nodes() or None, 60)
     slurm.scale(2)
     slurm.until_idle(2)
     assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]

@@ -180,7 +180,7 @@ class Slurm:
                 env={"KUBECONFIG": str(k8s.kubeconfig), "HOME": "/nonexistent"},
             )
             try:
-                until("the watch to begin", lambda: os.fstat(events.fileno()).st_size, 20)
+                until("the watch to begin", lambda: os.fstat(events.fileno()).st_size, 60)
                 yield watch
             finally:
                 process.terminate()

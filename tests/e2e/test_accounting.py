@@ -120,9 +120,13 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
         lambda: accounts(accounted).get("rotated", ("", ""))[1] == "COMPLETED" or None,
         60,
     )
-    events = kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
-    assert "slurmdbd conf changed" in events
-    assert "rotated #1" not in events
+
+    def events() -> str:
+        return kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
+
+    # Events are written after what they report.
+    until("the event", lambda: "slurmdbd conf changed" in events(), 60)
+    assert "rotated #1" not in events()
 
 
 def until_job(slurm: Slurm, name: str, end: str) -> None:

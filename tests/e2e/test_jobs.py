@@ -4,7 +4,8 @@ from tests.support.real.harness import Slurm, until
 
 
 def test_every_node_is_idle_after_installation(slurm: Slurm) -> None:
-    assert slurm.nodes() == {"slinky-0": "idle", "slinky-1": "idle"}
+    slurm.until_idle(2)
+    assert set(slurm.nodes()) == {"slinky-0", "slinky-1"}
 
 
 def test_a_shell_of_the_login_node_completes_slurms_options_and_partitions(slurm: Slurm) -> None:

@@ -227,7 +227,11 @@ def power(slurm: Slurm) -> Iterator[Slurm]:
 
 
 def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: Slurm) -> None:
-    assert condition(power.kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving")["reason"] == "Following"
+
+    def reason() -> str:
+        return str(condition(power.kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving").get("reason"))
+
+    until("the NodeSet to follow Slurm", lambda: reason() == "Following", 60)
     with power.watching_pods() as watch:
         jobs = [power.submit(SCRIPT, "-p", "power", "--exclusive") for _ in range(2)]
         for job in jobs:

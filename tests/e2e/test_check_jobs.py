@@ -228,7 +228,7 @@ async def test_a_check_gives_way_to_a_users_job_within_seconds(array: str, clust
 
 
 async def test_not_even_an_administrator_can_requeue_a_check(cluster: Cluster) -> None:
-    slow = Check("requeued", "#!/bin/sh\nsleep 4\n", timeout=60, window=60, drain=False)
+    slow = Check("requeued", "#!/bin/sh\nsleep 12\n", timeout=60, window=60, drain=False)
     await until_idle(cluster)
     async with a_run(cluster, slow) as check:
         task = asyncio.create_task(check.run())

@@ -121,7 +121,7 @@ def slurmctld(tmp_path: Path) -> Iterator[Slurmctld]:
             stack.enter_context(outside.daemon(tmp_path / image, image, user, files, command))
 
         run("mariadb", 0, {"pw": b"pw"}, "sh", "-c", MARIADB_COMMAND)
-        until("MariaDB to listen", lambda: listens(MARIADB), 60)
+        until("MariaDB to listen", lambda: listens(MARIADB), 120)
         run("slurmdbd", outside.SLURM, {"slurmdbd.conf": SLURMDBD_CONF.encode(), **keys}, "slurmdbd", "-D")
         until("slurmdbd to listen", lambda: listens(SLURMDBD), 60)
         files = {"slurm.conf": conf.encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}

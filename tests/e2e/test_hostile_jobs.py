@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.test_states import until_state
 from tests.support.real.harness import Slurm, until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 POD = "slurm-worker-slinky-0"
 OPTIONS = ("-w", "slinky-0", "-n1", "--mem=16M", "--no-requeue", "-D", "/tmp", "-o", "/tmp/job-%j.out")  # noqa: S108
@@ -98,7 +98,7 @@ def two_more_rounds(slurm: Slurm, number: int) -> None:
         return sum(line.startswith("rounds: ") for line in output(slurm, number))
 
     goal = rounds() + 3
-    until("the hostile job to have tried everything", lambda: rounds() >= goal, 60)
+    until("the hostile job to have tried everything", lambda: rounds() >= goal, 120)
     assert sorted({line for line in output(slurm, number) if line.startswith("succeeded")}) == []
 
 

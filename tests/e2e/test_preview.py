@@ -47,7 +47,7 @@ def login(**values: Any) -> dict[str, Any]:
     return {"loginsets": {"slinky": values}}
 
 
-LONG, SHORT = 600, 15
+LONG, SHORT = 600, 30
 """Seconds of a job: of one that runs when the upgrade is done, and of one for which a worker waits."""
 
 STEPS: Sequence[Step] = (

@@ -46,7 +46,7 @@ def after(home: Path, file: str, script: str) -> str:
     content = {"slurm.conf": conf, "cgroup.conf": b"CgroupPlugin=disabled\n", "topology.yaml": file.encode(), **keys}
     with outside.daemon(home, "slurmctld", outside.SLURM, content, ["sh", "-c", START + script]) as process:
         try:
-            process.wait(90)
+            process.wait(180)
         except subprocess.TimeoutExpired:
             pytest.fail((home / "log").read_text())
         return (home / "log").read_text()

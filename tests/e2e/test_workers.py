@@ -173,7 +173,8 @@ def test_the_record_is_gone_within_three_seconds_of_slurmds_end(
 ) -> None:
     slurm.scale(3)
     slurm.until_idle(3)
-    [slurmd] = [pid for pid in processes(uid(slurm, "slurm-worker-slinky-2")) if _command(pid) == "slurmd"]
+    slurmd = slurmd_process(slurm, "slurm-worker-slinky-2")
+    assert slurmd
     # In the login pod, so that only Slurm's answer is waited for; all of them have one clock.
     watch = "while scontrol show node slinky-2 >/dev/null 2>&1; do sleep 0.05; done; date +%s.%N"
     with ThreadPoolExecutor(1) as pool:

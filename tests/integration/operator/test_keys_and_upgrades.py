@@ -20,7 +20,7 @@ from sidecars.kube import (
 from tests.integration.operator.test_services import ACCOUNTING, put, update_status
 from tests.support.apiserver import WatchedNamespace, custom, secret, until
 
-pytestmark = pytest.mark.timeout(90, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 OLD, NEW = b"s" * 1024, b"n" * 1024
 SETTLE = {"metadata": {"annotations": {"slinky.slurm.net/keys-settle-seconds": "0"}}}

@@ -111,7 +111,7 @@ def draining(slurm: Slurm) -> list[str]:
 def test_a_leader_that_was_frozen_until_another_led_undoes_nothing_of_what_that_one_did(slurm: Slurm) -> None:
     kubectl = slurm.kubernetes.kubectl
     kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=2")
-    kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=60s", timeout=70)
+    kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=120s", timeout=130)
     jobs = [occupied(slurm, node) for node in ("slinky-0", "slinky-1")]
     before = uids(slurm)
     try:

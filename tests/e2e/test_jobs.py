@@ -1,5 +1,8 @@
 """Jobs on a freshly installed cluster."""
 
+from collections.abc import Callable
+from functools import partial
+
 from tests.support.real.harness import Slurm, until
 
 
@@ -34,14 +37,22 @@ def test_sbatch_writes_its_output_on_the_node_it_ran_on(slurm: Slurm) -> None:
 
 
 def test_slurmctld_login_and_workers_resolve_each_others_names(slurm: Slurm) -> None:
+    def until_known(by: str, name: str, address: str, ask: Callable[..., str]) -> None:
+        # Of a pod that was replaced a moment ago, DNS may still have the former address in its cache.
+        until(f"{by} to resolve {name}", lambda: ask("getent", "hosts", name).split()[0] == address, 60)
+
+    def slurmctld(*words: str) -> str:
+        inside = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--")
+        return slurm.kubernetes.kubectl(*inside, *words)
+
+    slurm.until_idle(2)
+    worker = partial(slurm.worker, "slurm-worker-slinky-0")
     address = slurm.pods()["slurm-worker-slinky-1"]["status"]["podIP"]
-    assert slurm.login("getent", "hosts", "slinky-1").split()[0] == address
-    assert slurm.worker("slurm-worker-slinky-0", "getent", "hosts", "slinky-1").split()[0] == address
-    login = slurm.login("hostname").strip()
-    words = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--", "getent", "hosts", login)
-    address = slurm.login("hostname", "-i").strip()
-    assert slurm.kubernetes.kubectl(*words).split()[0] == address
-    assert slurm.worker("slurm-worker-slinky-0", "getent", "hosts", login).split()[0] == address
+    until_known("the login node", "slinky-1", address, slurm.login)
+    until_known("another worker", "slinky-1", address, worker)
+    login, address = slurm.login("sh", "-c", "hostname; hostname -i").split()
+    until_known("slurmctld", login, address, slurmctld)
+    until_known("a worker", login, address, worker)
 
 
 def test_a_nodes_record_says_which_pod_and_machine_it_is(slurm: Slurm) -> None:

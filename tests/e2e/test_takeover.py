@@ -112,7 +112,7 @@ def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]
     """A cluster as SchedMD's operator 1.2 leaves it, with an idle worker; no operator runs."""
     # Without an operator, a cluster that another file of tests has deleted would never be gone, and Helm can't create
     # a Role in a namespace that is being deleted.
-    until("the namespaces of other tests to be gone", lambda: not terminating(kubernetes), 240)
+    until("the namespaces of other tests to be gone", lambda: not terminating(kubernetes), 400)
     stop_operator(kubernetes)
     try:
         keys = [(f"slurm-auth-{name}", f"{name}.key", f"{name}-" + "k" * 1019) for name in ("slurm", "jwt")]

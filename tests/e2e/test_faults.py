@@ -13,7 +13,7 @@ from tests.support.real.following import UNTIL_ENDED, end
 from tests.support.real.harness import CommandError, Slurm, until
 from tests.support.real.kills import processes
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 POD, NODE = "slurm-worker-slinky-1", "slinky-1"
 

@@ -47,7 +47,7 @@ async def nodes_are_listed_with_the_time_of_the_answer(slurm: Target) -> None:
     nodes = await slurm.call(protocol.get_nodes())
     assert nodes is not None
     assert set(slurm.nodes) <= {node.name for node in nodes.nodes}
-    assert abs(nodes.last_update - time.time()) < 5
+    assert abs(nodes.last_update - time.time()) < 30
     for node in nodes.nodes:
         assert "IDLE" in node.states
         assert node.cpus > 0
@@ -86,7 +86,7 @@ async def drain_sets_the_flag_and_the_reason(slurm: Target) -> None:
         node = await slurm.node(name)
         assert is_drained(node.states)
         assert node.reason == WHY
-        assert abs(node.reason_changed_at - time.time()) < 5
+        assert abs(node.reason_changed_at - time.time()) < 30
 
 
 @scenario
@@ -112,12 +112,17 @@ async def a_reason_can_be_set_without_a_state_but_not_cleared(slurm: Target) -> 
 @scenario
 async def undrain_clears_drain_and_reason_and_the_node_is_silent_for_a_moment(slurm: Target) -> None:
     name = slurm.nodes[0]
-    await slurm.write([name], "DRAIN", reason=WHY)
-    await slurm.write([name], "UNDRAIN")
-    node = await slurm.node(name)
-    assert not is_drain(node.states)
-    assert node.reason == ""
-    assert "NOT_RESPONDING" in node.states
+
+    async def silent() -> bool:
+        await slurm.write([name], "DRAIN", reason=WHY)
+        await slurm.write([name], "UNDRAIN")
+        node = await slurm.node(name)
+        assert not is_drain(node.states)
+        assert node.reason == ""
+        return "NOT_RESPONDING" in node.states
+
+    # Several times, because slurmd may have answered before the node is read.
+    await slurm.until("a node that is silent after its drain", silent)
     await slurm.until_node(name, "responding", lambda states: "NOT_RESPONDING" not in states)
 
 
@@ -538,7 +543,7 @@ async def slurmctld_answers_a_ping_and_counts(slurm: Target) -> None:
     assert ping.primary
     assert ping.hostname
     before = await slurm.call(requests.diag())
-    assert abs(before.request_time - time.time()) < 5
+    assert abs(before.request_time - time.time()) < 30
 
 
 @scenario

@@ -19,6 +19,7 @@ from tests.support.real import object_store
 from tests.support.real.configuration import until_saved
 from tests.support.real.foreign import address, foreign_pod
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.kills import stop_operator
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -79,7 +80,7 @@ def test_a_job_is_charged_to_the_account_that_was_made_for_it(accounted: Slurm) 
     until(
         "the job to be in the database",
         lambda: accounts(accounted).get("charged") == ("physics", "COMPLETED") or None,
-        30,
+        60,
     )
 
 
@@ -119,9 +120,13 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
         lambda: accounts(accounted).get("rotated", ("", ""))[1] == "COMPLETED" or None,
         60,
     )
-    events = kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
-    assert "slurmdbd conf changed" in events
-    assert "rotated #1" not in events
+
+    def events() -> str:
+        return kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
+
+    # Events are written after what they report.
+    until("the event", lambda: "slurmdbd conf changed" in events(), 60)
+    assert "rotated #1" not in events()
 
 
 def until_job(slurm: Slurm, name: str, end: str) -> None:
@@ -178,9 +183,9 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     install(accounted, *outside)
 
     daemons = ("slurm-controller", "slurm-accounting")
-    kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=0")
+    stop_operator(accounted.kubernetes)
     kubectl(*here, "scale", "statefulset", *daemons, "--replicas=0")
-    kubectl(*here, "wait", "--for=delete", *(f"pod/{name}-0" for name in daemons), "--timeout=60s")
+    kubectl(*here, "wait", "--for=delete", *(f"pod/{name}-0" for name in daemons), "--timeout=120s", timeout=130)
     for job, source in (("restore-state", "slurm-restore"), ("restore-database", "slurm-restore-database")):
         kubectl(*here, "create", "job", job, f"--from=cronjob/{source}")
     for job in ("restore-state", "restore-database"):
@@ -213,11 +218,11 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
         lambda: accounted.login("srun", "-J", "declared", "-A", "lasers", "-q", "urgent", "hostname"),
         60,
     )
-    until("the declaration to be applied", lambda: applied(accounted)[0] == "Applied" or None, 30)
+    until("the declaration to be applied", lambda: applied(accounted)[0] == "Applied" or None, 60)
     until(
         "the job to be in the database",
         lambda: accounts(accounted).get("declared") == ("lasers", "COMPLETED") or None,
-        30,
+        60,
     )
 
     # What someone else changes comes back, and nothing else does.
@@ -230,7 +235,7 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
     message = until(
         "the deletion to be refused",
         lambda: applied(accounted)[1] if applied(accounted)[0] == "Refused" else None,
-        30,
+        60,
     )
     assert "7001" in message
     accounted.login("scancel", str(held))
@@ -279,7 +284,7 @@ def test_slurmctld_takes_the_token_of_a_token_resource(accounted: Slurm) -> None
         held = [item["data"]["SLURM_JWT"] for item in found if item["metadata"]["name"] == "api-jwt-root"]
         return base64.b64decode(held[0]).decode() if held else None
 
-    good = until("the token", token, 20)
+    good = until("the token", token, 60)
     ask = ["sh", "-c", "read -r SLURM_JWT; export SLURM_JWT; sinfo -h -o %D 2>&1 || true"]
     assert accounted.login(*ask, stdin=f"{good}\n").strip() == "1"
     wrong = re.sub(r"\.[^.]*$", ".AAAA", good)
@@ -319,7 +324,7 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
     with upgrading.next_release(accounted.kubernetes):
         accounted.until_idle(1)
         through = accounted.submit(script.format(30), "-J", "through", "-n1", "--no-requeue")
-        until("the job to run", lambda: accounted.job(through)["JobState"] == "RUNNING", 20)
+        until("the job to run", lambda: accounted.job(through)["JobState"] == "RUNNING", 60)
         names = [f"begins-{seconds}" for seconds in range(5, 30, 5)]
         for name in names:
             begin = f"--begin=now+{name.removeprefix('begins-')}"
@@ -352,4 +357,4 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
         install(accounted, **newer)
         for kind in ("accountings", "controllers"):
             until_ready_says(accounted, kind, "Ready")
-        until("the same pods to be ready", lambda: upgrading.uids(accounted) == before, 20)
+        until("the same pods to be ready", lambda: upgrading.uids(accounted) == before, 60)

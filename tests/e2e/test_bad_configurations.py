@@ -52,7 +52,7 @@ def test_no_bad_configuration_reaches_slurmctld(slurm: Slurm) -> None:
 
         with asked_for(slurm, each):
             try:
-                until(f"{each.name} to be refused", refused, 20)
+                until(f"{each.name} to be refused", refused, 60)
             except AssertionError:
                 missed.append(f"{each.name}: {accepted(slurm)}")
             assert restarts(slurm) == life

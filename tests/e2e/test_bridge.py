@@ -30,12 +30,12 @@ from tests.support.bridge import slurm as simulated
 from tests.support.bridge_run import prepared
 from tests.support.bridge_world import CHART, CRDS, World, a_world, control_plane, crd, slurm_conf
 from tests.support.group_controllers import controllers
-from tests.support.real import outside
+from tests.support.real import outside, ports
 from tests.support.real.external_slurm import ADDRESS
 
 SECONDS = 90
 """What a loaded machine may take."""
-PORT = 7837
+PORT = ports.BRIDGE
 ROOT, MAIL = 0, 8
 """Users of the images."""
 JOBS = Resource("batch", "v1", "Job", "jobs")
@@ -445,7 +445,7 @@ async def test_no_core_byte_or_device_has_two_owners_in_a_random_run_and_nothing
     tmp_path: Path,
 ) -> None:
     """The short form of `make soak`: pods, groups, scancel, lost nodes, kills of the bridge and of Slurm's daemons."""
-    async with prepared(tmp_path, 7857, seed=7) as run:
+    async with prepared(tmp_path, ports.BRIDGE_RUN, seed=7) as run:
         await run.run(25)
     assert run.stays.counts["compared"] > 0
     assert run.done["kill the bridge"] > 0

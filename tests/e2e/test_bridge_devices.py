@@ -30,8 +30,9 @@ from tests.support.bridge_devices import (
     with_gpu,
 )
 from tests.support.bridge_world import World, a_world, control_plane, slurm_conf
+from tests.support.real import ports
 
-PORT = 7877
+PORT = ports.BRIDGE_DEVICES
 
 
 @pytest.fixture(scope="module")

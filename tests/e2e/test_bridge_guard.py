@@ -23,11 +23,11 @@ from tests.support.apiserver import until
 from tests.support.bridge import pod
 from tests.support.bridge import slurm as simulated
 from tests.support.bridge_world import World, a_world, control_plane
-from tests.support.real import outside
+from tests.support.real import outside, ports
 from tests.support.real.external_slurm import ADDRESS
 
 ROOT = Path(__file__).parents[2]
-PORT = 7887
+PORT = ports.BRIDGE_GUARD
 # ReturnToService is that of the chart.
 LINES = """\
 ReturnToService=1

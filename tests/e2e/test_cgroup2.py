@@ -173,4 +173,4 @@ def test_no_cgroup_is_left_behind_by_a_pod_that_is_deleted_with_a_job(confined: 
     confined.kubernetes.kubectl("-n", confined.namespace, "delete", "pod", POD, "--grace-period=5", timeout=90)
     until("another pod", lambda: POD in (pods := confined.pods()) and pods[POD]["metadata"]["uid"] != uid, 60)
     confined.until_idle(1)
-    until("the cgroup of the deleted pod to be gone", lambda: not groups(), 30)
+    until("the cgroup of the deleted pod to be gone", lambda: not groups(), 60)

@@ -12,12 +12,12 @@ from tests.charts import chart_testing
 from tests.cluster.certificates import Authority
 from tests.support.real.harness import CHARTS, Slurm
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(700)
 
 
 def test_the_chart_installs_with_every_values_file_and_a_job_runs(slurm: Slurm) -> None:
     kubernetes, files = slurm.kubernetes, list((CHARTS / "slurm" / "ci").glob("*-values.yaml"))
-    shown = chart_testing.run("install", ["slurm"], "--namespace=charts", kubeconfig=kubernetes.kubeconfig, seconds=280)
+    shown = chart_testing.run("install", ["slurm"], "--namespace=charts", kubeconfig=kubernetes.kubeconfig, seconds=600)
     for file in files:
         assert f'Installing chart with values file "charts/slurm/ci/{file.name}"' in shown
     # Helm prints the log of the test's pod, and ct prints it again.
@@ -37,7 +37,7 @@ def test_the_exporter_installs_with_every_values_file_beside_a_slurm_cluster(slu
         ["slurm-exporter"],
         f"--namespace={slurm.namespace}",
         kubeconfig=slurm.kubernetes.kubeconfig,
-        seconds=280,
+        seconds=600,
     )
     assert files
     for file in files:

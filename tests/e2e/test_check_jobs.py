@@ -24,11 +24,11 @@ from sidecars.slurm.client import Client
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.records import Node
 from sidecars.slurm.tokens import TokenSource
-from tests.support.real import outside
+from tests.support.real import outside, ports
 
 pytestmark = pytest.mark.timeout(240)
 
-ADDRESS, PORT = "127.0.0.1", 7837
+ADDRESS, PORT = "127.0.0.1", ports.CHECK_JOBS
 NAMES = ("c1", "c2")
 USER, OTHER = "daemon", "games"
 MARKED = """#!/bin/sh
@@ -228,7 +228,7 @@ async def test_a_check_gives_way_to_a_users_job_within_seconds(array: str, clust
 
 
 async def test_not_even_an_administrator_can_requeue_a_check(cluster: Cluster) -> None:
-    slow = Check("requeued", "#!/bin/sh\nsleep 4\n", timeout=60, window=60, drain=False)
+    slow = Check("requeued", "#!/bin/sh\nsleep 12\n", timeout=60, window=60, drain=False)
     await until_idle(cluster)
     async with a_run(cluster, slow) as check:
         task = asyncio.create_task(check.run())

@@ -19,6 +19,7 @@ from tests.support.real.configuration import (
     until_set,
 )
 from tests.support.real.harness import Slurm, condition, until
+from tests.support.real.kills import stop_operator
 
 
 @pytest.fixture(autouse=True)
@@ -93,13 +94,16 @@ def test_a_refused_configuration_stays_out_of_a_slurmrestd_that_is_restarted(slu
         patch(slurm, extraConf=f"{before}\n{line}\n")
 
         def refused() -> bool:
-            ready = condition(controller(slurm), "Ready")
-            return (ready.get("status"), ready.get("reason")) == ("True", "ConfigurationRefused")
+            found = controller(slurm)
+            ready, generation = condition(found, "Ready"), found["metadata"]["generation"]
+            # Not the refusal of the line before.
+            seen = (ready.get("status"), ready.get("reason"), ready.get("observedGeneration"))
+            return seen == ("True", "ConfigurationRefused", generation)
 
         until(f"{line} to be refused", refused, 60)
         kubernetes.kubectl("-n", "slurm", "delete", "pod", "-l", "app.kubernetes.io/name=slurmrestd", "--wait=true")
-        kubernetes.kubectl("-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=30s")
-        until("slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"] == "True", 20)
+        kubernetes.kubectl("-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=90s", timeout=100)
+        until("slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"] == "True", 60)
     assert kubernetes.get("-n", "slurm", "deploy", "slurm-restapi")["metadata"]["generation"] == generation
 
 
@@ -144,15 +148,14 @@ def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_th
     # One that the operator finds no fault with.
     patch(slurm, extraConf=f"{before}\nPartitionName=zz Nodes=ALL State=SIDEWAYS\n")
     until("it to be refused", lambda: accepted(slurm).get("reason") == "DryRunFailed", 60)
-    kubernetes.kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=0")
     try:
+        stop_operator(kubernetes)
         uid, _ = restarts(slurm)
         kubernetes.kubectl("-n", "slurm", "delete", "pod", CTLD, "--wait=false")
 
         def back() -> bool:
             pod = kubernetes.get("-n", "slurm", "pod", CTLD)
-            ready = any(it["type"] == "Ready" and it["status"] == "True" for it in pod["status"]["conditions"])
-            return bool(pod["metadata"]["uid"] != uid and ready)
+            return bool(pod["metadata"]["uid"] != uid and condition(pod, "Ready").get("status") == "True")
 
         until("a new slurmctld pod to be ready", back, 120)
         assert slurm.login("srun", "-N1", "echo", "again").strip() == "again"

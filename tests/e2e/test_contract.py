@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sidecars.slurm.protocol import VERSIONS
+from tests.cluster.install import unready
 from tests.cluster.local import existing, named_by
 from tests.contract import scenarios
 from tests.contract.commands import CommandJobs
@@ -41,6 +42,10 @@ def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
     """Where the slurmrestd of a namespace answers, seen from this machine. A NetworkPolicy `contract` admits it."""
 
     def alone() -> dict[str, Any] | None:
+        restapi = kubernetes.get("-n", namespace, "restapis.slinky.slurm.net", "slurm")
+        rolled = kubernetes.get("-n", namespace, "deployment", "slurm-restapi")
+        if unready(restapi) or rolled["status"].get("observedGeneration") != rolled["metadata"]["generation"]:
+            return None
         pods = kubernetes.items("-n", namespace, "pods", "-l", "app.kubernetes.io/name=slurmrestd")
         return pods[0] if len(pods) == 1 and condition(pods[0], "Ready").get("status") == "True" else None
 

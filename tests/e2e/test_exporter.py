@@ -60,8 +60,8 @@ def test_only_prometheus_reads_the_metrics_and_slurm_answers_a_user_without_righ
     assert not prometheus.foreign.connects(prometheus.exporter, 8080)
     label = ("label", "pod", "tenant", "app.kubernetes.io/name=prometheus", "--overwrite")
     slurm.kubernetes.kubectl("-n", NAMESPACE, *label)
-    until("Prometheus to be admitted", lambda: prometheus.foreign.connects(prometheus.exporter, 8080), 20)
-    until("all sources to be read", lambda: prometheus.read().get("slurm_exporter_up") == 1, 30)
+    until("Prometheus to be admitted", lambda: prometheus.foreign.connects(prometheus.exporter, 8080), 60)
+    until("all sources to be read", lambda: prometheus.read().get("slurm_exporter_up") == 1, 60)
     stale = {series: value for series, value in prometheus.read().items() if series.startswith("slurm_exporter_stale")}
     assert stale
     assert set(stale.values()) == {0}
@@ -77,14 +77,14 @@ def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Pro
             nodes = Counter(slurm.nodes().values())
             return nodes, Counter(slurm.login("squeue", "-h", "-r", "-o", "%T").lower().split())
 
-        until("a job to run", lambda: of_slurm()[1] == Counter(running=1, pending=3), 30)
+        until("a job to run", lambda: of_slurm()[1] == Counter(running=1, pending=3), 60)
 
         def agree() -> bool:
             nodes, jobs = of_slurm()
             shown = prometheus.by_state("slurm_jobs")
             return prometheus.by_state("slurm_nodes") == nodes and {state: shown.get(state) for state in jobs} == jobs
 
-        until("the exporter to agree with sinfo and squeue", agree, 30)
+        until("the exporter to agree with sinfo and squeue", agree, 60)
         assert prometheus.read()["slurm_jobs_held"] == 3
         # By node, because a node may be in several partitions.
         lines = set(slurm.login("sinfo", "-h", "-N", "-o", "%N %C").strip().splitlines())

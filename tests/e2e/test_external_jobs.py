@@ -15,6 +15,7 @@ from sidecars.slurm.errors import SlurmError
 from tests.contract.external import EXTERNAL, Placeholder
 from tests.contract.simulated import ModelJobs
 from tests.contract.target import Target
+from tests.support.real import ports
 from tests.support.real.external_slurm import ExternalSlurm
 
 
@@ -45,7 +46,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
     """slurmctld and slurmrestd."""
     # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s. The end of external jobs wakes none.
     lines = "SchedulerParameters=bf_interval=1,sched_interval=2\nGresTypes=gpu,mig\n"
-    with running(tmp_path_factory.mktemp("slurm"), 7827, lines) as daemons:
+    with running(tmp_path_factory.mktemp("slurm"), ports.EXTERNAL_JOBS, lines) as daemons:
         asyncio.run(answers(target(daemons)))
         yield daemons
 

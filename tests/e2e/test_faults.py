@@ -9,21 +9,28 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.e2e.test_states import eviction, operator_leads, until_state
+from tests.support.real.following import UNTIL_ENDED, end
 from tests.support.real.harness import CommandError, Slurm, until
 from tests.support.real.kills import processes
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 POD, NODE = "slurm-worker-slinky-1", "slinky-1"
+
+
+@pytest.fixture(autouse=True)
+def _no_job_is_left(slurm: Slurm) -> Iterator[None]:
+    yield
+    slurm.login("scancel", "--user=root")
 
 
 def uids(slurm: Slurm) -> dict[str, str]:
     return {name: str(pod["metadata"]["uid"]) for name, pod in slurm.pods().items()}
 
 
-def occupied(slurm: Slurm, node: str, sleep: int = 120) -> int:
+def occupied(slurm: Slurm, node: str, script: str = UNTIL_ENDED) -> int:
     """A job that has a node to itself and may not be started twice."""
-    number = slurm.submit(f"#!/bin/sh\nsleep {sleep}\n", "-w", node, "--exclusive", "--no-requeue")
+    number = slurm.submit(script, "-w", node, "--exclusive", "--no-requeue")
     until_state(slurm, number, "RUNNING")
     return number
 
@@ -41,8 +48,10 @@ def evict(slurm: Slurm) -> str:
 
 def test_an_eviction_waits_for_the_job_and_then_replaces_the_worker(slurm: Slurm) -> None:
     before = uids(slurm)
-    number = occupied(slurm, NODE, 12)
-    until("the busy worker to be protected", lambda: "disruption budget" in eviction(slurm, POD), 10)
+    number = occupied(slurm, NODE)
+    until("the busy worker to be protected", lambda: "disruption budget" in eviction(slurm, POD), 60)
+    assert "disruption budget" in evict(slurm)
+    end(slurm, number)
     until("the eviction to be granted", lambda: not evict(slurm), 60, 1)
     assert slurm.job(number)["JobState"] == "COMPLETED"
     until("a successor", lambda: uids(slurm).get(POD) not in {None, before[POD]}, 60)
@@ -52,12 +61,12 @@ def test_an_eviction_waits_for_the_job_and_then_replaces_the_worker(slurm: Slurm
 
 def test_a_scale_in_waits_for_a_suspended_job(slurm: Slurm) -> None:
     before = uids(slurm)
-    number = occupied(slurm, NODE, 8)
+    number = occupied(slurm, NODE, "#!/bin/sh\nsleep 8\n")
     slurm.login("scontrol", "suspend", str(number))
     until_state(slurm, number, "SUSPENDED")
     try:
         slurm.scale(0)
-        until("the other worker to be deleted", lambda: set(slurm.pods()) == {POD}, 30)
+        until("the other worker to be deleted", lambda: set(slurm.pods()) == {POD}, 60)
         # Longer than the job would have run.
         slurm.login("sleep", "10")
         assert uids(slurm) == {POD: before[POD]}
@@ -102,19 +111,19 @@ def draining(slurm: Slurm) -> list[str]:
 def test_a_leader_that_was_frozen_until_another_led_undoes_nothing_of_what_that_one_did(slurm: Slurm) -> None:
     kubectl = slurm.kubernetes.kubectl
     kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=2")
-    kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=60s", timeout=70)
+    kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=120s", timeout=130)
     jobs = [occupied(slurm, node) for node in ("slinky-0", "slinky-1")]
     before = uids(slurm)
     try:
-        first = until("an operator to lead", lambda: operator_leads(slurm), 30)
+        first = until("an operator to lead", lambda: operator_leads(slurm), 60)
         started = starts(slurm, first)
         slurm.scale(1)
-        until("a node to drain", lambda: draining(slurm), 15)
+        until("a node to drain", lambda: draining(slurm), 60)
         with frozen(slurm, first):
-            until("the other operator to lead", lambda: operator_leads(slurm) not in {None, first}, 45)
+            until("the other operator to lead", lambda: operator_leads(slurm) not in {None, first}, 90)
             slurm.scale(2)
-            until("the drain to be lifted", lambda: not draining(slurm), 30)
-        until("the former leader to end", lambda: starts(slurm, first) > started, 30)
+            until("the drain to be lifted", lambda: not draining(slurm), 60)
+        until("the former leader to end", lambda: starts(slurm, first) > started, 60)
         assert operator_leads(slurm) != first
         assert draining(slurm) == []
         assert uids(slurm) == before

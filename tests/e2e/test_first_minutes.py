@@ -13,12 +13,13 @@ import pytest
 
 from sidecars.reconfigure.firststart import GONE, MARK, NEEDED, USAGE, FirstStart
 from sidecars.reconfigure.main import answers_at
-from tests.support.real import outside
+from tests.support.real import outside, ports
 from tests.support.real.harness import until
 
 pytestmark = pytest.mark.timeout(240)
 
-ADDRESS, SLURMCTLD, SLURMDBD, MARIADB = "127.0.0.1", 7841, 7843, 7845
+ADDRESS = "127.0.0.1"
+SLURMCTLD, SLURMDBD, MARIADB = (ports.FIRST_MINUTES + at for at in range(3))
 MARIADB_COMMAND = (
     "mkdir -p /var/lib/mysql /run/mysqld &&"
     " MARIADB_DATABASE=acct MARIADB_USER=slurm MARIADB_PASSWORD_FILE=/etc/slurm/pw"
@@ -120,7 +121,7 @@ def slurmctld(tmp_path: Path) -> Iterator[Slurmctld]:
             stack.enter_context(outside.daemon(tmp_path / image, image, user, files, command))
 
         run("mariadb", 0, {"pw": b"pw"}, "sh", "-c", MARIADB_COMMAND)
-        until("MariaDB to listen", lambda: listens(MARIADB), 60)
+        until("MariaDB to listen", lambda: listens(MARIADB), 120)
         run("slurmdbd", outside.SLURM, {"slurmdbd.conf": SLURMDBD_CONF.encode(), **keys}, "slurmdbd", "-D")
         until("slurmdbd to listen", lambda: listens(SLURMDBD), 60)
         files = {"slurm.conf": conf.encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}

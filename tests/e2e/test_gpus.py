@@ -81,9 +81,9 @@ def test_an_administrators_drain_is_not_lifted_with_the_return_of_a_gpu(slurm: S
     until_state(slurm, "IDLE+DYNAMIC_NORM")
     slurm.login("scontrol", "update", "NodeName=gpu-0", "State=DRAIN", "Reason=maintenance")
     gpus.lose(gpus.uuids[3])
-    until("a check to see seven GPUs", lambda: "7 of 8" in slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"), 20)
+    until("a check to see seven GPUs", lambda: "7 of 8" in slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"), 60)
     gpus.lose()
-    until("a check to see eight again", lambda: not slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"), 20)
+    until("a check to see eight again", lambda: not slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"), 60)
     found = until_state(slurm, "IDLE+DRAIN")
     assert found["Reason"].startswith("maintenance [")
     slurm.login("scontrol", "update", "NodeName=gpu-0", "State=UNDRAIN")
@@ -117,5 +117,5 @@ def test_a_part_of_a_nodes_gpus_is_refused_with_the_reason(slurm: Slurm, gpus: F
         found = condition(nodeset, "Ready")
         return found.get("reason") == "FewerGpusThanNode" and "set gpu.count to 8" in found["message"]
 
-    until("the NodeSet to say why", refused, 30)
+    until("the NodeSet to say why", refused, 60)
     assert "slurm-worker-part-0" not in slurm.pods()

@@ -15,6 +15,7 @@ import yaml
 from tests.charts.examples import Example, examples
 from tests.support.real.configuration import until_saved
 from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Kubernetes, Slurm, until
+from tests.support.real.kills import stop_operator
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -86,7 +87,7 @@ def test_workers_register_at_the_switch_of_their_kubernetes_node(guided: Slurm) 
     until(
         "the node to be at the other switch",
         lambda: "Topology=rails:leaf2" in guided.login("scontrol", "show", "node", "slinky-0"),
-        30,
+        60,
     )
     assert guided.login("srun", "--switches=1", "hostname").strip() == "slinky-0"
 
@@ -137,7 +138,7 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     until("the worker to be ready", lambda: restored.nodes().get("slinky-0") == "mixed", 120)
     assert restored.job(running)["JobState"] == "RUNNING", "Slurm doesn't know that the job ended with its cluster"
     restored.login("sh", "-c", command_of_page("squeue"))
-    until("the job to be requeued", lambda: restored.job(running)["Restarts"] == "1", 30)
+    until("the job to be requeued", lambda: restored.job(running)["Restarts"] == "1", 60)
     restored.login("scontrol", "release", str(waiting))
     until("the restored job to end", lambda: restored.job(waiting)["JobState"] == "COMPLETED", 60)
     assert restored.job(running)["JobState"] == "PENDING"
@@ -192,9 +193,10 @@ def create_claim(kubernetes: Kubernetes) -> None:
 
 
 def stop_slurmctld(kubernetes: Kubernetes) -> None:
-    kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=0")
+    stop_operator(kubernetes)
     kubernetes.kubectl("-n", NAMESPACE, "scale", "statefulset", "slurm-controller", "--replicas=0")
-    kubernetes.kubectl("-n", NAMESPACE, "wait", "--for=delete", "pod/slurm-controller-0", "--timeout=60s")
+    wait = ("wait", "--for=delete", "pod/slurm-controller-0", "--timeout=120s")
+    kubernetes.kubectl("-n", NAMESPACE, *wait, timeout=130)
 
 
 def restore(
@@ -206,7 +208,8 @@ def restore(
     pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] = claim
     inside = ("exec", "-i", "restore", "--")
     kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(pod))
-    kubernetes.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/restore", "--timeout=60s")
+    wait = ("wait", "--for=condition=Ready", "pod/restore", "--timeout=120s")
+    kubernetes.kubectl("-n", namespace, *wait, timeout=130)
     kubectl_bytes(kubernetes, *inside, "find", "/statesave", "-mindepth", "1", "-delete", namespace=namespace)
     kubectl_bytes(kubernetes, *inside, "tar", "-C", "/statesave", "-xf", "-", stdin=saved, namespace=namespace)
     kubernetes.kubectl("-n", namespace, "delete", "pod", "restore", "--now")

@@ -6,16 +6,22 @@ import pytest
 
 from tests.support.real.harness import CHARTS, CommandError, Slurm, until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
+
+PATIENT, IMPATIENT = 180, 20
 
 
 @pytest.fixture(scope="module")
-def impatient(slurm: Slurm) -> Iterator[Slurm]:
-    """The cluster, whose test waits for a short time. The change concerns no object that is installed."""
-    upgrade = ("upgrade", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "--reuse-values", "--set")
-    slurm.kubernetes.helm(*upgrade, "helmTest.timeoutSeconds=20")
+def tested(slurm: Slurm) -> Iterator[Slurm]:
+    """The cluster, without the test's pod at the end."""
     yield slurm
     slurm.kubernetes.kubectl("-n", slurm.namespace, "delete", "pod", "slurm-helm-test", "--ignore-not-found")
+
+
+def have_it_wait(slurm: Slurm, seconds: int) -> None:
+    """Change how long the test waits for the cluster and its job. That concerns no object that is installed."""
+    upgrade = ("upgrade", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "--reuse-values", "--set")
+    slurm.kubernetes.helm(*upgrade, f"helmTest.timeoutSeconds={seconds}")
 
 
 def helm_test(slurm: Slurm) -> str:
@@ -31,20 +37,22 @@ def left_behind(slurm: Slurm) -> set[str]:
     return {name for name in names if "helm-test" in name}
 
 
-def test_a_healthy_cluster_passes_and_the_token_is_deleted(impatient: Slurm) -> None:
-    impatient.until_idle(2)
-    shown = helm_test(impatient)
+def test_a_healthy_cluster_passes_and_the_token_is_deleted(tested: Slurm) -> None:
+    tested.until_idle(2)
+    shown = helm_test(tested)
     assert "and its output is right. Slurm works." in shown
-    until("the token and its Secret to be deleted", lambda: not left_behind(impatient), 20)
+    until("the token and its Secret to be deleted", lambda: not left_behind(tested), 60)
 
 
-def test_a_cluster_without_workers_fails_with_the_reason_and_passes_when_it_has_some(impatient: Slurm) -> None:
-    impatient.scale(0)
+def test_a_cluster_without_workers_fails_with_the_reason_and_passes_when_it_has_some(tested: Slurm) -> None:
+    have_it_wait(tested, IMPATIENT)
+    tested.scale(0)
     try:
-        until("Slurm to have no nodes", lambda: not impatient.nodes(), 60)
+        until("Slurm to have no nodes", lambda: not tested.nodes(), 60)
         with pytest.raises(CommandError, match="FAILED: No worker can run a job: no node has registered"):
-            helm_test(impatient)
+            helm_test(tested)
     finally:
-        impatient.scale(2)
-    impatient.until_idle(2)
-    assert "Slurm works." in helm_test(impatient)
+        tested.scale(2)
+        have_it_wait(tested, PATIENT)
+    tested.until_idle(2)
+    assert "Slurm works." in helm_test(tested)

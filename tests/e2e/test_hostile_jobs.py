@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.test_states import until_state
 from tests.support.real.harness import Slurm, until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 POD = "slurm-worker-slinky-0"
 OPTIONS = ("-w", "slinky-0", "-n1", "--mem=16M", "--no-requeue", "-D", "/tmp", "-o", "/tmp/job-%j.out")  # noqa: S108
@@ -98,7 +98,7 @@ def two_more_rounds(slurm: Slurm, number: int) -> None:
         return sum(line.startswith("rounds: ") for line in output(slurm, number))
 
     goal = rounds() + 3
-    until("the hostile job to have tried everything", lambda: rounds() >= goal, 60)
+    until("the hostile job to have tried everything", lambda: rounds() >= goal, 120)
     assert sorted({line for line in output(slurm, number) if line.startswith("succeeded")}) == []
 
 
@@ -113,7 +113,7 @@ def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_de
     assert slurm.nodes()["slinky-0"] in {"mixed", "allocated"}
 
     slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
-    until("the node to drain", lambda: slurm.nodes()["slinky-0"] == "draining", 15)
+    until("the node to drain", lambda: slurm.nodes()["slinky-0"] == "draining", 60)
     two_more_rounds(slurm, hostile)
     assert slurm.job(protected)["JobState"] == "RUNNING"
     [slurmd] = [it for it in slurm.pods()[POD]["status"]["containerStatuses"] if it["name"] == "slurmd"]

@@ -123,7 +123,7 @@ def test_jobs_see_a_new_version_from_an_image_and_the_former_one_again_without_a
     with registry.running(kubernetes):
         busybox = base64.b64encode(debian.program("busybox", "busybox-static").read_bytes()).decode()
         push = ("-n", NAMESPACE, "exec", "-i", WORKER, "-c", "slurmd", "--", "sh", "-c", PUSH)
-        kubernetes.kubectl(*push, stdin=busybox)
+        kubernetes.kubectl(*push, stdin=busybox, timeout=180)
         site.upgrade(version="two", image=IMAGE)
         site.until_switched("two")
     assert run_as(site.slurm, "alice", *LOOK) == "of the image\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.waiting import until
-from tests.support.real import jailed
+from tests.support.real import jailed, ports
 from tests.support.real.jailed import PLUGIN, VOLUME, JailedSlurm
 
 pytestmark = pytest.mark.timeout(300)
@@ -21,7 +21,7 @@ LOOK = ("cat", "/etc/os-release")
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JailedSlurm]:
     """The daemons, with the versions `first` and `second`."""
-    with jailed.running(tmp_path_factory.mktemp("jailed"), 7907) as found:
+    with jailed.running(tmp_path_factory.mktemp("jailed"), ports.JAIL) as found:
         found.volume.mkdir()
         for name in ("first", "second"):
             found.fill(name, f"jail {name}")

@@ -2,6 +2,11 @@
 
 import base64
 import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.support.real.harness import Slurm, condition, until
@@ -24,6 +29,25 @@ def until_says(slurm: Slurm, reason: str, words: str, seconds: float) -> None:
         return found.get("reason") == reason and words in found.get("message", "")
 
     until(f"the condition SlurmKey to say {reason} {words}", look, seconds)
+
+
+@contextmanager
+def said(slurm: Slurm) -> Iterator[Callable[[], list[str]]]:
+    """Reason and message of the condition SlurmKey, and each that follows: a watch misses none between two looks."""
+    kubernetes = slurm.kubernetes
+    text = 'jsonpath={range .status.conditions[?(@.type=="SlurmKey")]}{.reason} {.message}{"\\n"}{end}'
+    words = ("-n", "slurm", "get", "controllers.slinky.slurm.net", "slurm", "--watch", "-o", text)
+    with tempfile.NamedTemporaryFile("w") as file:
+        environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
+        process = subprocess.Popen([str(kubernetes.kubectl_path), *words], stdout=file, env=environment)
+        path = Path(file.name)
+        try:
+            until("the watch to begin", lambda: path.stat().st_size, 60)
+            yield lambda: path.read_text(encoding="utf-8").splitlines()
+            assert process.poll() is None, "the watch has ended early"
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def patch(slurm: Slurm, **changes: Any) -> None:
@@ -51,7 +75,7 @@ def lives(slurm: Slurm) -> dict[str, Any]:
 def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(slurm: Slurm) -> None:
     k8s = slurm.kubernetes
     slurm.until_idle(2)
-    until_says(slurm, "InUse", "'slurm-auth-slurm'", 30)
+    until_says(slurm, "InUse", "'slurm-auth-slurm'", 60)
     before = lives(slurm)
     patch(slurm, metadata={"annotations": {"slinky.slurm.net/keys-settle-seconds": "6"}})
     whole = slurm.submit("#!/bin/sh\nsleep 45\nsrun --overlap hostname\n")
@@ -64,7 +88,7 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
         secret["metadata"].pop(field, None)
     k8s.kubectl("-n", "slurm", "delete", "secret", "slurm-auth-slurm")
     k8s.kubectl("create", "-f", "-", stdin=json.dumps(secret))
-    until_says(slurm, "Swapped", "nextSlurmKeyRef", 20)
+    until_says(slurm, "Swapped", "nextSlurmKeyRef", 60)
     assert keys_of_daemons(slurm) == [old]
 
     # As it is meant.
@@ -75,11 +99,16 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
         "data": {"slurm.key": base64.b64encode(NEW).decode()},
     }
     k8s.kubectl("create", "-f", "-", stdin=json.dumps(following))
-    patch(slurm, spec={"nextSlurmKeyRef": {"name": "next", "key": "slurm.key"}})
-    for reason in ("Adding", "Switching", "Removing"):
-        until_says(slurm, reason, "'next'", 40)
-        assert slurm.login("srun", "--immediate=20", "hostname").strip()
-    until_says(slurm, "InUse", "'next'", 40)
+    with said(slurm) as lines:
+        patch(slurm, spec={"nextSlurmKeyRef": {"name": "next", "key": "slurm.key"}})
+        for reason in ("Adding", "Switching", "Removing"):
+
+            def begun(reason: str = reason) -> bool:
+                return any(line.startswith(f"{reason} ") and "'next'" in line for line in lines())
+
+            until(f"the condition SlurmKey to have said {reason}", begun, 60)
+            assert slurm.login("srun", "--immediate=20", "hostname").strip()
+        until_says(slurm, "InUse", "'next'", 60)
     assert keys_of_daemons(slurm) == [NEW]
     assert slurm.login("srun", "--immediate=20", "-N2", "hostname").split()
     until("the job to end", lambda: slurm.job(whole)["JobState"] == "COMPLETED", 60)
@@ -87,6 +116,6 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
 
     # The first Secret holds the new key by now, so the other is not needed any more.
     patch(slurm, spec={"nextSlurmKeyRef": None})
-    until_says(slurm, "InUse", "'slurm-auth-slurm'", 20)
+    until_says(slurm, "InUse", "'slurm-auth-slurm'", 60)
     k8s.kubectl("-n", "slurm", "delete", "secret", "next")
     slurm.until_idle(2)

@@ -140,5 +140,5 @@ def test_down_leaves_nothing_behind() -> None:
     marks = [re.escape(f"{home}/"), rf"slurm-br{index}\b", rf"slurm-v{index}n", rf"slurm-charts-{NAME}\b"]
     assert traces(marks, iptables_save), "the marks of a running cluster are found"
     assert command("down").returncode == 0
-    until("nothing to be left", lambda: not traces(marks, iptables_save), 10)
+    until("nothing to be left", lambda: not traces(marks, iptables_save), 60)
     assert "there is no local cluster" in command("down").stdout

@@ -183,8 +183,8 @@ def test_a_sidecar_misses_no_term_after_its_hook(tmp_path: Path) -> None:
     )
     try:
         children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
-        first = int(until("the first process", lambda: children.read_text().strip(), 20))
-        until("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text() == "sh\n", 20)
+        first = int(until("the first process", lambda: children.read_text().strip(), 60))
+        until("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text() == "sh\n", 60)
         os.kill(first, signal.SIGTERM)
         enter = ("nsenter", f"--target={first}", "--pid", "--mount")
         with subprocess.Popen([*enter, *sidecar["lifecycle"]["preStop"]["exec"]["command"]]) as hook:

@@ -43,6 +43,8 @@ def pool(slurm: Slurm) -> Iterator[Slurm]:
     until("the pods of other workers to be gone", lambda: len(slurm.pods()) == 2, 60)
     before = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
     yield slurm
+    # What a test has seen enough of.
+    slurm.login("scancel", "--user=root")
     fields = ("scalingMode", "updateStrategy")
     former: dict[str, Any] = {field: before.get(field) for field in fields}
     change(slurm, **former, slurmd={"env": before["slurmd"].get("env")})
@@ -54,7 +56,7 @@ def test_a_rolling_update_fails_no_job(pool: Slurm) -> None:
     change(pool, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})
     script = "#!/bin/sh\nsleep 12\n"
     jobs = [pool.submit(script, "-w", node, "--exclusive") for node in ("slinky-0", "slinky-1")]
-    until("both jobs to run", lambda: {pool.job(job)["JobState"] for job in jobs} == {"RUNNING"}, 30)
+    until("both jobs to run", lambda: {pool.job(job)["JobState"] for job in jobs} == {"RUNNING"}, 60)
     before = uids(pool)
     change(pool, slurmd=marked(f"roll-{time.time()}"))
     until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
@@ -72,13 +74,13 @@ def test_a_daemon_set_has_a_worker_on_each_node_and_drains_a_cordoned_one(pool: 
     host = cordoned.partition(".")[0]
     pool.kubernetes.kubectl("cordon", cordoned)
     try:
-        until(f"{host} to be drained", lambda: pool.nodes().get(host) == "drained", 15)
+        until(f"{host} to be drained", lambda: pool.nodes().get(host) == "drained", 60)
         reason = pool.login("sinfo", "-h", "-n", host, "-o", "%E").strip()
         assert reason.startswith(f"slurm-operator: Node ({cordoned}) was cordoned")
         assert len(pool.pods()) == len(machines)
     finally:
         pool.kubernetes.kubectl("uncordon", cordoned)
-    until(f"{host} to be idle", lambda: pool.nodes().get(host) == "idle", 15)
+    until(f"{host} to be idle", lambda: pool.nodes().get(host) == "idle", 60)
 
 
 def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slurm) -> None:
@@ -92,7 +94,7 @@ def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slur
         nodeset = pool.kubernetes.get("-n", "slurm", KIND, NODESET)
         return condition(nodeset, "ReservationCreated").get("status") == "True"
 
-    until("the reservation", reserved, 15)
+    until("the reservation", reserved, 60)
     shown = pool.login("scontrol", "show", "reservation", f"SlurmOperatorMaint-{NODESET}")
     assert "slinky-[0-1]" in shown
     assert "MAINT" in shown
@@ -106,5 +108,5 @@ def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slur
     until(
         "the reservation to be deleted",
         lambda: "No reservations" in pool.login("scontrol", "show", "reservation"),
-        20,
+        60,
     )

@@ -24,7 +24,7 @@ from sidecars.slurm.hostlists import compress
 from tests.support.real import simulated_nodes
 from tests.support.real.simulated_nodes import Slurmctld
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 TIERS = {"fast": 5}
 EVERYWHERE = frozenset({"all"})

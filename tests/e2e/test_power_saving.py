@@ -23,7 +23,7 @@ from tests.support import builders
 from tests.support.real import simulated_nodes
 from tests.support.real.following import REST, UNTIL_ENDED, end, job_states, kill_each, turns, without
 from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until
-from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD
+from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD, stop_operator
 from tests.support.real.simulated_nodes import Slurmctld
 
 pytestmark = pytest.mark.timeout(600)
@@ -227,7 +227,11 @@ def power(slurm: Slurm) -> Iterator[Slurm]:
 
 
 def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: Slurm) -> None:
-    assert condition(power.kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving")["reason"] == "Following"
+
+    def reason() -> str:
+        return str(condition(power.kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving").get("reason"))
+
+    until("the NodeSet to follow Slurm", lambda: reason() == "Following", 60)
     with power.watching_pods() as watch:
         jobs = [power.submit(SCRIPT, "-p", "power", "--exclusive") for _ in range(2)]
         for job in jobs:
@@ -241,18 +245,13 @@ def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: 
 
 
 def test_a_request_of_slurms_is_fulfilled_when_the_operator_is_back(power: Slurm) -> None:
-    def operator(replicas: int) -> None:
-        power.kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", f"--replicas={replicas}")
-
-    operator(0)
     try:
-        selector = ("-n", "slinky", "pods", "-l", "app.kubernetes.io/name=slurm-operator")
-        until("the operator to be gone", lambda: not power.kubernetes.items(*selector), 60)
+        stop_operator(power.kubernetes)
         job = power.submit(SCRIPT, "-p", "power")
         until("Slurm to start a node", lambda: any(it.endswith("#") for it in states(power, "power")), 90)
         assert pods(power, "power") == []
     finally:
-        operator(1)
+        power.kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=1")
     assert until_completed(power, job)["Restarts"] == "0"
     until_powered_down(power, "power")
 
@@ -273,10 +272,10 @@ def test_nodesets_whose_pods_cant_start_give_way_within_a_minute_each_the_cheape
         until("Slurm to try the cheapest NodeSet", lambda: bool(pods(power, "full")), 60)
         assert (pods(power, "absent"), pods(power, "power")) == ([], [])
         until("Slurm to try the next one", lambda: bool(pods(power, "absent")), 60)
-        assert "nodes are available" in until("the first to be reported", lambda: gives_way("full"), 20)
+        assert "nodes are available" in until("the first to be reported", lambda: gives_way("full"), 60)
         assert pods(power, "power") == []
         until("Slurm to try the last one", lambda: power.job(job).get("NodeList", "").startswith("power-"), 60)
-        assert f"{ABSENT} can't be pulled" in until("the second to be reported", lambda: gives_way("absent"), 20)
+        assert f"{ABSENT} can't be pulled" in until("the second to be reported", lambda: gives_way("absent"), 60)
         until_completed(power, job)
         until("the NodeSet to be tried again", lambda: set(states(power, "full")) == {"idle~"}, 180)
         until("no pod to be left", lambda: not pods(power, "full") and not pods(power, "absent"), 60)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def login(**values: Any) -> dict[str, Any]:
     return {"loginsets": {"slinky": values}}
 
 
-LONG, SHORT = 600, 15
+LONG, SHORT = 600, 30
 """Seconds of a job: of one that runs when the upgrade is done, and of one for which a worker waits."""
 
 STEPS: Sequence[Step] = (
@@ -328,10 +329,17 @@ def answered(look: Callable[[], bool]) -> Callable[[], bool]:
 def _as_the_chart_has_it(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each custom resource has the spec of the chart: Helm leaves what another client has added to it."""
     release, kubernetes = Release(slurm, tmp_path_factory.mktemp("chart")), slurm.kubernetes
+
+    def replaced(wanted: dict[str, Any]) -> bool:
+        """Refused if the operator has written a status since it was read."""
+        kind, name = wanted["kind"], wanted["metadata"]["name"]
+        live = kubernetes.get("-n", "slurm", f"{kind}.slinky.slurm.net", name)
+        kubernetes.kubectl("replace", "-f", "-", stdin=json.dumps({**live, "spec": wanted["spec"]}))
+        return True
+
     for it in yaml.safe_load_all(release.helm("template", {}, "--skip-tests")):
         if it and it["apiVersion"].startswith("slinky.slurm.net/"):
-            live = kubernetes.get("-n", "slurm", f"{it['kind']}.slinky.slurm.net", it["metadata"]["name"])
-            kubernetes.kubectl("replace", "-f", "-", stdin=json.dumps({**live, "spec": it["spec"]}))
+            until(f"the {it['kind']} of the chart", partial(replaced, it), 60)
     until("the cluster of the chart", release.settled, 180)
     slurm.until_idle(2)
 
@@ -392,7 +400,7 @@ def upgrade(release: Release, step: Step, values: dict[str, Any], jobs: dict[str
         release.helm("upgrade", values)
         until(f"{what} to be done", release.settled, 180)
         try:
-            until(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()) == expected, 20)
+            until(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()) == expected, 60)
         except AssertionError as error:
             raise AssertionError((what, expected, happened(before, release.snapshot()))) from error
     workers = [it for found in report["workers"] for it in found["workers"] if it["action"] != "create"]

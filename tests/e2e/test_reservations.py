@@ -17,6 +17,7 @@ from sidecars.policy.accounts.reservations import faults
 from sidecars.slurm import protocol
 from tests.contract.target import Target
 from tests.e2e.test_external_jobs import answers, daemons
+from tests.support.real import ports
 
 NODES = ("n1", "n2", "n3")
 
@@ -24,7 +25,7 @@ NODES = ("n1", "n2", "n3")
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """slurmctld and slurmrestd."""
-    with daemons(tmp_path_factory.mktemp("reservations"), 7867) as target:
+    with daemons(tmp_path_factory.mktemp("reservations"), ports.RESERVATIONS) as target:
         yield target
 
 

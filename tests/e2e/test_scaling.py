@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.real.following import UNTIL_ENDED, end
 from tests.support.real.harness import Slurm, condition, seconds, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -38,7 +39,7 @@ def test_a_new_worker_is_idle_in_slurm_within_seconds_of_being_scheduled(
 
 
 def until_running(slurm: Slurm, number: int) -> None:
-    until(f"job {number} to run", lambda: slurm.job(number)["JobState"] == "RUNNING", 30)
+    until(f"job {number} to run", lambda: slurm.job(number)["JobState"] == "RUNNING", 60)
 
 
 def until_completed(slurm: Slurm, number: int) -> dict[str, str]:
@@ -46,9 +47,9 @@ def until_completed(slurm: Slurm, number: int) -> dict[str, str]:
     return slurm.job(number)
 
 
-def occupy(slurm: Slurm, *nodes: str, sleep: int, limit: str = "UNLIMITED") -> dict[str, int]:
-    """A running job on each of these nodes, by node."""
-    script = f"#!/bin/sh\nsleep {sleep}\necho done\n"
+def occupy(slurm: Slurm, *nodes: str, sleep: int = 0, limit: str = "UNLIMITED") -> dict[str, int]:
+    """A running job on each of these nodes, by node. Without `sleep` it runs until `end`."""
+    script = f"#!/bin/sh\nsleep {sleep}\necho done\n" if sleep else UNTIL_ENDED
     jobs = {node: slurm.submit(script, "-w", node, "--exclusive", f"--time={limit}") for node in nodes}
     for number in jobs.values():
         until_running(slurm, number)
@@ -62,7 +63,7 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
     with slurm.watching_pods() as watch:
         slurm.scale(1)
         until("one worker pod to be left", lambda: set(slurm.pods()) == {"slurm-worker-slinky-0"} or None, 150)
-        until("their records to be gone", lambda: set(slurm.nodes()) == {"slinky-0"} or None, 30)
+        until("their records to be gone", lambda: set(slurm.nodes()) == {"slinky-0"} or None, 60)
     for node, number in jobs.items():
         job = until_completed(slurm, number)
         assert job["NodeList"] == node
@@ -75,10 +76,10 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
 
 def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
     # The first as backfill starts it: that job ends no sooner than one without a limit.
-    occupy(slurm, "slinky-0", sleep=40, limit="365-0")
-    occupy(slurm, "slinky-1", sleep=15)
+    occupy(slurm, "slinky-0", limit="365-0")
+    occupy(slurm, "slinky-1")
     slurm.scale(1)
-    until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 10)
+    until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 60)
     reason = slurm.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
     assert reason == "slurm-operator: Pod (slurm/slurm-worker-slinky-1) is pending termination for scale-in"
     ready = until(
@@ -89,27 +90,27 @@ def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
             and found["reason"] == "Draining"
             else None
         ),
-        10,
+        60,
     )
     assert "slinky-1" in ready["message"]
 
 
 def test_scaling_out_again_rescues_a_pod_that_was_to_go(slurm: Slurm) -> None:
     before = slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
-    occupy(slurm, "slinky-0", sleep=30)
-    number = occupy(slurm, "slinky-1", sleep=20)["slinky-1"]
+    occupy(slurm, "slinky-0")
+    number = occupy(slurm, "slinky-1")["slinky-1"]
     slurm.scale(1)
-    until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 10)
+    until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 60)
     slurm.scale(2)
-    until("the drain to be lifted", lambda: slurm.nodes().get("slinky-1") == "allocated", 10)
-    until_completed(slurm, number)
+    until("the drain to be lifted", lambda: slurm.nodes().get("slinky-1") == "allocated", 60)
+    end(slurm, number)
     assert slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"] == before
 
 
 def test_a_pool_scales_to_zero_and_back(slurm: Slurm) -> None:
     slurm.scale(0)
     until("all worker pods to be gone", lambda: not slurm.pods() or None, 60)
-    until("all records to be gone", lambda: not slurm.nodes() or None, 30)
+    until("all records to be gone", lambda: not slurm.nodes() or None, 60)
     slurm.scale(2)
     slurm.until_idle(2)
     assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]

@@ -16,10 +16,10 @@ import pytest
 
 from sidecars.workloads import slurm_conf_lines
 from tests.support import builders
-from tests.support.real import outside
+from tests.support.real import outside, ports
 from tests.support.real.harness import until
 
-PORT = 7877
+PORT = ports.SSH
 ADDRESS = "127.0.0.1"
 ALICE, BOB = "10001", "10002"
 PREPARE = f"""
@@ -89,7 +89,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
         started("slurmctld", outside.SLURM, "/usr/sbin/slurmctld", "-D")
         login = started("login", 0, "sleep", "infinity")
-        until("a process of the login image", lambda: login.run("true")[0] == 0 or None, 30)
+        until("a process of the login image", lambda: login.run("true")[0] == 0 or None, 60)
         assert login.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/key") == (0, "")
         files["key.pub"] = login.run("cat", "/root/key.pub")[1].encode()
         found = Site(started("slurmd", 0, "sh", "-c", PREPARE), login)

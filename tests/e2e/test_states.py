@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.test_nodesets import KIND, change, marked, uids
 from tests.e2e.test_nodesets import pool as pool
 from tests.support.real.configuration import controller, patch, until_set
+from tests.support.real.following import UNTIL_ENDED, end
 from tests.support.real.harness import NODESET, CommandError, Slurm, condition, until
 from tests.support.real.kills import kill_processes, processes
 
@@ -47,22 +48,22 @@ def eviction(slurm: Slurm, pod: str) -> str:
 
 
 def test_a_cordoned_machine_drains_its_workers_and_no_job_is_lost(pool: Slurm) -> None:
-    number = pool.submit("#!/bin/sh\nsleep 10\n", "-w", "slinky-1", "--exclusive", "--no-requeue")
-    until_state(pool, number, "RUNNING", 30)
-    until("the busy worker to be protected", lambda: "disruption budget" in eviction(pool, "slurm-worker-slinky-1"), 10)
+    number = pool.submit(UNTIL_ENDED, "-w", "slinky-1", "--exclusive", "--no-requeue")
+    until_state(pool, number, "RUNNING")
+    until("the busy worker to be protected", lambda: "disruption budget" in eviction(pool, "slurm-worker-slinky-1"), 60)
     before = uids(pool)
     machine = pool.pods()["slurm-worker-slinky-1"]["spec"]["nodeName"]
     pool.kubernetes.kubectl("cordon", machine)
     try:
-        until("slinky-1 to drain", lambda: pool.nodes().get("slinky-1") == "draining", 10)
+        until("slinky-1 to drain", lambda: pool.nodes().get("slinky-1") == "draining", 60)
         reason = pool.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
         assert reason.startswith(f"slurm-operator: Node ({machine}) was cordoned")
-        until_state(pool, number, "COMPLETED")
-        until("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1") == "drained", 10)
-        until("the worker to be free to go", lambda: not eviction(pool, "slurm-worker-slinky-1"), 10)
+        end(pool, number)
+        until("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1") == "drained", 60)
+        until("the worker to be free to go", lambda: not eviction(pool, "slurm-worker-slinky-1"), 60)
     finally:
         pool.kubernetes.kubectl("uncordon", machine)
-    pool.until_idle(2, 20)
+    pool.until_idle(2, 60)
     assert uids(pool) == before
 
 
@@ -79,15 +80,15 @@ def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(
     pool.login("scontrol", "update", "nodename=slinky-1", "state=down", "reason=bad disk")
     machines = [pool.pods()[f"slurm-worker-slinky-{number}"]["spec"]["nodeName"] for number in (1, 0)]
     try:
-        until("the NodeSet to name the node", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""), 20)
+        until("the NodeSet to name the node", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""), 60)
         # The other worker shows when the operator has seen both cordons.
         for machine in machines:
             pool.kubernetes.kubectl("cordon", machine)
-        until("the other worker to be drained", lambda: pool.nodes()["slinky-0"] == "drained", 20)
+        until("the other worker to be drained", lambda: pool.nodes()["slinky-0"] == "drained", 60)
         assert reason(pool, "slinky-1") == "bad disk"
         for machine in machines:
             pool.kubernetes.kubectl("uncordon", machine)
-        until("the other worker to be idle", lambda: pool.nodes()["slinky-0"] == "idle", 20)
+        until("the other worker to be idle", lambda: pool.nodes()["slinky-0"] == "idle", 60)
         assert (pool.nodes()["slinky-1"], reason(pool, "slinky-1")) == ("down", "bad disk")
 
         before = uids(pool)
@@ -103,7 +104,7 @@ def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(
             pool.kubernetes.kubectl("uncordon", machine)
         pool.login("scontrol", "update", "nodename=slinky-1", "state=resume")
     pool.until_idle(2, 60)
-    until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 20)
+    until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 60)
 
 
 def test_a_worker_that_slurmctld_has_set_down_after_a_reboot_is_used_again(pool: Slurm) -> None:
@@ -112,11 +113,11 @@ def test_a_worker_that_slurmctld_has_set_down_after_a_reboot_is_used_again(pool:
 
     pool.login(*down("slinky-1"))
     try:
-        until("the NodeSet to name the node", lambda: "slinky-1 (Node unexp" in ready(pool).get("message", ""), 20)
+        until("the NodeSet to name the node", lambda: "slinky-1 (Node unexp" in ready(pool).get("message", ""), 60)
         # slurmctld itself sets these words as its own user (slurmctld/node_mgr.c, validate_node_specs).
         inside = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--")
         pool.kubernetes.kubectl(*inside, *down("slinky-0"))
-        until("it to be resumed", lambda: pool.nodes()["slinky-0"] == "idle", 20)
+        until("it to be resumed", lambda: pool.nodes()["slinky-0"] == "idle", 60)
         assert reason(pool, "slinky-0") == "none"
         assert pool.nodes()["slinky-1"] == "down"
     finally:
@@ -156,7 +157,7 @@ def test_a_worker_that_was_cut_off_for_longer_than_slurmds_timeout_is_used_again
             until("Slurm to give the worker up", lambda: pool.nodes()["slinky-1"].startswith("down"), 90)
             assert reason(pool, "slinky-1") == "Not responding"
         until("the worker to be used again", lambda: pool.nodes()["slinky-1"] == "idle", 200)
-        until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 20)
+        until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 60)
     finally:
         patch(pool, extraConf=before)
     until_set(pool, "SlurmdTimeout", "300 sec")
@@ -181,16 +182,16 @@ def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurm
     before = slurmctld(pool)
     another_nodeset(pool, "extra")
     try:
-        running = pool.submit("#!/bin/sh\nsleep 8\n", "-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
-        until_state(pool, running, "RUNNING", 30)
+        running = pool.submit(UNTIL_ENDED, "-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
+        until_state(pool, running, "RUNNING")
         waiting = pool.submit("#!/bin/sh\nsleep 1\n", "-p", "extra", "--exclusive")
         pool.kubernetes.kubectl("-n", "slurm", "delete", KIND, "extra", "--wait=false")
 
         def ready() -> dict[str, Any]:
             return condition(pool.kubernetes.get("-n", "slurm", KIND, "extra"), "Ready")
 
-        until("the NodeSet to wait for the node", lambda: ready()["reason"] == "Draining", 15)
-        until_state(pool, running, "COMPLETED")
+        until("the NodeSet to wait for the node", lambda: ready().get("reason") == "Draining", 60)
+        end(pool, running)
         said = f"({waiting}) would be lost"
         until(
             "the NodeSet to name the job", lambda: ready()["reason"] == "JobsRefer" and said in ready()["message"], 60
@@ -204,11 +205,11 @@ def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurm
     finally:
         patch = '{"spec":{"forceRemoval":true}}'
         pool.kubernetes.kubectl("-n", "slurm", "patch", KIND, "extra", "--type=merge", f"--patch={patch}")
-    until("the NodeSet to be gone", lambda: not _exists(pool, "extra"), 30)
+    until("the NodeSet to be gone", lambda: not _exists(pool, "extra"), 60)
     until(
         "the partition to be gone", lambda: "PartitionName=extra" not in pool.login("scontrol", "show", "partition"), 30
     )
-    until("the waiting job to have ended", lambda: pool.job(waiting)["JobState"] not in {"PENDING", "RUNNING"}, 30)
+    until("the waiting job to have ended", lambda: pool.job(waiting)["JobState"] not in {"PENDING", "RUNNING"}, 60)
     assert pool.job(running)["JobState"] == "COMPLETED"
     works(pool)
     assert slurmctld(pool) == before

@@ -14,6 +14,7 @@ from tests.e2e.upgrading import RELEASE, reference
 from tests.support import former
 from tests.support.real.harness import Kubernetes, Slurm, condition, until
 from tests.support.real.installed import install_operator
+from tests.support.real.kills import stop_operator
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -111,8 +112,8 @@ def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]
     """A cluster as SchedMD's operator 1.2 leaves it, with an idle worker; no operator runs."""
     # Without an operator, a cluster that another file of tests has deleted would never be gone, and Helm can't create
     # a Role in a namespace that is being deleted.
-    until("the namespaces of other tests to be gone", lambda: not terminating(kubernetes), 240)
-    kubernetes.kubectl(*OPERATOR, "--replicas=0")
+    until("the namespaces of other tests to be gone", lambda: not terminating(kubernetes), 400)
+    stop_operator(kubernetes)
     try:
         keys = [(f"slurm-auth-{name}", f"{name}.key", f"{name}-" + "k" * 1019) for name in ("slurm", "jwt")]
         create(

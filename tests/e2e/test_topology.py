@@ -12,7 +12,7 @@ import pytest
 from sidecars.policy.topology import blocks, line, lost, positions
 from sidecars.workloads import topology as files
 from sidecars.workloads.resources import Block, Topology, Tree
-from tests.support.real import outside
+from tests.support.real import outside, ports
 
 TOPOLOGIES = (
     Topology(name="fabric", cluster_default=True, tree=Tree(labels=["zone", "rack"])),
@@ -42,11 +42,11 @@ answers
 def after(home: Path, file: str, script: str) -> str:
     """What the script prints between its marks, with this topology.yaml."""
     keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    conf = outside.conf("127.0.0.1", 7857).encode()
+    conf = outside.conf("127.0.0.1", ports.TOPOLOGY).encode()
     content = {"slurm.conf": conf, "cgroup.conf": b"CgroupPlugin=disabled\n", "topology.yaml": file.encode(), **keys}
     with outside.daemon(home, "slurmctld", outside.SLURM, content, ["sh", "-c", START + script]) as process:
         try:
-            process.wait(90)
+            process.wait(180)
         except subprocess.TimeoutExpired:
             pytest.fail((home / "log").read_text())
         return (home / "log").read_text()

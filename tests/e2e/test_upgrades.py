@@ -49,7 +49,7 @@ def job(upgraded: Slurm) -> int:
     """A job on the worker of the NodeSet `busy`, which must not be started twice."""
     upgraded.until_idle(2)
     number = upgraded.submit("#!/bin/sh\nsleep 600\n", "-w", "busy-0", "--no-requeue")
-    until("the job to run", lambda: upgraded.job(number)["JobState"] == "RUNNING", 30)
+    until("the job to run", lambda: upgraded.job(number)["JobState"] == "RUNNING", 60)
     return number
 
 

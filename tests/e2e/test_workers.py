@@ -94,7 +94,7 @@ def test_a_slurmd_that_hangs_is_restarted_in_its_container_after_more_than_a_min
     number = slurm.submit(script, "-w", "slinky-1", "--exclusive", "--no-requeue")
     until_state(slurm, number, "RUNNING")
     # A slurmd that has never answered is still starting. It is asked every 10 s.
-    until("slurmd to have been asked", lambda: slurm.job(number)["RunTime"] > "00:00:15", 30)
+    until("slurmd to have been asked", lambda: slurm.job(number)["RunTime"] > "00:00:15", 60)
     before, hanging = lives(slurm), slurmd_process(slurm)
     os.kill(hanging, signal.SIGSTOP)
     since = time.monotonic()
@@ -115,7 +115,7 @@ def test_an_administrators_drain_survives_the_replacement_of_the_pod(slurm: Slur
     slurm.login("scontrol", "update", "NodeName=slinky-1", "State=DRAIN", "Reason=disk 3 is being replaced")
     slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
     until_replaced(slurm, before)
-    until("it to be drained still", lambda: slurm.nodes()["slinky-1"] == "drained", 30)
+    until("it to be drained still", lambda: slurm.nodes()["slinky-1"] == "drained", 60)
     assert record(slurm)["reason"] == "disk 3 is being replaced"
     # The record was set DOWN when its pod ended: only RESUME ends both.
     slurm.login("scontrol", "update", "NodeName=slinky-1", "State=RESUME")
@@ -157,7 +157,7 @@ def test_a_pod_that_is_killed_leaves_a_record_that_the_operator_prunes(slurm: Sl
     # There is to be no successor of its name.
     slurm.scale(1)
     try:
-        until("the node to drain", lambda: slurm.nodes()["slinky-1"] == "draining", 30)
+        until("the node to drain", lambda: slurm.nodes()["slinky-1"] == "draining", 60)
         kill_processes(gone)
         slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--force", "--grace-period=0")
         assert gone in record(slurm)["extra"]
@@ -173,7 +173,8 @@ def test_the_record_is_gone_within_three_seconds_of_slurmds_end(
 ) -> None:
     slurm.scale(3)
     slurm.until_idle(3)
-    [slurmd] = [pid for pid in processes(uid(slurm, "slurm-worker-slinky-2")) if _command(pid) == "slurmd"]
+    slurmd = slurmd_process(slurm, "slurm-worker-slinky-2")
+    assert slurmd
     # In the login pod, so that only Slurm's answer is waited for; all of them have one clock.
     watch = "while scontrol show node slinky-2 >/dev/null 2>&1; do sleep 0.05; done; date +%s.%N"
     with ThreadPoolExecutor(1) as pool:

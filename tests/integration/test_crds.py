@@ -79,9 +79,9 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     plane = ControlPlane.temporary(tmp_path_factory.mktemp("control-plane"))
     kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}"]
     manifests = definitions.custom_resource_definitions()
-    run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(manifests), seconds=30)
+    run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(manifests), seconds=90)
     names = [f"crd/{manifest['metadata']['name']}" for manifest in manifests]
-    run([*kubectl, "wait", "--for=condition=Established", "--timeout=20s", *names], seconds=30)
+    run([*kubectl, "wait", "--for=condition=Established", "--timeout=60s", *names], seconds=90)
     yield plane.kubeconfig
     plane.stop()
 
@@ -416,15 +416,15 @@ async def test_a_status_keeps_conditions_by_type(client: Client, kind: str) -> N
 )
 def test_kubectl_shows_the_columns(kubeconfig: Path, kind: str, want_columns: str, want_wide: str) -> None:
     kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={kubeconfig}"]
-    run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump(resource(kind, {})), seconds=20)
-    assert run([*kubectl, "get", kind], seconds=20).splitlines()[0].split() == want_columns.split()
-    assert run([*kubectl, "get", kind, "--output=wide"], seconds=20).splitlines()[0].split() == want_wide.split()
+    run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump(resource(kind, {})), seconds=60)
+    assert run([*kubectl, "get", kind], seconds=60).splitlines()[0].split() == want_columns.split()
+    assert run([*kubectl, "get", kind, "--output=wide"], seconds=60).splitlines()[0].split() == want_wide.split()
 
 
 def test_kubectl_finds_the_kinds_by_their_short_names_and_category(kubeconfig: Path) -> None:
     kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={kubeconfig}"]
     for kind in definitions.KINDS:
         for name in definitions.load(kind)["shortNames"]:
-            run([*kubectl, "get", name], seconds=20)
-    run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump(resource("Token", {}, "mine")), seconds=20)
-    assert "token.slinky.slurm.net/mine" in run([*kubectl, "get", "slurm", "--output=name"], seconds=20)
+            run([*kubectl, "get", name], seconds=60)
+    run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump(resource("Token", {}, "mine")), seconds=60)
+    assert "token.slinky.slurm.net/mine" in run([*kubectl, "get", "slurm", "--output=name"], seconds=60)

@@ -57,15 +57,15 @@ def control_plane(folder: Path, etcd_options: Sequence[str] = ()) -> Iterator[Co
     try:
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}"]
         manifests = definitions.custom_resource_definitions()
-        run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(manifests), seconds=30)
+        run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(manifests), seconds=90)
         kinds = [f"crd/{manifest['metadata']['name']}" for manifest in manifests]
-        run([*kubectl, "wait", "--for=condition=Established", "--timeout=20s", *kinds], seconds=30)
+        run([*kubectl, "wait", "--for=condition=Established", "--timeout=60s", *kinds], seconds=90)
         yield plane
     finally:
         plane.stop()
 
 
-async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 30) -> T:
+async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 60) -> T:
     """The first true answer of `look`; fails naming `what` when the time is over."""
     last: object = None
     with contextlib.suppress(TimeoutError):

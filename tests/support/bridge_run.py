@@ -41,6 +41,7 @@ from tests.support.bridge_kubelets import Kubelets
 from tests.support.bridge_stays import Stays
 from tests.support.bridge_world import ACCOUNTS, BRIDGE, add_node, control_plane
 from tests.support.owners import Component, leaked, rivals
+from tests.support.real import ports
 from tests.support.real.external_slurm import ExternalSlurm
 
 log = logging.getLogger(__name__)
@@ -454,7 +455,7 @@ async def _main(minutes: float, seed: int, keep: Path | None) -> None:
     with contextlib.ExitStack() as stack:
         folder = keep or Path(stack.enter_context(TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        async with prepared(folder, 7847, seed) as run:
+        async with prepared(folder, ports.BRIDGE_SOAK, seed) as run:
             await run.run(minutes * 60)
             print(dict(run.done), dict(run.stays.counts))
 

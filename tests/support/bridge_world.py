@@ -94,7 +94,7 @@ def control_plane(folder: Path, options: Sequence[str] = MUTATING) -> Iterator[C
         values = {**yaml.safe_load(documented()), "devices": RULES}
         install(found, "slurm-bridge", yaml.safe_dump(values), "--create-namespace")
         edit = ["create", "clusterrolebinding", "tenant", "--clusterrole=edit", "--user=tenant"]
-        run([*kubectl, *edit], seconds=30)
+        run([*kubectl, *edit], seconds=60)
         yield found
     finally:
         found.stop()

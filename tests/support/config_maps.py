@@ -31,7 +31,7 @@ async def following(reflector: Reflector[Any]) -> AsyncIterator[list[tuple[str, 
     reflector.store.subscribe(lambda event: seen.append((event.kind, identity(event.object).key.name)))
     task = asyncio.create_task(reflector.run())
     try:
-        await reflector.wait_synced(10)
+        await reflector.wait_synced(30)
         yield seen
     finally:
         assert not task.done()

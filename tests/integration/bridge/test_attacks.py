@@ -94,7 +94,7 @@ async def test_nobody_of_one_namespace_can_delete_a_pod_before_its_containers_ha
     words = ["delete", "--raw", f"/api/v1/namespaces/{world.namespace}/pods?gracePeriodSeconds=0"]
     config = plane.client("attacker", *ATTACKER)
     with pytest.raises(ClusterError, match=FORCE):
-        run([tool("kubectl"), f"--kubeconfig={config}", *words], seconds=30)
+        run([tool("kubectl"), f"--kubeconfig={config}", *words], seconds=60)
     # Also of a pod that ends already.
     await attacker.delete(PODS, world.namespace, "p", grace_period_seconds=1)
     with pytest.raises(ApiError, match=FORCE):
@@ -180,7 +180,7 @@ async def test_finalizing_a_namespace_does_not_take_it_out_of_slurms_hands(
     config = plane.client("attacker", *ATTACKER)
     words: Any = [tool("kubectl"), f"--kubeconfig={config}", "replace", "--raw", path, "-f-"]
     with pytest.raises(ClusterError, match=NAMESPACE_LABEL):
-        run(words, stdin=json.dumps(item), seconds=30)
+        run(words, stdin=json.dumps(item), seconds=60)
 
 
 async def test_an_administrator_can(world: World, attacker: Client) -> None:

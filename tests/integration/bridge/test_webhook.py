@@ -105,8 +105,16 @@ async def test_what_would_bypass_slurm_is_refused_with_the_webhook_too(world: Wo
         await webhook.mount()
         async with webhook.running():
             await until_gated(world)
-            with pytest.raises(ApiError, match=r"spec\.nodeName would bypass Slurm"):
-                await world.admin.create(PODS, without_gate(world.namespace, nodeName=world.nodes[0]))
+
+            async def refused() -> bool:
+                try:
+                    await create(world.admin, without_gate(world.namespace, nodeName=world.nodes[0]))
+                except ApiError as error:
+                    return "spec.nodeName would bypass Slurm" in str(error)
+                return False
+
+            # A new policy is in force a moment later, and the webhook doesn't tell when.
+            await until("the policy to refuse a pod with a node", refused)
             await world.admin.create(PODS, without_gate(world.namespace))
             with pytest.raises(ApiError, match="only the Slurm Bridge removes the scheduling gate"):
                 await world.admin.merge_patch(PODS, world.namespace, "p", {"spec": {"schedulingGates": None}})

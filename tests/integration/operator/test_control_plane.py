@@ -18,7 +18,7 @@ from sidecars.kube import (
 from tests.integration.operator.test_services import put, until_reason
 from tests.support.apiserver import KEYS, WatchedNamespace, custom, until
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 
 async def config_map(world: WatchedNamespace, name: str, **data: str) -> None:
@@ -213,8 +213,12 @@ async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(worl
     world.slurm.key = b"k" * 1024
     await world.scale(2)
     await world.until_ready(2)
-    reachable = await world.condition(CONTROLLERS, "slurm", "SlurmReachable")
-    assert reachable["status"] == "True"
+
+    async def reachable() -> bool:
+        return (await world.condition(CONTROLLERS, "slurm", "SlurmReachable")).get("status") == "True"
+
+    # Between the two changes of the key, Slurm refused the operator's tokens.
+    await until("the operator to reach Slurm with the other key", reachable)
     assert await template(world) == before
 
 

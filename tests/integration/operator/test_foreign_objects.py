@@ -8,7 +8,7 @@ from sidecars.custom_resources import LOGINSETS
 from sidecars.kube import DEPLOYMENTS, SERVICES, Manifest
 from tests.support.apiserver import WatchedNamespace, custom, secret, until
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 LOGINSET = {
     "controllerRef": {"name": "slurm"},

@@ -31,7 +31,7 @@ from tests.integration.operator.test_control_plane import create_claim
 from tests.support.apiserver import KEYS, RUNNING, WatchedNamespace, custom, namespace, until
 from tests.support.configurations import BadConfiguration, bad
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 
 class Sidecar:

@@ -20,7 +20,7 @@ from sidecars.kube import (
 from tests.integration.operator.test_services import ACCOUNTING, put, update_status
 from tests.support.apiserver import WatchedNamespace, custom, secret, until
 
-pytestmark = pytest.mark.timeout(90, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 OLD, NEW = b"s" * 1024, b"n" * 1024
 SETTLE = {"metadata": {"annotations": {"slinky.slurm.net/keys-settle-seconds": "0"}}}
@@ -237,7 +237,7 @@ async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_bac
             for pod in pods.values()
         )
 
-    await until("the workers with 26.05", rolled, 20)
+    await until("the workers with 26.05", rolled)
 
     await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
 
@@ -292,7 +292,7 @@ async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(wor
             for pod in pods.values()
         )
 
-    await until("all workers of 26.05", new, 20)
+    await until("all workers of 26.05", new)
 
 
 async def test_a_release_of_the_charts_alone_changes_no_pod(world: WatchedNamespace) -> None:

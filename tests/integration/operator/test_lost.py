@@ -18,7 +18,7 @@ from sidecars.simulate import SlurmModel, serve
 from tests.integration.operator.test_nodesets import machine, machines
 from tests.support.apiserver import WatchedNamespace, namespace, until
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 CORDONED_FOR = "nodeset.slinky.slurm.net/cordoned-for"
 

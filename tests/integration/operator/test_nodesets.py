@@ -13,7 +13,7 @@ from sidecars.kube import CONFIG_MAPS, CONTROLLER_REVISIONS, NODES, PERSISTENT_V
 from sidecars.policy import conditions
 from tests.support.apiserver import WatchedNamespace, secret, until
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 HASH = "controller-revision-hash"
 

@@ -20,9 +20,10 @@ from sidecars.kube import (
 )
 from sidecars.release.main import release
 from sidecars.simulate import Fault, SlurmModel, serve
+from tests.integration.operator.test_references import until_quiet
 from tests.support.apiserver import KEYS, WatchedNamespace, custom, namespace, until
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 
 async def test_a_controller_gets_its_daemons_services_and_configuration(world: WatchedNamespace) -> None:
@@ -268,15 +269,8 @@ async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(
 async def test_a_settled_cluster_gets_no_writes(world: WatchedNamespace) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
-    previous: dict[str, str] = {}
-
-    async def settled() -> bool:
-        nonlocal previous
-        before, previous = previous, await world.versions()
-        await asyncio.sleep(0.5)
-        return before == previous
-
-    await until("writes to end", settled)
+    await until_quiet()
+    previous = await world.versions()
     # A ConfigMap that nothing refers to wakes every resource of its namespace, and must change none.
     unrelated = {
         "apiVersion": "v1",

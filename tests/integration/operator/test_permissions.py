@@ -14,6 +14,7 @@ from sidecars.custom_resources import CONTROLLERS, NODESETS, TOKENS
 from sidecars.kube import (
     DEPLOYMENTS,
     NAMESPACES,
+    NODES,
     PODS,
     SECRETS,
     SERVICES,
@@ -72,6 +73,20 @@ async def grant(client: Client, *namespaces: str, only: str | None = None) -> No
         await client.create(resource, manifest)
 
 
+async def until_granted(client: Client, name: str) -> None:
+    """Wait until the API server knows the new rights: in the namespace, and in the whole cluster."""
+
+    async def granted() -> bool:
+        try:
+            await client.list(PODS, name)
+            await client.list(NODES)
+        except Forbidden:
+            return False
+        return True
+
+    await until("the operator's rights to be in force", granted)
+
+
 @contextlib.asynccontextmanager
 async def operator(world: WatchedNamespace, client: Client, *namespaces: str) -> AsyncIterator[None]:
     """An operator with that client, which watches these namespaces, and the world's kubelets."""
@@ -97,6 +112,7 @@ async def test_the_operator_works_with_a_role_in_its_namespace_and_reaches_no_ot
         serve(slurm) as url,
     ):
         await grant(admin, name, "missing")
+        await until_granted(restricted, name)
         world = WatchedNamespace(admin, name, slurm, url)
         await world.cluster()
         with caplog.at_level(logging.INFO):

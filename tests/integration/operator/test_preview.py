@@ -167,7 +167,7 @@ async def test_what_a_preview_says_happens_for_twenty_changes(world: WatchedName
             return bool(happened(before, await snapshot(world)) == expected)
 
         try:
-            await until(f"what the preview says of {what}", as_said, 20)
+            await until(f"what the preview says of {what}", as_said)
         except AssertionError as error:
             raise AssertionError((what, expected, happened(before, await snapshot(world)))) from error
 

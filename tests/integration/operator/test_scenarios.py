@@ -19,13 +19,13 @@ from sidecars.slurm.hostlists import expand
 from tests.integration.operator.test_nodesets import change, machine, machines
 from tests.support.apiserver import WatchedNamespace, custom, until
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 BROKEN = "slurmd:broken"
 
 
-async def holds(what: str, look: Callable[[], bool], seconds: float = 10) -> None:
+async def holds(what: str, look: Callable[[], bool], seconds: float = 60) -> None:
     """Wait until something of the simulated Slurm is so."""
 
     async def ask() -> bool:
@@ -418,7 +418,13 @@ async def test_an_unavailable_new_pod_counts_against_max_unavailable(world: Watc
     await asyncio.sleep(1)
     assert drained(world, "slinky-3")
     counts = {"replicas": 4, "updatedReplicas": 1, "readyReplicas": 3, "availableReplicas": 3, "unavailableReplicas": 1}
-    assert {name: (await status(world)).get(name) for name in counts} == counts
+
+    async def counted() -> bool:
+        found = await status(world)
+        return {name: found.get(name) for name in counts} == counts
+
+    await until("the status to count them", counted)
+    assert drained(world, "slinky-3")
 
 
 async def test_a_worker_is_available_after_min_ready_seconds_and_an_update_waits_for_that(

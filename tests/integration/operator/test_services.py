@@ -23,7 +23,7 @@ from sidecars.policy.conditions import timestamp
 from sidecars.slurm.tokens import sign
 from tests.support.apiserver import KEYS, WatchedNamespace, custom, secret, until
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 STORAGE = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "mariadb-password", "key": "password"}}
 ACCOUNTING = {**KEYS, "storageConfig": STORAGE, "slurmdbd": {"image": "slurmdbd:test"}}

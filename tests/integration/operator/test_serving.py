@@ -10,8 +10,9 @@ from sidecars.kube import Client, Resource, load_credentials
 from sidecars.operator.serving import serve
 from sidecars.operator.settings import Settings
 from tests.cluster.control_plane import free_ports
+from tests.support.apiserver import until
 
-pytestmark = pytest.mark.timeout(30, func_only=True)
+pytestmark = pytest.mark.timeout(90, func_only=True)
 
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
@@ -56,7 +57,11 @@ async def test_secure_metrics_are_served_to_authorized_users_only(kubeconfig: Pa
                     async with session.get(url, headers=headers, ssl=trust) as answer:
                         return answer.status
 
-                assert await status(allowed) == 200
+                async def admitted() -> bool:
+                    return await status(allowed) == 200
+
+                # The API server knows a new right a moment later.
+                await until("the right to read the metrics", admitted)
                 assert await status(other) == 403
                 assert await status("forged") == 403
                 assert await status(None) == 401

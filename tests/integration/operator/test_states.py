@@ -8,9 +8,10 @@ import pytest
 from sidecars.custom_resources import NODESETS
 from sidecars.kube import CONFIG_MAPS, NODES, PODS
 from sidecars.policy.podstate import deadline_text
+from tests.integration.operator.test_references import until_quiet
 from tests.support.apiserver import WatchedNamespace, until
 
-pytestmark = pytest.mark.timeout(60, func_only=True)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 
 
 async def shown(world: WatchedNamespace, pod: str) -> dict[str, str]:
@@ -86,7 +87,7 @@ async def test_a_draining_pod_shows_why_and_until_when_and_nothing_is_written_af
     deadline = await until("a deadline", lambda: annotation(world, "slinky-1", "nodeset.slinky.slurm.net/pod-deadline"))
     assert deadline == deadline_text(started + 45 * 60)
     assert await annotation(world, "slinky-0", "nodeset.slinky.slurm.net/pod-deadline") is None
-    await asyncio.sleep(1)
+    await until_quiet()
     before = await world.versions()
     await asyncio.sleep(2)
     assert await world.versions() == before

@@ -44,13 +44,14 @@ def accepted(slurm: Slurm) -> dict[str, Any]:
     return condition(controller(slurm), "ConfigurationAccepted")
 
 
-def until_running(slurm: Slurm, seconds: float = 60) -> None:
-    """Wait until the newest configuration runs."""
+def until_running(slurm: Slurm, seconds: float = 90) -> None:
+    """Wait until the newest configuration runs: the operator has seen the last change, and slurmctld has it."""
 
     def look() -> bool:
         found = controller(slurm)
         return all(
-            condition(found, kind).get("status") == "True" for kind in ("ConfigurationAccepted", "ConfigurationRunning")
+            (it.get("status"), it.get("observedGeneration")) == ("True", found["metadata"]["generation"])
+            for it in (condition(found, kind) for kind in ("ConfigurationAccepted", "ConfigurationRunning"))
         )
 
     until("the configuration to run", look, seconds)

@@ -75,7 +75,9 @@ def running(kubernetes: Kubernetes, folder: Path) -> Iterator[Slurm]:
             found.worker(worker(index), *add)
     busybox = base64.b64encode(debian.program("busybox", "busybox-static").read_bytes()).decode()
     kubernetes.kubectl(
-        *("-n", found.namespace, "exec", "-i", worker(0), "-c", "slurmd", "--", "sh", "-c", _PUSH), stdin=busybox
+        *("-n", found.namespace, "exec", "-i", worker(0), "-c", "slurmd", "--", "sh", "-c", _PUSH),
+        stdin=busybox,
+        timeout=180,
     )
     yield found
     kubernetes.helm("uninstall", "slurm", "-n", found.namespace, "--ignore-not-found")

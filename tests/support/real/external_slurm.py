@@ -9,7 +9,7 @@ from tests.cluster.waiting import until
 from tests.support.real import outside
 
 ADDRESS = "127.0.0.1"
-_SECONDS = 30
+_SECONDS = 60
 
 
 class ExternalSlurm:

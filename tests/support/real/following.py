@@ -70,7 +70,7 @@ def recorded(kubernetes: Kubernetes) -> Iterator[Sizes]:
         environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
         process = subprocess.Popen(command, stdout=file, env=environment)
         try:
-            until("the watch to begin", lambda: Path(file.name).stat().st_size, 20)
+            until("the watch to begin", lambda: Path(file.name).stat().st_size, 60)
             yield Sizes(Path(file.name))
             assert process.poll() is None, "the watch has ended early"
         finally:
@@ -154,7 +154,7 @@ def follow_from_zero_and_back(slurm: Slurm, way: Way) -> float:
         narrow = slurm.submit(UNTIL_ENDED, "-N1", "--exclusive", "--no-requeue")
         until("both jobs to run", lambda: job_states(slurm, wide, narrow) == ["RUNNING"] * 2, 240)
         array = slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4")
-        until("the watch to have shown the size for both", lambda: sizes.all()[-1] == MOST, 30)
+        until("the watch to have shown the size for both", lambda: sizes.all()[-1] == MOST, 60)
         full = len(sizes.all())
 
         kill_each(slurm, way.victims, wide, narrow)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.support.real.harness import CommandError, Kubernetes, until
+from tests.support.real.harness import CommandError, Kubernetes, condition, until
 
 NAMESPACE = "tenant"
 _CONNECT = """
@@ -59,6 +59,12 @@ def foreign_pod(kubernetes: Kubernetes) -> Iterator[Foreign]:
 
 
 def address(kubernetes: Kubernetes, namespace: str, daemon: str) -> str:
-    """The address of a pod of a Slurm daemon."""
-    [pod, *_] = kubernetes.items("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={daemon}")
-    return str(pod["status"]["podIP"])
+    """The address of a pod of a Slurm daemon that is ready and stays."""
+
+    def look() -> str | None:
+        pods = kubernetes.items("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={daemon}")
+        staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        ready = [pod for pod in staying if condition(pod, "Ready").get("status") == "True"]
+        return str(ready[0]["status"]["podIP"]) if ready else None
+
+    return until(f"a pod of {daemon} to be ready", look, 90)

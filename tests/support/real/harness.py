@@ -31,7 +31,8 @@ def until(what: str, look: Callable[[], T | None], seconds: float, pause: float 
     while time.monotonic() < deadline:
         try:
             answer = look()
-        except CommandError as error:
+        except (CommandError, subprocess.TimeoutExpired) as error:
+            # A command that hangs, as one does in a pod that has just been replaced, is no answer; the deadline stays.
             last = error
         else:
             if answer:
@@ -179,7 +180,7 @@ class Slurm:
                 env={"KUBECONFIG": str(k8s.kubeconfig), "HOME": "/nonexistent"},
             )
             try:
-                until("the watch to begin", lambda: os.fstat(events.fileno()).st_size, 20)
+                until("the watch to begin", lambda: os.fstat(events.fileno()).st_size, 60)
                 yield watch
             finally:
                 process.terminate()

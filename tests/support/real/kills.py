@@ -1,10 +1,11 @@
-"""Ends what runs in a pod without a warning, as a crash or a full memory does."""
+"""Ends what runs in a pod without a warning, as a crash or a full memory does; and stops the operator."""
 
 import os
 import re
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tests.support.real.harness import Kubernetes, condition, until
 
@@ -33,10 +34,24 @@ def kill_processes(pod_uid: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
-    """Kill a pod's processes, and wait for its successor."""
+def stop_operator(kubernetes: Kubernetes) -> None:
+    """Scale the operator to zero; returns when it is gone, because one that is ending may still write."""
+    namespace, name = OPERATOR
+    kubernetes.kubectl("-n", namespace, "scale", "deployment", name, "--replicas=0")
     chosen = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={name}")
-    [pod] = kubernetes.items(*chosen)
+    until("the operator to be gone", lambda: not kubernetes.items(*chosen), 90)
+
+
+def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
+    """Kill the processes of the only pod, and wait for its successor."""
+    chosen = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={name}")
+
+    def only() -> dict[str, Any] | None:
+        found = kubernetes.items(*chosen)
+        return found[0] if len(found) == 1 else None
+
+    # Its predecessor may still be ending.
+    pod = until(f"one pod of {name}", only, 120)
     uid = pod["metadata"]["uid"]
     kill_processes(uid)
     # A kubelet waits longer before each start of the same container.

@@ -8,6 +8,7 @@ from typing import Any
 from tests.cluster.tools import tool
 from tests.support.real.harness import Kubernetes
 from tests.support.real.prometheus import image
+from tests.support.real.reached import until_reached
 
 NAMESPACE = "objects"
 ENDPOINT = f"http://store.{NAMESPACE}.svc.cluster.local:7070"
@@ -32,6 +33,7 @@ def running(kubernetes: Kubernetes) -> Iterator[None]:
         for item in (service, _deployment(image(kubernetes), programs)):
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
         kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/store", "--timeout=90s", timeout=100)
+        until_reached(kubernetes, NAMESPACE, "store", 7070, image(kubernetes))
         yield
     finally:
         kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=120)

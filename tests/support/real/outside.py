@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tests.cluster.cache import root
 from tests.cluster.images import trees
+from tests.support.real import ports
 
-PORT = 7817
+PORT = ports.HYBRID
 SLURM, NOBODY = 401, 65534
 
 _START = r"""

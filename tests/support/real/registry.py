@@ -10,6 +10,7 @@ from typing import Any
 from tests.cluster import debian
 from tests.support.real.harness import Kubernetes
 from tests.support.real.prometheus import image
+from tests.support.real.reached import until_reached
 
 NAMESPACE = "registry"
 HOST = f"registry.{NAMESPACE}.svc.cluster.local"
@@ -61,10 +62,8 @@ def running(kubernetes: Kubernetes) -> Iterator[Registry]:
             _deployment(image(kubernetes), programs),
         ):
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
-        address = kubernetes.get("-n", NAMESPACE, "service/registry")["spec"]["clusterIP"]
-        kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(_reached(image(kubernetes), address)))
-        for name in ("deploy/registry", "daemonset/reached"):
-            kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", name, "--timeout=90s", timeout=100)
+        kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/registry", "--timeout=90s", timeout=100)
+        until_reached(kubernetes, NAMESPACE, "registry", 5000, image(kubernetes))
         yield Registry(kubernetes)
     finally:
         kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=120)
@@ -110,28 +109,5 @@ def _deployment(image: str, programs: str) -> dict[str, Any]:
             "replicas": 1,
             "selector": {"matchLabels": _LABELS},
             "template": {"metadata": {"labels": _LABELS}, "spec": spec},
-        },
-    }
-
-
-def _reached(image: str, address: str) -> dict[str, Any]:
-    """A DaemonSet that is ready once every node reaches the Service: a ready pod is known to each kube-proxy later."""
-    labels = {"app": "reached"}
-    container = {
-        "name": "sleep",
-        "image": image,
-        "command": ["sleep", "infinity"],
-        "readinessProbe": {"tcpSocket": {"host": address, "port": 5000}, "periodSeconds": 1},
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "reached", "namespace": NAMESPACE},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
-            },
         },
     }

@@ -21,11 +21,11 @@ from sidecars.slurm.protocol import TOKEN_HEADER, Request
 from sidecars.slurm.records import Node, QueuedJob
 from sidecars.slurm.rest import Rest
 from sidecars.slurm.tokens import sign
-from tests.support.real import outside
+from tests.support.real import outside, ports
 
 T = TypeVar("T")
 
-ADDRESS, FIRST_PORT = "127.0.0.1", 7920
+ADDRESS, FIRST_PORT = "127.0.0.1", ports.SIMULATED
 WITHIN = 60.0
 SETTLED = 4
 """So many runs of the scheduler without a further job: backfill, whose interval is as long, has run as well."""

@@ -1,0 +1,23 @@
+"""Ports of the daemons that tests start as plain processes of this machine: ten for each file of tests.
+
+Two files run at a time, and any two may be those.
+"""
+
+(
+    HYBRID,
+    EXTERNAL_JOBS,
+    BRIDGE,
+    BRIDGE_RUN,
+    BRIDGE_SOAK,
+    BRIDGE_DEVICES,
+    BRIDGE_GUARD,
+    CHECK_JOBS,
+    FIRST_MINUTES,
+    TOPOLOGY,
+    RESERVATIONS,
+    SSH,
+    JAIL,
+) = range(7830, 7960, 10)
+
+SIMULATED = 7960
+"""And the following ones: two for each number of `simulated_nodes.running`."""

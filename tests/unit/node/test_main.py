@@ -188,12 +188,12 @@ def test_sigterm_ends_the_process_after_the_record_is_deleted(tmp_path: Path, sl
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as role:
-        deadline = time.monotonic() + 8
+        deadline = time.monotonic() + 15
         while not (tmp_path / "record").exists():
             assert time.monotonic() < deadline, "no word about the record"
             assert role.poll() is None
         role.send_signal(signal.SIGTERM)
-        output, _ = role.communicate(timeout=5)
+        output, _ = role.communicate(timeout=12)
     assert role.returncode == 0, output
     assert output == "node: deleted the record\n"
     about_it = [asked for asked in slurmrestd.asked if asked.endswith("w-0")]

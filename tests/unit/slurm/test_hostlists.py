@@ -87,7 +87,7 @@ def test_an_expression_that_would_take_for_ever_is_refused_at_once(expression: s
     started = time.monotonic()
     with pytest.raises(HostlistError):
         expand(expression)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a[1]", "a b", "a\n", "a\0"])

@@ -195,7 +195,7 @@ def ended(folder: Path) -> bool:
 def test_a_check_that_does_not_end_in_time_fails_and_says_where(hung: Worker, tmp_path: Path) -> None:
     start = time.monotonic()
     ran = hung.run()
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 20
     assert (ran.status, ran.output) == (1, f"{OWN}stuck: no answer within 1 s, looking at /home\n")
     pid = int((tmp_path / "state/mine").read_text())
     until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "its end")
@@ -292,7 +292,7 @@ def test_an_nvidia_smi_that_hangs_costs_one_check_and_no_more(gpus: Worker) -> N
     gpus.stub("nvidia-smi", "#!/bin/sh\nexec sleep 60\n")
     start = time.monotonic()
     gpus.run()
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 20
     assert gpus.reason == f"{OWN}gpu-answers: no answer within 1 s"
 
 

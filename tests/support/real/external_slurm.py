@@ -5,6 +5,7 @@ import secrets
 import subprocess
 from pathlib import Path
 
+from tests.cluster.waiting import until
 from tests.support.real import outside
 
 ADDRESS = "127.0.0.1"
@@ -56,6 +57,7 @@ class ExternalSlurm:
     def scontrol(self, *words: str, user: str = "root") -> subprocess.CompletedProcess[str]:
         """Run scontrol, as an administrator by default."""
         _, process = self._running["slurmctld"]
+        until(lambda: bool(outside.children(process.pid)), "slurmctld to start", _SECONDS)
         [child] = outside.children(process.pid)
         command = ["chroot", f"--userspec={user}", f"/proc/{child}/root", "scontrol", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)

@@ -207,6 +207,8 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
 
 def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restarts(accounted: Slurm) -> None:
     accounted.login("sacctmgr", "-i", "add", "account", "theirs", "fairshare=7")
+    # Daemons that the test before has started again answer before they are ready.
+    until("all pods to be ready", lambda: len(upgrading.uids(accounted)) == len(upgrading.IMAGES), 120)
     before = upgrading.uids(accounted)
     declared = {
         "accounts": {"lasers": {"fairshare": 3, "limits": {"MaxJobs": 9}}},

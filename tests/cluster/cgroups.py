@@ -111,7 +111,7 @@ def kill(hierarchies: Hierarchies, group: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         return not left
 
-    until(none_left, f"the processes of cgroup {group} to be gone", 30, pause=0.05)
+    until(none_left, f"the processes of cgroup {group} to be gone", 60, pause=0.05)
 
 
 def remove(hierarchies: Hierarchies, group: str) -> None:
@@ -124,7 +124,7 @@ def remove(hierarchies: Hierarchies, group: str) -> None:
                     path.rmdir()
             return not top.exists()
 
-        until(gone, f"cgroup {hierarchy / group} to be empty", 15, pause=0.05)
+        until(gone, f"cgroup {hierarchy / group} to be empty", 60, pause=0.05)
 
 
 def _tree(top: Path) -> Iterator[Path]:

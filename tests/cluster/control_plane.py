@@ -3,7 +3,9 @@
 The local cluster stands on it, and tests start one of their own on free ports in a folder of their own.
 """
 
+import contextlib
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -24,6 +26,10 @@ from tests.cluster.waiting import until
 
 # What goes through from the environment of whoever starts a daemon: how to reach the outside, and nothing else.
 _PASSED = ("HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
+
+_FIRST, _EACH, _PROCESSES = 20_000, 1_000, 10
+_GIVEN = itertools.count(os.getpid())
+"""See `free_ports`."""
 
 
 def daemon_environment(*folders: Path) -> dict[str, str]:
@@ -285,16 +291,21 @@ class ControlPlane:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of the loopback address that nobody uses at this moment."""
-    held = []
-    try:
-        for _ in range(count):
-            held.append(socket.socket())
-            held[-1].bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
+    """TCP ports of the loopback address that nobody uses at this moment, and that nobody else is given until later.
+
+    The kernel gives none of them to those that ask for any port: before its daemon binds one, seconds may pass. Each
+    process of pytest-xdist has a range of its own.
+    """
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = _FIRST + _EACH * (process % _PROCESSES)
+    found: list[int] = []
+    for number in itertools.islice(_GIVEN, _EACH):
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", first + number % _EACH))
+            found.append(first + number % _EACH)
+        if len(found) == count:
+            return found
+    raise ClusterError(f"fewer than {count} of {_EACH} ports from {first} on are free")
 
 
 def decoded(answer: tuple[int, bytes]) -> dict[str, object]:

@@ -94,7 +94,7 @@ class Network:
         if device in links():
             # A link whose other end lies in a namespace that is just being torn down may vanish meanwhile.
             succeeds(["ip", "link", "delete", device])
-            until(lambda: device not in links(), f"network device {device} to be gone", 15)
+            until(lambda: device not in links(), f"network device {device} to be gone", 60)
 
     def _rules(self) -> list[list[str]]:
         """Table, chain and rule of what lets the nodes' packets through a host that is closed, and to the outside."""

@@ -88,7 +88,7 @@ class Node:
                 self.plane.daemon(f"{name}-{self.number}", []).stop()
         pid = holder.pid()
         ready = Path(f"/proc/{pid}/root/run/ready")
-        until(lambda: holder.pid() is None or ready.exists(), f"the namespaces of {self.name}", 20, holder.last_words)
+        until(lambda: holder.pid() is None or ready.exists(), f"the namespaces of {self.name}", 60, holder.last_words)
         if pid is None or holder.pid() is None:
             raise ClusterError(f"the namespaces of {self.name} can't be made; {holder.last_words()}")
         network.join(self.number, pid)

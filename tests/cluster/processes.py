@@ -93,7 +93,7 @@ class Daemon:
     def kill(self) -> None:
         """End it at once."""
         self.signal(signal.SIGKILL)
-        until(lambda: self._pid(None) is None, f"{self.name} to be gone", 10)
+        until(lambda: self._pid(None) is None, f"{self.name} to be gone", 60)
         (self.folder / f"{self.name}.json").unlink(missing_ok=True)
 
     def last_words(self) -> str:

@@ -93,7 +93,7 @@ def test_a_restart_of_slurmdbd_loses_no_job_and_no_archive(accounted: Slurm) -> 
     names = [f"meanwhile-{number}" for number in range(3)]
     for name in names:
         accounted.login("srun", "-J", name, "true")
-    until("slurmdbd to be back", lambda: slurmdbd(accounted) not in {"", before} or None, 60)
+    until("slurmdbd to be back", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
     assert "of-former-slurmdbd" in accounted.kubernetes.kubectl(*inside, "ls", folder).split()
 
     def known() -> bool | None:
@@ -114,7 +114,7 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
     patch = f'{{"data":{{"password":"{data}"}}}}'
     kubectl("-n", accounted.namespace, "patch", "secret", "slurm-mariadb", "-p", patch)
     accounted.login("srun", "-J", "rotated", "true")
-    until("slurmdbd to be replaced", lambda: slurmdbd(accounted) not in {"", before} or None, 60)
+    until("slurmdbd to be replaced", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
     until(
         "the job of the meantime to be in the database",
         lambda: accounts(accounted).get("rotated", ("", ""))[1] == "COMPLETED" or None,
@@ -165,7 +165,7 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     kubectl(*here, "create", "job", "backup-now", "--from=cronjob/slurm-backup")
     # slurmctld writes all of its state when it ends, or five minutes after its first start. The backup waits for that.
     kubectl(*here, "delete", "pod", "slurm-controller-0")
-    until("slurmctld to be back", lambda: accounted.job(held)["JobState"] == "PENDING", 60)
+    until("slurmctld to be back", lambda: accounted.job(held)["JobState"] == "PENDING", 120)
     until_job(accounted, "backup-now", "Complete")
     logs = kubectl(*here, "logs", "job/backup-now", "--all-containers")
     assert "database.sql.gz" in logs
@@ -193,10 +193,10 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     kubectl(*here, "scale", "statefulset", *daemons, "--replicas=1")
     kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=1")
 
-    until("slurmctld to answer", lambda: accounted.job(held)["JobState"] == "PENDING", 90)
+    until("slurmctld to answer", lambda: accounted.job(held)["JobState"] == "PENDING", 120)
     assert str(lost) not in accounted.login("squeue", "--noheader", "--format=%i").split()
     assert accounted.job(running)["JobState"] == "RUNNING"
-    until("slurmdbd to be back", lambda: slurmdbd(accounted) or None, 60)
+    until("slurmdbd to be back", lambda: slurmdbd(accounted) or None, 120)
     known = accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
     assert "physics" in known
     assert "chemistry" not in known
@@ -207,6 +207,8 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
 
 def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restarts(accounted: Slurm) -> None:
     accounted.login("sacctmgr", "-i", "add", "account", "theirs", "fairshare=7")
+    # Daemons that the test before has started again answer before they are ready.
+    until("all pods to be ready", lambda: len(upgrading.uids(accounted)) == len(upgrading.IMAGES), 120)
     before = upgrading.uids(accounted)
     declared = {
         "accounts": {"lasers": {"fairshare": 3, "limits": {"MaxJobs": 9}}},

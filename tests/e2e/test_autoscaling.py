@@ -138,8 +138,8 @@ def by_adapter(slurm: Slurm) -> Iterator[Way]:
         )
         for it in objects:
             kubernetes.kubectl("create", "-f", "-", stdin=it)
-        rollout = ("rollout", "status", f"deploy/{ADAPTER}", "--timeout=60s")
-        kubernetes.kubectl("-n", prometheus.NAMESPACE, *rollout, timeout=70)
+        rollout = ("rollout", "status", f"deploy/{ADAPTER}", "--timeout=120s")
+        kubernetes.kubectl("-n", prometheus.NAMESPACE, *rollout, timeout=130)
         yield Way(
             (SLURMCTLD, ("slurm", EXPORTER), PROMETHEUS, OPERATOR),
             Source("deployment", "prometheus", PROMETHEUS),

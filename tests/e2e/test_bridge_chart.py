@@ -36,6 +36,8 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
         kubectl("label", "namespace", TENANT, "slurm-bridge=managed")
         kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}=true")
         until("the external node", lambda: slurm.nodes().get(name) == "idle", 60)
+        # Its pod is ready; the API server may not reach it yet, and refuses pods until then.
+        until("the webhook to add the gate", lambda: bridge.GATE in create(slurm, "tried", dry_run="server"), 60)
         yield name
         kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}-")
         until("the bridge to delete the external node", lambda: name not in slurm.nodes(), 60)
@@ -54,8 +56,8 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
         until_running(slurm)
 
 
-def create(slurm: Slurm, name: str, *gates: str) -> None:
-    """A pod of the tenant that sleeps."""
+def create(slurm: Slurm, name: str, *gates: str, dry_run: str = "none") -> str:
+    """A pod of the tenant that sleeps, as JSON."""
     operator = slurm.kubernetes.get("-n", "slinky", "deployment", "slurm-operator")
     image = operator["spec"]["template"]["spec"]["containers"][0]["image"]
     requests = {"cpu": "100m", "memory": "32Mi"}
@@ -70,7 +72,8 @@ def create(slurm: Slurm, name: str, *gates: str) -> None:
             "containers": [sleep],
         },
     }
-    slurm.kubernetes.kubectl("-n", TENANT, "create", "-f", "-", stdin=json.dumps(pod))
+    words = ("create", f"--dry-run={dry_run}", "--output=json", "-f", "-")
+    return slurm.kubernetes.kubectl("-n", TENANT, *words, stdin=json.dumps(pod))
 
 
 def queue(slurm: Slurm) -> list[str]:

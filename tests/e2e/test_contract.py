@@ -43,8 +43,11 @@ def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
 
     def alone() -> dict[str, Any] | None:
         restapi = kubernetes.get("-n", namespace, "restapis.slinky.slurm.net", "slurm")
-        rolled = kubernetes.get("-n", namespace, "deployment", "slurm-restapi")
-        if unready(restapi) or rolled["status"].get("observedGeneration") != rolled["metadata"]["generation"]:
+        deployment = kubernetes.get("-n", namespace, "deployment", "slurm-restapi")
+        status = deployment["status"]
+        counts = [status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")]
+        seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
+        if unready(restapi) or not seen or counts != [1, 1, 1]:
             return None
         pods = kubernetes.items("-n", namespace, "pods", "-l", "app.kubernetes.io/name=slurmrestd")
         return pods[0] if len(pods) == 1 and condition(pods[0], "Ready").get("status") == "True" else None
@@ -61,7 +64,7 @@ def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
     }
     kubernetes.kubectl("-n", namespace, "apply", "-f", "-", stdin=json.dumps(policy))
     # A changed configuration may just have replaced it.
-    return f"http://{until('one slurmrestd to be ready', alone, 60)['status']['podIP']}:6820"
+    return f"http://{until('one slurmrestd to be ready', alone, 90)['status']['podIP']}:6820"
 
 
 def jwt_key(kubernetes: Kubernetes, namespace: str) -> bytes:

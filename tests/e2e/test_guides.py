@@ -106,7 +106,7 @@ def test_slurmctld_continues_from_a_backup_while_a_job_runs_on(guided: Slurm) ->
     restore(kubernetes, saved)
     start_slurmctld(kubernetes)
 
-    until("slurmctld to answer", lambda: guided.job(waiting)["JobState"] == "PENDING", 60)
+    until("slurmctld to answer", lambda: guided.job(waiting)["JobState"] == "PENDING", 120)
     assert guided.job(running)["JobState"] == "RUNNING"
     assert str(lost) not in guided.login("squeue", "--noheader", "--format=%i").split()
     assert {name: pod["metadata"]["uid"] for name, pod in guided.pods().items()} == pods

@@ -58,7 +58,7 @@ def hybrid(kubernetes: Kubernetes, slurm: Slurm, tmp_path: Path) -> Iterator[Kub
             until(
                 "the workers of the outside slurmctld to be gone",
                 lambda: not kubernetes.items("-n", NAMESPACE, "nodesets.slinky.slurm.net"),
-                60,
+                120,
             )
             kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 

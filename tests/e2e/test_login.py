@@ -87,7 +87,7 @@ def test_keys_and_settings_change_while_a_login_stays_open(loginset: Slurm) -> N
         return None
 
     until("the first key to be refused", refused, WITHIN)
-    out, _ = session.communicate("a word\n", timeout=20)
+    out, _ = session.communicate("a word\n", timeout=60)
     assert out == "got a word\n"
     [after] = pods(loginset.kubernetes)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]

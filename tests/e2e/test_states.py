@@ -89,7 +89,8 @@ def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(
         for machine in machines:
             pool.kubernetes.kubectl("uncordon", machine)
         until("the other worker to be idle", lambda: pool.nodes()["slinky-0"] == "idle", 60)
-        assert (pool.nodes()["slinky-1"], reason(pool, "slinky-1")) == ("down", "bad disk")
+        until("slinky-1 to be drained no more", lambda: pool.nodes()["slinky-1"] == "down", 60)
+        assert reason(pool, "slinky-1") == "bad disk"
 
         before = uids(pool)
         change(pool, slurmd=marked(f"down-{time.time()}"))

@@ -231,7 +231,7 @@ def test_a_job_outlives_that_its_cluster_is_taken_over_from_schedmds_operator(
     def replaced() -> bool:
         return uid(kubernetes, "pod", "slinky-0") != pods["slinky-0"] and node(kubernetes) == "idle"
 
-    until("a worker of this operator", replaced, 90)
+    until("a worker of this operator", replaced, 180)
     # slurmctld has continued with its state.
     assert int(complete(kubernetes, "true")) == int(held.number) + 1
 

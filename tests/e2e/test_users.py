@@ -60,6 +60,11 @@ def peopled(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempP
 
         until(f"{kind} {name} to be Ready", ready, 120)
     found.until_idle(1)
+    # slurmctld and slurmrestd start anew once slurmdbd is ready; with it, slurmrestd serves more than slurmctld's part.
+    path = "jsonpath={.spec.template.spec.containers[*].args}"
+    args = ("-n", found.namespace, "get", "deployment", "slurm-restapi", "-o", path)
+    until("slurmrestd to serve slurmdbd", lambda: "openapi/slurmctld" not in kubernetes.kubectl(*args), 120)
+    slurmrestd(kubernetes, found.namespace)
     yield found
     kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
     kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")

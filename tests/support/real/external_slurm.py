@@ -46,10 +46,8 @@ class ExternalSlurm:
     def kill(self, name: str) -> None:
         """End it without a warning; it is gone afterwards."""
         if name in self._running:
-            stack, process = self._running.pop(name)
-            children = _children(process.pid)
+            stack, _ = self._running.pop(name)
             stack.close()
-            until(lambda: not any(Path(f"/proc/{it}").exists() for it in children), f"{name} to be gone", _SECONDS)
 
     def close(self) -> None:
         """End both."""
@@ -59,7 +57,8 @@ class ExternalSlurm:
     def scontrol(self, *words: str, user: str = "root") -> subprocess.CompletedProcess[str]:
         """Run scontrol, as an administrator by default."""
         _, process = self._running["slurmctld"]
-        [child] = _children(process.pid)
+        until(lambda: bool(outside.children(process.pid)), "slurmctld to start", _SECONDS)
+        [child] = outside.children(process.pid)
         command = ["chroot", f"--userspec={user}", f"/proc/{child}/root", "scontrol", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
 
@@ -67,9 +66,3 @@ class ExternalSlurm:
         """What it has logged."""
         path = self._home / name / "log"
         return path.read_text(errors="replace") if path.exists() else ""
-
-
-def _children(pid: int) -> list[str]:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return []

@@ -49,6 +49,9 @@ def foreign_pod(kubernetes: Kubernetes) -> Iterator[Foreign]:
     }
     kubernetes.kubectl("create", "namespace", NAMESPACE)
     try:
+        # Without it, the API server refuses pods.
+        account = ("-n", NAMESPACE, "get", "serviceaccount", "default", "--output=name")
+        until("the namespace to have its account", lambda: kubernetes.kubectl(*account), 60)
         kubernetes.kubectl("-n", NAMESPACE, "create", "-f", "-", stdin=json.dumps(pod))
         foreign = Foreign(kubernetes)
         phase = ("-n", NAMESPACE, "get", "pod", "tenant", "-o", "jsonpath={.status.phase}")

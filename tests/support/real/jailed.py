@@ -16,7 +16,7 @@ ADDRESS = "127.0.0.1"
 VOLUME = "/var/lib/slurm-jail"
 PLUGIN = "/usr/local/lib/slurm-containers/slurm_jail.so"
 USER = 2001
-_SECONDS = 60
+_SECONDS = 120
 
 _NODE = """\
 NodeName={node} NodeHostname={host} NodeAddr={address} CPUs=1 State=UNKNOWN

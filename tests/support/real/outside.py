@@ -3,11 +3,12 @@
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.cluster.cache import root
 from tests.cluster.images import trees
+from tests.cluster.waiting import until
 from tests.support.real import ports
 
 PORT = ports.HYBRID
@@ -69,7 +70,7 @@ def daemon(
     """`command` as `user` in the image's own files, with these `files` in /etc/slurm, until the end.
 
     Needs root: it mounts, in a mount namespace that ends with it. Its log is in `home`/log. What it writes stays in
-    `home`, for the next one there. The process given is the parent of the daemon.
+    `home`, for the next one there. The process given is the parent of the daemon, which is gone after the block.
     """
     for folder in ("root", "upper", "work", "etc"):
         (home / folder).mkdir(parents=True, exist_ok=True)
@@ -85,8 +86,29 @@ def daemon(
         try:
             yield process
         finally:
+            first = children(process.pid)
             process.kill()
             process.wait()
+            # The first process of the namespace ends after all others, and their ports are free.
+            until(lambda: not any(map(_runs, first)), f"{command[0]} to be gone", 60)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that it has started; none when it is gone."""
+    with suppress(OSError):
+        return [int(it) for it in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _runs(pid: int) -> bool:
+    """Whether a thread of it has not ended. A process that has can stay for a while, until it is waited for."""
+    threads = Path(f"/proc/{pid}/task")
+    states = []
+    with suppress(OSError):
+        for thread in list(threads.iterdir()):
+            with suppress(OSError):
+                states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return not set(states) <= {"Z", "X"}
 
 
 @contextmanager

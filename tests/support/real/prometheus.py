@@ -132,7 +132,7 @@ def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> It
         }
         for item in (config_map, service, _deployment(image(kubernetes), str(binary.parent))):
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
-        kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/prometheus", "--timeout=60s", timeout=70)
+        kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/prometheus", "--timeout=120s", timeout=130)
         found = Prometheus(kubernetes)
         until("Prometheus to answer", lambda: found.query("vector(1)"), 60)
         yield found

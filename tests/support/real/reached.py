@@ -7,7 +7,7 @@ from tests.support.real.harness import Kubernetes
 
 
 def until_reached(kubernetes: Kubernetes, namespace: str, service: str, port: int, image: str) -> None:
-    """Wait until every node reaches the Service at this port. Leaves a DaemonSet `reached` in the namespace."""
+    """Wait until every node reaches the Service at this port. A DaemonSet `reached` stays in the namespace."""
     address = kubernetes.get("-n", namespace, "service", service)["spec"]["clusterIP"]
     manifest = json.dumps(_daemon_set(namespace, image, address, port))
     kubernetes.kubectl("create", "--filename=-", stdin=manifest)

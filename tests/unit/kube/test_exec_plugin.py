@@ -41,7 +41,7 @@ print(json.dumps({
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - other processes bring it about
             await asyncio.sleep(0.01)
 
@@ -144,7 +144,8 @@ async def test_a_plugin_that_never_answers_is_ended_and_named_and_holds_up_nothi
 ) -> None:
     path = plugin(tmp_path, NEVER_ANSWERING[how])
     silent = load_credentials(path)
-    silent.plugin_deadline = 2
+    # Two Pythons start meanwhile.
+    silent.plugin_deadline = 6
     requests = [asyncio.create_task(silent.access()) for _ in range(5)]
     await until((tmp_path / "processes").exists)
     (tmp_path / "other").mkdir()
@@ -154,9 +155,9 @@ async def test_a_plugin_that_never_answers_is_ended_and_named_and_holds_up_nothi
     begun = time.monotonic()
     outcomes = await asyncio.gather(*requests, return_exceptions=True)
     # All of them have waited for the same one.
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 15
     assert {(type(outcome), str(outcome)) for outcome in outcomes} == {
-        (CredentialsError, f"kubeconfig {path}: user 'c': exec plug-in {sys.executable!r} gave no answer within 2 s")
+        (CredentialsError, f"kubeconfig {path}: user 'c': exec plug-in {sys.executable!r} gave no answer within 6 s")
     }
     await until(lambda: none_left(tmp_path))
 

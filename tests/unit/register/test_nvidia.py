@@ -228,7 +228,7 @@ def test_a_driver_that_hangs_is_left_behind() -> None:
     start = time.monotonic()
     with pytest.raises(UnreadableError, match="the driver hangs"):
         apart(hangs, 0.2)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
 
 
 def test_a_library_that_crashes_takes_nobody_along() -> None:
@@ -264,7 +264,7 @@ def test_the_next_source_is_asked_when_one_fails_and_all_complaints_are_kept() -
 def test_all_sources_share_one_deadline() -> None:
     start = time.monotonic()
     found = Nvidia({}, sources=[Source("a", hangs), Source("b", hangs)], seconds=0.2).find()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert found.devices == ()
     assert found.complaints == ("a: no answer within 0 s: the driver hangs", "b: not asked: no time is left")
 

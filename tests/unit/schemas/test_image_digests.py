@@ -282,7 +282,7 @@ def test_a_registry_that_does_not_answer_in_time_is_an_error(registry: Registry)
     started = time.monotonic()
     with pytest.raises(LockError, match=r"sidecars:1.2.3: the registry .* no usable answer: timed out. Check"):
         registry_digest(Image(registry.address, "sidecars", "1.2.3"), seconds=0.1)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
 
 
 def test_a_registry_that_does_not_listen_is_an_error(registry: Registry) -> None:

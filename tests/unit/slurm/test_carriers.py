@@ -188,7 +188,7 @@ async def test_an_answer_that_does_not_come_in_time_is_given_up(server: Server, 
     error = await failure(server.call(protocol.get_nodes(), timeout=0.2))
     assert isinstance(error, Unreachable)
     assert "0.2 s" in str(error)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 15
 
 
 @contextlib.asynccontextmanager
@@ -225,7 +225,7 @@ async def test_an_answer_that_trickles_in_is_given_up_in_time(server: Server) ->
     started = time.monotonic()
     async with listening(trickle) as url:
         error = await failure(server.carrier(url)(protocol.ping(), timeout=0.3))
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 15
     assert isinstance(error, Unreachable)
 
 

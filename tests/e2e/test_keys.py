@@ -35,7 +35,9 @@ def until_says(slurm: Slurm, reason: str, words: str, seconds: float) -> None:
 def said(slurm: Slurm) -> Iterator[Callable[[], list[str]]]:
     """Reason and message of the condition SlurmKey, and each that follows: a watch misses none between two looks."""
     kubernetes = slurm.kubernetes
-    text = 'jsonpath={range .status.conditions[?(@.type=="SlurmKey")]}{.reason} {.message}{"\\n"}{end}'
+    # Without `range`: kubectl would print the first object of a watch only.
+    found = '.status.conditions[?(@.type=="SlurmKey")]'
+    text = f'jsonpath={{{found}.reason}} {{{found}.message}}{{"\\n"}}'
     words = ("-n", "slurm", "get", "controllers.slinky.slurm.net", "slurm", "--watch", "-o", text)
     with tempfile.NamedTemporaryFile("w") as file:
         environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}

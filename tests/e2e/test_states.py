@@ -355,10 +355,11 @@ def test_no_job_fails_while_the_operator_is_killed_at_random_whatever_it_is_doin
             until("two workers", lambda: set(pool.nodes()) == {"slinky-0", "slinky-1"}, 180)
             phase("ScheduledUpdate")
             before = uids(pool)
-            start = datetime.fromtimestamp(time.time() + 12, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            # Until then, an operator has to live long enough to create the reservation.
+            start = datetime.fromtimestamp(time.time() + 40, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             strategy = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": start, "duration": "10m"}}
             change(pool, updateStrategy=strategy, slurmd=marked(f"scheduled-{start}"))
-            until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 180)
+            until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 240)
             change(pool, updateStrategy={"type": "RollingUpdate", "scheduledUpdate": None})
         assert len(killed) >= 5
     ended = {"COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "REQUEUED"}

@@ -22,9 +22,6 @@ from sidecars.workloads.resources import Controller
 
 log = logging.getLogger(__name__)
 
-RECONFIGURE_SECONDS = 75.0
-"""slurmctld answers when it has read its whole configuration."""
-
 
 async def read(cluster: Cluster, name: str, now: float) -> Live:
     """What slurmdbd and slurmctld have, for the Slurm cluster of that name. Raises SlurmError."""
@@ -62,7 +59,7 @@ async def look_up_users(cluster: Cluster, key: Key, users: Sequence[str]) -> Non
     Asked once: should it not answer, it looks them up within an hour on its own.
     """
     try:
-        await cluster.client.call(protocol.reconfigure(), timeout=RECONFIGURE_SECONDS)
+        await cluster.client.call(protocol.reconfigure(), timeout=protocol.RECONFIGURE_SECONDS)
     except SlurmError as error:
         log.warning("Controller %s/%s: users %s: no answer to the reconfigure: %s", *key, listed(users), error)
     else:

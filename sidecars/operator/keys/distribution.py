@@ -29,9 +29,6 @@ log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
 
-ANSWER_SECONDS = 75.0
-"""For a reconfigure. slurmctld answers when it has read its whole configuration."""
-
 
 @dataclass(slots=True)
 class Distribution:
@@ -157,7 +154,7 @@ async def _ask(runtime: Runtime, distribution: Distribution, key: Key, settling:
         return "no RestApi serves this Controller, by which slurmctld could have all daemons read them"
     if distribution.request is None:
         request, wake = protocol.reconfigure(), partial(runtime.queues.controllers.add, key)
-        send = cluster.client.call(request, timeout=ANSWER_SECONDS)
+        send = cluster.client.call(request, timeout=protocol.RECONFIGURE_SECONDS)
         distribution.request = PendingRequest(str(request), send, cluster.poller.now, wake)
     try:
         await distribution.request.outcome(patience=0.0)

@@ -54,7 +54,13 @@ from sidecars.slurm.protocol.reservations import (
     get_reservations,
     save_reservation,
 )
-from sidecars.slurm.protocol.slurmctld import ping, reconfigure, select_type_parameters, slurmctld_start
+from sidecars.slurm.protocol.slurmctld import (
+    RECONFIGURE_SECONDS,
+    ping,
+    reconfigure,
+    select_type_parameters,
+    slurmctld_start,
+)
 from sidecars.slurm.protocol.usage import (
     get_job_usage,
     get_licenses,
@@ -66,6 +72,7 @@ from sidecars.slurm.protocol.usage import (
 __all__ = [
     "JOBS",
     "ONE_NODES_FAULT",
+    "RECONFIGURE_SECONDS",
     "STATUS_NO_SUCH_ENDPOINT",
     "TOKEN_HEADER",
     "UNLIMITED",

@@ -4,6 +4,9 @@ from sidecars.slurm.protocol.fields import Fields
 from sidecars.slurm.protocol.request import Request, nothing
 from sidecars.slurm.records import Ping
 
+RECONFIGURE_SECONDS = 75.0
+"""For `reconfigure`: slurmctld answers when it has read its whole configuration."""
+
 
 def ping() -> Request[tuple[Ping, ...]]:
     """Whether each slurmctld of the configuration answers slurmrestd. Cheap, even when none does."""

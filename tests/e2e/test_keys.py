@@ -2,14 +2,11 @@
 
 import base64
 import json
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from tests.support.real.harness import Slurm, condition, until
+from tests.support.real.harness import Slurm, condition, until, watched
 
 CTLD = "slurm-controller-0"
 NEW = bytes(range(1, 201))
@@ -34,22 +31,11 @@ def until_says(slurm: Slurm, reason: str, words: str, seconds: float) -> None:
 @contextmanager
 def said(slurm: Slurm) -> Iterator[Callable[[], list[str]]]:
     """Reason and message of the condition SlurmKey, and each that follows: a watch misses none between two looks."""
-    kubernetes = slurm.kubernetes
     # Without `range`: kubectl would print the first object of a watch only.
     found = '.status.conditions[?(@.type=="SlurmKey")]'
     text = f'jsonpath={{{found}.reason}} {{{found}.message}}{{"\\n"}}'
-    words = ("-n", "slurm", "get", "controllers.slinky.slurm.net", "slurm", "--watch", "-o", text)
-    with tempfile.NamedTemporaryFile("w") as file:
-        environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
-        process = subprocess.Popen([str(kubernetes.kubectl_path), *words], stdout=file, env=environment)
-        path = Path(file.name)
-        try:
-            until("the watch to begin", lambda: path.stat().st_size, 60)
-            yield lambda: path.read_text(encoding="utf-8").splitlines()
-            assert process.poll() is None, "the watch has ended early"
-        finally:
-            process.terminate()
-            process.wait()
+    with watched(slurm.kubernetes, "-n", "slurm", "controllers.slinky.slurm.net", "slurm", "-o", text) as path:
+        yield lambda: path.read_text(encoding="utf-8").splitlines()
 
 
 def patch(slurm: Slurm, **changes: Any) -> None:

@@ -1,7 +1,5 @@
 """A NodeSet that follows its queue while what it needs for that is killed, whatever scales it."""
 
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.support.real.configuration import until_saved
-from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until, watched
 from tests.support.real.kills import SLURMRESTD, kill
 
 TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
@@ -65,17 +63,8 @@ class Sizes:
 @contextmanager
 def recorded(kubernetes: Kubernetes) -> Iterator[Sizes]:
     """A watch, so that no size is missed between two looks."""
-    command = [str(kubernetes.kubectl_path), "get", *TARGET, "--watch", "-o", 'jsonpath={.spec.replicas}{"\\n"}']
-    with tempfile.NamedTemporaryFile("w") as file:
-        environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
-        process = subprocess.Popen(command, stdout=file, env=environment)
-        try:
-            until("the watch to begin", lambda: Path(file.name).stat().st_size, 60)
-            yield Sizes(Path(file.name))
-            assert process.poll() is None, "the watch has ended early"
-        finally:
-            process.terminate()
-            process.wait()
+    with watched(kubernetes, *TARGET, "-o", 'jsonpath={.spec.replicas}{"\\n"}') as path:
+        yield Sizes(path)
 
 
 def turns(sizes: Iterable[int]) -> int:

@@ -189,6 +189,23 @@ class Slurm:
                 watch.read(events.read())
 
 
+@contextmanager
+def watched(kubernetes: Kubernetes, *words: str) -> Iterator[Path]:
+    """A file to which `kubectl get` with these words writes at first and after each change: it misses none."""
+    command = [str(kubernetes.kubectl_path), "get", *words, "--watch"]
+    with tempfile.NamedTemporaryFile("w") as file:
+        environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
+        process = subprocess.Popen(command, stdout=file, env=environment)
+        path = Path(file.name)
+        try:
+            until("the watch to begin", lambda: path.stat().st_size, 60)
+            yield path
+            assert process.poll() is None, "the watch has ended early"
+        finally:
+            process.terminate()
+            process.wait()
+
+
 class PodWatch:
     """`history`: the pods as they were at first and after each change, in the API server's order.
 

@@ -127,6 +127,15 @@ async def test_a_node_with_a_pod_is_drained_while_its_slurmd_has_not_answered_fo
     assert world.pod()["spec"]["nodeName"] == "bare"
 
 
+async def drained_and_lost(world: World) -> None:
+    """The pod p ends on the node w0, which is lost when the bridge has drained it."""
+    await bound(world)
+    terminates(world)
+    world.slurm.node_silence("w0")
+    await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
+    world.slurm.node_vanish("w0")
+
+
 async def test_a_node_that_was_drained_and_lost_is_in_service_again_after_its_pod_is_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,11 +145,7 @@ async def test_a_node_that_was_drained_and_lost_is_in_service_again_after_its_po
     worker(world)
     world.kube.put(PODS, bounded())
     async with world.bridge():
-        await bound(world)
-        terminates(world)
-        world.slurm.node_silence("w0")
-        await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
-        world.slurm.node_vanish("w0")
+        await drained_and_lost(world)
         world.slurm.node_responds("w0")
         assert world.slurm.nodes["w0"].base == "DOWN"
         world.kube.remove(PODS, "team", "p")
@@ -156,11 +161,7 @@ async def test_the_drain_of_a_worker_that_vanishes_ends_with_the_pod(
     worker(world)
     world.kube.put(PODS, bounded())
     async with world.bridge():
-        await bound(world)
-        terminates(world)
-        world.slurm.node_silence("w0")
-        await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
-        world.slurm.node_vanish("w0")
+        await drained_and_lost(world)
         world.kube.remove(PODS, "slurm", "w0")
         await passes(world)
         assert "DRAIN" in world.slurm.nodes["w0"].flags

@@ -38,10 +38,8 @@ WAYS = {
 
 
 @pytest.fixture
-def pool(slurm: Slurm) -> Iterator[Slurm]:
-    """Eight workers on three machines, and the two of before afterwards."""
-    slurm.scale(WORKERS)
-    slurm.until_idle(WORKERS)
+def two_afterwards(slurm: Slurm) -> Iterator[Slurm]:
+    """The two workers of before, and two of the same names afterwards."""
     yield slurm
     # Which two are left is chance, and Slurm may believe for a while in a job of one that was killed.
     slurm.login("scancel", "--user=root")
@@ -49,6 +47,14 @@ def pool(slurm: Slurm) -> Iterator[Slurm]:
     until("all workers to be gone", lambda: not slurm.pods() and not slurm.nodes(), 120)
     slurm.scale(2)
     slurm.until_idle(2)
+
+
+@pytest.fixture
+def pool(two_afterwards: Slurm) -> Slurm:
+    """Eight workers on three machines."""
+    two_afterwards.scale(WORKERS)
+    two_afterwards.until_idle(WORKERS)
+    return two_afterwards
 
 
 def uids(slurm: Slurm) -> dict[str, str]:
@@ -126,8 +132,9 @@ def test_a_hundred_random_deletions_leave_no_record_without_its_pod(
 
 
 def test_pods_that_are_deleted_in_their_first_seconds_are_gone_within_a_minute_and_replaced(
-    slurm: Slurm, capsys: pytest.CaptureFixture[str]
+    two_afterwards: Slurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    slurm = two_afterwards
     seed = int(os.environ.get("SEED", "7"))
     rng = random.Random(seed)  # noqa: S311 - guards nothing
     due: dict[str, float] = {}
@@ -158,14 +165,10 @@ def test_pods_that_are_deleted_in_their_first_seconds_are_gone_within_a_minute_a
         return len(living) == WORKERS and found == living
 
     slurm.scale(WORKERS)
-    try:
-        with jobs_all_the_time(slurm):
-            until(f"{YOUNG} pods to be deleted in their first seconds, and gone", look, 300, pause=0.1)
-        slurm.login("scancel", "--user=root")
-        until("each of them to be replaced, and Slurm's records to be those of the pods", settled, 120)
-    finally:
-        slurm.scale(2)
-    slurm.until_idle(2)
+    with jobs_all_the_time(slurm):
+        until(f"{YOUNG} pods to be deleted in their first seconds, and gone", look, 300, pause=0.1)
+    slurm.login("scancel", "--user=root")
+    until("each of them to be replaced, and Slurm's records to be those of the pods", settled, 120)
     with capsys.disabled():
         longest = max(waits.values())
         print(f"\nseed {seed}: {YOUNG} pods deleted in their first seconds: gone after {longest:.1f} s at most")

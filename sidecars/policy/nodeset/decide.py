@@ -331,7 +331,7 @@ class _Step:
         if not isinstance(answer, needs.Known):
             return maintenance.failed(answer, self.observed.conditions)
         nodes = frozenset(pod.slurm_node for pod in self.observed.pods if pod.slurm_node in slurm.nodes)
-        return maintenance.outcome(nodeset, nodes, answer.value, self.now)
+        return maintenance.outcome(nodeset, nodes, answer.value, self.observed.conditions, self.now)
 
     def power_step(self) -> power.PowerPlan:
         """What to do about the node records of Slurm's power saving."""

@@ -116,12 +116,19 @@ def desired_reservation(nodeset: NodeSet, nodes: frozenset[str]) -> DesiredReser
     )
 
 
-def outcome(nodeset: NodeSet, nodes: frozenset[str], known: Iterable[Reservation], now: float) -> Outcome:
-    """The next step towards the reservation, given those that Slurm has."""
+def outcome(
+    nodeset: NodeSet,
+    nodes: frozenset[str],
+    known: Iterable[Reservation],
+    conditions: Sequence[Mapping[str, object]],
+    now: float,
+) -> Outcome:
+    """The next step towards the reservation, given those that Slurm has. `conditions`: those of the NodeSet."""
     wanted = desired_reservation(nodeset, nodes)
     found = next((item for item in known if item.name == wanted.name), None)
+    existed = _reported(conditions).get("status") == "True"
     try:
-        step = next_step(wanted, found, now)
+        step = next_step(wanted, found, now, existed=existed)
     except Malformed as error:
         return unknown(str(error))
     due = step.do != "nothing" or FINALIZER not in nodeset.metadata.finalizers
@@ -144,7 +151,7 @@ def failed(answer: Known | Pending | Failed, conditions: Sequence[Mapping[str, o
         return Outcome(Condition(CONDITION, "False", ReservationCreated.REFUSED, message), 30.0)
     if isinstance(answer, Failed):
         return unknown(answer.why)
-    found = next((it for it in conditions if it.get("type") == CONDITION), {})
+    found = _reported(conditions)
     reason = next((it for it in ReservationCreated if it == found.get("reason")), None)
     if reason is None:
         return unknown(answer.why if isinstance(answer, Pending) else "")
@@ -154,16 +161,25 @@ def failed(answer: Known | Pending | Failed, conditions: Sequence[Mapping[str, o
     return Outcome(Condition(CONDITION, status, reason, str(found["message"])), 5.0)
 
 
+def _reported(conditions: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """The NodeSet's condition ReservationCreated, empty if it has none."""
+    return next((it for it in conditions if it.get("type") == CONDITION), {})
+
+
 def _until_start(wanted: DesiredReservation, found: Reservation | None, now: float) -> float | None:
     """Seconds to the next start of the reservation. Slurm's nodes show the rest."""
     start = wanted.next_start(now)
     return max(1.0, start - now + 1.0) if found is not None and start >= now else None
 
 
-def next_step(wanted: DesiredReservation, found: Reservation | None, now: float) -> Step:
-    """The next step towards the reservation. Raises Malformed if the nodes of `found` can't be read."""
+def next_step(wanted: DesiredReservation, found: Reservation | None, now: float, *, existed: bool = False) -> Step:
+    """The next step towards the reservation. Raises Malformed if the nodes of `found` can't be read.
+
+    `existed`: whether it was last reported as created. One that is then deleted in its time, by somebody or by
+    PURGE_COMP, is not created again.
+    """
     if found is None:
-        return _create(wanted, now)
+        return _create(wanted, now, existed=existed)
     message = f"reservation {wanted.name} exists"
     hidden = sorted(wanted.flags - _SHOWN - found.flags - {"FORCE_START"})
     if hidden:
@@ -183,10 +199,16 @@ def next_step(wanted: DesiredReservation, found: Reservation | None, now: float)
     return Step("save" if changed else "nothing", True, ReservationCreated.CREATED, message, start, minutes, nodes)
 
 
-def _create(wanted: DesiredReservation, now: float) -> Step:
-    if wanted.start < now and "FORCE_START" not in wanted.flags:
+def _create(wanted: DesiredReservation, now: float, *, existed: bool) -> Step:
+    start, minutes = wanted.next_start(now), wanted.minutes
+    if wanted.start < now and wanted.period is None and not existed:
+        # No operator could create it in time: the rest of it, in whole minutes.
+        start, minutes = int(now), int(wanted.start + 60 * wanted.minutes - now) // 60
+    elif wanted.start < now and "FORCE_START" not in wanted.flags:
+        minutes = 0
+    if minutes < 1:
         expired = (
-            f"reservation {wanted.name} doesn't exist and its startTime is over: set "
+            f"reservation {wanted.name} doesn't exist and its time is over, or it was deleted in it: set "
             "spec.updateStrategy.scheduledUpdate.startTime to a time in the future for another update"
         )
         return Step("nothing", False, ReservationCreated.NOT_EXISTS, expired)
@@ -202,8 +224,8 @@ def _create(wanted: DesiredReservation, now: float) -> Step:
         True,
         ReservationCreated.CREATED,
         f"reservation {wanted.name} exists",
-        start=wanted.next_start(now),
-        minutes=wanted.minutes,
+        start=start,
+        minutes=minutes,
         nodes=tuple(sorted(wanted.nodes)),
         flags=tuple(sorted(wanted.all_flags)),
         users=wanted.users,

@@ -133,7 +133,7 @@ class ReservationCreated(Reason):
     RECREATING = "Recreating", "The reservation gets other flags, for which it is created again.", WAIT, "False"
     NOT_EXISTS = (
         "NotExists",
-        "The reservation doesn't exist and `startTime` has passed.",
+        "The reservation doesn't exist. Its time is over, or it was deleted in it.",
         "For another update, set `spec.updateStrategy.scheduledUpdate.startTime` to a time in the future.",
         "False",
     )

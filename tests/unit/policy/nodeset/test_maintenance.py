@@ -1,9 +1,11 @@
 """The maintenance reservation of ScheduledUpdate."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from sidecars.policy.nodeset.actions import AdvanceReservation
 from sidecars.policy.nodeset.maintenance import DesiredReservation, Step, next_step, outcome
 from sidecars.slurm.records import Reservation
 from tests.support import builders
@@ -27,10 +29,31 @@ def test_it_is_made_for_a_start_in_the_future() -> None:
     assert (step.flags, step.users) == (("IGNORE_JOBS", "MAINT"), ("slurm",))
 
 
-def test_it_is_not_made_once_its_start_is_over_and_the_remedy_is_said() -> None:
-    step = next_step(replace(WANTED, start=int(NOW) - 1), None, NOW)
+@pytest.mark.parametrize("ago", [1800, 1741, 86_400])
+def test_it_is_not_made_once_its_last_minute_has_begun_and_the_remedy_is_said(ago: int) -> None:
+    step = next_step(replace(WANTED, start=int(NOW) - ago), None, NOW)
     assert (step.do, step.exists, step.reason) == ("nothing", False, "NotExists")
     assert "startTime" in step.message
+
+
+@pytest.mark.parametrize(("ago", "minutes"), [(1, 29), (600, 20), (1740, 1)])
+def test_one_that_no_operator_could_make_in_time_is_made_for_the_rest_of_it(ago: int, minutes: int) -> None:
+    wanted = replace(WANTED, start=int(NOW) - ago)
+    step = next_step(wanted, None, NOW)
+    assert (step.do, step.start, step.minutes) == ("save", int(NOW), minutes)
+    made = replace(FOUND, start_time=int(NOW), end_time=int(NOW) + 60 * minutes)
+    assert next_step(wanted, made, NOW + 1).do == "nothing"
+
+
+def test_one_that_was_deleted_in_its_time_is_not_made_again() -> None:
+    step = next_step(replace(WANTED, start=int(NOW) - 1), None, NOW, existed=True)
+    assert (step.do, step.exists, step.reason) == ("nothing", False, "NotExists")
+    assert next_step(WANTED, None, NOW, existed=True).do == "save", "before its time it is"
+
+
+def test_a_recurring_one_whose_start_is_over_is_not_made_unless_it_is_forced() -> None:
+    wanted = replace(WANTED, start=int(NOW) - 1, flags=frozenset({"DAILY"}))
+    assert next_step(wanted, None, NOW).reason == "NotExists"
 
 
 def test_a_recurring_one_is_forced_to_its_next_start() -> None:
@@ -99,7 +122,20 @@ def test_a_recurring_one_keeps_the_start_that_slurm_moved_it_to(days: int) -> No
 def test_a_reservation_whose_nodes_can_not_be_read_is_reported_and_not_changed() -> None:
     scheduled = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
     nodeset = builders.nodeset("slinky", updateStrategy=scheduled)
-    result = outcome(nodeset, frozenset({"slinky-0"}), [replace(FOUND, node_list="n[1-0]")], NOW)
+    result = outcome(nodeset, frozenset({"slinky-0"}), [replace(FOUND, node_list="n[1-0]")], (), NOW)
     assert result.condition is not None
     assert (result.condition.status, result.actions) == ("Unknown", ())
     assert f"node_list of {NAME}: range '1-0' runs backwards" in result.condition.message
+
+
+@pytest.mark.parametrize(("status", "created"), [("True", False), ("False", True), ("Unknown", True)])
+def test_the_condition_tells_whether_one_that_is_missing_in_its_time_existed(status: str, created: bool) -> None:
+    start = datetime.fromtimestamp(NOW - 60, UTC).isoformat()
+    scheduled = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": start}}
+    nodeset = builders.nodeset("slinky", updateStrategy=scheduled)
+    conditions = [{"type": "Ready", "status": "True"}, {"type": "ReservationCreated", "status": status}]
+    result = outcome(nodeset, frozenset({"slinky-0"}), [], conditions, NOW)
+    steps = [action.step for action in result.actions if isinstance(action, AdvanceReservation)]
+    assert [(step.do, step.start) for step in steps if step.do != "nothing"] == (
+        [("save", int(NOW))] if created else []
+    )

@@ -1,6 +1,13 @@
 # slurmstepd and the client commands refuse a plugin of another major or minor version of Slurm than their own.
-mkdir -p /opt/slurm-containers
-for name in slurm_containers slurm_jail; do
+folder=/opt/slurm-containers
+mkdir -p "$folder"
+compile() {
+  output=$1
+  shift
   gcc -std=c11 -O2 -fPIC -shared -Wall -Wextra -Werror -Wl,-z,relro,-z,now -fstack-protector-strong -D_FORTIFY_SOURCE=2 \
-    -o "/opt/slurm-containers/$name.so" "/mnt/image/$name.c"
-done
+    -o "$folder/$output" "$@"
+}
+cd /mnt/image
+compile slurm_containers.so slurm_containers.c
+compile slurm_jail.so slurm_jail.c jail.c
+compile pam_slurm_jail.so pam_slurm_jail.c jail.c -lpam

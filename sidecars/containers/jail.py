@@ -3,6 +3,7 @@
     versions/NAME/root       what jobs see as their root
     versions/NAME/complete   JSON: source, digest and time. It exists if the version is complete
     current                  a symbolic link to versions/NAME: the version that jobs have
+    mounts                   what pam_slurm_jail mounts for sessions, a path in each line
     .lock                    locked by the process that changes the volume
 
 A version is unpacked under another name, gets `complete` last, and is then renamed. So a version is complete or doesn't
@@ -117,7 +118,10 @@ class Volume:
             ) from None
 
     def prepare(self, name: str, mounts: Sequence[str]) -> None:
-        """Create what the plugin mounts over, so that workers need not write to the volume. Raises ContainerError."""
+        """Create what is mounted over, so that workers need not write to the volume. Raises ContainerError.
+
+        Then `mounts` of the volume has these paths.
+        """
         root = os.open(
             self._versions / check(name) / _ROOT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         )
@@ -126,6 +130,10 @@ class Volume:
                 _mount_point(root, path)
         finally:
             os.close(root)
+        new = self._folder / ".mounts"
+        new.unlink(missing_ok=True)
+        _write(new, "\n".join(mounts))
+        new.rename(self._folder / "mounts")
 
     def switch(self, name: str) -> str | None:
         """Have jobs that start from now on see this version. Returns the one that they saw before, if any.

@@ -166,6 +166,18 @@ def test_mount_points_are_created_where_the_jail_has_none(volume: Volume) -> Non
     assert (root / "shared/data").is_dir()
 
 
+def test_sessions_get_the_mounts_of_the_last_run_and_keep_the_former_ones_when_one_fails(volume: Volume) -> None:
+    listed = folder(volume) / "mounts"
+    with volume.locked():
+        volume.fill("v1", "registry/box", with_file("file"))
+        volume.prepare("v1", ["/data"])
+        volume.prepare("v1", ["/home", "/scratch"])
+        with pytest.raises(ContainerError, match="can't be created in the jail"):
+            volume.prepare("v1", ["/file/data"])
+    assert listed.read_text() == "/home\n/scratch\n"
+    assert listed.stat().st_mode & 0o777 == 0o644
+
+
 @pytest.mark.parametrize("path", ["/link/data", "/link/../../data", "/file/data"])
 def test_no_mount_point_is_created_outside_of_the_jail(volume: Volume, tmp_path: Path, path: str) -> None:
     outside = tmp_path / "outside"
@@ -205,8 +217,8 @@ def test_a_volume_that_is_not_mounted_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_plugin_and_the_chart_know_the_same_mounts(volume: Volume) -> None:
-    plugin = (REPOSITORY / "images/plugin/slurm_jail.c").read_text()
-    listed = plugin.split("always[] = {")[1].split("}")[0]
+    plugin = (REPOSITORY / "images/plugin/jail.c").read_text()
+    listed = plugin.split("jail_always[] = {")[1].split(", NULL,")[0]
     assert tuple(part.strip().strip('"') for part in listed.split(",") if part.strip()) == ALWAYS
     template = (REPOSITORY / "charts/slurm/templates/_jail.tpl").read_text()
     assert " ".join(ALWAYS) in template

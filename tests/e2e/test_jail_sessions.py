@@ -1,4 +1,4 @@
-"""The PAM module by which sessions of ssh have the shared root of jobs, with the sshd of the login image, and no cluster."""
+"""The PAM module by which sessions of ssh have the shared root of jobs, in the sshd of the login image."""
 
 import subprocess
 from collections.abc import Iterator
@@ -104,7 +104,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         def answers() -> bool:
             return found.run("true").returncode == 0 and found.ssh("true", user="root").returncode == 0
 
-        until(answers, "sshd to answer", 60, lambda: (home / "login/log").read_text())
+        until(answers, "sshd to answer", 60, (home / "login/log").read_text)
         found.volume.mkdir()
         for name in ("second", "first"):
             found.fill(name)

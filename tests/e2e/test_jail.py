@@ -4,6 +4,8 @@ import base64
 import io
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,14 @@ NAMESPACE = "jailed"
 WORKER = "slurm-worker-slinky-0"
 LOOK = ("srun", "cat", "/etc/os-release")
 IMAGE = f"{OPEN}/team/jail:1"
-PROGRAMS = ("cat", "echo", "id", "ls", "pwd", "sh", "test")
+PROGRAMS = ("cat", "echo", "id", "ls", "pwd", "sh", "sleep", "test")
+
+SSH = (
+    *("ssh", "-i", "/root/alice", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"),
+    *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+)
+ACCEPT = "install -d -o alice -g alice -m 700 ~alice/.ssh"
+KEYS = f"ssh-keygen -q -t ed25519 -N '' -f /root/alice; {ACCEPT}; cp /root/alice.pub ~alice/.ssh/authorized_keys"
 
 PUSH = f"""
 set -eu
@@ -49,9 +58,14 @@ class Site:
 
     def upgrade(self, **jail: object) -> None:
         """Install or upgrade with these values of `jail`."""
-        given = {"enabled": True, "hostPath": str(self.volume), "insecureRegistries": [OPEN], **jail}
+        given = {"enabled": True, "login": True, "hostPath": str(self.volume), "insecureRegistries": [OPEN], **jail}
         file = self._folder / "values.yaml"
-        file.write_text(yaml.safe_dump({"nodesets": {"slinky": {"replicas": 1}}, "jail": given}))
+        values = {
+            "nodesets": {"slinky": {"replicas": 1, "ssh": {"enabled": True}}},
+            "loginsetDefaults": {"login": {"securityContext": {"privileged": True}}},
+            "jail": given,
+        }
+        file.write_text(yaml.safe_dump(values))
         self.slurm.kubernetes.helm(
             *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", NAMESPACE),
             *("-f", str(VALUES), "-f", str(file)),
@@ -61,6 +75,27 @@ class Site:
         """Wait until the Job has switched jobs to this version."""
         link = self.volume / "current"
         until(f"jobs to see {version}", lambda: link.is_symlink() and link.readlink().name == version, 120)
+
+
+@contextmanager
+def without_complete(site: Site) -> Iterator[None]:
+    """Version `one` isn't complete in the block."""
+    complete = site.volume / "versions/one/complete"
+    text = complete.read_text()
+    complete.unlink()
+    try:
+        yield
+    finally:
+        complete.write_text(text)
+
+
+def look_by_ssh(site: Site, host: str) -> str:
+    """What alice sees as os-release on a host, or the errors."""
+    return site.slurm.login("sh", "-c", '"$@" 2>&1 || true', "sh", *SSH, f"alice@{host}", *LOOK[1:])
+
+
+def is_jailed(site: Site, host: str) -> bool:
+    return look_by_ssh(site, host).endswith("of the tarball\n")
 
 
 def tarball(file: Path) -> None:
@@ -116,6 +151,23 @@ def test_the_root_of_the_worker_is_refused_by_default(site: Site) -> None:
         run_as(site.slurm, "alice", "srun", "--jail=none", "true")
 
 
+def test_sessions_on_the_login_node_and_on_the_worker_of_a_job_are_in_the_jail_or_end_with_the_reason(
+    site: Site,
+) -> None:
+    site.slurm.login("sh", "-c", KEYS)
+    public = site.slurm.login("cat", "/root/alice.pub")
+    site.slurm.worker(WORKER, "sh", "-c", f"{ACCEPT}; echo '{public.strip()}' >~alice/.ssh/authorized_keys")
+    address = site.slurm.pods()[WORKER]["status"]["podIP"]
+    number = run_as(site.slurm, "alice", "sbatch", "--parsable", stdin="#!/bin/sh\nsleep 300\n")
+    try:
+        for host in ("127.0.0.1", address):
+            until(f"{host} to let alice in", partial(is_jailed, site, host), 90)
+            with without_complete(site):
+                assert "slurm-jail: error: " in look_by_ssh(site, host)
+    finally:
+        run_as(site.slurm, "alice", "scancel", number.strip())
+
+
 def test_jobs_see_a_new_version_from_an_image_and_the_former_one_again_without_a_restart(
     site: Site, kubernetes: Kubernetes
 ) -> None:
@@ -134,14 +186,7 @@ def test_jobs_see_a_new_version_from_an_image_and_the_former_one_again_without_a
 
 
 def test_a_job_fails_with_the_reason_while_no_version_is_complete(site: Site) -> None:
-    complete = site.volume / "versions/one/complete"
-    text = complete.read_text()
-    complete.unlink()
-    try:
-        with pytest.raises(
-            CommandError, match=r"slurm-jail: error: .*/versions/one/complete: .*: this version isn't complete"
-        ):
-            run_as(site.slurm, "alice", *LOOK)
-    finally:
-        complete.write_text(text)
+    reason = r"slurm-jail: error: .*/versions/one/complete: .*: this version isn't complete"
+    with without_complete(site), pytest.raises(CommandError, match=reason):
+        run_as(site.slurm, "alice", *LOOK)
     assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"

@@ -48,15 +48,49 @@ hostPath:
 {{- end }}
 {{- end }}
 
+{{- /*
+Lines of sshd_config after `extra`: sessions of all users but root have the folder as root on which pam_slurm_jail mounts the
+jail. Call with `extra`.
+*/}}
+{{- define "slurm.jail.sshdConfig" -}}
+{{- with . }}{{ trimSuffix "\n" . }}
+{{ end -}}
+Match User *,!root
+ChrootDirectory /var/lib/slurm-jail-session
+{{- end }}
+
+{{- /* A loginset whose sessions are in the jail. Call with a list: root context, the loginset. */}}
+{{- define "slurm.loginWithJail" -}}
+{{- $root := index . 0 -}}
+{{- $set := index . 1 -}}
+{{- $login := $set.login | default dict -}}
+{{- $podSpec := $set.podSpec | default dict -}}
+{{- $_ := set $podSpec "volumes" (append ($podSpec.volumes | default list) (include "slurm.jail.volume" $root | fromYaml)) -}}
+{{- $_ := set $login "volumeMounts" (append ($login.volumeMounts | default list) (include "slurm.jail.mount" $root | fromYaml)) -}}
+{{- $_ := set $set "extraSshdConfig" (include "slurm.jail.sshdConfig" $set.extraSshdConfig) -}}
+{{- toYaml (mergeOverwrite $set (dict "login" $login "podSpec" $podSpec)) -}}
+{{- end }}
+
+{{- /* The mount of the volume. Call with the root context. */}}
+{{- define "slurm.jail.mount" -}}
+name: jail
+mountPath: {{ include "slurm.jail.folder" . }}
+{{- if not .Values.jail.writable }}
+readOnly: true
+{{- end }}
+{{- end }}
+
 {{- /* A nodeset with the volume. Call with a list: root context, the nodeset. */}}
 {{- define "slurm.withJail" -}}
 {{- $root := index . 0 -}}
 {{- $set := index . 1 -}}
 {{- $slurmd := $set.slurmd | default dict -}}
 {{- $podSpec := $set.podSpec | default dict -}}
-{{- $mount := dict "name" "jail" "mountPath" (include "slurm.jail.folder" $root) -}}
-{{- if not $root.Values.jail.writable -}}
-{{- $_ := set $mount "readOnly" true -}}
+{{- $mount := include "slurm.jail.mount" $root | fromYaml -}}
+{{- with $set.ssh -}}
+{{- if .enabled -}}
+{{- $_ := set . "extraSshdConfig" (include "slurm.jail.sshdConfig" .extraSshdConfig) -}}
+{{- end -}}
 {{- end -}}
 {{- $_ := set $podSpec "volumes" (append ($podSpec.volumes | default list) (include "slurm.jail.volume" $root | fromYaml)) -}}
 {{- $_ := set $slurmd "volumeMounts" (append ($slurmd.volumeMounts | default list) $mount) -}}
@@ -152,6 +186,19 @@ template:
       {{- end }}
 {{- end }}
 
+{{- /*
+A line if sessions, which the chart has in the jail, have another ChrootDirectory before. Call with a list: path, map with
+extraSshdConfig.
+*/}}
+{{- define "slurm.faults.jail.chroot" -}}
+{{- $lines := get (index . 1 | default dict) "extraSshdConfig" | default "" -}}
+{{- $found := regexFindAll `(?im)^[ \t]*ChrootDirectory\b` $lines -1 -}}
+{{- if and (contains "/var/lib/slurm-jail-session" $lines) (gt (len $found) 1) -}}
+{{- include "slurm.check.line" (list (printf "%s.extraSshdConfig" (index . 0)) "ChrootDirectory moves sessions out of the jail"
+  "Remove ChrootDirectory.") -}}
+{{- end -}}
+{{- end }}
+
 {{- /* A line for each value with which no job could have the shared root. Call with the root context. */}}
 {{- define "slurm.faults.jail" -}}
 {{- $jail := .Values.jail -}}
@@ -202,6 +249,7 @@ template:
 {{- $images := list (list "nodesetDefaults.slurmd.image" .Values.nodesetDefaults.slurmd) -}}
 {{- range $key, $set := include "slurm.nodesets" . | fromYaml -}}
 {{- $images = append $images (list (printf "nodesets.%s.slurmd.image" $key) $set.slurmd) -}}
+{{- include "slurm.faults.jail.chroot" (list (printf "nodesets.%s.ssh" $key) $set.ssh) -}}
 {{- if eq (toString (($set.slurmd | default dict).securityContext | default dict).privileged) "false" -}}
 {{- include "slurm.check.line" (list (printf "nodesets.%s.slurmd.securityContext.privileged" $key)
   "an unprivileged slurmd can't change the root of jobs, which jail.enabled needs" "Set it to true, or jail.enabled to false.") -}}
@@ -209,6 +257,11 @@ template:
 {{- end -}}
 {{- range $key, $set := include "slurm.loginsets" . | fromYaml -}}
 {{- $images = append $images (list (printf "loginsets.%s.login.image" $key) $set.login) -}}
+{{- include "slurm.faults.jail.chroot" (list (printf "loginsets.%s" $key) $set) -}}
+{{- if and $jail.login (ne (toString (($set.login | default dict).securityContext | default dict).privileged) "true") -}}
+{{- include "slurm.check.line" (list (printf "loginsets.%s.login.securityContext.privileged" $key)
+  "an unprivileged login pod can't change the root of sessions, which jail.login needs" "Set it to true, or jail.login to false.") -}}
+{{- end -}}
 {{- end -}}
 {{- range $images -}}
 {{- $path := index . 0 -}}

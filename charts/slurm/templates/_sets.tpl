@@ -8,6 +8,9 @@ Maps are merged, lists are replaced, null removes a default. The argument is the
 {{- range $key, $item := .Values.loginsets -}}
 {{- $set := mergeOverwrite (deepCopy $.Values.loginsetDefaults) (deepCopy $item) -}}
 {{- if $set.enabled -}}
+{{- if and $.Values.jail.enabled $.Values.jail.login -}}
+{{- $set = include "slurm.loginWithJail" (list $ $set) | fromYaml -}}
+{{- end -}}
 {{- $_ := set $sets $key $set -}}
 {{- end -}}
 {{- end -}}

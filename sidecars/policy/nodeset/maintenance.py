@@ -175,7 +175,7 @@ def _until_start(wanted: DesiredReservation, found: Reservation | None, now: flo
 def next_step(wanted: DesiredReservation, found: Reservation | None, now: float, *, existed: bool = False) -> Step:
     """The next step towards the reservation. Raises Malformed if the nodes of `found` can't be read.
 
-    `existed`: whether it was last reported as created. One that is then deleted in its time, by somebody or by
+    `existed`: whether it was last reported as created. One that is then deleted in its time, by a user or by
     PURGE_COMP, is not created again.
     """
     if found is None:

@@ -1,13 +1,15 @@
-"""`slurm-jail-fill`: fills a shared root of jobs from an image or a tarball, and switches jobs to it. A Job runs it."""
+"""`slurm-jail-fill` fills a shared root from an image, a tarball or a folder, and has jobs see it. A Job runs it."""
 
 import argparse
 import hashlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +32,8 @@ def parser() -> argparse.ArgumentParser:
     source = found.add_mutually_exclusive_group()
     source.add_argument("--image", help="what the version is filled from, if it doesn't exist")
     source.add_argument("--tarball", help="likewise: a path on the volume")
+    source.add_argument("--claim", help="likewise: how the content of --folder is named")
+    found.add_argument("--folder", type=Path, default=Path("/source"), help="where the claim is mounted")
     found.add_argument("--mount", action="append", default=[], help="a path that jobs see as it is on the worker")
     found.add_argument("--keep", type=int, required=True, help="number of old versions that remain")
     found.add_argument("--protect", action="append", default=[], help="a version that remains in any case")
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def fill(options: argparse.Namespace, environment: Mapping[str, str] | None = None) -> None:
     """Fill the version if it doesn't exist, switch jobs to it, delete the oldest ones. Raises ContainerError."""
     volume = Volume(options.volume, os.geteuid())
-    source = options.image or options.tarball
+    source = options.image or options.tarball or (options.claim and f"claim {options.claim}")
     with volume.locked():
         if source is None:
             volume.facts(options.version)
@@ -66,8 +70,10 @@ def fill(options: argparse.Namespace, environment: Mapping[str, str] | None = No
             registry = _registry(options, environment or {"PATH": _PATH, "HOME": "/tmp", "TMPDIR": "/tmp"})  # noqa: S108
             if volume.fill(options.version, source, lambda root: _image(registry, source, root)):
                 log.info("version %s is filled from %s", options.version, source)
-        elif volume.fill(options.version, source, lambda root: _tarball(options, root)):
-            log.info("version %s is filled from %s", options.version, source)
+        else:
+            unpack = _tarball if options.tarball else _folder
+            if volume.fill(options.version, source, lambda root: unpack(options, root)):
+                log.info("version %s is filled from %s", options.version, source)
         volume.prepare(options.version, options.mount)
         before = volume.switch(options.version)
         log.info("jobs that start from now on see version %s, and saw %s before", options.version, before or "none")
@@ -85,7 +91,9 @@ def _registry(options: argparse.Namespace, environment: Mapping[str, str]) -> Re
 def _image(registry: Registry, source: str, root: Path) -> str:
     image = references.parse(source)
     if isinstance(image, references.Folder):
-        raise ContainerError(f"{source}: isn't the name of an image: a tarball of the volume is set with `tarball`")
+        raise ContainerError(
+            f"{source}: isn't the name of an image: set a tarball with `tarball`, a volume with `claim`"
+        )
     digest = image.digest or registry.digest(image)
     registry.unpack(image, digest, root)
     return digest
@@ -102,6 +110,24 @@ def _tarball(options: argparse.Namespace, root: Path) -> str:
         *("tar", "--extract", f"--file={file}", f"--directory={root}"),
         *("--numeric-owner", "--same-owner", "--same-permissions", "--xattrs", "--xattrs-include=security.capability"),
     ]
+    _run(command, f"{options.tarball} can't be unpacked", options.seconds)
+    return f"sha256:{digest}"
+
+
+def _folder(options: argparse.Namespace, root: Path) -> str:
+    """A folder has no digest: ""."""
+    if not options.folder.is_dir():
+        raise ContainerError(f"{options.folder}: isn't a folder: mount claim {options.claim} here")
+    command = ["cp", "--archive", "--one-file-system", "--no-target-directory", str(options.folder), str(root)]
+    _run(command, f"claim {options.claim} can't be copied", options.seconds)
+    # At the top of a whole file system, and not part of a root.
+    with suppress(FileNotFoundError, NotADirectoryError):
+        shutil.rmtree(root / "lost+found")
+    return ""
+
+
+def _run(command: Sequence[str], fault: str, seconds: float) -> None:
+    """Raises ContainerError with the first line of the command's errors."""
     done = subprocess.run(
         command,
         env={"PATH": _PATH, "LC_ALL": "C.UTF-8"},
@@ -109,10 +135,9 @@ def _tarball(options: argparse.Namespace, root: Path) -> str:
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=options.seconds,
+        timeout=seconds,
         check=False,
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[0]
-        raise ContainerError(f"{options.tarball} can't be unpacked: {last[:500]}")
-    return f"sha256:{digest}"
+        first = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+        raise ContainerError(f"{fault}: {first[:500]}")

@@ -85,7 +85,7 @@ class Volume:
             if known["source"] != source:
                 raise ContainerError(
                     f"version {name} was filled from {known['source']}, and not from {source}: give the other content "
-                    "a name of its own, or set neither image nor tarball to have this version again"
+                    "a name of its own, or set no image, tarball or claim to have this version again"
                 )
             return False
         making = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self._versions))

@@ -112,6 +112,18 @@ def tarball(file: Path) -> None:
             archive.addfile(item)
 
 
+def volume_and_claim(folder: Path) -> list[dict[str, object]]:
+    """A PersistentVolume `restored` with this folder, and its claim."""
+    spec = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
+    size = {"storage": "1Gi"}
+    volume = {"capacity": size, "hostPath": {"path": str(folder)}, "persistentVolumeReclaimPolicy": "Retain", **spec}
+    claim = {"resources": {"requests": size}, "volumeName": "restored", **spec}
+    return [
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "restored"}, "spec": found}
+        for kind, found in (("PersistentVolume", volume), ("PersistentVolumeClaim", claim))
+    ]
+
+
 @pytest.fixture(scope="module")
 def site(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The cluster with one worker, version `one` from a tarball, and a user. `slurm` has the operator run."""
@@ -183,6 +195,27 @@ def test_jobs_see_a_new_version_from_an_image_and_the_former_one_again_without_a
     site.until_switched("one")
     assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"
     assert site.slurm.pods()[WORKER]["metadata"]["uid"] == pod
+
+
+def test_jobs_see_a_folder_of_another_volume_that_was_copied(
+    site: Site, kubernetes: Kubernetes, tmp_path: Path
+) -> None:
+    root = tmp_path / "versions/old/root"
+    root.mkdir(parents=True)
+    tarball(tmp_path / "jail.tar.gz")
+    with tarfile.open(tmp_path / "jail.tar.gz") as archive:
+        archive.extractall(root, filter="tar")
+    (root / "etc/os-release").write_text("of the snapshot\n")
+    kubernetes.kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=yaml.safe_dump_all(volume_and_claim(tmp_path)))
+    try:
+        site.upgrade(version="three", claim={"name": "restored", "subPath": "versions/old/root"})
+        site.until_switched("three")
+        assert run_as(site.slurm, "alice", *LOOK) == "of the snapshot\n"
+        site.upgrade(version="one")
+        site.until_switched("one")
+    finally:
+        kubernetes.kubectl("delete", "persistentvolume", "restored", "--wait=false")
+    assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"
 
 
 def test_a_job_fails_with_the_reason_while_no_version_is_complete(site: Site) -> None:

@@ -137,6 +137,9 @@ template:
           {{- with $jail.tarball }}
           - {{ printf "--tarball=%s" . | quote }}
           {{- end }}
+          {{- with $jail.claim.name }}
+          - {{ join "/" (compact (list (printf "--claim=%s" .) $jail.claim.subPath)) | quote }}
+          {{- end }}
           - --keep={{ $jail.keep }}
           - --seconds={{ $jail.timeoutSeconds }}
           {{- range include "slurm.jail.mounts" . | fromYamlArray }}
@@ -167,6 +170,14 @@ template:
             mountPath: /jail
           - name: tmp
             mountPath: /tmp
+          {{- if $jail.claim.name }}
+          - name: source
+            mountPath: /source
+            readOnly: true
+            {{- with $jail.claim.subPath }}
+            subPath: {{ . }}
+            {{- end }}
+          {{- end }}
           {{- if $jail.pullSecretName }}
           - name: auth
             mountPath: /run/auth
@@ -176,6 +187,12 @@ template:
       - {{ include "slurm.jail.volume" . | nindent 8 | trim }}
       - name: tmp
         emptyDir: {}
+      {{- with $jail.claim.name }}
+      - name: source
+        persistentVolumeClaim:
+          claimName: {{ . }}
+          readOnly: true
+      {{- end }}
       {{- with $jail.pullSecretName }}
       - name: auth
         secret:
@@ -228,11 +245,19 @@ extraSshdConfig.
 {{- else if not (or $jail.existingClaim $jail.hostPath) -}}
 {{- include "slurm.check.line" (list "jail" "no volume is set, which all workers must share" "Set existingClaim to a claim with access mode ReadWriteMany.") -}}
 {{- end -}}
-{{- if and $jail.image $jail.tarball -}}
-{{- include "slurm.check.line" (list "jail" "image and tarball exclude each other" "Set one of them to null.") -}}
+{{- if gt (len (compact (list $jail.image $jail.tarball $jail.claim.name))) 1 -}}
+{{- include "slurm.check.line" (list "jail" "image, tarball and claim.name exclude each other" "Set all but one of them to null.") -}}
 {{- end -}}
-{{- if regexMatch "(^|/)[.][.](/|$)" ($jail.tarball | default "") -}}
-{{- include "slurm.check.line" (list "jail.tarball" (printf "`%s` contains `..`" $jail.tarball) "Set a path on the volume.") -}}
+{{- if and $jail.claim.subPath (not $jail.claim.name) -}}
+{{- include "slurm.check.line" (list "jail.claim.subPath" "the claim is missing" "Set jail.claim.name.") -}}
+{{- end -}}
+{{- if and $jail.claim.name (eq $jail.claim.name ($jail.existingClaim | default "")) -}}
+{{- include "slurm.check.line" (list "jail.claim.name" "this is the volume of the jail" "Set another claim. To see an older version, set jail.version alone.") -}}
+{{- end -}}
+{{- range $path, $value := dict "jail.tarball" $jail.tarball "jail.claim.subPath" $jail.claim.subPath -}}
+{{- if regexMatch "(^|/)[.][.](/|$)" ($value | default "") -}}
+{{- include "slurm.check.line" (list $path (printf "`%s` contains `..`" $value) "Set a path on the volume.") -}}
+{{- end -}}
 {{- end -}}
 {{- $always := splitList " " (include "slurm.jail.always" .) -}}
 {{- $volume := printf "%s/" (include "slurm.jail.folder" .) -}}

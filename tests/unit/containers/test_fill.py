@@ -1,6 +1,7 @@
 """`slurm-jail-fill` as its Job calls it, with shell scripts in the place of skopeo and umoci, and with the real tar."""
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -69,6 +70,51 @@ def test_an_image_is_unpacked_with_its_owners(volume: Path, tmp_path: Path) -> N
     asked = (tmp_path / "asked").read_text()
     assert "--authfile=/run/auth/config.json" in asked
     assert "--rootless" not in asked
+
+
+def test_a_version_is_a_copy_of_a_claim_with_its_links_modes_and_times(volume: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "source"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "lost+found").mkdir()
+    (folder / "bin/tool").write_text("one file")
+    (folder / "bin/tool").chmod(0o751)
+    os.utime(folder / "bin/tool", (1, 1))
+    (folder / "bin/same").hardlink_to(folder / "bin/tool")
+    (folder / "out").symlink_to("/etc/shadow")
+    words = (f"--folder={folder}", "--version=v1", "--claim=restored/root")
+    fill.fill(options(volume, *words))
+    root = volume / "versions/v1/root"
+    tool = (root / "bin/tool").stat()
+    assert (tool.st_mode & 0o777, tool.st_mtime, tool.st_ino) == (0o751, 1, (root / "bin/same").stat().st_ino)
+    assert (root / "out").readlink() == Path("/etc/shadow")
+    assert not (root / "lost+found").exists()
+    assert (folder / "lost+found").is_dir()
+    assert json.loads((volume / "versions/v1/complete").read_text()) == {"source": "claim restored/root", "digest": ""}
+    (folder / "bin/tool").write_text("changed")
+    fill.fill(options(volume, *words))
+    assert (root / "bin/tool").read_text() == "one file"
+    with pytest.raises(ContainerError, match="was filled from claim restored/root, and not from claim other"):
+        fill.fill(options(volume, f"--folder={folder}", "--version=v1", "--claim=other"))
+
+
+def test_a_claim_that_is_empty_not_mounted_or_can_not_be_read_changes_nothing(
+    volume: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, words = tmp_path / "source", [f"--volume={volume}", "--keep=1", "--version=v1", "--claim=restored"]
+    assert fill.main([*words, f"--folder={folder}"]) == 1
+    assert "mount claim restored here" in caplog.text
+    folder.mkdir()
+    assert fill.main([*words, f"--folder={folder}"]) == 1
+    assert "claim restored is empty" in caplog.text
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    program(programs, "cp", "echo half >${*##* }/half; echo 'cp: error reading file: Input/output error' >&2; exit 1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fill, "_PATH", f"{programs}:/usr/bin:/bin")
+        assert fill.main([*words, f"--folder={folder}"]) == 1
+    assert "claim restored can't be copied: cp: error reading file: Input/output error" in caplog.text
+    assert list((volume / "versions").iterdir()) == []
+    assert not (volume / "current").exists()
 
 
 @pytest.mark.parametrize("name", ["missing.tar.gz", "../outside.tar.gz", "link.tar.gz", "versions"])

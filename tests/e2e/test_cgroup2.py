@@ -5,6 +5,7 @@ user-mode Linux: tests.cluster.guest.
 """
 
 import json
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,11 @@ POD_MIB = 2048
 GRES_CONF = "Name=gpu File=/dev/nvidia[0-1]\n"
 FILL_MEMORY = "dd if=/dev/zero of=/dev/null bs=3G count=1 iflag=fullblock"
 """Fills a buffer that is larger than any limit here."""
+SSH = (
+    *("ssh", "-i", "/root/alice", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"),
+    *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+)
+ACCEPT = "install -d -o alice -g alice -m 700 ~alice/.ssh && cat >~alice/.ssh/authorized_keys"
 LIMITS = """
 cd /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)
 while test -e memory.max; do cat memory.max; cd ..; done
@@ -31,8 +37,11 @@ while test -e memory.max; do cat memory.max; cd ..; done
 """Prints the memory limits of the job's task and of all groups above it."""
 
 
-def values(kube_node: str) -> str:
-    """Values of chart slurm. Nothing that a user would need to set for jobs to be confined."""
+def values(kube_node: str, *, ssh: bool) -> str:
+    """Values of chart slurm. Nothing that a user would need to set for jobs to be confined.
+
+    `ssh`: whether users can have sessions on the worker.
+    """
 
     def image(name: str) -> dict[str, str]:
         return {"image": f"{REGISTRY}/{name}:26.05"}
@@ -53,10 +62,25 @@ def values(kube_node: str) -> str:
             "loginsetDefaults": {"login": image("login")},
             "loginsets": {"slinky": {"service": {"spec": {"type": "ClusterIP"}}}},
             "nodesetDefaults": {"slurmd": image("slurmd")},
-            "nodesets": {"slinky": {"replicas": 1, "extraConfMap": {"Gres": "gpu:2"}, "podSpec": pod}},
+            "nodesets": {
+                "slinky": {
+                    "replicas": 1,
+                    "extraConfMap": {"Gres": "gpu:2"},
+                    "podSpec": pod,
+                    **({"ssh": {"enabled": True}} if ssh else {}),
+                }
+            },
             "configFiles": {"gres.conf": GRES_CONF},
             "partitions": {"all": {"enabled": True, "configMap": {"State": "UP", "Default": "YES"}}},
         }
+    )
+
+
+def upgrade(slurm: Slurm, kube_node: str, *, ssh: bool = False) -> None:
+    """Install or upgrade the release with these values."""
+    slurm.kubernetes.helm(
+        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "-f", "-"),
+        stdin=values(kube_node, ssh=ssh),
     )
 
 
@@ -66,11 +90,7 @@ def confined(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     cluster = existing(named_by(str(kubernetes.kubeconfig)) or "")
     found = Slurm(kubernetes, "confined")
     try:
-        kube_node = guest.start(cluster, Progress())
-        kubernetes.helm(
-            *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", "-"),
-            stdin=values(kube_node),
-        )
+        upgrade(found, guest.start(cluster, Progress()))
         found.until_idle(1, 240)
         yield found
     finally:
@@ -174,3 +194,42 @@ def test_no_cgroup_is_left_behind_by_a_pod_that_is_deleted_with_a_job(confined: 
     until("another pod", lambda: POD in (pods := confined.pods()) and pods[POD]["metadata"]["uid"] != uid, 60)
     confined.until_idle(1)
     until("the cgroup of the deleted pod to be gone", lambda: not groups(), 60)
+
+
+def test_a_session_by_ssh_has_the_limits_of_the_users_job_and_ends_with_it(confined: Slurm) -> None:
+    before = confined.pods()[POD]
+    upgrade(confined, before["spec"]["nodeName"], ssh=True)
+
+    def replaced() -> bool:
+        pod = confined.pods().get(POD)
+        return pod is not None and pod["metadata"]["uid"] != before["metadata"]["uid"]
+
+    until("the worker with sshd", replaced, 120)
+    confined.until_idle(1, 180)
+    add = ("useradd", "--create-home", "--uid=10001", "alice")
+    confined.login(*add)
+    confined.worker(POD, *add)
+    confined.login("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/alice")
+    key = confined.login("cat", "/root/alice.pub")
+    confined.worker(POD, "sh", "-c", f"echo '{key.strip()}' | ({ACCEPT})")
+    address = confined.pods()[POD]["status"]["podIP"]
+
+    def ssh(command: str) -> str:
+        return confined.login("sh", "-c", '"$@" 2>&1 || true', "sh", *SSH, f"alice@{address}", command)
+
+    until("sshd to answer", lambda: "you have no active jobs on this node" in ssh("true"), 90)
+    job = ("sbatch", "--parsable", "--mem=100", "--chdir=/tmp", "--wrap=sleep 900")
+    number = int(confined.login("setpriv", "--reuid=10001", "--regid=10001", "--clear-groups", *job))
+    until("the job to run", lambda: confined.job(number)["JobState"] == "RUNNING", 60)
+    groups, *limits = ssh(f"cat /proc/self/cgroup; {LIMITS}").split()
+    assert f"/job_{number}/step_extern/" in groups
+    assert min(int(limit) for limit in limits if limit != "max") == 100 * 2**20
+    confined.login("sh", "-c", f"{shlex.join(SSH)} alice@{address} sleep 4242 >/dev/null 2>&1 &")
+
+    def sessions() -> str:
+        return confined.worker(POD, "sh", "-c", "grep -alz '^4242$' /proc/[0-9]*/cmdline || true")
+
+    until("the session's program to run", sessions, 60)
+    confined.login("scancel", str(number))
+    until("the session to end with the job", lambda: not sessions(), 60)
+    assert "you have no active jobs on this node" in ssh("true")

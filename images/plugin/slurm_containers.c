@@ -39,6 +39,8 @@ enum {
 };
 
 #define MOST_WORDS 256
+#define MOST_NAME 63
+#define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 #define FAILED 125 /* as of slurm-oci-run */
 
 static int given(int which, const char *value, int remote);
@@ -53,14 +55,15 @@ static struct spank_option options[COUNT] = {
 	VALUE(ENVIRONMENT, "container-env", "NAME,…", "variables that keep the job's value, whatever the image sets"),
 	FLAG(MOUNT_HOME, "container-mount-home", "mount the home folder"),
 	FLAG(NO_MOUNT_HOME, "no-container-mount-home", "don't mount the home folder"),
-	FLAG(WRITABLE, "container-writable", "changes to the image are lost when the task ends (default)"),
+	FLAG(WRITABLE, "container-writable", "the image can be changed: until the task ends, or for others by its name "
+	     "(default)"),
 	FLAG(READONLY, "container-readonly", "the image can't be changed"),
 	FLAG(ENTRYPOINT, "container-entrypoint", "run the entrypoint of the image, with the command as its arguments"),
 	FLAG(NO_ENTRYPOINT, "no-container-entrypoint", "run the command itself (default)"),
 	FLAG(REMAP_ROOT, "container-remap-root", "not available: users are never root in a container"),
 	FLAG(NO_REMAP_ROOT, "no-container-remap-root", "have the user's own ID in the container (default)"),
-	VALUE(NAME, "container-name", "NAME", "not available: a container ends with its task"),
-	VALUE(SAVE, "container-save", "PATH", "not available: a container ends with its task"),
+	VALUE(NAME, "container-name", "NAME", "a copy of the image that keeps the changes of its tasks"),
+	VALUE(SAVE, "container-save", "PATH", "not available"),
 };
 
 static char *values[COUNT];
@@ -75,13 +78,17 @@ static int given(int which, const char *value, int remote)
 			refuse("--container-remap-root isn't available: no user becomes root in a container. Remove it");
 			return -1;
 		}
-		if (which == NAME || which == SAVE) {
-			refuse("--%s isn't available: what a task changes in its image is lost when it ends. Write results to a "
-			       "mounted folder, and build an image with what jobs need", options[which].name);
+		if (which == SAVE) {
+			refuse("--container-save isn't available: build an image with what jobs need, or keep changes with "
+			       "--container-name");
 			return -1;
 		}
 		if (options[which].has_arg && (!value || !*value)) {
 			refuse("--%s needs a value: %s", options[which].name, options[which].arginfo);
+			return -1;
+		}
+		if (which == NAME && (strspn(value, NAME_CHARACTERS) != strlen(value) || strlen(value) > MOST_NAME)) {
+			refuse("--container-name=%s: use up to %d letters, digits, - and _", value, MOST_NAME);
 			return -1;
 		}
 	}
@@ -129,7 +136,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char *argv[])
 	exclude_each_other(MOUNT_HOME, NO_MOUNT_HOME);
 	exclude_each_other(WRITABLE, READONLY);
 	exclude_each_other(ENTRYPOINT, NO_ENTRYPOINT);
-	for (int which = 0; which < COUNT && !values[IMAGE]; which++) {
+	for (int which = 0; which < COUNT && !values[IMAGE] && !values[NAME]; which++) {
 		if (values[which]) {
 			refuse("--%s needs --container-image: add it", options[which].name);
 			exit(1);
@@ -158,6 +165,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char *argv[])
 {
 	static const struct { int which; const char *word; } passed[] = {
 		{ IMAGE, "--image=" },
+		{ NAME, "--name=" },
 		{ MOUNTS, "--container-mounts=" },
 		{ WORKDIR, "--container-workdir=" },
 		{ ENVIRONMENT, "--container-env=" },
@@ -171,7 +179,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char *argv[])
 	uint32_t step = 0;
 	int count = 0;
 
-	if (!values[IMAGE])
+	if (!values[IMAGE] && !values[NAME])
 		return 0;
 	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS) {
 		refuse("Slurm doesn't tell the number of the step");

@@ -3,7 +3,8 @@
 Each user has a folder of their own in the cache, which nobody else can read or change: an image that another user
 unpacked can't be trusted, and one from a private registry isn't for everyone. Layout of that folder:
 
-    images/KEY/rootfs       the unpacked image, complete as soon as the folder KEY exists
+    images/KEY/rootfs       the unpacked image, complete as soon as the folder KEY exists. A container with a name is
+                            one whose KEY is name_NAME
     images/KEY/config.json  the image's configuration
     images/.KEY.…           one that is being unpacked, or was when its job ended
     tags/…                  digests of tags
@@ -17,8 +18,10 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +36,9 @@ _ROOTFS: Final = "rootfs"
 _CONFIG: Final = "config.json"
 _PAUSE: Final = 0.1
 """Seconds between two attempts to get a lock."""
+
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CONTAINER: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
 _NEEDED: Final = ("dev", "etc", "proc", "sys", "tmp")
 _NEEDED_FILES: Final = ("group", "hosts", "passwd", "resolv.conf")
@@ -107,7 +113,31 @@ class Cache:
         """The image with this digest. If it doesn't exist, `fetch` unpacks it into an empty folder and returns its
         configuration; other tasks wait for that. Raises ContainerError.
         """
-        key = f"{digest.removeprefix('sha256:')}-{os.uname().machine}"
+        return self._get(f"{digest.removeprefix('sha256:')}-{os.uname().machine}", fetch)
+
+    def container(self, name: str, image: Callable[[], Unpacked] | None) -> Unpacked:
+        """The container with this name, which its user can change. If it doesn't exist, it is a copy of `image`.
+
+        Other tasks wait for the copy. `image`: None if none is named. Raises ContainerError.
+        """
+        if not _CONTAINER.fullmatch(name):
+            raise ContainerError(f"--container-name={name}: use up to 63 letters, digits, - and _")
+
+        def fetch(root: Path) -> dict[str, Any]:
+            if image is None:
+                raise ContainerError(
+                    f"{os.uname().nodename} has no container of yours with the name {name}: add --container-image"
+                )
+            found = image()
+            try:
+                _copy(found.root, root, self._wait)
+            finally:
+                os.close(found.lock)
+            return found.config
+
+        return self._get(f"name_{name}", fetch)
+
+    def _get(self, key: str, fetch: Callable[[Path], dict[str, Any]]) -> Unpacked:
         folder = self._own / "images" / key
         while True:
             lock = self._open(f"{key}.use")
@@ -246,6 +276,23 @@ def delete(folder: Path) -> None:
         with suppress(OSError):
             os.chmod(inner, 0o700, follow_symlinks=True)  # noqa: PTH101
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path, seconds: float) -> None:
+    """Fill an empty folder with what is in another one. Where the file system can, the files share their blocks."""
+    # Root of a user namespace reads also files that their owner can't, such as /etc/shadow of some images.
+    become = ["unshare", "--user", "--map-root-user"]
+    command = [*become, "cp", "--archive", "--reflink=auto", "--no-target-directory", str(source), str(target)]
+    environment = {"PATH": _PATH, "LC_ALL": "C.UTF-8"}
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ContainerError(f"{source} couldn't be copied within {seconds:g} s") from None
+    if done.returncode:
+        first = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+        raise ContainerError(f"{source} can't be copied: {first[:500]}")
 
 
 def _try_lock(lock: int) -> bool:

@@ -3,6 +3,7 @@
 import os
 import posixpath
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Final
 
 from sidecars.containers.mounts import Mount
@@ -15,6 +16,14 @@ _OVERLAY_SINCE: Final = (6, 6)
 
 _SHARED: Final = ("/tmp", "/dev/shm")  # noqa: S108
 """Folders that ch-run shares with every container."""
+
+
+class Writable(Enum):
+    """Whether the program can change the image, as an option of ch-run."""
+
+    NO = ()
+    UNTIL_THE_END = ("--write-fake",)
+    KEPT = ("--write",)
 
 
 def program(argument: str, job: Mapping[str, str]) -> str:
@@ -52,12 +61,12 @@ def has_overlay(release: str) -> bool:
 
 
 def ch_run(
-    root: str, *, mounts: Sequence[Mount], folder: str, environment: str, writable: bool, command: Sequence[str]
+    root: str, *, mounts: Sequence[Mount], folder: str, environment: str, writable: Writable, command: Sequence[str]
 ) -> list[str]:
     """ch-run's command line. `environment`: a file of variables that are separated by NUL."""
     return [
         "ch-run",
-        *(["--write-fake"] if writable else []),
+        *writable.value,
         "--env-no-expand",
         "--unset-env=*",
         f"--set-env0={environment}",

@@ -10,11 +10,12 @@ import pwd
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from sidecars.containers import command, environment, mounts, nvidia, references
-from sidecars.containers.cache import Cache, Limits
+from sidecars.containers.cache import Cache, Limits, Unpacked
 from sidecars.containers.errors import ContainerError
 from sidecars.containers.registry import Registry
 
@@ -42,7 +43,8 @@ class Root:
 def parser() -> argparse.ArgumentParser:
     """The options that oci.conf sets. Users don't see them."""
     found = argparse.ArgumentParser(prog="slurm-oci-run", description=__doc__, allow_abbrev=False)
-    found.add_argument("--image", required=True, help="value of --container of the step")
+    found.add_argument("--image", help="value of --container of the step")
+    found.add_argument("--name", help="a copy of the image that keeps changes; without --image it exists already")
     found.add_argument(
         "--environment", required=True, help=f"file with the environment of the task, or `{OWN}`: that of this process"
     )
@@ -79,10 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def start(options: argparse.Namespace) -> NoReturn:
     """Become the program in the container. Raises ContainerError."""
-    named = references.parse(options.image, options.default_registry)
     job = environment.own(os.environb) if options.environment == OWN else environment.read(options.environment)
     chosen = _mounts(options, job)
-    root = _folder(named.path) if isinstance(named, references.Folder) else _image(named, options, job)
+    root = _root(options, job)
     if nvidia.wanted(job):
         chosen = mounts.unique((*nvidia.mounts(), *chosen))
     prefer = frozenset((job.get("CONTAINER_ENV", "") + "," + options.container_env).split(","))
@@ -108,7 +109,7 @@ def start(options: argparse.Namespace) -> NoReturn:
         mounts=[mounts.prepare(root.path, mount) for mount in chosen],
         folder=folder,
         environment=f"/proc/self/fd/{file}",
-        writable=not options.read_only and command.has_overlay(os.uname().release),
+        writable=_writable(options),
         command=words,
     )
     sys.stdout.flush()
@@ -116,6 +117,40 @@ def start(options: argparse.Namespace) -> NoReturn:
         os.execvpe(line[0], line, {"PATH": _PATH, "HOME": _home(), "USER": _user()})  # noqa: S606
     except OSError as error:
         raise ContainerError(f"ch-run: {error.strerror}: use this project's image of slurmd, or install it") from None
+
+
+def _root(options: argparse.Namespace, job: Mapping[str, str]) -> Root:
+    named = None if options.image is None else references.parse(options.image, options.default_registry)
+    if isinstance(named, references.Folder):
+        if options.name:
+            raise ContainerError("--container-name needs an image of a registry: --container-image names a folder")
+        return _folder(named.path)
+    limits = Limits(int(options.max_gib * _GIB), options.max_days * _DAY)
+    cache = Cache(Path(options.cache), limits, options.import_seconds)
+
+    def unpacked(image: references.Image) -> Unpacked:
+        registry = _registry(options, job)
+        digest = image.digest or cache.digest(image.name, options.tag_seconds, lambda: registry.digest(image))
+        return cache.get(digest, lambda root: registry.unpack(image, digest, root))
+
+    image = None if named is None else partial(unpacked, named)
+    if options.name is not None:
+        found = cache.container(options.name, image)
+    elif image is not None:
+        found = image()
+    else:
+        raise ContainerError("neither an image nor the name of a container is given")
+    # It stays while the program runs.
+    os.set_inheritable(found.lock, True)
+    return Root(str(found.root), found.config)
+
+
+def _writable(options: argparse.Namespace) -> command.Writable:
+    if options.read_only:
+        return command.Writable.NO
+    if options.name:
+        return command.Writable.KEPT
+    return command.Writable.UNTIL_THE_END if command.has_overlay(os.uname().release) else command.Writable.NO
 
 
 def _mounts(options: argparse.Namespace, job: Mapping[str, str]) -> tuple[mounts.Mount, ...]:
@@ -134,19 +169,12 @@ def _mounts(options: argparse.Namespace, job: Mapping[str, str]) -> tuple[mounts
     return mounts.unique(found)
 
 
-def _image(image: references.Image, options: argparse.Namespace, job: Mapping[str, str]) -> Root:
+def _registry(options: argparse.Namespace, job: Mapping[str, str]) -> Registry:
     own = {"PATH": _PATH, "HOME": _home(), "TMPDIR": "/tmp"}  # noqa: S108
     for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG"):
         if job.get(name, "").startswith("/"):
             own[name] = job[name]
-    registry = Registry(frozenset(options.insecure_registry), own, _ASK_SECONDS, options.import_seconds)
-    limits = Limits(int(options.max_gib * _GIB), options.max_days * _DAY)
-    cache = Cache(Path(options.cache), limits, options.import_seconds)
-    digest = image.digest or cache.digest(image.name, options.tag_seconds, lambda: registry.digest(image))
-    found = cache.get(digest, lambda root: registry.unpack(image, digest, root))
-    # The image stays while the program runs.
-    os.set_inheritable(found.lock, True)
-    return Root(str(found.root), found.config)
+    return Registry(frozenset(options.insecure_registry), own, _ASK_SECONDS, options.import_seconds)
 
 
 def _folder(path: str) -> Root:

@@ -181,10 +181,24 @@ def test_srun_in_an_allocation_has_the_image_that_salloc_was_given(contained: Sl
     assert run_as(contained, "alice", "salloc", f"--container-image={BOX}", "srun", "cat", "/which") == "the image\n"
 
 
+def test_a_container_with_a_name_keeps_what_tasks_change_for_its_user(contained: Slurm) -> None:
+    named = ("srun", "-w", "slinky-[0-2]", "-N3", "--container-name=own")
+    with pytest.raises(CommandError, match="has no container of yours with the name own: add --container-image"):
+        run_as(contained, "alice", *named, "true")
+    write = "echo >/bin/node-$SLURM_NODEID; echo changed >/which"
+    run_as(contained, "alice", *named, f"--container-image={BOX}", "sh", "-c", write)
+    look = "ls -d /bin/node-*; cat /which; echo x 2>/dev/null >/new || echo no; id -u"
+    found = run_as(contained, "alice", *named[:2], "slinky-0", named[-1], "--container-readonly", "sh", "-c", look)
+    assert found == "/bin/node-0\n/bin/node-1\n/bin/node-2\nchanged\nno\n2001\n"
+    assert run_as(contained, "alice", "srun", f"--container-image={BOX}", "cat", "/which") == "the image\n"
+    with pytest.raises(CommandError, match="has no container of yours"):
+        run_as(contained, "bob", *named, "true")
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--container-name=box",), "--container-name isn't available"),
+        (("--container-name=../box",), "use up to 63 letters"),
         (("--container-save=/tmp/box.sqsh",), "--container-save isn't available"),
         (("--container-remap-root",), "--container-remap-root isn't available"),
         (("--container-writable", "--container-readonly"), "exclude each other"),

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from sidecars.containers.cache import Cache, Limits, complete, delete
+from sidecars.containers import cache as cache_module
+from sidecars.containers.cache import Cache, Limits, Unpacked, complete, delete
 from sidecars.containers.errors import ContainerError
+from tests.unit.containers.test_registry import program
 
 FIRST, SECOND, THIRD = ("sha256:" + letter * 64 for letter in "abc")
 UNLIMITED = Limits(0, 0)
@@ -95,6 +97,44 @@ def test_a_failed_import_leaves_nothing_and_the_next_one_begins_again(tmp_path: 
         cache.get(FIRST, fails)
     assert images(tmp_path) == set()
     use(cache, FIRST)
+
+
+def test_a_container_is_a_copy_of_its_image_that_is_made_once(tmp_path: Path) -> None:
+    cache, copied = Cache(tmp_path, UNLIMITED, 60), []
+
+    def make() -> Unpacked:
+        copied.append(1)
+        return cache.get(FIRST, image(3))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [each.result() for each in [pool.submit(cache.container, "own", make) for _ in range(4)]]
+    assert (len(copied), {each.root for each in found}) == (1, {found[0].root})
+    (found[0].root / "file").write_text("changed")
+    (found[0].root / "file").chmod(0)
+    again = cache.container("own", None)
+    assert (again.root / "file").read_text() == "changed"
+    assert again.config == {"Env": ["A=1"]}
+    assert (cache.get(FIRST, never).root / "file").read_bytes() == b"xxx"
+
+
+def test_a_container_that_does_not_exist_needs_an_image_and_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, UNLIMITED, 60)
+    with pytest.raises(ContainerError, match="no container of yours with the name own: add --container-image"):
+        cache.container("own", None)
+    assert images(tmp_path) == set()
+    for name in ("", "../x", "a.b", "x" * 64, "a:create"):
+        with pytest.raises(ContainerError, match="use up to 63 letters, digits, - and _"):
+            cache.container(name, None)
+
+
+def test_an_image_that_can_not_be_copied_leaves_no_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path, UNLIMITED, 60)
+    unpacked = cache.get(FIRST, image(3))
+    program(tmp_path, "unshare", "echo 'cp: error writing: No space left on device' >&2; exit 1")
+    monkeypatch.setattr(cache_module, "_PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(ContainerError, match="can't be copied: cp: error writing: No space left on device"):
+        cache.container("own", lambda: Unpacked(unpacked.root, {}, os.dup(unpacked.lock)))
+    assert images(tmp_path) == {"a"}
 
 
 def test_a_full_disk_is_named_with_the_volume_and_leaves_nothing(tmp_path: Path) -> None:

@@ -61,16 +61,24 @@ def test_the_writable_layer_needs_linux_6_6(release: str, want: bool) -> None:
     assert command.has_overlay(release) is want
 
 
-def test_the_programs_words_cannot_become_options_of_the_runtime() -> None:
+@pytest.mark.parametrize(
+    ("writable", "option"),
+    [
+        (command.Writable.NO, []),
+        (command.Writable.UNTIL_THE_END, ["--write-fake"]),
+        (command.Writable.KEPT, ["--write"]),
+    ],
+)
+def test_the_programs_words_cannot_become_options_of_the_runtime(writable: command.Writable, option: list[str]) -> None:
     line = command.ch_run(
         "/cache/rootfs",
         mounts=HOME,
         folder="/",
         environment="/proc/self/fd/3",
-        writable=True,
+        writable=writable,
         command=["--write", "-x"],
     )
     assert line == [
-        *("ch-run", "--write-fake", "--env-no-expand", "--unset-env=*", "--set-env0=/proc/self/fd/3"),
+        *("ch-run", *option, "--env-no-expand", "--unset-env=*", "--set-env0=/proc/self/fd/3"),
         *("--bind=/home:/home", "--bind=/scratch:/data", "--cd=/", "/cache/rootfs", "--", "--write", "-x"),
     ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sidecars.containers import main, mounts
+from sidecars.containers.cache import Cache, Limits, Unpacked
 
 Start = Callable[..., "list[str] | None"]
 
@@ -30,11 +31,12 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         environments.append(variables)
         raise ReplacedError
 
-    def run(image: str, *words: str, options: tuple[str, ...] = (), **job: str) -> list[str] | None:
+    def run(image: str | None, *words: str, options: tuple[str, ...] = (), **job: str) -> list[str] | None:
         text = "".join(f"{name}={value}\0" for name, value in {"PATH": "/usr/bin:/bin", **job}.items())
         (spool / "environment").write_text(text)
         try:
-            code = main.main([f"--image={image}", f"--environment={spool}/environment", *options, "--", *words])
+            named = [] if image is None else [f"--image={image}"]
+            code = main.main([*named, f"--environment={spool}/environment", *options, "--", *words])
         except ReplacedError:
             assert "SECRET" not in environments[-1]
             return found[-1]
@@ -181,3 +183,29 @@ def test_a_home_folder_that_would_hide_the_image_or_that_the_runtime_hides_fails
     monkeypatch.setattr(mounts, "prepare", lambda _, mount: mount)
     assert start(str(folder), "/x", options=("--mount-home",)) is None
     assert f"--container-mount-home: '{home}'" in capsys.readouterr().err
+
+
+def test_a_container_with_a_name_keeps_changes_unless_it_is_read_only(
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = (f"--cache={tmp_path / 'cache'}", "--name=own")
+    (tmp_path / "cache").mkdir()
+    made = Cache(tmp_path / "cache", Limits(0, 0), 60)
+
+    def image() -> Unpacked:
+        return made.get(f"sha256:{'a' * 64}", lambda _: {"WorkingDir": "/work"})
+
+    os.close(made.container("own", image).lock)
+    line = start(None, "true", options=cache)
+    assert line is not None
+    assert (line[1], line[-3]) == ("--write", f"{tmp_path}/cache/{os.geteuid()}/images/name_own/rootfs")
+    assert "--cd=/work" in line
+    line = start("registry.example/other:1", "true", options=(*cache, "--read-only"))
+    assert line is not None
+    assert line[1] == "--env-no-expand"
+    assert start(None, "true", options=(cache[0], "--name=other")) is None
+    assert "has no container of yours with the name other: add --container-image" in capsys.readouterr().err
+    assert start(str(tmp_path), "true", options=cache) is None
+    assert "--container-image names a folder" in capsys.readouterr().err
+    assert start(None, "true", options=cache[:1]) is None
+    assert "neither an image nor the name of a container" in capsys.readouterr().err

@@ -5,7 +5,7 @@ limits of requests), slurmctld and slurmrestd. Only the kubelets are simulated. 
 the images of the local cluster.
 
 `python -m tests.bench.bridge --pods N` runs with fewer pods, `--step burst` this step alone; `--profile FILE` has
-cProfile on the bridge.
+cProfile on the bridge; `--scheduler-requests N` gives kube-scheduler another limit.
 """
 
 import argparse
@@ -72,9 +72,12 @@ def bench() -> list[Figure]:
     return measured(PODS_IN_ALL)
 
 
-def measured(pods: int, profile: Path | None = None, steps: Sequence[str] = STEPS) -> list[Figure]:
+def measured(
+    pods: int, profile: Path | None = None, steps: Sequence[str] = STEPS, scheduler_requests: int = 50
+) -> list[Figure]:
     """The figures of these steps with so many pods at the end."""
-    with TemporaryDirectory() as folder, control_plane(Path(folder) / "kubernetes") as plane:
+    kubernetes = partial(control_plane, scheduler_requests=scheduler_requests)
+    with TemporaryDirectory() as folder, kubernetes(Path(folder) / "kubernetes") as plane:
         return asyncio.run(_run(Path(folder), plane, pods, profile, steps))
 
 
@@ -386,5 +389,6 @@ if __name__ == "__main__":
     parser.add_argument("--pods", type=int, default=PODS_IN_ALL)
     parser.add_argument("--profile", type=Path, help="where cProfile writes what the bridge did")
     parser.add_argument("--step", action="append", choices=STEPS, help="this step alone; may be repeated")
+    parser.add_argument("--scheduler-requests", type=int, default=50, help="of kube-scheduler in a second")
     given = parser.parse_args()
-    print(table(measured(given.pods, given.profile, given.step or STEPS)))
+    print(table(measured(given.pods, given.profile, given.step or STEPS, given.scheduler_requests)))

@@ -63,6 +63,8 @@ class ControlPlane:
     etcd_options: Sequence[str] = field(default=())
     manager_options: Sequence[str] = field(default=())
     """Further options of kube-controller-manager."""
+    scheduler_requests: int = 50
+    """How many requests kube-scheduler may send each second; by default as many as without configuration."""
 
     @classmethod
     def temporary(
@@ -254,17 +256,26 @@ class ControlPlane:
     def scheduler(self) -> Daemon:
         """The scheduler."""
         who = self.client("scheduler", "system:kube-scheduler")
+        # The flags for these are deprecated.
+        requests = {"qps": self.scheduler_requests, "burst": 2 * self.scheduler_requests}
+        configuration = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(who), **requests},
+            "leaderElection": {"leaderElect": False},
+            "enableProfiling": False,
+        }
+        file = self.folder / "scheduler.json"
+        file.write_text(json.dumps(configuration))
         return self.daemon(
             "kube-scheduler",
             [
                 tool("kube-scheduler"),
                 "--bind-address=127.0.0.1",
                 f"--secure-port={self.place.ports.get('kube-scheduler', 0)}",
-                f"--kubeconfig={who}",
+                f"--config={file}",
                 f"--authentication-kubeconfig={who}",
                 f"--authorization-kubeconfig={who}",
-                "--leader-elect=false",
-                "--profiling=false",
             ],
         )
 

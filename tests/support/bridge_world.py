@@ -80,14 +80,17 @@ def install(plane: ControlPlane, release: str, values: str, *words: str, verb: s
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path, options: Sequence[str] = MUTATING) -> Iterator[ControlPlane]:
+def control_plane(
+    folder: Path, options: Sequence[str] = MUTATING, scheduler_requests: int = 50
+) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
 
     No controllers run: the Deployments have no pods. If they are started, they are those of ResourceClaims alone.
-    `options`: of kube-apiserver.
+    `options`: of kube-apiserver. `scheduler_requests`: see ControlPlane.
     """
     found = ControlPlane.temporary(folder, options=options)
     found.manager_options = ["--controllers=resourceclaim-controller,garbage-collector-controller"]
+    found.scheduler_requests = scheduler_requests
     try:
         found.scheduler.start()
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={found.kubeconfig}"]

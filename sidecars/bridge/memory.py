@@ -1,9 +1,13 @@
 """What the bridge remembers from pass to pass. A restart loses it, and costs no more than a second look."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
+from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import GroupKey, Job, Phase
+
+T = TypeVar("T")
 
 LOST_AFTER = 60.0
 """Seconds for which a Kubernetes node has to be missing until its pods count as gone."""
@@ -13,6 +17,25 @@ _MOST_AVOIDED = 5
 REPEAT_AFTER = 5.0
 """Seconds after which a request about a job is repeated that has changed nothing."""
 _FIRST_RETRY, _LONGEST_RETRY = 5.0, 120.0
+
+
+class PerPod(Generic[T]):
+    """What follows from the manifest of a pod alone, computed once for each version of it."""
+
+    def __init__(self, compute: Callable[[Pod], T]) -> None:
+        self._compute = compute
+        self._known: dict[str, tuple[Pod, T]] = {}
+
+    def __call__(self, pod: Pod) -> T:
+        """The same object until the cache of the cluster has another version of the pod."""
+        known = self._known.get(pod.metadata.uid)
+        if known is None or known[0] is not pod:
+            known = self._known[pod.metadata.uid] = pod, self._compute(pod)
+        return known[1]
+
+    def pop(self, uid: str, default: None = None) -> None:
+        """Forget a pod."""
+        self._known.pop(uid, default)
 
 
 @dataclass(slots=True)

@@ -5,12 +5,13 @@ import dataclasses
 import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from sidecars.bridge import metrics
 from sidecars.bridge.devices import Devices
 from sidecars.bridge.effects import BY_JOB, Effects
 from sidecars.bridge.guards import Guards
-from sidecars.bridge.memory import Memory
+from sidecars.bridge.memory import Memory, PerPod
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import Owners
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
@@ -21,7 +22,7 @@ from sidecars.policy.bridge import groups, pods, shape, tenants
 from sidecars.policy.bridge.causes import cause_of
 from sidecars.policy.bridge.claims import PodClaims
 from sidecars.policy.bridge.decide import decide
-from sidecars.policy.bridge.groups import Group, Source
+from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
 from sidecars.policy.bridge.records import GroupKey, Job, Phase, View, Why
@@ -89,7 +90,8 @@ class Passes:
         self._busy = False
         self._others = False
         self._concerned: dict[str, Pod] = {}
-        self._sources: dict[str, tuple[Pod, Source | None]] = {}
+        self._source = PerPod(groups.source_of)
+        self._own_shape = PerPod(partial(shape.own, extended=devices.rules.extended))
         self._shapes: dict[str, tuple[object, _Shaped]] = {}
         self._views: dict[str, _Viewed] = {}
         """The pods as `decide` looks at them, each after what it depends on."""
@@ -240,7 +242,7 @@ class Passes:
             self._concerned[pod.metadata.uid] = pod
             self.wake()
         elif self._concerned.pop(pod.metadata.uid, None) is not None:
-            for known in (self._sources, self._shapes, self._views):
+            for known in (self._source, self._own_shape, self._shapes, self._views):
                 known.pop(pod.metadata.uid, None)
             self.wake()
 
@@ -322,15 +324,9 @@ class Passes:
             job_id = pods.job_id_of(pod)
             if job_id is not None:
                 group, wanted, _ = self._shape(pod)
-                wanted = shape.own(pod, self._devices.rules.extended) if wanted is None else wanted
+                wanted = self._own_shape(pod) if wanted is None else wanted
                 found[job_id].add((pods.key_of(pod, group), wanted))
         return found
-
-    def _source(self, pod: Pod) -> Source | None:
-        cached = self._sources.get(pod.metadata.uid)
-        if cached is None or cached[0] is not pod:
-            cached = self._sources[pod.metadata.uid] = pod, groups.source_of(pod)
-        return cached[1]
 
     def _shape(self, pod: Pod) -> _Shaped:
         """The same object until something of it changes."""

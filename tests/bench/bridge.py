@@ -25,6 +25,7 @@ from typing import Self
 
 import msgspec
 
+from sidecars.bridge.passes import CALM_SECONDS
 from sidecars.contract import bridge
 from sidecars.kube import (
     CONFIG_MAPS,
@@ -57,7 +58,8 @@ PODS_IN_ALL = 5_000
 BURST = 1_000
 SINGLE = 10
 UNSATISFIABLE = 500
-IDLE_SECONDS = 30.0
+IDLE_SECONDS = CALM_SECONDS
+"""So that everything is looked at once."""
 STEPS = ("singles", "burst", "beside_unsatisfiable", "settled")
 ON_A_NODE = 100
 USER = "mail"

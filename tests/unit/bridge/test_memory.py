@@ -1,7 +1,10 @@
 """What the bridge remembers from pass to pass."""
 
-from sidecars.bridge.memory import AVOID_SECONDS, LOST_AFTER, REPEAT_AFTER, Memory
+import msgspec
+
+from sidecars.bridge.memory import AVOID_SECONDS, LOST_AFTER, REPEAT_AFTER, Memory, PerPod
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import GroupKey, Job, Phase
 
 KEY = GroupKey("team", "u")
@@ -81,3 +84,19 @@ def test_what_concerns_pods_and_groups_that_are_gone_is_forgotten() -> None:
     assert set(memory.asked) == {("start", 7)}
     memory.forget(frozenset(), frozenset(), 1 + REPEAT_AFTER)
     assert [memory.sent, memory.unbound, memory.refusals, memory.asked] == [{}, {}, {}, {}]
+
+
+def test_what_follows_from_a_pod_is_computed_once_for_each_version_of_it() -> None:
+    computed: list[Pod] = []
+
+    def size(pod: Pod) -> int:
+        computed.append(pod)
+        return len(computed)
+
+    known = PerPod(size)
+    one, same_uid, other = (msgspec.convert({"metadata": {"name": "a", "uid": uid}}, Pod) for uid in "aab")
+    assert (known(one), known(one), known(other), known(one)) == (1, 1, 2, 1)
+    assert (known(same_uid), known(same_uid)) == (3, 3)
+    known.pop("b")
+    known.pop("unknown")
+    assert (known(same_uid), known(other)) == (3, 4)

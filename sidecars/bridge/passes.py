@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import logging
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -97,7 +97,6 @@ class Passes:
         """The pods as `decide` looks at them, each after what it depends on."""
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
-        self._again: deque[int] = deque()
         self._begun: set[int] = set()
         """The jobs that were read, and may have begun to run, since the jobs beside them were read."""
         self._listed_at = now()
@@ -210,9 +209,7 @@ class Passes:
         if now - self._read_again_at < INTERVAL:
             return []
         self._read_again_at = now
-        if not self._again:
-            self._again.extend(self._book.waiting())
-        return [self._again.popleft() for _ in range(min(_READS, len(self._again)))]
+        return self._book.next_waiting(_READS)
 
     async def _details(self, due: Iterable[int]) -> bool:
         """Read the details of these jobs, some at the same time. Whether they are new."""

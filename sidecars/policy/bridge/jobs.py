@@ -6,7 +6,7 @@ had is never seen without the end of that one.
 """
 
 import dataclasses
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
@@ -40,6 +40,8 @@ class JobBook:
         """The states that a job had in the list when its details were read."""
         self._fresh: frozenset[int] = frozenset()
         """The jobs that were submitted between the last two lists."""
+        self._turn: deque[int] = deque()
+        """The pending placeholders that are still to be read again in this turn."""
         self._answered = False
         self._empty_since: float | None = None
         self._all_read = False
@@ -173,9 +175,23 @@ class JobBook:
             self._records[job_id] = record, comment_of(record) or found[1]
             self._read[job_id] = _PENDING
 
-    def waiting(self) -> list[int]:
-        """The pending placeholders: their reason and their priority change without their states."""
-        return [job_id for job_id in self._records if "PENDING" in self._states.get(job_id, _NONE)]
+    def next_waiting(self, count: int) -> list[int]:
+        """As many of the pending placeholders, in turn: their reason and priority change without their states.
+
+        Fewer at the end of a turn.
+        """
+        found: list[int] = []
+        if not self._turn:
+            self._turn.extend(filter(self._waits, self._records))
+        while self._turn and len(found) < count:
+            job_id = self._turn.popleft()
+            # There may have been thousands, which have begun to run since.
+            if self._waits(job_id):
+                found.append(job_id)
+        return found
+
+    def _waits(self, job_id: int) -> bool:
+        return "PENDING" in self._states.get(job_id, _NONE)
 
     def forget(self, labelled: Iterable[int]) -> None:
         """Forget the ended placeholders that Slurm has forgotten, unless a pod has their label."""

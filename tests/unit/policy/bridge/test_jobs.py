@@ -236,9 +236,20 @@ def test_a_job_that_was_started_is_read_again_and_not_started_twice() -> None:
     assert phases(found) == {1: Phase.PENDING}
 
 
+def test_jobs_that_wait_are_read_again_in_turn_and_those_that_have_begun_are_not() -> None:
+    found = book(*(dataclasses.replace(STARTED, job_id=number) for number in range(1, 8)))
+    assert (found.next_waiting(2), found.next_waiting(2)) == ([1, 2], [3, 4])
+    states = dict.fromkeys(range(1, 8), frozenset({"PENDING"}))
+    found.states({**states, 5: frozenset({"RUNNING"}), 6: frozenset({"RUNNING"})}, 2.0)
+    assert found.next_waiting(2) == [7]
+    assert found.next_waiting(9) == [1, 2, 3, 4, 7]
+    found.states(dict.fromkeys(range(1, 8), frozenset({"RUNNING"})), 3.0)
+    assert found.next_waiting(2) == []
+
+
 def test_details_that_are_the_same_are_no_news() -> None:
     found = book(STARTED)
-    assert found.waiting() == [1]
+    assert found.next_waiting(5) == [1]
     assert not found.details(1, STARTED)
     assert found.details(1, dataclasses.replace(STARTED, reason="Priority"))
 

@@ -5,6 +5,7 @@ import dataclasses
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from sidecars.bridge import metrics
@@ -119,6 +120,8 @@ class Passes:
 
     async def run(self) -> None:
         """One pass after the other."""
+        # So that the details of the first one need not be read twice.
+        await self._confirm()
         while True:
             await self.one()
             await asyncio.sleep(LEAST_PAUSE)
@@ -136,6 +139,7 @@ class Passes:
         calm = OTHERS_SECONDS if self._others else CALM_SECONDS
         if changed or self._dirty or self._busy or self._now() - self._looked_at >= calm:
             self._dirty, self._others, self._looked_at = False, False, self._now()
+            await self._confirm()
             await self._decide()
         self.last_pass = self._now()
         metrics.SECONDS.observe(self.last_pass - begun)
@@ -188,15 +192,29 @@ class Passes:
                 changed = True
                 await self._list(again=True)
         except SlurmError as error:
-            self._book.fail()
-            if str(error) != self._fault:
-                log.warning("Slurm's jobs can't be read, so nothing is decided: %s", error)
-            self._fault = str(error)
+            self._fail(error)
             return True
         if self._fault:
             log.info("Slurm's jobs can be read again")
         self._fault = ""
         return changed
+
+    async def _confirm(self) -> None:
+        """Nothing is decided by the details of jobs that an earlier slurmctld has given."""
+        try:
+            start = await self._slurm.call(protocol.slurmctld_start())
+        except SlurmError as error:
+            self._fail(error)
+            return
+        if self._book.started_at(start):
+            log.info("slurmctld has started again: all jobs are read again")
+            self.wake()
+
+    def _fail(self, error: SlurmError) -> None:
+        self._book.fail()
+        if str(error) != self._fault:
+            log.warning("Slurm's jobs can't be read, so nothing is decided: %s", error)
+        self._fault = str(error)
 
     async def _list(self, *, again: bool = False) -> bool:
         self._listed_at = self._now()
@@ -220,10 +238,9 @@ class Passes:
         return any(answers)
 
     async def _detail(self, job_id: int) -> bool:
-        try:
+        record = None
+        with suppress(NotFound):
             record = await self._slurm.call(protocol.get_external_job(job_id))
-        except NotFound:
-            return self._book.details(job_id, None)
         return self._book.details(job_id, record)
 
     def _pod_changed(self, event: Event[Pod]) -> None:
@@ -321,8 +338,7 @@ class Passes:
             job_id = pods.job_id_of(pod)
             if job_id is not None:
                 group, wanted, _ = self._shape(pod)
-                wanted = self._own_shape(pod) if wanted is None else wanted
-                found[job_id].add((pods.key_of(pod, group), wanted))
+                found[job_id].add((pods.key_of(pod, group), wanted or self._own_shape(pod)))
         return found
 
     def _shape(self, pod: Pod) -> _Shaped:
@@ -343,10 +359,8 @@ class Passes:
         return cached[1]
 
     def _root(self) -> Mapping[str, str]:
-        if not self._memory.root:
-            return {}
-        text = "Slurm user {} has uid 0: an administrator maps this namespace to another user"
-        return {user: text.format(user) for user in self._memory.root}
+        remedy = "an administrator maps this namespace to another user"
+        return {user: f"Slurm user {user} has uid 0: {remedy}" for user in self._memory.root}
 
     def _refuse_root(self, jobs: Mapping[int, Job]) -> None:
         users = {tenant.user for tenant in self._tenants.values()}
@@ -378,8 +392,7 @@ class Passes:
 
     def _forget(self, seen: tuple[SeenPod, ...], now: float) -> None:
         self._book.forget(frozenset(pod.job for pod in seen if pod.job is not None))
-        uids = frozenset(pod.uid for pod in seen)
-        self._memory.forget(uids, frozenset(pod.key for pod in seen), now)
+        self._memory.forget(frozenset(pod.uid for pod in seen), frozenset(pod.key for pod in seen), now)
 
 
 def _relevant(node: Node) -> tuple[object, ...]:

@@ -40,6 +40,10 @@ class JobBook:
         """The states that a job had in the list when its details were read."""
         self._fresh: frozenset[int] = frozenset()
         """The jobs that were submitted between the last two lists."""
+        self._start: int | None = None
+        """When slurmctld started."""
+        self._outdated: set[int] = set()
+        """The placeholders whose details a slurmctld has given that has ended since."""
         self._turn: deque[int] = deque()
         """The pending placeholders that are still to be read again in this turn."""
         self._answered = False
@@ -78,6 +82,7 @@ class JobBook:
                     del self._records[job_id]
         for job_id in [it for it in self._gone if it in listed]:
             del self._gone[job_id]
+        self._outdated &= listed.keys()
         self._states = listed
         return changed
 
@@ -85,13 +90,29 @@ class JobBook:
         """No answer: nothing is known until the next one."""
         self._answered = False
 
+    def started_at(self, start: int) -> bool:
+        """Take in when slurmctld started, asked for after the details were read. Whether they are to be read again.
+
+        One that is killed forgets the last seconds: a job that it starts again has the states of before, and may have
+        other nodes. Its clock has seconds.
+        """
+        if start == self._start:
+            return False
+        self._start = start
+        for job_id in self._records:
+            if not self._states.get(job_id, STATES_ENDED) & STATES_ENDED:
+                self.stale(job_id)
+                self._outdated.add(job_id)
+        return bool(self._outdated)
+
     @property
     def known(self) -> bool:
         """Whether the last list was answered, is plausible, and the details of each job in it were read once.
 
-        But those of jobs that were submitted since the list before.
+        But those of jobs that were submitted since the list before. No details are those of an earlier slurmctld.
         """
-        return self._answered and self._empty_since is None and self._fresh.issuperset(self.unread())
+        listed = self._answered and self._empty_since is None
+        return listed and not self._outdated and self._fresh.issuperset(self.unread())
 
     def unread(self) -> list[int]:
         """The listed jobs whose details were never read."""
@@ -104,7 +125,9 @@ class JobBook:
         found = [
             job_id
             for job_id, states in self._states.items()
-            if job_id not in self._read or (self._read[job_id] != states and self._matters(job_id, states))
+            if job_id not in self._read
+            or job_id in self._outdated
+            or (self._read[job_id] != states and self._matters(job_id, states))
         ]
         self._all_read = not found
         return found
@@ -120,6 +143,7 @@ class JobBook:
     def details(self, job_id: int, record: ExternalJob | None) -> bool:
         """Take in the details of a job of the last list; None if Slurm doesn't know it by now. Whether they are new."""
         self._all_read = False
+        self._outdated.discard(job_id)
         comment = comment_of(record) if record is not None else None
         former = self._records.get(job_id)
         if record is not None and former is not None and _has_begun(former, record):

@@ -229,6 +229,27 @@ async def test_the_next_pod_waits_for_a_pod_on_a_node_that_its_job_has_given_up(
         assert not world.released("next")
 
 
+async def test_the_next_pod_waits_for_a_pod_whose_job_a_slurmctld_that_was_killed_has_started_elsewhere(
+    world: World,
+) -> None:
+    world.kube.put(NODES, node("k2"))
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        await world.until("the records", lambda: {"k1", "k2"} <= world.slurm.nodes.keys())
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the release", lambda: world.released("p"))
+        world.bind("p")
+        world.kube.put(PODS, pod("team", "next"))
+        await world.until("the start", lambda: [it.blocked for it in live(world.slurm)] == [False, False])
+        # Between two looks, and with the states of before.
+        job.allocation["k2"] = job.allocation.pop("k1")
+        world.slurm.started_at += 1
+        world.slurm.job_run(live(world.slurm)[-1].job_id, {"k1": 1})
+        await world.until("the reason", lambda: world.condition("next").get("reason") == "NodeNotFree")
+        assert not world.released("next")
+
+
 async def test_a_pod_whose_annotations_became_wrong_gets_no_more_than_its_job_has(world: World) -> None:
     async with world.bridge():
         await world.until("the node's record", lambda: "k1" in world.slurm.nodes)

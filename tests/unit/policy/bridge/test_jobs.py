@@ -236,6 +236,30 @@ def test_a_job_that_was_started_is_read_again_and_not_started_twice() -> None:
     assert phases(found) == {1: Phase.PENDING}
 
 
+def test_the_details_that_an_earlier_slurmctld_has_given_do_not_count_and_are_read_again() -> None:
+    running, ended = (
+        dataclasses.replace(STARTED, job_id=number, states=frozenset({state}))
+        for number, state in ((1, "RUNNING"), (2, "COMPLETED"))
+    )
+    found = book(running, ended)
+    listed = {1: running.states, 2: ended.states}
+    assert found.started_at(100)
+    assert found.to_read() == [1]
+    found.details(1, running)
+    found.states(listed, 1.0)
+    assert not found.started_at(100)
+    assert known(found)
+    assert found.started_at(101)
+    found.states(listed, 2.0)
+    assert (found.to_read(), known(found)) == ([1], False)
+    found.details(1, running)
+    found.states(listed, 3.0)
+    assert (found.to_read(), known(found)) == ([], True)
+    assert found.started_at(102)
+    found.states({2: ended.states}, 4.0)
+    assert known(found), "it has forgotten the job"
+
+
 def test_jobs_that_wait_are_read_again_in_turn_and_those_that_have_begun_are_not() -> None:
     found = book(*(dataclasses.replace(STARTED, job_id=number) for number in range(1, 8)))
     assert (found.next_waiting(2), found.next_waiting(2)) == ([1, 2], [3, 4])

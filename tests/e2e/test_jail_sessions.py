@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.waiting import until
-from tests.support.real import outside
+from tests.support.real import jailed, outside
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -79,13 +79,7 @@ class Site:
 
     def fill(self, name: str) -> Path:
         """Create a complete version, and switch to it; its root."""
-        version = self.volume / "versions" / name
-        root = version / "root"
-        (root / "etc").mkdir(parents=True)
-        for link in ("bin", "lib", "lib64", "sbin"):
-            (root / link).symlink_to(f"usr/{link}")
-        (root / "etc/os-release").write_text(f"jail {name}\n")
-        (version / "complete").write_text("{}")
+        root = jailed.fill(self.volume, name, f"jail {name}")
         self.switch(name)
         return root
 

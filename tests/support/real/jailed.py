@@ -69,6 +69,18 @@ def forged(home: Path) -> Path:
     return home / "forged.so"
 
 
+def fill(volume: Path, name: str, release: str) -> Path:
+    """Create a complete version on the volume with an os-release of its own. It needs the worker's /usr; its root."""
+    version = volume / "versions" / name
+    root = version / "root"
+    (root / "etc").mkdir(parents=True)
+    for link in ("bin", "lib", "lib64", "sbin"):
+        (root / link).symlink_to(f"usr/{link}")
+    (root / "etc/os-release").write_text(f"{release}\n")
+    (version / "complete").write_text(json.dumps({"digest": "sha256:0"}))
+    return root
+
+
 class JailedSlurm:
     """The daemons. `root` is the root of the worker on this machine, and `volume` the folder of the jails."""
 
@@ -86,14 +98,7 @@ class JailedSlurm:
 
     def fill(self, name: str, release: str) -> Path:
         """Create a complete version with an os-release of its own. It needs the worker's /usr; its root."""
-        version = self.volume / "versions" / name
-        root = version / "root"
-        (root / "etc").mkdir(parents=True)
-        for link in ("bin", "lib", "lib64", "sbin"):
-            (root / link).symlink_to(f"usr/{link}")
-        (root / "etc/os-release").write_text(f"{release}\n")
-        (version / "complete").write_text(json.dumps({"digest": "sha256:0"}))
-        return root
+        return fill(self.volume, name, release)
 
     def switch(self, target: str) -> None:
         """Have `current` name this."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.tools import tool
-from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, until
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, until, until_equal
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/gpu"
 RESOURCE = "nvidia.com/gpu"
@@ -70,7 +70,7 @@ class FakeGpus:
             (folder / name).chmod(0o755)
         shutil.copy(tool("deviceplugin"), folder / "deviceplugin")
         self._kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(self._pod()))
-        until("eight GPUs in Kubernetes", lambda: self.allocatable() == "8", 60)
+        until_equal("eight GPUs in Kubernetes", self.allocatable, "8", 60)
 
     def unplug(self) -> None:
         """Take the device plugin away."""

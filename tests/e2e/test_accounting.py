@@ -18,7 +18,7 @@ from tests.e2e.test_contract import jwt_key, slurmrestd
 from tests.support.real import object_store
 from tests.support.real.configuration import until_saved
 from tests.support.real.foreign import address, foreign_pod
-from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until, until_equal
 from tests.support.real.kills import stop_operator
 
 pytestmark = pytest.mark.timeout(300)
@@ -77,9 +77,10 @@ def test_a_job_is_charged_to_the_account_that_was_made_for_it(accounted: Slurm) 
     accounted.login("sacctmgr", "-i", "add", "account", "physics")
     accounted.login("sacctmgr", "-i", "add", "user", "root", "account=physics")
     accounted.login("srun", "-J", "charged", "-A", "physics", "true")
-    until(
+    until_equal(
         "the job to be in the database",
-        lambda: accounts(accounted).get("charged") == ("physics", "COMPLETED") or None,
+        lambda: accounts(accounted).get("charged"),
+        ("physics", "COMPLETED"),
         60,
     )
 
@@ -115,9 +116,10 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
     kubectl("-n", accounted.namespace, "patch", "secret", "slurm-mariadb", "-p", patch)
     accounted.login("srun", "-J", "rotated", "true")
     until("slurmdbd to be replaced", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
-    until(
+    until_equal(
         "the job of the meantime to be in the database",
-        lambda: accounts(accounted).get("rotated", ("", ""))[1] == "COMPLETED" or None,
+        lambda: accounts(accounted).get("rotated", ("", ""))[1],
+        "COMPLETED",
         60,
     )
 
@@ -160,12 +162,12 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     kubectl, here = accounted.kubernetes.kubectl, ("-n", accounted.namespace)
     held = accounted.submit("#!/bin/sh\ntrue\n", "--hold")
     running = accounted.submit("#!/bin/sh\nsleep 600\n")
-    until("the job to run", lambda: accounted.job(running)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: accounted.job(running)["JobState"], "RUNNING", 60)
     until_saved(accounted, running)
     kubectl(*here, "create", "job", "backup-now", "--from=cronjob/slurm-backup")
     # slurmctld writes all of its state when it ends, or five minutes after its first start. The backup waits for that.
     kubectl(*here, "delete", "pod", "slurm-controller-0")
-    until("slurmctld to be back", lambda: accounted.job(held)["JobState"] == "PENDING", 120)
+    until_equal("slurmctld to be back", lambda: accounted.job(held)["JobState"], "PENDING", 120)
     until_job(accounted, "backup-now", "Complete")
     logs = kubectl(*here, "logs", "job/backup-now", "--all-containers")
     assert "database.sql.gz" in logs
@@ -193,7 +195,7 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     kubectl(*here, "scale", "statefulset", *daemons, "--replicas=1")
     kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=1")
 
-    until("slurmctld to answer", lambda: accounted.job(held)["JobState"] == "PENDING", 120)
+    until_equal("slurmctld to answer", lambda: accounted.job(held)["JobState"], "PENDING", 120)
     assert str(lost) not in accounted.login("squeue", "--noheader", "--format=%i").split()
     assert accounted.job(running)["JobState"] == "RUNNING"
     until("slurmdbd to be back", lambda: slurmdbd(accounted) or None, 120)
@@ -202,13 +204,13 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     assert "chemistry" not in known
     accounted.login("scancel", str(running))
     accounted.login("scontrol", "release", str(held))
-    until("the job of the backup to end", lambda: accounted.job(held)["JobState"] == "COMPLETED", 60)
+    until_equal("the job of the backup to end", lambda: accounted.job(held)["JobState"], "COMPLETED", 60)
 
 
 def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restarts(accounted: Slurm) -> None:
     accounted.login("sacctmgr", "-i", "add", "account", "theirs", "fairshare=7")
     # Daemons that the test before has started again answer before they are ready.
-    until("all pods to be ready", lambda: len(upgrading.uids(accounted)) == len(upgrading.IMAGES), 120)
+    until_equal("all pods to be ready", lambda: len(upgrading.uids(accounted)), len(upgrading.IMAGES), 120)
     before = upgrading.uids(accounted)
     declared = {
         "accounts": {"lasers": {"fairshare": 3, "limits": {"MaxJobs": 9}}},
@@ -220,16 +222,17 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
         lambda: accounted.login("srun", "-J", "declared", "-A", "lasers", "-q", "urgent", "hostname"),
         60,
     )
-    until("the declaration to be applied", lambda: applied(accounted)[0] == "Applied" or None, 60)
-    until(
+    until_equal("the declaration to be applied", lambda: applied(accounted)[0], "Applied", 60)
+    until_equal(
         "the job to be in the database",
-        lambda: accounts(accounted).get("declared") == ("lasers", "COMPLETED") or None,
+        lambda: accounts(accounted).get("declared"),
+        ("lasers", "COMPLETED"),
         60,
     )
 
     # What someone else changes comes back, and nothing else does.
     accounted.login("sacctmgr", "-i", "modify", "account", "lasers", "set", "fairshare=8", "grpjobs=4")
-    until("the share to be set back", lambda: share(accounted, "lasers") == ("3", "4", "9") or None, 90)
+    until_equal("the share to be set back", lambda: share(accounted, "lasers"), ("3", "4", "9"), 90)
 
     # A job holds its account and its user, and what goes is only what came from here.
     held = accounted.submit("#!/bin/sh\nsleep 600\n", "-A", "lasers", "-q", "urgent")
@@ -241,7 +244,7 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
     )
     assert "7001" in message
     accounted.login("scancel", str(held))
-    until("everything declared to be gone", lambda: applied(accounted)[0] == "Applied" or None, 150)
+    until_equal("everything declared to be gone", lambda: applied(accounted)[0], "Applied", 150)
     left = accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
     assert {"theirs", "root"} <= set(left)
     assert "lasers" not in left
@@ -326,7 +329,7 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
     with upgrading.next_release(accounted.kubernetes):
         accounted.until_idle(1)
         through = accounted.submit(script.format(30), "-J", "through", "-n1", "--no-requeue")
-        until("the job to run", lambda: accounted.job(through)["JobState"] == "RUNNING", 60)
+        until_equal("the job to run", lambda: accounted.job(through)["JobState"], "RUNNING", 60)
         names = [f"begins-{seconds}" for seconds in range(5, 30, 5)]
         for name in names:
             begin = f"--begin=now+{name.removeprefix('begins-')}"
@@ -336,7 +339,7 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
         with accounted.watching_pods(upgrading.PODS) as watch:
             install(accounted, **newer)
             wanted = {upgrading.reference(daemon, tag) for daemon, tag in newer.items()}
-            until("all pods to run the new images", lambda: set(upgrading.uids(accounted).values()) == wanted, 120)
+            until_equal("all pods to run the new images", lambda: set(upgrading.uids(accounted).values()), wanted, 120)
             for kind in ("accountings", "controllers", "restapis"):
                 until_ready_says(accounted, kind, "Ready")
             accounted.until_idle(1)
@@ -359,4 +362,4 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
         install(accounted, **newer)
         for kind in ("accountings", "controllers"):
             until_ready_says(accounted, kind, "Ready")
-        until("the same pods to be ready", lambda: upgrading.uids(accounted) == before, 60)
+        until_equal("the same pods to be ready", lambda: upgrading.uids(accounted), before, 60)

@@ -8,7 +8,7 @@ import pytest
 from sidecars.contract import bridge
 from tests.support.bridge_world import slurm_conf
 from tests.support.real.configuration import controller, patch, until_running
-from tests.support.real.harness import CHARTS, Slurm, until
+from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -35,7 +35,7 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
         kubectl("create", "namespace", TENANT)
         kubectl("label", "namespace", TENANT, "slurm-bridge=managed")
         kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}=true")
-        until("the external node", lambda: slurm.nodes().get(name) == "idle", 60)
+        until_equal("the external node", lambda: slurm.nodes().get(name), "idle", 60)
         # Its pod is ready; the API server may not reach it yet, and refuses pods until then.
         until("the webhook to add the gate", lambda: bridge.GATE in create(slurm, "tried", dry_run="server"), 60)
         yield name
@@ -86,7 +86,7 @@ def test_a_pod_without_a_gate_runs_as_a_job_of_its_tenant_and_ends_with_it(slurm
 
     # The API server of the local cluster has no MutatingAdmissionPolicy: the webhook adds the gate.
     create(slurm, "train")
-    until("the pod to run", lambda: get("-n", TENANT, "pod", "train")["status"].get("phase") == "Running", 60)
+    until_equal("the pod to run", lambda: get("-n", TENANT, "pod", "train")["status"].get("phase"), "Running", 60)
     pod = get("-n", TENANT, "pod", "train")
     assert pod["spec"]["nodeName"] == kube_node
     # Without the gate, the pod would not have been limited to the node of its job.
@@ -101,6 +101,6 @@ def test_a_pod_without_a_gate_runs_as_a_job_of_its_tenant_and_ends_with_it(slurm
 
 def test_a_job_ends_with_its_pod(slurm: Slurm, kube_node: str) -> None:
     create(slurm, "deleted", bridge.GATE)
-    until("the job to run", lambda: queue(slurm) == [f"mail RUNNING {kube_node}"], 60)
+    until_equal("the job to run", lambda: queue(slurm), [f"mail RUNNING {kube_node}"], 60)
     slurm.kubernetes.kubectl("-n", TENANT, "delete", "pod", "deleted", "--wait=true")
-    until("the job to end", lambda: queue(slurm) == [], 60)
+    until_equal("the job to end", lambda: queue(slurm), [], 60)

@@ -15,7 +15,7 @@ from tests.cluster.images import REGISTRY
 from tests.cluster.local import existing, named_by
 from tests.cluster.nodes import GUEST_TAINT
 from tests.cluster.progress import Progress
-from tests.support.real.harness import CHARTS, CommandError, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CHARTS, CommandError, Kubernetes, Slurm, condition, until, until_equal
 
 # The first test builds the kernel, where the cache lacks it.
 pytestmark = pytest.mark.timeout(1500)
@@ -123,7 +123,7 @@ def slurmd(slurm: Slurm) -> list[str]:
 def long_job(slurm: Slurm) -> int:
     """A job that runs until it is ended."""
     number = slurm.submit("#!/bin/sh\nsleep 900\n", "-N1", "--mem=100", "--no-requeue")
-    until("the job to run", lambda: slurm.job(number)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: slurm.job(number)["JobState"], "RUNNING", 60)
     return number
 
 
@@ -174,7 +174,7 @@ def test_a_job_survives_the_end_of_slurmd_and_a_reconfigure(confined: Slurm) -> 
     confined.worker(POD, "sh", "-c", f"kill -9 {' '.join(before)}")
     until("slurmd to run again", lambda: [pid for pid in slurmd(confined) if pid not in before], 60)
     confined.login("scontrol", "reconfigure", timeout=90)
-    until("slurmd to answer", lambda: srun(confined, "echo here", "-n1", "--mem=100").strip() == "here", 90)
+    until_equal("slurmd to answer", lambda: srun(confined, "echo here", "-n1", "--mem=100").strip(), "here", 90)
     assert confined.job(job)["JobState"] == "RUNNING"
     assert "oom_kill" in srun(confined, FILL_MEMORY, "-n1", "--mem=100")
     confined.login("scancel", str(job))
@@ -225,7 +225,7 @@ def test_a_session_by_ssh_has_the_limits_of_the_users_job_and_ends_with_it(confi
     until("sshd to answer", refused, 90)
     job = ("sbatch", "--parsable", "--mem=100", "--chdir=/tmp", "--wrap=sleep 900")
     number = int(confined.login("setpriv", "--reuid=10001", "--regid=10001", "--clear-groups", *job))
-    until("the job to run", lambda: confined.job(number)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: confined.job(number)["JobState"], "RUNNING", 60)
     groups, *limits = ssh(f"cat /proc/self/cgroup; {LIMITS}").split()
     assert "/step_extern/" in groups
     assert min(int(limit) for limit in limits if limit != "max") == 100 * 2**20

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.real.harness import CHARTS, VALUES, Slurm, until
+from tests.support.real.harness import CHARTS, VALUES, Slurm, until, until_equal
 
 DECLARED: dict[str, dict[str, Any]] = {
     "marker": {
@@ -75,7 +75,7 @@ def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_that_drai
         kubectl(*HERE, *marker, "rm", "/tmp/faulty")  # noqa: S108
     assert reason(checked, "slinky-0") == "slurm-node: check: marker: the marker is there"
     # slurmctld may be told of the end of the check's job before that of its node's work.
-    until("slinky-1 to be idle", lambda: checked.nodes()["slinky-1"] == "idle" or None, 60)
+    until_equal("slinky-1 to be idle", lambda: checked.nodes()["slinky-1"], "idle", 60)
     found = result(checked, "marker")
     assert found["slinky-0"] == {"result": "failed", "text": "the marker is there"}
     assert found["slinky-1"] == {"result": "passed", "measured": {"room": "5GiB"}}
@@ -83,7 +83,7 @@ def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_that_drai
     kubectl(*HERE, *controller, "update", "nodename=slinky-1", "state=drain", "reason=of an administrator")
     begin(checked, "marker", "marker-2")
     assert ended(checked, "marker-2") == "Complete", log_of(checked, "marker-2")
-    until("slinky-0 to be idle again", lambda: checked.nodes()["slinky-0"] == "idle" or None, 60)
+    until_equal("slinky-0 to be idle again", lambda: checked.nodes()["slinky-0"], "idle", 60)
     assert reason(checked, "slinky-1") == "of an administrator"
     assert "No reservations" in checked.login("scontrol", "show", "reservations")
     kubectl(*HERE, *controller, "update", "nodename=slinky-1", "state=undrain")

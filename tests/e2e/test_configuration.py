@@ -18,7 +18,7 @@ from tests.support.real.configuration import (
     until_saved,
     until_set,
 )
-from tests.support.real.harness import Slurm, condition, until
+from tests.support.real.harness import Slurm, condition, until, until_equal
 from tests.support.real.kills import stop_operator
 
 
@@ -103,14 +103,16 @@ def test_a_refused_configuration_stays_out_of_a_slurmrestd_that_is_restarted(slu
         until(f"{line} to be refused", refused, 60)
         kubernetes.kubectl("-n", "slurm", "delete", "pod", "-l", "app.kubernetes.io/name=slurmrestd", "--wait=true")
         kubernetes.kubectl("-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=90s", timeout=100)
-        until("slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"] == "True", 60)
+        until_equal(
+            "slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"], "True", 60
+        )
     assert kubernetes.get("-n", "slurm", "deploy", "slurm-restapi")["metadata"]["generation"] == generation
 
 
 def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm: Slurm) -> None:
     uid, count = restarts(slurm)
     job = slurm.submit("#!/bin/sh\nsleep 25\n", "-N1")
-    until("the job to run", lambda: slurm.job(job)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: slurm.job(job)["JobState"], "RUNNING", 60)
     # A killed slurmctld starts with what it saved last.
     until_saved(slurm, job)
     kill = "kill -9 $(cat /run/slurmctld.pid 2>/dev/null || pidof slurmctld | tr ' ' '\\n' | sort -n | head -1)"
@@ -126,20 +128,20 @@ def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm:
     print(f"slurmctld killed -> a new job has run: {took:.1f} s")
     assert took < 15
     assert slurm.job(job)["JobState"] in {"RUNNING", "COMPLETED"}
-    until("the job to end by itself", lambda: slurm.job(job)["JobState"] == "COMPLETED", 60)
+    until_equal("the job to end by itself", lambda: slurm.job(job)["JobState"], "COMPLETED", 60)
     assert slurm.job(job)["ExitCode"] == "0:0"
 
 
 def test_a_setting_that_a_running_slurmctld_cannot_take_restarts_it_and_jobs_go_on(slurm: Slurm) -> None:
     uid, count = restarts(slurm)
     job = slurm.submit("#!/bin/sh\nsleep 15\n", "-N1")
-    until("the job to run", lambda: slurm.job(job)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: slurm.job(job)["JobState"], "RUNNING", 60)
     before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
     patch(slurm, extraConf=f"{before}\nCommunicationParameters=NoAddrCache\n")
     until_set(slurm, "CommunicationParameters", "NoAddrCache")
     until_running(slurm)
     assert restarts(slurm) == (uid, count + 1)
-    until("the job to end by itself", lambda: slurm.job(job)["JobState"] == "COMPLETED", 60)
+    until_equal("the job to end by itself", lambda: slurm.job(job)["JobState"], "COMPLETED", 60)
 
 
 def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_the_operator(slurm: Slurm) -> None:
@@ -147,7 +149,7 @@ def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_th
     before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
     # One that the operator finds no fault with.
     patch(slurm, extraConf=f"{before}\nPartitionName=zz Nodes=ALL State=SIDEWAYS\n")
-    until("it to be refused", lambda: accepted(slurm).get("reason") == "DryRunFailed", 60)
+    until_equal("it to be refused", lambda: accepted(slurm).get("reason"), "DryRunFailed", 60)
     try:
         stop_operator(kubernetes)
         uid, _ = restarts(slurm)
@@ -163,4 +165,4 @@ def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_th
     finally:
         kubernetes.kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=1")
         kubernetes.kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=120s", timeout=130)
-    until("the refusal to be told by the new pod", lambda: accepted(slurm).get("reason") == "DryRunFailed", 60)
+    until_equal("the refusal to be told by the new pod", lambda: accepted(slurm).get("reason"), "DryRunFailed", 60)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.real import contained as running
 from tests.support.real import registry
 from tests.support.real.contained import BOX, USERS, WORKERS, run_as, worker
-from tests.support.real.harness import CommandError, Kubernetes, Slurm, until
+from tests.support.real.harness import CommandError, Kubernetes, Slurm, until, until_equal
 from tests.support.real.registry import DOWN, LOCKED, OPEN, Registry
 
 pytestmark = pytest.mark.timeout(400)
@@ -79,7 +79,7 @@ def test_what_a_task_writes_into_the_image_is_gone_with_it(contained: Slurm) -> 
 
 def test_a_batch_script_runs_in_the_image(contained: Slurm) -> None:
     number = submit(contained, "slinky-2", "cat /which; id -u")
-    until("the batch job to complete", lambda: contained.job(number)["JobState"] == "COMPLETED", 60)
+    until_equal("the batch job to complete", lambda: contained.job(number)["JobState"], "COMPLETED", 60)
     assert contained.worker(worker(2), "cat", f"/home/alice/slurm-{number}.out") == "the image\n2001\n"
 
 
@@ -146,7 +146,7 @@ def test_a_signal_reaches_the_program_itself(contained: Slurm) -> None:
     out = f"/home/alice/slurm-{number}.out"
     until("the program to run", lambda: "ready" in contained.worker(worker(1), "sh", "-c", f"cat {out} || true"), 60)
     contained.login("scancel", "--batch", "--signal=USR1", str(number))
-    until("the program to have ended", lambda: contained.job(number)["JobState"] == "FAILED", 60)
+    until_equal("the program to have ended", lambda: contained.job(number)["JobState"], "FAILED", 60)
     assert contained.worker(worker(1), "cat", out).endswith("got it\n")
     assert contained.job(number)["ExitCode"] == "3:0"
 
@@ -172,7 +172,7 @@ def test_the_home_folder_can_be_left_out(contained: Slurm) -> None:
 def test_a_batch_script_names_its_image_in_its_first_lines(contained: Slurm) -> None:
     script = f"#!/bin/sh\n#SBATCH --container-image={BOX}\n#SBATCH --container-workdir=/bin\ncat /which; pwd; exit 7\n"
     number = int(run_as(contained, "alice", "sbatch", "--parsable", "--nodelist=slinky-2", stdin=script))
-    until("the batch job to end", lambda: contained.job(number)["JobState"] == "FAILED", 60)
+    until_equal("the batch job to end", lambda: contained.job(number)["JobState"], "FAILED", 60)
     assert contained.job(number)["ExitCode"] == "7:0"
     assert contained.worker(worker(2), "cat", f"/home/alice/slurm-{number}.out") == "the image\n/bin\n"
 

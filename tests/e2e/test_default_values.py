@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.real.harness import CHARTS, NODESET, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CHARTS, NODESET, VALUES, Kubernetes, Slurm, condition, until, until_equal
 from tests.support.real.kills import processes
 
 pytestmark = pytest.mark.timeout(300)
@@ -59,7 +59,7 @@ def uids(slurm: Slurm) -> set[str]:
 
 
 def until_state(slurm: Slurm, number: int, state: str) -> None:
-    until(f"job {number} to be {state}", lambda: slurm.job(number)["JobState"] == state, 60)
+    until_equal(f"job {number} to be {state}", lambda: slurm.job(number)["JobState"], state, 60)
 
 
 def test_a_job_runs_on_all_workers_and_everything_is_ready(defaults: Slurm) -> None:

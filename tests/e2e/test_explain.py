@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sidecars.explain import plugin
-from tests.support.real.harness import NODESET, Slurm, until
+from tests.support.real.harness import NODESET, Slurm, until, until_equal
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -111,7 +111,7 @@ def test_a_job_that_waits_for_its_release_is_released_by_the_command_of_the_answ
     assert codes(answer) == {"JobHeldUser"}
     assert answer["missing"] == []
     program.shell(finding(answer, "JobHeldUser")["commands"][0])
-    until("the job to run", lambda: slurm.job(job)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: slurm.job(job)["JobState"], "RUNNING", 60)
     assert codes(program.json("explain", "job", str(job))) == {"Running"}
 
 
@@ -120,7 +120,7 @@ def test_a_job_that_begins_later_and_one_that_depends_on_it_have_their_next_even
 ) -> None:
     later = slurm.submit("#!/bin/sh\ntrue\n", "--begin=now+1hour")
     after = slurm.submit("#!/bin/sh\ntrue\n", f"--dependency=afterok:{later}")
-    until("Slurm to give the reason", lambda: slurm.job(after)["Reason"] == "Dependency", 60)
+    until_equal("Slurm to give the reason", lambda: slurm.job(after)["Reason"], "Dependency", 60)
     answer = program.json("explain", "job", str(later))
     assert codes(answer) == {"BeginTime"}
     assert 3000 < answer["next"]["at"] - time.time() < 3700
@@ -149,7 +149,7 @@ def test_an_administrators_drain_is_explained_and_ended_by_the_command_of_the_an
     drained = min(slurm.nodes())
     slurm.login("scontrol", "update", f"nodename={drained}", "state=drain", "reason=bad disk")
     other = slurm.submit("#!/bin/sh\nsleep 600\n", "-N1", "--exclusive")
-    until("the other node to be busy", lambda: slurm.job(other)["JobState"] == "RUNNING", 60)
+    until_equal("the other node to be busy", lambda: slurm.job(other)["JobState"], "RUNNING", 60)
     waits = slurm.submit("#!/bin/sh\nsleep 600\n", "-N1", "--exclusive")
     until("Slurm to give the reason", lambda: slurm.job(waits)["Reason"] != "None", 60)
     answer = program.json("explain", "job", str(waits))
@@ -160,7 +160,7 @@ def test_an_administrators_drain_is_explained_and_ended_by_the_command_of_the_an
     status, _ = program.run("doctor", "-n", "slurm")
     assert status == 1
     program.shell(finding(program.json("doctor"), "Drained")["commands"][0])
-    until("the job to run there", lambda: slurm.job(waits)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run there", lambda: slurm.job(waits)["JobState"], "RUNNING", 60)
 
 
 def test_a_nodeset_that_kubernetes_cannot_schedule_quotes_the_scheduler(slurm: Slurm, program: Plugin) -> None:
@@ -202,9 +202,10 @@ def test_a_user_who_may_only_read_gets_what_kubernetes_shows_and_the_missing_rig
         assert any("create pods/exec" in it["why"] for it in answer["missing"])
         assert any(it["part"] == "quotas" for it in answer["missing"])
         # What another test restarted last may still be starting.
-        until(
+        until_equal(
             "nothing to be found",
-            lambda: codes(program.json("explain", "job", str(job), kubeconfig=own)) == set(),
+            lambda: codes(program.json("explain", "job", str(job), kubeconfig=own)),
+            set(),
             120,
         )
         until(
@@ -233,7 +234,7 @@ def test_a_slurmctld_that_does_not_answer_is_named_and_nothing_is_claimed_about_
     assert not answer["known"]
     assert "NotFound" not in codes(answer)
     assert any("slurmctld does not answer" in it["why"] for it in answer["missing"])
-    until("slurmctld to answer again", lambda: slurm.job(job)["JobState"] == "PENDING", 60)
+    until_equal("slurmctld to answer again", lambda: slurm.job(job)["JobState"], "PENDING", 60)
 
 
 def test_a_job_that_slurm_does_not_have_is_status_1(slurm: Slurm, program: Plugin) -> None:

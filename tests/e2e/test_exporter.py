@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.real.foreign import NAMESPACE, Foreign, address, foreign_pod
-from tests.support.real.harness import CHARTS, Slurm, until
+from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -61,7 +61,7 @@ def test_only_prometheus_reads_the_metrics_and_slurm_answers_a_user_without_righ
     label = ("label", "pod", "tenant", "app.kubernetes.io/name=prometheus", "--overwrite")
     slurm.kubernetes.kubectl("-n", NAMESPACE, *label)
     until("Prometheus to be admitted", lambda: prometheus.foreign.connects(prometheus.exporter, 8080), 60)
-    until("all sources to be read", lambda: prometheus.read().get("slurm_exporter_up") == 1, 60)
+    until_equal("all sources to be read", lambda: prometheus.read().get("slurm_exporter_up"), 1, 60)
     stale = {series: value for series, value in prometheus.read().items() if series.startswith("slurm_exporter_stale")}
     assert stale
     assert set(stale.values()) == {0}
@@ -77,7 +77,7 @@ def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Pro
             nodes = Counter(slurm.nodes().values())
             return nodes, Counter(slurm.login("squeue", "-h", "-r", "-o", "%T").lower().split())
 
-        until("a job to run", lambda: of_slurm()[1] == Counter(running=1, pending=3), 60)
+        until_equal("a job to run", lambda: of_slurm()[1], Counter(running=1, pending=3), 60)
 
         def agree() -> bool:
             nodes, jobs = of_slurm()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.test_states import eviction, operator_leads, until_state
 from tests.support.real.following import UNTIL_ENDED, end
-from tests.support.real.harness import CommandError, Slurm, until
+from tests.support.real.harness import CommandError, Slurm, until, until_equal
 from tests.support.real.kills import processes
 
 pytestmark = pytest.mark.timeout(400)
@@ -66,7 +66,7 @@ def test_a_scale_in_waits_for_a_suspended_job(slurm: Slurm) -> None:
     until_state(slurm, number, "SUSPENDED")
     try:
         slurm.scale(0)
-        until("the other worker to be deleted", lambda: set(slurm.pods()) == {POD}, 60)
+        until_equal("the other worker to be deleted", lambda: set(slurm.pods()), {POD}, 60)
         # Longer than the job would have run.
         slurm.login("sleep", "10")
         assert uids(slurm) == {POD: before[POD]}

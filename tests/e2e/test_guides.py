@@ -14,7 +14,7 @@ import yaml
 
 from tests.charts.examples import Example, examples
 from tests.support.real.configuration import until_saved
-from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Kubernetes, Slurm, until
+from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Kubernetes, Slurm, until, until_equal
 from tests.support.real.kills import stop_operator
 
 pytestmark = pytest.mark.timeout(300)
@@ -96,7 +96,7 @@ def test_slurmctld_continues_from_a_backup_while_a_job_runs_on(guided: Slurm) ->
     kubernetes = guided.kubernetes
     waiting = guided.submit("#!/bin/sh\ntrue\n", "--hold")
     running = guided.submit("#!/bin/sh\nsleep 90\n")
-    until("the job to run", lambda: guided.job(running)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: guided.job(running)["JobState"], "RUNNING", 60)
     until_saved(guided, running)
     saved = save(kubernetes)
     lost = guided.submit("#!/bin/sh\ntrue\n", "--hold")
@@ -106,20 +106,20 @@ def test_slurmctld_continues_from_a_backup_while_a_job_runs_on(guided: Slurm) ->
     restore(kubernetes, saved)
     start_slurmctld(kubernetes)
 
-    until("slurmctld to answer", lambda: guided.job(waiting)["JobState"] == "PENDING", 120)
+    until_equal("slurmctld to answer", lambda: guided.job(waiting)["JobState"], "PENDING", 120)
     assert guided.job(running)["JobState"] == "RUNNING"
     assert str(lost) not in guided.login("squeue", "--noheader", "--format=%i").split()
     assert {name: pod["metadata"]["uid"] for name, pod in guided.pods().items()} == pods
     guided.login("scancel", str(running))
     guided.login("scontrol", "release", str(waiting))
-    until("the restored job to end", lambda: guided.job(waiting)["JobState"] == "COMPLETED", 60)
+    until_equal("the restored job to end", lambda: guided.job(waiting)["JobState"], "COMPLETED", 60)
 
 
 def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided: Slurm) -> None:
     kubernetes = guided.kubernetes
     waiting = guided.submit("#!/bin/sh\ntrue\n", "--hold")
     running = guided.submit("#!/bin/sh\nsleep 600\n")
-    until("the job to run", lambda: guided.job(running)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: guided.job(running)["JobState"], "RUNNING", 60)
     until_saved(guided, running)
     saved = save(kubernetes)
     keys = [kubernetes.get("-n", NAMESPACE, "secret", name) for name in ("slurm-auth-slurm", "slurm-auth-jwt")]
@@ -135,12 +135,12 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     install(restored, values | {"clusterName": f"{NAMESPACE}_slurm"})
 
     until("the login node", lambda: kubernetes.kubectl(*_ROLLOUT), 120)
-    until("the worker to be ready", lambda: restored.nodes().get("slinky-0") == "mixed", 120)
+    until_equal("the worker to be ready", lambda: restored.nodes().get("slinky-0"), "mixed", 120)
     assert restored.job(running)["JobState"] == "RUNNING", "Slurm doesn't know that the job ended with its cluster"
     restored.login("sh", "-c", command_of_page("squeue"))
-    until("the job to be requeued", lambda: restored.job(running)["Restarts"] == "1", 60)
+    until_equal("the job to be requeued", lambda: restored.job(running)["Restarts"], "1", 60)
     restored.login("scontrol", "release", str(waiting))
-    until("the restored job to end", lambda: restored.job(waiting)["JobState"] == "COMPLETED", 60)
+    until_equal("the restored job to end", lambda: restored.job(waiting)["JobState"], "COMPLETED", 60)
     assert restored.job(running)["JobState"] == "PENDING"
     restored.login("scancel", str(running))
 
@@ -158,10 +158,10 @@ def test_labels_of_the_kubernetes_nodes_place_the_workers_and_a_changed_one_move
     kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}-")
     (values,) = on_page("rdma-topology.md", LABELS[-1]).documents
     install(guided, values | {"configFiles": {}})
-    until("the label's switch", lambda: place() == "Topology=fabric:fabric:zone-a:spine1:leaf7", 60)
+    until_equal("the label's switch", place, "Topology=fabric:fabric:zone-a:spine1:leaf7", 60)
     assert "SwitchName=leaf7" in guided.login("scontrol", "show", "topology")
     kubernetes.kubectl("label", "nodes", "--all", "--overwrite", f"{leaf}=leaf8", f"{BLOCK}=d1")
-    until("the other place", lambda: place() == "Topology=fabric:fabric:zone-a:spine1:leaf8,nvlink:d1", 60)
+    until_equal("the other place", place, "Topology=fabric:fabric:zone-a:spine1:leaf8,nvlink:d1", 60)
     assert guided.login("srun", "--switches=1", "hostname").strip() == "slinky-0"
 
 

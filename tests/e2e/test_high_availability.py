@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.local import existing, named_by
 from tests.support.real.configuration import until_saved
 from tests.support.real.following import UNTIL_ENDED, end
-from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until, until_equal
 from tests.support.real.kills import kill_processes
 
 pytestmark = pytest.mark.timeout(400)
@@ -48,7 +48,7 @@ def doubled(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
         *("--set", f"controller.extraConfMap.SlurmctldTimeout={TIMEOUT}", "--set", "nodesets.slinky.replicas=1"),
         *("--set-json", f"loginsets.slinky.podSpec.affinity.podAntiAffinity={json.dumps(APART)}"),
     )
-    until("both slurmctld to be ready", lambda: len(ready(found)) == 2, 180)
+    until_equal("both slurmctld to be ready", lambda: len(ready(found)), 2, 180)
     found.until_idle(1)
     yield found
     kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
@@ -83,9 +83,9 @@ def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
 
 
 def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Slurm) -> None:
-    until("the Service to lead to the primary", lambda: active(doubled) == ["slurm-controller-0"], 60)
+    until_equal("the Service to lead to the primary", lambda: active(doubled), ["slurm-controller-0"], 60)
     job = doubled.submit(UNTIL_ENDED, "-N1", "--time=10")
-    until("the job to run", lambda: doubled.job(job)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: doubled.job(job)["JobState"], "RUNNING", 60)
     # Of a job, a standby knows what was saved last.
     until_saved(doubled, job)
     with lost(doubled.kubernetes, doubled.namespace, "slurm-controller-0"):
@@ -93,20 +93,20 @@ def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Sl
         until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 120)
         took = time.monotonic() - start
         print(f"primary lost -> jobs are taken again: {took:.1f} s, of which SlurmctldTimeout is {TIMEOUT} s")
-        until("the Service to lead to the standby", lambda: active(doubled) == ["slurm-controller-1"], 60)
+        until_equal("the Service to lead to the standby", lambda: active(doubled), ["slurm-controller-1"], 60)
         assert doubled.job(job)["JobState"] == "RUNNING"
         assert took < TIMEOUT + 15
     start = time.monotonic()
-    until("the Service to lead to the primary again", lambda: active(doubled) == ["slurm-controller-0"], 60)
+    until_equal("the Service to lead to the primary again", lambda: active(doubled), ["slurm-controller-0"], 60)
     until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 60)
     print(f"primary back -> it leads again: {time.monotonic() - start:.1f} s")
     said = doubled.kubernetes.kubectl("-n", doubled.namespace, "logs", "slurm-controller-0", "-c", "reconfigure")
     assert "slurm-controller-1 has saved its state and ended" in said
     assert doubled.job(job)["JobState"] == "RUNNING"
-    until("both slurmctld to be ready again", lambda: len(ready(doubled)) == 2, 120)
+    until_equal("both slurmctld to be ready again", lambda: len(ready(doubled)), 2, 120)
     end(doubled, job)
     assert doubled.job(job)["Restarts"] == "0"
-    until("the Service to lead to one of them", lambda: len(active(doubled)) == 1, 60)
+    until_equal("the Service to lead to one of them", lambda: len(active(doubled)), 1, 60)
     assert doubled.login("srun", "hostname").strip() == "slinky-0"
 
 
@@ -120,7 +120,7 @@ def start_gated(slurm: Slurm) -> tuple[str, str]:
 def test_a_command_of_the_site_starts_through_the_gate_and_its_restart_past_the_gate_is_reported(
     doubled: Slurm,
 ) -> None:
-    until("both starts to have been gated", lambda: start_gated(doubled)[0] == "True", 60)
+    until_equal("both starts to have been gated", lambda: start_gated(doubled)[0], "True", 60)
     supervisor = "while true; do slurmctld -D; sleep 2; done"
     patch = json.dumps({"spec": {"slurmctld": {"command": ["bash", "-c", supervisor]}}})
     here = ("-n", doubled.namespace)
@@ -134,8 +134,8 @@ def test_a_command_of_the_site_starts_through_the_gate_and_its_restart_past_the_
         return len(pods) == 2 and all("while true" in str(pod["spec"]["containers"][0]["args"]) for pod in pods)
 
     until("both pods to have the command of the site", renewed, 180)
-    until("both slurmctld to be ready", lambda: len(ready(doubled)) == 2, 120)
-    until("both starts to have been gated again", lambda: start_gated(doubled)[0] == "True", 60)
+    until_equal("both slurmctld to be ready", lambda: len(ready(doubled)), 2, 120)
+    until_equal("both starts to have been gated again", lambda: start_gated(doubled)[0], "True", 60)
     assert "start gate: " in doubled.kubernetes.kubectl(*here, "logs", own, "-c", "slurmctld")
     doubled.kubernetes.kubectl(
         *here, "exec", own, "-c", "slurmctld", "--", "sh", "-c", "kill $(cat /run/slurmctld.pid)"

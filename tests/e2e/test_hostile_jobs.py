@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.test_states import until_state
-from tests.support.real.harness import Slurm, until
+from tests.support.real.harness import Slurm, until, until_equal
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -113,7 +113,7 @@ def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_de
     assert slurm.nodes()["slinky-0"] in {"mixed", "allocated"}
 
     slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
-    until("the node to drain", lambda: slurm.nodes()["slinky-0"] == "draining", 60)
+    until_equal("the node to drain", lambda: slurm.nodes()["slinky-0"], "draining", 60)
     two_more_rounds(slurm, hostile)
     assert slurm.job(protected)["JobState"] == "RUNNING"
     [slurmd] = [it for it in slurm.pods()[POD]["status"]["containerStatuses"] if it["name"] == "slurmd"]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.local import existing, named_by
 from tests.support.real import outside
-from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until, until_equal
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -76,9 +76,9 @@ def reported(kubernetes: Kubernetes, kind: str) -> dict[str, Any]:
 def test_workers_and_login_join_a_slurmctld_outside_and_run_its_jobs(hybrid: Kubernetes) -> None:
     until("the worker to be idle", lambda: "idle" in login(hybrid, "sinfo", "-h", "-N", "-o", "%N %T"), 90)
     assert login(hybrid, "srun", "hostname") == "slinky-0\n"
-    until("the Controller to be reported", lambda: reported(hybrid, "Ready").get("reason") == "External", 60)
-    until(
-        "the operator to see the Slurm cluster", lambda: reported(hybrid, "SlurmReachable").get("status") == "True", 60
+    until_equal("the Controller to be reported", lambda: reported(hybrid, "Ready").get("reason"), "External", 60)
+    until_equal(
+        "the operator to see the Slurm cluster", lambda: reported(hybrid, "SlurmReachable").get("status"), "True", 60
     )
     assert not hybrid.items("-n", NAMESPACE, "statefulsets")
     hybrid.kubectl("-n", NAMESPACE, "scale", "nodesets.slinky.slurm.net", "hybrid-slurm-worker-slinky", "--replicas=0")

@@ -14,7 +14,7 @@ import yaml
 from tests.cluster import debian
 from tests.support.real import registry
 from tests.support.real.contained import USERS, run_as
-from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until
+from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until, until_equal
 from tests.support.real.registry import OPEN
 
 pytestmark = pytest.mark.timeout(400)
@@ -94,8 +94,9 @@ def look_by_ssh(site: Site, host: str) -> str:
     return site.slurm.login("sh", "-c", '"$@" 2>&1 || true', "sh", *SSH, f"alice@{host}", *LOOK[1:])
 
 
-def is_jailed(site: Site, host: str) -> bool:
-    return look_by_ssh(site, host).endswith("of the tarball\n")
+def is_jailed(answer: str) -> bool:
+    """Whether what alice saw by ssh is of the jail; other lines before it are of a login."""
+    return answer.endswith("of the tarball\n")
 
 
 def tarball(file: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_job_sees_the_jail_its_home_and_itself_and_nothing_of_the_worker(site:
 
 def test_a_batch_script_runs_in_the_jail(site: Site) -> None:
     number = int(run_as(site.slurm, "alice", "sbatch", "--parsable", stdin="#!/bin/sh\ncat /etc/os-release\nexit 7\n"))
-    until("the batch job to end", lambda: site.slurm.job(number)["JobState"] == "FAILED", 60)
+    until_equal("the batch job to end", lambda: site.slurm.job(number)["JobState"], "FAILED", 60)
     assert site.slurm.job(number)["ExitCode"] == "7:0"
     assert site.slurm.worker(WORKER, "cat", f"/home/alice/slurm-{number}.out") == "of the tarball\n"
 
@@ -170,14 +171,18 @@ def test_sessions_on_the_login_node_and_on_the_worker_of_a_job_are_in_the_jail_o
     public = site.slurm.login("cat", "/root/alice.pub")
     site.slurm.worker(WORKER, "sh", "-c", f"{ACCEPT}; echo '{public.strip()}' >~alice/.ssh/authorized_keys")
     address = site.slurm.pods()[WORKER]["status"]["podIP"]
-    number = run_as(site.slurm, "alice", "sbatch", "--parsable", stdin="#!/bin/sh\nsleep 300\n")
+    script = "#!/bin/sh\necho started\nsleep 300\n"
+    number = run_as(site.slurm, "alice", "sbatch", "--parsable", stdin=script).strip()
     try:
+        # A job that starts while the version isn't complete fails, and its worker then lets nobody in.
+        output = ("cat", f"/home/alice/slurm-{number}.out")
+        until_equal("the job to start", lambda: site.slurm.worker(WORKER, *output), "started\n", 60)
         for host in ("127.0.0.1", address):
-            until(f"{host} to let alice in", partial(is_jailed, site, host), 90)
+            until(f"{host} to let alice in", partial(look_by_ssh, site, host), 90, is_it=is_jailed)
             with without_complete(site):
                 assert "slurm-jail: error: " in look_by_ssh(site, host)
     finally:
-        run_as(site.slurm, "alice", "scancel", number.strip())
+        run_as(site.slurm, "alice", "scancel", number)
 
 
 def test_jobs_see_a_new_version_from_an_image_and_the_former_one_again_without_a_restart(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.real.harness import NODESET, Slurm, until
+from tests.support.real.harness import NODESET, Slurm, until, until_equal
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -59,7 +59,7 @@ def printed(slurm: Slurm, job: int, message: str) -> dict[str, Any]:
 
 def until_forgotten(slurm: Slurm, job: int) -> None:
     """The job has ended, and the container has read all of it."""
-    until(f"job {job} to complete", lambda: slurm.job(job)["JobState"] == "COMPLETED", 60)
+    until_equal(f"job {job} to complete", lambda: slurm.job(job)["JobState"], "COMPLETED", 60)
     until(
         f"the record of job {job} to be deleted",
         lambda: f"{job}-0.job" not in slurm.worker(POD, "ls", "/run/slurm-logs").split() or None,
@@ -86,7 +86,7 @@ def logging(slurm: Slurm) -> Iterator[Slurm]:
     nodeset = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "metadata": metadata, "spec": spec}
     slurm.kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(nodeset))
     try:
-        until("the worker with job logs to be idle", lambda: slurm.nodes().get(NODE) == "idle" or None, 120)
+        until_equal("the worker with job logs to be idle", lambda: slurm.nodes().get(NODE), "idle", 120)
         until(
             "slurmctld to have the prolog",
             lambda: "slurm-job-logs" in slurm.login("scontrol", "show", "config") or None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.real.harness import Slurm, condition, until, watched
+from tests.support.real.harness import Slurm, condition, until, until_equal, watched
 
 CTLD = "slurm-controller-0"
 NEW = bytes(range(1, 201))
@@ -99,7 +99,7 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
         until_says(slurm, "InUse", "'next'", 60)
     assert keys_of_daemons(slurm) == [NEW]
     assert slurm.login("srun", "--immediate=20", "-N2", "hostname").split()
-    until("the job to end", lambda: slurm.job(whole)["JobState"] == "COMPLETED", 60)
+    until_equal("the job to end", lambda: slurm.job(whole)["JobState"], "COMPLETED", 60)
     assert lives(slurm) == before
 
     # The first Secret holds the new key by now, so the other is not needed any more.

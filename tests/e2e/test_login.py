@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.real.harness import CommandError, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CommandError, Kubernetes, Slurm, condition, until, until_equal
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -22,7 +22,7 @@ def loginset(slurm: Slurm) -> Iterator[Slurm]:
     """The cluster, with the LoginSet as it was afterwards."""
     yield slurm
     change(slurm, rootSshAuthorizedKeys=None, extraSshdConfig=None, replicas=1)
-    until("the login node to be back", lambda: slurm.login("true") == "" or None, 60)
+    until_equal("the login node to be back", lambda: slurm.login("true"), "", 60)
 
 
 def change(slurm: Slurm, **spec: Any) -> None:
@@ -123,7 +123,7 @@ def test_scaled_to_zero_and_back_a_login_node_is_the_same_to_ssh(loginset: Slurm
         60,
     )
     kubectl(*scale, "--replicas=1")
-    until("the LoginSet to be Ready", lambda: reason() == "Ready" or None, 60)
+    until_equal("the LoginSet to be Ready", reason, "Ready", 60)
     assert loginset.login("cat", "/etc/ssh/ssh_host_ed25519_key.pub") == identity
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.real.foreign import Foreign, address, foreign_pod
-from tests.support.real.harness import Slurm, until
+from tests.support.real.harness import Slurm, until, until_equal
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -63,7 +63,7 @@ def test_jobs_run_across_nodes_from_login_pods_and_within_jobs(slurm: Slurm) -> 
     slurm.until_idle(2)
     assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
     number = slurm.submit("#!/bin/sh\nsrun --overlap hostname | sort\n", "-N2", "-w", "slinky-[0-1]")
-    until("the batch job to complete", lambda: slurm.job(number)["JobState"] == "COMPLETED", 60)
+    until_equal("the batch job to complete", lambda: slurm.job(number)["JobState"], "COMPLETED", 60)
     host = slurm.job(number)["BatchHost"]
     out = slurm.worker(f"slurm-worker-{host}", "cat", f"/tmp/job-{number}.out")  # noqa: S108
     assert out.split() == ["slinky-0", "slinky-1"]

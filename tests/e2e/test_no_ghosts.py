@@ -16,7 +16,7 @@ import yaml
 
 from sidecars.contract.extra import pod_facts
 from tests.e2e.test_states import jobs_all_the_time
-from tests.support.real.harness import CHARTS, Slurm, until
+from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 from tests.support.real.kills import kill_processes
 
 pytestmark = pytest.mark.timeout(600)
@@ -187,7 +187,7 @@ def test_a_sidecar_misses_no_term_after_its_hook(tmp_path: Path) -> None:
     try:
         children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
         first = int(until("the first process", lambda: children.read_text().strip(), 60))
-        until("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text() == "sh\n", 60)
+        until_equal("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text(), "sh\n", 60)
         os.kill(first, signal.SIGTERM)
         enter = ("nsenter", f"--target={first}", "--pid", "--mount")
         with subprocess.Popen([*enter, *sidecar["lifecycle"]["preStop"]["exec"]["command"]]) as hook:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.real.harness import NODESET, Slurm, condition, until
+from tests.support.real.harness import NODESET, Slurm, condition, until, until_equal
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -40,7 +40,7 @@ def uids(slurm: Slurm) -> set[str]:
 def pool(slurm: Slurm) -> Iterator[Slurm]:
     """The worker pool, put back to what the chart made of it."""
     slurm.until_idle(2)
-    until("the pods of other workers to be gone", lambda: len(slurm.pods()) == 2, 60)
+    until_equal("the pods of other workers to be gone", lambda: len(slurm.pods()), 2, 60)
     before = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
     yield slurm
     # What a test has seen enough of.
@@ -56,7 +56,7 @@ def test_a_rolling_update_fails_no_job(pool: Slurm) -> None:
     change(pool, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})
     script = "#!/bin/sh\nsleep 12\n"
     jobs = [pool.submit(script, "-w", node, "--exclusive") for node in ("slinky-0", "slinky-1")]
-    until("both jobs to run", lambda: {pool.job(job)["JobState"] for job in jobs} == {"RUNNING"}, 60)
+    until_equal("both jobs to run", lambda: {pool.job(job)["JobState"] for job in jobs}, {"RUNNING"}, 60)
     before = uids(pool)
     change(pool, slurmd=marked(f"roll-{time.time()}"))
     until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
@@ -68,19 +68,19 @@ def test_a_daemon_set_has_a_worker_on_each_node_and_drains_a_cordoned_one(pool: 
     machines = {item["metadata"]["name"] for item in pool.kubernetes.items("nodes")}
     change(pool, scalingMode="DaemonSet")
     hosts = {machine.partition(".")[0] for machine in machines}
-    until("a worker on each Kubernetes node", lambda: pool.nodes() == dict.fromkeys(hosts, "idle"), 120)
-    until("the pods of the former workers to be gone", lambda: len(pool.pods()) == len(machines), 60)
+    until_equal("a worker on each Kubernetes node", pool.nodes, dict.fromkeys(hosts, "idle"), 120)
+    until_equal("the pods of the former workers to be gone", lambda: len(pool.pods()), len(machines), 60)
     cordoned = min(machines)
     host = cordoned.partition(".")[0]
     pool.kubernetes.kubectl("cordon", cordoned)
     try:
-        until(f"{host} to be drained", lambda: pool.nodes().get(host) == "drained", 60)
+        until_equal(f"{host} to be drained", lambda: pool.nodes().get(host), "drained", 60)
         reason = pool.login("sinfo", "-h", "-n", host, "-o", "%E").strip()
         assert reason.startswith(f"slurm-operator: Node ({cordoned}) was cordoned")
         assert len(pool.pods()) == len(machines)
     finally:
         pool.kubernetes.kubectl("uncordon", cordoned)
-    until(f"{host} to be idle", lambda: pool.nodes().get(host) == "idle", 60)
+    until_equal(f"{host} to be idle", lambda: pool.nodes().get(host), "idle", 60)
 
 
 def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slurm) -> None:
@@ -103,7 +103,7 @@ def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slur
         time.sleep(1)
     until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
     # Their records are reserved, so that they were set DOWN and not deleted.
-    until("both workers to be used again", lambda: pool.nodes() == {"slinky-0": "maint", "slinky-1": "maint"}, 60)
+    until_equal("both workers to be used again", pool.nodes, {"slinky-0": "maint", "slinky-1": "maint"}, 60)
     change(pool, updateStrategy={"type": "RollingUpdate", "scheduledUpdate": None})
     until(
         "the reservation to be deleted",

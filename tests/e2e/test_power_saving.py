@@ -22,7 +22,7 @@ from tests.contract.target import Target
 from tests.support import builders
 from tests.support.real import simulated_nodes
 from tests.support.real.following import REST, UNTIL_ENDED, end, job_states, kill_each, turns, without
-from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until
+from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until, until_equal
 from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD, stop_operator
 from tests.support.real.simulated_nodes import Slurmctld
 
@@ -198,9 +198,10 @@ def pods(slurm: Slurm, name: str) -> list[str]:
 
 def until_powered_down(slurm: Slurm, name: str) -> None:
     """Wait until Slurm has both nodes, and no pod runs."""
-    until(
+    until_equal(
         f"two powered-down nodes of {name} and no pod",
-        lambda: (states(slurm, name), pods(slurm, name)) == (["idle~", "idle~"], []),
+        lambda: (states(slurm, name), pods(slurm, name)),
+        (["idle~", "idle~"], []),
         240,
     )
 
@@ -231,7 +232,7 @@ def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: 
     def reason() -> str:
         return str(condition(power.kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving").get("reason"))
 
-    until("the NodeSet to follow Slurm", lambda: reason() == "Following", 60)
+    until_equal("the NodeSet to follow Slurm", reason, "Following", 60)
     with power.watching_pods() as watch:
         jobs = [power.submit(SCRIPT, "-p", "power", "--exclusive") for _ in range(2)]
         for job in jobs:
@@ -267,7 +268,7 @@ def test_nodesets_whose_pods_cant_start_give_way_within_a_minute_each_the_cheape
 
     try:
         off = ["idle~", "idle~"]
-        until("the nodes of both", lambda: [states(power, it) for it in ("full", "absent")] == [off, off], 90)
+        until_equal("the nodes of both", lambda: [states(power, it) for it in ("full", "absent")], [off, off], 90)
         with power.watching_pods() as watch:
             job = power.submit(SCRIPT, "-p", "all", "--constraint=full|absent|power")
             until("Slurm to try the cheapest NodeSet", lambda: bool(pods(power, "full")), 60)
@@ -279,7 +280,7 @@ def test_nodesets_whose_pods_cant_start_give_way_within_a_minute_each_the_cheape
         # By the watch, because the next NodeSet may begin between two looks.
         tried = dict.fromkeys(pod["metadata"]["name"].rpartition("-")[0] for pod in watch.history)
         assert [it for it in tried if it in {"full", "absent", "power"}] == ["full", "absent", "power"]
-        until("the NodeSet to be tried again", lambda: set(states(power, "full")) == {"idle~"}, 180)
+        until_equal("the NodeSet to be tried again", lambda: set(states(power, "full")), {"idle~"}, 180)
         until("no pod to be left", lambda: not pods(power, "full") and not pods(power, "absent"), 60)
     finally:
         power.kubernetes.kubectl("-n", "slurm", "delete", KIND, "full", "absent", "--timeout=180s", timeout=200)
@@ -317,13 +318,13 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
     until_states("the worker that always runs", {"idle"}, {"idle~"})
     with power.watching_pods() as watch:
         wide = power.submit(UNTIL_ENDED, "-p", "power", "-N2", "--exclusive", "--no-requeue")
-        until("the job to run", lambda: job_states(power, wide) == ["RUNNING"], 180)
+        until_equal("the job to run", lambda: job_states(power, wide), ["RUNNING"], 180)
         narrow = power.submit(UNTIL_ENDED, "-p", "power", "-w", "power-1", "--exclusive", "--no-requeue")
         array = power.submit("#!/bin/sh\nsleep 1\n", "-p", "power", "--array=1-4")
         kill_each(power, [SLURMCTLD], wide)
         end(power, wide)
-        until("the next job to run", lambda: job_states(power, narrow) == ["RUNNING"], 60)
-        until("the array to complete", lambda: job_states(power, array) == ["COMPLETED"] * 4, 60)
+        until_equal("the next job to run", lambda: job_states(power, narrow), ["RUNNING"], 60)
+        until_equal("the array to complete", lambda: job_states(power, array), ["COMPLETED"] * 4, 60)
         idle = time.monotonic()
         kill_each(power, [SLURMRESTD, OPERATOR], narrow)
         until("a worker to be idle for longer than others are", lambda: time.monotonic() - idle > 2 * idle_seconds, 60)
@@ -333,7 +334,7 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
             end(power, narrow)
             until_states("Slurm to stop the other node", {"idle"}, {"idle%", "idle~"})
             assert sorted(pods(power, "power")) == both
-        until("its worker to be removed", lambda: pods(power, "power") == ["power-0"], 150)
+        until_equal("its worker to be removed", lambda: pods(power, "power"), ["power-0"], 150)
     assert states(power, "power")[0] == "idle"
     sizes = staying(watch)
     assert turns(sizes) <= 1, sizes

@@ -15,7 +15,17 @@ import yaml
 
 from sidecars.workloads.names import POD_CORDON
 from tests.support.real.configuration import restarts
-from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, CommandError, PodWatch, Slurm, condition, until
+from tests.support.real.harness import (
+    CHARTS,
+    REPOSITORY,
+    VALUES,
+    CommandError,
+    PodWatch,
+    Slurm,
+    condition,
+    until,
+    until_equal,
+)
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -399,10 +409,7 @@ def upgrade(release: Release, step: Step, values: dict[str, Any], jobs: dict[str
     with slurm.watching_pods() as watch:
         release.helm("upgrade", values)
         until(f"{what} to be done", release.settled, 180)
-        try:
-            until(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()) == expected, 60)
-        except AssertionError as error:
-            raise AssertionError((what, expected, happened(before, release.snapshot()))) from error
+        until_equal(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()), expected, 60)
     workers = [it for found in report["workers"] for it in found["workers"] if it["action"] != "create"]
     first = {it["pod"] for it in workers if it["first"]}
     order = touched(watch)

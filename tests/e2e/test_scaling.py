@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.real.following import UNTIL_ENDED, end
-from tests.support.real.harness import Slurm, condition, seconds, until
+from tests.support.real.harness import Slurm, condition, seconds, until, until_equal
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -39,11 +39,11 @@ def test_a_new_worker_is_idle_in_slurm_within_seconds_of_being_scheduled(
 
 
 def until_running(slurm: Slurm, number: int) -> None:
-    until(f"job {number} to run", lambda: slurm.job(number)["JobState"] == "RUNNING", 60)
+    until_equal(f"job {number} to run", lambda: slurm.job(number)["JobState"], "RUNNING", 60)
 
 
 def until_completed(slurm: Slurm, number: int) -> dict[str, str]:
-    until(f"job {number} to complete", lambda: slurm.job(number)["JobState"] == "COMPLETED", 60)
+    until_equal(f"job {number} to complete", lambda: slurm.job(number)["JobState"], "COMPLETED", 60)
     return slurm.job(number)
 
 
@@ -62,8 +62,8 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
     jobs = occupy(slurm, "slinky-0", sleep=40) | occupy(slurm, "slinky-1", sleep=20)
     with slurm.watching_pods() as watch:
         slurm.scale(1)
-        until("one worker pod to be left", lambda: set(slurm.pods()) == {"slurm-worker-slinky-0"} or None, 150)
-        until("their records to be gone", lambda: set(slurm.nodes()) == {"slinky-0"} or None, 60)
+        until_equal("one worker pod to be left", lambda: set(slurm.pods()), {"slurm-worker-slinky-0"}, 150)
+        until_equal("their records to be gone", lambda: set(slurm.nodes()), {"slinky-0"}, 60)
     for node, number in jobs.items():
         job = until_completed(slurm, number)
         assert job["NodeList"] == node
@@ -79,7 +79,7 @@ def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
     occupy(slurm, "slinky-0", limit="365-0")
     occupy(slurm, "slinky-1")
     slurm.scale(1)
-    until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 60)
+    until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining", 60)
     reason = slurm.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
     assert reason == "slurm-operator: Pod (slurm/slurm-worker-slinky-1) is pending termination for scale-in"
     ready = until(
@@ -100,9 +100,9 @@ def test_scaling_out_again_rescues_a_pod_that_was_to_go(slurm: Slurm) -> None:
     occupy(slurm, "slinky-0")
     number = occupy(slurm, "slinky-1")["slinky-1"]
     slurm.scale(1)
-    until("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1") == "draining", 60)
+    until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining", 60)
     slurm.scale(2)
-    until("the drain to be lifted", lambda: slurm.nodes().get("slinky-1") == "allocated", 60)
+    until_equal("the drain to be lifted", lambda: slurm.nodes().get("slinky-1"), "allocated", 60)
     end(slurm, number)
     assert slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"] == before
 

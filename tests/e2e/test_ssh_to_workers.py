@@ -17,7 +17,7 @@ import pytest
 from sidecars.workloads import slurm_conf_lines
 from tests.support import builders
 from tests.support.real import outside, ports
-from tests.support.real.harness import until
+from tests.support.real.harness import until, until_equal
 
 PORT = ports.SSH
 ADDRESS = "127.0.0.1"
@@ -89,7 +89,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
         started("slurmctld", outside.SLURM, "/usr/sbin/slurmctld", "-D")
         login = started("login", 0, "sleep", "infinity")
-        until("a process of the login image", lambda: login.run("true")[0] == 0 or None, 60)
+        until_equal("a process of the login image", lambda: login.run("true")[0], 0, 60)
         assert login.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/key") == (0, "")
         files["key.pub"] = login.run("cat", "/root/key.pub")[1].encode()
         found = Site(started("slurmd", 0, "sh", "-c", PREPARE), login)
@@ -108,11 +108,11 @@ def test_a_user_with_a_job_on_the_worker_gets_into_it_and_others_and_later_ones_
     as_alice = ("setpriv", f"--reuid={ALICE}", f"--regid={ALICE}", "--clear-groups")
     code, text = site.worker.run(*as_alice, "sbatch", "--parsable", "--chdir=/tmp", "--wrap=sleep 300")
     assert code == 0, text
-    until("the job to run", lambda: site.states() == ["RUNNING"] or None, 60)
+    until_equal("the job to run", site.states, ["RUNNING"], 60)
     code, found = site.ssh("alice", "id -un; echo job $SLURM_JOB_ID")
     assert code == 0, found
     assert f"alice\njob {text.strip()}\n" in found
     assert "you have no active jobs" in site.ssh("bob", "id")[1]
     site.worker.run("scancel", "--user=alice")
-    until("the job to end", lambda: site.states() == [] or None, 60)
+    until_equal("the job to end", site.states, [], 60)
     assert "you have no active jobs" in site.ssh("alice", "id")[1]

@@ -18,7 +18,7 @@ from tests.e2e.test_nodesets import KIND, change, marked, uids
 from tests.e2e.test_nodesets import pool as pool
 from tests.support.real.configuration import controller, patch, until_set
 from tests.support.real.following import UNTIL_ENDED, end
-from tests.support.real.harness import NODESET, CommandError, Slurm, condition, until
+from tests.support.real.harness import NODESET, CommandError, Slurm, condition, until, until_equal
 from tests.support.real.kills import kill_processes, processes
 
 pytestmark = pytest.mark.timeout(600)
@@ -32,7 +32,7 @@ def slurmctld(slurm: Slurm) -> tuple[str, int]:
 
 
 def until_state(slurm: Slurm, number: int, state: str, seconds: float = 60) -> None:
-    until(f"job {number} to be {state}", lambda: slurm.job(number)["JobState"] == state, seconds)
+    until_equal(f"job {number} to be {state}", lambda: slurm.job(number)["JobState"], state, seconds)
 
 
 def eviction(slurm: Slurm, pod: str) -> str:
@@ -55,11 +55,11 @@ def test_a_cordoned_machine_drains_its_workers_and_no_job_is_lost(pool: Slurm) -
     machine = pool.pods()["slurm-worker-slinky-1"]["spec"]["nodeName"]
     pool.kubernetes.kubectl("cordon", machine)
     try:
-        until("slinky-1 to drain", lambda: pool.nodes().get("slinky-1") == "draining", 60)
+        until_equal("slinky-1 to drain", lambda: pool.nodes().get("slinky-1"), "draining", 60)
         reason = pool.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
         assert reason.startswith(f"slurm-operator: Node ({machine}) was cordoned")
         end(pool, number)
-        until("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1") == "drained", 60)
+        until_equal("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1"), "drained", 60)
         until("the worker to be free to go", lambda: not eviction(pool, "slurm-worker-slinky-1"), 60)
     finally:
         pool.kubernetes.kubectl("uncordon", machine)
@@ -84,18 +84,18 @@ def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(
         # The other worker shows when the operator has seen both cordons.
         for machine in machines:
             pool.kubernetes.kubectl("cordon", machine)
-        until("the other worker to be drained", lambda: pool.nodes()["slinky-0"] == "drained", 60)
+        until_equal("the other worker to be drained", lambda: pool.nodes()["slinky-0"], "drained", 60)
         assert reason(pool, "slinky-1") == "bad disk"
         for machine in machines:
             pool.kubernetes.kubectl("uncordon", machine)
-        until("the other worker to be idle", lambda: pool.nodes()["slinky-0"] == "idle", 60)
-        until("slinky-1 to be drained no more", lambda: pool.nodes()["slinky-1"] == "down", 60)
+        until_equal("the other worker to be idle", lambda: pool.nodes()["slinky-0"], "idle", 60)
+        until_equal("slinky-1 to be drained no more", lambda: pool.nodes()["slinky-1"], "down", 60)
         assert reason(pool, "slinky-1") == "bad disk"
 
         before = uids(pool)
         change(pool, slurmd=marked(f"down-{time.time()}"))
         until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
-        until("the other worker to be idle", lambda: pool.nodes().get("slinky-0") == "idle", 60)
+        until_equal("the other worker to be idle", lambda: pool.nodes().get("slinky-0"), "idle", 60)
         until("both pods to be ready", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""), 60)
         state = pool.login("scontrol", "-o", "show", "node", "slinky-1").partition(" State=")[2].split()[0]
         assert {"DOWN", "DRAIN"} <= set(state.split("+"))
@@ -105,7 +105,7 @@ def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(
             pool.kubernetes.kubectl("uncordon", machine)
         pool.login("scontrol", "update", "nodename=slinky-1", "state=resume")
     pool.until_idle(2, 60)
-    until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 60)
+    until_equal("the NodeSet to be ready", lambda: ready(pool).get("status"), "True", 60)
 
 
 def test_a_worker_that_slurmctld_has_set_down_after_a_reboot_is_used_again(pool: Slurm) -> None:
@@ -118,7 +118,7 @@ def test_a_worker_that_slurmctld_has_set_down_after_a_reboot_is_used_again(pool:
         # slurmctld itself sets these words as its own user (slurmctld/node_mgr.c, validate_node_specs).
         inside = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--")
         pool.kubernetes.kubectl(*inside, *down("slinky-0"))
-        until("it to be resumed", lambda: pool.nodes()["slinky-0"] == "idle", 60)
+        until_equal("it to be resumed", lambda: pool.nodes()["slinky-0"], "idle", 60)
         assert reason(pool, "slinky-0") == "none"
         assert pool.nodes()["slinky-1"] == "down"
     finally:
@@ -157,8 +157,8 @@ def test_a_worker_that_was_cut_off_for_longer_than_slurmds_timeout_is_used_again
         with cut_off(pool, "slurm-worker-slinky-1"):
             until("Slurm to give the worker up", lambda: pool.nodes()["slinky-1"].startswith("down"), 90)
             assert reason(pool, "slinky-1") == "Not responding"
-        until("the worker to be used again", lambda: pool.nodes()["slinky-1"] == "idle", 200)
-        until("the NodeSet to be ready", lambda: ready(pool).get("status") == "True", 60)
+        until_equal("the worker to be used again", lambda: pool.nodes()["slinky-1"], "idle", 200)
+        until_equal("the NodeSet to be ready", lambda: ready(pool).get("status"), "True", 60)
     finally:
         patch(pool, extraConf=before)
     until_set(pool, "SlurmdTimeout", "300 sec")
@@ -176,7 +176,7 @@ def another_nodeset(slurm: Slurm, name: str) -> None:
         "spec": spec,
     }
     slurm.kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
-    until(f"{name}-0 to be idle", lambda: slurm.nodes().get(f"{name}-0") == "idle", 90)
+    until_equal(f"{name}-0 to be idle", lambda: slurm.nodes().get(f"{name}-0"), "idle", 90)
 
 
 def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurmctld_lives_on(pool: Slurm) -> None:
@@ -191,7 +191,7 @@ def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurm
         def ready() -> dict[str, Any]:
             return condition(pool.kubernetes.get("-n", "slurm", KIND, "extra"), "Ready")
 
-        until("the NodeSet to wait for the node", lambda: ready().get("reason") == "Draining", 60)
+        until_equal("the NodeSet to wait for the node", lambda: ready().get("reason"), "Draining", 60)
         end(pool, running)
         said = f"({waiting}) would be lost"
         until(
@@ -335,9 +335,9 @@ def test_no_job_fails_while_the_operator_is_killed_at_random_whatever_it_is_doin
             until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 180)
             phase("scale-in")
             pool.scale(1)
-            until("one worker to be left", lambda: len(pool.pods()) == 1, 180)
+            until_equal("one worker to be left", lambda: len(pool.pods()), 1, 180)
             pool.scale(2)
-            until("two workers in Slurm", lambda: len(pool.nodes()) == 2, 180)
+            until_equal("two workers in Slurm", lambda: len(pool.nodes()), 2, 180)
             phase("a cordon")
             [worker] = [pod for pod in pool.pods().values() if pod["metadata"]["name"].endswith("-0")]
             machine = worker["spec"]["nodeName"]
@@ -350,9 +350,9 @@ def test_no_job_fails_while_the_operator_is_killed_at_random_whatever_it_is_doin
             phase("mode DaemonSet, and back")
             change(pool, scalingMode="DaemonSet")
             hosts = {name.partition(".")[0] for name in machines}
-            until("a worker on each Kubernetes node", lambda: set(pool.nodes()) == hosts, 180)
+            until_equal("a worker on each Kubernetes node", lambda: set(pool.nodes()), hosts, 180)
             change(pool, scalingMode="StatefulSet")
-            until("two workers", lambda: set(pool.nodes()) == {"slinky-0", "slinky-1"}, 180)
+            until_equal("two workers", lambda: set(pool.nodes()), {"slinky-0", "slinky-1"}, 180)
             phase("ScheduledUpdate")
             before = uids(pool)
             # Until then, an operator has to live long enough to create the reservation.

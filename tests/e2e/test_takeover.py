@@ -12,7 +12,7 @@ from sidecars.kube import load_credentials
 from tests.e2e.conftest import WATCHED
 from tests.e2e.upgrading import RELEASE, reference
 from tests.support import former
-from tests.support.real.harness import Kubernetes, Slurm, condition, until
+from tests.support.real.harness import Kubernetes, Slurm, condition, until, until_equal
 from tests.support.real.installed import install_operator
 from tests.support.real.kills import stop_operator
 
@@ -145,7 +145,7 @@ def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]
             it for kind in ("controller", "restapi", "nodeset") for it in former.objects(kind, "1.2", **variables)
         ]
         create(kubernetes, *objects, manager=former.MANAGER)
-        until("the worker to register", lambda: node(kubernetes) == "idle", 120)
+        until_equal("the worker to register", lambda: node(kubernetes), "idle", 120)
         yield Installation(objects, uid(kubernetes, "pvc", "statesave-slurm-controller-0"))
     finally:
         kubernetes.kubectl(*OPERATOR, "--replicas=1")
@@ -169,7 +169,7 @@ class Held:
     def release(self) -> None:
         """Let it end."""
         self.kubernetes.kubectl("-n", NAMESPACE, "exec", "slinky-0", "-c", "slurmd", "--", "touch", "/go")
-        until("the job to complete", lambda: job(self.kubernetes, self.number)["JobState"] == "COMPLETED", 60)
+        until_equal("the job to complete", lambda: job(self.kubernetes, self.number)["JobState"], "COMPLETED", 60)
 
 
 def submit(kubernetes: Kubernetes, script: str) -> str:
@@ -180,14 +180,14 @@ def submit(kubernetes: Kubernetes, script: str) -> str:
 def hold(kubernetes: Kubernetes) -> Held:
     """Start a job that runs until it is released."""
     number = submit(kubernetes, "while ! test -e /go; do sleep 0.2; done")
-    until("the job to run", lambda: job(kubernetes, number)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: job(kubernetes, number)["JobState"], "RUNNING", 60)
     return Held(kubernetes, number, job(kubernetes, number)["StartTime"])
 
 
 def complete(kubernetes: Kubernetes, script: str) -> str:
     """Run a job to its end; its number."""
     number = submit(kubernetes, script)
-    until("the next job to complete", lambda: job(kubernetes, number)["JobState"] == "COMPLETED", 60)
+    until_equal("the next job to complete", lambda: job(kubernetes, number)["JobState"], "COMPLETED", 60)
     return number
 
 
@@ -268,7 +268,7 @@ def test_a_job_outlives_that_schedmds_operator_gets_its_cluster_back(
         # SchedMD's operator replaces the worker by its rules.
         kubernetes.kubectl("-n", NAMESPACE, "delete", "pod", "slinky-0", timeout=120)
         create(kubernetes, installation.worker, manager=former.MANAGER)
-        until("a worker of SchedMD's operator", lambda: node(kubernetes) == "idle", 120)
+        until_equal("a worker of SchedMD's operator", lambda: node(kubernetes), "idle", 120)
         assert int(complete(kubernetes, "true")) == int(held.number) + 1
     finally:
         install_operator(kubernetes, f"namespaces={{{','.join(WATCHED)}}}")

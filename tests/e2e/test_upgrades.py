@@ -11,7 +11,7 @@ import yaml
 
 from tests.cluster.install import unready
 from tests.e2e import upgrading
-from tests.support.real.harness import CHARTS, REPOSITORY, Kubernetes, Slurm, until
+from tests.support.real.harness import CHARTS, REPOSITORY, Kubernetes, Slurm, until, until_equal
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,7 +49,7 @@ def job(upgraded: Slurm) -> int:
     """A job on the worker of the NodeSet `busy`, which must not be started twice."""
     upgraded.until_idle(2)
     number = upgraded.submit("#!/bin/sh\nsleep 600\n", "-w", "busy-0", "--no-requeue")
-    until("the job to run", lambda: upgraded.job(number)["JobState"] == "RUNNING", 60)
+    until_equal("the job to run", lambda: upgraded.job(number)["JobState"], "RUNNING", 60)
     return number
 
 

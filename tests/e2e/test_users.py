@@ -21,7 +21,7 @@ from tests.e2e.test_contract import jwt_key, slurmrestd
 from tests.e2e.test_guides import on_page
 from tests.support.real import directory
 from tests.support.real.directory import PASSWORD, Directory
-from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, condition, until, until_equal
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -87,7 +87,7 @@ def install(slurm: Peopled, users: Mapping[str, Any], ldap: Mapping[str, Any] | 
         "nodesets": {
             "slinky": {
                 "replicas": 1,
-                "ssh": {"enabled": True, "extraSshdConfig": "PerSourcePenalties no"},
+                "ssh": {"enabled": True},
                 "slurmd": mounts,
                 "podSpec": volumes,
             },
@@ -180,13 +180,13 @@ def test_a_user_is_added_and_removed_everywhere_without_a_restart(peopled: Peopl
     until("a login by key", lambda: ssh(peopled, "id"), left())
     assert ssh(peopled, "id; pwd") == f"{ID}\n/home/alice\n"
     assert ssh(peopled, "stat -c '%a %U' .") == "700 alice\n"
-    until("srun to run as the user", lambda: ssh(peopled, "srun --chdir=/tmp id") == f"{ID}\n" or None, left())
-    until("all daemons to know the user", lambda: known_to(peopled, "alice") == set(DAEMONS) or None, left())
+    until_equal("srun to run as the user", lambda: ssh(peopled, "srun --chdir=/tmp id"), f"{ID}\n", left())
+    until_equal("all daemons to know the user", lambda: known_to(peopled, "alice"), set(DAEMONS), left())
     number = until(
         "a job through the REST API", lambda: submit(url, sign(key, "alice", 600, time.time())).get("job_id"), left()
     )
     print(f"login, srun, REST and all daemons {time.monotonic() - started:.1f} s after helm upgrade")
-    until("this job to end", lambda: peopled.job(number)["JobState"] == "COMPLETED" or None, 60)
+    until_equal("this job to end", lambda: peopled.job(number)["JobState"], "COMPLETED", 60)
     assert peopled.job(number)["UserId"] == "alice(10001)"
 
     # What is under way in Slurm knows the user by number, so a removal ends nothing there.
@@ -252,11 +252,11 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
 
     until("a login by a key of the directory", lambda: ssh(peopled, "id", user="ada"), left())
     assert ssh(peopled, "id; pwd", user="ada") == f"{ADA}\n/home/ada\n"
-    until("srun", lambda: ssh(peopled, "srun id", user="ada") == f"{ADA}\n" or None, left())
-    until("all daemons to know the user", lambda: known_to(peopled, "ada") == set(DAEMONS) or None, left())
+    until_equal("srun", lambda: ssh(peopled, "srun id", user="ada"), f"{ADA}\n", left())
+    until_equal("all daemons to know the user", lambda: known_to(peopled, "ada"), set(DAEMONS), left())
     number = until("a job through the REST API", lambda: rest("ada"), left())
     print(f"the directory's user everywhere {time.monotonic() - started:.1f} s after helm upgrade")
-    until("this job to end", lambda: peopled.job(number)["JobState"] == "COMPLETED" or None, 60)
+    until_equal("this job to end", lambda: peopled.job(number)["JobState"], "COMPLETED", 60)
     assert peopled.job(number)["UserId"] == "ada(10011)"
     assert known_to(peopled, "carol") == set(DAEMONS)
     assert known_to(peopled, "thief") == set()
@@ -268,7 +268,7 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
     [worker] = peopled.nodes()
     assert ssh(peopled, "true", user="ada", host=worker) is None
     job = int((ssh(peopled, "sbatch --parsable --wrap 'sleep 600'", user="ada") or "0").strip())
-    until("the job to run", lambda: peopled.job(job)["JobState"] == "RUNNING" or None, 60)
+    until_equal("the job to run", lambda: peopled.job(job)["JobState"], "RUNNING", 60)
     inside = until("ssh into the worker", lambda: ssh(peopled, "echo $SLURM_JOB_ID; pwd", user="ada", host=worker), 60)
     assert inside == f"{job}\n/home/ada\n"
 
@@ -284,10 +284,10 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
     slapd.add(directory.user("grace", 10012, keys=[new_key(peopled, "grace")]))
     started = time.monotonic()
     until("a login of the new user", lambda: ssh(peopled, "id", user="grace"), left())
-    until("all daemons to know the new user", lambda: known_to(peopled, "grace") == set(DAEMONS) or None, left())
+    until_equal("all daemons to know the new user", lambda: known_to(peopled, "grace"), set(DAEMONS), left())
     assert ssh(peopled, "true", user="grace", host=worker) is None
     peopled.login("scancel", "--user=ada")
-    until("srun of the new user", lambda: ssh(peopled, "srun id -un", user="grace") == "grace\n" or None, left())
+    until_equal("srun of the new user", lambda: ssh(peopled, "srun id -un", user="grace"), "grace\n", left())
     until("a job of the new user through the REST API", lambda: rest("grace"), left())
     print(f"the new user everywhere {time.monotonic() - started:.1f} s after the directory had it")
     until("ssh to be refused again", lambda: ssh(peopled, "true", user="ada", host=worker) is None or None, 60)

@@ -14,7 +14,17 @@ import yaml
 
 from release import postrender
 from tests.cluster.tools import tool
-from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, CommandError, Kubernetes, Slurm, seconds, until
+from tests.support.real.harness import (
+    CHARTS,
+    REPOSITORY,
+    VALUES,
+    CommandError,
+    Kubernetes,
+    Slurm,
+    seconds,
+    until,
+    until_equal,
+)
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -79,7 +89,7 @@ def alone(
     name = postrender.NAME if version == "4" else str(released / postrender.NAME / postrender.NAME)
     found = Alone(helm, namespace, name, config)
     found.helm_upgrade()
-    until("a login pod", lambda: found.login("true") == "" or None, 180)
+    until_equal("a login pod", lambda: found.login("true"), "", 180)
     found.until_idle(2, 180)
     yield found
     helm.helm("uninstall", "slurm", "-n", namespace)
@@ -95,15 +105,15 @@ def test_jobs_run_and_no_custom_resource_exists(alone: Alone) -> None:
 
 def test_a_worker_that_is_scaled_in_lets_its_job_end_and_leaves_no_record(alone: Alone) -> None:
     number = alone.submit("#!/bin/sh\nsleep 15\n", "-w", "slinky-1", "--no-requeue")
-    until(f"job {number} to run", lambda: alone.job(number)["JobState"] == "RUNNING", 60)
+    until_equal(f"job {number} to run", lambda: alone.job(number)["JobState"], "RUNNING", 60)
     with alone.watching_pods() as watch:
         alone.kubernetes.kubectl("-n", alone.namespace, "scale", "statefulset/slinky", "--replicas=1")
         until("the node to be drained", lambda: alone.nodes().get("slinky-1", "").startswith("drain"), 60)
-        until("the pod to be deleted", lambda: set(alone.pods()) == {"slinky-0"}, 120)
+        until_equal("the pod to be deleted", lambda: set(alone.pods()), {"slinky-0"}, 120)
     job = alone.job(number)
     assert (job["JobState"], job["ExitCode"], job["NodeList"]) == ("COMPLETED", "0:0", "slinky-1")
     assert watch.deletion_asked["slinky-1"] <= seconds(job["EndTime"])
-    until("the record to be deleted", lambda: set(alone.nodes()) == {"slinky-0"}, 60)
+    until_equal("the record to be deleted", lambda: set(alone.nodes()), {"slinky-0"}, 60)
     alone.kubernetes.kubectl("-n", alone.namespace, "scale", "statefulset/slinky", "--replicas=2")
     alone.until_idle(2)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_states import until_state
-from tests.support.real.harness import Slurm, until
+from tests.support.real.harness import Slurm, until, until_equal
 from tests.support.real.kills import kill_processes, processes
 
 pytestmark = pytest.mark.timeout(240)
@@ -115,7 +115,7 @@ def test_an_administrators_drain_survives_the_replacement_of_the_pod(slurm: Slur
     slurm.login("scontrol", "update", "NodeName=slinky-1", "State=DRAIN", "Reason=disk 3 is being replaced")
     slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--wait=false")
     until_replaced(slurm, before)
-    until("it to be drained still", lambda: slurm.nodes()["slinky-1"] == "drained", 60)
+    until_equal("it to be drained still", lambda: slurm.nodes()["slinky-1"], "drained", 60)
     assert record(slurm)["reason"] == "disk 3 is being replaced"
     # The record was set DOWN when its pod ended: only RESUME ends both.
     slurm.login("scontrol", "update", "NodeName=slinky-1", "State=RESUME")
@@ -157,11 +157,11 @@ def test_a_pod_that_is_killed_leaves_a_record_that_the_operator_prunes(slurm: Sl
     # There is to be no successor of its name.
     slurm.scale(1)
     try:
-        until("the node to drain", lambda: slurm.nodes()["slinky-1"] == "draining", 60)
+        until_equal("the node to drain", lambda: slurm.nodes()["slinky-1"], "draining", 60)
         kill_processes(gone)
         slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", POD, "--force", "--grace-period=0")
         assert gone in record(slurm)["extra"]
-        until("the record to be gone", lambda: set(slurm.nodes()) == {"slinky-0"}, 60)
+        until_equal("the record to be gone", lambda: set(slurm.nodes()), {"slinky-0"}, 60)
     finally:
         slurm.login("scancel", *map(str, jobs))
         slurm.scale(2)

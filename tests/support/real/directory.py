@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster import debian
-from tests.support.real.harness import until
+from tests.support.real.harness import until_equal
 
 BASE = "dc=example,dc=com"
 READER, PASSWORD = f"cn=slurm,{BASE}", "the password of the reader"
@@ -82,7 +82,7 @@ class Directory:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig=KILL", *map(str, command)], stdout=log, stderr=log
             )
-        until("slapd to answer", lambda: self._change("ldapwhoami").returncode == 0 or None, 60)
+        until_equal("slapd to answer", lambda: self._change("ldapwhoami").returncode, 0, 60)
 
     def stop(self) -> None:
         """End it without a warning, unless it has ended."""

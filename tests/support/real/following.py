@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.support.real.configuration import until_saved
-from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until, watched
+from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until, until_equal, watched
 from tests.support.real.kills import SLURMRESTD, kill
 
 TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
@@ -99,7 +99,7 @@ def end(slurm: Slurm, job: int) -> None:
     host = slurm.job(job)["BatchHost"]
     [pod] = [name for name, it in slurm.pods().items() if it["spec"].get("hostname") == host]
     slurm.worker(pod, "touch", f"/tmp/end-{job}")  # noqa: S108
-    until(f"job {job} to complete", lambda: job_states(slurm, job) == ["COMPLETED"], 60)
+    until_equal(f"job {job} to complete", lambda: job_states(slurm, job), ["COMPLETED"], 60)
 
 
 def kill_each(slurm: Slurm, victims: Iterable[tuple[str, str]], *jobs: int) -> None:
@@ -108,7 +108,7 @@ def kill_each(slurm: Slurm, victims: Iterable[tuple[str, str]], *jobs: int) -> N
     until_saved(slurm, jobs[-1])
     for namespace, name in victims:
         kill(slurm.kubernetes, namespace, name)
-        until("slurmctld to answer", lambda: job_states(slurm, *jobs) == ["RUNNING"] * len(jobs), 60)
+        until_equal("slurmctld to answer", lambda: job_states(slurm, *jobs), ["RUNNING"] * len(jobs), 60)
 
 
 @contextmanager
@@ -141,9 +141,9 @@ def follow_from_zero_and_back(slurm: Slurm, way: Way) -> float:
         until("a worker", slurm.pods, 150, 0.05)
         first = time.monotonic() - submitted
         narrow = slurm.submit(UNTIL_ENDED, "-N1", "--exclusive", "--no-requeue")
-        until("both jobs to run", lambda: job_states(slurm, wide, narrow) == ["RUNNING"] * 2, 240)
+        until_equal("both jobs to run", lambda: job_states(slurm, wide, narrow), ["RUNNING"] * 2, 240)
         array = slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4")
-        until("the watch to have shown the size for both", lambda: sizes.all()[-1] == MOST, 60)
+        until_equal("the watch to have shown the size for both", lambda: sizes.all()[-1], MOST, 60)
         full = len(sizes.all())
 
         kill_each(slurm, way.victims, wide, narrow)
@@ -155,7 +155,7 @@ def follow_from_zero_and_back(slurm: Slurm, way: Way) -> float:
                 chosen = ("-l", f"app.kubernetes.io/name={name}")
                 kubernetes.kubectl("-n", namespace, "delete", "pod", *chosen, "--force", "--grace-period=0")
             end(slurm, narrow)
-            until("the array to complete", lambda: job_states(slurm, array) == ["COMPLETED"] * 4, 60)
+            until_equal("the array to complete", lambda: job_states(slurm, array), ["COMPLETED"] * 4, 60)
             idle = time.monotonic()
             until(
                 "a worker to be idle for longer than it would be left",
@@ -164,7 +164,7 @@ def follow_from_zero_and_back(slurm: Slurm, way: Way) -> float:
             )
             assert sizes.since(full) == {MOST}, sizes.all()
 
-        until("the idle worker to be removed", lambda: sizes.all()[-1] == MOST - 1, 150)
+        until_equal("the idle worker to be removed", lambda: sizes.all()[-1], MOST - 1, 150)
         assert job_states(slurm, wide) == ["RUNNING"], "the job ended with a worker"
         end(slurm, wide)
         until_none(slurm)

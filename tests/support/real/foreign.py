@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.support.real.harness import CommandError, Kubernetes, condition, until
+from tests.support.real.harness import CommandError, Kubernetes, condition, until, until_equal
 
 NAMESPACE = "tenant"
 _CONNECT = """
@@ -55,7 +55,7 @@ def foreign_pod(kubernetes: Kubernetes) -> Iterator[Foreign]:
         kubernetes.kubectl("-n", NAMESPACE, "create", "-f", "-", stdin=json.dumps(pod))
         foreign = Foreign(kubernetes)
         phase = ("-n", NAMESPACE, "get", "pod", "tenant", "-o", "jsonpath={.status.phase}")
-        until("the tenant's pod to run", lambda: kubernetes.kubectl(*phase) == "Running", 60)
+        until_equal("the tenant's pod to run", lambda: kubernetes.kubectl(*phase), "Running", 60)
         yield foreign
     finally:
         kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=90)

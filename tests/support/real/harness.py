@@ -24,8 +24,10 @@ class CommandError(AssertionError):
     """A command of a test failed; the text contains its output."""
 
 
-def until(what: str, look: Callable[[], T | None], seconds: float, pause: float = 0.25) -> T:
-    """The first true answer of `look`; fails naming `what` and the last answer or error when the time is over."""
+def until(
+    what: str, look: Callable[[], T | None], seconds: float, pause: float = 0.25, is_it: Callable[[Any], bool] = bool
+) -> T:
+    """The first answer of `look` that is it; fails naming `what` and the last answer or error when the time is over."""
     deadline = time.monotonic() + seconds
     last: object = None
     while time.monotonic() < deadline:
@@ -35,11 +37,16 @@ def until(what: str, look: Callable[[], T | None], seconds: float, pause: float 
             # A command that hangs, as one does in a pod that has just been replaced, is no answer; the deadline stays.
             last = error
         else:
-            if answer:
+            if answer is not None and is_it(answer):
                 return answer
             last = answer
         time.sleep(pause)
     raise AssertionError(f"waited {seconds:.0f} s for {what}; last: {last}")
+
+
+def until_equal(what: str, look: Callable[[], object], expected: object, seconds: float) -> None:
+    """Wait until `look` answers what is expected; fails as `until` does, with the last answer."""
+    until(f"{what} ({expected!r})", look, seconds, is_it=lambda answer: answer == expected)
 
 
 @dataclass(frozen=True)

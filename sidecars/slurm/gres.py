@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]*")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_ITEM = re.compile(r"([^:(,]+)(?::([^:(,]*))?(?::([^:(,]*))?(?:\([^)]*\))?")
+_ITEM = re.compile(r"([^:(,]+)((?::[^:(,]*)*)(?:\([^)]*\))?")
+_NO_CONSUME = re.compile(r":no_consume(?=:)", re.IGNORECASE)
+"""Between type and count (_build_node_gres_str of Slurm's gres.c)."""
 _PROFILE = re.compile(r"(?:[1-9][0-9]*c\.)?([1-9][0-9]*)g\.([1-9][0-9]*)gb(?:\+[a-z.+]+)?")
 _SUFFIXES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _COUNT = re.compile(r"([0-9]{1,15})([kmgtp]?)", re.IGNORECASE)
@@ -25,14 +27,16 @@ class GresError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """So many of a resource; `type` is "" for an untyped one."""
+    """So many of a resource; `type` is "" for an untyped one. Jobs don't use up one with `no_consume`."""
 
     name: str
     type: str
     count: int
+    no_consume: bool = False
 
     def __str__(self) -> str:
-        return ":".join((*filter(None, (self.name, self.type)), str(self.count)))
+        words = self.name, self.type, "no_consume" if self.no_consume else ""
+        return ":".join((*filter(None, words), str(self.count)))
 
 
 def type_name(product: str, mig_profile: str = "") -> str:
@@ -59,10 +63,10 @@ def checked_type(name: str, origin: str = "") -> str:
 
 def total(items: Iterable[Gres]) -> tuple[Gres, ...]:
     """The same resources, each name and type once, in the order of names and types."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str, bool]] = Counter()
     for item in items:
-        counts[item.name, item.type] += item.count
-    return tuple(Gres(name, type_, count) for (name, type_), count in sorted(counts.items()))
+        counts[item.name, item.type, item.no_consume] += item.count
+    return tuple(Gres(name, kind, count, kept) for (name, kind, kept), count in sorted(counts.items()))
 
 
 def render(items: Iterable[Gres]) -> str:
@@ -84,7 +88,7 @@ def parse(text: str) -> tuple[Gres, ...]:
         match = _ITEM.match(text, at)
         if match is None:
             raise GresError(f"{text!r} isn't a list of NAME[:TYPE]:COUNT")
-        found.append(_item(match[1], match[2], match[3], text))
+        found.append(_item(match[1], match[2], text))
         at = match.end()
         if at == len(text):
             return tuple(found)
@@ -93,18 +97,17 @@ def parse(text: str) -> tuple[Gres, ...]:
         at += 1
 
 
-def _item(name: str, second: str | None, third: str | None, text: str) -> Gres:
+def _item(name: str, rest: str, text: str) -> Gres:
     if not _NAME.fullmatch(name):
         raise GresError(f"{text!r}: {name!r} is no name of a resource")
-    if second is None:
-        return Gres(name, "", 1)
-    if third is None:
-        number = _COUNT.fullmatch(second)
-        return Gres(name, "", _number(number)) if number else Gres(name, checked_type(second, text), 1)
-    number = _COUNT.fullmatch(third)
-    if number is None:
-        raise GresError(f"{text!r}: {third!r} is no count")
-    return Gres(name, checked_type(second, text), _number(number))
+    rest, no_consume = _NO_CONSUME.subn("", rest, count=1)
+    *types, last = rest.split(":")[1:] or ["1"]
+    number = _COUNT.fullmatch(last)
+    if number is None and not types:
+        return Gres(name, checked_type(last, text), 1)
+    if number is None or len(types) > 1:
+        raise GresError(f"{text!r}: {':'.join((*types[1:], last))!r} is no count")
+    return Gres(name, checked_type(types[0], text) if types else "", _number(number), bool(no_consume))
 
 
 def _number(match: re.Match[str]) -> int:

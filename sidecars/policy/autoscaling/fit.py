@@ -172,7 +172,7 @@ def after(needs: Needs, kind: Kind, free: Free, use: Use, cpus: int, gres: Seque
 
 def _subtract(rest: list[int], kind: Kind, wanted: Gres, count: int) -> None:
     for index, item in enumerate(kind.shape.gres):
-        if item.name == wanted.name and wanted.type in ("", item.type):
+        if item.name == wanted.name and wanted.type in ("", item.type) and not item.no_consume:
             taken = min(count, rest[index])
             rest[index] -= taken
             count -= taken

@@ -6,7 +6,6 @@ it waits. So what a job requests proves nothing: what it has when it runs counts
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,10 +48,6 @@ def own_of(record: ExternalJob, names: Mapping[str, str]) -> Own:
     return Own(record.shared, record.whole, tuple(found))
 
 
-_NO_CONSUME = re.compile(r":no_consume(?=:)", re.IGNORECASE)
-"""Marks a GRES of a node that jobs don't use up, after its type (_build_node_gres_str of Slurm's gres.c)."""
-
-
 @lru_cache(maxsize=1024)
 def totals(gres: str) -> Mapping[str, int] | None:
     """How many a node has of each GRES, of all of its types together, by its record; None if that can't be read.
@@ -60,7 +55,7 @@ def totals(gres: str) -> Mapping[str, int] | None:
     No job ever has any of a GRES that jobs don't use up.
     """
     try:
-        found = parse(_NO_CONSUME.sub("", gres))
+        found = parse(gres)
     except GresError:
         return None
     counts: Counter[str] = Counter()

@@ -99,10 +99,8 @@ class JobBook:
         if start == self._start:
             return False
         self._start = start
-        for job_id in self._records:
-            if not self._states.get(job_id, STATES_ENDED) & STATES_ENDED:
-                self.stale(job_id)
-                self._outdated.add(job_id)
+        self._all_read = False
+        self._outdated |= {it for it in self._records if not self._states.get(it, STATES_ENDED) & STATES_ENDED}
         return bool(self._outdated)
 
     @property

@@ -73,6 +73,8 @@ def test_resources_are_counted_by_name_and_type() -> None:
         ("gpu:h100", (Gres("gpu", "h100", 1),)),
         ("gpu:h100:4(IDX:0-3)", (Gres("gpu", "h100", 4),)),
         ("bandwidth:lustre:4K", (Gres("bandwidth", "lustre", 4096),)),
+        ("bandwidth:lustre:no_consume:4K", (Gres("bandwidth", "lustre", 4096, True),)),
+        ("bandwidth:No_Consume:4,gpu", (Gres("bandwidth", "", 4, True), Gres("gpu", "", 1))),
         ("gpu:(null):2(IDX:0-1)", None),
         ("gpu:h100:x", None),
         ("gpu:a:b:c", None),
@@ -97,7 +99,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 @given(
     st.lists(
-        st.builds(Gres, st.just("gpu"), st.from_regex(r"[a-z][a-z0-9_.-]{0,12}", fullmatch=True), st.integers(1, 10**6))
+        st.builds(
+            Gres,
+            st.just("gpu"),
+            st.from_regex(r"[a-z][a-z0-9_.-]{0,12}", fullmatch=True),
+            st.integers(1, 10**6),
+            st.booleans(),
+        )
     )
 )
 def test_what_is_rendered_is_read_back(items: list[Gres]) -> None:

@@ -1,6 +1,7 @@
 """How many nodes the pending jobs could use, and for which jobs no node is added."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -267,6 +268,14 @@ def test_gres_of_the_nodes_shape_may_have_several_types() -> None:
     assert replicas(plan([mixed], [job(tres_per_node="gres/gpu:2")])) == {"mixed": 1}
     assert why(plan([mixed], [job(tres_per_node="gres/gpu:a:2")])) == {"Impossible": 1}
     assert SHAPE.all_cores == 4
+
+
+@pytest.mark.parametrize(("no_consume", "nodes"), [(True, 1), (False, 2)])
+def test_jobs_on_one_node_use_the_same_of_what_they_dont_use_up(no_consume: bool, nodes: int) -> None:
+    shared = nodeset(shape=replace(SHAPE, gres=(Gres("bandwidth", "lustre", 4, no_consume),)))
+    jobs = [job(it, tres_per_node="gres/bandwidth:4") for it in (1, 2)]
+    assert replicas(plan([shared], jobs)) == {"cpu": nodes}
+    assert why(plan([shared], [job(tres_per_node="gres/bandwidth:5")])) == {"Impossible": 1}
 
 
 def test_only_jobs_that_end_before_a_reservation_begins_use_its_node() -> None:

@@ -290,36 +290,35 @@ class Passes:
         await self._node_records.apply(keys, self._guards.slurm_nodes)
         self._effects.slurm_nodes = self._node_records.slurm_nodes
         self._effects.guard_nodes = self._guards.slurm_nodes
-        records = self._node_records
+        records, memory = self._node_records, self._memory
         # From here on nothing is awaited: pods and jobs are those of one moment.
-        shapes = self._job_shapes()
-        jobs = self._jobs = self._book.jobs(shapes, records.kube_nodes, self._guards.kube_nodes, records.numbered)
         self._devices.forget()
+        shaped = self._shaped()
+        places = records.kube_nodes, self._guards.kube_nodes, records.numbered
+        jobs = self._jobs = self._book.jobs(self._job_shapes(shaped), *places)
         if self._book.known:
-            self._memory.settle(jobs.values(), self._listed_at, SUBMIT_SECONDS)
-            self._refuse_root(jobs)
-        self._memory.missing = {
-            name: at for name, at in self._memory.missing.items() if self._nodes.get(None, name) is None
-        }
-        seen = tuple(self._seen(pod, now) for pod in self._concerned.values())
+            memory.settle(jobs.values(), self._listed_at, SUBMIT_SECONDS)
+            if self._refuse_root(jobs):
+                shaped = self._shaped()
+        memory.missing = {name: at for name, at in memory.missing.items() if self._nodes.get(None, name) is None}
+        seen = tuple(self._seen(pod, shaped[uid], now) for uid, pod in self._concerned.items())
         self._forget(seen, now)
         view = View(
             pods=seen,
             jobs=jobs,
             known=self._book.known,
             users={namespace: tenant.user for namespace, tenant in self._tenants.items()},
-            nodes=self._node_records.faults(),
-            submitting=self._memory.open_groups(now),
+            nodes=records.faults(),
+            submitting=memory.open_groups(now),
             kinds=self._guards.kinds,
             holders=self._devices.holders(),
-            places=len(self._node_records.slurm_nodes) or None,
-            avoided=self._memory.avoided(now),
-            cpus=self._node_records.cpus() | self._guards.cpus,
+            places=len(records.slurm_nodes) or None,
+            avoided=memory.avoided(now),
+            cpus=records.cpus() | self._guards.cpus,
             gres=self._guards.gres,
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.
-        memory = self._memory
         self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
         whole = await self._effects.apply(actions)
         self._busy = await self._guards.apply(view) or self._busy
@@ -332,19 +331,22 @@ class Passes:
         self._owners.forget(frozenset(filter(None, named.values())))
         self._owners.read(dict.fromkeys(filter(None, waiting)))
 
-    def _job_shapes(self) -> dict[int, set[tuple[GroupKey, Shape]]]:
+    def _job_shapes(self, shaped: Mapping[str, _Shaped]) -> dict[int, set[tuple[GroupKey, Shape]]]:
         found: defaultdict[int, set[tuple[GroupKey, Shape]]] = defaultdict(set)
-        for pod in self._concerned.values():
+        for uid, pod in self._concerned.items():
             job_id = pods.job_id_of(pod)
             if job_id is not None:
-                group, wanted, _ = self._shape(pod)
+                group, wanted, _ = shaped[uid]
                 found[job_id].add((pods.key_of(pod, group), wanted or self._own_shape(pod)))
         return found
 
-    def _shape(self, pod: Pod) -> _Shaped:
-        """The same object until something of it changes."""
+    def _shaped(self) -> dict[str, _Shaped]:
+        """By uid. The same object until something of it changes."""
+        root = tenants.root_problems(self._memory.root)
+        return {uid: self._shape(pod, root) for uid, pod in self._concerned.items()}
+
+    def _shape(self, pod: Pod, root: Mapping[str, str]) -> _Shaped:
         meta = pod.metadata
-        root = self._root()
         source = self._source(pod)
         facts = self._owners.facts
         claims = self._devices.of(pod)
@@ -358,21 +360,17 @@ class Passes:
             cached = self._shapes[meta.uid] = version, (group, *found)
         return cached[1]
 
-    def _root(self) -> Mapping[str, str]:
-        remedy = "an administrator maps this namespace to another user"
-        return {user: f"Slurm user {user} has uid 0: {remedy}" for user in self._memory.root}
-
-    def _refuse_root(self, jobs: Mapping[int, Job]) -> None:
+    def _refuse_root(self, jobs: Mapping[int, Job]) -> bool:
+        """Whether a tenant's user has turned out to have uid 0."""
         users = {tenant.user for tenant in self._tenants.values()}
-        for job in jobs.values():
-            if job.root and job.user in users and job.user not in self._memory.root:
-                self._memory.root.add(job.user)
-                log.error("Slurm user %s of a tenant has uid 0: its pods are refused", job.user)
-                self._shapes.clear()
+        new = {job.user for job in jobs.values() if job.root} & users - self._memory.root
+        for user in new:
+            log.error("Slurm user %s of a tenant has uid 0: its pods are refused", user)
+        self._memory.root |= new
+        return bool(new)
 
-    def _seen(self, pod: Pod, now: float) -> SeenPod:
+    def _seen(self, pod: Pod, shaped: _Shaped, now: float) -> SeenPod:
         meta, spec, memory = pod.metadata, pod.spec, self._memory
-        shaped = self._shape(pod)
         lost = False
         if spec.node_name and self._nodes.get(None, spec.node_name) is None:
             lost = memory.lost(spec.node_name, now)

@@ -66,6 +66,16 @@ def accounts(slurm: Slurm) -> dict[str, tuple[str, str]]:
     return {name: (account, state) for name, account, state in (line.split("|") for line in lines)}
 
 
+def until_in_database(slurm: Slurm, name: str, account: str) -> None:
+    """Wait until slurmdbd knows the job with this name and account as completed."""
+
+    def known() -> tuple[object, list[str]]:
+        # What slurmctld still has to send tells whose fault it is.
+        return accounts(slurm).get(name), re.findall(r"DBD Agent queue size: *([0-9]+)", slurm.login("sdiag"))
+
+    until(f"{name} to be in the database", known, 120, is_it=lambda answer: answer[0] == (account, "COMPLETED"))
+
+
 def slurmdbd(slurm: Slurm) -> str:
     """The uid of slurmdbd's pod, once it is ready."""
     pod = slurm.kubernetes.get("-n", slurm.namespace, "pod", "slurm-accounting-0")
@@ -77,12 +87,7 @@ def test_a_job_is_charged_to_the_account_that_was_made_for_it(accounted: Slurm) 
     accounted.login("sacctmgr", "-i", "add", "account", "physics")
     accounted.login("sacctmgr", "-i", "add", "user", "root", "account=physics")
     accounted.login("srun", "-J", "charged", "-A", "physics", "true")
-    until_equal(
-        "the job to be in the database",
-        lambda: accounts(accounted).get("charged"),
-        ("physics", "COMPLETED"),
-        60,
-    )
+    until_in_database(accounted, "charged", "physics")
 
 
 def test_a_restart_of_slurmdbd_loses_no_job_and_no_archive(accounted: Slurm) -> None:
@@ -116,12 +121,7 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
     kubectl("-n", accounted.namespace, "patch", "secret", "slurm-mariadb", "-p", patch)
     accounted.login("srun", "-J", "rotated", "true")
     until("slurmdbd to be replaced", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
-    until_equal(
-        "the job of the meantime to be in the database",
-        lambda: accounts(accounted).get("rotated", ("", ""))[1],
-        "COMPLETED",
-        60,
-    )
+    until_in_database(accounted, "rotated", "root")
 
     def events() -> str:
         return kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
@@ -223,12 +223,7 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
         60,
     )
     until_equal("the declaration to be applied", lambda: applied(accounted)[0], "Applied", 60)
-    until_equal(
-        "the job to be in the database",
-        lambda: accounts(accounted).get("declared"),
-        ("lasers", "COMPLETED"),
-        60,
-    )
+    until_in_database(accounted, "declared", "lasers")
 
     # What someone else changes comes back, and nothing else does.
     accounted.login("sacctmgr", "-i", "modify", "account", "lasers", "set", "fairshare=8", "grpjobs=4")

@@ -191,7 +191,8 @@ def decide(
     `silent`: the Slurm nodes whose slurmd has not answered for a while. With a pod there, they are drained before Slurm
     forgets its guard: when they come back, nothing has to be quick.
     """
-    if not view.known:
+    present = {worker.slurm_node: worker for worker in workers}
+    if not view.known or not (present or records):
         return ()
     completing: defaultdict[str, list[Job]] = defaultdict(list)
     for job in (it for whole in view.jobs.values() for it in whole.components if _is_over(it)):
@@ -202,7 +203,6 @@ def decide(
         if pod.present and pod.node and pod.job is not None:
             there[pod.node].append(pod)
     found: list[Gone | Drain | Undrain | Resume] = []
-    present = {worker.slurm_node: worker for worker in workers}
     for worker in present.values():
         its = completing.get(worker.kube_node, [])
         over = sorted(job.job_id for job in its if _is_gone(job, worker.kube_node, view))

@@ -46,6 +46,8 @@ class JobBook:
         """The placeholders whose details a slurmctld has given that has ended since."""
         self._turn: deque[int] = deque()
         """The pending placeholders that are still to be read again in this turn."""
+        self._none_waits = False
+        """Whether no placeholder is pending until something changes."""
         self._answered = False
         self._empty_since: float | None = None
         self._all_read = False
@@ -65,7 +67,7 @@ class JobBook:
             # It is the same answer as before.
             return False
         changed = not self._answered or listed != self._states
-        self._answered, self._all_read = True, False
+        self._answered, self._all_read, self._none_waits = True, False, False
         if listed or all(states & STATES_ENDED for states in self._states.values()):
             self._empty_since = None
         elif self._empty_since is None or now - self._empty_since < TRUST_EMPTY_AFTER:
@@ -140,7 +142,7 @@ class JobBook:
 
     def details(self, job_id: int, record: ExternalJob | None) -> bool:
         """Take in the details of a job of the last list; None if Slurm doesn't know it by now. Whether they are new."""
-        self._all_read = False
+        self._all_read = self._none_waits = False
         self._outdated.discard(job_id)
         comment = comment_of(record) if record is not None else None
         former = self._records.get(job_id)
@@ -203,8 +205,9 @@ class JobBook:
         Fewer at the end of a turn.
         """
         found: list[int] = []
-        if not self._turn:
+        if not self._turn and not self._none_waits:
             self._turn.extend(filter(self._waits, self._records))
+            self._none_waits = not self._turn
         while self._turn and len(found) < count:
             job_id = self._turn.popleft()
             # There may have been thousands, which have begun to run since.

@@ -9,7 +9,7 @@ counts and pods choose none.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -66,3 +66,9 @@ def parse_all(data: Mapping[str, str], default_partition: str) -> tuple[dict[str
         except TenantError as error:
             problems[namespace] = str(error)
     return tenants, problems
+
+
+def root_problems(users: Iterable[str]) -> dict[str, str]:
+    """Why these Slurm users, who turned out to have uid 0, get no job; by user."""
+    remedy = "an administrator maps this namespace to another user"
+    return {user: f"Slurm user {user} has uid 0: {remedy}" for user in users}

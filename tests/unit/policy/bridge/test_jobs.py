@@ -269,6 +269,16 @@ def test_jobs_that_wait_are_read_again_in_turn_and_those_that_have_begun_are_not
     assert found.next_waiting(9) == [1, 2, 3, 4, 7]
     found.states(dict.fromkeys(range(1, 8), frozenset({"RUNNING"})), 3.0)
     assert found.next_waiting(2) == []
+    found.states(states, 4.0)
+    assert found.next_waiting(2) == [1, 2], "a job that has been requeued waits again"
+
+
+def test_a_job_waits_as_soon_as_its_details_show_that_it_is_a_placeholder() -> None:
+    found = JobBook()
+    found.states({1: frozenset({"PENDING"})}, 1.0)
+    assert found.next_waiting(2) == []
+    found.details(1, STARTED)
+    assert found.next_waiting(2) == [1]
 
 
 def test_details_that_are_the_same_are_no_news() -> None:

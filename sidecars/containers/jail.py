@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from sidecars.containers import cache
 from sidecars.containers.errors import ContainerError
+from sidecars.containers.mounts import SCRATCH
 
 ALWAYS: Final = (
     "/proc",
@@ -126,7 +127,8 @@ class Volume:
             self._versions / check(name) / _ROOT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         )
         try:
-            for path in (*ALWAYS, *mounts):
+            # ch-run of a job in the jail mounts its scratch space.
+            for path in (*ALWAYS, SCRATCH, *mounts):
                 _mount_point(root, path)
         finally:
             os.close(root)

@@ -55,6 +55,7 @@ class Site:
         self.slurm = slurm
         self._folder = folder
         self.volume = folder / "volume"
+        self.images = folder / "images"
 
     def upgrade(self, **jail: object) -> None:
         """Install or upgrade with these values of `jail`."""
@@ -64,6 +65,11 @@ class Site:
             "nodesets": {"slinky": {"replicas": 1, "ssh": {"enabled": True}}},
             "loginsetDefaults": {"login": {"securityContext": {"privileged": True}}},
             "jail": given,
+            "containers": {
+                "enabled": True,
+                "cache": {"hostPath": str(self.images)},
+                "insecureRegistries": [OPEN],
+            },
         }
         file.write_text(yaml.safe_dump(values))
         self.slurm.kubernetes.helm(
@@ -143,12 +149,22 @@ def site(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPath
     kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=false", "--ignore-not-found")
 
 
+@pytest.fixture(scope="module")
+def image(site: Site, kubernetes: Kubernetes) -> Iterator[str]:
+    """An image in a registry."""
+    with registry.running(kubernetes):
+        busybox = base64.b64encode(debian.program("busybox", "busybox-static").read_bytes()).decode()
+        push = ("-n", NAMESPACE, "exec", "-i", WORKER, "-c", "slurmd", "--", "sh", "-c", PUSH)
+        kubernetes.kubectl(*push, stdin=busybox, timeout=180)
+        yield IMAGE
+
+
 def test_a_job_sees_the_jail_its_home_and_itself_and_nothing_of_the_worker(site: Site) -> None:
     assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"
     look = "id -un; pwd; echo written >here; ls /; ls /etc/slurm 2>/dev/null || echo no key"
     user, folder, *names, key = run_as(site.slurm, "alice", "srun", "sh", "-c", look).splitlines()
     assert (user, folder, key) == ("alice", "/home/alice", "no key")
-    assert names == ["bin", "dev", "etc", "home", "proc", "run", "sys", "tmp", "var"]
+    assert names == ["bin", "dev", "etc", "home", "proc", "run", "srv", "sys", "tmp", "var"]
     assert site.slurm.worker(WORKER, "cat", "/home/alice/here") == "written\n"
 
 
@@ -186,15 +202,11 @@ def test_sessions_on_the_login_node_and_on_the_worker_of_a_job_are_in_the_jail_o
 
 
 def test_jobs_see_a_new_version_from_an_image_and_the_former_one_again_without_a_restart(
-    site: Site, kubernetes: Kubernetes
+    site: Site, image: str
 ) -> None:
     pod = site.slurm.pods()[WORKER]["metadata"]["uid"]
-    with registry.running(kubernetes):
-        busybox = base64.b64encode(debian.program("busybox", "busybox-static").read_bytes()).decode()
-        push = ("-n", NAMESPACE, "exec", "-i", WORKER, "-c", "slurmd", "--", "sh", "-c", PUSH)
-        kubernetes.kubectl(*push, stdin=busybox, timeout=180)
-        site.upgrade(version="two", image=IMAGE)
-        site.until_switched("two")
+    site.upgrade(version="two", image=image)
+    site.until_switched("two")
     assert run_as(site.slurm, "alice", *LOOK) == "of the image\n"
     site.upgrade(version="one")
     site.until_switched("one")
@@ -228,3 +240,21 @@ def test_a_job_fails_with_the_reason_while_no_version_is_complete(site: Site) ->
     with without_complete(site), pytest.raises(CommandError, match=reason):
         run_as(site.slurm, "alice", *LOOK)
     assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"
+
+
+def test_a_container_of_a_job_is_started_in_the_jail(site: Site, image: str) -> None:
+    """This version has the content of slurmd's image, in which containers can be started, and a file of its own."""
+    folders = ("bin", "etc", "lib", "lib64", "sbin", "usr", "var/lib")
+    pack = ("tar", "-C", "/", "--one-file-system", "-cf", "/var/cache/slurm-containers/root.tar", *folders)
+    site.slurm.worker(WORKER, *pack)
+    root = site.volume / "root.tar"
+    (site.images / "root.tar").rename(root)
+    with tarfile.open(root, "a") as archive:
+        item = tarfile.TarInfo("opt/which")
+        item.size = len(b"of the jail\n")
+        archive.addfile(item, io.BytesIO(b"of the jail\n"))
+    site.upgrade(version="whole", tarball="root.tar")
+    site.until_switched("whole")
+    look = ("cat", "/etc/os-release", "/mnt/which")
+    options = (f"--container-image={image}", "--container-mounts=/opt/which:/mnt/which")
+    assert run_as(site.slurm, "alice", "srun", *options, *look) == "of the image\nof the jail\n"

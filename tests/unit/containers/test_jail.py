@@ -10,6 +10,7 @@ import pytest
 from sidecars.containers import jail
 from sidecars.containers.errors import ContainerError
 from sidecars.containers.jail import ALWAYS, Volume
+from sidecars.containers.mounts import SCRATCH
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -159,7 +160,7 @@ def test_mount_points_are_created_where_the_jail_has_none(volume: Volume) -> Non
         for _ in range(2):
             volume.prepare("v1", ["/home", "/etc/passwd", "/shared/data"])
     root = folder(volume) / "versions/v1/root"
-    assert all((root / path.removeprefix("/")).exists() for path in ALWAYS)
+    assert all((root / path.removeprefix("/")).exists() for path in (*ALWAYS, SCRATCH))
     assert not (root / "etc/resolv.conf").is_symlink()
     assert (root / "etc/hosts").read_text() == "kept"
     assert (root / "etc/passwd").is_file()

@@ -319,30 +319,39 @@ class _Bench:
         ]
 
     async def burst(self) -> list[Figure]:
-        """Many pods at once, each with a job of its own. They stay."""
-        took: dict[str, float] = {}
-        for namespace in (BARE, TENANT):
-            bodies = self._bodies(namespace, self._burst)
-            cpu, count = self.program.cpu(), served(self._plane)
-            start = time.monotonic()
-            keys = await self._create(bodies)
-            await until("all are bound", partial(self._all, keys, self._seen.bound))
-            took[namespace] = max(self._seen.bound[key] for key in keys) - start
-            if namespace == BARE:
-                await self._delete(keys)
+        """Many pods at once: of one group, and each with a job of its own. Those stay."""
+        keys, alone = await self._bound(self._bodies(BARE, self._burst))
+        await self._delete(keys)
+        labels = {bridge.GROUP_LABEL: "burst", bridge.GROUP_SIZE_LABEL: str(self._burst)}
+        bodies = self._bodies(TENANT, self._burst)
+        for body in bodies:
+            body["metadata"]["labels"] |= labels
+        keys, together = await self._bound(bodies)
+        await self._delete(keys)
+        await self.program.until_quiet()
+        cpu, count = self.program.cpu(), served(self._plane)
+        keys, took = await self._bound(self._bodies(TENANT, self._burst))
         since = served(self._plane) - count
         await until("all run", partial(self._all, keys, self._seen.running))
         spent = self.program.cpu() - cpu
-        beside = ("scheduler alone", took[BARE])
+        beside = ("scheduler alone", alone)
         most = 20 if self._burst == BURST else None
         name = f"{self._burst} pods created → bound"
         changes, events = since["PATCH", "pods"] / self._burst, since["POST", "events"] / self._burst
         return [
-            figure(name, took[TENANT], "s", against=beside, most=most),
+            figure(f"{name}, one group", together, "s", against=beside, most=most),
+            figure(f"{name}, each alone", took, "s", against=beside, most=most),
             figure(f"{name}: CPU of the bridge", 1e3 * spent / self._burst, "ms per pod"),
             figure(f"{name}: changes of pods until then, by bridge and kubelets", changes, "per pod"),
             figure(f"{name}: Events until then, of bridge and scheduler", events, "per pod"),
         ]
+
+    async def _bound(self, bodies: Sequence[Manifest]) -> tuple[list[tuple[str, str]], float]:
+        """Create the pods; when all are bound, their keys and the seconds since the first request."""
+        start = time.monotonic()
+        keys = await self._create(bodies)
+        await until("all are bound", partial(self._all, keys, self._seen.bound))
+        return keys, max(self._seen.bound[key] for key in keys) - start
 
     async def beside_unsatisfiable(self) -> list[Figure]:
         """Small pods behind many that no node can run: they select a label that no node has."""

@@ -53,13 +53,14 @@ MOST_SUBMISSIONS = 400
 
 REPORTS_SECONDS = 5.0
 """Seconds between two times when conditions of pods are written beside other changes, and for which such a condition
-has to be due.
+has to be due, as each of many has.
 
 A pod that starts meanwhile needs no condition: with many pods at once, each would cost the API server two writes more.
 """
 
 MANY = 20
-"""Changes in one pass beside which Events wait: the API server has to do what starts pods first."""
+"""Changes in one pass beside which Events wait: the API server has to do what starts pods first. Of more conditions
+than these, each waits to be due."""
 
 EVENTS_SECONDS = 30.0
 """For so long at the most."""
@@ -145,12 +146,12 @@ class Effects:
         now = self._now()
         missing = [(it.pod.uid, it) for it in reports if isinstance(it, Report)]
         self._due = {uid: self._due.get(uid, now) for uid, _ in missing}
-        if alone:
+        if alone and len(reports) <= MANY:
             return reports
         # With a refusal comes a Warning, and the next pass may have no words for it: the job is cancelled by then.
         refused = [it for _, it in missing if it.why is Why.REFUSED]
         late = [it for uid, it in missing if it.why is not Why.REFUSED and now - self._due[uid] >= REPORTS_SECONDS]
-        if not late or now - self._reported_at < REPORTS_SECONDS:
+        if not late or (not alone and now - self._reported_at < REPORTS_SECONDS):
             return [*refused]
         self._reported_at = now
         return [*refused, *late]

@@ -91,6 +91,19 @@ async def test_conditions_are_written_at_once_while_nothing_else_is_to_do() -> N
     assert effects.sent == [REPORT]
 
 
+async def test_of_many_conditions_each_waits_for_pods_that_start_soon_and_then_for_no_other_one() -> None:
+    clock = [100.0]
+    effects = Recorded(clock)
+    reports = [dataclasses.replace(REPORT, pod=dataclasses.replace(POD, uid=f"u{it}")) for it in range(MANY + 1)]
+    await effects.apply(reports)
+    assert effects.sent == []
+    clock[0] += REPORTS_SECONDS
+    for _ in range(2):
+        await effects.apply(reports)
+        assert effects.sent == reports
+        effects.sent.clear()
+
+
 async def test_of_many_changes_each_has_its_turn_and_no_kind_waits_for_another() -> None:
     effects = Recorded([100.0])
     cancels = [Cancel(number, "none of its pods exists") for number in range(2 * MOST_AT_ONCE)]

@@ -44,6 +44,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         return None
 
     monkeypatch.setattr(os, "execvpe", replaced)
+    # Containers keep a folder below /tmp, as that of the tests may be.
+    monkeypatch.chdir("/")
     return run
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -77,7 +78,7 @@ class Epilog:
             "SLURM_JOB_STDOUT": output,
             "SLURMD_NODENAME": "w0",
         }
-        found = subprocess.Popen(["sh", str(self.folder / "epilog")], env=environment)
+        found = subprocess.Popen(["sh", str(self.folder / "epilog")], env=environment, start_new_session=True)
         self.running.append(found)
         return found
 
@@ -111,8 +112,10 @@ def epilog(tmp_path: Path) -> Iterator[Epilog]:
     found = Epilog(tmp_path)
     yield found
     for it in found.running:
-        it.kill()
-        it.wait()
+        if it.poll() is None:
+            # With the double of sleep, which would look at its files for ever.
+            os.killpg(it.pid, signal.SIGKILL)
+            it.wait()
 
 
 @pytest.mark.parametrize("output", ["", "/dev/null", "/home/ada/slurm-7.out"])

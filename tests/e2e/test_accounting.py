@@ -119,9 +119,9 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
     data = base64.b64encode(b"rotated #1").decode()
     patch = f'{{"data":{{"password":"{data}"}}}}'
     kubectl("-n", accounted.namespace, "patch", "secret", "slurm-mariadb", "-p", patch)
-    accounted.login("srun", "-J", "rotated", "true")
+    accounted.login("srun", "-J", "rotated", "-A", "physics", "true")
     until("slurmdbd to be replaced", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
-    until_in_database(accounted, "rotated", "root")
+    until_in_database(accounted, "rotated", "physics")
 
     def events() -> str:
         return kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
@@ -217,11 +217,9 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
         "qos": {"urgent": {"priority": 5, "limits": {"GrpTRES": {"cpu": 64}}}},
     }
     declare(accounted, declared, users={"root": {"accounts": ["lasers"], "qos": ["normal", "urgent"]}})
-    until(
-        "a job of the user in the account",
-        lambda: accounted.login("srun", "-J", "declared", "-A", "lasers", "-q", "urgent", "hostname"),
-        60,
-    )
+    # Until the user is in the account, Slurm runs the job in the user's default account, because it enforces none here.
+    job = ("srun", "-J", "declared", "-A", "lasers", "-q", "urgent", "sh", "-c", "echo $SLURM_JOB_ACCOUNT")
+    until_equal("a job of the user in the account", lambda: accounted.login(*job).strip(), "lasers", 60)
     until_equal("the declaration to be applied", lambda: applied(accounted)[0], "Applied", 60)
     until_in_database(accounted, "declared", "lasers")
 

@@ -52,15 +52,14 @@ MOST_SUBMISSIONS = 400
 """Submissions that are under way. Slurm takes some hundreds a second, and each has to be answered within 15 s."""
 
 REPORTS_SECONDS = 5.0
-"""Seconds between two times when conditions of pods are written beside other changes, and for which such a condition
-has to be due, as each of many has.
+"""Seconds between two times when conditions of pods are written beside other changes. A condition beside other changes,
+or one of more than MANY, is written when it has been due for so long.
 
 A pod that starts meanwhile needs no condition: with many pods at once, each would cost the API server two writes more.
 """
 
 MANY = 20
-"""Changes in one pass beside which Events wait: the API server has to do what starts pods first. Of more conditions
-than these, each waits to be due."""
+"""Changes in one pass beside which Events wait: the API server has to do what starts pods first."""
 
 EVENTS_SECONDS = 30.0
 """For so long at the most."""

@@ -73,7 +73,7 @@ def until_in_database(slurm: Slurm, name: str, account: str) -> None:
         # What slurmctld still has to send tells whose fault it is.
         return accounts(slurm).get(name), re.findall(r"DBD Agent queue size: *([0-9]+)", slurm.login("sdiag"))
 
-    until(f"{name} to be in the database", known, 120, is_it=lambda answer: answer[0] == (account, "COMPLETED"))
+    until(f"{name} to be in the database", known, 60, is_it=lambda answer: answer[0] == (account, "COMPLETED"))
 
 
 def slurmdbd(slurm: Slurm) -> str:
